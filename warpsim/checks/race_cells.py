@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 import numpy as np
 
 from warpsim.checks.cells import SHIFT, THREAD, Cells
 from warpsim.checks.cluster_phases import ALL, INITS
-from warpsim.checks.race_events import CLUSTER, GPU
+from warpsim.checks.race_events import CLUSTER, CTA, GPU
 from warpsim.checks.race_findings import IN_TURN, UNFENCED, RaceFindings
 from warpsim.isa.traits import Mbarrier
 from warpsim.machine.values import Array
@@ -46,29 +46,37 @@ class _Pairs:
         return _Pairs(self.chosen[kept], self.theirs[kept], self.times[kept], [e[kept] for e in self.ends])
 
 
+class Accesses(NamedTuple):
+    """Accesses of a step to the memory of ``cells``: ``nbytes`` at each offset ``at`` (in ``columns`` of shared memory, or in
+    an ``allocation``), by the ``first`` to the ``last`` of some threads each. Reads are remembered in the name of
+    ``agents``, if given.
+    """
+
+    cells: Cells
+    at: Array
+    nbytes: int
+    first: Array
+    last: Array
+    columns: Array | None = None
+    allocation: Allocation | None = None
+    write: bool = False
+    agents: Array | None = None
+
+
 class RaceCells(RaceFindings):
     """The part of the detector that works on cells."""
 
     # ---- one step's lanes --------------------------------------------------------------------
 
-    def lanes(
-        self,
-        machine: Machine,
-        group: Group,
-        cells: Cells,
-        at: Array,
-        nbytes: int,
-        threads: Array,
-        mask: Array | None,
-        where: Array | Allocation | None,
-        *,
-        write: bool,
-    ) -> None:
-        """Check addresses that may be the same along axes of the group: only the first and last thread of those count."""
+    def lanes(self, machine: Machine, group: Group, accesses: Accesses, mask: Array | None) -> None:
+        """Check accesses of lanes (``first``, ``last``: all of them) at addresses that may be the same along axes of the
+        group: only the first and last thread of those count.
+        """
+        at, threads, columns = accesses.at, accesses.first, accesses.columns
         if mask is not None:
             mask = np.broadcast_to(mask, threads.shape)
             at = np.broadcast_to(at, threads.shape)[mask]
-            where = np.broadcast_to(where, threads.shape)[mask] if isinstance(where, np.ndarray) else where
+            columns = None if columns is None else np.broadcast_to(columns, threads.shape)[mask]
             first = last = threads[mask]
             if not len(first):
                 return
@@ -79,67 +87,37 @@ class RaceCells(RaceFindings):
             if at.shape != threads.shape:
                 first = threads[tuple([slice(0, 1) if n == 1 else slice(None) for n in at.shape])]
                 last = threads[tuple([slice(-1, None) if n == 1 else slice(None) for n in at.shape])]
-        self.flat(machine, group, cells, at, nbytes, first, last, where, write=write)
+        self.flat(machine, group, accesses._replace(at=at, first=first, last=last, columns=columns))
 
-    def flat(
-        self,
-        machine: Machine,
-        group: Group,
-        cells: Cells,
-        at: Array,
-        nbytes: int,
-        first: Array,
-        last: Array,
-        where: Array | Allocation | None,
-        agents: Array | None = None,
-        *,
-        write: bool,
-    ) -> None:
-        """Check the accesses of each granule against its cells, then record this step there (in the name of ``agents``,
-        if given).
-        """
-        at, one = at.reshape(-1), first.reshape(-1)
-        first, last = one, one if last is first else last.reshape(-1)
-        allocation = None if where is None or isinstance(where, np.ndarray) else where
+    def flat(self, machine: Machine, group: Group, accesses: Accesses) -> None:
+        """Check the accesses of each granule against its cells, then record this step there."""
+        cells, nbytes, agents = accesses.cells, accesses.nbytes, accesses.agents
+        at, one = accesses.at.reshape(-1), accesses.first.reshape(-1)
+        last = one if accesses.last is accesses.first else accesses.last.reshape(-1)
+        agents = None if agents is None else agents.reshape(-1)
+        accesses = accesses._replace(at=at, first=one, last=last, agents=agents)
         cells.fit(nbytes)
-        per = nbytes // cells.granule
         index = at // cells.granule
         if cells.width > 1:
-            index = index * cells.width + np.asarray(where).reshape(-1)
-        for k in range(per):
-            place = index + k * cells.width if k else index
-            self._granule(machine, group, cells, place, at, first, last, allocation, agents, write=write)
+            index = index * cells.width + np.asarray(accesses.columns).reshape(-1)
+        for k in range(nbytes // cells.granule):
+            self._granule(machine, group, accesses, index + k * cells.width if k else index)
 
-    def _granule(
-        self,
-        machine: Machine,
-        group: Group,
-        cells: Cells,
-        index: Array,
-        at: Array,
-        first: Array,
-        last: Array,
-        allocation: Allocation | None,
-        agents: Array | None,
-        *,
-        write: bool,
-    ) -> None:
+    def _granule(self, machine: Machine, group: Group, accesses: Accesses, index: Array) -> None:
+        cells, last, agents = accesses.cells, accesses.last, accesses.agents
         stamp = self.now << SHIFT | last
         if self.clustered and cells is self.shared_cells and cells.width > 1:
             remote = last % cells.width != index % cells.width
             if remote.any():
                 cells.of("remote")[index[remote]] = stamp[remote]
-        for kind, was_write in self._against(cells, write=write):
-            seen = cells.of(kind).take(index)
-            self._check(machine, group, seen, at, first, last, allocation, write=write, was_write=was_write)
-        strong = self.note.level
-        if write:
-            self._note_writers(machine, group, cells, index, at, first, last, stamp, allocation)
+        for kind, was_write in self._against(cells, write=accesses.write):
+            self._check(machine, group, accesses, cells.of(kind).take(index), was_write=was_write)
+        if accesses.write:
+            self._note_writers(machine, group, accesses, index, stamp)
         elif agents is not None:
-            agents = agents.reshape(-1)
             self._note_readers(cells, index, agents, agents, self.now << SHIFT | agents)
-        elif not strong:
-            self._note_readers(cells, index, first, last, stamp)
+        elif not self.note.level:
+            self._note_readers(cells, index, accesses.first, last, stamp)
 
     def _against(self, cells: Cells, *, write: bool) -> Iterator[tuple[str, bool]]:
         """What an access can race with, and whether that wrote: strong accesses of the whole GPU do not race."""
@@ -150,35 +128,26 @@ class RaceCells(RaceFindings):
             if kind in cells.kinds:
                 yield kind, False
 
-    def _note_writers(
-        self,
-        machine: Machine,
-        group: Group,
-        cells: Cells,
-        index: Array,
-        at: Array,
-        first: Array,
-        last: Array,
-        stamp: Array,
-        allocation: Allocation | None,
-    ) -> None:
-        """Keep the last writer."""
-        strong = self.note.level
+    def _note_writers(self, machine: Machine, group: Group, accesses: Accesses, index: Array, stamp: Array) -> None:
+        """Keep the last writer. Several that write to one place in one step race, unless they are strong and their scope
+        has all of them.
+        """
+        cells, first, last, strong = accesses.cells, accesses.first, accesses.last, self.note.level
         writes = cells.of("strong" if strong else "write")
         writes[index] = stamp
         cells.narrow |= 0 < strong < GPU
         if not strong:
             apart = (first != last) | (writes.take(index) != stamp)
-        elif strong < GPU and allocation is not None:
-            reach = self.order.clusters if strong == CLUSTER else np.arange(self.n_ctas)
-            low, high, kept = (
-                reach[(threads - self.base) % self.n_ctas] for threads in (first, last, writes.take(index) & THREAD)
-            )
-            apart = (low != high) | (high != kept)
-        else:
+        elif strong == GPU or (accesses.allocation is None and not self.clustered):
             return
+        else:
+            base = 0 if accesses.allocation is None else self.base
+            ends = first - base, last - base
+            others = (writes.take(index) & THREAD) - base
+            apart = np.maximum(*[self._distance(others, end) for end in ends]) > strong
         if apart.any():
-            self.doubt_step(machine, group, at[apart], np.r_[first[apart], last[apart]], allocation)
+            threads = np.r_[first[apart], last[apart]]
+            self.together(machine, group, accesses.at[apart], threads, accesses.allocation)
 
     def _note_readers(self, cells: Cells, index: Array, first: Array, last: Array, stamp: Array) -> None:
         """Keep two readers, of different warps if possible."""
@@ -230,21 +199,15 @@ class RaceCells(RaceFindings):
 
     # ---- checking ----------------------------------------------------------------------------
 
-    def _check(
-        self,
-        machine: Machine,
-        group: Group,
-        seen: Array,
-        at: Array,
-        first: Array,
-        last: Array,
-        allocation: Allocation | None,
-        *,
-        write: bool,
-        was_write: bool,
-    ) -> None:
+    def _check(self, machine: Machine, group: Group, accesses: Accesses, seen: Array, *, was_write: bool) -> None:
         """Compare the accesses with those in the cells."""
-        order = self.order
+        order, allocation, write, first, last = (
+            self.order,
+            accesses.allocation,
+            accesses.write,
+            accesses.first,
+            accesses.last,
+        )
         top = int(seen.max()) if len(seen) else 0
         if not top or (allocation is None and not self.clustered and top < order.floor << SHIFT):
             return
@@ -270,7 +233,7 @@ class RaceCells(RaceFindings):
                     machine,
                     group,
                     (pairs.ends[0] if wrong[0][which] else pairs.ends[1])[some],
-                    int(at[pairs.chosen[which]]),
+                    int(accesses.at[pairs.chosen[which]]),
                     int(pairs.theirs[which]),
                     int(pairs.times[which]),
                     allocation,
@@ -292,23 +255,29 @@ class RaceCells(RaceFindings):
         suspect: Array = (seen != 0) & ((threads != first) | (threads != last))
         if self.note.level and suspect.any():  # strong accesses that reach each other do not race
             levels = self.launch.levels[seen >> SHIFT]
-            if self.note.level == GPU:
-                suspect &= levels < GPU
-            elif allocation is None:
-                suspect &= levels == 0
+            suspect &= np.minimum(levels, self.note.level) < (CTA if allocation is None and not self.clustered else GPU)
         return suspect
+
+    def _distance(self, one: Array, other: Array) -> Array:
+        """The scope that a strong access of each of ``one`` needs to reach the ``other`` (positions in the batch)."""
+        one, other, clusters = one % self.n_ctas, other % self.n_ctas, self.order.clusters
+        return np.where(one == other, CTA, np.where(clusters[one] == clusters[other], CLUSTER, GPU))
 
     def _ordered_by_scope(self, pairs: _Pairs, allocation: Allocation | None, *, write: bool) -> _Pairs:
         """The pairs by numbers of the launch, less those that scopes or fences order."""
         n_ctas, rows = self.n_ctas, self.order.rows
         if allocation is None:
-            scale = n_ctas if self.order.uniform else 1
-            return pairs.moved(self.base, 0, scale)
-        pairs = pairs.moved(0, -self.base, 1)
-        if self.note.level:  # nor do those of one CTA, whatever their scopes
-            inside = pairs.theirs - self.base
-            near = (inside >= 0) & (inside < rows * n_ctas) & (inside % n_ctas == pairs.ends[0] % n_ctas)
-            pairs = pairs.only(~near | (self.launch.levels[pairs.times] == 0))
+            pairs = pairs.moved(self.base, 0, n_ctas if self.order.uniform else 1)
+        else:
+            pairs = pairs.moved(0, -self.base, 1)
+        if self.note.level:
+            theirs = pairs.theirs - self.base
+            inside = (theirs >= 0) & (theirs < rows * n_ctas)
+            needed = np.maximum(*[self._distance(np.where(inside, theirs, 0), end) for end in pairs.ends])
+            needed[~inside] = GPU
+            pairs = pairs.only(np.minimum(self.launch.levels[pairs.times], self.note.level) < needed)
+        if allocation is None:
+            return pairs
         if self.note.level == GPU and not write:  # it reads what a fence has made visible, or what was before
             pairs = pairs.only(self.launch.fenced(pairs.theirs) <= pairs.times)
         return pairs

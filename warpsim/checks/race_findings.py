@@ -115,25 +115,22 @@ class RaceFindings(RaceFlags):
             advice=SOURCE_ADVICE,
         )
 
-    def doubt_step(
+    def together(
         self, machine: Machine, group: Group, at: Array, threads: Array, allocation: Allocation | None
     ) -> None:
-        """Handle threads that store to one place in one step."""
+        """Report that threads store to one place in one step, or leave it to `settle`, unless they are strong."""
         event = self.launch.events[-1]
         other = None
         if event is not None:
             other = attrs.evolve(finding_at(machine.launch, event), message="and here by another thread")
-        if allocation is None:
-            scale = self.n_ctas if self.order.uniform else 1
-            threads = threads * scale
-        else:
-            threads = threads - self.base
+        scale = self.n_ctas if self.order.uniform else 1
+        threads = threads * scale if allocation is None else threads - self.base
         message = f"{self._name(int(at[0]), allocation)} is written by several threads in one instruction"
-        if self.note.level:
-            message += " whose scope does not include all of them"
         doubt = Doubt(threads, message, int(at[0]), other, together=True)
         if self.note.level:
-            self._fault(machine, group, doubt)
+            self._fault(
+                machine, group, attrs.evolve(doubt, message=message + " whose scope does not include all of them")
+            )
         else:
             self.doubts.append(doubt)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from warpsim.checks.async_global import GlobalSources
 from warpsim.checks.cells import SHIFT, THREAD, Cells
-from warpsim.checks.race_cells import RaceCells
+from warpsim.checks.race_cells import Accesses, RaceCells
 from warpsim.checks.race_events import GPU, LaunchRaces, Note
 from warpsim.checks.race_strides import note_strided
 from warpsim.checks.race_sync import alike
@@ -68,7 +68,7 @@ class Races(RaceCells):
                 at = at.reshape(at.shape[:2]) if at.ndim == 4 else at.reshape(1, 1)
                 threads = selection.threads[:, :, 0, 0]
                 mask = None if active is None else active[:, :, 0, 0]
-                self.lanes(machine, group, self.shared_cells, at, nbytes, threads, mask, None, write=write)
+                self.lanes(machine, group, Accesses(self.shared_cells, at, nbytes, threads, threads, write=write), mask)
                 if self.note.flag:
                     self.strong(
                         group,
@@ -86,7 +86,10 @@ class Races(RaceCells):
             shape = selection.shape
         at = np.broadcast_to(at, shape)
         where = np.broadcast_to(columns, shape)
-        self.lanes(machine, group, self.shared_cells, at, nbytes, selection.positions, active, where, write=write)
+        threads = selection.positions
+        self.lanes(
+            machine, group, Accesses(self.shared_cells, at, nbytes, threads, threads, where, write=write), active
+        )
         if self.note.flag:
             self.strong(group, self.shared_cells, at, active, where, reads=reads or not write, writes=write)
 
@@ -118,7 +121,7 @@ class Races(RaceCells):
         if active is not None:
             mask = np.broadcast_to(active, shape)
             at, first, last, columns = at[mask], first[mask], last[mask], columns[mask]
-        self.flat(machine, group, self.shared_cells, at, nbytes, first, last, columns, write=write)
+        self.flat(machine, group, Accesses(self.shared_cells, at, nbytes, first, last, columns, write=write))
         self.settle(machine, group, None, None)
 
     def spread(
@@ -137,9 +140,8 @@ class Races(RaceCells):
         step = min(nbytes & -nbytes, 16)
         at = (start[:, None] + np.arange(0, nbytes, step)).reshape(-1)
         who = np.repeat(positions, nbytes // step)
-        self.flat(
-            machine, group, self.shared_cells, at, step, who, who, np.repeat(columns, nbytes // step), write=write
-        )
+        where = np.repeat(columns, nbytes // step)
+        self.flat(machine, group, Accesses(self.shared_cells, at, step, who, who, where, write=write))
         self.settle(machine, group, None, None)
 
     def globals(self, machine: Machine, group: Group, allocation: Allocation, access: MemoryAccess) -> None:
@@ -161,9 +163,9 @@ class Races(RaceCells):
                 return
         threads = group.selection.positions + self.base
         place, mask, write = access.places, access.active, access.writes
-        self.lanes(
-            machine, group, cells, place - allocation.start, access.nbytes, threads, mask, allocation, write=write
-        )
+        at = place - allocation.start
+        accesses = Accesses(cells, at, access.nbytes, threads, threads, allocation=allocation, write=write)
+        self.lanes(machine, group, accesses, mask)
         if not weak:
             reads = access.kind == ATOMIC or not write
             self.strong(group, cells, place, mask, None, allocation.start, reads=reads, writes=write)
@@ -180,7 +182,7 @@ class Races(RaceCells):
         at, where, first = (np.broadcast_to(x, shape) for x in (rows, columns, start))
         agents = (self.shape.n_threads + (first >> 7)) * n_ctas + where
         first, last = first * n_ctas + where, (first + 127) * n_ctas + where
-        self.flat(machine, group, self.shared_cells, at, 16, first, last, where, agents, write=False)
+        self.flat(machine, group, Accesses(self.shared_cells, at, 16, first, last, where, agents=agents))
 
     # ---- asynchronous copies -----------------------------------------------------------------
 
@@ -216,7 +218,8 @@ class Races(RaceCells):
         if cells.written:
             at, runs, size = extent.runs()
             who = starters[runs]
-            self.flat(machine, transfer.group, cells, at - allocation.start, size, who, who, allocation, write=False)
+            accesses = Accesses(cells, at - allocation.start, size, who, who, allocation=allocation)
+            self.flat(machine, transfer.group, accesses)
             return
         kept = self.launch.copied.setdefault(allocation.number, [])
         kept.append((extent, starters, self.now))
@@ -255,7 +258,8 @@ class Races(RaceCells):
             self.note = Note(GPU)
             self.launch.begin(self.launch.events[-1], GPU)
         cells = self._cells(allocation)
-        self.flat(machine, group, cells, at - allocation.start, size, who, who, allocation, write=True)
+        accesses = Accesses(cells, at - allocation.start, size, who, who, allocation=allocation, write=True)
+        self.flat(machine, group, accesses)
         masks: list[Array | None] = [None, None]
         if self.doubts and not transfer.reduces:
             which = changed(machine, transfer, allocation)
