@@ -58,7 +58,7 @@ def test_a_copy_of_a_register_that_nobody_wrote(copy):
     (found,) = launched(copy, f"st.shared.b64 [%r1], %rd8; st.shared.b64 [%r1+8], %rd1; {rows(1, 4)}")
 
     assert (found.line, found.other.line) == (STORED, WRITTEN)
-    assert "a copy of register %rd8" in found.message
+    assert "comes from register %rd8" in found.message
 
 
 @pytest.mark.parametrize(
