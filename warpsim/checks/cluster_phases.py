@@ -25,8 +25,8 @@ class ClusterPhases:
     count from 1; a thread that has waited for none is at 0.
     """
 
-    def __init__(self, rows: int, clusters: Array) -> None:
-        self.clusters = clusters
+    def __init__(self, n_threads: int, rows: int, clusters: Array) -> None:
+        self.n_threads, self.clusters = n_threads, clusters
         width = len(clusters)
         self.released = np.zeros((2, SLOTS, rows, width), np.int64)
         """The time before which each thread's accesses are released, by kind and phase."""
@@ -65,9 +65,10 @@ class ClusterPhases:
                 np.maximum.at(into, (here, there), own)
                 all_over: Array = np.zeros(into.shape[1], np.int64)
                 np.maximum.at(all_over, there, cta)
-                latest = np.tile(all_over, (-(-len(into) // 32), 1))
+                latest = np.tile(all_over, (-(-self.n_threads // 32), 1))
                 np.maximum.at(latest, (here >> 5, there), warp)
-                np.maximum(into, np.repeat(latest, 32, axis=0)[: len(into)], out=into)
+                threads = into[: self.n_threads]
+                np.maximum(threads, np.repeat(latest, 32, axis=0)[: self.n_threads], out=threads)
 
     def release_others(self, index: Array, others: Array, times: Array) -> None:
         """Release what threads that have just arrived know of others (threads or agents) of their CTAs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from warpsim.checks.agents import Agents
 from warpsim.checks.knowledge import Numbering, Rows, by_column, grouped, join
 from warpsim.machine.selection import Shape
 from warpsim.machine.values import Array
@@ -20,6 +21,7 @@ class Learned:
         self.pending_far: Array | None = None
         """What only a fence of a scope beyond the CTA will: no thread of the same CTA has released it."""
         self.table: list[Rows] = [{}]
+        self.agents: Agents | None = None
 
     def take_pending(self, positions: Array, scope: str) -> None:
         """Acquire what these threads have read from flags, by a fence of this scope."""
@@ -62,7 +64,9 @@ class Learned:
             rows: Rows = {}
             for number in numbers.tolist():
                 join(rows, self.table[number])
-            rows.pop(self.base + column, None)
+            own = rows.pop(self.base + column, None)
+            if own is not None and self.agents is not None:  # all else of the CTA is over
+                self.agents.learn(column, own)
             rows_of_threads.reshape(-1)[positions[positions % n_ctas == column]] = self._number(rows)
 
     def _share_in_warps(self, positions: Array, masks: Array | None) -> None:

@@ -7,8 +7,8 @@ of a warp order, `ClusterPhases` what cluster barriers do.
 All other synchronisation (mbarriers, barriers of some warps, flags with fences) passes on *knowledge*: per CTA, a row with
 the time, for each of its threads, before which its accesses are known. Knowledge is immutable and shared between threads.
 
-While every CTA of the batch does the same, clocks have a single column for all. After the threads of a CTA come agents,
-one per warpgroup: its wgmma read shared memory in the agent's name, until a thread of the warpgroup has waited.
+While every CTA of the batch does the same, clocks have a single column for all. After the threads of a CTA come its `Agents`,
+one per warpgroup: its wgmma read shared memory in the agent's name.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.checks.agents import Agents
 from warpsim.checks.cluster_phases import ALL, SLOTS, ClusterPhases
 from warpsim.checks.knowledge import Numbering, Past, Rows, by_column, join, rows_of
 from warpsim.checks.lanes_met import LanesMet
@@ -47,7 +48,6 @@ class Order(Learned):
         self.width = 1
         self.cta_time = np.ones((self.rows, 1), np.int64)
         self.warp_time = np.zeros((self.rows, 1), np.int64)
-        self.agent_time: Array | None = None
         self.lanes_met: LanesMet | None = None
         self.phases: ClusterPhases | None = None
         self.fences: dict[str, Array] = {}
@@ -62,12 +62,10 @@ class Order(Learned):
         if not self.uniform:
             return
         self.uniform, self.width = False, self.shape.n_ctas
-        for name in ("cta_time", "warp_time", "agent_time"):
-            array = getattr(self, name)
-            if array is not None:
-                setattr(self, name, np.repeat(array, self.width, axis=1))
-        if self.lanes_met is not None:
-            self.lanes_met.widen(self.width)
+        self.cta_time, self.warp_time = (np.repeat(a, self.width, axis=1) for a in (self.cta_time, self.warp_time))
+        for clocks in (self.lanes_met, self.agents):
+            if clocks is not None:
+                clocks.widen(self.width)
         self.fences = {scope: np.repeat(a, self.width, axis=-1) for scope, a in self.fences.items()}
         if self.phases is not None:
             self.phases.widen(self.clusters)
@@ -78,11 +76,10 @@ class Order(Learned):
     def _of(self, array: Array, positions: Array) -> Array:
         return array.reshape(-1)[self._index(positions)]
 
-    def _fresh(self) -> Array:
-        return np.zeros((self.rows, self.width), np.int64)
-
     def _settle(self) -> None:
         self.floor = int(self.cta_time.min())
+        if self.agents is not None:
+            self.floor = min(self.floor, int(self.agents.met.min()))
 
     # ---- synchronisation ---------------------------------------------------------------------
 
@@ -90,9 +87,14 @@ class Order(Learned):
         """Note that these threads (None: all) passed a barrier of their whole CTAs."""
         if positions is None:
             self.cta_time[...] = now
-            self.floor = now
         else:
             self.cta_time.reshape(-1)[self._index(positions)] = now
+        if self.agents is not None:
+            every = np.arange(self.width)
+            self.agents.barrier(every if positions is None else np.unique(self._index(positions) % self.width))
+        if positions is None and self.agents is None:
+            self.floor = now
+        else:
             self._settle()
         if self.known is not None:
             self._share(np.arange(self.shape.n) if positions is None else positions)
@@ -113,16 +115,21 @@ class Order(Learned):
             self.lanes_met = LanesMet(self.shape.n_threads, self.width)
         self.lanes_met.meet(index, masks, now)
 
+    def agents_read(self) -> Agents:
+        """The clocks of agents, from the first wgmma on."""
+        if self.agents is None:
+            self.agents = Agents(self.shape.n_threads, self.width)
+            self._settle()
+        return self.agents
+
     def agent_wait(self, positions: Array, now: int) -> None:
         """Note that these threads waited for the wgmma of their warpgroups."""
-        if self.agent_time is None:
-            self.agent_time = self._fresh()
-        self.agent_time.reshape(-1)[self._index(positions)] = now
+        self.agents_read().wait(self._index(positions), now)
 
     def cluster_arrive(self, positions: Array, phases: Array, now: int, *, release: bool) -> None:
         """Note that threads arrive at the barriers of their clusters, for these phases."""
         if self.phases is None:
-            self.phases = ClusterPhases(self.rows, self.clusters[: self.width])
+            self.phases = ClusterPhases(self.shape.n_threads, self.rows, self.clusters[: self.width])
         index, clocks = self._index(positions), self.phases
         everything = self._clocks(index, now) if release else self._at_fence(index, "gpu")
         clocks.relaxed |= not release
@@ -131,10 +138,11 @@ class Order(Learned):
         if self.lanes_met is not None:
             which, threads, times = self.lanes_met.known(index)
             clocks.release_others(index[which], threads, np.where(times < before[which], times, 0))
-        if self.agent_time is not None:
-            agents = self.shape.n_threads + (positions // self.shape.n_ctas >> 7)
-            times = self.agent_time.reshape(-1)[index]
+        if self.agents is not None:
+            agents, times = self.agents.own(index)
             clocks.release_others(index, agents, np.where(times < before, times, 0))
+            for agent, times in enumerate(self.agents.met[:, index % self.width], self.shape.n_threads):
+                clocks.release_others(index, np.full_like(index, agent), np.where(times < before, times, 0))
         if self.known is not None and self.known.reshape(-1)[positions].any():
             released = positions[before > 0]
             for key, mine in self._meetings(positions):
@@ -197,7 +205,9 @@ class Order(Learned):
     def past_of(self, positions: Array) -> Past | None:
         """What these threads know, if it is the same for all and consists of barrier times only."""
         waited = None if self.phases is None else self.phases.waited
-        for times in (self.agent_time, self.known, waited):
+        if self.agents is not None:
+            return None
+        for times in (self.known, waited):
             if times is not None and self._of(times, positions).any():
                 return None
         if self.lanes_met is not None and self.lanes_met.any_of(self._index(positions)):
@@ -215,6 +225,7 @@ class Order(Learned):
         last = dict(by_column(own, positions % n_ctas))
         for column, mine in by_column(positions, positions % n_ctas):
             row = np.full(self.rows, past[0])
+            row[self.shape.n_threads :] = 0
             threads = mine // n_ctas
             for warp in np.unique(threads >> 5).tolist() if past[1] else ():
                 part = row[warp * 32 : warp * 32 + 32]
@@ -231,6 +242,7 @@ class Order(Learned):
         for column, mine in by_column(positions, positions % n_ctas):
             times, threads = last[column], mine // n_ctas
             row = np.full(self.rows, self.cta_time.reshape(-1)[mine].max())
+            row[n_threads:] = 0 if self.agents is None else self.agents.met[:, column]
             warp_times = self.warp_time.reshape(-1)[mine]
             for warp in np.unique(threads[warp_times > 0] >> 5).tolist():
                 part = row[warp * 32 : warp * 32 + 32]
@@ -239,8 +251,8 @@ class Order(Learned):
                 _, others, met = self.lanes_met.known(mine)
                 np.maximum.at(row, others, met)
             np.maximum.at(row, threads, times)
-            if self.agent_time is not None:
-                np.maximum.at(row, n_threads + (threads >> 7), self.agent_time.reshape(-1)[mine])
+            if self.agents is not None:
+                np.maximum.at(row, *self.agents.own(mine))
             join(rows, {self.base + column: row})
             if self.phases is not None:
                 for peer, known in self.phases.known(mine):
@@ -270,13 +282,15 @@ class Order(Learned):
             else (times.reshape(-1)[positions] for times in (self.cta_time, self.warp_time))
         )
         rows = np.repeat(np.maximum.reduceat(cta_times, starts)[:, None], self.rows, axis=1)
+        rows[:, n_threads:] = 0 if self.agents is None else self.agents.met[:, positions[starts] % n_ctas].T
         warps = np.zeros((len(starts), -(-n_threads // 32)), np.int64)
         np.maximum.at(warps, (group, threads >> 5), warp_times)
         known = np.repeat(warps, 32, axis=1)[:, :n_threads]
         np.maximum(rows[:, :n_threads], known, out=rows[:, :n_threads])
         np.maximum.at(rows, (group, threads), own)
-        if self.agent_time is not None and past is None:
-            np.maximum.at(rows, (group, n_threads + (threads >> 7)), self.agent_time.reshape(-1)[positions])
+        if self.agents is not None and past is None:
+            agents, waited = self.agents.own(positions)
+            np.maximum.at(rows, (group, agents), waited)
         learnt = past is None and self.known is not None and self.known.reshape(-1)[positions].any()
         for k, key in enumerate(keys):
             into = self.variables.setdefault(key, {})
@@ -313,14 +327,13 @@ class Order(Learned):
         inside = (theirs >= 0) & (theirs < self.rows * n_ctas)
         same_cta = inside & (theirs % n_ctas == positions % n_ctas)
         ordered = theirs == positions
-        ordered |= same_cta & (times < self._of(self.cta_time, positions))
+        ordered |= same_cta & (theirs < self.shape.n) & (times < self._of(self.cta_time, positions))
         same_warp = same_cta & (theirs // n_ctas >> 5 == positions // n_ctas >> 5)
         ordered |= same_warp & (times < self._of(self.warp_time, positions))
         if self.lanes_met is not None:
             ordered |= same_warp & self.lanes_met.ordered(self._index(positions), theirs // n_ctas & 31, times)
-        if self.agent_time is not None:
-            agent = self.shape.n_threads + (positions // n_ctas >> 7)
-            ordered |= same_cta & (theirs // n_ctas == agent) & (times < self._of(self.agent_time, positions))
+        if self.agents is not None:
+            ordered |= same_cta & self.agents.ordered(self._index(positions), theirs // n_ctas, times)
         if self.phases is not None:
             clusters, here = self.clusters, np.where(inside, theirs, 0)
             near = inside & (clusters[here % n_ctas] == clusters[positions % n_ctas])

@@ -195,7 +195,8 @@ class RaceCells(RaceFindings):
         latest = order.cta_time.reshape(-1)[threads]
         near = theirs // (n_ctas * 32) == threads // (n_ctas * 32)
         near &= theirs % n_ctas == threads % n_ctas
-        return times < np.where(near, np.maximum(latest, order.warp_time.reshape(-1)[threads]), latest)
+        stale = times < np.where(near, np.maximum(latest, order.warp_time.reshape(-1)[threads]), latest)
+        return np.asarray(stale & (theirs < self.shape.n_threads * cells.width))  # barriers do not wait for agents
 
     # ---- checking ----------------------------------------------------------------------------
 

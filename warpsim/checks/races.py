@@ -173,6 +173,7 @@ class Races(RaceCells):
     def matrix(self, machine: Machine, group: Group, address: Array, columns: Array) -> None:
         """Check shared memory that the warpgroups of the step read: element addresses ``[..., n, m]``."""
         self.widen()
+        self.order.agents_read()
         warps, n_ctas = group.warps, self.n_ctas
         start = np.asarray(warps.first_thread if warps.dense else warps.warp_threads)[::4].reshape(-1, 1)
         rows = address.reshape(-1, *address.shape[-2:]) & ~15
