@@ -6,10 +6,11 @@ cuDevicePrimaryCtxRelease: the primary context is reset when the last reference 
 """
 
 import ctypes
+import struct
 
 import pytest
 
-HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
 RAW = ".visible .entry raw() { ret; }"
 INVALID_VALUE, INVALID_CONTEXT, INVALID_HANDLE, ILLEGAL_ADDRESS, TIMEOUT, LAUNCH_FAILED = 1, 201, 400, 700, 702, 719
 STRAY, TRAP, ENDLESS = "mov.b64 %d, 16; st.global.b32 [%d], 1;", "trap;", "L: bra L;"
@@ -106,6 +107,19 @@ def test_errors_that_do_not_stick(cuda, call):
         assert again() == code
         assert call("cuCtxSynchronize") == call("cudaPeekAtLastError") == 0
         assert cuda.launch(kernel) == 0
+
+
+@pytest.mark.parametrize(("size", "allowed", "code"), [(8, 0, 0), (3, 0, 912), (16, 0, 912), (16, 1, 0)])
+def test_clusters(cuda, call, size, allowed, code):
+    """Their size divides the grid, and is at most 8 unless the kernel allows more; an error does not stick."""
+    cuda.context()
+    kernel = cuda.function("")
+    assert call("cuFuncSetAttribute", kernel, 14, allowed) == 0
+    attribute = ctypes.create_string_buffer(struct.pack("<I4x3I", 4, size, 1, 1).ljust(72, b"\0"))
+    config = struct.pack("<7I4xQQI", 16, 1, 1, 32, 1, 1, 0, 0, ctypes.addressof(attribute), 1)
+    params = (ctypes.c_uint64 * 1)(ctypes.addressof(ctypes.c_uint64()))
+    assert call("cuLaunchKernelEx", ctypes.create_string_buffer(config), kernel, params, 0) == code
+    assert call("cuCtxSynchronize") == 0
 
 
 def test_a_context_owns_its_memory_and_modules(cuda, call):

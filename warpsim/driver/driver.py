@@ -161,6 +161,16 @@ class Driver:
                 f"{function.name}: {work.shared} bytes of dynamic shared memory exceed the limit {function.max_dynamic}; "
                 "ask for more: cuFuncSetAttribute(MAX_DYNAMIC_SHARED_SIZE_BYTES)",
             )
+        cluster = work.cluster or function.cluster
+        if cluster is not None:
+            most = occupancy.largest_cluster(function)
+            size = cluster[0] * cluster[1] * cluster[2]
+            if size > most or any(n % by for n, by in zip(work.grid, cluster, strict=True)):
+                raise DriverError(
+                    Result.INVALID_CLUSTER_SIZE,
+                    f"clusters of {cluster} do not fit a grid of {work.grid}, or the limit of {most} blocks; for more "
+                    "than 8, set the attribute NON_PORTABLE_CLUSTER_SIZE_ALLOWED",
+                )
         if work.cooperative:
             resident = occupancy.resident_blocks(function, threads, work.shared)
             if work.grid[0] * work.grid[1] * work.grid[2] > resident:

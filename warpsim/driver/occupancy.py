@@ -6,8 +6,16 @@ from collections.abc import Callable
 
 from warpsim.driver import properties
 from warpsim.driver.modules import REGISTERS, Function
+from warpsim.host.launch_options import MAX_CLUSTER
 
 REGISTER_FILE = 65536
+PORTABLE_CLUSTER = 8
+"""Most blocks in a cluster, unless a kernel allows more."""
+
+
+def largest_cluster(function: Function) -> int:
+    """Most blocks in a cluster of a kernel."""
+    return MAX_CLUSTER if function.non_portable_cluster else PORTABLE_CLUSTER
 
 
 def blocks_per_sm(function: Function, threads: int, dynamic_shared: int) -> int:

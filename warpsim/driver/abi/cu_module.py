@@ -285,7 +285,7 @@ def free_shared(out: int, handle: int, blocks: int, threads: int) -> None:
 @call("PPP", "cuOccupancyMaxPotentialClusterSize")
 def cluster_size(out: int, handle: int, config: int) -> None:
     """The largest cluster."""
-    put32(out, 16 if PROCESS.get(handle, Function).non_portable_cluster else 8)
+    put32(out, occupancy.largest_cluster(PROCESS.get(handle, Function)))
 
 
 @call("PPP", "cuOccupancyMaxActiveClusters")

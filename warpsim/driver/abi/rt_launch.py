@@ -236,7 +236,7 @@ def free_shared(out: int, address: int, blocks: int, threads: int) -> None:
 @call("PPP", "cudaOccupancyMaxPotentialClusterSize")
 def cluster_size(out: int, address: int, config: int) -> None:
     """The largest cluster."""
-    put32(out, 16 if function_of(address).non_portable_cluster else 8)
+    put32(out, occupancy.largest_cluster(function_of(address)))
 
 
 @call("PPP", "cudaOccupancyMaxActiveClusters")
