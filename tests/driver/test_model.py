@@ -360,6 +360,14 @@ def test_a_fatbin_for_newer_gpus(gpu, monkeypatch):
     assert images._of_fatbin(b"", 120) == HEAD.replace("sm_80", "sm_120").encode()
 
 
+def test_memory_of_a_function(gpu):
+    """Bytes of shared and constant memory that it takes."""
+    text = HEAD + ".const .b8 a[10];\n.const .align 16 .b8 b[80];\n.global .b8 c[7];\n.visible .entry k() {"
+    function = gpu.load(text + " .shared .b8 s[12]; .reg .b32 %r; ld.shared.u8 %r, [s]; ret; }").function("k")
+
+    assert (function.static_shared, function.const_bytes) == (12, 90)
+
+
 def test_managed_variables(gpu):
     """A managed variable lies in memory of the host, at its own address."""
     module = gpu.load(HEAD + ".visible .global .attribute(.managed) .align 4 .u32 m = 5;\n" + RAW)

@@ -15,6 +15,7 @@ from warpsim.errors import LaunchError, PtxError
 from warpsim.host.device import Device
 from warpsim.host.kernel import Kernel
 from warpsim.host.module import Module, load_text
+from warpsim.types import StateSpace
 
 DEFAULT_SHARED = 48 << 10
 """Dynamic shared memory that a launch may use without opting in to more."""
@@ -47,6 +48,12 @@ class Function:
     def static_shared(self) -> int:
         """Static shared memory in bytes."""
         return self.kernel.module.image(self.module.device).plan(self.name).dynamic_offset
+
+    @property
+    def const_bytes(self) -> int:
+        """Constant memory of its module in bytes."""
+        variables = self.kernel.module.program.variables
+        return sum(variable.size for variable in variables if variable.space is StateSpace.CONST)
 
     @property
     def local_bytes(self) -> int:

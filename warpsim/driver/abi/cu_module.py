@@ -128,7 +128,7 @@ def attribute(function: Function, number: int) -> int:
     known = {
         0: function.max_threads,
         1: function.static_shared,
-        2: 0,
+        2: function.const_bytes,
         3: function.local_bytes,
         4: REGISTERS,
         5: int("".join(c for c in target if c.isdigit()) or 0),
