@@ -25,12 +25,12 @@ from outcomes import compare
 from warpsim.driver import library
 
 SIZES = {
-    r"\bint B = \d+": "int B = 2",
-    r"\bint T = \d+": "int T = 64",
-    r"\bint C = \d+": "int C = 192",
+    r"\b(int|int64_t) B = \d+": r"\1 B = 2",
+    r"\b(int|int64_t) T = \d+": r"\1 T = 64",
+    r"\b(int|int64_t) C = \d+": r"\1 C = 192",
     r"\bint OC = 768": "int OC = 192",
-    r"\bint NH = \d+": "int NH = 3",
-    r"\bint V = \d+": "int V = 1031",
+    r"\b(int|int64_t) NH = \d+": r"\1 NH = 3",
+    r"\b(int|int64_t) V = \d+": r"\1 V = 1031",
     r"\bint repeat_times = \d+": "int repeat_times = 1",
     r"num_parameters = 1048576": "num_parameters = 16384",
     r"num_params = \d+": "num_params = 16384",
