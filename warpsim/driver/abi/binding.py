@@ -17,6 +17,7 @@ MODULES = (
     "cu_graph",
     "cu_tensor_map",
     "cu_entry",
+    "cu_others",
     "rt_device",
     "rt_memory",
     "rt_launch",

@@ -303,6 +303,14 @@ def unsupported(what: str) -> DriverError:
     return DriverError(Result.NOT_SUPPORTED, f"the simulated driver has no {what}")
 
 
+def missing(name: str) -> None:
+    """Declare a function that refuses to be called."""
+
+    @call("PPPPPPPP", name)
+    def refuse(*words: int) -> None:
+        raise unsupported(name)
+
+
 # ---- raw memory ----------------------------------------------------------------------------------
 
 

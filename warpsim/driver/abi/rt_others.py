@@ -5,7 +5,7 @@ A program that merely refers to one of these starts; a call says what is missing
 
 from __future__ import annotations
 
-from warpsim.driver.abi.calls import CALLS, call, unsupported
+from warpsim.driver.abi.calls import CALLS, call, missing
 
 PER_THREAD = """
 __cudaLaunchKernel_ptsz cudaEventRecordWithFlags_ptsz cudaEventRecord_ptsz cudaFreeAsync_ptsz
@@ -73,14 +73,8 @@ cudaStreamGetDevResource_ptsz cudaWaitExternalSemaphoresAsync cudaWaitExternalSe
 """Functions of cudart 13 that are not simulated."""
 
 
-def _missing(name: str) -> None:
-    @call("PPPPPPPP", name)
-    def refuse(*words: int) -> None:
-        raise unsupported(name)
-
-
 for _name in PER_THREAD.split():
     _same = CALLS["cudart"][_name[:-5]]
     call(_same.kinds, _name, plain=_same.plain)(_same.function)
 for _name in MISSING.split():
-    _missing(_name)
+    missing(_name)
