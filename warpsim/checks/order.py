@@ -26,6 +26,9 @@ from warpsim.checks.learned import Learned
 from warpsim.machine.selection import Shape
 from warpsim.machine.values import Array
 
+NEVER = np.iinfo(np.int64).max
+"""The time at which threads leave that have not exited."""
+
 
 class Order(Learned):
     """The clocks of a batch whose threads are numbered ``base + position`` in the launch.
@@ -48,6 +51,8 @@ class Order(Learned):
         self.width = 1
         self.cta_time = np.ones((self.rows, 1), np.int64)
         self.warp_time = np.zeros((self.rows, 1), np.int64)
+        self.left: Array | None = None
+        """Of threads that have exited, the time of the last barrier of the CTA that they passed; of others, no limit."""
         self.lanes_met: LanesMet | None = None
         self.phases: ClusterPhases | None = None
         self.fences: dict[str, Array] = {}
@@ -66,6 +71,8 @@ class Order(Learned):
         for clocks in (self.lanes_met, self.agents):
             if clocks is not None:
                 clocks.widen(self.width)
+        if self.left is not None:
+            self.left = np.repeat(self.left, self.width, axis=1)
         self.fences = {scope: np.repeat(a, self.width, axis=-1) for scope, a in self.fences.items()}
         if self.phases is not None:
             self.phases.widen(self.clusters)
@@ -80,6 +87,8 @@ class Order(Learned):
         self.floor = int(self.cta_time.min())
         if self.agents is not None:
             self.floor = min(self.floor, int(self.agents.met.min()))
+        if self.left is not None:
+            self.floor = min(self.floor, int(self.left.min()))
 
     # ---- synchronisation ---------------------------------------------------------------------
 
@@ -92,12 +101,16 @@ class Order(Learned):
         if self.agents is not None:
             every = np.arange(self.width)
             self.agents.barrier(every if positions is None else np.unique(self._index(positions) % self.width))
-        if positions is None and self.agents is None:
-            self.floor = now
-        else:
-            self._settle()
+        self._settle()
         if self.known is not None:
             self._share(np.arange(self.shape.n) if positions is None else positions)
+
+    def leave(self, positions: Array) -> None:
+        """Note that these threads have exited: later barriers of the CTA do not order what they did since their last."""
+        if self.left is None:
+            self.left = np.full_like(self.cta_time, NEVER)
+        index = self._index(positions)
+        self.left.reshape(-1)[index] = self.cta_time.reshape(-1)[index]
 
     def warp_sync(self, positions: Array, masks: Array | None, now: int) -> None:
         """Note that these threads synchronised in their warps, or with the lanes of ``masks`` (uint32)."""
@@ -318,16 +331,22 @@ class Order(Learned):
 
     # ---- the question ------------------------------------------------------------------------
 
-    def unordered(self, threads: Array, times: Array, positions: Array, kinds: Array | int = ALL) -> Array:
+    def unordered(
+        self, threads: Array, times: Array, positions: Array, kinds: Array | int = ALL, *, stayed: bool = False
+    ) -> Array:
         """A mask of the accesses by ``threads`` (numbers in the launch) at ``times`` that do not happen before what the
-        thread at each of ``positions`` does now; ``kinds`` as in `ClusterPhases`.
+        thread at each of ``positions`` does now; ``kinds`` as in `ClusterPhases`. ``stayed``: as if those that have
+        exited had arrived at the barriers of their CTA since.
         """
         n_ctas = self.shape.n_ctas
         theirs = threads - self.base
         inside = (theirs >= 0) & (theirs < self.rows * n_ctas)
         same_cta = inside & (theirs % n_ctas == positions % n_ctas)
         ordered = theirs == positions
-        ordered |= same_cta & (theirs < self.shape.n) & (times < self._of(self.cta_time, positions))
+        met = self._of(self.cta_time, positions)
+        if self.left is not None and not stayed:
+            met = np.minimum(met, self._of(self.left, np.where(inside, theirs, 0)))
+        ordered |= same_cta & (theirs < self.shape.n) & (times < met)
         same_warp = same_cta & (theirs // n_ctas >> 5 == positions // n_ctas >> 5)
         ordered |= same_warp & (times < self._of(self.warp_time, positions))
         if self.lanes_met is not None:

@@ -11,7 +11,7 @@ import numpy as np
 from warpsim.checks.cells import SHIFT, THREAD, Cells
 from warpsim.checks.cluster_phases import ALL, INITS
 from warpsim.checks.race_events import CLUSTER, CTA, GPU
-from warpsim.checks.race_findings import IN_TURN, UNFENCED, RaceFindings
+from warpsim.checks.race_findings import EXITED, IN_TURN, UNFENCED, RaceFindings
 from warpsim.isa.traits import Mbarrier
 from warpsim.machine.values import Array
 
@@ -226,7 +226,11 @@ class RaceCells(RaceFindings):
         if self.copying and write and not was_write:  # lanes of the warp of the thread that starts the copy
             n_ctas, readers, starter = self.n_ctas, pairs.theirs - self.base, pairs.ends[0]
             near = bad & (readers % n_ctas == starter % n_ctas) & (readers // n_ctas >> 5 == starter // n_ctas >> 5)
-        for some, reason in ((bad & ~near, ""), (near, IN_TURN)):
+        gone = bad & False
+        if order.left is not None and bad.any():
+            still = [order.unordered(pairs.theirs, pairs.times, who, kinds, stayed=True) for who in ends]
+            gone = bad & ~np.logical_or.reduce(still)
+        for some, reason in ((bad & ~near & ~gone, ""), (near & ~gone, IN_TURN), (gone, EXITED)):
             if some.any():
                 which = int(np.flatnonzero(some)[0])
                 told = not reason and self._told(pairs, wrong)

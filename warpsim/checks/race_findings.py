@@ -27,11 +27,24 @@ CHECKED = "; the value read is only a guess, which a compare-and-swap verifies"
 IN_TURN = "; the warp that reads also starts the copy, and no GPU so far starts the copy before the loads"
 TESTED = "; the value read only decides whether to execute an atomic on the same place, whose result is checked"
 UNFENCED = "; a flag signals that it is done, but no fence follows the read of the flag"
-SEVERITY = {"": "error", UNCHANGED: "note", CHECKED: "note", IN_TURN: "warning", TESTED: "warning", UNFENCED: "warning"}
+EXITED = "; it has exited without arriving at the barrier in between"
+SEVERITY = {
+    "": "error",
+    UNCHANGED: "note",
+    CHECKED: "note",
+    IN_TURN: "warning",
+    TESTED: "warning",
+    UNFENCED: "warning",
+    EXITED: "warning",
+}
 FENCE = "read the flag with .acquire, or add a fence after reading it; otherwise later reads may be performed before it"
 SOURCE_ADVICE = (
     "wait for the copy (wait_group, or the phase of its mbarrier) before writing to its source: it may be performed at any"
     " time until then (memory consistency model, asynchronous operations)"
+)
+ARRIVE = (
+    "let the thread arrive at the barrier before it exits (bar.arrive, or bar.sync): a barrier does not wait for threads that"
+    " have exited, and orders nothing that they did (memory consistency model)"
 )
 ADVICE = "order the accesses with a barrier, a release and acquire of a flag, or an atomic (memory consistency model)"
 
@@ -172,6 +185,6 @@ class RaceFindings(RaceFlags):
             lanes if lanes.any() else None,
             address=doubt.address,
             other=doubt.other,
-            advice=FENCE if reason == UNFENCED else ADVICE,
+            advice={UNFENCED: FENCE, EXITED: ARRIVE}.get(reason, ADVICE),
             severity=SEVERITY[reason],
         )

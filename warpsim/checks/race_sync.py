@@ -11,7 +11,7 @@ from warpsim.checks.cells import Cells
 from warpsim.checks.hints import Hints
 from warpsim.checks.order import Order
 from warpsim.checks.race_events import LaunchRaces, Note
-from warpsim.machine.selection import Rect
+from warpsim.machine.selection import Rect, Selection
 from warpsim.machine.specials import clusters_of
 from warpsim.machine.values import Array, as_array
 from warpsim.program.program import Imm, Reg
@@ -39,6 +39,8 @@ class RaceClocks:
         shared.detectors.append(self)
         self.shared_cells = Cells(machine.batch.shared.size, 1)
         self.note = Note()
+        self._left: list[Selection] = []
+        """Threads that have exited since the last barrier of a CTA, before others of their CTAs."""
         self._phases: dict[Hashable, int] = {}
         """The parity of the phase at which threads have last arrived, by mbarrier."""
 
@@ -60,7 +62,9 @@ class RaceClocks:
 
     def threads_of(self, group: Group, mask: Array | None = None) -> Array:
         """Flat positions of a group's threads (where ``mask``); those of one CTA if all do the same."""
-        selection = group.selection
+        return self._threads(group.selection, mask)
+
+    def _threads(self, selection: Selection, mask: Array | None = None) -> Array:
         if self.order.uniform:
             if isinstance(selection, Rect) and selection.all_ctas and (mask is None or alike(mask)):
                 rows = selection.positions[:, :, 0, 0]
@@ -74,7 +78,15 @@ class RaceClocks:
     def cta_barrier(self, group: Group | None) -> None:
         """Note that the threads of a group (None: all) passed a barrier of their whole CTAs."""
         self.launch.begin(None, 0)
+        for left in self._left:
+            self.order.leave(self._threads(left))
+        self._left.clear()
         self.order.cta_barrier(None if group is None else self.threads_of(group), self.now)
+
+    def exited(self, group: Group, alive: Array) -> None:
+        """Note that the threads of a group have exited; ``alive`` counts those that are left in each CTA."""
+        if (alive[group.selection.per_cta > 0] > 0).any():
+            self._left.append(group.selection)
 
     def warp_sync(self, group: Group, members: Reg | Imm | None) -> None:
         """Note that the threads of a group met in a warp-wide instruction: all, or those of a membermask."""

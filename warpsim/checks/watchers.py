@@ -249,7 +249,9 @@ class RaceWatcher(Watcher):
 
     def group_exited(self, machine: Machine, group: Group) -> None:
         """Note threads that exited."""
-        check_exit(self._anew(machine), machine, group)
+        races = self._anew(machine)
+        check_exit(races, machine, group)
+        races.exited(group, machine.batch.alive)
 
 
 class ProxyFences(Watcher):
