@@ -214,6 +214,31 @@ def test_seeds(pytester):
             pytester.runpytest_inprocess(*ALONE, *words).assert_outcomes(passed=1)
 
 
+def test_snippets_are_launches(pytester):
+    """`warpsim.run` has the checks and limits of the test, and counts in the summary and among the lines that ran."""
+    pytester.makepyfile(
+        """
+import pytest, warpsim
+EXCHANGE = ".reg .b32 %t, %a; mov.u32 %t, %laneid; shl.b32 %t, %t, 2; st.shared.u32 [%t], %t;" \\
+    "xor.b32 %a, %t, 4; ld.shared.u32 %r, [%a];"
+
+@pytest.mark.ptx(checks="default+race")
+def test_race():
+    with pytest.raises(warpsim.ExecutionError, match="race"):
+        warpsim.run(EXCHANGE, shared=bytes(128))
+
+@pytest.mark.ptx(max_seconds=0.2)
+def test_limit():
+    with pytest.raises(warpsim.ExecutionError, match="limit"):
+        warpsim.run("AGAIN: add.u32 %r, %r, 1; setp.ne.u32 %p, %r, 0; @%p bra AGAIN;", registers={"%r": 1})
+"""
+    )
+    result = pytester.runpytest_inprocess(*ALONE, "--warpsim-fidelity", "--warpsim-coverage=c")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["*instructions' bits rest on", "*lines of kernels ran: c?index.html"])
+    assert (pytester.path / "c" / "lcov.info").read_text().count("SF:<ptx>") == 2
+
+
 def test_damaged_cases_fail(pytester, cases):
     """A case that cannot be read is a failed test that says where; so is one that takes too long, or breaks a rule."""
     (cases / "bad" / "case.json").write_text('{"grid": 5}')
@@ -242,6 +267,21 @@ def test_nothing():
     result.assert_outcomes(passed=1)
     assert result.ret != 0
     result.stdout.fnmatch_lines(["*outside of any test*", "*race: *"])
+
+
+def test_lines_of_texts_without_a_file():
+    """Two modules that come from no file are two files of the report, in one process and merged from two."""
+    text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\nret;\n}\n"
+    apart = [Lines(), Lines()]
+    for lines, source in zip(apart, (text, text.replace("{", "{\n")), strict=True):
+        defaults.listeners.append(lines.add)
+        for one in (source, source):
+            warpsim.load(one)["k"](1, 32, ())
+        defaults.listeners.remove(lines.add)
+    apart[0].merge(apart[1].plain())
+    apart[0].merge(apart[1].plain())
+
+    assert apart[0].counts == {"<ptx>": {6: 2}, "<ptx> 2": {7: 4}}
 
 
 def test_lines_that_nothing_ran():

@@ -12,6 +12,7 @@ from warpsim.analysis.flow import KEEP
 from warpsim.checks.convergence import DIVERGENCE
 from warpsim.checks.watchers import watchers_of
 from warpsim.errors import Finding, LaunchError, WarpsimError, shown
+from warpsim.host import defaults
 from warpsim.host.arrays import Array
 from warpsim.host.checks import resolve_checks
 from warpsim.host.device import Device
@@ -103,8 +104,14 @@ def run(
     content = _content(shared, device)
     if not isinstance(registers, Mapping | None):
         raise LaunchError(f"registers must map names to values, not {shown(registers)}")
-    chosen, seconds = resolve_checks(checks), budget("max_seconds", max_seconds)
-    settings = Settings(checks=chosen, max_seconds=seconds, whole_warps=DIVERGENCE in chosen)
+    usual = defaults.current
+    chosen = resolve_checks(usual.checks if checks is None else checks)
+    settings = Settings(
+        checks=chosen,
+        max_seconds=budget("max_seconds", usual.max_seconds if max_seconds is None else max_seconds),
+        async_effects=usual.async_effects or "eager",
+        whole_warps=DIVERGENCE in chosen,
+    )
     try:
         snippet = snippet_program(code, target=target, shared_bytes=content.size)
     except WarpsimError as problem:
@@ -124,6 +131,9 @@ def run(
         run_launch(state, [*watchers_of(state), kept])
     except WarpsimError as problem:
         raise problem.with_traceback(None) from None
+    finally:
+        for told in defaults.listeners:
+            told(state)
     out = {}
     for name, register in by_name.items():
         stored = kept.frame.values[register.index]

@@ -21,17 +21,25 @@ class Lines:
         """Count a finished launch."""
         program = state.plan.program
         entry = state.plan.entry
-        self.texts.setdefault(program.file, program.module.source)
+        name = self._named(program.file, program.module.source)
         for function in program.functions.values():
             if function is entry or not function.entry:
                 for instruction in function.code:
-                    self._count(instruction, 0)
+                    self._count(name, instruction, 0)
         for block, warps in state.counts.items():
             for instruction in block.instructions:
-                self._count(instruction, warps)
+                self._count(name, instruction, warps)
 
-    def _count(self, instruction: Any, warps: int) -> None:
-        places = [(instruction.span.file, instruction.span.line)]
+    def _named(self, file: str, text: str) -> str:
+        """The name of a text: its file's, with a number where another text has taken that, as modules without a file do."""
+        name, number = file, 1
+        while self.texts.setdefault(name, text) != text:
+            number += 1
+            name = f"{file} {number}"
+        return name
+
+    def _count(self, name: str, instruction: Any, warps: int) -> None:
+        places = [(name, instruction.span.line)]
         if instruction.source is not None:
             places.append(tuple(instruction.source))
         for file, line in places:
@@ -45,10 +53,11 @@ class Lines:
     def merge(self, other: dict[str, Any]) -> None:
         """Add the counts of another process."""
         for file, lines in other["counts"].items():
-            mine = self.counts.setdefault(file, {})
+            text = other["texts"].get(file)
+            name = file if text is None else self._named(file, text)
+            mine = self.counts.setdefault(name, {})
             for line, warps in lines.items():
                 mine[int(line)] = mine.get(int(line), 0) + warps
-        self.texts.update(other["texts"])
 
     # ---- output ------------------------------------------------------------------------------
 
