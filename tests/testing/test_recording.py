@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -163,6 +164,18 @@ def test_what_does_not_fit_the_schema(tmp_path):
         write_case(tmp_path / "x", {"entry": "k", "target": "sm_80", "grid": [1], "block": [1], "dynamic_smem": 0, "params": [],
                                     "check": {}, "buffers": [{"name": "a", "dtype": "f33", "shape": [1], "nbytes": 4}]}, {}, "")  # fmt: skip
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("path", [("optoins",), ("buffers", 0, "unwriten")], ids=lambda p: p[-1])
+def test_a_field_that_nobody_knows(path):
+    """A misspelt field is no field that is not there."""
+    description = json.loads(Path(SAXPY).with_name("case.json").read_text())
+    at = description
+    for word in path[:-1]:
+        at = at[word]
+    at[path[-1]] = True
+
+    assert [said.partition(" among ")[0] for _, said in problems(description, schema())] == ["is not"]
 
 
 @pytest.mark.parametrize(("value", "said"), [

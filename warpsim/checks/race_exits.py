@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 WITNESSES = 8
 """Number of threads of a CTA, with different knowledge, whose knowledge is checked."""
 ADVICE = (
-    "all threads of the cluster must pass barrier.cluster.arrive and barrier.cluster.wait after the last access to a peer's"
+    "all threads of the cluster must pass barrier.cluster.arrive (not .relaxed) and barrier.cluster.wait after the last access to a peer's"
     " shared memory (barrier-cluster, mapa)"
 )
 

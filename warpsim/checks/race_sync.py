@@ -9,6 +9,7 @@ import numpy as np
 
 from warpsim.checks.cells import Cells
 from warpsim.checks.hints import Hints
+from warpsim.checks.knowledge import Past
 from warpsim.checks.order import Order
 from warpsim.checks.race_events import LaunchRaces, Note
 from warpsim.machine.selection import Rect, Selection
@@ -164,19 +165,30 @@ class RaceClocks:
         self.acquire_from(positions, columns, address, phases, at_fence=not self.note.acquire)
 
     def release_to(
-        self, positions: Array, columns: Array, address: Array, own: Array, phases: Array | None = None
+        self,
+        positions: Array,
+        columns: Array,
+        address: Array,
+        own: Array,
+        phases: Array | None = None,
+        past: Past | None = None,
     ) -> None:
-        """Release accesses before ``own`` through sync variables in shared memory (or through their ``phases``)."""
+        """Release accesses before ``own`` through sync variables in shared memory (or through their ``phases``), and what
+        the threads know, or knew at some ``past`` time.
+        """
         self.widen()
         order, found = objects(columns, address)
         columns, address, positions, own = columns[order], address[order], positions[order], own[order]
         starts = np.array([start for start, _ in found], np.int64)
         keys = self._keys_of(columns[starts], address[starts], None if phases is None else phases[order][starts])
         near = bool(keys) and not (columns != positions % self.n_ctas).any()
-        if near and self.order.publish_apart(keys, starts, positions, own):
+        if near and self.order.publish_apart(keys, starts, positions, own, past):
             return
         for key, (start, stop) in zip(keys, found, strict=True):
-            self.order.publish(key, positions[start:stop], own[start:stop])
+            if past is None:
+                self.order.publish(key, positions[start:stop], own[start:stop])
+            else:
+                self.order.publish_past(key, positions[start:stop], own[start:stop], past)
 
     def _keys_of(self, columns: Array, address: Array, phases: Array | None) -> list[Hashable]:
         """The sync variables at places, or of phases of the mbarriers there. A phase that is new starts with what the

@@ -202,6 +202,7 @@ class Races(RaceCells):
 
         if transfer.signal is not None:
             self._copy(machine, transfer, transfer.signal.columns, transfer.signal.address, 8, write=True, strong=True)
+        transfer.began = self.now, self.order.past_of(transfer.positions)
 
     def _cells(self, allocation: Allocation) -> Cells:
         cells = self.launch.cells.get(allocation.number)
@@ -288,11 +289,14 @@ class Races(RaceCells):
         self.note = outer
 
     def signalled(self, transfer: Transfer, which: Array) -> None:
-        """Release copies to who waits for the phases in which they count at their mbarriers."""
+        """Release copies, and what their threads knew when they started them, to who waits for the phases in which they
+        count at their mbarriers.
+        """
         signal, positions = transfer.signal, transfer.positions[which]
         assert signal is not None
-        own, phases = np.full(len(positions), self.now + 1), transfer.phase[which].astype(np.int64)
-        self.release_to(positions, signal.columns[which], signal.address[which], own, phases)
+        time, past = transfer.began or (self.now, None)
+        own, phases = np.full(len(positions), time + 1), transfer.phase[which].astype(np.int64)
+        self.release_to(positions, signal.columns[which], signal.address[which], own, phases, past)
 
     def waited(self, transfer: Transfer, which: Array) -> None:
         """Order copies that a thread has waited for before what it does next."""

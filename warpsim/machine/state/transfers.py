@@ -162,6 +162,8 @@ class Transfer:
     serial: int = 0
     undefined: tuple[Array, ...] | None = None
     """A companion of the values that a `RemoteStore` carries."""
+    began: tuple[int, tuple[int, int] | None] | None = None
+    """For watchers: when the copies started, and what their threads knew of others then."""
     open: Array = attrs.field(init=False)
     fetched: Array = attrs.field(init=False)
     landed: Array = attrs.field(init=False)
