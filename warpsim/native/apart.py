@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from warpsim.native.context import APART, LOST
+from warpsim.native.context import APART, CONTEXT, LOST
 from warpsim.native.forms import Key
 from warpsim.native.inputs import key_type
 from warpsim.native.steps import Steps
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 class Apart(Steps):
-    """Writes the blocks ``a<number>``, one after the other in the order of the program; ``pending`` are the lanes that wait
-    before each."""
+    """Writes the blocks ``a<number>``, one after the other in the order of the program. The lanes that wait before each stand in
+    memory: as values of their own, each would go through all blocks before its own."""
 
     together = False
 
@@ -33,7 +33,12 @@ class Apart(Steps):
         blocks = emitter.facts.parting
         outside = {b for b, at in shape.exits if at == 0 and b not in shape.pieces}
         self.chunks = sorted((blocks & set(shape.pieces)) | (blocks & outside))
-        self.pending = {b: code.slot("i32") for b in self.chunks}
+        self._waiting = code.slot(f"[{max(len(self.chunks), 1)} x i32]")
+        self._numbers = {b: k for k, b in enumerate(self.chunks)}
+        if self.chunks:  # LLVM takes apart what nobody else can see
+            word = f"%{code.fresh()}"
+            code.entry.append(f"  {word} = getelementptr i64, ptr %ctx, i64 {CONTEXT['pending']}")
+            code.entry.append(f"  store ptr {self._waiting}, ptr {word}")
         self.used: set[int] = set()
         self.stop_id, self.stop_mask = code.slot("i32"), code.slot("i32")
 
@@ -76,15 +81,15 @@ class Apart(Steps):
 
     def clear(self) -> None:
         """A warp begins."""
-        for block in self.pending:
-            self.code.line(f"store i32 0, ptr {self.pending[block]}")
+        name = self.code.declare("llvm.memset.p0.i64", "void", "ptr, i8, i64, i1")
+        self.code.line(f"call void @{name}(ptr align 64 {self._waiting}, i8 0, i64 {4 * len(self.chunks)}, i1 false)")
 
     def enter(self, piece: Piece, taken: Val) -> None:
         """Lanes that were together part at the end of a block: those ``taken`` go to its target."""
         emitter, code = self.emitter, self.code
         assert piece.target is not None
         assert piece.following is not None
-        if piece.target not in self.pending or piece.following not in self.pending:
+        if piece.target not in self._numbers or piece.following not in self._numbers:
             code.line("unreachable")  # this text is written anew
             return
         doubt, code.doubt = code.doubt, None
@@ -96,8 +101,12 @@ class Apart(Steps):
         self._go(piece.following, Val("i32", rest, uniform=True))
         code.line(f"br label %a{min(piece.target, piece.following)}")
 
+    def _pending(self, block: int) -> str:
+        """Where the lanes stand that wait before a block."""
+        return self.code.make(f"getelementptr i32, ptr {self._waiting}, i64 {self._numbers[block]}")
+
     def _go(self, block: int, lanes: Val) -> None:
-        pointer = self.pending[block]
+        pointer = self._pending(block)
         old = self.code.make(f"load i32, ptr {pointer}")
         self.code.line(f"store i32 {self.code.make(f'or i32 {old}, {lanes.text}')}, ptr {pointer}")
 
@@ -110,7 +119,7 @@ class Apart(Steps):
         for number, block in enumerate(self.chunks):
             after = f"a{self.chunks[number + 1]}" if number + 1 < len(self.chunks) else "none"
             code.label(f"a{block}")
-            here = Val("i32", code.make(f"load i32, ptr {self.pending[block]}"), uniform=True)
+            here = Val("i32", code.make(f"load i32, ptr {self._pending(block)}"), uniform=True)
             enter = code.fresh("enter")
             code.line(f"br i1 {code.make(f'icmp ne i32 {here.text}, 0')}, label %{enter}, label %{after}")
             code.label(enter)
@@ -125,7 +134,7 @@ class Apart(Steps):
                 code.label(beyond)
                 self._leave(emitter.exits[block, 0], here)
                 code.label(on)
-            code.line(f"store i32 0, ptr {self.pending[block]}")
+            code.line(f"store i32 0, ptr {self._pending(block)}")
             lanes = Val("i1", code.make(f"bitcast i32 {here.text} to <32 x i1>"), uniform=False)
             emitter.count(block, self._number(here))
             self._body(shape.pieces[block], here, lanes, after)
@@ -147,7 +156,7 @@ class Apart(Steps):
         live = live_at(emitter.plan, block, 0)
         keys = [k for k in self._slotted() if not isinstance(k, int) or k in live or k >= emitter.plan.n_registers]
         emitter.whole.take_over([k for k in keys if k in self._changing], self.get, on)
-        code.line(f"store i32 0, ptr {self.pending[block]}")
+        code.line(f"store i32 0, ptr {self._pending(block)}")
         code.line(f"br label %w{block}")
         code.label(on)
 
@@ -244,8 +253,8 @@ class Apart(Steps):
         rows = code.make(f"mul i64 {emitter.now}, 32")
         lanes = code.make(f"getelementptr i32, ptr {emitter.words['exit_lanes']}, i64 {rows}")
         value: Any = code.splat(Val("i32", f"{exit}", uniform=True))
-        for block, pointer in self.pending.items():
-            waiting = code.make(f"load i32, ptr {pointer}")
+        for block in self.chunks:
+            waiting = code.make(f"load i32, ptr {self._pending(block)}")
             mine = code.make(f"and i32 {waiting}, {code.make(f'xor i32 {stopped}, -1')}")
             flags = Val("i1", code.make(f"bitcast i32 {mine} to <32 x i1>"), uniform=False)
             value = code.select(flags, code.number(emitter.exits[block, 0], "i32"), value)

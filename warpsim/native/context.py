@@ -9,7 +9,7 @@ _WORDS = f"""
     n_groups rows ctas masks t1 t0 flat columns c1 c0 threads n_allocations allocations
     shared_words shared_size shared_columns shared_written local_words local_size local_columns local_written
     {_CALL}
-    exits exit_lanes log log_size memo ranges states frames
+    exits exit_lanes pending log log_size memo ranges states frames
     private private_bytes private_stride private_tracked cleans
 """
 CONTEXT = {name: place for place, name in enumerate(_WORDS.split())}
