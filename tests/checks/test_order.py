@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
-from warpsim.checks.knowledge import grouped
+from warpsim.checks.knowledge import Numbering, grouped
+from warpsim.checks.learned import MOST
+from warpsim.checks.order import Order
+from warpsim.machine.selection import shape_of
 
 
 @pytest.mark.parametrize("span", [1, 3, 200, 10**12])
@@ -15,3 +18,35 @@ def test_keys_are_grouped_as_by_sorting(span):
         distinct, group = grouped(keys)
         assert distinct.tolist() == sorted(set(keys.tolist()))
         assert (distinct[group] == keys).all()
+
+
+def order_of_two_ctas():
+    """The clocks of two CTAs of 64 threads."""
+    shape, numbers = shape_of(1, 64, 1, 2), Numbering()
+    return Order(shape, numbers.enter(np.arange(2), shape), {}, np.arange(2), numbers)
+
+
+def test_a_fence_takes_what_each_thread_has_read():
+    """However many states of knowledge there have been, and though unused ones are collected meanwhile."""
+    order = order_of_two_ctas()
+    readers = np.arange(0, 20, 2)  # of CTA 0
+    for thread in readers:
+        order.expect({1: np.full(order.rows, 10_000 + thread)}, np.array([thread]))
+    for time in range(1, MOST - 13):
+        order.acquire({1: np.full(order.rows, time)}, np.array([126]))
+    order.fence(readers, "gpu", 20_000)
+
+    theirs = np.full(len(readers), 5)  # a thread of CTA 1
+    assert not order.unordered(theirs, 10_000 + readers - 1, readers).any()
+    assert order.unordered(theirs, 10_000 + readers, readers).all()
+
+
+def test_barriers_keep_the_table_small():
+    """What a CTA knows of others is told at its first barrier, and costs nothing at later ones."""
+    order = order_of_two_ctas()
+    order.acquire({1: np.full(order.rows, 7)}, np.array([0]))
+    for time in range(10, 3 * MOST):
+        order.cta_barrier(np.arange(0, 128, 2), time)
+
+    assert len(order.table) < 8
+    assert not order.unordered(np.full(64, 5), np.full(64, 6), np.arange(0, 128, 2)).any()

@@ -10,6 +10,10 @@ from warpsim.machine.selection import Shape
 from warpsim.machine.values import Array
 
 
+MOST = 4096
+"""Size of the table above which unused entries are collected."""
+
+
 class Learned:
     """What each thread of a batch has acquired, and what it will have acquired with its next fence."""
 
@@ -29,11 +33,11 @@ class Learned:
             if pending is None:
                 continue
             flat = pending.reshape(-1)
-            for number in np.unique(flat[positions]).tolist():
-                if number:
-                    mine = positions[flat[positions] == number]
-                    self._learn("known", self.table[number], mine)
-                    flat[mine] = 0
+            held = flat[positions]
+            flat[positions] = 0
+            taken = [(self.table[number], positions[held == number]) for number in np.unique(held).tolist() if number]
+            for rows, mine in taken:  # numbers may change as threads learn
+                self._learn("known", rows, mine)
 
     def _learn(self, kind: str, rows: Rows, positions: Array) -> None:
         if getattr(self, kind) is None:
@@ -50,7 +54,7 @@ class Learned:
             join(new, rows)
             flat[mine] = len(self.table)
             self.table.append(new)
-        if len(self.table) > 4096:
+        if len(self.table) > MOST:
             self._collect()
 
     def _share(self, positions: Array) -> None:
@@ -58,8 +62,8 @@ class Learned:
         assert self.known is not None
         rows_of_threads, n_ctas = self.known, self.shape.n_ctas
         for column in np.unique(positions % n_ctas).tolist():
-            numbers = np.unique(rows_of_threads[:, column])
-            if not numbers.any():
+            numbers = np.unique(rows_of_threads[: self.shape.n_threads, column])
+            if len(numbers) == 1 and self.base + column not in self.table[numbers[0]]:
                 continue
             rows: Rows = {}
             for number in numbers.tolist():
@@ -68,6 +72,8 @@ class Learned:
             if own is not None and self.agents is not None:  # all else of the CTA is over
                 self.agents.learn(column, own)
             rows_of_threads.reshape(-1)[positions[positions % n_ctas == column]] = self._number(rows)
+        if len(self.table) > MOST:
+            self._collect()
 
     def _share_in_warps(self, positions: Array, masks: Array | None) -> None:
         """Share what one of the synchronising lanes knows about other CTAs with all of them."""
@@ -83,7 +89,7 @@ class Learned:
                 for number in numbers.tolist():
                     join(rows, self.table[number])
                 known[mine] = self._number(rows)
-        if len(self.table) > 4096:
+        if len(self.table) > MOST:
             self._collect()
 
     def _collect(self) -> None:
