@@ -26,7 +26,7 @@ FENCE_ADVICE = (
 @attrs.define(eq=False)
 class Initialised:
     """The objects of a batch as sorted ``keys`` (column and address), whether a fence has made them visible, and the
-    number of CTA barriers passed when they were initialised.
+    number of barriers that their CTAs had passed when they were initialised.
     """
 
     keys: Array = attrs.field(factory=lambda: np.zeros(0, np.int64))
@@ -61,7 +61,7 @@ class MbarrierRules(Watcher):
             words = machine.batch.shared.gather(again & 0xFFFFFFFF, again >> 32, np.dtype(np.uint64))
             # compilers reuse memory of an object that nobody used, one barrier later
             unused = (words == mbarriers.initial(mbarriers.pending(words))).all()
-            unused &= (known.made[np.searchsorted(known.keys, again)] < machine.batch.meetings).all()
+            unused &= (known.made[np.searchsorted(known.keys, again)] < machine.batch.barriers_passed[again >> 32]).all()
             _report(
                 machine,
                 group,
@@ -75,7 +75,7 @@ class MbarrierRules(Watcher):
         known.keys = merged[order]
         known.fenced = np.r_[known.fenced, np.zeros(len(new), np.bool_)][order]
         known.made = np.r_[known.made, np.zeros(len(new), np.int64)][order]
-        known.made[np.searchsorted(known.keys, keys)] = machine.batch.meetings
+        known.made[np.searchsorted(known.keys, keys)] = machine.batch.barriers_passed[keys >> 32]
 
     def mbarrier_invalidated(
         self, machine: Machine, group: Group, columns: Array, place: Array, words: Array, active: Array | None

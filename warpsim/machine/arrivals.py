@@ -27,7 +27,7 @@ def arrive(machine: Machine, group: Group, number: int, count: int, *, waits: bo
     everybody = count in (0, batch.shape.n_threads)
     unused = vote is None and not barrier.waiting and not barrier.arrived.any()
     if waits and unused and selection.n == batch.shape.n and everybody:
-        batch.meetings += 1
+        batch.barriers_passed += 1
         if window.barrier_left is not None:
             window.barrier_left(machine, None, number, False)  # noqa: FBT003  as every event's, by its place
         return False
@@ -52,7 +52,7 @@ def release(machine: Machine, barrier: Barrier) -> None:
     done = (barrier.arrived >= needed) & (barrier.arrived > 0)
     if not done.any():
         return
-    machine.batch.meetings += 1
+    machine.batch.barriers_passed[done] += 1
     votes = _votes(barrier, done)
     waiting, barrier.waiting = barrier.waiting, []
     for group in waiting:

@@ -82,6 +82,8 @@ class BatchState:
     local: WordSpace
     alive: Array
     """Number of threads per CTA that have not exited."""
+    barriers_passed: Array
+    """How often each CTA has passed a barrier."""
     frames: dict[tuple[int, str], Frame] = attrs.field(factory=dict)
     """By activation depth and function."""
     runnable: list[Group] = attrs.field(factory=list)
@@ -90,8 +92,6 @@ class BatchState:
     sleeping: list[Group] = attrs.field(factory=list)
     """Groups that poll, asleep until memory changes or their time comes."""
     generation: int = 0
-    meetings: int = 0
-    """How often a CTA barrier has been passed."""
     barriers: dict[int, Barrier] = attrs.field(factory=dict)
     cluster_barrier: ClusterBarrier | None = None
     register_counts: RegisterCounts | None = None
@@ -128,4 +128,5 @@ class BatchState:
             WordSpace(shared_size, shape.n_ctas),
             WordSpace(local_size, shape.n),
             np.full(shape.n_ctas, shape.n_threads, np.int64),
+            np.zeros(shape.n_ctas, np.int64),
         )
