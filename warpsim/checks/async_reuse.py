@@ -78,20 +78,20 @@ class AsyncReuse(Watcher):
                 machine, group, VERBS[access.kind], access.place, access.nbytes, access.columns, access.active
             )
 
-    def rows_accessed(
-        self,
-        machine: Machine,
-        group: Group,
-        access: int,
-        place: Array,
-        nbytes: int,
-        columns: Array,
-        active: Array | None,
-    ) -> None:
+    def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Check matrix rows."""
         shared = self._in_flight(machine).shared
         if shared.busy:
-            shared.touch(machine, group, VERBS[access], place, nbytes, columns, active, rows=True)
+            shared.touch(
+                machine,
+                group,
+                VERBS[access.kind],
+                access.place,
+                access.nbytes,
+                access.columns,
+                access.active,
+                rows=True,
+            )
 
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int

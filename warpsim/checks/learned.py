@@ -9,7 +9,6 @@ from warpsim.checks.knowledge import Numbering, Rows, by_column, grouped, join
 from warpsim.machine.selection import Shape
 from warpsim.machine.values import Array
 
-
 MOST = 4096
 """Size of the table above which unused entries are collected."""
 

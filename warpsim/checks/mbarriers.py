@@ -61,7 +61,9 @@ class MbarrierRules(Watcher):
             words = machine.batch.shared.gather(again & 0xFFFFFFFF, again >> 32, np.dtype(np.uint64))
             # compilers reuse memory of an object that nobody used, one barrier later
             unused = (words == mbarriers.initial(mbarriers.pending(words))).all()
-            unused &= (known.made[np.searchsorted(known.keys, again)] < machine.batch.barriers_passed[again >> 32]).all()
+            unused &= (
+                known.made[np.searchsorted(known.keys, again)] < machine.batch.barriers_passed[again >> 32]
+            ).all()
             _report(
                 machine,
                 group,

@@ -19,9 +19,10 @@ from warpsim.checks.log import Log
 from warpsim.checks.proxy_findings import Earlier, Uses, report_access
 from warpsim.checks.sources import sources_of
 from warpsim.machine.reporting import present
-from warpsim.machine.values import Array, Place
+from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
+    from warpsim.machine.events import MemoryAccess
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.footprints import Footprint, GlobalTarget
     from warpsim.machine.state.global_memory import Allocation
@@ -102,41 +103,37 @@ class Proxies:
 
     # ---- the generic proxy -------------------------------------------------------------------
 
-    def shared(
-        self, group: Group, place: Place, nbytes: int, columns: Array, active: Array | None, *, write: bool
-    ) -> None:
+    def shared(self, group: Group, access: MemoryAccess) -> None:
         """Note a generic access to shared memory."""
-        shape = group.selection.shape
-        at, where = np.broadcast_to(np.asarray(place, np.int64), shape), np.broadcast_to(columns, shape)
-        threads = group.selection.positions
-        if active is not None:
-            mask = np.broadcast_to(active, shape)
+        shape, threads = group.selection.shape, group.selection.positions
+        at, where = np.broadcast_to(access.places, shape), np.broadcast_to(access.columns, shape)
+        if access.active is not None:
+            mask = np.broadcast_to(access.active, shape)
             at, where, threads = at[mask], where[mask], threads[mask]
-        self._leave(self.cells, at, nbytes, where, threads, present(group), write=write)
+        self._leave(self.cells, at, access.nbytes, where, threads, present(group), write=access.writes)
 
-    def rows(
-        self, group: Group, place: Array, nbytes: int, columns: Array, active: Array | None, *, write: bool
-    ) -> None:
+    def rows(self, group: Group, access: MemoryAccess) -> None:
         """Note accesses to matrix rows ``[n, k, m]`` of warps."""
-        warps, n_ctas = group.warps, self.n_ctas
+        warps, n_ctas, place, columns = group.warps, self.n_ctas, access.places, access.columns
         first = np.asarray(warps.first_thread if warps.dense else warps.warp_threads).reshape(-1, 1, 1)
         shape = np.broadcast_shapes(place.shape, columns.shape, first.shape)
         at, where, threads = (np.broadcast_to(x, shape) for x in (place, columns, first * n_ctas + columns))
-        if active is not None:
-            mask = np.broadcast_to(active, shape)
+        if access.active is not None:
+            mask = np.broadcast_to(access.active, shape)
             at, where, threads = at[mask], where[mask], threads[mask]
-        self._leave(self.cells, at, nbytes, where, threads, present(group), write=write)
+        self._leave(self.cells, at, access.nbytes, where, threads, present(group), write=access.writes)
 
-    def globals(self, group: Group, allocation: Allocation, place: Array, nbytes: int, mask: Array | None) -> None:
+    def globals(self, group: Group, allocation: Allocation, access: MemoryAccess) -> None:
         """Note a generic store to global memory."""
-        at, threads = np.broadcast_to(place - allocation.start, group.selection.shape), group.selection.positions
-        if mask is not None:
-            mask = np.broadcast_to(mask, at.shape)
+        shape, threads = group.selection.shape, group.selection.positions
+        at = np.broadcast_to(access.places - allocation.start, shape)
+        if access.active is not None:
+            mask = np.broadcast_to(access.active, shape)
             at, threads = at[mask], threads[mask]
         cells = self.shared_state.cells.get(allocation.number)
         if cells is None:
             cells = self.shared_state.cells[allocation.number] = Cells(allocation.data.size, 1)
-        self._leave(cells, at, nbytes, np.zeros(1, np.int64), threads, present(group), write=True)
+        self._leave(cells, at, access.nbytes, np.zeros(1, np.int64), threads, present(group), write=True)
 
     def _leave(
         self,

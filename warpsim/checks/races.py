@@ -18,9 +18,9 @@ from warpsim.checks.race_strides import note_strided
 from warpsim.checks.race_sync import alike
 from warpsim.checks.repeats import changed
 from warpsim.checks.sources import Source, sources_of
-from warpsim.machine.events import ATOMIC, MemoryAccess
+from warpsim.machine.events import WRITE, MemoryAccess
 from warpsim.machine.selection import Rect
-from warpsim.machine.values import Affine, Array, Place
+from warpsim.machine.values import Affine, Array
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -45,23 +45,16 @@ class Races(RaceCells):
 
     # ---- accesses from the ports -------------------------------------------------------------
 
-    def shared(
-        self,
-        machine: Machine,
-        group: Group,
-        place: Place,
-        nbytes: int,
-        columns: Array,
-        active: Array | None,
-        *,
-        write: bool,
-        reads: bool = False,
-    ) -> None:
-        """Check an access to shared memory. ``place`` broadcasts over the lanes with ``columns``; ``reads``: it is an
-        atomic, which reads and writes.
-        """
-        selection = group.selection
-        at = np.asarray(place, np.int64)
+    def shared(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
+        """Check an access to shared memory, whose places broadcast over the lanes with its columns."""
+        selection, columns, active, nbytes, write = (
+            group.selection,
+            access.columns,
+            access.active,
+            access.nbytes,
+            access.writes,
+        )
+        at, reads = access.places, access.kind != WRITE
         if self.order.uniform:
             same = isinstance(selection, Rect) and selection.all_ctas and columns is selection.columns
             if same and alike(at) and (active is None or alike(active)):
@@ -73,10 +66,10 @@ class Races(RaceCells):
                     self.strong(
                         group,
                         self.shared_cells,
-                        np.asarray(place, np.int64),
+                        access.places,
                         active,
                         columns,
-                        reads=reads or not write,
+                        reads=reads,
                         writes=write,
                     )
                 return
@@ -91,21 +84,11 @@ class Races(RaceCells):
             machine, group, Accesses(self.shared_cells, at, nbytes, threads, threads, where, write=write), active
         )
         if self.note.flag:
-            self.strong(group, self.shared_cells, at, active, where, reads=reads or not write, writes=write)
+            self.strong(group, self.shared_cells, at, active, where, reads=reads, writes=write)
 
-    def rows(
-        self,
-        machine: Machine,
-        group: Group,
-        place: Array,
-        nbytes: int,
-        columns: Array,
-        active: Array | None,
-        *,
-        write: bool,
-    ) -> None:
+    def rows(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Check matrix rows ``[n, k, m]``: the whole warp accesses each of them."""
-        warps = group.warps
+        warps, place, columns, write = group.warps, access.places, access.columns, access.writes
         lanes = np.where(warps.active, warps.spread(group.selection.positions), -1)
         first = np.where(lanes < 0, self.shape.n, lanes).min(axis=1, keepdims=True)
         last = lanes.max(axis=1, keepdims=True)
@@ -118,10 +101,10 @@ class Races(RaceCells):
         last = first if write else last  # one thread stands for the warp, which writes each row together
         shape = np.broadcast_shapes(place.shape, first.shape, columns.shape)
         at, first, last, columns = (np.broadcast_to(x, shape) for x in (place, first, last, columns))
-        if active is not None:
-            mask = np.broadcast_to(active, shape)
+        if access.active is not None:
+            mask = np.broadcast_to(access.active, shape)
             at, first, last, columns = at[mask], first[mask], last[mask], columns[mask]
-        self.flat(machine, group, Accesses(self.shared_cells, at, nbytes, first, last, columns, write=write))
+        self.flat(machine, group, Accesses(self.shared_cells, at, access.nbytes, first, last, columns, write=write))
         self.settle(machine, group, None, None)
 
     def spread(
@@ -167,8 +150,7 @@ class Races(RaceCells):
         accesses = Accesses(cells, at, access.nbytes, threads, threads, allocation=allocation, write=write)
         self.lanes(machine, group, accesses, mask)
         if not weak:
-            reads = access.kind == ATOMIC or not write
-            self.strong(group, cells, place, mask, None, allocation.start, reads=reads, writes=write)
+            self.strong(group, cells, place, mask, None, allocation.start, reads=access.kind != WRITE, writes=write)
 
     def matrix(self, machine: Machine, group: Group, address: Array, columns: Array) -> None:
         """Check shared memory that the warpgroups of the step read: element addresses ``[..., n, m]``."""

@@ -38,7 +38,7 @@ from warpsim.machine.address import Address
 from warpsim.machine.binding.warp_steps import collect, spread, warp_ports
 from warpsim.machine.reporting import present
 from warpsim.machine.values import Array
-from warpsim.machine.window import READ, WRITE, MemoryAccess
+from warpsim.machine.window import WRITE, MemoryAccess
 from warpsim.program.program import Addr, Instruction, Reg, Vec
 from warpsim.types import TYPES
 
@@ -142,23 +142,14 @@ class Uninitialised(WrittenBytes):
         landed(machine, group, active, transfer, which)
         stored(machine, group, transfer, which)
 
-    def rows_accessed(
-        self,
-        machine: Machine,
-        group: Group,
-        access: int,
-        place: Array,
-        nbytes: int,
-        columns: Array,
-        active: Array | None,
-    ) -> None:
+    def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Check matrix rows."""
-        bits = companion(machine, "shared")
-        if access != READ:
-            bits.mark(place, columns, nbytes, active, rows=False)
+        bits, place, columns = companion(machine, "shared"), access.places, access.columns
+        if access.writes:
+            bits.mark(place, columns, access.nbytes, access.active, rows=False)
             return
         everywhere = columns.size == bits.n_columns and place.shape[2] == 1 and group.warps.dense
-        if bits.lacks(place, columns, nbytes, active, rows=everywhere):
+        if bits.lacks(place, columns, access.nbytes, access.active, rows=everywhere):
             self._meet(machine, group)
 
     def _meet(self, machine: Machine, group: Group) -> None:

@@ -37,7 +37,7 @@ from warpsim.layout import mbarriers
 from warpsim.machine.asynchrony.transfers import late
 from warpsim.machine.reporting import present
 from warpsim.machine.state.launch import BATCH_BYTES
-from warpsim.machine.window import ATOMIC, READ, WRITE, MemoryAccess, Watcher
+from warpsim.machine.window import WRITE, MemoryAccess, Watcher
 
 if TYPE_CHECKING:
     from warpsim.machine.collectives import Members
@@ -125,16 +125,7 @@ class RaceWatcher(Watcher):
         if access.allocation is not None:
             races.globals(machine, group, access.allocation, access)
         else:
-            races.shared(
-                machine,
-                group,
-                access.place,
-                access.nbytes,
-                access.columns,
-                access.active,
-                write=access.writes,
-                reads=access.kind == ATOMIC,
-            )
+            races.shared(machine, group, access)
         if access.differs is not None and races.doubts:
             if self._doubting is not group.selection:  # a store that faulted has left doubts behind
                 self._doubted, self._doubting = [], group.selection
@@ -149,18 +140,9 @@ class RaceWatcher(Watcher):
             self._doubted = []
             machine.batch.notes[RACE].settle(machine, group, changed, lost)
 
-    def rows_accessed(
-        self,
-        machine: Machine,
-        group: Group,
-        access: int,
-        place: Array,
-        nbytes: int,
-        columns: Array,
-        active: Array | None,
-    ) -> None:
+    def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Check matrix rows."""
-        self._at(machine, group).rows(machine, group, place, nbytes, columns, active, write=access != READ)
+        self._at(machine, group).rows(machine, group, access)
 
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
@@ -275,11 +257,9 @@ class ProxyFences(Watcher):
         """Note accesses through the generic proxy."""
         if access.allocation is not None:
             if access.kind == WRITE:
-                self._account(machine).globals(group, access.allocation, access.places, access.nbytes, access.active)
+                self._account(machine).globals(group, access.allocation, access)
         elif access.space != "local":
-            self._account(machine).shared(
-                group, access.place, access.nbytes, access.columns, access.active, write=access.writes
-            )
+            self._account(machine).shared(group, access)
         instruction = present(group)
         synchronises = self._synchronises.get(id(instruction))
         if synchronises is None:
@@ -288,18 +268,9 @@ class ProxyFences(Watcher):
         if synchronises:
             self._account(machine).synchronised(group)
 
-    def rows_accessed(
-        self,
-        machine: Machine,
-        group: Group,
-        access: int,
-        place: Array,
-        nbytes: int,
-        columns: Array,
-        active: Array | None,
-    ) -> None:
+    def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Note matrix rows."""
-        self._account(machine).rows(group, place, nbytes, columns, active, write=access != READ)
+        self._account(machine).rows(group, access)
 
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int

@@ -193,17 +193,8 @@ class Watcher:
     def stack_extended(self, machine: Machine, group: Group, positions: Array, first: int, nbytes: int) -> None:
         """Threads have allocated ``nbytes`` of local memory at ``first``: the frame of a called function, or by alloca."""
 
-    def rows_accessed(
-        self,
-        machine: Machine,
-        group: Group,
-        access: int,
-        place: Array,
-        nbytes: int,
-        columns: Array,
-        active: Array | None,
-    ) -> None:
-        """Warps access matrix rows in shared memory. ``place`` and ``columns`` broadcast to ``[warps, rows, ctas]``."""
+    def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
+        """Warps access matrix rows in shared memory: ``place`` and ``columns`` broadcast to ``[warps, rows, ctas]``."""
 
     def rows_refused(
         self, machine: Machine, group: Group, problem: RowProblem, rows: Array, address: Array, nbytes: int

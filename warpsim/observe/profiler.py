@@ -125,14 +125,13 @@ class Profiler(Watcher):
             self._banks(machine, group, entry, lanes, access.nbytes)
         self._since += time.perf_counter_ns() - started
 
-    def rows_accessed(
-        self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
-    ) -> None:
+    def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Count accesses to matrix rows in shared memory."""
         started = time.perf_counter_ns()
-        entry, lanes = self._entry(group.instruction), warp_rows(group, place, active, of_rows=True)
-        entry.counts.shared_bytes += int(np.count_nonzero(lanes.here)) * lanes.weight * nbytes
-        self._banks(machine, group, entry, lanes, nbytes)
+        lanes = warp_rows(group, access.place, access.active, of_rows=True)
+        entry = self._entry(group.instruction)
+        entry.counts.shared_bytes += int(np.count_nonzero(lanes.here)) * lanes.weight * access.nbytes
+        self._banks(machine, group, entry, lanes, access.nbytes)
         self._since += time.perf_counter_ns() - started
 
     def _banks(self, machine: Machine, group: Group, entry: Entry, lanes: Lanes, nbytes: int) -> None:

@@ -14,7 +14,7 @@ from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array
-from warpsim.machine.window import READ, MemoryAccess
+from warpsim.machine.window import MemoryAccess
 from warpsim.observe.profiler import Profiler
 from warpsim.program.program import Instruction
 from warpsim.trace.document import Trace
@@ -158,14 +158,13 @@ class Tracer(Profiler):
             kind, shape = int(access.writes), group.selection.shape
             self._touches.touch(machine, kind, access.place, access.columns, access.active, shape, self._now)
 
-    def rows_accessed(
-        self, machine: Machine, group: Group, access: int, place: Array, nbytes: int, columns: Array, active: Any
-    ) -> None:
+    def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Mark reads and writes of matrix rows."""
-        super().rows_accessed(machine, group, access, place, nbytes, columns, active)
+        super().rows_accessed(machine, group, access)
         if self._crew >= 0:
+            place, columns = access.places, access.columns
             shape = np.broadcast_shapes(place.shape, columns.shape)
-            self._touches.touch(machine, int(access != READ), place, columns, active, shape, self._now)
+            self._touches.touch(machine, int(access.writes), place, columns, access.active, shape, self._now)
 
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int

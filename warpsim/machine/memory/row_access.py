@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from warpsim.machine.events import READ, WRITE
+from warpsim.machine.events import READ, WRITE, MemoryAccess
 from warpsim.machine.memory.addresses import misaligned, space_of
 from warpsim.machine.memory.outside import OUTRIGHT, RowProblem, shared_advice
 from warpsim.machine.memory.port import Port
@@ -44,7 +44,7 @@ class RowAccess(Port):
         told = self.window.rows_accessed
         if told is not None:
             access = READ if words is None else WRITE
-            told(self.machine, self.group, access, array, nbytes, columns, active)
+            told(self.machine, self.group, MemoryAccess(access, "shared", array, nbytes, None, columns, active))
         if words is not None:
             array, columns = np.broadcast_to(array, shape), np.broadcast_to(columns, shape)
             mask = np.ones(shape, np.bool_) if active is None else np.broadcast_to(active, shape)
