@@ -175,15 +175,21 @@ def source_text(source: tuple[str, int], ptx: str = "") -> str:
 
 
 def source_lines(file: str, ptx: str = "") -> list[str]:
-    """The lines of a CUDA file; empty if it cannot be read. A relative name is relative to the PTX file, then to the
-    working directory.
-    """
+    """The lines of a CUDA file; empty if it cannot be read."""
+    path = source_path(file, ptx)
+    if path is not None:
+        with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read().split("\n")
+    return []
+
+
+def source_path(file: str, ptx: str = "") -> str | None:
+    """Where a CUDA file is: a relative name is relative to the PTX file, or else to the working directory."""
     for path in (os.path.join(os.path.dirname(ptx), file), file):
         with contextlib.suppress(OSError, ValueError):  # not a valid file name
             if os.path.isfile(path) and os.path.getsize(path) <= LARGEST_SOURCE:
-                with open(path, encoding="utf-8", errors="replace") as stream:
-                    return stream.read().split("\n")
-    return []
+                return path
+    return None
 
 
 def _describe(findings: tuple[Finding, ...]) -> str:

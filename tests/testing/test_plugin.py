@@ -11,6 +11,7 @@ import pytest
 
 import warpsim
 from warpsim.host import defaults
+from warpsim.host.cases import run_case
 from warpsim.testing.collecting import _markers
 from warpsim.testing.coverage import Lines
 
@@ -267,6 +268,22 @@ def test_nothing():
     result.assert_outcomes(passed=1)
     assert result.ret != 0
     result.stdout.fnmatch_lines(["*outside of any test*", "*race: *"])
+
+
+def test_lines_of_cuda_files(tmp_path):
+    """A line of CUDA runs as often as the most frequent of its instructions; files of one name in two folders are two."""
+    lines = Lines()
+    defaults.listeners.append(lines.add)
+    for name in ("one", "two"):
+        shutil.copytree(SAXPY, tmp_path / name)
+        run_case(tmp_path / name)
+    defaults.listeners.remove(lines.add)
+    source = (SAXPY / "kernel.cu").read_text().split("\n")
+    body = 1 + next(n for n, text in enumerate(source) if "y[i] =" in text)
+
+    assert {str(tmp_path / name / "kernel.cu") for name in ("one", "two")} <= set(lines.counts)
+    assert lines.counts[str(tmp_path / "two" / "kernel.cu")][body] == 32  # 1,000 of 1,024 threads: no warp is idle
+    assert "y[i] =" in lines.page(tmp_path).replace("&gt;", ">")
 
 
 def test_lines_of_texts_without_a_file():

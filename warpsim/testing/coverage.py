@@ -7,11 +7,13 @@ import os
 from pathlib import Path
 from typing import Any
 
+from warpsim.errors import source_path
+
 Counts = dict[str, dict[int, int]]
 
 
 class Lines:
-    """Number of warps that ran each line, by file; 0 for lines of the same kernels that did not run."""
+    """How often warps ran each line, by file; 0 for lines of the same kernels that did not run."""
 
     def __init__(self) -> None:
         self.counts: Counts = {}
@@ -22,13 +24,27 @@ class Lines:
         program = state.plan.program
         entry = state.plan.entry
         name = self._named(program.file, program.module.source)
+        ran: dict[tuple[str, int], int] = {}
+        """By place. A line runs as often as the most frequent of its instructions."""
+
+        def note(instruction: Any, times: int) -> None:
+            places = [(name, instruction.span.line)]
+            if instruction.source is not None:
+                file, line = instruction.source
+                places.append((source_path(file, program.file) or file, line))
+            for place in places:
+                ran[place] = max(ran.get(place, 0), times)
+
         for function in program.functions.values():
             if function is entry or not function.entry:
                 for instruction in function.code:
-                    self._count(name, instruction, 0)
-        for block, warps in state.counts.items():
+                    note(instruction, 0)
+        for block, times in state.counts.items():
             for instruction in block.instructions:
-                self._count(name, instruction, warps)
+                note(instruction, times)
+        for (file, line), times in ran.items():
+            lines = self.counts.setdefault(file, {})
+            lines[line] = lines.get(line, 0) + times
 
     def _named(self, file: str, text: str) -> str:
         """The name of a text: its file's, with a number where another text has taken that, as modules without a file do."""
@@ -37,14 +53,6 @@ class Lines:
             number += 1
             name = f"{file} {number}"
         return name
-
-    def _count(self, name: str, instruction: Any, warps: int) -> None:
-        places = [(name, instruction.span.line)]
-        if instruction.source is not None:
-            places.append(tuple(instruction.source))
-        for file, line in places:
-            lines = self.counts.setdefault(file, {})
-            lines[line] = lines.get(line, 0) + warps
 
     def plain(self) -> dict[str, Any]:
         """The counts as plain data, for another process."""
@@ -56,8 +64,8 @@ class Lines:
             text = other["texts"].get(file)
             name = file if text is None else self._named(file, text)
             mine = self.counts.setdefault(name, {})
-            for line, warps in lines.items():
-                mine[int(line)] = mine.get(int(line), 0) + warps
+            for line, times in lines.items():
+                mine[int(line)] = mine.get(int(line), 0) + times
 
     # ---- output ------------------------------------------------------------------------------
 
@@ -65,7 +73,7 @@ class Lines:
         """Format the counts as an lcov tracefile, for ``genhtml``, editors and code hosts."""
         parts = ["TN:warpsim"]
         for file, lines in sorted(self.counts.items()):
-            parts += [f"SF:{file}", *(f"DA:{line},{warps}" for line, warps in sorted(lines.items()))]
+            parts += [f"SF:{file}", *(f"DA:{line},{times}" for line, times in sorted(lines.items()))]
             parts += [f"LF:{len(lines)}", f"LH:{_hit(lines)}", "end_of_record"]
         return "\n".join(parts) + "\n"
 
@@ -102,7 +110,7 @@ class Lines:
 
 
 def _hit(lines: dict[int, int]) -> int:
-    return sum(warps > 0 for warps in lines.values())
+    return sum(times > 0 for times in lines.values())
 
 
 def _short(file: str, base: Path) -> str:
@@ -112,9 +120,9 @@ def _short(file: str, base: Path) -> str:
         return file
 
 
-def _line(number: int, text: str, warps: int | None) -> str:
-    kind = "" if warps is None else ' class="hit"' if warps else ' class="missed"'
-    count = "" if warps is None else f"{warps:,}"
+def _line(number: int, text: str, times: int | None) -> str:
+    kind = "" if times is None else ' class="hit"' if times else ' class="missed"'
+    count = "" if times is None else f"{times:,}"
     return f"<span{kind}>{number:6} {count:>10}  {html.escape(text)}</span>"
 
 
@@ -127,7 +135,7 @@ body {{ font: 14px sans-serif; margin: 2em; }} td {{ padding: 0 1em 0 0; }} pre 
 .hit {{ background: #143a14; }} .missed {{ background: #521b1b; }} }}
 </style>
 <h1>Lines of kernels that ran</h1>
-<p>The number beside a line counts warps; red lines belong to a kernel that was launched, and no warp ran them.</p>
+<p>The number beside a line says how often warps ran it; red lines belong to a kernel that was launched, and no warp ran them.</p>
 <table>
 {rows}
 </table>
