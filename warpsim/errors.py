@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import linecache
 import os
 from collections.abc import Iterable
 
@@ -175,7 +176,12 @@ def source_text(source: tuple[str, int], ptx: str = "") -> str:
 
 
 def source_lines(file: str, ptx: str = "") -> list[str]:
-    """The lines of a CUDA file; empty if it cannot be read."""
+    """The lines of a CUDA file; empty if it cannot be read. A text that was compiled from memory is where Python keeps
+    such texts.
+    """
+    kept = linecache.cache.get(file, ())
+    if len(kept) == 4:
+        return [line.rstrip("\n") for line in kept[2]]
     path = source_path(file, ptx)
     if path is not None:
         with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as stream:

@@ -1,12 +1,14 @@
 """libnvrtc: NVIDIA's own, asked for PTX where a program asks for machine code.
 
 Everything goes to the real library; a compilation for ``sm_90`` becomes one for ``compute_90``, and what is fetched as
-the cubin is the PTX, which the driver loads in its place."""
+the cubin is the PTX, which the driver loads in its place. Line information is asked for, too, and the source text is
+kept, so that findings name and show the line of CUDA."""
 
 from __future__ import annotations
 
 import ctypes
 import glob
+import linecache
 import os
 import re
 import sys
@@ -15,7 +17,7 @@ from typing import Any
 from warpsim.driver.abi.calls import call, get64, text_at
 
 NAMES = (
-    "nvrtcAddNameExpression nvrtcCreateProgram nvrtcDestroyProgram nvrtcGetLTOIR nvrtcGetLTOIRSize nvrtcGetLoweredName "
+    "nvrtcAddNameExpression nvrtcDestroyProgram nvrtcGetLTOIR nvrtcGetLTOIRSize nvrtcGetLoweredName "
     "nvrtcGetNumSupportedArchs nvrtcGetOptiXIR nvrtcGetOptiXIRSize nvrtcGetPCHCreateStatus nvrtcGetPCHHeapSize "
     "nvrtcGetPCHHeapSizeRequired nvrtcGetPTX nvrtcGetPTXSize nvrtcGetProgramLog nvrtcGetProgramLogSize "
     "nvrtcGetSupportedArchs nvrtcGetTileIR nvrtcGetTileIRSize nvrtcSetFlowCallback nvrtcSetPCHHeapSize nvrtcVersion"
@@ -23,6 +25,7 @@ NAMES = (
 MISSING = 11
 """NVRTC_ERROR_INTERNAL_ERROR."""
 _ARCH = re.compile(r"(-arch[= ]?|--gpu-architecture[= ]?)sm_")
+_LINES = frozenset(["-G", "--device-debug", "-lineinfo", "--generate-line-info"])
 _LOADED: list[Any] = []
 
 
@@ -73,12 +76,31 @@ def error_string(code: int) -> int:
     return int(library.nvrtcGetErrorString(code) or 0)
 
 
+@call("PPPPPP", "nvrtcCreateProgram")
+def create_program(out: int, source: int, name: int, count: int, headers: int, names: int) -> int:
+    """Create a program, and keep its text under the name that its PTX will give."""
+    if source:
+        keep(text_at(name) if name else "default_program", text_at(source))
+    return _forward("nvrtcCreateProgram", out, source, name, count, headers, names)
+
+
+def keep(name: str, text: str) -> None:
+    """Keep a source that is in memory where Python keeps such sources; none where two texts have one name."""
+    path, lines = os.path.join(os.getcwd(), name), text.splitlines(keepends=True)
+    before = linecache.cache.get(path, ())
+    if len(before) == 4 and before[2] != lines:
+        lines = []
+    linecache.cache[path] = len(text), None, lines, path
+
+
 @call("PIP", "nvrtcCompileProgram")
 def compile_program(program: int, count: int, options: int) -> int:
     """Compile, to PTX."""
     given = [text_at(get64(options + 8 * i)) for i in range(count)]
     words = [_ARCH.sub(r"\1compute_", word).encode() for word in given]
     words = [b"compute_" + w[3:] if w.startswith(b"sm_") else w for w in words]
+    if _LINES.isdisjoint(given):
+        words.append(b"-lineinfo")
     return _forward("nvrtcCompileProgram", program, len(words), _pointers(words))
 
 
