@@ -39,12 +39,16 @@ def test_nested_arguments():
     array, found = tensors.Arrays(np.zeros(4, np.float32)), []
     flat = list(
         launching.flattened(
-            ("*fp32", ("i32", "constexpr", ("fp32",)), "constexpr"), (array, (1, 2, (3.0,)), 4), iter(()), found
+            "xtn",
+            ("*fp32", ("i32", "constexpr", ("*fp32",)), "constexpr"),
+            (array, (1, 2, (array,)), 4),
+            iter(()),
+            found,
         )
     )
 
-    assert flat == [("*fp32", array), ("i32", 1), ("fp32", 3.0)]
-    assert found == [array]
+    assert flat == [("*fp32", array), ("i32", 1), ("*fp32", array)]
+    assert found == [("x", array), ("t[2][0]", array)]
 
 
 @pytest.mark.parametrize(
@@ -61,10 +65,10 @@ def test_tensors_behind_descriptors(monkeypatch, make):
     base, found = tensors.Arrays(np.zeros(4)), []
     descriptor = types.SimpleNamespace(base=base, shape=[4])
     kinds = ("i32", ("tensordesc<fp32[4]>", "constexpr"), "tensordesc<fp32[4]>")
-    flat = list(launching.flattened(kinds, (1, (descriptor, 2), descriptor), iter(["first", "second"]), found))
+    flat = list(launching.flattened("nab", kinds, (1, (descriptor, 2), descriptor), iter(["first", "second"]), found))
 
     assert flat == [("i32", 1), ("", "first"), ("", 4), ("", "second"), ("", 4)]
-    assert found == [base, base]
+    assert found == [("a[0]", base), ("b", base)]
 
 
 def test_an_old_triton(monkeypatch):
@@ -77,12 +81,13 @@ def test_an_old_triton(monkeypatch):
 def test_memory_of_views():
     """Views of one array are mapped once, with all of it; it is gone afterwards."""
     device, base = warpsim.Device("sm_90a"), np.zeros((8, 8), np.float32)
-    mapped = tensors.Mapped(
-        device, [tensors.Arrays(base[2:, ::2]), tensors.Arrays(base[:1]), tensors.Arrays(np.zeros(3))]
-    )
+    given = {"x": base[2:, ::2], "y": base[:1], "z": np.zeros(3)}
+    mapped = tensors.Mapped(device, [(name, tensors.Arrays(array)) for name, array in given.items()])
 
     assert len(mapped.maps) == 2
-    assert device.allocation(base.ctypes.data).nbytes == 256
+    whole = device.allocation(base.ctypes.data)
+    assert whole.nbytes == 256
+    assert sorted(whole.name.split(" and ")) == ["x (6, 4) of float32", "y (1, 8) of float32"]
     mapped.close()
     assert device.allocation(base.ctypes.data) is None
 
@@ -112,7 +117,7 @@ def test_words_at_the_end_of_a_tensor():
     """Atomics on 16 bits reach the word of four bytes that they lie in; other kernels find the end where it is."""
     device, alone = warpsim.Device("sm_80"), tensors.Arrays(np.frombuffer(bytearray(6), np.uint16))
     for word, nbytes in ((1, 6), (4, 8)):
-        mapped = tensors.Mapped(device, [alone], word)
+        mapped = tensors.Mapped(device, [("x", alone)], word)
         found = device.allocation(alone.data_ptr())
         mapped.close()
         assert (found.address, found.nbytes) == (alone.data_ptr(), nbytes)

@@ -144,12 +144,13 @@ class Device:
             ) from None
         return array
 
-    def map(self, buffer: Any, address: int | None = None) -> Mapping:
+    def map(self, buffer: Any, address: int | None = None, *, name: str | None = None) -> Mapping:
         """Map host memory into the device in place, until ``unmap()`` is called on the result.
 
         Args:
             buffer: an array, or any object with the buffer protocol or an array interface.
             address: its device address, for example the buffer's own; by default any free address.
+            name: what findings call it; by default its shape and type.
         """
         if not is_buffer(buffer):
             raise LaunchError(f"{shown(buffer)} is not a buffer and cannot be mapped")
@@ -160,7 +161,7 @@ class Device:
         if address is not None:
             address = integer("address", address, 1)
         with self.lock:
-            name = f"mapped {data.shape} of {data.dtype}"
+            name = name or f"mapped {data.shape} of {data.dtype}"
             flat = bytes_of(data)
             if address is not None and (met := self.memory.overlapped_by(address, flat.size)):
                 raise LaunchError(f"{flat.size} bytes at address 0x{address:x} overlap {met}")

@@ -30,7 +30,7 @@ class Launcher:
 
         self.driver: Any = active.active
         self.metadata = metadata
-        self.kinds = list(src.signature.values())
+        self.names, self.kinds = list(map(str, src.signature)), list(src.signature.values())
 
     def __call__(
         self,
@@ -55,8 +55,9 @@ class Launcher:
 
     def _run(self, grid: tuple[int, int, int], kernel: Any, args: Any) -> None:
         metadata, device = self.metadata, self.driver.device
-        tensors: list[Any] = []
-        values = list(flattened(self.kinds, args, iter(getattr(metadata, "tensordesc_meta", None) or ()), tensors))
+        tensors: list[tuple[str, Any]] = []
+        descriptors = iter(getattr(metadata, "tensordesc_meta", None) or ())
+        values = list(flattened(self.names, self.kinds, args, descriptors, tensors))
         for size, align in (
             (metadata.global_scratch_size, metadata.global_scratch_align),
             (metadata.profile_scratch_size, metadata.profile_scratch_align),
@@ -83,7 +84,7 @@ class Launcher:
             finally:
                 mapped.close()
 
-    def _scratch(self, grid: tuple[int, int, int], size: int, align: int, tensors: list[Any]) -> Any:
+    def _scratch(self, grid: tuple[int, int, int], size: int, align: int, tensors: list[tuple[str, Any]]) -> Any:
         """Scratch memory requested by the compiler, from the program's own allocator if it has set one."""
         if not size:
             return None
@@ -95,25 +96,26 @@ class Launcher:
             tensor: Any = Arrays(aligned(total, align))
         else:
             tensor = found(total, align, 0)
-        tensors.append(tensor)
+        tensors.append(("scratch memory", tensor))
         return tensor
 
 
-def flattened(kinds: Any, values: Any, descriptors: Iterator[Any], tensors: list[Any]) -> Any:
+def flattened(names: Any, kinds: Any, values: Any, descriptors: Iterator[Any], tensors: list[tuple[str, Any]]) -> Any:
     """Pairs of type and value for the kernel's parameters, with tuples and descriptors flattened, constants removed.
 
     ``descriptors`` has what the compiler says of each descriptor that becomes a tensor map; ``tensors`` gets the
-    tensors that the kernel reaches.
+    tensors that the kernel reaches, with the arguments' names.
     """
-    for kind, value in zip(kinds, values, strict=True):
+    for name, kind, value in zip(names, kinds, values, strict=True):
         if isinstance(kind, tuple):
-            yield from flattened(kind, value, descriptors, tensors)
+            items = [f"{name}[{i}]" for i in range(len(kind))]
+            yield from flattened(items, kind, value, descriptors, tensors)
         elif kind.startswith("tensordesc"):
-            tensors.append(value.base)
+            tensors.append((name, value.base))
             yield from (("", part) for part in described(value, next(descriptors, None)))
         elif kind != "constexpr":
             if hasattr(value, "data_ptr"):
-                tensors.append(value)
+                tensors.append((name, value))
             yield kind, value
 
 

@@ -52,25 +52,34 @@ def _memory(value: Any) -> tuple[int, int]:
     raise LaunchError(f"{type(value).__name__} is not a tensor or array with known memory")
 
 
+def _shown(name: str, tensor: Any) -> str:
+    """A tensor in findings: the argument's name, its shape and its type."""
+    shape, kind = getattr(tensor, "shape", None), str(getattr(tensor, "dtype", "")).removeprefix("torch.")
+    return name if shape is None else f"{name} {tuple(shape)} of {kind}"
+
+
 class Mapped:
     """The memory of a launch's tensors on the device, each at its own address.
 
-    With ``word``, it begins and ends at multiples of that many bytes, as GPU allocations do.
+    ``tensors`` are pairs of an argument's name and a tensor. With ``word``, memory begins and ends at multiples of that
+    many bytes, as GPU allocations do.
     """
 
-    def __init__(self, device: Device, tensors: list[Any], word: int = 1) -> None:
-        spans: list[list[int]] = []
-        for first, end in sorted(_memory(t) for t in tensors if t.data_ptr()):
+    def __init__(self, device: Device, tensors: list[tuple[str, Any]], word: int = 1) -> None:
+        spans: list[tuple[int, int, list[str]]] = []
+        found = [(*_memory(tensor), _shown(name, tensor)) for name, tensor in tensors if tensor.data_ptr()]
+        for first, end, text in sorted(found):
             low, high = first - first % word, end + -end % word
-            if spans and low <= spans[-1][1] and low < high and low < spans[-1][1]:
-                spans[-1][1] = max(spans[-1][1], high)
+            if spans and low < high and low < spans[-1][1]:
+                start, before, texts = spans[-1]
+                spans[-1] = start, max(before, high), texts if text in texts else [*texts, text]
             elif low < high:
-                spans.append([low, high])
+                spans.append((low, high, [text]))
         self.maps: list[Any] = []
-        for low, high in spans:
+        for low, high, texts in spans:
             if device.allocation(low) is None:
                 data = np.ctypeslib.as_array((ctypes.c_uint8 * (high - low)).from_address(low))
-                self.maps.append(device.map(data, address=low))
+                self.maps.append(device.map(data, address=low, name=" and ".join(texts)))
 
     def close(self) -> None:
         """Remove it from the device."""
