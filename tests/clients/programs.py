@@ -177,6 +177,15 @@ def llm_c(checkout, options):
                 yield item, outcome(status, output, lambda o: "Mismatch" not in o), seconds
 
 
+def beside(work, includes):
+    """Copy the headers of cooperative groups to where the program runs, as its own build does."""
+    for folder in [*map(Path, includes), Path("/usr/local/cuda/include")]:
+        if (folder / "cooperative_groups.h").exists():
+            shutil.copy(folder / "cooperative_groups.h", work)
+            shutil.copytree(folder / "cooperative_groups", work / "cooperative_groups", dirs_exist_ok=True)
+            return
+
+
 def samples(checkout, options):
     """The samples of the table above."""
     for line in SAMPLES.split():
@@ -193,6 +202,8 @@ def samples(checkout, options):
             sources = [p for p in work.rglob("*") if p.suffix in (".cu", ".cpp")]
             for path in [*sources, *work.rglob("*.cuh"), *work.rglob("*.h")]:
                 path.write_text(small(path.read_text(encoding="utf-8", errors="replace"), SMALLER), encoding="utf-8")
+            if home.name.endswith("_nvrtc"):
+                beside(work, options.include)
             includes = [work, work / "inc", checkout / "Common", *options.include]
             problem = build(options.nvcc, sources, work / "p", includes, options.arch)
             if problem:

@@ -10,7 +10,7 @@ import pytest
 
 import warpsim
 from warpsim.compat import triton
-from warpsim.compat.triton import install, launching, tensors, utilities
+from warpsim.compat.triton import install, interface, launching, tensors, utilities
 from warpsim.errors import LaunchError
 from warpsim.layout import tensor_map as layout
 
@@ -121,6 +121,39 @@ def test_words_at_the_end_of_a_tensor():
         found = device.allocation(alone.data_ptr())
         mapped.close()
         assert (found.address, found.nbytes) == (alone.data_ptr(), nbytes)
+
+
+def test_events():
+    """A benchmark's events have times, whatever it asks of them as they are made."""
+    begin, end = interface.Event(enable_timing=True), interface.Event(enable_timing=True)
+    begin.record()
+    end.record()
+    end.synchronize()
+
+    assert 0 <= begin.elapsed_time(end) < 1e3
+
+
+def parameters(count):
+    """A launcher for a kernel of three values, and a kernel that takes some number of parameters of four bytes."""
+    launcher = object.__new__(launching.Launcher)
+    launcher.driver = types.SimpleNamespace(device=warpsim.Device("sm_80"), options={})
+    names = "global_scratch_size global_scratch_align profile_scratch_size profile_scratch_align shared"
+    sizes = dict.fromkeys(names.split(), 0)
+    launcher.metadata = types.SimpleNamespace(num_ctas=1, num_warps=1, launch_cooperative_grid=False, **sizes)
+    launcher.names, launcher.kinds = "n", ["i32"]
+    params = ", ".join(f".param .u32 p{i}" for i in range(count))
+    text = f".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k({params}) {{ ret; }}"
+    return launcher, warpsim.load(text)["k"]
+
+
+def test_ptx_of_the_program_with_fewer_parameters():
+    """PTX that an autotuner's configuration names may lack the scratch memory that Triton passes; more is an error."""
+    for count in (1, 3):
+        launcher, kernel = parameters(count)
+        launcher._run((1, 1, 1), kernel, (7,))
+    launcher, kernel = parameters(4)
+    with pytest.raises(LaunchError, match="takes 4 parameters; Triton passes 3"):
+        launcher._run((1, 1, 1), kernel, (7,))
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")

@@ -391,6 +391,7 @@ def test_report(tmp_path):
 
     records = [json.loads(line) for line in (tmp_path / "report").read_text().splitlines()]
     assert [r["rule"] for r in records] == ["out-of-bounds"]
+    assert "at the end of allocation 1 (16 bytes of device memory) [" in records[0]["message"]
     assert {r["launch"] for r in records} == {1}
     assert gpu.error is Result.SUCCESS
 

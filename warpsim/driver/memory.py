@@ -74,7 +74,7 @@ class Memory:
         """Allocate uninitialised device memory."""
         self._sized(nbytes)
         try:
-            array = self.device.empty(nbytes, np.uint8)
+            array = self.device.empty(nbytes, np.uint8, name=self._name(nbytes, Kind.DEVICE))
         except LaunchError as problem:
             raise DriverError(Result.OUT_OF_MEMORY, str(problem)) from None
         self._add(array.ptr, nbytes, Kind.DEVICE, ordinal, array)
@@ -88,7 +88,7 @@ class Memory:
             data = pages(nbytes)
         except (OSError, ValueError, OverflowError):
             raise DriverError(Result.OUT_OF_MEMORY, f"the host cannot allocate {nbytes} bytes") from None
-        mapping = self.device.map(data, address=data.ctypes.data)
+        mapping = self.device.map(data, address=data.ctypes.data, name=self._name(nbytes, kind))
         self._add(mapping.ptr, nbytes, kind, ordinal, (mapping, data))
         return mapping.ptr
 
@@ -100,7 +100,12 @@ class Memory:
         data = _host(address, nbytes)
         if read_only:
             data.flags.writeable = False
-        self._add(address, nbytes, Kind.REGISTERED, 0, (self.device.map(data, address=address), data))
+        mapping = self.device.map(data, address=address, name=self._name(nbytes, Kind.REGISTERED))
+        self._add(address, nbytes, Kind.REGISTERED, 0, (mapping, data))
+
+    def _name(self, nbytes: int, kind: Kind) -> str:
+        """What findings call the next allocation."""
+        return f"allocation {self._count + 1} ({nbytes} bytes of {kind.value} memory)"
 
     def unregister(self, address: int) -> None:
         """Undo `register`."""

@@ -128,13 +128,16 @@ class Device:
         plain(data.dtype)
         return self._place(data)
 
-    def empty(self, shape: int | tuple[int, ...], dtype: Any) -> DeviceArray:
-        """Allocate memory that counts as unwritten. Here it holds zeros; a kernel that depends on them is reported."""
+    def empty(self, shape: int | tuple[int, ...], dtype: Any, *, name: str | None = None) -> DeviceArray:
+        """Allocate memory that counts as unwritten. Here it holds zeros; a kernel that depends on them is reported.
+
+        ``name`` is what findings call it; by default its shape and type.
+        """
         try:
             data = np.zeros(shape, dtype)
             plain(data.dtype)
             with self.lock:
-                array = self._place(data)
+                array = self._place(data, name)
                 nothing_written(self.memory, array.ptr)
         except LaunchError:
             raise
@@ -201,9 +204,9 @@ class Device:
             raise LaunchError(f"{nbytes} bytes at address 0x{address:x} do not lie in a single allocation of {self!r}")
         return found.data[address - found.start :][:nbytes]
 
-    def _place(self, data: Array) -> DeviceArray:
+    def _place(self, data: Array, name: str | None = None) -> DeviceArray:
         with self.lock:
-            address = self.memory.map(bytes_of(data), name=f"array {data.shape} of {data.dtype}")
+            address = self.memory.map(bytes_of(data), name=name or f"array {data.shape} of {data.dtype}")
             return DeviceArray(data, address, self.memory)
 
     def __repr__(self) -> str:

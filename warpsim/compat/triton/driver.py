@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.compat.triton.interface import Interface
 from warpsim.compat.triton.launching import Launcher
 from warpsim.compat.triton.tensors import Arrays, aligned
 from warpsim.compat.triton.utilities import Utilities
@@ -54,10 +55,8 @@ class Driver:
         return torch.device("cpu")
 
     def get_device_interface(self) -> Any:
-        """PyTorch's interface for the CPU."""
-        import torch
-
-        return torch.cpu
+        """PyTorch's interface for the CPU, with events that have times."""
+        return Interface()
 
     def get_current_device(self) -> int:
         """Zero: there is one device."""

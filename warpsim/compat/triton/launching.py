@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from warpsim.compat.triton.tensors import Arrays, Mapped, aligned
+from warpsim.errors import LaunchError
 
 CAS, WORD = ".cas.b32", 4
 """Triton's 16-bit atomics compare-and-swap the 4-byte word that contains the value, even at the end of a tensor."""
@@ -64,7 +65,9 @@ class Launcher:
         ):
             values.append(("*i8", self._scratch(grid, size, align, tensors)))
         block = bytearray(max([p.offset + p.size for p in kernel.params], default=0))
-        for param, (kind, value) in zip(kernel.params, values, strict=True):
+        if len(values) < len(kernel.params):
+            raise LaunchError(f"{kernel.name} takes {len(kernel.params)} parameters; Triton passes {len(values)}")
+        for param, (kind, value) in zip(kernel.params, values, strict=False):  # PTX of the program's own may take less
             data = packed(kind, value, param.size)
             block[param.offset : param.offset + len(data)] = data
         with device.lock:
