@@ -192,3 +192,40 @@ def test_128_bits_at_once(target, version, taken):
     text = f".version {version}\n.target {target}\n.address_size 64\n.entry k()\n{{ .reg .b128 v; .reg .b64 q;\nld.global.b128 v, [q];\nret; }}\n"
     with contextlib.nullcontext() if taken else pytest.raises(warpsim.PtxError):
         warpsim.load(text)
+
+
+BLACKWELL = """
+cp.async.bulk.global.shared::cta.bulk_group.cp_mask [%d0], [%r0], %r1, %h0;
+cp.async.bulk.tensor.1d.shared::cta.global.tile.mbarrier::complete_tx::bytes.cta_group::1 [%r0], [%d0, {%r1}], [%r2];
+cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster.cta_group::2 [%r0], [%d0, {%r1, %r2}], [%r3], %h0;
+cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4.mbarrier::complete_tx::bytes [%r0], [%d0, {%r1, %r1, %r1, %r1, %r1}], [%r2];
+cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group [%d0, {%r1, %r1, %r1, %r1, %r1}], [%r0];
+cp.async.bulk.tensor.3d.shared::cta.global.im2col::w.mbarrier::complete_tx::bytes [%r0], [%d0, {%r1, %r1, %r1}], [%r2], {%h0, %h1};
+tensormap.replace.tile.swizzle_atomicity.global.b1024.b32 [%d0], 0;
+st.async.mmio.release.sys.global.u32 [%d0], %r1;
+st.bulk.weak.shared::cta [%r0], %d1, 0;
+""".strip().split("\n")
+"""Instructions that ptxas 13.0 takes for sm_100a."""
+
+
+@pytest.mark.parametrize("line", BLACKWELL)
+def test_what_newer_gpus_have(line):
+    """It is legal PTX, and is not called wrong."""
+    text = f".version 8.8\n.target sm_100a\n.address_size 64\n.entry k() {{ .reg .b32 %r<4>; .reg .b64 %d<2>; .reg .b16 %h<2>;\n{line}\nret; }}\n"
+    with pytest.raises(warpsim.PtxError) as caught:
+        warpsim.load(text)
+
+    assert [(f.rule, f.line) for f in caught.value.findings] == [("unsupported", 5)]
+
+
+def test_what_no_gpu_has():
+    """A modifier of another instruction stays a mistake."""
+    for line in (
+        "st.release.u32 [%d0], %r1;",
+        "st.async.weak.global.u32 [%d0], %r1;",
+        "cp.async.gather4 [%r0], [%d0], 16;",
+    ):
+        text = f".version 8.8\n.target sm_100a\n.address_size 64\n.entry k() {{ .reg .b32 %r<4>; .reg .b64 %d<2>;\n{line}\nret; }}\n"
+        with pytest.raises(warpsim.PtxError) as caught:
+            warpsim.load(text)
+        assert caught.value.findings[0].rule == "illegal-form"

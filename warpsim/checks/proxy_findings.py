@@ -74,8 +74,9 @@ def report_access(machine: Machine, uses: Uses, earlier: Earlier, at: int, start
     reused = event.traits.tensor_map or event.traits.does(Mbarrier.INIT | Mbarrier.INVAL)
     # libraries hand over stages that they have read through just an mbarrier
     handed = kind == "read" and not earlier.met
-    # Triton's sanitizer fills buffers before copies load them: after a barrier the write is done, on GPUs so far
-    over = write and kind == "write" and earlier.met and allocation is None
+    # cuda::memcpy_async loads over what was read, and Triton's sanitizer fills buffers before copies load them: after a
+    # barrier the access is done, on GPUs so far
+    over = write and earlier.met and allocation is None
     severity = "note" if copied or reused or handed else "warning" if over else "error"
     was = "written" if kind == "write" else "read"
     how = "by cp.async" if by_copy else "through the generic proxy"

@@ -12,7 +12,8 @@ MODIFIERS: dict[str, frozenset[str]] = {
     for root, words in {
         "add": "cc f32x2 noftz",
         "barrier": "cluster",
-        "cp": "bulk reduce tensor mbarrier prefetch noftz u32 s32 u64 s64 b32 b64 f16 bf16 f64",
+        "cp": "bulk reduce tensor mbarrier prefetch noftz u32 s32 u64 s64 b32 b64 f16 bf16 f64 cp_mask cta_group::1 cta_group::2"
+        " tile::gather4 tile::scatter4 im2col::w im2col::w::128",
         "cvt": "pack rs e4m3x2 e5m2x2 e4m3x4 e5m2x4 e2m1x2 e2m1x4 e2m3x2 e3m2x2 e2m3x4 e3m2x4 ue8m0x2 tf32 scaled",
         "fence": "proxy mbarrier_init sync_restrict::shared::cta sync_restrict::shared::cluster",
         "fma": "f32x2 oob",
@@ -27,6 +28,17 @@ MODIFIERS: dict[str, frozenset[str]] = {
         "setp": "f16x2 bf16x2",
         "st": "async bulk",
         "sub": "cc f32x2",
+        "tensormap": "swizzle_atomicity",
     }.items()
 }
 """Modifiers that PTX has for an opcode, whether or not this version runs them."""
+
+TOGETHER: dict[str, tuple[frozenset[str], ...]] = {"st": (frozenset({"async", "release"}),)}
+"""Modifiers that PTX has for an opcode in one instruction, each of which this version runs with others."""
+
+
+def is_known(opcode: str, modifiers: tuple[str, ...], strange: list[str]) -> bool:
+    """Whether PTX has what this version does not run; no form of the opcode takes the ``strange`` modifiers."""
+    if any(word in MODIFIERS.get(opcode, ()) for word in strange):
+        return True
+    return any(words <= set(modifiers) for words in TOGETHER.get(opcode, ()))

@@ -93,7 +93,7 @@ class Checker:
         near = matching.nearest(node.opcode, node.modifiers)
         words = {w for f in known for s in f.pattern.slots for w in s.values}
         strange = [m for m in node.modifiers if m not in words]
-        if any(word in unsupported.MODIFIERS.get(node.opcode, ()) for word in strange):
+        if unsupported.is_known(node.opcode, node.modifiers, strange):
             self.problems.add(
                 "unsupported", node.span, f"{text} is legal PTX that this version does not run", instruction=text
             )
