@@ -4,18 +4,40 @@ A unit is a transaction: a helper that finds anything wrong gives a number other
 
 from __future__ import annotations
 
-_CALL = "lives outs counts back_edges limit log_used longest per_group passed stored suspect common_exit tables batch_columns frame_bytes"
+from typing import NamedTuple
+
+
+class CallWords(NamedTuple):
+    """The words that every call gives anew, and finds changed."""
+
+    lives: int
+    outs: int
+    counts: int
+    back_edges: int
+    limit: int
+    log_used: int
+    longest: int
+    per_group: int
+    passed: int
+    stored: int
+    suspect: int
+    common_exit: int
+    tables: int
+    batch_columns: int
+    frame_bytes: int
+
+
 _WORDS = f"""
     n_groups rows ctas masks t1 t0 flat columns c1 c0 threads n_allocations allocations
     shared_words shared_size shared_columns shared_written local_words local_size local_columns local_written
-    {_CALL}
+    {" ".join(CallWords._fields)}
     exits exit_lanes pending log log_size memo ranges states frames
     private private_bytes private_stride private_tracked cleans
 """
 CONTEXT = {name: place for place, name in enumerate(_WORDS.split())}
 """The words of the context: all 64 bits wide."""
 CALL = slice(CONTEXT["lives"], CONTEXT["frame_bytes"] + 1)
-"""Those that every call gives anew, and finds changed."""
+"""Those of `CallWords`."""
 BAD_ACCESS, LOG_FULL, PARTED, REFUSED, MET, LOST = 1, 2, 3, 4, 5, 6
 """Why a unit gave up."""
 NOWHERE, APART = -2, -1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from ctypes import addressof, c_char
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,15 @@ if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.global_memory import GlobalMemory
     from warpsim.native.codes import Code
+
+
+def address_of(array: Any) -> int:
+    """Where the elements of an array begin. What NumPy offers for that takes longer."""
+    try:
+        return addressof(c_char.from_buffer(array))
+    except (TypeError, ValueError):  # it is only read, empty, or not in a row
+        found: int = array.ctypes.data
+        return found
 
 
 class Memories:
@@ -40,8 +50,8 @@ class Memories:
                 context[at + 1] = space.size
                 continue
             marks: Any = space.companion
-            tracked = 0 if marks is None or not marks.open else marks.words.ctypes.data
-            context[at : at + 4] = space.words.ctypes.data, space.size, space.n_columns, tracked
+            tracked = 0 if marks is None or not marks.open else address_of(marks.words)
+            context[at : at + 4] = address_of(space.words), space.size, space.n_columns, tracked
 
     def allocations(self, memory: GlobalMemory) -> tuple[int, int]:
         """How many there are, and the address of their table, which is made anew where any of them lies elsewhere."""
@@ -52,10 +62,10 @@ class Memories:
             self._held = held
             table = list[int]()
             for a in allocations:
-                written = 0 if a.companion is None else a.companion.data.ctypes.data
-                table += a.start, a.end, a.data.ctypes.data, written, a.read_only
+                written = 0 if a.companion is None else address_of(a.companion.data)
+                table += a.start, a.end, address_of(a.data), written, a.read_only
             self._table = np.array(table or [0, 0, 0, 0, 1], np.int64)
-            self._address = self._table.ctypes.data
+            self._address = address_of(self._table)
         return len(allocations), self._address
 
 

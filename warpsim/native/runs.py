@@ -12,10 +12,10 @@ import numpy as np
 from warpsim.machine.values import Affine, retype
 from warpsim.native import logged, private
 from warpsim.native.codes import Code
-from warpsim.native.context import CALL, CONTEXT, LOG_FULL, MET, PARTED, REFUSED
+from warpsim.native.context import CALL, CONTEXT, LOG_FULL, MET, PARTED, REFUSED, CallWords
 from warpsim.native.extents import Noted, tell
 from warpsim.native.forms import Key
-from warpsim.native.memories import Memories, changed
+from warpsim.native.memories import Memories, address_of, changed
 from warpsim.native.options import Outcome
 from warpsim.native.order import conflicts
 from warpsim.native.parting import all_leave, first_stop, leave
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from warpsim.machine.state.group import Group
 
 LOG_BYTES = 32 << 20
-_FOUND = tuple(CONTEXT)[CALL]
 _INTEGERS = {n: np.dtype(f"u{n}") for n in (1, 2, 4, 8)}
 
 
@@ -135,7 +134,8 @@ class _Call:
     lanes: Any
     ranges: Any
     own: private.Private | None
-    found: dict[str, int] = attrs.field(factory=dict)
+    found: CallWords
+    """Those of the context: as they are given, then as they are left."""
     counts: list[int] = attrs.field(factory=list)
 
 
@@ -191,7 +191,7 @@ class Runner:
         tables = tables_of(selection)
         per_group = tables.n // tables.n_ctas if shape.barriers else 1
         n_groups = tables.n // per_group
-        context[:11] = n_groups, *tables.pointers
+        context[0], context[1:11] = n_groups, tables.pointers
         if shape.touching:
             self._memories.describe(machine, code, context)
         lives: list[int] = []
@@ -202,9 +202,22 @@ class Runner:
         words[:outs_at], words[counts_at:] = lives, 0
         results = [self._left_behind(selection, words, outs_at + 6 * out[0], out) for out in code.outs]
         frame = code.written.frame_bytes
-        context[CALL] = (
-            *(address, address + 8 * outs_at, address + 8 * counts_at),
-            *(back_edges, limit, 0, 0, per_group, 0, 0, 0, 0, code.tables, machine.batch.shape.n_ctas, frame),
+        found = context[CALL] = CallWords(
+            lives=address,
+            outs=address + 8 * outs_at,
+            counts=address + 8 * counts_at,
+            back_edges=back_edges,
+            limit=limit,
+            log_used=0,
+            longest=0,
+            per_group=per_group,
+            passed=0,
+            stored=0,
+            suspect=0,
+            common_exit=0,
+            tables=code.tables,
+            batch_columns=machine.batch.shape.n_ctas,
+            frame_bytes=frame,
         )
         exits = scratch.array("exits", tables.n, np.int32)[: tables.n]
         lanes = scratch.array("exit_lanes", tables.n * 32, np.int32)
@@ -218,24 +231,24 @@ class Runner:
         own = None
         if code.manner.private:
             own = private.enter(machine, group, shape, tables, scratch, one_by_one=through and bool(shape.barriers))
-        return _Call(tables, n_groups, words, outs_at, counts_at, results, exits, lanes, ranges, own)
+        return _Call(tables, n_groups, words, outs_at, counts_at, results, exits, lanes, ranges, own, found)
 
     def _looked_at(
         self, machine: Machine, group: Group, code: Code, call: _Call, limit: int, *, through: bool
     ) -> Outcome:
         """Whether what the unit did is what the interpreter would have done."""
         shape = code.shape
-        found = call.found = dict(zip(_FOUND, self.scratch.context[CALL].tolist(), strict=True))
+        found = call.found = CallWords(*self.scratch.context[CALL].tolist())
         call.counts = call.words[call.counts_at :].tolist()
-        first = first_stop(shape, found["common_exit"], call.exits, call.lanes)
-        self.ended = all_leave(machine, group, shape, found["common_exit"])
+        first = first_stop(shape, found.common_exit, call.exits, call.lanes)
+        self.ended = all_leave(machine, group, shape, found.common_exit)
         if through and not self.ended:
             return Outcome.PARTED
         if _ahead(code, call.counts, first):
             # Where warps part, those at the lowest place go on before others touch memory: run up to there only.
             self.ahead = max(first + 1, shape.entry.block + 1)
             return Outcome.AHEAD if limit > self.ahead else Outcome.PARTED
-        if call.ranges is not None and found["suspect"] and self._met(machine, code, call):
+        if call.ranges is not None and found.suspect and self._met(machine, code, call):
             return Outcome.CONFLICT
         return Outcome.DONE if self._count(machine, code, call.counts) else Outcome.OVER
 
@@ -245,20 +258,20 @@ class Runner:
         if self.noted is not None and call.ranges is not None:
             mark = partial(logged.mark_stored, self.scratch.pointer)
             tell(self.noted, machine.launch.memory, code.written.effects, call.ranges, mark)
-        self.stored = found["log_used"]
+        self.stored = found.log_used
         if call.own is not None and not self.ended:
             call.own.leave()
         self._commit(group, code, call.words[call.outs_at :], call.results)
-        if found["log_used"] or found["stored"]:
+        if found.log_used or found.stored:
             changed(machine, shape.stored, ended=self.ended)
-        group.back_edges += found["longest"]
-        if found["passed"]:
-            machine.batch.barriers_passed[group.selection.per_cta > 0] += -(-found["passed"] // call.n_groups)
-        leave(machine, group, shape, found["common_exit"], call.exits, call.lanes, call.tables)
+        group.back_edges += found.longest
+        if found.passed:
+            machine.batch.barriers_passed[group.selection.per_cta > 0] += -(-found.passed // call.n_groups)
+        leave(machine, group, shape, found.common_exit, call.exits, call.lanes, call.tables)
 
     def _met(self, machine: Machine, code: Code, call: _Call) -> bool:
         """Whether the order of warps or CTAs may have been seen."""
-        written, chosen, suspect = code.written, code.written.outer, call.found["suspect"]
+        written, chosen, suspect = code.written, code.written.outer, call.found.suspect
         distinct = partial(logged.distinct, self.scratch.pointer, machine.launch.memory)
         if suspect & 2:
             stores = [k for k in chosen if written.effects[k].kind == "store" and written.effects[k].space == "global"]
@@ -280,12 +293,12 @@ class Runner:
         size = dtype.itemsize
         if len(selection.shape) == 1:
             array = np.empty(selection.n, dtype)
-            words[at : at + 6] = array.ctypes.data, 0, size, 0, 0, 2
+            words[at : at + 6] = address_of(array), 0, size, 0, 0, 2
             return array
         n1, n0, m1, m0 = selection.shape
         array = np.empty((m1, m0, n1, n0), dtype)
         threads = n1 * n0 * size
-        words[at : at + 6] = array.ctypes.data, n0 * size, size, m0 * threads, threads, 1
+        words[at : at + 6] = address_of(array), n0 * size, size, m0 * threads, threads, 1
         return array.transpose(2, 3, 0, 1)
 
     # ---- what comes of it -------------------------------------------------------------------------
@@ -322,4 +335,6 @@ class Runner:
 def _ahead(code: Code, counts: list[int], block: int) -> bool:
     """Whether any warp has touched memory in a block behind one in which others have stopped."""
     touching = code.shape.touching
+    if not touching or block >= max(touching):
+        return False
     return any(b > block and b in touching and counts[2 * k] for k, (b, _) in enumerate(code.blocks))

@@ -36,7 +36,7 @@ class WarpTables:
             self.c0,
             self.threads,
         )
-        self.pointers = [array.ctypes.data for array in used]
+        self.pointers = np.array([array.ctypes.data for array in used], np.int64)
 
     def _of_rect(self, rect: Rect) -> None:
         (a1, s1, n1), (a0, s0, n0), (b1, r1, m1), (b0, r0, m0) = rect.axes
