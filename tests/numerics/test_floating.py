@@ -162,3 +162,22 @@ def test_quotients_near_the_least_normal_number(mode):
     subnormal = np.where(a.astype(np.float64) / b >= 2.0**-126 - 2.0**-149, least, np.float32(0))
 
     assert floating.flush_quotient(subnormal, mode, a, b).tolist() == plain
+
+
+def test_uniform_factors_beside_a_varying_addend():
+    """Factors without the addend's axes: a sum that is the least normal number stays, one that only rounds to it is zero."""
+    least = np.float32(2**-126)
+    addends = np.array([least, -least, least, 3], np.float32).reshape(1, 4, 1, 1)
+    factors = np.float32(0.25), np.float32(-(2**-148))
+    product = Fraction(float(factors[0])) * Fraction(float(factors[1]))
+    exact = [product + Fraction(float(c)) for c in addends.reshape(-1)]
+
+    rounded = floating.fma(*factors, addends, "rn")
+    found = floating.flush_product(rounded, "rn", *factors, addends).reshape(-1)
+
+    assert abs(rounded).reshape(-1).tolist() == [2**-126] * 3 + [3]
+    below = Fraction(1, 2**126) - Fraction(1, 2**151)  # what 24 bits still round to the least normal number
+    assert found.tolist() == [
+        float(r) if abs(x) >= below else 0 for r, x in zip(rounded.reshape(-1), exact, strict=True)
+    ]
+    assert found[0] == 0 != found[1]

@@ -52,8 +52,8 @@ def flush_product(r: Array, mode: str, a: Array, b: Array, c: Array | None = Non
     """
     least = np.abs(r) == _TINY
     if least.any():
-        a, b = (x.astype(F64) for x in np.broadcast_arrays(a, b))
-        exact = a * b if c is None else odd_sum(a * b, np.broadcast_to(c, a.shape).astype(F64))
+        a, b, *rest = (x.astype(F64) for x in np.broadcast_arrays(a, b, *([] if c is None else [c])))
+        exact = odd_sum(a * b, rest[0]) if rest else a * b
         fine = narrow(exact * 2.0**64, mode)  # rounded as if the exponent were unbounded
         r = np.where(least & (np.abs(fine) < np.float32(2.0**-62)), np.copysign(np.float32(0), r), r)
     return flush(r)
