@@ -115,7 +115,7 @@ def build(nvcc, sources, target, includes, arch):
         command += ["-l:libnvrtc.so.13"]
     if any("omp.h" in text for text in texts.values()):
         command += ["-Xcompiler", "-fopenmp"]
-    if any("common.h" in text for text in texts.values()):
+    if any("common.h" in text or "cublas" in text for text in texts.values()):
         stub = target.with_name("cublas.c")
         refuses = {name: int(not any(w in name for w in ("Create", "Destroy", "Set"))) for name in CUBLAS.split()}
         text = "".join(f"int {name}(void) {{ return {status}; }}\n" for name, status in refuses.items())

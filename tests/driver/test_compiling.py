@@ -5,7 +5,9 @@ import os
 
 import pytest
 
-from warpsim.driver.abi import compiling
+from warpsim.driver.abi import compiling, intermediate, theirs
+from warpsim.driver.abi.linking import Link
+from warpsim.driver.results import DriverError
 from warpsim.errors import source_text
 
 
@@ -59,9 +61,76 @@ class Library:
 def test_options(monkeypatch, given, options):
     """Machine code becomes PTX with lines, unless the program asks for more than lines."""
     library = Library()
-    monkeypatch.setattr(compiling, "_LOADED", [library])
+    monkeypatch.setitem(theirs.LOADED, "nvrtc", library)
     words = [word.encode() for word in given]
     array = (compiling.ctypes.c_char_p * len(words))(*words)
 
     assert compiling.compile_program(0, len(words), compiling.ctypes.addressof(array)) == 0
     assert library.options == [options]
+
+
+PTX = b".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n"
+
+
+class Linker:
+    """NVIDIA's linker: it makes one text of all that it is given, or has something to say."""
+
+    def __init__(self, log=b""):
+        self.log, self.seen = log, []
+
+    def nvJitLinkCreate(self, handle, count, options):
+        """Note the options."""
+        self.seen.append([options[i] for i in range(count)])
+        return 0
+
+    def nvJitLinkAddData(self, handle, kind, image, nbytes, name):
+        """Note the image."""
+        self.seen.append((kind, image[: nbytes.value]))
+        return 0
+
+    def nvJitLinkComplete(self, handle):
+        """Fail where there is a log."""
+        return 6 if self.log else 0
+
+    def nvJitLinkDestroy(self, handle):
+        """Note the end."""
+        self.seen.append("end")
+
+    def __getattr__(self, name):
+        """Sizes and texts."""
+        text = self.log if "ErrorLog" in name else PTX
+
+        def size(handle, out):
+            out._obj.value = len(text)
+
+        def fill(handle, out):
+            out.value = text
+
+        return size if name.endswith("Size") else fill
+
+
+def test_the_intermediate_form(monkeypatch):
+    """All modules of the form become one of PTX, which is linked with the others."""
+    linker, link = Linker(), Link(80)
+    monkeypatch.setitem(theirs.LOADED, "nvJitLink", linker)
+    images = [intermediate.MAGIC + b"first", intermediate.MAGIC + b"second"]
+    for image in (*images, PTX.replace(b"entry k", b"entry other")):
+        link.take(image)
+    link.finish()
+
+    assert linker.seen == [[b"-arch=sm_80", b"-lto", b"-ptx", b"-lineinfo"], *((3, i) for i in images), "end"]
+    assert b"entry k" in link.result
+    assert b"entry other" in link.result
+
+
+def test_an_intermediate_form_that_cannot_be_read(monkeypatch):
+    """Without NVIDIA's linker the message says what to install; else it is the linker's own."""
+    link = Link(80)
+    link.take(intermediate.MAGIC)
+    for linker, message in (
+        (None, "pip install nvidia-nvjitlink"),
+        (Linker(b"undefined reference to f"), "undefined reference"),
+    ):
+        monkeypatch.setitem(theirs.LOADED, "nvJitLink", linker)
+        with pytest.raises(DriverError, match=message):
+            link.finish()

@@ -7,14 +7,13 @@ kept, so that findings name and show the line of CUDA."""
 from __future__ import annotations
 
 import ctypes
-import glob
 import linecache
 import os
 import re
-import sys
 from typing import Any
 
 from warpsim.driver.abi.calls import call, get64, text_at
+from warpsim.driver.abi.theirs import library
 
 NAMES = (
     "nvrtcAddNameExpression nvrtcDestroyProgram nvrtcGetLTOIR nvrtcGetLTOIRSize nvrtcGetLoweredName "
@@ -26,31 +25,11 @@ MISSING = 11
 """NVRTC_ERROR_INTERNAL_ERROR."""
 _ARCH = re.compile(r"(-arch[= ]?|--gpu-architecture[= ]?)sm_")
 _LINES = frozenset(["-G", "--device-debug", "-lineinfo", "--generate-line-info"])
-_LOADED: list[Any] = []
-
-
-def real() -> Any:
-    """NVIDIA's library: ``WARPSIM_NVRTC``, in a package, where the program looks for libraries, or in a toolkit."""
-    if _LOADED:
-        return _LOADED[0]
-    found = [os.environ.get("WARPSIM_NVRTC", "")]
-    for folder in sys.path:
-        found += glob.glob(os.path.join(glob.escape(folder), "nvidia", "*", "lib", "libnvrtc.so.1[0-9]"))
-    for folder in filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":")):
-        if not os.path.exists(os.path.join(folder, "libwarpsim-linked.so")):
-            found += glob.glob(os.path.join(glob.escape(folder), "libnvrtc.so.1[0-9]"))
-    for home in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"):
-        found += sorted(glob.glob(os.path.join(home or "", "lib*", "libnvrtc.so.1[0-9]")), reverse=True)
-    for path in filter(os.path.exists, found):
-        _LOADED.append(ctypes.CDLL(path))
-        return _LOADED[0]
-    print("warpsim: no libnvrtc found; WARPSIM_NVRTC names the file", file=sys.stderr)
-    return None
 
 
 def _forward(name: str, *words: int) -> int:
-    library = real()
-    function = None if library is None else getattr(library, name, None)
+    found = library("nvrtc")
+    function = None if found is None else getattr(found, name, None)
     return MISSING if function is None else int(function(*map(ctypes.c_uint64, words)))
 
 
@@ -69,11 +48,11 @@ _declare("nvrtcGetCUBINSize", "nvrtcGetPTXSize")
 @call("I", "nvrtcGetErrorString", plain=True)
 def error_string(code: int) -> int:
     """What an error means."""
-    library = real()
-    if library is None:
+    found = library("nvrtc")
+    if found is None:
         return 0
-    library.nvrtcGetErrorString.restype = ctypes.c_void_p
-    return int(library.nvrtcGetErrorString(code) or 0)
+    found.nvrtcGetErrorString.restype = ctypes.c_void_p
+    return int(found.nvrtcGetErrorString(code) or 0)
 
 
 @call("PPPPPP", "nvrtcCreateProgram")

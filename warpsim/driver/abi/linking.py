@@ -1,6 +1,7 @@
 """libnvJitLink: linking PTX. What it gives as a cubin is PTX, which the driver loads in its place.
 
-Its version is one without link-time optimisation, whose intermediate form nobody documents: callers then bring PTX."""
+Its version is one without link-time optimisation, so that callers bring PTX; those that bring the intermediate form
+get PTX of it from NVIDIA's own linker."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from warpsim.driver.abi import intermediate
 from warpsim.driver.abi.calls import PROCESS, call, get64, put32, put64, put_bytes, text_at
 from warpsim.driver.modules import Linker
 from warpsim.driver.results import DriverError
@@ -23,6 +25,21 @@ class Link(Linker):
     def __init__(self, sm: int) -> None:
         super().__init__()
         self.sm, self.log = sm, ""
+        self.images: list[bytes] = []
+        """What is in the intermediate form."""
+
+    def take(self, image: bytes) -> None:
+        """Take a module of any form."""
+        if image.startswith(intermediate.MAGIC):
+            self.images.append(image)
+        else:
+            self.add(image, self.sm)
+
+    def finish(self) -> None:
+        """Link."""
+        if self.images:
+            self.add(intermediate.to_ptx(self.images, self.sm), self.sm)
+        self.result = self.complete()
 
     def attempt(self, work: Callable[[], Any]) -> int:
         """Do a part of it; the log says why it cannot be done."""
@@ -57,7 +74,7 @@ def destroy(where: int) -> None:
 def add_data(handle: int, kind: int, data: int, nbytes: int, name: int) -> int:
     """A module."""
     link = PROCESS.get(handle, Link)
-    return link.attempt(lambda: link.add(ctypes.string_at(data, nbytes), link.sm))
+    return link.attempt(lambda: link.take(ctypes.string_at(data, nbytes)))
 
 
 @_call("PIP", "AddFile")
@@ -71,7 +88,7 @@ def add_file(handle: int, kind: int, path: int) -> int:
 def complete(handle: int) -> int:
     """Link."""
     link = PROCESS.get(handle, Link)
-    return link.attempt(lambda: setattr(link, "result", link.complete()))
+    return link.attempt(link.finish)
 
 
 @_call("PP", "GetLinkedCubinSize")
@@ -114,13 +131,13 @@ def info_log(handle: int, out: int) -> None:
     put_bytes(out, b"\0")
 
 
-def intermediate(handle: int, out: int) -> int:
-    """No such form."""
+def linked_intermediate(handle: int, out: int) -> int:
+    """What is linked is PTX."""
     return UNSUPPORTED
 
 
 for _name in ("GetLinkedLTOIRSize", "GetLinkedLTOIR"):
-    _call("PP", _name)(intermediate)
+    _call("PP", _name)(linked_intermediate)
 
 
 @call("PP", "nvJitLinkVersion", "__nvJitLinkVersion")
