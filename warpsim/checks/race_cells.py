@@ -146,7 +146,7 @@ class RaceCells(RaceFindings):
             others = (writes.take(index) & THREAD) - base
             apart = np.maximum(*[self._distance(others, end) for end in ends]) > strong
         if apart.any():
-            threads = np.r_[first[apart], last[apart]]
+            threads = np.r_[first[apart], last[apart], writes.take(index[apart]) & THREAD]
             self.together(machine, group, accesses.at[apart], threads, accesses.allocation)
 
     def _note_readers(self, cells: Cells, index: Array, first: Array, last: Array, stamp: Array) -> None:

@@ -16,10 +16,11 @@ from warpsim.checks.race_cells import Accesses, RaceCells
 from warpsim.checks.race_events import GPU, LaunchRaces, Note
 from warpsim.checks.race_strides import note_strided
 from warpsim.checks.race_sync import alike
-from warpsim.checks.repeats import changed
+from warpsim.checks.repeats import changed, clashing
 from warpsim.checks.sources import Source, sources_of
 from warpsim.machine.events import WRITE, MemoryAccess
 from warpsim.machine.selection import Rect
+from warpsim.machine.state.footprints import Footprint
 from warpsim.machine.values import Affine, Array
 
 if TYPE_CHECKING:
@@ -107,26 +108,6 @@ class Races(RaceCells):
         self.flat(machine, group, Accesses(self.shared_cells, at, access.nbytes, first, last, columns, write=write))
         self.settle(machine, group, None, None)
 
-    def spread(
-        self,
-        machine: Machine,
-        group: Group,
-        positions: Array,
-        columns: Array,
-        start: Array,
-        nbytes: int,
-        *,
-        write: bool,
-    ) -> None:
-        """Check runs of bytes of shared memory that asynchronous copies of these threads access."""
-        self.widen()
-        step = min(nbytes & -nbytes, 16)
-        at = (start[:, None] + np.arange(0, nbytes, step)).reshape(-1)
-        who = np.repeat(positions, nbytes // step)
-        where = np.repeat(columns, nbytes // step)
-        self.flat(machine, group, Accesses(self.shared_cells, at, step, who, who, where, write=write))
-        self.settle(machine, group, None, None)
-
     def globals(self, machine: Machine, group: Group, allocation: Allocation, access: MemoryAccess) -> None:
         """Check an access to one allocation of global memory: absolute addresses that broadcast over the group."""
         if allocation.read_only:
@@ -174,16 +155,17 @@ class Races(RaceCells):
         self.copying = transfer.asynchronous
         for footprint, write in ((transfer.reads, False), (transfer.writes, True)):
             if footprint is not None:
-                where = footprint.columns, footprint.start, footprint.nbytes
-                self._copy(machine, transfer, *where, write=write, strong=write and transfer.reduces)
+                self._copy(machine, transfer, footprint, write=write, strong=write and transfer.reduces)
         for source in sources_of(transfer):
             self._read_later(machine, transfer, source)
         if transfer.target is not None:
             self._stored(machine, transfer, transfer.target)
         self.copying = False
 
-        if transfer.signal is not None:
-            self._copy(machine, transfer, transfer.signal.columns, transfer.signal.address, 8, write=True, strong=True)
+        signal = transfer.signal
+        if signal is not None:
+            word = Footprint(signal.columns, np.broadcast_to(signal.address, signal.columns.shape), 8)
+            self._copy(machine, transfer, word, write=True, strong=True)
         transfer.began = self.now, self.order.past_of(transfer.positions)
 
     def _cells(self, allocation: Allocation) -> Cells:
@@ -252,22 +234,21 @@ class Races(RaceCells):
         self.note = outer
 
     def _copy(
-        self,
-        machine: Machine,
-        transfer: Transfer,
-        columns: Array,
-        start: Array,
-        nbytes: int,
-        *,
-        strong: bool,
-        write: bool,
+        self, machine: Machine, transfer: Transfer, footprint: Footprint, *, write: bool, strong: bool = False
     ) -> None:
-        """Check accesses of copies; a reduction, and one that counts at an mbarrier, is atomic."""
-        outer = self.note
+        """Check runs of bytes of shared memory that copies access; a reduction, and one that counts at an mbarrier, is
+        atomic.
+        """
+        outer, group = self.note, transfer.group
         if strong:
             self.note = Note(GPU)
             self.launch.begin(self.launch.events[-1], GPU)
-        self.spread(machine, transfer.group, transfer.positions, columns, start, nbytes, write=write)
+        self.widen()
+        step = min(footprint.nbytes & -footprint.nbytes, 16)
+        at = (footprint.start[:, None] + np.arange(0, footprint.nbytes, step)).reshape(-1)
+        who, where = (np.repeat(x, footprint.nbytes // step) for x in (transfer.positions, footprint.columns))
+        self.flat(machine, group, Accesses(self.shared_cells, at, step, who, who, where, write=write))
+        self.settle(machine, group, None, clashing(transfer) if self.doubts else None)
         self.note = outer
 
     def signalled(self, transfer: Transfer, which: Array) -> None:

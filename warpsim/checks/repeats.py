@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from warpsim.machine.state.transfers import BoxStore, RunStore, Transfer
+from warpsim.checks.sources import read_by_threads
+from warpsim.machine.state.transfers import BoxStore, RunStore, ThreadCopy, Transfer
 from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
@@ -63,3 +64,16 @@ def changed(machine: Machine, transfer: Transfer, allocation: Allocation) -> tup
     same = np.flatnonzero((address[1:] == address[:-1]) & (values[1:] != values[:-1]))
     differs[receiver[np.r_[same, same + 1]]] = True
     return changes, differs
+
+
+def clashing(transfer: Transfer) -> Array | None:
+    """A mask of the lanes of a step that copy to one place what comes from different places; None if nothing is known."""
+    work, to = transfer.work, transfer.writes
+    if not isinstance(work, ThreadCopy) or to is None:
+        return None
+    source, taken = read_by_threads(transfer, work)
+    order = np.lexsort((taken, source, to.start, to.columns))
+    columns, start, source, taken = to.columns[order], to.start[order], source[order], taken[order]
+    same = (columns[1:] == columns[:-1]) & (start[1:] == start[:-1])
+    differs = np.flatnonzero(same & ((source[1:] != source[:-1]) | (taken[1:] != taken[:-1])))
+    return transfer.lanes(order[np.r_[differs, differs + 1]])

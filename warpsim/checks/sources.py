@@ -44,10 +44,16 @@ def sources_of(transfer: Transfer) -> Iterator[Source]:
     elif isinstance(work, RunLoad) and work.source is None:
         yield Source(GlobalTarget.of_runs(work.address, work.nbytes), every, work.to.lane)
     elif isinstance(work, ThreadCopy):
-        shape, take = transfer.group.selection.shape, work.take
-        taken = np.array(work.nbytes) if take is None else take.reshape(()) if take.size == 1 else take
-        places, taken = (np.broadcast_to(x, shape).reshape(-1)[work.lanes] for x in (work.src.places, taken))
+        places, taken = read_by_threads(transfer, work)
         aligned = places % work.nbytes == 0  # others fault
         for nbytes in np.unique(taken[aligned & (taken > 0)]).tolist():
             mine = np.flatnonzero(aligned & (taken == nbytes))
             yield Source(GlobalTarget.of_runs(places[mine], nbytes), mine, np.arange(len(mine)))
+
+
+def read_by_threads(transfer: Transfer, work: ThreadCopy) -> tuple[Array, Array]:
+    """Where the receivers of ``cp.async`` read, and how many bytes."""
+    shape, take = transfer.group.selection.shape, work.take
+    taken = np.array(work.nbytes) if take is None else take.reshape(()) if take.size == 1 else take
+    places, taken = (np.broadcast_to(x, shape).reshape(-1)[work.lanes] for x in (work.src.places, taken))
+    return places, taken
