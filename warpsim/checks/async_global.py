@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.group import Group
     from warpsim.machine.state.transfers import Transfer
+    from warpsim.program.program import Instruction
 
 EARLY = "async-read-early"
 ADVICE = "use cp.async.bulk.wait_group without .read: .read waits only until the sources have been read"
@@ -31,17 +32,21 @@ ADVICE = "use cp.async.bulk.wait_group without .read: .read waits only until the
 
 @attrs.frozen(eq=False)
 class Use:
-    """Global memory that a copy writes, or reads as its ``source``."""
+    """Global memory that a copy writes, or reads as its ``source``. It may outlive the copy's batch, and so keeps no more of
+    the copy than the mask of the receivers that are ``incomplete``.
+    """
 
-    copy: Transfer
     extent: GlobalTarget
     around: tuple[int, int]
+    incomplete: Array
+    reduces: bool
+    place: Instruction | None
     source: Source | None = None
 
     @property
     def open(self) -> Array:
         """A mask of the runs or boxes that are still used."""
-        return self.copy.open if self.source is None else self.source.unread(self.copy.open)
+        return self.incomplete if self.source is None else self.source.unread(self.incomplete)
 
 
 class GlobalUses:
@@ -72,7 +77,7 @@ class GlobalUses:
     def settle(self) -> None:
         """Drop copies that are complete."""
         self.changed = False
-        self.uses = {number: use for number, use in self.uses.items() if use.copy.open.any()}
+        self.uses = {number: use for number, use in self.uses.items() if use.incomplete.any()}
         if not self.uses:
             self._ranges = {}
 
@@ -132,7 +137,8 @@ class GlobalStores(GlobalUses):
     def enter(self, copy: Transfer) -> None:
         """Add a copy that writes global memory."""
         if copy.target is not None:
-            self.add(Use(copy, copy.target, (copy.target.low, copy.target.high)))
+            around = copy.target.low, copy.target.high
+            self.add(Use(copy.target, around, copy.open, copy.reduces, copy.place))
 
     def inherit(self, machine: Machine, ended: GlobalStores) -> None:
         """Take over the stores of a batch that has ended before its threads have waited for them."""
@@ -141,7 +147,7 @@ class GlobalStores(GlobalUses):
             allocation = machine.launch.memory.find(use.extent.low, use.extent.high)
             if allocation is not None:
                 use.extent.forget()
-                self.add(Use(use.copy, use.extent, (allocation.start, allocation.end)))
+                self.add(attrs.evolve(use, around=(allocation.start, allocation.end)))
 
     def touch(
         self,
@@ -154,7 +160,7 @@ class GlobalStores(GlobalUses):
     ) -> None:
         """Check accesses of the step's lanes (``read``, ``write`` or ``atomic``) at ``base``."""
         for use, lanes in self.met(base, nbytes, group.selection.shape, active):
-            if not (access == "atomic" and use.copy.reduces):  # each reduction is atomic
+            if not (access == "atomic" and use.reduces):  # each reduction is atomic
                 place = np.broadcast_to(as_array(base).view(np.int64), lanes.shape)
                 self._report(machine, group, access, int(place[lanes][0]), lanes, use)
 
@@ -179,9 +185,9 @@ class GlobalStores(GlobalUses):
         changes: Array | None = None
         for use, found in self.met(place, size, place.shape, None) if len(place) else ():
             first, who = int(place[found][0]), starters[runs[found]]
-            if access == "atomic" and use.copy.reduces:
+            if access == "atomic" and use.reduces:
                 continue  # each reduction is atomic
-            if allocation is not None and not use.copy.reduces:
+            if allocation is not None and not use.reduces:
                 if changes is None:
                     changes = transfer.positions[changed(machine, transfer, allocation)[0]]
                 if not np.isin(who, changes).any():
@@ -196,7 +202,7 @@ class GlobalStores(GlobalUses):
             lanes,
             address=first,
             advice=ADVICE,
-            other=use.copy.place,
+            other=use.place,
         )
 
 
@@ -210,4 +216,4 @@ class GlobalSources(GlobalUses):
             allocation = machine.launch.memory.find(extent.low, extent.high)
             around = (extent.low, extent.high) if allocation is None else (allocation.start, allocation.end)
             if allocation is None or not allocation.read_only:
-                self.add(Use(copy, extent, around, source))
+                self.add(Use(extent, around, copy.open, copy.reduces, copy.place, source))

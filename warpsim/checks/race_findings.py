@@ -124,7 +124,7 @@ class RaceFindings(RaceFlags):
             group,
             lanes,
             address=address,
-            other=use.copy.place,
+            other=use.place,
             advice=SOURCE_ADVICE,
         )
 
