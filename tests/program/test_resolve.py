@@ -76,6 +76,7 @@ def test_numbered_and_aligned_variables():
     ("text", "rule"),
     [
         (".global .align 3 .b32 x;", "directive"),
+        (".func f(.param .align 8 .b8 q[8]) { ret; } .entry k() { .param .align 256 .b8 p[8]; ret; }", "directive"),
         (".global .pred x;", "directive"),
         (".entry k() { .visible .shared .b32 x; }", "linkage"),
         (".extern .global .u32 x = 1;", "linkage"),

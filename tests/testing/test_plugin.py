@@ -339,3 +339,20 @@ def test_markers_of_any_case(tmp_path, text, names):
 
     assert _markers(path) == names
     assert _markers(tmp_path / "none.json") == []
+
+
+def test_a_page_of_lines(tmp_path):
+    """Every line of a text with how often it ran; the sum of each file; and the same as a tracefile."""
+    source = tmp_path / "a.cu"
+    source.write_text("first <b>\nsecond\nthird\n")
+    lines = Lines()
+    lines.merge({"counts": {str(source): {1: 3, 2: 0}, "none.cu": {7: 1}}, "texts": {}})
+    lines.merge({"counts": {str(source): {2: 0, 1: 2}}, "texts": {}})
+    page = lines.page(tmp_path)
+
+    assert lines.counts[str(source)] == {1: 5, 2: 0}
+    assert all(
+        text in page
+        for text in ("first &lt;b&gt;", "second", "third", "<td>1 of 2</td><td>50.0 %</td>", "<td>1 of 1</td>")
+    )
+    assert f"SF:{source}\nDA:1,5\nDA:2,0\nLF:2\nLH:1\nend_of_record" in lines.lcov()
