@@ -73,8 +73,8 @@ def accepted(trial: Any, target: str) -> bool:
 def test_a_sample_of_forms() -> None:
     """Of warps and of warpgroups; each of these has machine code."""
     known = len(codes().functions)
-    some = [trial for trial in (*WARPS, *GROUPS) if trial.name in SAMPLE] + GROUPS[::1234]
-    assert len(some) >= len(SAMPLE) + 2
+    some = [trial for trial in (*WARPS, *GROUPS) if trial.name in SAMPLE] + GROUPS[::2468]
+    assert len(some) >= len(SAMPLE) + 1
     assert [line for trial in some for line in differences(trial)] == []
     assert len(codes().functions) > known
 
