@@ -1,6 +1,7 @@
 """Approximate functions of constants, which the assembler computes itself: what a GPU gives for them.
 
-foldings.py FILE.npz     needs libcuda and NumPy only; runs every program of `kernel` and stores the results
+foldings.py FILE.npz           needs libcuda and NumPy only; runs every program of `programs` and stores the results
+foldings.py FILE.npz more      the same for those of `more`
 """
 
 import random
@@ -108,6 +109,35 @@ def programs(count, seed=0):
     return [rng.choice([of_literal, of_arithmetic, of_arithmetic, of_sum])(rng) for _ in range(count)]
 
 
+def of_pair(rng):
+    """A flushing product or quotient of two literals, each subnormal, infinite, zero or a number."""
+    literals = [f"0f{rng.choice([number(rng), *SPECIAL]):08X}" for _ in range(2)]
+    op = rng.choice(["mul.ftz", "mul.ftz.sat", "mul.rn.ftz", "div.approx.ftz", "div.full.ftz", "mul", "div.approx"])
+    return [f"{op}.f32 %f9, {', '.join(literals)};"]
+
+
+def of_choice(rng):
+    """A function of what a constant predicate chooses among constants and what only the GPU knows."""
+
+    def literal():
+        return f"0f{number(rng):08X}"
+
+    lines = [f"cvt.rn.f32.u32 %f1, %n; add.f32 %f1, %f1, {literal()}; mov.b32 %f2, %n; add.rn.f32 %f2, %f2, {literal()};",
+             f"mov.f32 %f3, {literal()}; mov.f32 %f4, {literal()}; mov.u32 %r1, {rng.choice([0, 1, 5])};",
+             f"setp.{rng.choice(['eq', 'ne', 'gt'])}.s32 %p1, %r1, {rng.choice([0, 1, 5])};"]  # fmt: skip
+    for _ in range(rng.randrange(1, 5)):
+        d, a, b = (rng.randrange(1, 5) for _ in range(3))
+        lines.append(rng.choice([f"selp.f32 %f{d}, %f{a}, %f{b}, %p1;", f"slct.f32.s32 %f{d}, %f{a}, %f{b}, %r1;",
+                                 f"@%p1 mov.f32 %f{d}, %f{a};", f"@!%p1 add.f32 %f{d}, %f{a}, %f{b};"]))  # fmt: skip
+    return [*lines, f"{rng.choice(FUNCTIONS)}.approx{rng.choice(['', '.ftz'])}.f32 %f9, %f{rng.randrange(1, 5)};"]
+
+
+def more(count, seed=1):
+    """Further lines of the same kind."""
+    rng = random.Random(seed)
+    return [rng.choice([of_pair, of_choice])(rng) for _ in range(count)]
+
+
 def kernel(texts, target="sm_80"):
     """One thread runs all programs; results from the second word on."""
     text = [f".version 8.0\n.target {target}\n.address_size 64\n\n.visible .entry foldings(.param .u64 a, .param .u32 n)\n{{",
@@ -125,8 +155,9 @@ def main():
     from record import Gpu, launch
 
     gpu, results = Gpu(), []
+    all = (more if "more" in sys.argv else programs)(COUNT)
     for at in range(0, COUNT, 100):
-        texts = programs(COUNT)[at : at + 100]
+        texts = all[at : at + 100]
         case = {
             "buffers": [{"name": "a", "nbytes": 404, "in": None, "out": "out", "shape": [101], "dtype": "u32"}],
             "params": [

@@ -3,7 +3,7 @@
 ::
 
     flow, graph      blocks in scheduling order, liveness, reconvergence points       (the machine binds these blocks too)
-    identities, constants, contraction      what the assembler folds and fuses: the program as it runs
+    identities, constants, contraction, operand_order      what the assembler folds, fuses and sorts: the program as it runs
     loops, guesses, wgmma_moves, wmma_fragments, shared_layout      what the machine asks before it runs
     lanes, evaluate, facts      what is known about a register in each thread, and which threads reach which block
     accesses, groups, dataflow  what an instruction accesses; possible states of asynchronous operations; the data flow

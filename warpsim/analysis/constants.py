@@ -19,7 +19,7 @@ import attrs
 import numpy as np
 
 from warpsim.analysis.flow import KEEP, Block, blocks_of, labels_of, reads_and_writes
-from warpsim.analysis.identities import identity
+from warpsim.analysis.identities import flushes, identity
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import PLAIN, Contraction, Ending
 from warpsim.numerics import approx, rounded
@@ -86,7 +86,7 @@ def _shows(instruction: Instruction) -> bool:
         return True
     if instruction.traits.contraction not in (None, Contraction.NEGATION):
         return _computed(instruction.text) and instruction.op.modifiers[-1] in ("f32", "f64")
-    return "approx" in instruction.op.modifiers or instruction.text.startswith("div.full")
+    return "approx" in instruction.op.modifiers or instruction.text.startswith(("div.full", "mul.ftz.sat"))
 
 
 def _constant(instruction: Instruction, bits: int) -> Instruction:
@@ -270,7 +270,7 @@ class Constants:
         if form.root in ("selp", "slct") and values[2] is not None:  # the other choice does not matter
             known = [k if v is None else v for v, k in zip(values, (0, 0, values[2]), strict=True)]
             chosen = _evaluated(instruction, known)
-            if chosen is None or values[0] == values[1]:
+            if chosen is None or (values[0] is not None and values[0] == values[1]):
                 return chosen
             first = values[2] == 1 if form.root == "selp" else _evaluated(instruction, [0, 1, values[2]]) == [0]
             return chosen if values[0 if first else 1] is not None else None
@@ -330,6 +330,8 @@ def _evaluated(instruction: Instruction, values: list[int]) -> list[int] | None:
     if not isinstance(destination, Reg) or form.n_dest != 1 or any(isinstance(o, Vec) for o in sources):
         return None
     arrays = [_array(v, o.type) for v, o in zip(values, sources, strict=True)]  # type: ignore[union-attr, arg-type]
+    if flushes(instruction) and form.root in ("mul", "div") and "rn" not in op.modifiers:
+        arrays = _kept_from_infinity(form.root, *arrays)
     with np.errstate(all="ignore"):
         result = np.asarray(_meaning(instruction)(op, *arrays))
     if result.dtype.kind == "f" and np.isnan(result).any() and "approx" in op.modifiers:
@@ -341,6 +343,19 @@ def _evaluated(instruction: Instruction, values: list[int]) -> list[int] | None:
     if wide.bits > destination.type.bits and destination.type.signed and bits >> (destination.type.bits - 1):
         bits |= _mask(wide) & ~_mask(destination.type)
     return [bits]
+
+
+def _kept_from_infinity(root: str, a: Any, b: Any) -> list[Any]:
+    """The operands of a flushing product or quotient, without subnormals that meet an infinite factor: the assembler takes
+    the product, infinity, before it flushes them.
+    """
+    a_is_tiny, b_is_tiny = (np.abs(x) < np.finfo(np.float32).tiny for x in (a, b))
+    a_meets, b_meets = (b_is_tiny, False) if root == "div" else (np.isinf(b), np.isinf(a))
+    one = np.float32(1)
+    return [
+        np.where(a_is_tiny & (a != 0) & a_meets, np.copysign(one, a), a),
+        np.where(b_is_tiny & (b != 0) & b_meets, np.copysign(one, b), b),
+    ]
 
 
 def _meaning(instruction: Instruction) -> Callable[..., Any]:

@@ -77,6 +77,11 @@ def sub_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return floating.add(a, np.where(np.isnan(b), b, -b), op.rnd or "rn")
 
 
+def sub_f64_from(op: Op, b: Lanes, a: Lanes) -> Lanes:
+    """d = -b + a: as `sub_f64`, but for two NaNs."""
+    return floating.add(np.where(np.isnan(b), b, -b), a, op.rnd or "rn")
+
+
 @instruction(
     f"mul{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}",
     anchor="floating-point-instructions-mul",

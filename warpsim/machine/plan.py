@@ -20,6 +20,7 @@ from warpsim.analysis.contraction import contract
 from warpsim.analysis.flow import Block, calls_into, polling_functions
 from warpsim.analysis.identities import drop_identities
 from warpsim.analysis.loops import Clocks, Loop, clock_readers, loop_at
+from warpsim.analysis.operand_order import order_operands
 from warpsim.analysis.shared_layout import place_shared
 from warpsim.errors import InternalError
 from warpsim.isa.traits import PLAIN, Ending, Family
@@ -77,7 +78,7 @@ class FunctionPlan:
 
     def __init__(self, function: Function, kernel: KernelPlan) -> None:
         if not kernel.program.debug:
-            function = contract(fold(drop_identities(function)))
+            function = order_operands(contract(fold(drop_identities(function))))
         self.function = function
         self.name = function.name
         self.kernel = kernel
