@@ -18,12 +18,9 @@ from collections.abc import Iterator
 import attrs
 
 from warpsim.analysis.flow import Block, blocks_of, reads_and_writes
-from warpsim.isa.floating import sub_f64_from
-from warpsim.isa.traits import Contraction
+from warpsim.isa.traits import Access, Contraction, Modular
 from warpsim.program.program import Function, Imm, Instruction, Operand, Reg, Vec
 
-SORTED = frozenset(("add", "sub", "mul", "fma", "mad", "min", "max"))
-RENAMING = (Contraction.NEGATION, Contraction.IDENTITY)
 MERGED, PARAMETER, LITERAL = 1 << 40, 1 << 41, 1 << 42
 Definitions = dict[int, frozenset[int]]
 """The definitions that may have made each register's value: 16 times the instruction's index, and the destination's number."""
@@ -42,16 +39,14 @@ def order_operands(function: Function) -> Function:
 
 def _is_sorted(instruction: Instruction) -> bool:
     """Whether the assembler sorts the first two sources of an instruction."""
-    if instruction.form.root not in SORTED or instruction.op.modifiers[-1] != "f64":
-        return False
-    return len(instruction.operands) > 2 and all(isinstance(o, (Reg, Imm)) for o in instruction.operands[1:3])
+    return instruction.traits.sorts and all(isinstance(o, (Reg, Imm)) for o in instruction.operands[1:3])
 
 
 def _exchanged(instruction: Instruction) -> Instruction:
     d, a, b, *rest = instruction.operands
     form = instruction.form
-    if form.root == "sub" and not rest:
-        form = attrs.evolve(form, function=sub_f64_from)
+    if not rest and instruction.traits.exchanged is not None:
+        form = attrs.evolve(form, function=instruction.traits.exchanged)
     return attrs.evolve(instruction, form=form, operands=(d, b, a, *rest))
 
 
@@ -131,12 +126,12 @@ class _Values:
 
     def _renamed(self, instruction: Instruction, found: Definitions) -> int | None:
         """The definition of the one value that an instruction passes on, if it does."""
-        root, traits, given = instruction.form.root, instruction.traits, instruction.operands[1:]
-        if root == "ld" and "param" in instruction.op.modifiers:
+        traits, given = instruction.traits, instruction.operands[1:]
+        if traits.access is Access.LOAD and traits.spaces == ("param",):
             return PARAMETER
-        if root == "selp":
+        if traits.modular is Modular.SELECTION:
             given = given[:2]
-        elif not (traits.copies or traits.contraction in RENAMING or instruction.text == "abs.f64"):
+        elif not (traits.copies or traits.changes_sign or traits.contraction is Contraction.IDENTITY):
             return None
         if len(given) == 1 and isinstance(given[0], Vec):
             given = given[0].elements

@@ -11,16 +11,23 @@ _ROLES = {"mul": Contraction.PRODUCT, "add": Contraction.SUM, "sub": Contraction
 
 
 def contractible(op: Op) -> Traits:
-    """For add, sub, mul and neg: those without a rounding modifier; a product must not be saturated. A neg of bf16x2, or
+    """For add, sub, mul, neg and abs: those without a rounding modifier; a product must not be saturated. A neg of bf16x2, or
     one of halves that flushes, is itself a product.
     """
     root, *words = op.text.split(".")
     type = words.pop()
     if root == "neg":
         product = type == "bf16x2" or ("ftz" in words and type.startswith("f16"))
-        return Traits(contraction=Contraction.NEGATION if type in TYPES and not product else None)
+        negation = Contraction.NEGATION if type in TYPES and not product else None
+        return Traits(contraction=negation, changes_sign=type == "f64")
     plain = type in TYPES and set(words) <= ({"ftz"} if root == "mul" else {"ftz", "sat"})
-    return Traits(contraction=_ROLES.get(root) if plain else None, absorbs=root == "mul")
+    role, f64 = _ROLES.get(root), type == "f64"
+    return Traits(
+        contraction=role if plain else None,
+        absorbs=root == "mul",
+        sorts=f64 and role is not None,
+        changes_sign=f64 and role is None,
+    )
 
 
 _QUOTIENTS = {

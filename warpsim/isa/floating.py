@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import numpy as np
 
 from warpsim.isa.contractible import contractible, quotient, reciprocal
@@ -66,20 +67,20 @@ def sub_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return _finish(op, floating.add(a, -b, op.rnd or "rn"))
 
 
+def _negated_sum(op: Op, b: Lanes, a: Lanes) -> Lanes:
+    """d = -b + a, which is a - b, but of two NaNs another stays."""
+    return floating.add(np.where(np.isnan(b), b, -b), a, op.rnd or "rn")
+
+
 @instruction(
     f"sub{{.rnd}}.f64 d, a, b; {RND}",
     anchor="floating-point-instructions-sub",
     types=_one_type("f64"),
-    traits=contractible,
+    traits=lambda op: attrs.evolve(contractible(op), exchanged=_negated_sum),
 )
 def sub_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a - b."""
     return floating.add(a, np.where(np.isnan(b), b, -b), op.rnd or "rn")
-
-
-def sub_f64_from(op: Op, b: Lanes, a: Lanes) -> Lanes:
-    """d = -b + a: as `sub_f64`, but for two NaNs."""
-    return floating.add(np.where(np.isnan(b), b, -b), a, op.rnd or "rn")
 
 
 @instruction(
@@ -127,7 +128,7 @@ def fma_f32(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     f"fma.rnd.f64 d, a, b, c; mad.rnd.f64 d, a, b, c; {RND}",
     anchor="floating-point-instructions-fma",
     types=_one_type("f64"),
-    traits=lambda op: Traits(absorbs=op.text.startswith("mad")),
+    traits=lambda op: Traits(absorbs=op.text.startswith("mad"), sorts=True),
 )
 def fma_f64(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """d = a * b + c, rounded once."""
@@ -344,7 +345,7 @@ def sign_f64(op: Op, a: Lanes) -> Lanes:
     anchor="floating-point-instructions-min",
     types={n: (lambda op: _float_of(op)) for n in "dab"},
     gates={"NaN": (80, (7, 0)), "xorsign": (86, (7, 2))},
-    traits=Traits(absorbs=True),
+    traits=lambda op: Traits(absorbs=True, sorts=op.text.endswith("f64")),
 )
 def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Minimum or maximum; a number wins over a NaN, unless .NaN."""

@@ -231,6 +231,12 @@ class Traits:
     """What the assembler may contract it with."""
     factors: Callable[..., tuple[Any, Any]] | None = None
     """The factors of a product, if they are not the operands: a function of its sources."""
+    sorts: bool = False
+    """The assembler sorts its first two sources."""
+    exchanged: Callable[..., Any] | None = None
+    """Its meaning with these exchanged, if that is another."""
+    changes_sign: bool = False
+    """It changes nothing but the sign, which the assembler does where the value is read."""
     uniform: str | None = None
     """The result is the same for all lanes of the ``warp`` (threads of the ``cta``) that execute it together."""
     special_registers: bool = False
