@@ -153,7 +153,7 @@ class Calls:
                 spot.codes[variant] = WAITING
                 self.account.ask(request)
         if spot.codes:
-            self.account.interpret(group, plans)
+            self.account.interpret(group, plans, 1)
         return None
 
     def _timed(self, plans: Plans, do: Callable[[], Any]) -> Any:

@@ -90,8 +90,12 @@ class Compiled:
         if spot.formed and spot.shape is None:
             return False
         spot.visits += 1
-        if self.pace is not Pace.AT_ONCE and not spot.codes and not self._pays(group, plans, place, spot):
-            return False
+        if self.pace is not Pace.AT_ONCE and not spot.codes:
+            if spot.visits < spot.look_at:
+                return False
+            if not self._pays(group, plans, place, spot):
+                spot.look_at = spot.visits + 1 + spot.visits // 8
+                return False
         if self._calls is None:
             from warpsim.native.calls import Calls
 
@@ -126,7 +130,8 @@ class Compiled:
 
     def _pays(self, group: Group, plans: Plans, place: Place, spot: Spot) -> bool:
         """Whether to have code for a place without any; if not, it is interpreted."""
-        one = self._account.interpret(group, plans)
+        one = self._account.interpret(group, plans, spot.visits - spot.looked_at)
+        spot.looked_at = spot.visits
         hot = spot.visits * one > HOT
         if self.pace is Pace.AUTO:
             if hot:

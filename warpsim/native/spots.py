@@ -45,6 +45,8 @@ class Spot:
         self.formed = False
         self.codes: dict[Any, Code | Waiting | None] = {}
         self.failures = self.visits = 0
+        self.looked_at = self.look_at = 0
+        """At which visit somebody last asked whether code for it pays, and when to ask again: that takes its time, too."""
         self.trials, self.faster = TRIALS, False
         self.through: tuple[float, float] | None = None
         """Of the last batch that it ran from the first instruction to the last: instructions and stored bytes of each thread."""
@@ -207,9 +209,10 @@ class Account:
                 request.spot.codes.pop(request.variant, None)
         return found
 
-    def interpret(self, group: Group, plans: Plans) -> float:
-        """Note the time that the interpreter takes from where a group stands to the end of the block."""
+    def interpret(self, group: Group, plans: Plans, times: int) -> float:
+        """Note the time that the interpreter takes, so many times, from where a group stands to the end of the block; and give it
+        for one."""
         steps = len(group.plan.blocks[group.block].steps) - group.at
         one = steps * (STEP + group.selection.n * LANE)
-        plans.interpreted += one
+        plans.interpreted += one * times
         return one
