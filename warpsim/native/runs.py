@@ -266,7 +266,7 @@ class Runner:
             changed(machine, shape.stored, ended=self.ended)
         group.back_edges += found.longest
         if found.passed:
-            machine.batch.barriers_passed[group.selection.per_cta > 0] += -(-found.passed // call.n_groups)
+            machine.batch.barriers_passed[call.tables.columns] += -(-found.passed // call.n_groups)
         leave(machine, group, shape, found.common_exit, call.exits, call.lanes, call.tables)
 
     def _met(self, machine: Machine, code: Code, call: _Call) -> bool:
