@@ -38,7 +38,15 @@ def faulty(monkeypatch):
     return importlib.import_module("docs.tools.faulty")
 
 
-@pytest.mark.parametrize("path", [pytest.param(p, id=f"{p.parent.name}/{p.name[:-8]}") for p in FAULTY])
+def params(paths, step=1):
+    """A parameter for each path; of ``step`` of them, one runs by default."""
+    return [
+        pytest.param(path, id=f"{path.parent.name}/{path.name[:-8]}", marks=[pytest.mark.long] if k % step else [])
+        for k, path in enumerate(paths)
+    ]
+
+
+@pytest.mark.parametrize("path", params(FAULTY))
 def test_pair(faulty, path):
     """The faulty program breaks its rule first, and is found to break what its comments say and no more; the correct one is
     silent."""
@@ -62,7 +70,7 @@ LATE = [
 ]
 
 
-@pytest.mark.parametrize("path", [pytest.param(p, id=f"{p.parent.name}/{p.name[:-8]}") for p in LATE])
+@pytest.mark.parametrize("path", params(LATE, 3))
 def test_pair_with_late_effects(faulty, path):
     """Where copies act as late as they may, the same is found at the same lines; data that has not come is found missing
     besides."""
@@ -79,7 +87,7 @@ WAVES = [p for p in FAULTY if re.search(r"launch:.*grid=", p.read_text(encoding=
 
 
 @pytest.mark.parametrize("effects", ["eager", "at_wait"])
-@pytest.mark.parametrize("path", [pytest.param(p, id=f"{p.parent.name}/{p.name[:-8]}") for p in WAVES])
+@pytest.mark.parametrize("path", params(WAVES, 3))
 def test_pair_in_waves(faulty, path, effects):
     """CTAs (or clusters) that run one after another: the same is found as side by side."""
     bad, good = faulty.Example.read(path), faulty.Example.read(correct(path))
