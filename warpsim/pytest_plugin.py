@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 MARKER = "ptx(target=..., checks=..., max_seconds=..., async_effects=..., schedule=..., findings=...)"
-MARKS = ("target", "checks", "max_seconds", "async_effects", "schedule", "findings")
 MODES = ("eager", "at_wait", "both")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the plugin's options; each has an ini option of the same name, with ``_`` for ``-``."""
+    """Add the plugin's options; each has an ini option of the same name, with ``_`` for ``-``, except
+    ``--warpsim-record``: as a setting it would accept every difference.
+    """
     group = parser.getgroup("warpsim")
     group.addoption(
         "--warpsim-cases", metavar="DIR", action="append", default=[], help="collect the recorded launches in DIR, too"
@@ -89,14 +90,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Report unknown arguments of the marker as collection errors."""
-    for item in items:
-        for marker in item.iter_markers("ptx"):
-            unknown = [repr(a) for a in marker.args] + sorted(set(marker.kwargs) - set(MARKS))
-            if unknown:
-                raise pytest.UsageError(
-                    f"{item.nodeid}: pytest.mark.ptx takes {', '.join(MARKS)}, not {', '.join(unknown)}"
-                )
+    """Report arguments that the marker does not take as collection errors."""
+    marked = [(marker, item.nodeid) for item in items for marker in item.iter_markers("ptx")]
+    if marked:
+        from warpsim.testing.marks import check
+
+        for marker, nodeid in marked:
+            check(marker, nodeid)
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)

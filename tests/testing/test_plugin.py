@@ -96,6 +96,29 @@ def test_limited():
     result.stdout.fnmatch_lines(["*warpsim_device takes no parameters*"])
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("findings='alow'", "*findings must be 'fail' or 'allow', not 'alow'"),
+        ("findings=None", "*findings must be 'fail' or 'allow', not None"),
+        ("async_effects='both'", "*async_effects must be 'eager' or 'at_wait', not 'both'"),
+        ("checks='rcae'", "*'rcae' is neither a rule nor a group of rules; checks= takes 'default', *"),
+        ("schedule=-1", "*schedule must be 0 to *, not -1"),
+        ("schedule='7'", "*schedule must be an integer, not '7'"),
+        ("max_seconds=-1", "*max_seconds must be *, not -1"),
+        ("target='sm_1'", "*sm_1*"),
+        ("target=90", "*90*"),
+    ],
+)
+def test_values_that_the_marker_does_not_take(pytester, given, said):
+    """A usage error before any test runs names the test and what may be given."""
+    pytester.makepyfile(f"import pytest\n@pytest.mark.ptx({given})\ndef test_typo(): pass")
+    result = pytester.runpytest_inprocess(*ALONE)
+
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([f"*::test_typo: pytest.mark.ptx({said}"])
+
+
 def test_findings_that_are_only_collected(pytester):
     """A launch that collects an error fails its test, unless the test says that it judges the findings itself."""
     pytester.makepyfile(
@@ -319,6 +342,20 @@ def test_lines_that_nothing_ran():
         "DA:13,0",
         "DA:15,2",
     ]
+
+
+def test_code_of_no_line():
+    """`.loc` with line 0 marks code of no line of the file: coverage does not count it, hit or not."""
+    text = (
+        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\n.reg .b32 %r;\n.loc 1 0 0\n"
+        'mov.b32 %r, 1;\n.loc 1 3 1\nret;\n}\n.file 1 "k.cu"\n'
+    )
+    lines = Lines()
+    defaults.listeners.append(lines.add)
+    warpsim.load(text)["k"](1, 32, ())
+    defaults.listeners.remove(lines.add)
+
+    assert lines.counts == {"<ptx>": {8: 1, 10: 1}, "k.cu": {3: 1}}
 
 
 @pytest.mark.parametrize(

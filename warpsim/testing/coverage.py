@@ -29,8 +29,8 @@ class Lines:
 
         def note(instruction: Any, times: int) -> None:
             places = [(name, instruction.span.line)]
-            if instruction.source is not None:
-                file, line = instruction.source
+            file, line = instruction.source or ("", 0)
+            if line:  # 0 is the compiler's word for code of no line
                 places.append((source_path(file, program.file) or file, line))
             for place in places:
                 ran[place] = max(ran.get(place, 0), times)

@@ -17,6 +17,7 @@ from warpsim.host import defaults
 from warpsim.testing.children import Children, judge
 from warpsim.testing.coverage import Lines
 from warpsim.testing.fidelity import Forms
+from warpsim.testing.marks import check
 from warpsim.testing.unseen import Unseen, launching
 
 if TYPE_CHECKING:
@@ -177,6 +178,7 @@ def _marks(item: pytest.Item) -> dict[str, Any]:
     """The arguments of a test's markers; the nearest marker wins."""
     found: dict[str, Any] = {}
     for marker in item.iter_markers("ptx"):
+        check(marker, item.nodeid)  # a fixture may have added it
         found = {**marker.kwargs, **found}
     return found
 
