@@ -95,6 +95,7 @@ TEXTS = {
     LITERAL + "setp.eq.u32 %q, 3, 3; setp.eq.and.u32 %q, 1, 1, !%q; @%q mov.f32 %f2, %f6; sin.approx.f32 %f1, %f2;": FOLDED,
     LITERAL + "setp.eq.u32 %q, 3, 4; setp.eq.and.u32 %q, 1, 1, !%q; @%q mov.f32 %f2, %f6; sin.approx.f32 %f1, %f2;": UNIT,
     LITERAL + "{ .reg .b64 %e; mov.b64 %e, {%f2, %f6}; mov.b64 {%f3, %f4}, %e; sin.approx.f32 %f1, %f4; }": UNIT,
+    LITERAL + "{ .reg .b64 %e; setp.lt.f32 %q, %f7, %f6; @%q mov.b64 %e, {%f2, %f6}; mov.b64 {%f3, %f4}, %e; sin.approx.f32 %f1, %f4; }": UNIT,
     LITERAL + "mov.u32 %r1, 0; L: sin.approx.f32 %f1, %f2; add.u32 %r1, %r1, 1; setp.lt.u32 %q, %r1, 3; @%q bra L;": FOLDED,
     LITERAL + "mov.u32 %r1, 0; L: sin.approx.f32 %f1, %f2; mov.f32 %f2, %f6; add.u32 %r1, %r1, 1; setp.lt.u32 %q, %r1, 3; @%q bra L;": UNIT,
 }  # fmt: skip

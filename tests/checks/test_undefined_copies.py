@@ -48,7 +48,7 @@ COPIES = {
         + counted(4, f"red.async.relaxed.cluster.shared::cluster.{BYTES}.add.u32 [%r5+1024], %r30, [%r6];"),
         ("%r30", "%r7"),
     ),
-    "from global memory": (counted(16, f"cp.async.bulk.shared::cluster.global.{BYTES} [%r1+1024], [%rd1], 16, [%r2];"), None),
+    "from global memory": (counted(32, f"cp.async.bulk.shared::cluster.global.{BYTES} [%r1+1024], [%rd1], 32, [%r2];"), None),
     "from shared memory": (
         counted(16, f"cp.async.bulk.shared::cluster.shared::cta.{BYTES} [%r5+1024], [%r1], 16, [%r6];"),
         ("[%r1]", "[%r1+512]"),

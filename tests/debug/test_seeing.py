@@ -166,7 +166,11 @@ def test_the_origin_of_a_copy():
     session.break_at("op:wgmma.mma*", temporary=True)
     session.cont()
 
-    assert session.origin("shared.u16[0]").instruction.startswith("cp.async.bulk.tensor.2d")
+    session.focus(lane=5)
+    origin = session.origin("shared.u16[0]")
+
+    assert origin.instruction.startswith("cp.async.bulk.tensor.2d")
+    assert origin.lane == 0  # one thread starts it, none of those that wait
 
 
 def test_operands_of_a_narrow_wgmma():

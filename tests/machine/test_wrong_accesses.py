@@ -73,6 +73,17 @@ def test_a_launch_that_collects_goes_on(access, declared):
         assert b[:128].tolist() == [5] * 128
 
 
+@pytest.mark.parametrize("access", ["st.shared.u32 [%r10+256], %r9;", "ld.shared.u32 %r9, [%r10+132];"])
+def test_an_offset_past_the_end(access):
+    """The address in the register lies inside; with the offset the lanes at the end, or all, do not."""
+    finding = one(
+        f"mov.u32 %r10, s; shl.b32 %r11, %r1, 2; add.u32 %r10, %r10, %r11; {access}",
+        declared=".shared .align 16 .b8 s[256];",
+    )
+
+    assert (finding.rule, finding.values["address"]) == ("out-of-bounds", 256)
+
+
 STORES = [
     "st.global.u32 [%rd4], %r9;",
     "red.global.add.u32 [%rd4], %r9;",

@@ -34,6 +34,7 @@ mma.sync.aligned.m16n8k4.row.col.rz.f64.f64.f64.f64 d, a, b, c;
 mma.sync.aligned.m8n8k32.row.col.s32.s4.s4.s32 d, a, b, c;
 mma.sp.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32 d, a, b, c, e, 1;
 wmma.mma.sync.aligned.row.col.m16n16k16.f16.f16
+wmma.mma.sync.aligned.row.col.m16n16k16.f16.f32
 wgmma.mma_async.sync.aligned.m64n56k32.f32.e5m2.e5m2 desc None -1 -1
 """.strip().split("\n")
 """Few forms that together come to every line of what writes products."""

@@ -68,6 +68,6 @@ def _sliced(rect: Rect, axis: int, run: Axis) -> Rect:
 
 
 def _masked(selection: Selection, mask: Array, *, negate: bool) -> Selection:
-    flags = np.broadcast_to(mask.reshape(-1) if selection.positions.ndim == 1 else mask, selection.shape)
+    flags = np.broadcast_to(mask, selection.shape)
     chosen = selection.positions[~flags if negate else flags]
     return Lanes(selection.batch_shape, chosen)

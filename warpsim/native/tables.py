@@ -76,8 +76,7 @@ class WarpTables:
         warps, where = np.unique(keys, return_inverse=True)
         count = len(warps)
         slots = where.reshape(-1) * 32 + (threads & 31)
-        self.t1 = np.zeros(count * 32, np.int32)
-        self.t0, self.threads = np.zeros(count * 32, np.int32), np.zeros(count * 32, np.int32)
+        self.t1, self.t0, self.threads = np.zeros((3, count * 32), np.int32)
         self.t0[slots] = np.arange(len(positions), dtype=np.int32)
         self.threads[slots] = threads
         present = np.zeros(count * 32, np.uint32)

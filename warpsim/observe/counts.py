@@ -80,9 +80,7 @@ def bank_passes(lanes: Lanes, nbytes: int) -> Passes:
     per = max(nbytes // 4, 1)
     words = (lanes.address >> 2)[:, :, None] + np.arange(per)
     words = np.where(lanes.here[:, :, None], words, -1).reshape(rows, count * per)
-    if words.shape[1] % BANKS:
-        words = np.pad(words, ((0, 0), (0, -words.shape[1] % BANKS)), constant_values=-1)
-    words = words.reshape(-1, BANKS)
+    words = words.reshape(-1, BANKS)  # lanes come in warps, and rows of a matrix in eights
     ordered = np.sort(words, axis=1)
     new = ordered >= 0
     new[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
