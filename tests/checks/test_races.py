@@ -514,6 +514,22 @@ def test_what_some_lanes_know_is_released(mask, expected):
     assert races(body) == expected
 
 
+def test_a_flag_that_is_only_read():
+    """Whoever reads a flag behind a fence releases nothing: what the third thread acquires is what the second has released."""
+    body = (
+        "setp.eq.u32 %p7, %r9, 1; setp.eq.u32 %p6, %r9, 2; @!%p8 bra done; @%p7 bra consumer; @%p6 bra setter;\n"
+        "st.global.u32 [%rd1], %r1;\n"
+        "membar.gl; again: ld.volatile.global.u32 %r4, [%rd2]; setp.eq.u32 %p1, %r4, 0; @%p1 bra again;"
+        " st.relaxed.gpu.global.u32 [%rd2+64], 1; bra done;\n"
+        "setter: membar.gl; st.volatile.global.u32 [%rd2], 1; bra done;\n"
+        "consumer: wait: ld.relaxed.gpu.global.u32 %r4, [%rd2+64]; setp.eq.u32 %p1, %r4, 0; @%p1 bra wait;"
+        " ld.acquire.gpu.global.u32 %r4, [%rd2];\n"
+        "ld.global.u32 %r5, [%rd1]; done:"
+    )
+
+    assert races(body, grid=3) == [(5, 1)]
+
+
 def test_a_flag_of_each_cta():
     """CTAs that release flags of their own in one step; each reads what its neighbour has released."""
     body = (
