@@ -80,6 +80,27 @@ def test_a_finding_in_a_child_process(pytester, kind):
     result.stdout.fnmatch_lines(["in a child process: *race: *", "FAILED test_child.py::test_it*"])
 
 
+@pytest.mark.parametrize("kind", [pytest.param("a program", marks=pytest.mark.long), "a fork"])
+def test_an_error_that_ends_a_child_process(pytester, kind):
+    """Where the test does not ask for the status; what the child catches, or the test allows, is no failure."""
+    if kind == "a fork" and not hasattr(os, "fork"):
+        pytest.skip("this system has no fork")
+    catches = "\ndef catches():\n    with pytest.raises(warpsim.ExecutionError): launch()\n"
+    start = STARTS[kind].replace(", check=True", "")
+    test = f"import multiprocessing, subprocess, sys\nfrom kernels import catches, launch, pytest\ndef test_it(): {start}\n"
+    pytester.makepyfile(
+        kernels=RACES.replace('on_finding="collect"', 'on_finding="raise"') + catches,
+        test_child=test,
+        test_judge=test.replace("def", MARK + "def"),
+        test_caught=test.replace("kernels.launch", "kernels.catches").replace("target=launch", "target=catches"),
+    )
+    result = pytester.runpytest_inprocess(*ALONE)
+
+    assert result.ret == 1
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(["in a child process: *race: *", "FAILED test_child.py::test_it*"])
+
+
 RAISES = (
     RACES.replace('on_finding="collect"', 'on_finding="raise"')
     + """

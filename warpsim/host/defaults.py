@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from warpsim.host.forwarding import FILE, forward
+from warpsim.host.forwarding import FILE, forward, tell_uncaught
 
 if TYPE_CHECKING:
     from warpsim.host.device import Device
@@ -36,6 +36,8 @@ class Defaults:
 current = Defaults()
 listeners: list[Listener] = [forward] if FILE in os.environ else []
 """Called with the state of every launch of this process when it has ended."""
+if FILE in os.environ:
+    tell_uncaught(listeners)
 
 
 @contextlib.contextmanager

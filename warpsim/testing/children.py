@@ -1,4 +1,4 @@
-"""Findings that child processes of a test session have collected (see `warpsim.host.forwarding`)."""
+"""Findings that child processes of a test session have collected, and errors that ended them (see `warpsim.host.forwarding`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from warpsim.host import defaults
-from warpsim.host.forwarding import FILE, forward
+from warpsim.host.forwarding import FILE, forward, tell_uncaught
 
 
 class Children:
@@ -66,3 +66,4 @@ def _watch_forks() -> None:
 def _forked() -> None:
     if FILE in os.environ:
         defaults.listeners[:] = [forward]
+        tell_uncaught(defaults.listeners)
