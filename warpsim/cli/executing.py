@@ -93,7 +93,10 @@ def _run(program: list[str], env: dict[str, str]) -> int:
     def forward(number: int, frame: FrameType | None) -> None:
         running.send_signal(number)
 
-    before = {number: signal.signal(number, forward) for number in (signal.SIGTERM, signal.SIGHUP)}
+    forwarded = [signal.SIGTERM]
+    if sys.platform != "win32":
+        forwarded.append(signal.SIGHUP)
+    before = {number: signal.signal(number, forward) for number in forwarded}
     try:
         while True:
             try:
