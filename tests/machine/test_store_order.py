@@ -76,7 +76,9 @@ STEPS = [
 """Bytes from thread to thread along x and y, and the first thread's offset."""
 
 
-@pytest.mark.parametrize("guard", ["", "@%p"], ids=["all threads", "some threads"])
+@pytest.mark.parametrize(
+    "guard", ["", pytest.param("@%p", marks=pytest.mark.long)], ids=["all threads", "some threads"]
+)
 @pytest.mark.parametrize("steps", STEPS, ids=str)
 def test_regular_addresses(steps, guard):
     """Stores to and loads from shared memory at regular steps, also backwards, with gaps, and onto one another; the
