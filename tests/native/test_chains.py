@@ -45,6 +45,7 @@ mul.wide.u32 %d2, %r2, 4; add.u64 %d1, %d1, %d2; st.global.u32 [%d1], %r1; ret; 
     return str(parsed).count(" = phi ")
 
 
+@pytest.mark.long
 def test_a_chain_of_branches(monkeypatch):
     """Twice as many branches have about twice as many joins."""
     few, many = joins(10, monkeypatch), joins(20, monkeypatch)

@@ -147,6 +147,7 @@ def test_tracebacks_of_bad_text_are_short(enter):
     assert len(traceback.extract_tb(caught.value.__traceback__)) <= 3
 
 
+@pytest.mark.long
 def test_pytest_shows_the_test_itself(tmp_path, files):
     """A failing test ends at its own line."""
     test = tmp_path / "test_it.py"

@@ -107,6 +107,7 @@ def changes(path, seeds):
     return None
 
 
+@pytest.mark.long
 def test_kernels_without_a_barrier(tmp_path):
     """Three barriers taken out: the race shows within a few orders, where the usual one gives the right bits."""
     for name in ("reduce_shfl", "transpose", "histogram"):
