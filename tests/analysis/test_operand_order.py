@@ -47,3 +47,26 @@ def test_one_after_the_other_compiled():
     pytest.importorskip("llvmlite")
 
     assert differing(range(1, 60, 6), engine="compiled") <= OTHERS
+
+
+@pytest.mark.parametrize("copies", ["mov.f64 %a, %a;", "neg.f64 %a, %a;", "mov.f64 %c, %a; mov.f64 %a, %b; mov.f64 %b, %c;"])
+def test_a_loop_of_copies_of_nothing(copies):
+    """Registers that a loop only copies to each other, and that nothing else writes, have no first value to be found."""
+    text = f""".version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 to) {{
+    .reg .f64 %a, %b, %c, %d; .reg .u64 %to; .reg .u32 %n; .reg .pred %again;
+    mov.u32 %n, 0;
+AGAIN:
+    {copies}
+    add.f64 %d, %a, %b;
+    add.u32 %n, %n, 1;
+    setp.lt.u32 %again, %n, 3;
+    @%again bra AGAIN;
+    ld.param.u64 %to, [to];
+    st.global.f64 [%to], %d;
+    ret;
+}}"""
+    result = warpsim.load(text)["k"]((1,), (1,), (np.zeros(1),), on_finding="collect")
+    assert {finding.rule for finding in result.findings} == {"uninitialised"}

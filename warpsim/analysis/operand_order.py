@@ -120,7 +120,9 @@ class _Values:
         source = self._renamed(instruction, found) if instruction.guard is None else None
         for number, register in enumerate(reads_and_writes(instruction)[1]):
             definition = 16 * at + number
-            if source is not None:
+            if source is None or source == definition:  # a register that only copies itself, in a loop
+                self.source.pop(definition, None)
+            else:
                 self.source[definition] = source
             found[register] = frozenset((definition,))
 
