@@ -49,7 +49,9 @@ def test_one_after_the_other_compiled():
     assert differing(range(1, 60, 6), engine="compiled") <= OTHERS
 
 
-@pytest.mark.parametrize("copies", ["mov.f64 %a, %a;", "neg.f64 %a, %a;", "mov.f64 %c, %a; mov.f64 %a, %b; mov.f64 %b, %c;"])
+@pytest.mark.parametrize(
+    "copies", ["mov.f64 %a, %a;", "neg.f64 %a, %a;", "mov.f64 %c, %a; mov.f64 %a, %b; mov.f64 %b, %c;"]
+)
 def test_a_loop_of_copies_of_nothing(copies):
     """Registers that a loop only copies to each other, and that nothing else writes, have no first value to be found."""
     text = f""".version 8.0

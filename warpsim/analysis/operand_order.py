@@ -13,6 +13,7 @@ In loops that the assembler unrolls, and where it joins values otherwise, it may
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import attrs
@@ -22,8 +23,6 @@ from warpsim.isa.traits import Access, Contraction, Modular
 from warpsim.program.program import Function, Imm, Instruction, Operand, Reg, Vec
 
 MERGED, PARAMETER, LITERAL = 1 << 40, 1 << 41, 1 << 42
-Definitions = dict[int, frozenset[int]]
-"""The definitions that may have made each register's value: 16 times the instruction's index, and the destination's number."""
 
 
 def order_operands(function: Function) -> Function:
@@ -51,94 +50,141 @@ def _exchanged(instruction: Instruction) -> Instruction:
 
 
 class _Values:
-    """The definitions of the values of a function's registers."""
+    """The definitions of the values of a function's registers, numbered in code order; sets of them have a bit for each."""
 
     def __init__(self, function: Function) -> None:
         self.function = function
         self.blocks = blocks_of(function, entered=True)[0]
-        self.source: dict[int, int] = {}
-        """The definition of what another one only renames."""
+        self.made: dict[int, dict[int, int]] = {}
+        """The definitions that an instruction makes, by register."""
+        self.all: dict[int, int] = {}
+        """The definitions of a register."""
+        self.registers: list[int] = []
+        """The register of each definition."""
+        self.before = [0] * len(self.blocks)
+        self.after = [0] * len(self.blocks)
         self.merged: dict[int, int] = {}
         """Of definitions whose values meet in one register, the first."""
-        self.before: list[Definitions] = [{} for _ in self.blocks]
-        self._settle()
+        self.source: dict[int, int] = {}
+        """The definition of what another one only renames."""
+        self._number()
+        self._reach()
+        self._merge()
 
     def ranks(self) -> Iterator[tuple[int, list[int]]]:
         """Each instruction whose sources are sorted, and what the first two are sorted by."""
         for block in self.blocks:
-            found = dict(self.before[block.index])
+            found: dict[int, int] = {}
             for at in range(block.first, block.last):
                 instruction = self.function.code[at]
                 if _is_sorted(instruction):
-                    yield at, [self._rank(o, found) for o in instruction.operands[1:3]]
-                self._follow(at, found)
+                    yield at, [self._rank(o, block, found) for o in instruction.operands[1:3]]
+                made = self.made.get(at, {})
+                source = self._renamed(instruction, block, found) if made and instruction.guard is None else None
+                for definition in made.values():
+                    if source is not None and source != definition:  # a loop may copy a register to itself
+                        self.source[definition] = source
+                found |= {register: 1 << definition for register, definition in made.items()}
 
-    def _rank(self, operand: Operand, found: Definitions) -> int:
+    def _number(self) -> None:
+        """Number the definitions of registers that are sorted, and of those that they are copies of."""
+        code = self.function.code
+        wanted = {r for i in code if _is_sorted(i) for r in reads_and_writes(i)[0]}
+        passing = [reads_and_writes(i) for i in code if _passed_on(i) is not None]
+        found = -1
+        while found != len(wanted):
+            found = len(wanted)
+            for reads, writes in reversed(passing):
+                if not wanted.isdisjoint(writes):
+                    wanted.update(reads)
+        for at, instruction in enumerate(code):
+            for register in reads_and_writes(instruction)[1]:
+                if register in wanted:
+                    self.made.setdefault(at, {})[register] = definition = len(self.registers)
+                    self.registers.append(register)
+                    self.all[register] = self.all.get(register, 0) | 1 << definition
+
+    def _reach(self) -> None:
+        """Find the definitions that reach the start and the end of each block."""
+        last = [{r: d for at in range(b.first, b.last) for r, d in self.made.get(at, {}).items()} for b in self.blocks]
+        makes = [sum(1 << definition for definition in made.values()) for made in last]
+        keeps = [~sum(self.all[register] for register in made) for made in last]
+        again = True
+        while again:
+            again = False
+            for block in self.blocks:
+                after = makes[block.index] | self.before[block.index] & keeps[block.index]
+                self.after[block.index] = after
+                for successor in block.successors:
+                    if after & ~self.before[successor]:
+                        self.before[successor] |= after
+                        again = True
+
+    def _merge(self) -> None:
+        """Find the definitions that meet: where paths with different ones of a live register join."""
+        differing = [0] * len(self.blocks)
+        for block in self.blocks:
+            for successor in block.successors:
+                differing[successor] |= self.after[block.index] ^ self.before[successor]
+        classes: dict[int, list[int]] = {}
+        for block in self.blocks:
+            left = differing[block.index]
+            while left:
+                register = self.registers[_first(left)]
+                left &= ~self.all[register]
+                met = self.before[block.index] & self.all[register]
+                if met & (met - 1) and register in block.live_in:
+                    known = classes.get(register, [])
+                    apart = [c for c in known if not c & met]
+                    classes[register] = [*apart, functools.reduce(int.__or__, (c for c in known if c & met), met)]
+        for met in (c for found in classes.values() for c in found):
+            first = _first(met)
+            while met:
+                self.merged[_first(met)] = first
+                met &= met - 1
+
+    def _rank(self, operand: Operand, block: Block, found: dict[int, int]) -> int:
         if not isinstance(operand, Reg):
             return LITERAL
-        definition = self._root(min(found.get(operand.register.index, {-1})))
+        definitions = self._definitions(operand, block, found)
+        definition = self._root(_first(definitions)) if definitions else -1
         return MERGED + self.merged[definition] if definition in self.merged else definition
+
+    def _definitions(self, operand: Reg, block: Block, found: dict[int, int]) -> int:
+        register = operand.register.index
+        return found.get(register) or self.before[block.index] & self.all.get(register, 0)
 
     def _root(self, definition: int) -> int:
         while definition in self.source:
             definition = self.source[definition]
         return definition
 
-    def _settle(self) -> None:
-        """Find the definitions that reach each block, and those that meet."""
-        after: list[Definitions] = [{} for _ in self.blocks]
-        sources: list[list[int]] = [[] for _ in self.blocks]
-        for block in self.blocks:
-            for successor in block.successors:
-                sources[successor].append(block.index)
-        again = True
-        while again:
-            again = False
-            for block in self.blocks:
-                self.before[block.index] = self._met(block, [after[s] for s in sources[block.index]])
-                found = dict(self.before[block.index])
-                for at in range(block.first, block.last):
-                    self._follow(at, found)
-                if found != after[block.index]:
-                    after[block.index] = found
-                    again = True
-
-    def _met(self, block: Block, coming: list[Definitions]) -> Definitions:
-        met: Definitions = {}
-        for found in coming:
-            for register in found.keys() & block.live_in:
-                met[register] = met.get(register, frozenset()) | found[register]
-        for definitions in met.values():
-            if len(definitions) > 1:
-                first = min(self.merged.get(d, d) for d in definitions)
-                self.merged.update(dict.fromkeys(definitions, first))
-        return met
-
-    def _follow(self, at: int, found: Definitions) -> None:
-        """Update the definitions for an instruction."""
-        instruction = self.function.code[at]
-        source = self._renamed(instruction, found) if instruction.guard is None else None
-        for number, register in enumerate(reads_and_writes(instruction)[1]):
-            definition = 16 * at + number
-            if source is None or source == definition:  # a register that only copies itself, in a loop
-                self.source.pop(definition, None)
-            else:
-                self.source[definition] = source
-            found[register] = frozenset((definition,))
-
-    def _renamed(self, instruction: Instruction, found: Definitions) -> int | None:
+    def _renamed(self, instruction: Instruction, block: Block, found: dict[int, int]) -> int | None:
         """The definition of the one value that an instruction passes on, if it does."""
-        traits, given = instruction.traits, instruction.operands[1:]
-        if traits.access is Access.LOAD and traits.spaces == ("param",):
-            return PARAMETER
-        if traits.modular is Modular.SELECTION:
-            given = given[:2]
-        elif not (traits.copies or traits.changes_sign or traits.contraction is Contraction.IDENTITY):
-            return None
-        if len(given) == 1 and isinstance(given[0], Vec):
-            given = given[0].elements
+        given = _passed_on(instruction)
+        if given is None:
+            return (
+                PARAMETER
+                if instruction.traits.access is Access.LOAD and instruction.traits.spaces == ("param",)
+                else None
+            )
         roots: set[int] = set()
         for operand in given:
-            definitions = found.get(operand.register.index, ()) if isinstance(operand, Reg) else ()
-            roots.update(self._root(d) for d in definitions) if len(definitions) == 1 else roots.add(-1)
+            definitions = self._definitions(operand, block, found) if isinstance(operand, Reg) else 0
+            roots.add(self._root(_first(definitions)) if definitions and not definitions & (definitions - 1) else -1)
         return roots.pop() if len(roots) == 1 and -1 not in roots else None
+
+
+def _first(definitions: int) -> int:
+    """The lowest definition of a set."""
+    return (definitions & -definitions).bit_length() - 1
+
+
+def _passed_on(instruction: Instruction) -> tuple[Operand, ...] | None:
+    """The operands of which the result is one, apart from its sign, if it is."""
+    traits, given = instruction.traits, instruction.operands[1:]
+    if traits.modular is Modular.SELECTION:
+        return given[:2]
+    if not (traits.copies or traits.changes_sign or traits.contraction is Contraction.IDENTITY):
+        return None
+    return given[0].elements if len(given) == 1 and isinstance(given[0], Vec) else given
