@@ -84,3 +84,40 @@ def test_its_own_tile_may_not():
         ("async-smem-overwrite", line_of(KERNEL, "written"), (0, 0, 0))
     ]
     assert findings[0].count == 3
+
+
+ALONE = (
+    HEAD
+    + """
+mov.b32 %r5, 0x3C003C00;
+st.shared.v4.b32 [%r4], {%r5, %r5, %r5, %r5};
+fence.proxy.async;
+bar.sync 0;
+shr.u32 %r7, %r1, 7;
+setp.READS.u32 %p3, %r7, 2;
+shr.u32 %r9, %r2, 4;
+cvt.u64.u32 %rd6, %r9;
+or.b64 %rd7, %rd6, 0x1000080000;
+mov.pred %p2, 0;
+@!%p3 bra WRITE;
+wgmma.fence.sync.aligned;
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %rd7, %rd7, %p2, 1, 1, 0, 0;
+wgmma.commit_group.sync.aligned;
+wgmma.wait_group.sync.aligned 0;
+WRITE: setp.eq.u32 %p4, %r1, WRITER;
+@%p4 st.shared.b32 [%r2], %r1;
+"""
+    + TAIL
+)
+
+
+@pytest.mark.parametrize(("reads", "writer", "races"), [
+    ("lt", 0, True), ("eq", 256, False), ("eq", 300, False), ("eq", 128, True), ("ge", 256, True), ("ge", 384, True), ("ge", 0, True),
+])  # fmt: skip
+def test_each_warpgroup_has_waited_for_itself(reads, writer, races):
+    """Of four warpgroups, a thread writes what its own has read and waited for; what others have read it does not know."""
+    kernel = warpsim.load(ALONE.replace("READS", reads).replace("WRITER", str(writer)))["k"]
+    arguments = np.zeros(512, np.float32), np.zeros(1, np.uint32), bytes(128)
+    found = kernel(1, 512, arguments, checks="race", on_finding="collect").findings
+
+    assert bool(found) == races

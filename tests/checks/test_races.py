@@ -497,6 +497,23 @@ def test_batches_of_any_size(threads):
     assert 6 in found(FLAG.format(**{**GOOD, "barrier": ""}))
 
 
+@pytest.mark.parametrize(("fence", "expected"), [("membar.cta;", []), ("", [4])])
+def test_a_flag_in_shared_memory_of_later_batches(fence, expected):
+    """Threads of a CTA hand over through a flag that one thread has used alone, in whichever batch."""
+    data, more = np.zeros(1024, np.uint32), np.zeros(1024, np.uint32)
+    body = (
+        "mov.u32 %r7, s; and.b32 %r10, %r9, 1; setp.eq.u32 %p4, %r1, 32; setp.eq.u32 %p5, %r10, 1; @%p5 st.shared.u32 [%r3+512], %r1;\n"
+        "@%p8 st.shared.u32 [%r7+64], %r9;\n"
+        f"@%p8 {fence or 'mov.u32 %r5, 0;'} @%p8 st.volatile.shared.u32 [%r7], 1;\n"
+        "@!%p4 bra done; again: ld.volatile.shared.u32 %r4, [%r7]; setp.eq.u32 %p1, %r4, 0; @%p1 bra again; membar.cta;\n"
+        "ld.shared.u32 %r5, [%r7+64]; done:"
+    )
+    kernel = warpsim.load(HEAD + body + "\nret;\n}\n")["k"]
+    findings = kernel(6, 64, (data, more), checks="race", on_finding="collect", batch_threads=128).findings
+
+    assert [f.line - FIRST for f in findings] == expected
+
+
 @pytest.mark.parametrize(("mask", "expected"), [(0xFF, []), (0xF7, [(5, 1)])])
 def test_what_some_lanes_know_is_released(mask, expected):
     """A lane releases what lanes of its warp wrote that it has met, and not what others wrote."""

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import warpsim
+from warpsim.machine.state import global_memory
 
 HERE = Path(__file__).parent.parent / "recordings"
 
@@ -109,3 +110,30 @@ def test_maps_of_the_same_bytes_are_one():
 
     assert np.array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
     assert set(seen.lanes) == {2}
+
+
+NOWHERE = """.version 8.3
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 map)
+{
+.reg .b32 r; .reg .b64 d; .shared .align 128 .b8 tile[128]; .shared .align 8 .b64 bar;
+mov.u32 r, 0;
+ld.param.u64 d, [map];
+cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [d, {r}], [bar];
+ret;
+}
+"""
+
+
+@pytest.mark.parametrize("window", ["LOCAL_WINDOW", "SHARED_WINDOW"])
+def test_a_map_that_is_not_in_global_memory(window):
+    """Maps are no data of a CTA or a thread; an address beyond those windows is that of nothing."""
+    start = getattr(global_memory, window)
+    found = {}
+    for address in (start - 64, start, start + global_memory.WINDOW - 64, start + global_memory.WINDOW):
+        launched = warpsim.load(NOWHERE)["k"](1, 1, (address,), on_finding="collect")
+        found[address - start] = [f.rule for f in launched.findings]
+
+    inside, outside = ["tensor-map"], ["out-of-bounds", "tensor-map"]
+    assert list(found.values()) == [outside, inside, inside, outside]

@@ -250,8 +250,7 @@ class RaceCells(RaceFindings):
     def _kinds(self, times: Array) -> Array:
         """Which accesses at these times initialised mbarriers, as cluster barriers tell them apart."""
         distinct, which = np.unique(times, return_inverse=True)
-        events = [self.launch.events[time] for time in distinct.tolist()]
-        inits = [event is not None and event.traits.does(Mbarrier.INIT) for event in events]
+        inits = [self.launch.access(time).traits.does(Mbarrier.INIT) for time in distinct.tolist()]
         return np.where(np.array(inits)[which.reshape(-1)], INITS, ALL)
 
     def _suspect(self, seen: Array, first: Array, last: Array, allocation: Allocation | None) -> Array:

@@ -67,6 +67,12 @@ class LaunchRaces:
             self.levels = np.concatenate([self.levels, np.zeros_like(self.levels)])
         self.levels[self.events.n - 1] = level
 
+    def access(self, time: int) -> Instruction:
+        """The instruction that accessed memory at a time: barriers and waits, whose events name none, access nothing."""
+        found = self.events[time]
+        assert found is not None
+        return found
+
     @property
     def led(self) -> bool:
         """Whether any flag has been used by one thread."""

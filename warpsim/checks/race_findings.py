@@ -58,7 +58,7 @@ class Doubt:
     threads: Array
     message: str
     address: int
-    other: Finding | None
+    other: Finding
     together: bool
     reason: str = ""
 
@@ -89,29 +89,26 @@ class RaceFindings(RaceFlags):
         """Report that these threads race with the access of another ``thread`` at ``time``; ``reason`` says why it is
         no error, if it is none.
         """
-        event = self.launch.events[time]
+        event = self.launch.access(time)
         cta, warp, lanes = self.launch.place(thread)
-        other: Finding | None = None
-        if event is not None:
-            verb = "written" if was_write else "read"
-            other = attrs.evolve(
-                finding_at(machine.launch, event), message=f"{verb} here", cta=cta, warp=warp, lanes=lanes
-            )
+        verb = "written" if was_write else "read"
+        other = attrs.evolve(finding_at(machine.launch, event), message=f"{verb} here", cta=cta, warp=warp, lanes=lanes)
         verb, was = "written" if write else "read", "wrote" if was_write else "read"
         message = (
             f"{self._name(at, allocation)} is {verb} after CTA {cta}, warp {warp}, lane {lanes[0]} {was} it in line"
-            f" {event.span.line if event is not None else 0}, and nothing orders the two"
+            f" {event.span.line}, and nothing orders the two"
         )
         address = at if allocation is None else at + allocation.start
         doubt = Doubt(positions, message, address, other, together=False, reason=reason)
-        reader, reach = (self.launch.events[-1], self.launch.levels[time]) if was_write else (event, self.note.level)
+        reader = self.launch.access(-1) if was_write else event
+        reach = self.launch.levels[time] if was_write else self.note.level
         if reason == IN_TURN:
             self._fault(machine, group, doubt)
         elif write and not self.note.level:
             self.doubts.append(doubt)
-        elif reach and write != was_write and reader is not None and is_guess(machine.launch.plan, reader):
+        elif reach and write != was_write and is_guess(machine.launch.plan, reader):
             self._fault(machine, group, doubt, CHECKED)
-        elif reach and write != was_write and reader is not None and is_test(machine.launch.plan, reader):
+        elif reach and write != was_write and is_test(machine.launch.plan, reader):
             self._fault(machine, group, doubt, TESTED)
         else:
             self._fault(machine, group, doubt)
@@ -132,10 +129,8 @@ class RaceFindings(RaceFlags):
         self, machine: Machine, group: Group, at: Array, threads: Array, allocation: Allocation | None
     ) -> None:
         """Report that threads store to one place in one step, or leave it to `settle`, unless they are strong."""
-        event = self.launch.events[-1]
-        other = None
-        if event is not None:
-            other = attrs.evolve(finding_at(machine.launch, event), message="and here by another thread")
+        here = finding_at(machine.launch, self.launch.access(-1))
+        other = attrs.evolve(here, message="and here by another thread")
         scale = self.n_ctas if self.order.uniform else 1
         threads = threads * scale if allocation is None else threads - self.base
         message = f"{self._name(int(at[0]), allocation)} is written by several threads in one instruction"
