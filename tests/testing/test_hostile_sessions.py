@@ -28,6 +28,9 @@ PTX = '''.version 8.0
 '''
 def launch():
     return warpsim.load(PTX)["k"](1, 2, (np.zeros(1, np.uint32),), checks="all", on_finding="collect")
+def session():
+    from warpsim.debug import Session
+    return Session(warpsim.load(PTX)["k"], 1, 2, (np.zeros(1, np.uint32),), checks="all", on_finding="collect")
 """
 
 
@@ -47,6 +50,10 @@ def launch():
          "import threading\ndef test_it():\n    t = threading.Thread(target=launch)\n    t.start()\n    t.join()"),
         ("as a module is imported", "launch()\ndef test_it(): pass"),
         ("beside a marker that judges other things", "@pytest.mark.ptx(target='sm_90')\ndef test_it(): launch()"),
+        ("in a debug session that runs past it",
+         "def test_it():\n    s = session()\n    s.stop_at_findings = False\n    assert s.cont().reason == 'end'"),
+        ("in a debug session that jumps past it and never ends", "def test_it(): session().goto(6)"),
+        ("in a debug session outside of tests", "session().goto(6)\ndef test_it(): pass"),
     ],
 )  # fmt: skip
 def test_a_finding_is_no_success(pytester, why, source):
@@ -56,6 +63,29 @@ def test_a_finding_is_no_success(pytester, why, source):
 
     assert result.ret == 1, why
     result.stdout.fnmatch_lines(["*race: *"])
+
+
+def test_a_finding_that_a_session_stops_at(pytester):
+    """A stop tells of its finding, once; and going on behind it, back and again changes nothing."""
+    pytester.makepyfile(
+        RACES
+        + """
+def test_stops():
+    s = session()
+    stop = s.cont()
+    assert (stop.reason, stop.finding.rule) == ("finding", "race")
+    assert s.cont().reason == "end" and s.result.findings
+    s.goto(1)
+    assert s.cont().reason == "end"
+
+@pytest.mark.ptx(findings="allow")
+def test_allowed():
+    session().goto(6)
+"""
+    )
+    result = pytester.runpytest_inprocess(*ALONE)
+
+    result.assert_outcomes(passed=2)
 
 
 STARTS = {

@@ -28,6 +28,7 @@ from warpsim.debug.timeline import Timeline
 from warpsim.debug.watching import target_of
 from warpsim.debug.writing import assign
 from warpsim.errors import ExecutionError, Finding
+from warpsim.host.defaults import run_past
 from warpsim.host.kernel import Kernel, LaunchResult, result_of
 from warpsim.host.recording import record
 from warpsim.machine.state.global_memory import Allocation
@@ -79,6 +80,7 @@ class Session(Standpoint):
         self._began = time.perf_counter()
         self._result: LaunchResult | None = None
         self._told_end = False
+        self._told: set[tuple[str, int, int, str]] = set()
         chosen = {name: value for name, value in options.items() if name not in ELSEWHERE}
         self._profiled = bool(options.get("profile"))
         self._given = (grid, block, list(args), chosen)
@@ -185,6 +187,18 @@ class Session(Standpoint):
         return profiler.profile()
 
     # ---- stops -------------------------------------------------------------------------------
+
+    def stopped(self, reason: str, *, refocus: bool = False, **more: Any) -> Stop:
+        """Record and return the current position, and tell a test session of errors that no stop has told of."""
+        stop = super().stopped(reason, refocus=refocus, **more)
+        if (told := stop.finding) is not None:
+            self._told.add((told.rule, told.line, told.column, told.severity))
+        state = self.timeline.state
+        past = {key: f for key, f in state.findings.items() if f.severity == "error" and key not in self._told}
+        if past and state.settings.on_finding == "collect":
+            self._told.update(past)
+            run_past(tuple(past.values()))
+        return stop
 
     def break_at(  # the public interface has these in their places
         self,

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from warpsim.host.forwarding import FILE, forward, tell_uncaught
+from warpsim.errors import Finding
+from warpsim.host.forwarding import FILE, forward, pass_on, tell_uncaught
 
 if TYPE_CHECKING:
     from warpsim.host.device import Device
     from warpsim.machine.state.launch import LaunchState
 
 Listener = Callable[["LaunchState"], object]
+Hearer = Callable[[Sequence[Finding]], object]
 
 
 @attrs.define
@@ -36,8 +38,18 @@ class Defaults:
 current = Defaults()
 listeners: list[Listener] = [forward] if FILE in os.environ else []
 """Called with the state of every launch of this process when it has ended."""
+hearers: list[Hearer] = []
+"""Called with errors that a debug session ran past: it collected them, and no stop of it told of them."""
 if FILE in os.environ:
     tell_uncaught(listeners)
+
+
+def run_past(found: Sequence[Finding]) -> None:
+    """Tell of errors that a debug session ran past."""
+    for told in hearers:
+        told(found)
+    if forward in listeners:
+        pass_on(found)
 
 
 @contextlib.contextmanager
@@ -54,10 +66,14 @@ def defaults(**given: Any) -> Iterator[Defaults]:
 
 
 @contextlib.contextmanager
-def listening(listener: Listener) -> Iterator[None]:
-    """Tell ``listener`` of launches that end inside the context."""
+def listening(listener: Listener, hearer: Hearer | None = None) -> Iterator[None]:
+    """Tell ``listener`` of launches that end inside the context, and ``hearer`` of errors that debug sessions run past."""
+    heard = [] if hearer is None else [hearer]
     listeners.append(listener)
+    hearers.extend(heard)
     try:
         yield
     finally:
         listeners.remove(listener)
+        for each in heard:
+            hearers.remove(each)

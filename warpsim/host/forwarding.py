@@ -8,11 +8,11 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, Any
 
-from warpsim.errors import WarpsimError, describe
+from warpsim.errors import Finding, WarpsimError, describe
 
 if TYPE_CHECKING:
     from warpsim.machine.state.launch import LaunchState
@@ -24,7 +24,12 @@ FILE = "WARPSIM_SESSION_FINDINGS"
 def forward(state: LaunchState) -> None:
     """Pass on the errors that a launch has collected."""
     if state.settings.on_finding == "collect":
-        _append([describe(found) for found in state.findings.values() if found.severity == "error"])
+        pass_on(state.findings.values())
+
+
+def pass_on(found: Iterable[Finding]) -> None:
+    """Pass on errors that this process collected."""
+    _append([describe(each) for each in found if each.severity == "error"])
 
 
 def _append(texts: list[str]) -> None:

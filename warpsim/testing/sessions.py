@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +79,11 @@ class Settings:
         if self.fidelity:
             self.forms.add(state)
 
+    def debugged(self, found: Sequence[Finding]) -> None:
+        """Note errors that a debug session ran past."""
+        if not self.running and self.findings == "fail":
+            self.outside += map(describe, found)
+
 
 def _errors(state: Any, *, raised: bool = False) -> list[Finding]:
     """Findings of severity error that a launch collected; with ``raised``, also those that it raised."""
@@ -109,9 +114,8 @@ def configure(config: pytest.Config) -> None:
                 )
         if str(folder) not in config.args:
             config.args.append(str(folder))
-    defaults.listeners.append(settings.launched)
-    config.add_cleanup(lambda: defaults.listeners.remove(settings.launched))
     hooks = contextlib.ExitStack()
+    hooks.enter_context(defaults.listening(settings.launched, settings.debugged))
     hooks.enter_context(settings.unseen.session())
     hooks.enter_context(settings.children.session())
     config.add_cleanup(hooks.close)
@@ -227,7 +231,7 @@ def watched(item: pytest.Item) -> Iterator[None]:
     try:
         with (
             defaults.defaults(**_defaults(item), device=device),
-            defaults.listening(lambda state: collected.extend(_errors(state))),
+            defaults.listening(lambda state: collected.extend(_errors(state)), collected.extend),
             settings.unseen.hooks(),
         ):
             yield
