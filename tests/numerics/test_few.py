@@ -40,3 +40,13 @@ def test_few_lanes_get_the_bits_of_many() -> None:
             whole = function(a, b, c)
             parts = [function(*(v[k : k + 32] for v in (a, b, c))) for k in range(0, len(a), 32)]
             assert np.array_equal(np.concatenate(parts).view(np.uint32), whole.view(np.uint32))
+
+
+def test_uniform_addends_round_as_those_of_every_lane() -> None:
+    """Sums of many lanes at ties and below the normal range, of an addend that differs by row only."""
+    a, b, c = operands(4 * FEW, np.random.default_rng(7)).reshape(3, FEW // 16, 64)
+    c = c[:, 1:2]
+    with np.errstate(all="ignore"):
+        found = floating.fma(a, b, c)
+        each = [floating.fma(x, y, np.repeat(z, 64)) for x, y, z in zip(a, b, c, strict=True)]
+    assert np.array_equal(found.view(np.uint32), np.stack(each).view(np.uint32))

@@ -128,7 +128,7 @@ class Run:
         if machine.batch.runnable:
             schedule = None if state.settings.by_warp else state.schedule
             group = machine.take() if schedule is None else shuffled.take(machine, schedule)
-            machine.batch.generation = group.generation
+            machine.batch.generation, group.turn = group.generation, None
             state.mark = state.memory.version
             state.running, state.moved = group, True
             return
@@ -208,7 +208,7 @@ class Run:
         before, after, compiled = self.window.carried_before, self.window.carried_after, self.compiled
         telling = self._telling
         waiting = len(batch.runnable)
-        limit = min([(g.generation, g.key) for g in batch.runnable]) if waiting else None
+        limit = min([g.order for g in batch.runnable]) if waiting else None
         left, state.left = state.left, None
         if left is None and state.schedule is not None:
             left = state.schedule.quantum()
@@ -287,7 +287,7 @@ class Run:
                 continue
             if len(batch.runnable) != waiting:
                 waiting = len(batch.runnable)
-                limit = min([(g.generation, g.key) for g in batch.runnable]) if waiting else None
+                limit = min([g.order for g in batch.runnable]) if waiting else None
             if limit is not None and (group.generation, group.key) >= limit:
                 machine.push(group)
                 return False

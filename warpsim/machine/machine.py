@@ -160,13 +160,16 @@ class Machine:
         runnable = self.batch.runnable
         if len(runnable) == 1:
             return runnable.pop()
-        keys = [(g.generation, g.key) for g in runnable]
-        first = min(keys)
-        best = runnable[keys.index(first)]
+        orders = [g.order for g in runnable]
+        first = min(orders)
+        at = orders.index(first)
+        if orders.count(first) == 1:
+            return runnable.pop(at)
+        best = runnable[at]
         same: list[Group] = []
         others: list[Group] = []
-        for group, key in zip(runnable, keys, strict=True):
-            (same if key == first and group.same_place(best) else others).append(group)
+        for group, order in zip(runnable, orders, strict=True):
+            (same if order == first and group.same_place(best) else others).append(group)
         self.batch.runnable = others
         return self.merge(same, best.plan.blocks[best.block].live_in if best.at == 0 else None)
 
@@ -178,8 +181,7 @@ class Machine:
         preferred = self.launch.preferred
         chosen = [g for g in runnable if self.number_of(g) == preferred] if preferred is not None else []
         chosen = chosen or runnable
-        keys = [(g.generation, g.key) for g in chosen]
-        best = chosen[keys.index(min(keys))]
+        best = min(chosen, key=lambda g: g.order)
         same = [g for g in chosen if g.same_place(best) and g.selection.first_warp == best.selection.first_warp]
         self.batch.runnable = [g for g in runnable if not any(g is s for s in same)]
         return self.merge(same, None)

@@ -6,6 +6,7 @@ odd (the last bit records that something was lost), and rounding that to single 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -175,21 +176,46 @@ def fma32(a: Array, b: Array, c: Array) -> Array:
     """
     if few(a) and few(b) and few(c):
         return _fma_of_few(a, b, c)
-    shape = np.broadcast_shapes(a.shape, b.shape, c.shape)
+    shape = _common_shape(a.shape, b.shape, c.shape)
     p, s = WORKSPACE.take("product", shape, F64), WORKSPACE.take("sum", shape, F64)
     np.copyto(s, c)
     np.multiply(a.astype(F64), b.astype(F64), out=p)
     np.add(p, s, out=s)
+    bits = s.view(np.int64)
     try:
         with np.errstate(under="raise"):
             r = s.astype(F32)
     except FloatingPointError:
-        return canonical(_rounded_once(p, c))
-    bits = s.view(np.int64)
-    np.left_shift(bits, 35, out=bits)
-    if np.minimum.reduce(bits, axis=None) == _HALFWAY:
-        return canonical(_rounded_once(p, c))
+        with np.errstate(under="ignore"):
+            r = s.astype(F32)
+        _round_again(r, p, c, (bits << _BELOW == _TIE) | (np.abs(s) < _NORMAL))
+        return canonical(r)
+    np.left_shift(bits, _BELOW, out=bits)
+    if np.minimum.reduce(bits, axis=None) == _TIE:
+        _round_again(r, p, c, bits == _TIE)
     return canonical(r)
+
+
+@lru_cache(maxsize=256)
+def _common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """`np.broadcast_shapes`, which takes as long as an operation on a few thousand lanes."""
+    return np.broadcast_shapes(*shapes)
+
+
+def _round_again(r: Array, p: Array, c: Array, doubtful: Array) -> None:
+    """Round p + c to the f32 ``r`` once, in the doubtful lanes: those at a tie, or below the normal range. Where the
+    sum was exact, ``r`` is right.
+    """
+    lanes = np.flatnonzero(doubtful)
+    p = p.reshape(-1).take(lanes)
+    c = c.reshape(-1).take(lanes) if c.size == r.size else np.broadcast_to(c, r.shape)[np.unravel_index(lanes, r.shape)]
+    c = c.astype(F64)
+    s = p + c
+    t = s - p
+    inexact = np.flatnonzero((p - (s - t)) + (c - t))
+    if inexact.size:
+        with np.errstate(under="ignore"):
+            r.reshape(-1)[lanes.take(inexact)] = odd_sum(p.take(inexact), c.take(inexact)).astype(F32)
 
 
 def _fma_of_few(a: Array, b: Array, c: Array) -> Array:
@@ -207,20 +233,6 @@ def _fma_of_few(a: Array, b: Array, c: Array) -> Array:
         even = lost & ((s.view(np.int64) & 1) == 0)
         r = np.where(even, np.nextafter(s, np.where(error > 0, np.inf, -np.inf)), s).astype(F32)
     return canonical(r)
-
-
-def _rounded_once(p: Array, c: Array) -> Array:
-    """p + c as f32; lanes at a tie or below the normal range are first rounded to odd."""
-    s = p + c
-    with np.errstate(under="ignore"):
-        r = s.astype(F32)
-    doubtful = np.flatnonzero(((s.view(np.int64) << 35) == _HALFWAY) | (np.abs(s) < 2.0**-126))
-    if doubtful.size:
-        pd = p.reshape(-1)[doubtful]
-        cd = np.broadcast_to(c, s.shape).reshape(-1)[doubtful].astype(F64)
-        with np.errstate(under="ignore"):
-            r.reshape(-1)[doubtful] = odd_sum(pd, cd).astype(F32)
-    return r
 
 
 def div(a: Array, b: Array, mode: str = "rn") -> Array:

@@ -92,10 +92,11 @@ class Group:
         "selection",
         "stack",
         "stacked",
+        "turn",
         "wakes",
     )
 
-    CACHES = frozenset({"stacked"})
+    CACHES = frozenset({"stacked", "turn"})
 
     def __init__(
         self,
@@ -126,6 +127,7 @@ class Group:
         self.stacked: tuple[Array, list[Array]] | None = (
             None  # accumulators as wgmma left them, and the registers that are its rows
         )
+        self.turn: tuple[int, tuple[int, ...]] | None = None  # `order`, while it is runnable
         self.env: list[Value | None] = [None] * len(self.frame.values)
         self.dirty: set[int] = set()
         self.companions: dict[str, dict[int, Array]] = {}
@@ -148,6 +150,13 @@ class Group:
     def key(self) -> tuple[int, ...]:
         """Scheduling order: the blocks of the call stack, then this one, then the step."""
         return (*[entry[1] for entry in self.stack], self.block, self.at)
+
+    @property
+    def order(self) -> tuple[int, tuple[int, ...]]:
+        """When a runnable group's turn comes, found once: it stays where it is until it is taken."""
+        if self.turn is None:
+            self.turn = self.generation, self.key
+        return self.turn
 
     @property
     def instruction(self) -> Instruction:
