@@ -131,6 +131,136 @@ def test_an_error_that_ends_a_child_process(pytester, kind):
     result.stdout.fnmatch_lines(["in a child process: *race: *", "FAILED test_child.py::test_it*"])
 
 
+UNASKED = """
+import multiprocessing, os, sys
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
+import pytest
+import kernels
+
+def submits():
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(kernels.launch)
+
+def gets():
+    with ThreadPoolExecutor(1) as pool:
+        with pytest.raises(kernels.warpsim.ExecutionError):
+            pool.submit(kernels.launch).result()
+
+def forked(work):
+    child = multiprocessing.get_context("fork").Process(target=work)
+    child.start()
+    child.join()
+
+def test_pool():
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        pool.apply_async(kernels.launch).wait()
+
+def test_map():
+    with ThreadPool(1) as pool:
+        pool.map_async(lambda n: kernels.launch(), [1]).wait()
+
+def test_iterator():
+    pool = ThreadPool(1)
+    pool.imap(lambda n: kernels.launch(), [1])
+    pool.close()
+    pool.join()
+
+def test_future_of_a_fork():
+    forked(submits)
+
+def test_of_a_fork_that_fails_after_it_handled_another():
+    try:
+        kernels.launch()
+    except kernels.warpsim.ExecutionError:
+        forked(kernels.launch)
+"""
+ASKED = """
+from test_lost import *
+del test_pool, test_map, test_iterator, test_future_of_a_fork, test_of_a_fork_that_fails_after_it_handled_another
+
+def test_pool_that_is_asked():
+    with ThreadPool(1) as pool:
+        with pytest.raises(kernels.warpsim.ExecutionError):
+            pool.apply_async(kernels.launch).get()
+        with pytest.raises(kernels.warpsim.ExecutionError):
+            next(pool.imap(lambda n: kernels.launch(), [1]))
+        missed = pool.apply_async(kernels.launch)
+        missed.wait()
+        assert not missed.successful()
+        told = []
+        pool.apply_async(kernels.launch, error_callback=told.append).wait()
+        assert told
+
+def test_of_a_fork_that_asks():
+    forked(gets)
+
+def test_of_a_fork_after_one_was_handled():
+    try:
+        kernels.launch()
+    except kernels.warpsim.ExecutionError:
+        forked(int)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_errors_that_nobody_asks_for(pytester):
+    """What a pool, or a future in a child process, keeps for somebody to ask fails the test unless somebody asks."""
+    pytester.makepyfile(
+        kernels=RACES.replace('on_finding="collect"', 'on_finding="raise"'), test_lost=UNASKED, test_asked=ASKED
+    )
+    result = pytester.runpytest_inprocess(*ALONE, "-Wignore")
+
+    result.assert_outcomes(passed=3, failed=5)
+    result.stdout.fnmatch_lines(
+        [
+            "in a pool that nobody asked: *race: *",
+            "in a pool that nobody asked: *race: *",
+            "in a pool that nobody asked: *race: *",
+            "in a child process: in a future that nobody asked: *race: *",
+            "in a child process: ExecutionError: *race: *",
+        ]
+    )
+
+
+@pytest.mark.long
+def test_spawned_processes_and_commands(pytester):
+    """A process that imports warpsim within its work; a command whose status nobody asks for."""
+    pytester.makepyfile(
+        kernels=RACES.replace('on_finding="collect"', 'on_finding="raise"'),
+        work="def work():\n    import kernels\n    kernels.launch()\n",
+        test_it="""
+import multiprocessing, subprocess, sys
+from pathlib import Path
+import pytest
+from work import work
+
+def test_spawned():
+    child = multiprocessing.get_context("spawn").Process(target=work)
+    child.start()
+    child.join()
+
+def runs(status):
+    Path("k.ptx").write_text(__import__("kernels").PTX)
+    run = ["run", "k.ptx", "--grid", "1", "--block", "2", "--arg", "zeros:u32:1", "--checks", "all"]
+    assert subprocess.run([sys.executable, "-m", "warpsim", *run]).returncode == status
+
+def test_command():
+    runs(1)
+
+@pytest.mark.ptx(findings="allow")
+def test_allowed():
+    runs(1)
+""",
+    )
+    result = pytester.runpytest_inprocess(*ALONE)
+
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.fnmatch_lines(
+        ["in a child process: ExecutionError: *race: *", "in a child process: warpsim run k.ptx *: exit status 1"]
+    )
+
+
 RAISES = (
     RACES.replace('on_finding="collect"', 'on_finding="raise"')
     + """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 from warpsim.cli.outcome import Unusable
 from warpsim.host.checks import resolve_checks
 from warpsim.host.device import Device
+from warpsim.host.forwarding import FILE, tell
 
 VARIABLES = {
     "device": "WARPSIM_DEVICE",
@@ -64,6 +66,7 @@ def command_exec(options: Namespace) -> int:
         Device(target)
     resolve_checks(options.checks)
     env = environment(build(), os.environ, preload=options.preload)
+    env.pop(FILE, None)  # the report tells
     for name, variable in VARIABLES.items():
         value = getattr(options, name)
         if value is not None:
@@ -78,6 +81,8 @@ def command_exec(options: Namespace) -> int:
         status = _run(options.program, env)
         records = _records(report, start)
     errors = [r for r in records if r["severity"] == "error"]
+    command = shlex.join(["warpsim", "exec", *options.program])
+    tell([f"{command}: {record.get('text', record['message'])}" for record in errors])
     if errors:
         where = f" (in {options.report})" if options.report else ""
         print(f"warpsim: {len(errors)} finding{'s' * (len(errors) > 1)}{where}", file=sys.stderr)

@@ -4,15 +4,15 @@ would not see them.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import json
 import os
 import sys
-import threading
 from collections.abc import Iterable, Sequence
-from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, Any
 
-from warpsim.errors import Finding, WarpsimError, describe
+from warpsim.errors import Finding, describe
 
 if TYPE_CHECKING:
     from warpsim.machine.state.launch import LaunchState
@@ -29,10 +29,11 @@ def forward(state: LaunchState) -> None:
 
 def pass_on(found: Iterable[Finding]) -> None:
     """Pass on errors that this process collected."""
-    _append([describe(each) for each in found if each.severity == "error"])
+    tell([describe(each) for each in found if each.severity == "error"])
 
 
-def _append(texts: list[str]) -> None:
+def tell(texts: list[str]) -> None:
+    """Pass on texts to the test session, if there is one."""
     path = os.environ.get(FILE)
     if path is not None and texts:
         with open(path, "a", encoding="utf-8") as out:
@@ -40,40 +41,34 @@ def _append(texts: list[str]) -> None:
 
 
 def tell_uncaught(listeners: Sequence[object]) -> None:
-    """Pass on, as long as `forward` is among the listeners, errors that nothing in this process catches: in its main program, its threads and
-    destructors, and in `multiprocessing.Process`, whose exit status alone would tell of them.
+    """Pass on, as long as `forward` is among the listeners, errors that nobody in this process sees: of its main program,
+    its threads, destructors, futures and pools, and of a `multiprocessing.Process`, whose exit status alone would tell.
     """
-    of_program, of_threads, of_others = sys.excepthook, threading.excepthook, sys.unraisablehook
-    bootstrap = BaseProcess._bootstrap  # type: ignore[attr-defined]
+    from multiprocessing import util  # only child processes of test sessions need these
 
-    def uncaught(problem: BaseException | None) -> None:
-        if forward in listeners and isinstance(problem, WarpsimError | AssertionError):
-            _append([f"{type(problem).__name__}: {problem}"])
+    from warpsim.host.unseen import Unseen
+
+    unseen = Unseen(lambda text: tell([text]) if forward in listeners else None)
+    unseen.launches = 1  # a program that imports warpsim asserts something about it
+    session = contextlib.ExitStack()
+    session.enter_context(unseen.session())
+    atexit.register(session.close)  # later, the hooks would find an interpreter without modules
+    of_program = sys.excepthook
 
     def program(kind: Any, problem: Any, trace: Any, /) -> None:
-        uncaught(problem)
+        unseen.note("", problem)
         of_program(kind, problem, trace)
 
-    def thread(args: Any, /) -> None:
-        uncaught(args.exc_value)
-        of_threads(args)
+    def ended(handled: BaseException | None) -> None:
+        problem = sys.exc_info()[1]  # that which ends a Process, which calls this on its way
+        if problem is not handled:
+            unseen.note("", problem)
+        unseen.take_all()
 
-    def other(args: Any, /) -> None:
-        uncaught(args.exc_value)
-        of_others(args)
+    def began(_unseen: object) -> None:
+        unseen.forget()
+        util.Finalize(None, ended, (sys.exc_info()[1],), exitpriority=0)
 
-    def started(process: BaseProcess, *args: Any, **keywords: Any) -> Any:
-        run = process.run
-
-        def told() -> None:
-            try:
-                run()
-            except BaseException as problem:
-                uncaught(problem)
-                raise
-
-        process.run = told  # type: ignore[method-assign]
-        return bootstrap(process, *args, **keywords)
-
-    sys.excepthook, threading.excepthook, sys.unraisablehook = program, thread, other
-    BaseProcess._bootstrap = started  # type: ignore[attr-defined]
+    sys.excepthook = program
+    began(unseen)
+    util.register_after_fork(unseen, began)  # a forked process has no finalizers

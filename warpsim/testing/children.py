@@ -26,7 +26,7 @@ class Children:
     def session(self) -> Iterator[None]:
         """Receive findings of processes that are started within the context."""
         outer = os.environ.get(FILE)
-        judge()
+        defaults.judge()
         with tempfile.TemporaryDirectory(prefix="warpsim-", ignore_cleanup_errors=True) as folder:
             self.path = Path(folder, "findings")
             os.environ[FILE] = str(self.path)
@@ -48,12 +48,6 @@ class Children:
             whole = file.read().rpartition(b"\n")[0]
         self.read += len(whole) + 1 if whole else 0
         return list(dict.fromkeys(f"in a child process: {json.loads(line)}" for line in whole.splitlines()))
-
-
-def judge() -> None:
-    """Pass nothing on from this process: it runs tests itself, as a child session or a runner that forks does."""
-    if forward in defaults.listeners:
-        defaults.listeners.remove(forward)
 
 
 @functools.cache

@@ -14,11 +14,11 @@ import pytest
 
 from warpsim.errors import Finding, LaunchError, describe
 from warpsim.host import defaults
-from warpsim.testing.children import Children, judge
+from warpsim.host.unseen import Unseen, launching
+from warpsim.testing.children import Children
 from warpsim.testing.coverage import Lines
 from warpsim.testing.fidelity import Forms
 from warpsim.testing.marks import check
-from warpsim.testing.unseen import Unseen, launching
 
 if TYPE_CHECKING:
     from warpsim.host.device import Device
@@ -224,7 +224,7 @@ def watched(item: pytest.Item) -> Iterator[None]:
     """
     settings = settings_of(item.config)
     collected: list[Finding] = []
-    judge()
+    defaults.judge()  # a runner may have forked this process
     device = device_of(item) if _target(item) else None
     settings.running += 1
     unseen: list[str] = []
