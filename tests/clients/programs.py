@@ -101,8 +101,9 @@ def small(text, rules):
 def build(nvcc, sources, target, includes, arch):
     """Compile and link; the compiler's complaint, or nothing. What a program loads as it runs is made beside it."""
     texts = {source: source.read_text(encoding="utf-8", errors="replace") for source in sources}
+    every = "".join(texts.values())
     if any(source.suffix == ".cpp" for source in sources):
-        for source in [s for s in sources if s.suffix == ".cu" and (s.stem.endswith("_kernel") or "nvrtc" in str(s))]:
+        for source in [s for s in sources if s.suffix == ".cu" and ("nvrtc" in str(s) or f"{s.stem}64." in every)]:
             sources = [other for other in sources if other != source]
             for kind in ("fatbin", "ptx"):
                 made = target.with_name(f"{source.stem}64.{kind}")
@@ -111,11 +112,11 @@ def build(nvcc, sources, target, includes, arch):
                 )
     command = [nvcc, "-O2", f"-arch={arch}", "-std=c++17", "-w", "-o", str(target)]
     command += [f"-I{i}" for i in includes] + [str(s) for s in sources] + [f"-L{library.build()}", "-lcuda"]
-    if any("nvrtc" in text for text in texts.values()):
+    if "nvrtc" in every:
         command += ["-l:libnvrtc.so.13"]
-    if any("omp.h" in text for text in texts.values()):
+    if "omp.h" in every:
         command += ["-Xcompiler", "-fopenmp"]
-    if any("common.h" in text or "cublas" in text for text in texts.values()):
+    if "common.h" in every or "cublas" in every:
         stub = target.with_name("cublas.c")
         refuses = {name: int(not any(w in name for w in ("Create", "Destroy", "Set"))) for name in CUBLAS.split()}
         text = "".join(f"int {name}(void) {{ return {status}; }}\n" for name, status in refuses.items())

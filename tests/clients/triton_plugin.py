@@ -8,6 +8,7 @@ that were collected; ``TRITON_MISSING=MODULE:NAME,...`` gives modules names that
 """
 
 import importlib
+import multiprocessing
 import os
 from types import SimpleNamespace
 
@@ -18,6 +19,12 @@ from warpsim.driver import properties
 
 
 def pytest_configure(config):
+    """Here, and in the processes that tests start."""
+    prepare()
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["triton_child"])
+
+
+def prepare():
     """Make the simulated GPU the active one, and let what tests ask of torch.cuda be answered by it."""
     import torch
 

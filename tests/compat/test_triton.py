@@ -1,6 +1,7 @@
 """The parts of the Triton adapter that need no Triton, and a kernel where Triton is installed."""
 
 import importlib.util
+import pickle
 import sys
 import types
 
@@ -11,7 +12,7 @@ import pytest
 import warpsim
 from warpsim.compat import triton
 from warpsim.compat.triton import install, interface, launching, tensors, utilities
-from warpsim.errors import LaunchError
+from warpsim.errors import ExecutionError, Finding, LaunchError
 from warpsim.layout import tensor_map as layout
 
 
@@ -69,6 +70,18 @@ def test_tensors_behind_descriptors(monkeypatch, make):
 
     assert flat == [("i32", 1), ("", "first"), ("", 4), ("", "second"), ("", 4)]
     assert found == [("a[0]", base), ("b", base)]
+
+
+def test_findings_are_errors_of_triton():
+    """A launch that fails raises what Triton itself raises, in the words of CUDA that programs look for, in any process."""
+    found = Finding("assert", "block: [0,0,0], thread: [0,0,0] Assertion `x < 3` failed.", kernel="k")
+    error = pickle.loads(pickle.dumps(launching.KernelError.of(ExecutionError(findings=(found,)))))
+
+    assert isinstance(error, RuntimeError)
+    assert isinstance(error, ExecutionError)
+    assert str(error).startswith("Triton Error [CUDA]: device-side assert triggered\n")
+    assert error.findings == (found,)
+    assert found.message in str(error)
 
 
 def test_an_old_triton(monkeypatch):
@@ -154,6 +167,14 @@ def test_ptx_of_the_program_with_fewer_parameters():
     launcher, kernel = parameters(4)
     with pytest.raises(LaunchError, match="takes 4 parameters; Triton passes 3"):
         launcher._run((1, 1, 1), kernel, (7,))
+
+
+def test_a_launch_that_fails():
+    """The launcher raises the error with the finding."""
+    launcher, _ = parameters(1)
+    text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { trap; }"
+    with pytest.raises(launching.KernelError, match=r"Triton Error \[CUDA\]: unspecified launch failure\n.*trap"):
+        launcher._run((1, 1, 1), warpsim.load(text)["k"], (7,))
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")

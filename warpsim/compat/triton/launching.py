@@ -10,7 +10,8 @@ import ml_dtypes
 import numpy as np
 
 from warpsim.compat.triton.tensors import Arrays, Mapped, aligned
-from warpsim.errors import LaunchError
+from warpsim.driver.results import of_finding, text_of
+from warpsim.errors import ExecutionError, LaunchError
 
 CAS, WORD = ".cas.b32", 4
 """Triton's 16-bit atomics compare-and-swap the 4-byte word that contains the value, even at the end of a tensor."""
@@ -21,6 +22,15 @@ _FLOATS: dict[str, Any] = {
     "f32": np.float32,
     "fp64": np.float64,
 }
+
+
+class KernelError(ExecutionError, RuntimeError):
+    """A launch that failed, in the words of Triton's own launcher (programs catch and read them), with the findings."""
+
+    @classmethod
+    def of(cls, error: ExecutionError) -> KernelError:
+        """The error that Triton raises for a launch that ended with these findings."""
+        return cls(f"Triton Error [CUDA]: {text_of(of_finding(error.findings[0]))}\n{error}", error.findings)
 
 
 class Launcher:
@@ -84,6 +94,8 @@ class Launcher:
                     device=device,
                     **self.driver.options,
                 )
+            except ExecutionError as error:
+                raise KernelError.of(error) from None
             finally:
                 mapped.close()
 
