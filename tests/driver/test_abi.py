@@ -397,17 +397,6 @@ def test_programs_in_c(tmp_path, monkeypatch, zig):
     assert report.read_text().count('"rule": "out-of-bounds"') == 1
 
 
-def test_a_kernel_that_cannot_be_had(call, tmp_path, monkeypatch):
-    """Machine code alone is refused with an error in the report, whether or not the program looks at its code."""
-    monkeypatch.setenv("WARPSIM_REPORT", str(tmp_path / "report"))
-    cubin = ctypes.create_string_buffer(b"\x7fELF" + bytes(64))
-
-    assert call("cuModuleLoadData", ctypes.c_uint64(), cubin) == 209
-    assert call("cuMemFree_v2", 16) == 1
-    assert '"severity": "error", "result": "CUDA_ERROR_NO_BINARY_FOR_GPU"' in (tmp_path / "report").read_text()
-    assert (tmp_path / "report").read_text().count('"error"') == 1
-
-
 def test_an_interrupted_call(call):
     """An interrupt cannot leave a function that C called: the library raises it later, and the driver goes on."""
     stop = KeyboardInterrupt("enough")

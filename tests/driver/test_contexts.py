@@ -198,6 +198,25 @@ def test_variables_begin_anew_when_a_device_is_reset(call):
         assert call("cudaDeviceReset") == 0
 
 
+def test_a_stub_launches_on_each_device(call, monkeypatch):
+    """A stub of nvcc asks for its kernel's handle once: it is the kernel of whichever device is current, and reset."""
+    monkeypatch.setenv("WARPSIM_DEVICE", "sm_90,sm_90")
+    text = HEAD + ".visible .global .u32 v = 3;\n.visible .entry k() { st.global.b32 [v], 4; ret; }"
+    image, handle, out = ctypes.create_string_buffer(text.encode()), ctypes.c_uint64(), ctypes.c_uint32()
+    stub, shadow, fatbin = ctypes.c_uint32(), ctypes.c_uint32(), call("__cudaRegisterFatBinary", image)
+    assert call("__cudaRegisterFunction", fatbin, stub, 0, ctypes.create_string_buffer(b"k"), -1, 0, 0, 0, 0, 0) == 0
+    assert call("__cudaRegisterVar", fatbin, shadow, 0, ctypes.create_string_buffer(b"v"), 0, 4, 0, 0) == 0
+    assert call("__cudaGetKernel", handle, stub) == 0
+    one = 1 | 1 << 32
+    for device in (0, 1, 1):
+        assert call("cudaSetDevice", device) == 0
+        for expected in (3, 4):
+            assert call("cudaMemcpyFromSymbol", out, shadow, 4, 0, 2) == 0
+            assert (device, out.value) == (device, expected)
+            assert call("__cudaLaunchKernel", handle.value, one, 1, one, 1, 0, 0, 0) == 0
+        assert call("cudaDeviceReset") == 0
+
+
 def test_calls_that_need_a_context(call):
     """Without one, the driver gives no memory, streams or pinned memory; the run time makes one."""
     out = ctypes.c_uint64()

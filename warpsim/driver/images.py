@@ -13,10 +13,16 @@ ELF, ARCHIVE = b"\x7fELF", b"!<arch>\n"
 WRAPPER = 0x466243B1
 """__fatBinC_Wrapper_t: magic, version, the fatbin's address, and one more pointer."""
 LARGEST = 1 << 30
-ADVICE = (
-    "compile with PTX in the fatbin: nvcc -gencode arch=compute_80,code=compute_80 (or -arch=sm_80, which keeps both)"
-)
+GENCODE = "nvcc -gencode arch=compute_80,code=compute_80"
+ADVICE = f"compile with PTX in the fatbin: {GENCODE} (or -arch=sm_80, which keeps both)"
 _TARGET = re.compile(rb"\.target\s+(sm_(\d+)([af]?))")
+
+
+class MachineCode(DriverError):
+    """An image that holds no PTX for any GPU."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(Result.NO_BINARY_FOR_GPU, what)
 
 
 def image_at(address: int) -> bytes:
@@ -44,7 +50,7 @@ def ptx_of(image: bytes, sm: int) -> bytes:
     if image[:4] == fatbin.MAGIC:
         return _of_fatbin(image, sm)
     if image[:4] == ELF:
-        raise DriverError(Result.NO_BINARY_FOR_GPU, f"this is a cubin: machine code, not PTX; {ADVICE}")
+        raise MachineCode(f"this is a cubin: machine code, not PTX; {ADVICE}")
     text = image.rstrip(b"\0")
     if b".version" not in text:
         raise DriverError(Result.INVALID_IMAGE, "the image is neither PTX nor a fatbin")
@@ -54,12 +60,12 @@ def ptx_of(image: bytes, sm: int) -> bytes:
 def _of_fatbin(image: bytes, sm: int) -> bytes:
     entries = [entry for unit in fatbin.units(image) for entry in unit]
     if not entries:
-        raise DriverError(Result.NO_BINARY_FOR_GPU, f"the fatbin holds machine code and no PTX; {ADVICE}")
+        raise MachineCode(f"the fatbin holds machine code and no PTX; {ADVICE}")
     text = _newest(entries, sm)
     if text is not None:
         return text
     have = ", ".join(f"compute_{entry.arch}" for entry in entries)
-    raise DriverError(Result.NO_BINARY_FOR_GPU, f"the fatbin holds PTX for {have}; the GPU is sm_{sm}")
+    raise DriverError(Result.NO_BINARY_FOR_GPU, f"the fatbin holds PTX for {have}; the GPU is sm_{sm} (--device)")
 
 
 def _newest(entries: list[fatbin.Entry], sm: int) -> bytes | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 
 from warpsim.driver.abi.calls import CALLS, PROCESS, call, put32, put64, text_at
+from warpsim.driver.abi.theirs import library_at
 from warpsim.driver.driver import VERSION
 from warpsim.driver.results import DriverError, Result
 
@@ -64,12 +65,13 @@ def export_table(out: int, number: int) -> None:
     so that ours does not take its place; NVRTC asks, too, and does without."""
     put64(out, 0)
     asked = ctypes.string_at(number, 16)
+    if asked != RUNTIME_TABLE:
+        raise DriverError(Result.NOT_SUPPORTED)
     raise DriverError(
         Result.NOT_SUPPORTED,
-        "the program has NVIDIA's run time linked in, and has been stripped of names; link it with -cudart shared, or do "
-        "not strip it"
-        if asked == RUNTIME_TABLE
-        else "",
+        f"{library_at(number) or 'the program'} has NVIDIA's run time linked in, and has been stripped of names: NVIDIA's own "
+        "libraries (cuBLAS, cuDNN, cuRAND) are machine code, which warpsim cannot run, so leave what they compute to the "
+        "CPU; link what is yours with -cudart shared, or do not strip it",
     )
 
 

@@ -13,7 +13,9 @@ from warpsim.driver.abi.cu_module import attribute, set_attribute
 from warpsim.driver.abi.cu_work import packed, submit, with_attributes
 from warpsim.driver.abi.rt_device import current
 from warpsim.driver.abi.rt_errors import INVALID_CONFIGURATION, INVALID_FUNCTION, INVALID_SYMBOL, RuntimeRefusal
+from warpsim.driver.abi.theirs import library_at
 from warpsim.driver.modules import DriverModule, Function
+from warpsim.driver.results import DriverError
 from warpsim.driver.work import Launch
 
 
@@ -105,14 +107,37 @@ def function_of(address: int) -> Function:
     """The kernel of a stub's address, or of a handle."""
     found = _FUNCTIONS.get(address)
     if found is not None:
-        return found[0].module().function(found[1])
+        fatbin, name = found
+        try:
+            return fatbin.module().function(name)
+        except images.MachineCode as problem:
+            raise DriverError(problem.result, _without_ptx(name, library_at(fatbin.address)) or str(problem)) from None
     handle = PROCESS.handles.get(address)
     if isinstance(handle, Function):
         return handle
     raise RuntimeRefusal(INVALID_FUNCTION)
 
 
-@call("PP", "cudaGetFuncBySymbol", "cudaGetKernel", "__cudaGetKernel")
+def _without_ptx(kernel: str, library: str) -> str:
+    """What to do where a library has its kernels as machine code alone; nothing is said of the program's own."""
+    if not library:
+        return ""
+    return (
+        f"kernel {kernel} of {library} is machine code without PTX, which warpsim cannot run; leave what the library "
+        "computes to the CPU (in PyTorch: tensors of the CPU), and launch your own kernels here, or build the library "
+        f"with PTX ({images.GENCODE}; PyTorch: TORCH_CUDA_ARCH_LIST=8.0+PTX)"
+    )
+
+
+@call("PP", "__cudaGetKernel")
+def stub_handle(out: int, address: int) -> None:
+    """What a stub launches from now on, on whichever device: its kernel, which is looked up where it is used."""
+    if address not in _FUNCTIONS:
+        raise RuntimeRefusal(INVALID_FUNCTION)
+    put64(out, address)
+
+
+@call("PP", "cudaGetFuncBySymbol", "cudaGetKernel")
 def kernel_handle(out: int, address: int) -> None:
     """A kernel's handle."""
     put64(out, PROCESS.put(function_of(address)))
