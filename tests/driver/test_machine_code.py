@@ -43,7 +43,7 @@ def test_kernels_that_cannot_be_had(call, monkeypatch, library, said):
     assert call("__cudaGetKernel", handle, stub) == 0
     assert call("__cudaLaunchKernel", handle.value, 1, 1, 1, 1, 0, 0, 0) == 209
     assert call("cudaGetLastError") == 209
-    assert call("__cudaGetKernel", handle, handle) == 98
+    assert call("__cudaGetKernel", handle, 16) == 98
     [(what, message, result), *_] = told
     assert (what, result) == ("__cudaLaunchKernel", "CUDA_ERROR_NO_BINARY_FOR_GPU")
 
