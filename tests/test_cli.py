@@ -25,17 +25,20 @@ def test_replay_bundled(capsys):
     assert {"instruction", "sm", "standing", "evidence", "count"} <= set(case["fidelity"][0])
 
 
-def test_replay_difference(tmp_path, capsys):
-    """A wrong byte in the recording is a difference, shown with its place, and status 1."""
+def test_replay_difference(tmp_path, capsys, monkeypatch):
+    """A wrong byte in the recording is a difference, shown with its place, and status 1; ``.`` has the folder's name."""
     data = dict(np.load(SAXPY / "data.npz"))
     data["out_y"][7] = np.nextafter(data["out_y"][7], np.float32(9e9))
     np.savez(tmp_path / "data.npz", **data)
     for name in ("kernel.ptx", "case.json"):
         (tmp_path / name).write_bytes((SAXPY / name).read_bytes())
 
-    assert main(["replay", str(tmp_path)]) == 1
+    monkeypatch.chdir(tmp_path)
+
+    assert main(["replay", "."]) == 1
 
     shown = capsys.readouterr().out
+    assert shown.startswith(f"{tmp_path.name}: ")
     assert "1 element differs, up to 1 ulp; first at [7]" in shown
 
 

@@ -6,13 +6,14 @@ import os
 from pathlib import Path
 
 from warpsim.cli.outcome import Unusable
+from warpsim.host.files import named
 
 
 def find_case(name: str) -> Path:
     """A case directory, or the bundled program of that name."""
     for folder in (name, os.path.join(programs(), name)):
         if os.path.exists(os.path.join(folder, "case.json")):
-            return Path(folder)
+            return named(folder)
     raise Unusable(f"{name} is neither a case directory nor a bundled program (see: warpsim examples)")
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from warpsim.errors import LaunchError
 from warpsim.host.arrays import Array
 from warpsim.host.cases import checked
-from warpsim.host.files import reason
+from warpsim.host.files import named, reason
 
 FORMAT = 2
 _numbers = itertools.count()
@@ -54,7 +54,7 @@ def write_case(
     Raises:
         LaunchError: the folder cannot be written, or holds something other than a case; it is then unchanged.
     """
-    path = Path(folder)
+    path = named(folder)
     checked(description, path)
     beside = path.with_name(f".{path.name}-{os.getpid()}-{next(_numbers)}")
     try:

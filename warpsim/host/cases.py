@@ -22,7 +22,7 @@ from warpsim.host import defaults
 from warpsim.host.arrays import Array, DeviceArray
 from warpsim.host.comparing import Comparison, OutputResult, stored_as
 from warpsim.host.device import Device, runs_on
-from warpsim.host.files import read_archive, reason
+from warpsim.host.files import named, read_archive, reason
 from warpsim.host.json_schema import problems
 from warpsim.host.kernel import Kernel, LaunchResult
 from warpsim.host.module import Module, load_text
@@ -233,7 +233,7 @@ class Prepared:
 def failed_case(folder: str | os.PathLike[str], error: str) -> CaseResult:
     """The result of a case that could not be run."""
     return CaseResult(
-        Path(folder).name,
+        named(folder).name,
         ok=False,
         bits_equal=False,
         seconds=0.0,
@@ -271,7 +271,7 @@ def run_case(
 
 def run_prepared(ready: Prepared, keep: dict[str, Array] | None = None, **options: Any) -> CaseResult:
     """Run a prepared launch and compare every output; see `run_case`."""
-    case, name = ready.case.description, ready.case.path.name
+    case, name = ready.case.description, named(ready.case.path).name
     started = time.perf_counter()
     error: str | None = None
     instructions = 0

@@ -10,6 +10,7 @@ import shutil
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -25,6 +26,12 @@ _numbers = itertools.count()
 def reason(problem: BaseException) -> str:
     """Describe an exception in words."""
     return getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
+
+
+def named(folder: str | os.PathLike[str]) -> Path:
+    """A folder by a path that ends in its name, which ``.`` and ``..`` do not."""
+    path = Path(folder)
+    return Path(os.path.abspath(path)) if path.name in ("", "..") else path
 
 
 @contextlib.contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from warpsim.host.arrays import Array
 from warpsim.host.case_writing import FORMAT, write_case
 from warpsim.host.cases import Case
 from warpsim.host.device import Device
+from warpsim.host.files import named
 from warpsim.host.kernel import Kernel, LaunchResult
 from warpsim.host.launch_description import Description
 from warpsim.host.options import Dim, dims
@@ -55,7 +55,7 @@ def record(
     device = options.get("device") or kernel.module.device
     if not isinstance(device, Device):
         raise LaunchError(f"device must be a warpsim.Device, not {device!r}")
-    name = Path(directory).name
+    name = named(directory).name
     grid3, block3 = dims("grid", grid), dims("block", block)
     with device.lock:
         launched = Description(kernel, args, device)

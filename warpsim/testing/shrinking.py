@@ -18,6 +18,7 @@ from warpsim.errors import LaunchError, WarpsimError
 from warpsim.host.arrays import Array
 from warpsim.host.case_writing import FORMAT, write_case
 from warpsim.host.cases import Case, run_prepared
+from warpsim.host.files import named
 from warpsim.host.recipes import DTYPES
 from warpsim.version import VERSION
 
@@ -189,7 +190,7 @@ class Shrinker:
     def write(self, directory: str | os.PathLike[str]) -> Path:
         """Write the case. If an element is wrong, everything else is recorded as the simulator computes it."""
         description, data = dict(self.case.description), dict(self.case.data)
-        description["name"] = Path(directory).name
+        description["name"] = named(directory).name
         description["note"] = f"shrunk: {self.symptom}"
         description["format"] = FORMAT
         description.pop("hardware", None)
