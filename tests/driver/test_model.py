@@ -9,7 +9,6 @@ import pytest
 
 from warpsim import driver
 from warpsim.driver import Copy, DriverError, Fill, Kind, Launch, Result, Side, images
-from warpsim.driver.images import linked
 
 HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 ADD = """.visible .entry add(.param .u64 x, .param .u32 n, .param .f32 v) {
@@ -276,28 +275,6 @@ def test_dynamic_shared_memory_has_to_be_asked_for(gpu):
     with pytest.raises(DriverError) as caught:
         gpu.launch(function, (100000, 1, 1), (1024, 1, 1), params, cooperative=True)
     assert caught.value.result is Result.COOPERATIVE_LAUNCH_TOO_LARGE
-
-
-def test_linked_modules(gpu):
-    """One module declares what another defines."""
-    user = (
-        HEAD
-        + """.extern .func (.param .b32 r) seven();
-.visible .entry k(.param .u64 out) { .reg .b64 %d; .reg .b32 %r; .param .b32 got;
-    ld.param.u64 %d, [out]; { call (got), seven, (); } ld.param.b32 %r, [got]; st.global.b32 [%d], %r; ret; }"""
-    )
-    maker = (
-        HEAD.replace("sm_80", "sm_75")
-        + """.visible .func (.param .b32 r) seven() {
-    .reg .b32 %r; mov.b32 %r, 7; st.param.b32 [r], %r; ret; }"""
-    )
-    out = gpu.memory.allocate(4)
-
-    gpu.launch(
-        gpu.load(linked([user.encode(), maker.encode()])).function("k"), (1, 1, 1), (1, 1, 1), struct.pack("<Q", out)
-    )
-
-    assert read(gpu, out, np.uint32, 1)[0] == 7
 
 
 def test_static_libraries(gpu, monkeypatch):

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from warpsim.driver import images
+from warpsim.driver import device_runtime, images, merging
 from warpsim.driver.owner import Owner
 from warpsim.driver.results import DriverError, Result, of_module
 from warpsim.errors import LaunchError, PtxError
@@ -162,6 +162,7 @@ class Linker:
     def add(self, image: bytes, sm: int) -> None:
         """Add a module, or a static library."""
         if image.startswith(images.ARCHIVE):
+            self.members += [device_runtime.TEXT] if device_runtime.ARCHIVE in image[:4096] else []
             self.members += images.members(image, sm)
         else:
             self.texts.append(images.ptx_of(image, sm))
@@ -179,4 +180,4 @@ class Linker:
         """The linked module as PTX, which the driver loads in place of machine code."""
         if not self.texts:
             raise DriverError(Result.INVALID_VALUE, "nothing to link")
-        return images.linked([*self.texts, *images.needed(self.texts, self.members)]) + b"\0"
+        return merging.linked([*self.texts, *merging.needed(self.texts, self.members)]) + b"\0"

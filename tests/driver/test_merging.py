@@ -1,0 +1,139 @@
+"""Linking PTX modules into one text: what they declare of one another, and names that several have."""
+
+import struct
+
+import numpy as np
+import pytest
+
+from warpsim import driver
+from warpsim.driver.device_runtime import ARCHIVE
+from warpsim.driver.merging import linked, needed
+
+HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+USER = (
+    HEAD
+    + """.file 1 "user.cu"
+.extern .global .align 4 .u32 scale;
+.extern .func (.param .b32 r) seven(.param .b32 a);
+.extern .func (.param .b32 r) nothing(.param .b32 a);
+.weak .func (.param .b32 r) twice(.param .b32 a) {
+    .reg .b32 %a; ld.param.b32 %a, [a]; add.u32 %a, %a, %a; st.param.b32 [r], %a; ret; }
+.weak .func (.param .b32 r) chosen() { .reg .b32 %a; mov.b32 %a, 1; st.param.b32 [r], %a; ret; }
+.weak .global .align 4 .u32 kept = 1;
+.common .global .align 4 .u32 both;
+.global .align 4 .u32 hidden = 1000;
+.func (.param .b32 r) own() { .reg .b32 %a; ld.global.u32 %a, [hidden]; st.param.b32 [r], %a; ret; }
+.visible .entry k(.param .u64 out) {
+    .reg .b64 %d; .reg .b32 %r<9>; .param .b32 p; .param .b32 got;
+    .loc 1 7 1
+    ld.param.u64 %d, [out]; mov.b32 %r0, 5; st.param.b32 [p], %r0;
+    call (got), seven, (p); ld.param.b32 %r1, [got];
+    call (got), twice, (p); ld.param.b32 %r2, [got];
+    call (got), chosen, (); ld.param.b32 %r3, [got];
+    call (got), own, (); ld.param.b32 %r4, [got];
+    call (got), nothing, (p);
+    ld.global.u32 %r5, [scale]; ld.global.u32 %r6, [kept];
+    st.global.v4.b32 [%d], {%r1, %r2, %r3, %r4}; st.global.v2.b32 [%d+16], {%r5, %r6}; ret; }
+"""
+)
+MAKER = (
+    HEAD.replace("sm_80", "sm_75")
+    + """.file 1 "maker.cu"
+.visible .global .align 4 .u32 scale = 3;
+.visible .global .align 4 .u32 kept = 2;
+.common .global .align 4 .u32 both;
+.global .align 4 .u32 hidden = 7;
+.weak .func (.param .b32 r) twice(.param .b32 a) {
+    .reg .b32 %a; ld.param.b32 %a, [a]; shl.b32 %a, %a, 1; st.param.b32 [r], %a; ret; }
+.visible .func (.param .b32 r) chosen() { .reg .b32 %a; mov.b32 %a, 2; st.param.b32 [r], %a; ret; }
+.func (.param .b32 r) own(.param .b32 unused) {
+    .reg .b32 %a; ld.global.u32 %a, [hidden]; st.param.b32 [r], %a; ret; }
+.visible .func (.param .b32 r) seven(.param .b32 a) {
+    .reg .b32 %a; .param .b32 p; .param .b32 got;
+    .loc 1 9 1
+    ld.param.b32 %a, [a]; st.param.b32 [p], %a; call (got), own, (p); ld.param.b32 %a, [got];
+    st.param.b32 [r], %a; ret; }
+"""
+)
+NOTHING = HEAD + '.file 1 "user.cu"\n.visible .func nothing(.param .b32 a) { ret; }\n'
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    """A simulated H100."""
+    return driver.Driver(["sm_90"], quiet=True)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_names_of_modules(gpu, order):
+    """In any order: externals find their definitions, strong ones replace weak ones, local names and files stay apart,
+    and a function that returns nothing may be called as if it did."""
+    text = linked([(USER, MAKER, NOTHING)[i].encode() for i in order])
+    out = gpu.memory.allocate(24)
+
+    gpu.launch(gpu.load(text).function("k"), (1, 1, 1), (1, 1, 1), struct.pack("<Q", out))
+
+    words = np.empty(6, np.uint32)
+    gpu.copy(words.ctypes.data, out, words.nbytes)
+    assert words.tolist() == [7, 10, 2, 1000, 3, 2]
+    assert text.count(b".file ") == 2
+
+
+def test_a_module_is_not_changed_by_itself():
+    """A single module stays as it is; what is malformed is left to the loader."""
+    assert linked([USER.encode()]) == USER.encode()
+    for broken in (
+        b"",
+        b".file",
+        b".version",
+        b".visible .func (",
+        b".global .u32 =",
+        b"}{;",
+        b".file 1 user",
+        b"\xff(",
+    ):
+        assert linked([broken, broken])
+        assert needed([broken], [broken]) == []
+
+
+BARRIER = (
+    HEAD
+    + """.extern .func (.param .b64 r) cudaCGGetIntrinsicHandle(.param .b32 a);
+.extern .func (.param .b32 r) cudaCGSynchronize(.param .b64 a, .param .b32 b);
+.visible .entry k(.param .u64 count, .param .u64 out) {
+    .reg .b64 %d<4>; .reg .b32 %r<8>; .param .b32 p; .param .b64 h; .param .b32 status; .reg .pred %q;
+    ld.param.u64 %d0, [count]; ld.param.u64 %d1, [out];
+    mov.u32 %r0, 1; st.param.b32 [p], %r0; call (h), cudaCGGetIntrinsicHandle, (p); ld.param.b64 %d2, [h];
+    st.param.b64 [h], %d2; mov.u32 %r7, 0;
+again:
+    red.relaxed.gpu.global.add.u32 [%d0], 1;
+    call (status), cudaCGSynchronize, (h, p); ld.param.b32 %r1, [status];
+    ld.relaxed.gpu.global.u32 %r2, [%d0];
+    call (status), cudaCGSynchronize, (h, p);
+    add.u32 %r7, %r7, 1; setp.lt.u32 %q, %r7, 2; @%q bra again;
+    mov.u32 %r3, %ctaid.x; mov.u32 %r4, %tid.x; mad.lo.u32 %r3, %r3, 40, %r4; mul.wide.u32 %d3, %r3, 8;
+    add.u64 %d1, %d1, %d3; st.global.v2.b32 [%d1], {%r1, %r2}; ret; }
+"""
+)
+
+
+@pytest.mark.parametrize(("cooperative", "status", "count"), [(True, 0, 240), (False, 999, None)])
+def test_the_barrier_of_a_grid(gpu, cooperative, status, count):
+    """The device runtime's barrier holds all threads of a cooperative grid, again and again; others are told no."""
+    linker, zero, out = driver.Linker(), gpu.memory.allocate(4), gpu.memory.allocate(960)
+    gpu.fill(zero, 0, 4, 1)
+    linker.add(b"!<arch>\n" + ARCHIVE, 90)
+    linker.add(BARRIER.encode(), 90)
+
+    gpu.launch(
+        gpu.load(linker.complete()).function("k"),
+        (3, 1, 1),
+        (40, 1, 1),
+        struct.pack("<QQ", zero, out),
+        cooperative=cooperative,
+    )
+
+    words = np.empty((120, 2), np.uint32)
+    gpu.copy(words.ctypes.data, out, words.nbytes)
+    assert (words[:, 0] == status).all()
+    assert count is None or (words[:, 1] == count).all()
