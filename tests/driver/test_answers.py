@@ -288,6 +288,8 @@ def test_functions(ask, kernels):
         0,
     ]
     assert ask("cuFuncGetAttribute", ..., 0, other) == 128
+    for threads, status in ((128, 0), (129, INVALID_VALUE)):  # numba-cuda's tests have it from a GPU
+        ask("cuLaunchKernel", other, 1, 1, 1, threads, 1, 1, 0, 0, 0, 0, status=status)
     ask("cuFuncGetAttribute", ..., 55, put, status=INVALID_VALUE)
     for value, status in ((227 * 1024 - 4096, 0), (227 * 1024 - 4095, INVALID_VALUE), (0xFFFFFFFF, INVALID_VALUE)):
         ask("cuFuncSetAttribute", put, 8, value, status=status)

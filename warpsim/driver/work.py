@@ -61,8 +61,7 @@ class Launch:
                 **driver.options,
             )
         except LaunchError as problem:
-            code = Result.LAUNCH_OUT_OF_RESOURCES if "threads" in str(problem) else Result.INVALID_VALUE
-            raise DriverError(code, str(problem)) from None
+            raise DriverError(Result.INVALID_VALUE, str(problem)) from None
         except ExecutionError as problem:
             for finding in problem.findings:
                 driver.fail(of_finding(finding))

@@ -176,8 +176,6 @@ def start(work: Launch, stream: int) -> None:
     x, y, z = work.block
     if min(*work.grid, *work.block) < 1 or max(x, y) > 1024 or z > 64 or x * y * z > 1024:
         raise RuntimeRefusal(INVALID_CONFIGURATION, f"a grid of {work.grid} and blocks of {work.block}")
-    if x * y * z > work.function.max_threads:
-        raise RuntimeRefusal(701, f"blocks of {work.block}; {work.function.name} takes {work.function.max_threads}")
     submit(work, stream)
 
 
