@@ -6,13 +6,15 @@ cuDevicePrimaryCtxRelease: the primary context is reset when the last reference 
 """
 
 import ctypes
+import os
 import struct
 
 import pytest
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
 RAW = ".visible .entry raw() { ret; }"
-INVALID_VALUE, INVALID_CONTEXT, INVALID_HANDLE, ILLEGAL_ADDRESS, TIMEOUT, LAUNCH_FAILED = 1, 201, 400, 700, 702, 719
+INVALID_VALUE, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE = 1, 3, 201, 400
+ILLEGAL_ADDRESS, TIMEOUT, LAUNCH_FAILED = 700, 702, 719
 STRAY, TRAP, ENDLESS = "mov.b64 %d, 16; st.global.b32 [%d], 1;", "trap;", "L: bra L;"
 KERNELS = {
     STRAY: ILLEGAL_ADDRESS,
@@ -233,3 +235,16 @@ def test_what_the_driver_does_not_have(cuda, call, monkeypatch, tmp_path):
     assert call("cuMemCreate", 0, 0, 0, 0) == call("cudaGraphAddNode", 0, 0, 0, 0, 0) == 801
     assert call("cuCtxSynchronize") == 0
     assert "the simulated driver has no cuMemCreate" in (tmp_path / "report").read_text()
+
+
+def test_a_fork(cuda, monkeypatch):
+    """The child of a process that has started CUDA cannot use it; it can ask what the error is called."""
+    place = ctypes.c_uint64()
+    assert cuda.call("cudaMalloc", place, 16) == 0
+    parent = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: parent + 1)
+
+    for name, arguments in (("cuMemAlloc_v2", (place, 16)), ("cudaMalloc", (place, 16)), ("cuInit", (0,))):
+        assert cuda.call(name, *arguments) == NOT_INITIALIZED
+    assert cuda.call("cuGetErrorName", NOT_INITIALIZED, place) == 0
+    assert ctypes.string_at(place.value) == b"CUDA_ERROR_NOT_INITIALIZED"

@@ -67,7 +67,7 @@ def bind(library: str, names: int, stubs: int, table: int, count: int, *, embedd
 
 def finish() -> None:
     """The program ends."""
-    if PROCESS._driver is not None:
+    if PROCESS._driver is not None and not PROCESS.forked:
         PROCESS._driver.report.finish()
 
 

@@ -81,6 +81,8 @@ class Process:
 
     def __init__(self) -> None:
         self._driver: Driver | None = None
+        self.number = 0
+        """The process that the driver was made in."""
         self.embedded = False
         self.handles: dict[int, Any] = {}
         self._numbers: dict[int, int] = {}
@@ -98,11 +100,17 @@ class Process:
         if self._driver is None:
             with self.lock:
                 if self._driver is None:
+                    self.number = os.getpid()
                     self._driver = Driver.from_environment(
                         stdout=_to_c if self.embedded else _to_python, current=self.owner
                     )
                     self.put(self._driver.stream)
         return self._driver
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is the child of a process that has a driver, which CUDA does not take over a fork."""
+        return self._driver is not None and self.number != os.getpid()
 
     @property
     def primary(self) -> list[Context]:
@@ -220,9 +228,12 @@ def guarded(declared: Call) -> Callable[..., int]:
     function = declared.function
     works = WORK.match(declared.name) is not None and not declared.plain
     starts = works and declared.name in CALLS["cudart"]
+    asks = not declared.plain and declared.name.startswith(("cu", "__cu")) and "GetError" not in declared.name
 
     def enter(*arguments: int) -> int:
         try:
+            if asks and PROCESS.forked:
+                return int(Result.NOT_INITIALIZED)
             if works and PROCESS.driver.error:
                 return int(PROCESS.driver.error)
             if starts:
