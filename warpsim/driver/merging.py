@@ -42,7 +42,7 @@ class Statement:
         return bool(self.linkage) or self.word == ".entry"
 
 
-class Unit:
+class Linkable:
     """A module's text, and what it says at module scope."""
 
     def __init__(self, text: bytes) -> None:
@@ -138,7 +138,7 @@ def linked(texts: list[bytes]) -> bytes:
     """
     if len(texts) == 1:
         return texts[0]
-    units = [Unit(text) for text in texts]
+    units = [Linkable(text) for text in texts]
     kept: dict[str, tuple[int, Statement]] = {}
     for i, unit in enumerate(units):
         for s in unit.definitions:
@@ -165,7 +165,7 @@ def _yields(old: Statement, new: Statement) -> bool:
     return old.linkage in REPLACEABLE and new.linkage not in REPLACEABLE
 
 
-def _expected(units: list[Unit], function: Statement) -> str:
+def _expected(units: list[Linkable], function: Statement) -> str:
     """The return parameter that every declaration gives a function that has none."""
     if function.word != ".func" or function.result:
         return ""
@@ -181,7 +181,7 @@ def _other(name: str, i: int, have: set[str]) -> str:
     return new
 
 
-def _files(unit: Unit, paths: dict[str, int]) -> dict[str, int]:
+def _files(unit: Linkable, paths: dict[str, int]) -> dict[str, int]:
     """The new numbers of a module's files: the same path has one, and is named once."""
     new = {}
     for s in unit.statements:
@@ -196,7 +196,7 @@ def _files(unit: Unit, paths: dict[str, int]) -> dict[str, int]:
 
 
 def _resolve(
-    units: list[Unit], i: int, s: Statement, kept: dict[str, tuple[int, Statement]], results: dict[str, str]
+    units: list[Linkable], i: int, s: Statement, kept: dict[str, tuple[int, Statement]], results: dict[str, str]
 ) -> None:
     """Edit a statement of module ``i``."""
     unit = units[i]
@@ -220,7 +220,7 @@ def _resolve(
 
 def needed(texts: list[bytes], members: list[bytes]) -> list[bytes]:
     """The members of libraries that define what the modules, or members that they need, only declare."""
-    units, left, chosen = [Unit(text) for text in texts], {text: Unit(text) for text in members}, list[bytes]()
+    units, left, chosen = [Linkable(text) for text in texts], {text: Linkable(text) for text in members}, list[bytes]()
     while True:
         have = [*units, *(left[text] for text in chosen)]
         missing = set[str]().union(*(u.declared for u in have)) - set[str]().union(*(u.defined for u in have))
