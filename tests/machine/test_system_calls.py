@@ -99,3 +99,39 @@ def test_special_registers():
     warpsim.load(text)["k"]((1,), (35,), (out,), shared_mem=300)
 
     assert out.tolist() == [64, 1424, 288, 1024, 512, 1, 0, 1, 0]
+
+
+def test_memory_reserved_for_the_system():
+    """Libraries find it by special registers (cooperative groups keep barriers of tiles there), written, and beside the kernel's own."""
+    body = """.shared .align 8 .b8 room[8]; .reg .b32 system, mine, old;
+        mov.u32 system, %reserved_smem_offset_1; mov.u32 mine, room;
+        st.shared.u32 [mine], 7; st.shared.u32 [more+4], 9; bar.sync 0;
+        atom.shared.add.u32 old, [system+284], 1; bar.sync 0;
+        ld.shared.u32 v, [system+284]; st.global.u32 [out], v;
+        ld.shared.u32 v, [mine]; st.global.u32 [out+4], v;
+        ld.shared.u32 v, [more+4]; st.global.u32 [out+8], v;
+        mov.u32 v, %total_smem_size; st.global.u32 [out+12], v;"""
+    out = np.zeros(4, np.uint32)
+    head = HEAD.replace("8.0", "8.3") + ".extern .shared .align 4 .b8 more[];"
+    text = (
+        f"{head}.visible .entry k(.param .u64 o) {{ .reg .b64 out; .reg .b32 v; ld.param.u64 out, [o]; {body} ret; }}\n"
+    )
+    one = warpsim.load(text)["k"]
+
+    for engine in ("interpreter", "compiled"):
+        one((3,), (35,), (out,), shared_mem=8, engine=engine, checks="default")
+        assert out.tolist() == [35, 7, 9, 128]
+    one((1,), (1,), (out,), shared_mem=227 * 1024 - 16)
+    with pytest.raises(warpsim.ExecutionError, match="is outside the 1044 bytes"):
+        one((1,), (1,), (out,), shared_mem=4)
+
+
+def test_memory_reserved_for_the_system_in_a_snippet():
+    """The shared array of a snippet has the content that was given, and is returned."""
+    result = warpsim.run(
+        "mov.u32 %r1, %reserved_smem_offset_begin; st.shared.u32 [%r1], 5; ld.shared.u32 %r2, [smem]; st.shared.u32 [smem+4], %r2;",
+        shared=np.array([3, 4], np.uint32),
+    )
+
+    assert (result.registers["%r2"] == 3).all()
+    assert result.shared.view(np.uint32)[:2].tolist() == [3, 3]

@@ -7,8 +7,24 @@ import re
 import attrs
 
 from warpsim.isa.traits import Ending
-from warpsim.program.program import Addr, Function, FunctionRef, Imm, Operand, Program, Reg, SymbolAddress, Variable
+from warpsim.program.program import (
+    Addr,
+    Function,
+    FunctionRef,
+    Imm,
+    Operand,
+    Program,
+    Reg,
+    Special,
+    SymbolAddress,
+    Variable,
+)
 from warpsim.types import StateSpace
+
+RESERVED = 1024
+"""Bytes of shared memory that are reserved for the system, before a kernel's own: libraries find them by
+``%reserved_smem_offset_begin`` and its kin. A kernel that does not ask for them has none here."""
+SYSTEM = "reserved shared memory"
 
 
 @attrs.frozen
@@ -16,13 +32,20 @@ class SharedLayout:
     """Offsets in bytes by unique name.
 
     ``dynamic`` is where dynamic shared memory begins. ``open``: the kernel names a variable of dynamic size.
-    ``variables`` are name, offset and size (0: the rest) of each, in address order.
+    ``variables`` are name, offset and size (0: the rest) of each, in address order. ``reserved`` bytes at the beginning
+    are the system's.
     """
 
     offsets: dict[str, int]
     dynamic: int
     open: bool
     variables: tuple[tuple[str, int, int], ...] = ()
+    reserved: int = 0
+
+    @property
+    def static(self) -> int:
+        """Bytes of the kernel's static variables."""
+        return self.dynamic - self.reserved
 
     def address(self, variable: Variable) -> int:
         """The address of a variable in the shared window."""
@@ -57,7 +80,7 @@ def place_shared(program: Program, entry: Function) -> SharedLayout:
             variables += [v for v in function.variables if v.space is StateSpace.SHARED]
     names = _reachable_names(program, entry)
     offsets: dict[str, int] = {}
-    at = 0
+    at = reserved = RESERVED if SYSTEM in names else 0
     dynamic = [v for v in variables if v.linkage == "extern" or v.size == 0]
     for variable in variables:
         if variable in dynamic or variable.unique not in names:
@@ -76,19 +99,23 @@ def place_shared(program: Program, entry: Function) -> SharedLayout:
         offsets,
         start,
         any(v.unique in names for v in dynamic),
-        tuple((name, offset, size) for offset, size, name in placed),
+        ((SYSTEM, 0, reserved),) * (reserved > 0) + tuple((name, offset, size) for offset, size, name in placed),
+        reserved,
     )
 
 
-def _symbol(operand: Operand) -> object:
-    """What an operand names in memory, if anything."""
-    if isinstance(operand, Addr):
-        return operand.base
-    return operand.symbol if isinstance(operand, SymbolAddress) else None
+def _shared(operand: Operand) -> set[str]:
+    """What an operand names in shared memory: a variable, or `SYSTEM`."""
+    if isinstance(operand, Special):
+        return {SYSTEM} if operand.name.startswith("reserved_smem") else set()
+    symbol = (
+        operand.base if isinstance(operand, Addr) else operand.symbol if isinstance(operand, SymbolAddress) else None
+    )
+    return {symbol.unique} if isinstance(symbol, Variable) and symbol.space is StateSpace.SHARED else set()
 
 
 def _reachable_names(program: Program, entry: Function) -> set[str]:
-    """Shared variables named by the kernel or a function that it may call."""
+    """Shared variables named by the kernel or a function that it may call; `SYSTEM`, if it asks for what is reserved."""
     seen: set[str] = set()
     names: set[str] = set()
     work = [entry.name]
@@ -102,9 +129,7 @@ def _reachable_names(program: Program, entry: Function) -> set[str]:
             for operand in instruction.operands:
                 if isinstance(operand, (Reg, Imm)):
                     continue
-                symbol = _symbol(operand)
-                if isinstance(symbol, Variable) and symbol.space is StateSpace.SHARED:
-                    names.add(symbol.unique)
+                names |= _shared(operand)
                 if isinstance(operand, FunctionRef):
                     work.append(operand.name)
                 elif isinstance(operand, SymbolAddress) and isinstance(operand.symbol, str):

@@ -89,10 +89,14 @@ class Uninitialised(WrittenBytes):
     # ---- what is undefined -------------------------------------------------------------------
 
     def batch_began(self, machine: Machine) -> None:
-        """Start with nothing written in shared and local memory."""
+        """Start with nothing written in shared and local memory, but for what is the system's."""
         machine.batch.notes[RULE] = Origins()
         for space in (machine.batch.shared, machine.batch.local):
             space.companion = WrittenBits(space.size, space.n_columns)
+        reserved = np.arange(0, machine.launch.plan.shared.reserved, 4)
+        if reserved.size:
+            columns = np.arange(machine.batch.shared.n_columns)
+            companion(machine, "shared").mark(reserved[:, None], columns, 4, None, rows=True)
 
     def function_entered(self, machine: Machine, group: Group) -> None:
         """Mark registers that are read before they are written as undefined, whatever the frame contained. Those of a

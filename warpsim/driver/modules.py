@@ -47,7 +47,7 @@ class Function:
     @property
     def static_shared(self) -> int:
         """Static shared memory in bytes."""
-        return self.kernel.module.image(self.module.device).plan(self.name).dynamic_offset
+        return self.kernel.module.image(self.module.device).plan(self.name).shared.static
 
     @property
     def const_bytes(self) -> int:

@@ -130,7 +130,7 @@ class LaunchOptions:
             raise LaunchError(
                 f"{self.name} needs {plan.main.frame_size} bytes of local memory per thread; the limit is {MAX_LOCAL}"
             )
-        total = plan.dynamic_offset + shared_mem
+        total = plan.shared.static + shared_mem
         if total > device.max_shared:
             raise LaunchError(
                 f"{self.name} needs {total} bytes of shared memory per CTA; {device.target} has {device.max_shared}"

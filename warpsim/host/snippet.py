@@ -59,7 +59,7 @@ class _Registers(Watcher):
             self.frame.values[index] = values.reshape(machine.batch.shape.extents)
         padded = np.zeros(-(-self.content.size // 4) * 4, np.uint8)
         padded[: self.content.size] = self.content
-        address = np.arange(0, len(padded), 4)
+        address = machine.launch.plan.shared.reserved + np.arange(0, len(padded), 4)
         if len(address):  # count it as written
             machine.fill("shared", address, np.zeros_like(address), padded.view(np.uint32))
 
@@ -121,7 +121,8 @@ def run(
     program = attrs.evolve(snippet.program, functions={**snippet.program.functions, KERNEL: kernel})
     plan = Image(program, {}, bind_function).plan(KERNEL)
     state = LaunchState(plan, (1, 1, 1), (32 * warps, 1, 1), b"", device.memory, device.spec, settings)
-    state.shared_size = max(state.shared_size, content.size, 16)
+    own = plan.shared.reserved
+    state.shared_size = max(state.shared_size, own + max(content.size, 16))
     by_name = {r.name: r for r in kernel.registers}
     initial: dict[int, Array] = {}
     for name, value in (registers or {}).items():
@@ -144,7 +145,7 @@ def run(
             else np.broadcast_to(array, (32 * warps,))
         )
         out[name] = np.ascontiguousarray(flat).view(register.type.dtype)
-    memory = np.ascontiguousarray(kept.batch.shared.words[:, 0]).view(np.uint8)[: max(content.size, 16)]
+    memory = np.ascontiguousarray(kept.batch.shared.words[:, 0]).view(np.uint8)[own : own + max(content.size, 16)]
     return SnippetResult(out, memory, tuple(state.findings.values()))
 
 

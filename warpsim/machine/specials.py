@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from warpsim.analysis.shared_layout import RESERVED
 from warpsim.errors import InternalError
 from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.launch import LaunchState
@@ -13,8 +14,8 @@ U32, U64 = np.dtype(np.uint32), np.dtype(np.uint64)
 N_SM = 132
 WARPS_OF_SM = {75: 32, **dict.fromkeys((86, 87, 89, 120, 121), 48)}
 """Most warps per SM by architecture, if not 64 (CUDA programming guide): %nwarpid."""
-RESERVED, RESERVED_END = 1024, 288
-"""Shared memory reserved for the system, and how much of it is used, as an H100 reports."""
+RESERVED_END = 288
+"""How much of the reserved shared memory is used, as an H100 reports."""
 
 
 def special(launch: LaunchState, batch: BatchState, name: str) -> Array | Affine:
@@ -56,12 +57,13 @@ def _of_launch(launch: LaunchState, root: str) -> Affine:
     if root == "gridid":
         return Affine.constant(1, U64)
     unit = 128 if launch.device.sm >= 80 else 256  # in which shared memory is given out (CUDA programming guide)
+    shared = launch.shared_size - launch.plan.shared.reserved
     fixed = {
         "nwarpid": WARPS_OF_SM.get(launch.device.sm, 64),
         "nsmid": N_SM,
         "dynamic_smem_size": launch.settings.dynamic_shared,
-        "total_smem_size": -(-launch.shared_size // unit) * unit,
-        "aggr_smem_size": launch.shared_size + RESERVED,
+        "total_smem_size": -(-shared // unit) * unit,
+        "aggr_smem_size": shared + RESERVED,
         "reserved_smem_offset_end": RESERVED_END,
         "reserved_smem_offset_cap": RESERVED,
     }
