@@ -11,7 +11,7 @@ from warpsim.machine import shuffled
 from warpsim.machine.state.launch import LaunchState, Settings
 from warpsim.machine.state.schedule import ENDLESS, Schedule
 from warpsim.machine.waiting import pass_time, wake
-from warpsim.machine.waves import next_batch, waves_of
+from warpsim.machine.waves import all_begun, next_batch, waves_of
 
 
 def threads(group):
@@ -122,8 +122,8 @@ def launch(grid, cluster=None, schedule=None, **settings):
 
 def begin(state):
     """The CTAs of each batch, in the order in which they begin."""
-    while (found := next_batch(state)) is not None:
-        batch, _ = found
+    while not all_begun(state):
+        batch, _ = next_batch(state)
         state.waves += 1
         yield batch.ctas.tolist()
 

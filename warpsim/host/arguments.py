@@ -26,10 +26,11 @@ def pack(function: Function, args: Sequence[Any], device: Device, mapped: list[i
     params, name = function.params, function.name
     if isinstance(args, (bytes, bytearray, memoryview)):
         return _packed(function, bytes(args))
-    try:
-        args = list(args) if isinstance(args, Sized) else list(itertools.islice(args, len(params) + 1))
-    except TypeError:
-        raise LaunchError(f"args must be a sequence of arguments, not {shown(args)}") from None
+    if type(args) is not tuple:
+        try:
+            args = list(args) if isinstance(args, Sized) else list(itertools.islice(args, len(params) + 1))
+        except TypeError:
+            raise LaunchError(f"args must be a sequence of arguments, not {shown(args)}") from None
     if len(args) != len(params):
         raise LaunchError(
             f"{name} takes {len(params)} arguments, not {len(args)}: "
@@ -126,7 +127,8 @@ class Mappings:
 
     def __init__(self, device: Device, mapped: list[int], arrays: list[Array]) -> None:
         self.device, self.mapped = device, mapped
-        self.arrays = [(*extent(a), a) for a in arrays if a.flags.c_contiguous and not a.dtype.hasobject]
+        mappable = [a for a in arrays if a.flags.c_contiguous and not a.dtype.hasobject]
+        self.extents = {id(a): (*extent(a), a) for a in mappable}
         self.placed: list[tuple[int, int, int]] = []
 
     def pointer(self, value: Any) -> Any:
@@ -144,18 +146,11 @@ class Mappings:
         if not array.flags.c_contiguous:
             raise LaunchError("the array is not C-contiguous; pass np.ascontiguousarray(...) and copy the result back")
         plain(array.dtype)
-        start, stop = next((first, last) for first, last, other in self.arrays if other is array)
+        start, stop, _ = self.extents[id(array)]
         for low, high, address in self.placed:
             if low <= start and stop <= high and start < high:
                 return address + start - low
-        sharing, low, high = [array], start, stop
-        grown = len(self.arrays) > 1
-        while grown and start < stop:
-            grown = False
-            for first, last, other in self.arrays:
-                if first < high and low < last and not any(other is s for s in sharing):
-                    sharing.append(other)
-                    grown, low, high = True, min(low, first), max(high, last)
+        low, high, sharing = self._sharing(array, start, stop)
         data = bytes_of(array)
         if (low, high) != (start, stop):
             data = np.ctypeslib.as_array((ctypes.c_uint8 * (high - low)).from_address(low))
@@ -165,6 +160,17 @@ class Mappings:
         self.mapped.append(address)
         self.placed.append((low, high, address))
         return address + start - low
+
+    def _sharing(self, array: Array, low: int, high: int) -> tuple[int, int, list[Array]]:
+        """The arrays that share bytes with an array, directly or through others, and the extent of all."""
+        sharing = [array]
+        while low < high:
+            met = [e for e in self.extents.values() if e[0] < high and low < e[1]]
+            if len(met) == len(sharing):
+                break
+            low, high = min([e[0] for e in met]), max([e[1] for e in met])
+            sharing = [e[2] for e in met]
+        return low, high, sharing
 
 
 def pack_scalar(value: Any, kind: str, bits: int) -> bytes:

@@ -13,6 +13,7 @@ from warpsim.checks.written import all_written
 from warpsim.errors import LaunchError, shown
 from warpsim.host.dlpack import from_dlpack
 from warpsim.machine.state.global_memory import GlobalMemory
+from warpsim.machine.values import address_of
 
 Array = NDArray[Any]
 CPU = 1
@@ -186,7 +187,7 @@ def plain(dtype: np.dtype[Any]) -> None:
 
 def extent(array: Array) -> tuple[int, int]:
     """The first address of a C-contiguous array, and the one past its end."""
-    start = array.__array_interface__["data"][0]
+    start = address_of(array)
     return start, start + array.nbytes
 
 

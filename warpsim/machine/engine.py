@@ -20,7 +20,7 @@ from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.waiting import back_edge, pass_time, wake
-from warpsim.machine.waves import next_batch
+from warpsim.machine.waves import all_begun, next_batch
 from warpsim.machine.window import Watcher, Window
 
 Progress = Callable[[int, int, int], object]
@@ -174,20 +174,21 @@ class Run:
     def _begin_wave(self) -> bool:
         """Start the next batch, if there is one."""
         state, code = self.state, self.compiled
+        if all_begun(state):
+            return False
         joined = 1 if code is None or state.batches else code.joined(state)
-        if code is not None and joined > 1 and (found := next_batch(state, joined)) is not None:
-            machine = self._begin(found[0])
+        if code is not None and joined > 1:
+            batch, waves = next_batch(state, joined)
+            machine = self._begin(batch)
             if code.run_through(machine, machine.batch.runnable[0]):
-                state.waves += found[1]
+                state.waves += waves
                 self._look_at_clock(machine, machine.batch.runnable[0])
                 return True
             state.batches.pop()  # these CTAs run wave by wave
-            del self._machines[id(found[0])]
-        found = next_batch(state)
-        if found is None:
-            return False
-        state.waves += found[1]
-        self._begin(found[0])
+            del self._machines[id(batch)]
+        batch, waves = next_batch(state)
+        state.waves += waves
+        self._begin(batch)
         return True
 
     def _begin(self, batch: BatchState) -> Machine:

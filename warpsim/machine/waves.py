@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from warpsim.machine.selection import shape_of
 from warpsim.machine.state.batch import BatchState
-from warpsim.machine.state.launch import BATCH_BYTES, LaunchState
+from warpsim.machine.state.launch import BATCH_BYTES, Dims, LaunchState
 
 
-def next_batch(state: LaunchState, most: int = 1) -> tuple[BatchState, int] | None:
-    """The CTAs that begin next, a rectangle of the grid, and how many waves these are: ``most``, if they make one."""
+def next_batch(state: LaunchState, most: int = 1) -> tuple[BatchState, int]:
+    """The CTAs that begin next, a rectangle of the grid, and how many waves these are: ``most``, if they make one. Some must be
+    left (`all_begun`)."""
     gx, rows = state.grid[0], state.grid[1] * state.grid[2]
-    width, height = _wave(state)
-    across = -(-gx // width)
-    count = across * -(-rows // height)
+    width, height, across, count = _wave(state)
     last = count if state.last_wave is None else state.last_wave
-    if state.waves >= last:
-        return None
     wave = state.waves if state.schedule is None else state.schedule.wave(state.waves, count)
     band, place = divmod(wave, across)
     waves = 1 if most == 1 else min(most, last - wave, last if across == 1 else across - place)
@@ -38,21 +37,38 @@ def next_batch(state: LaunchState, most: int = 1) -> tuple[BatchState, int] | No
 
 def waves_of(state: LaunchState) -> int:
     """Total number of batches of a launch."""
-    width, height = _wave(state)
-    return -(-state.grid[0] // width) * -(-state.grid[1] * state.grid[2] // height)
+    return _wave(state)[3]
 
 
-def _wave(state: LaunchState) -> tuple[int, int]:
-    """CTAs of a batch along x, and along y and z together."""
-    gx, rows = state.grid[0], state.grid[1] * state.grid[2]
-    cx, cy, cz = state.cluster
-    row_step = state.grid[1] * cz if cz > 1 else cy
-    threads = state.block[0] * state.block[1] * state.block[2]
-    most = max(state.settings.batch_threads // threads, 1)
-    if state.shared_size:
-        most = min(most, max(state.settings.batch_bytes // state.shared_size, 1))
-    if state.local_size:
-        most = min(most, max(BATCH_BYTES // (state.local_size * threads), 1))
+def all_begun(state: LaunchState) -> bool:
+    """Whether every batch of a launch has begun."""
+    return state.waves >= (_wave(state)[3] if state.last_wave is None else state.last_wave)
+
+
+def _wave(state: LaunchState) -> tuple[int, int, int, int]:
+    """CTAs of a batch along x, and along y and z together; batches along x, and in all."""
+    settings = state.settings
+    sizes = state.shared_size, state.local_size
+    return _waves(state.grid, state.block, settings.cluster, sizes, settings.batch_threads, settings.batch_bytes)
+
+
+@lru_cache(maxsize=64)
+def _waves(
+    grid: Dims, block: Dims, cluster: Dims | None, sizes: tuple[int, int], batch_threads: int, batch_bytes: int
+) -> tuple[int, int, int, int]:
+    """`_wave`; ``sizes`` are those of shared memory per CTA and of local memory per thread."""
+    gx, rows = grid[0], grid[1] * grid[2]
+    cx, cy, cz = cluster or (1, 1, 1)
+    row_step = grid[1] * cz if cz > 1 else cy
+    threads = block[0] * block[1] * block[2]
+    most = max(batch_threads // threads, 1)
+    shared_size, local_size = sizes
+    if shared_size:
+        most = min(most, max(batch_bytes // shared_size, 1))
+    if local_size:
+        most = min(most, max(BATCH_BYTES // (local_size * threads), 1))
     width = gx if most >= gx * row_step else max(most // row_step // cx, 1) * cx
     width = min(width, gx)
-    return width, min(max(most // gx // row_step, 1) * row_step, rows) if width == gx else row_step
+    height = min(max(most // gx // row_step, 1) * row_step, rows) if width == gx else row_step
+    across = -(-gx // width)
+    return width, height, across, across * -(-rows // height)

@@ -15,7 +15,9 @@ from warpsim.native.inputs import given, row_of
 from warpsim.native.making import form, make
 from warpsim.native.options import Outcome
 from warpsim.native.pace import LANE, STEP, Pace
-from warpsim.native.runs import Runner, Scratch, value_of
+from warpsim.native.reading import value_of
+from warpsim.native.runs import Runner
+from warpsim.native.scratch import Scratch
 from warpsim.native.spots import WAITING, Account, Place, Plans, Request, Spot
 from warpsim.native.text import Manner
 

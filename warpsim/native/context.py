@@ -36,8 +36,8 @@ _WORDS = f"""
 """
 CONTEXT = {name: place for place, name in enumerate(_WORDS.split())}
 """The words of the context: all 64 bits wide."""
-CALL = slice(CONTEXT["lives"], CONTEXT["frame_bytes"] + 1)
-"""Those of `CallWords`."""
+CALL_AT = CONTEXT[CallWords._fields[0]]
+"""Where those of `CallWords` begin."""
 BAD_ACCESS, LOG_FULL, PARTED, REFUSED, MET, LOST = 1, 2, 3, 4, 5, 6
 """Why a unit gave up."""
 NOWHERE, APART = -2, -1

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import operator
-from ctypes import addressof, c_char
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from warpsim.machine.values import address_of
 from warpsim.native.context import CONTEXT
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.global_memory import GlobalMemory
     from warpsim.native.codes import Code
-
-
-def address_of(array: Any) -> int:
-    """Where the elements of an array begin. What NumPy offers for that takes longer."""
-    try:
-        return addressof(c_char.from_buffer(array))
-    except (TypeError, ValueError):  # it is only read, empty, or not in a row
-        found: int = array.ctypes.data
-        return found
 
 
 class Memories:
