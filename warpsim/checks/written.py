@@ -33,6 +33,11 @@ class WrittenBits(WordSpace):
         self._marked = 0
         self._looks = 0
 
+    @property
+    def settled(self) -> bool:
+        """Everything is written in every column."""
+        return not self.open
+
     def __deepcopy__(self, memo: dict[int, Any]) -> WrittenBits:
         copied = super().__deepcopy__(memo)
         assert isinstance(copied, WrittenBits)

@@ -59,6 +59,8 @@ class Selection:
     n: int
     shape: tuple[int, ...]
     positions: Array
+    all_ctas = False
+    """Whether each of its threads is here in all CTAs of the batch, as a slice."""
 
     def __deepcopy__(self, memo: object) -> Selection:
         return self  # immutable

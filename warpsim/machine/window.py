@@ -179,7 +179,8 @@ class Watcher:
 
     def companion_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Lanes access memory that has a companion; called in addition to `memory_accessed`. Here an exchange counts as
-        a write, and addresses in global memory may be affine.
+        a write, and addresses in global memory may be affine. Not called for shared or local memory whose companion is
+        ``settled``.
         """
 
     def memory_filled(self, machine: Machine, space: str, place: Array, nbytes: int, columns: Array) -> None:

@@ -10,6 +10,7 @@ from warpsim.analysis.flow import KEEP, Block, blocks_of, reads_and_writes, retu
 from warpsim.analysis.wgmma_moves import wgmma_registers
 from warpsim.isa.spec import Scope
 from warpsim.machine.barriers import bind_sync
+from warpsim.machine.binding.access_steps import bind_access
 from warpsim.machine.binding.fence_steps import bind_fence
 from warpsim.machine.binding.thread_steps import bind_parameter_load, bind_plain, bind_thread
 from warpsim.machine.binding.warp_steps import bind_warp
@@ -76,7 +77,7 @@ def bind_step(plan: FunctionPlan, instruction: Instruction, *, unread: bool = Fa
         step = (
             bind_plain(plan, instruction)
             or bind_parameter_load(plan, instruction)
-            or bind_thread(plan, instruction, unread=unread)
+            or bind_access(instruction, bind_thread(plan, instruction, unread=unread))
         )
         if instruction.traits.synchronises:
             step = bind_gate(plan, instruction, step)

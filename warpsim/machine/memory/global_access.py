@@ -11,10 +11,10 @@ import numpy as np
 
 from warpsim.machine.address import Address
 from warpsim.machine.events import NO_COLUMNS, READ, WRITE, MemoryAccess
-from warpsim.machine.memory.addresses import bits_of, cta_order, last_along, misaligned, pattern_of
+from warpsim.machine.memory.addresses import Pattern, bits_of, cta_order, last_along, misaligned, pattern_of
 from warpsim.machine.memory.outside import outside_global
 from warpsim.machine.memory.port import Port
-from warpsim.machine.state.global_memory import Allocation
+from warpsim.machine.state.global_memory import Allocation, GlobalMemory
 from warpsim.machine.values import FLAT, Affine, Array, DType, as_array
 
 I64 = np.dtype(np.int64)
@@ -30,13 +30,10 @@ class GlobalAccess(Port):
         the checked path is needed. Lanes that take no part must have the address of the others.
         """
         strides, first, nbytes = base.strides, base.base + offset, dtype.itemsize * count
-        pattern = pattern_of(strides, base.extents, nbytes)
-        low = first + pattern.low
-        if low < 0 or not pattern.aligned or first % nbytes:
+        found = in_one_allocation(self.globals, base, offset, nbytes)
+        if found is None:
             return None
-        allocation = self.globals.find(low, first + pattern.high)
-        if allocation is None:
-            return None
+        allocation, pattern = found
         if write:
             if allocation.read_only or not pattern.disjoint:
                 return None
@@ -187,13 +184,10 @@ class GlobalAccess(Port):
 
     def _tell_affine_store(self, base: Affine, offset: int, nbytes: int, values: tuple[Array, ...]) -> bool:
         """Report a store with affine addresses in one allocation; False if they are not."""
-        first, pattern = base.base + offset, pattern_of(base.strides, base.extents, nbytes)
-        if first + pattern.low < 0 or not pattern.aligned or first % nbytes:
+        found = in_one_allocation(self.globals, base, offset, nbytes)
+        if found is None:
             return False
-        allocation = self.globals.find(first + pattern.low, first + pattern.high)
-        if allocation is None:
-            return False
-        place = Affine(first, base.strides, base.extents, I64)
+        allocation, place = found[0], Affine(base.base + offset, base.strides, base.extents, I64)
         self.tell_global(
             WRITE, allocation, place, nbytes, None, partial(self._differs_affine, allocation, place, values)
         )
@@ -251,6 +245,20 @@ class GlobalAccess(Port):
             self.tell_companion_global(WRITE, chosen, place, nbytes, mask)
             here = cta_order(mask)
             _put(chosen, (cta_order(place)[here] - chosen.start) // nbytes, tuple([v[here] for v in full]))
+
+
+def in_one_allocation(
+    memory: GlobalMemory, base: Affine, offset: int, nbytes: int
+) -> tuple[Allocation, Pattern] | None:
+    """The allocation that contains aligned accesses at affine addresses plus an offset, and their pattern; None if they
+    are misaligned, or no allocation contains them all.
+    """
+    first, pattern = base.base + offset, pattern_of(base.strides, base.extents, nbytes)
+    low = first + pattern.low
+    if low < 0 or not pattern.aligned or first % nbytes:
+        return None
+    allocation = memory.find(low, first + pattern.high)
+    return None if allocation is None else (allocation, pattern)
 
 
 def _take(allocation: Allocation, array: Array, offset: int, dtype: DType, count: int) -> tuple[Array, ...]:

@@ -15,7 +15,7 @@ from warpsim.machine.selection import Rect
 from warpsim.machine.state.word_space import WordSpace, join_words, split_words
 from warpsim.machine.values import FLAT, Affine, Array, DType, Place, as_array
 
-I64 = np.dtype(np.int64)
+I64, U32 = np.dtype(np.int64), np.dtype(np.uint32)
 
 
 class WordAccess(Port):
@@ -114,15 +114,11 @@ class WordAccess(Port):
         base, selection = address.base, self.group.selection
         if type(base) is not Affine or base.strides == FLAT or kind == "local" or nbytes & 3:
             return None
-        strides, first = base.strides, base.base + address.offset
-        if strides[2] or strides[3] or not isinstance(selection, Rect) or not selection.all_ctas:
+        if not isinstance(selection, Rect) or not selection.all_ctas:
             return None
-        pattern = pattern_of(strides, base.extents, nbytes)
-        if not pattern.aligned or first % nbytes or (write and not (pattern.disjoint and self.active is None)):
+        if not in_rows(self.shared, base, address.offset, nbytes, write=write) or (write and self.active is not None):
             return None
-        if first + pattern.low < 0 or first + pattern.high > self.shared.size:
-            return None
-        return Affine(first, strides, base.extents, I64)
+        return Affine(base.base + address.offset, base.strides, base.extents, I64)
 
     def load_words(self, kind: str, address: Address, dtype: DType, count: int) -> tuple[Array, ...]:
         """Load ``count`` consecutive elements from each lane's address; the first byte where a fault was reported."""
@@ -132,7 +128,7 @@ class WordAccess(Port):
             (space, columns, covered), active = self.columns(kind), self.active
         else:
             at, space, columns, covered, active = self.place(kind, address, size * count)
-        if self.window.memory_accessed is not None or space.companion is not None:
+        if self.heard(space):
             everywhere = covered and _by_rows(kind, at)
             access = MemoryAccess(READ, kind, at, size * count, None, columns, active, None, everywhere)
             self.tell_words(space, access)
@@ -149,6 +145,10 @@ class WordAccess(Port):
         if place.ndim == 0:
             place = place.reshape((1,) * len(self.group.selection.shape))
         return tuple([space.gather(place + k * size, columns, dtype) for k in range(count)])
+
+    def heard(self, space: WordSpace) -> bool:
+        """Whether anybody wants to be told of an access."""
+        return self.window.memory_accessed is not None or (space.companion is not None and not space.companion.settled)
 
     def tell_words(self, space: WordSpace, access: MemoryAccess) -> None:
         """Report an access."""
@@ -175,10 +175,7 @@ class WordAccess(Port):
 
     def _view(self, space: WordSpace, place: Affine, k: int) -> Array:
         """The rows of words ``k`` words behind affine addresses that are the same in all columns."""
-        n, (one, other, _, _), extents = space.n_columns, place.strides, place.extents
-        b1, b0 = self.machine.batch.shape.extents[2:]
-        shape = extents[0] if one else 1, extents[1] if other else 1, b1, b0
-        return np.ndarray(shape, np.uint32, space.words, (place.base + 4 * k) * n, (one * n, other * n, 4 * b0, 4))
+        return rows_view(space, place, place.base + 4 * k, self.machine.batch.shape.extents, U32)
 
     def store_words(self, kind: str, address: Address, values: tuple[Array, ...]) -> None:
         """Store consecutive elements at each lane's address; at equal addresses, the last lane wins."""
@@ -189,7 +186,7 @@ class WordAccess(Port):
         else:
             at, space, columns, covered, active = self.place(kind, address, size * count)
         window = self.window
-        if window.memory_accessed is not None or space.companion is not None:
+        if self.heard(space):
             everywhere = covered and _by_rows(kind, at)
             differs = partial(self._differs_words, space, at, columns, active, values)
             access = MemoryAccess(WRITE, kind, at, size * count, None, columns, active, differs, everywhere)
@@ -270,6 +267,26 @@ class WordAccess(Port):
             last = last_along(word, out)
             rows = np.broadcast_to(last, out).reshape(len(index), n_columns) if last.shape != (1,) else last
             space.words[index + k] = rows
+
+
+def in_rows(space: WordSpace, base: Affine, offset: int, nbytes: int, *, write: bool) -> bool:
+    """Whether affine addresses plus an offset are whole words, within a space, and the same in all its columns; for a
+    store, also that no two lanes of a column share a byte.
+    """
+    strides, first = base.strides, base.base + offset
+    if strides[2] or strides[3] or first % nbytes:
+        return False
+    pattern = pattern_of(strides, base.extents, nbytes)
+    if not pattern.aligned or (write and not pattern.disjoint):
+        return False
+    return first + pattern.low >= 0 and first + pattern.high <= space.size
+
+
+def rows_view(space: WordSpace, place: Affine, first: int, extents: tuple[int, ...], dtype: DType) -> Array:
+    """The rows of words at affine addresses that begin at ``first``, the same in all columns."""
+    n, b0, (one, other, _, _) = space.n_columns, extents[3], place.strides
+    shape = place.extents[0] if one else 1, place.extents[1] if other else 1, extents[2], b0
+    return np.ndarray(shape, dtype, space.words, first * n, (one * n, other * n, 4 * b0, 4))
 
 
 def _inside(array: Array, offset: int, nbytes: int, size: int) -> Array | None:

@@ -44,6 +44,11 @@ class WordSpace:
         self._have(np.zeros((self.n_words, self.n_columns), np.uint32))
         return self.words if name == "words" else self.flat
 
+    @property
+    def settled(self) -> bool:
+        """Of a companion: whether no access can tell it anything any more, so that none need be reported."""
+        return False
+
     def __deepcopy__(self, memo: dict[int, object]) -> WordSpace:
         copied = copy.copy(self)
         self.shared = copied.shared = True
