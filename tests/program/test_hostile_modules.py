@@ -74,12 +74,13 @@ CASES = {
         f"5,000 digits, {name}": (text, "syntax")
         for name, text in {
             "decimal": kernel(f"mov.u32 %r1, {DIGITS}; ret;"),
-            "hexadecimal": kernel(f"mov.u32 %r1, 0x{DIGITS}; ret;"),
+            "hexadecimal": kernel(f"mov.u32 %r1, 0x{'f' * 5000}; ret;"),
             "of a range": kernel(f".reg .b32 a<{DIGITS}>; ret;"),
             "of a dimension": kernel("ret;", before=f".global .b8 x[{DIGITS}];"),
             "of an alignment": kernel("ret;", before=f".global .align {DIGITS} .b8 x[4];"),
         }.items()
     },
+    "5,000 digits that drop out of 64 bits": (kernel(f"mov.u32 %r1, 0x{DIGITS}; ret;"), "ran"),
     "2,000 digits": (kernel(f"mov.u32 %r1, {'1' * 2000}; ret;"), "syntax"),
     "5,000 digits, of a version": (f".version 8.{DIGITS}\n.target sm_90a\n.entry k() {{ ret; }}\n", "target"),
     "5,000 digits, of a target": (f".version 8.0\n.target sm_{'9' * 5000}\n.entry k() {{ ret; }}\n", "target"),
@@ -132,7 +133,7 @@ def test_many_variables() -> None:
     assert run(kernel("st.global.u8 [x69999], 1; ret;", before=".global .u8 x<70000>;")) == "ran"
 
 
-@pytest.mark.parametrize("offset", [1 << 63, (1 << 63) - 1, -(1 << 63), (1 << 64) - 1, 1 << 64, 1 << 100])
+@pytest.mark.parametrize("offset", [1 << 63, (1 << 63) - 1, -(1 << 63), (1 << 64) - 1, 1 << 64, (1 << 66) + 4])
 @pytest.mark.parametrize("space", ["global", "shared", "local", "const", "param"])
 def test_offsets(offset: int, space: str) -> None:
     """An address is a sum modulo 2**64, as large as its parts may be."""

@@ -20,6 +20,9 @@ SPELLINGS = {
     "0F of 64 bits": ("f64", lambda n: f"0F{n:08x}", lambda n: n.to_bytes(8, "little"), 0x2071F31),
     "0d": ("f64", lambda n: f"0d{n:016X}", lambda n: n.to_bytes(8, "little"), 0x3071F31071F310),
     "0d of 32 bits": ("f32", lambda n: "0d" + struct.pack(">d", n).hex(), lambda n: struct.pack("<f", n), 3),
+    "a decimal point": ("f64", lambda n: f"{n / 8:.4f}", lambda n: struct.pack("<d", n / 8), 4099),
+    "a decimal point and an exponent": ("f64", lambda n: f"-{n}.E+3", lambda n: struct.pack("<d", -1000.0 * n), 17),
+    "a decimal point, of 32 bits": ("f32", lambda n: f".{n}e-2", lambda n: struct.pack("<f", float(f".{n}e-2")), 331),
 }
 """A type, how a number is written, its bytes, and the step between numbers."""
 SEPARATORS = (",", " , ", ",\n  ", ", /* apart */ ")
@@ -63,6 +66,12 @@ WRONG = {
     "floating point of integers": ("u32", ["0f3F800000"] * COUNT, "initialiser"),
     "too many": ("u32", ["1"] * (COUNT + 1), "initialiser"),
     "digits missing": ("f32", ["0f3F800000"] * 20 + ["0f3F8000"], "syntax"),
+    "an integer among decimals": ("f32", ["1.5"] * 20 + ["1"], "initialiser"),
+    "decimals of integers": ("u32", ["1.5"] * COUNT, "initialiser"),
+    "two points": ("f32", ["1.5"] * 20 + ["1.5.5"], "syntax"),
+    "a decimal beyond all": ("f64", ["1.5"] * 20 + ["1.0e400"], "syntax"),
+    "a decimal of no normal number": ("f64", ["1.5"] * 20 + ["2.2250738585072011e-308"], "syntax"),
+    "a decimal next to zero": ("f64", ["1.5"] * 20 + [f"0.{'0' * 400}1"], "syntax"),
     "a blank within": ("f32", ["0f3F800000"] * 20 + ["0f3F 00000"], "syntax"),
 }
 
@@ -76,6 +85,28 @@ def test_wrong_lists(name):
 
     first = raised.value.findings[0]
     assert (first.rule, first.line) == (rule, 4)
+
+
+FLOATS = {
+    "-.5": -0.5,
+    "+2.5": 2.5,
+    "2.0 * 3.0": 6.0,
+    "- 1.5": -1.5,
+    "1e3": 1000.0,
+    "017.5": 17.5,
+    "-0.0": -0.0,
+    "0.0e-400": 0.0,
+    "0.e400": 0.0,
+}
+"""As the assembler reads them."""
+
+
+@pytest.mark.parametrize("word", FLOATS)
+def test_among_decimals(word):
+    """Signs, operators and exponents in a list of plain decimals."""
+    text = table("f64", [*(["7.5"] * 20), word], ", ", "[21]")
+
+    assert warpsim.load(text).program.variables[0].initial == struct.pack("<21d", *([7.5] * 20), FLOATS[word])
 
 
 OTHERS = {

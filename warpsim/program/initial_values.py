@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -28,13 +29,14 @@ class InitialValues:
         for leaf in _leaves(tree):
             if isinstance(leaf, ast.Numbers):
                 self._allowed(leaf.span, type, floating=leaf.width > 0)
-                values: Sequence[int] = leaf.values
-                if leaf.width > type.bits == 32:
-                    values = [float_bits(ast.Float(bits, leaf.width, leaf.span), 32) for bits in values]
                 if type.bytes > 8:
-                    data += b"".join([value.to_bytes(type.bytes, "little") for value in values])
-                else:
-                    data += np.array(values, np.uint64).astype(f"<u{type.bytes}").tobytes()
+                    data += b"".join([value.to_bytes(type.bytes, "little") for value in leaf.values])
+                    continue
+                values: np.ndarray[Any, Any] = np.array(leaf.values, np.uint64)
+                if leaf.width > type.bits == 32:
+                    with np.errstate(all="ignore"):
+                        values = values.view(np.float64).astype(np.float32).view(np.uint32)
+                data += values.astype(f"<u{type.bytes}").tobytes()
             elif leaf.symbol is not None:
                 self._address(leaf, leaf.symbol.text, type)
                 place = len(data), type.bytes, leaf.symbol.text

@@ -174,6 +174,8 @@ class DeclarationParser(ExpressionParser):
         span = s.span()
         if s.kind == "integer" and s.peek(1) == "(":
             return self._masked()
+        if s.kind == "word" and s.text not in ("generic", "WARP_SZ") and s.peek(1) in (",", "}"):
+            return ast.Initialiser(None, ast.Name(s.take(), span), 0, generic=False, mask=None, span=span)
         if s.text == "generic" or (s.kind == "word" and s.text != "WARP_SZ"):
             name, generic = self._symbol()
             return ast.Initialiser(None, name, self._plus(), generic=generic, mask=None, span=span)

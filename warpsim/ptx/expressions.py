@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import struct
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from collections.abc import Callable
 from warpsim.errors import Finding
 from warpsim.ptx import ast
 from warpsim.ptx.stream import Stream, SyntaxProblem
+from warpsim.ptx.tokens import is_normal
 
 PRECEDENCE = {
     operator: level
@@ -22,8 +22,8 @@ PRECEDENCE = {
 
 MAX_FINDINGS = 200
 MAX_NESTING = 100
-MAX_DIGITS = 1000
-"""Most digits of an integer literal. PTX keeps 64 bits, which need at most 66."""
+MOST = {2: 64, 8: 21, 10: 19, 16: 16}
+"""Digits by base of which any number fits 64 bits."""
 _SELECTOR = re.compile(r"b[0-7]{1,4}|h[0-3]{1,2}")
 
 
@@ -67,19 +67,24 @@ FLOAT_OPERATIONS: dict[str, Callable[[float, float], int | float]] = {
 
 
 def decode_integer(text: str) -> tuple[int, bool]:
-    """The value and unsignedness of an integer literal."""
+    """The 64 bits and unsignedness of an integer literal. The assembler drops what leaves them at the top, unless the top bit
+    is set before another digit follows (tried with ptxas 13.0).
+    """
     unsigned = text.endswith("U")
     digits = text[:-1] if unsigned else text
-    if len(digits) > MAX_DIGITS:
-        raise ValueError(digits)
-    if digits[:2] in ("0x", "0X"):
-        value = int(digits, 16)
-    elif digits[:2] in ("0b", "0B"):
-        value = int(digits, 2)
-    elif len(digits) > 1 and digits[0] == "0":
-        value = int(digits, 8)
-    else:
-        value = int(digits)
+    prefix, base = digits[:2].lower(), 10
+    if prefix in ("0x", "0b"):
+        digits, base = digits[2:], 16 if prefix == "0x" else 2
+    elif digits[0] == "0":
+        base = 8
+    digits = digits.lstrip("0") or digits[:1]
+    if len(digits) <= MOST[base]:
+        return int(digits, base), unsigned
+    value = 0
+    for digit in digits:
+        if value >> 63:
+            raise ValueError(text[:40])
+        value = (value * base + int(digit, base)) & 2**64 - 1
     return value, unsigned
 
 
@@ -288,10 +293,13 @@ class ExpressionParser:
             return ast.Float(int(struct.unpack("<Q", struct.pack("<d", value))[0]), 64, span)
         return ast.Integer(value, unsigned=False, span=span)
 
-    def _finite(self, value: float) -> float:
-        if math.isinf(value):
-            raise self.s.problem(f"{self.s.shown()} does not fit 64 bits")
-        self.s.skip()
+    def _decimal(self) -> float:
+        """A number with a decimal point or an exponent: zero, or a normal number of 64 bits."""
+        s = self.s
+        value = float(s.text)
+        if not is_normal(value, s.text):
+            raise s.problem(f"{s.shown()} is not a normal 64-bit number", "write its bits, as 0d0000000000000001")
+        s.skip()
         return value
 
     def constant(self) -> int:
@@ -356,7 +364,7 @@ class ExpressionParser:
         if s.kind == "integer":
             return self._decode(s.take())[0]
         if s.kind == "float" and text[:2] not in ("0f", "0F", "0d", "0D"):
-            return self._finite(float(text))
+            return self._decimal()
         if text in SIGNS:
             return self._signed(s.take())
         if s.accept("("):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import struct
+import sys
 from collections.abc import Iterator
 
 SINGLES = r"""
@@ -20,14 +22,21 @@ SINGLES = r"""
 """
 FLAGS = re.VERBOSE | re.DOTALL | re.ASCII
 PLAIN = re.compile(SINGLES, FLAGS)
-MASTER = re.compile(rf"(?P<numbers>(?<=\{{)[\s0-9a-fA-FxXU,-]{{33,}}(?=\}})) | {SINGLES}", FLAGS)
+MASTER = re.compile(rf"(?P<numbers>(?<=\{{)[\s0-9a-fA-FxXU,.+-]{{33,}}(?=\}})) | {SINGLES}", FLAGS)
 TABLE = 17
 """Numbers in braces that are one token; vector operands have fewer."""
 
 
+def is_normal(value: float, text: str) -> bool:
+    """Whether a decimal is zero or a normal number of 64 bits: the assembler takes no other."""
+    if value == 0:
+        return not text.lower().partition("e")[0].strip("-+0. \t\r\n\f\v")
+    return sys.float_info.min <= abs(value) < math.inf
+
+
 def numbers(text: str) -> tuple[int, tuple[int, ...]] | None:
-    """The values of ``1, -2, 0x3``, or the bits of ``0f3F800000, 0f40000000`` and of as many digits of ``0d``, and the width of
-    these, 0 for integers; None for anything else."""
+    """The values of ``1, -2, 0x3``, or the bits of ``0f3F800000, 0f40000000``, of as many digits of ``0d``, and of ``0.5, -1.0e3``,
+    and the width of these, 0 for integers; None for anything else."""
     if text.count(",") < TABLE - 1:
         return None
     head = text.lstrip()[:2].lower()
@@ -43,6 +52,8 @@ def numbers(text: str) -> tuple[int, tuple[int, ...]] | None:
         if len(data) != size * len(parts):
             return None
         return 8 * size, struct.unpack(f">{len(parts)}{letter}", data)
+    if "." in text:
+        return decimals(text.split(","))
     try:
         values = tuple([int(part, 0) for part in re.sub(r"(?<=[0-9a-fA-F])U(?=\s*(?:,|\Z))", "", text).split(",")])
     except ValueError:
@@ -51,6 +62,17 @@ def numbers(text: str) -> tuple[int, tuple[int, ...]] | None:
     if least <= -(1 << 63) or most >> 64:
         return None
     return 0, tuple([value & (1 << 64) - 1 for value in values]) if least < 0 else values
+
+
+def decimals(parts: list[str]) -> tuple[int, tuple[int, ...]] | None:
+    """The bits of numbers that have a decimal point each; None for anything else."""
+    try:
+        values = [float(part) for part in parts]
+    except ValueError:
+        return None
+    if not all("." in part and is_normal(value, part) for value, part in zip(values, parts, strict=True)):
+        return None
+    return 64, struct.unpack(f"<{len(values)}Q", struct.pack(f"<{len(values)}d", *values))
 
 
 class Tokens:
