@@ -96,9 +96,9 @@ class Told(Watcher):
         """Where, and how many arrivals are expected."""
         self.heard.append(("initialised", columns.tolist(), places.tolist(), np.unique(count).tolist()))
 
-    def mbarrier_arrived(self, machine, group, lanes, columns, places):
+    def mbarrier_arrived(self, machine, group, lanes, columns, places, phases):
         """Who, and where."""
-        self.heard.append(("arrived", lanes.tolist(), places.tolist()))
+        self.heard.append(("arrived", lanes.tolist(), places.tolist(), phases.tolist()))
 
 
 def test_told_once(stage):
@@ -109,4 +109,4 @@ def test_told_once(stage):
     port(s, active=thread == 3).init("shared", SECOND, one(2))
     port(s, active=thread > 29).update("shared", SECOND, mbarriers.arrive, one(1))
 
-    assert told.heard == [("initialised", [0], [8], [2]), ("arrived", [30, 31], [8, 8])]
+    assert told.heard == [("initialised", [0], [8], [2]), ("arrived", [30, 31], [8, 8], [0, 0])]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -147,6 +147,23 @@ class RaceClocks:
         """Note that such a barrier completed in these CTAs."""
         for column in columns.tolist():
             self.launch.variables.pop((self.base + column, -1 - number), None)
+
+    def successive(
+        self, positions: Array, columns: Array, address: Array, phases: Array
+    ) -> Iterator[tuple[Array, Array, Array, Array]]:
+        """The arrivals of one step in parts, each at one phase of an mbarrier: lanes arrive one after another, and one
+        that ends a phase leaves the next to those behind it.
+        """
+        if not phases.size or phases.min() == phases.max():
+            yield positions, columns, address, phases
+            return
+        order = np.lexsort((positions // self.n_ctas, positions % self.n_ctas, address, columns))
+        parts = [each[order] for each in (positions, columns, address, phases)]
+        starts = np.r_[True, (np.diff(parts[1]) != 0) | (np.diff(parts[2]) != 0)]
+        ended = np.cumsum(np.r_[False, np.diff(parts[3]) != 0] & ~starts)
+        ended -= np.maximum.accumulate(np.where(starts, ended, 0))
+        for turn in range(int(ended.max()) + 1):
+            yield tuple(each[ended == turn] for each in parts)
 
     def mbarrier_arrive(self, positions: Array, columns: Array, address: Array, phases: Array) -> None:
         """Release through mbarriers to who waits for their current ``phases``; an arrival with .relaxed releases what a

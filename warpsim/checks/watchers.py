@@ -195,9 +195,13 @@ class RaceWatcher(Watcher):
         """Note threads that passed a cluster barrier."""
         self._anew(machine).cluster_wait(group)
 
-    def mbarrier_arrived(self, machine: Machine, group: Group, positions: Array, columns: Array, place: Array) -> None:
+    def mbarrier_arrived(
+        self, machine: Machine, group: Group, positions: Array, columns: Array, place: Array, phases: Array
+    ) -> None:
         """Release through an mbarrier."""
-        self._at(machine, group).mbarrier_arrive(positions, columns, place, phases_of(machine, columns, place))
+        races = self._at(machine, group)
+        for part in races.successive(positions, columns, place, phases.astype(np.int64)):
+            races.mbarrier_arrive(*part)
 
     def mbarrier_observed(self, machine: Machine, group: Group, positions: Array, columns: Array, place: Array) -> None:
         """Acquire through an mbarrier."""

@@ -326,8 +326,10 @@ class Watcher:
     def mbarrier_read(self, machine: Machine, group: Group, words: Array, active: Array | None) -> None:
         """Threads, or copies that they start, read these words of mbarriers to learn the phase."""
 
-    def mbarrier_arrived(self, machine: Machine, group: Group, positions: Array, columns: Array, place: Array) -> None:
-        """Threads arrive at mbarriers, or add expected bytes there."""
+    def mbarrier_arrived(
+        self, machine: Machine, group: Group, positions: Array, columns: Array, place: Array, phases: Array
+    ) -> None:
+        """Threads have arrived at mbarriers, or added expected bytes there, in phases of these parities."""
 
     def mbarrier_observed(self, machine: Machine, group: Group, positions: Array, columns: Array, place: Array) -> None:
         """Threads have observed that the mbarrier phase they waited for has completed."""

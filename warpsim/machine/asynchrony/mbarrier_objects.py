@@ -63,9 +63,6 @@ class MbarrierObjects:
         machine, window = self.machine, self.machine.window
         if window.mbarrier_reached is not None and space == "shared::cluster":
             window.mbarrier_reached(machine, self.group, *self.places(space, address), self.active)
-        if window.mbarrier_arrived is not None:
-            lanes = self.group.lanes(self.active)
-            window.mbarrier_arrived(machine, self.group, lanes, *self.places(space, address))
 
         def changed(old: Array, *values: Array) -> Array:
             word = old.view(U64)
@@ -76,7 +73,14 @@ class MbarrierObjects:
 
         # arrivals that a phase still needs can be made together: only the last one may end it
         safe_sum = (lambda word: mbarriers.pending(word.view(U64))) if arrivals else None
-        return self.memory.atomic(space, address, B64, changed, operands, returns=returns, safe_sum=safe_sum)
+        told = window.mbarrier_arrived
+        old = self.memory.atomic(
+            space, address, B64, changed, operands, returns=returns or told is not None, safe_sum=safe_sum
+        )
+        if told is not None and old is not None:
+            phases = np.broadcast_to(mbarriers.phase(old.view(U64)), self._shape()).reshape(-1)[self._lanes()]
+            told(machine, self.group, self.group.lanes(self.active), *self.places(space, address), phases)
+        return old if returns else None
 
     def look(self, space: str, address: Address, parity: Array) -> Array:
         """Read the word, for a thread that waits for the phase with ``parity`` to complete."""
