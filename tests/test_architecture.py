@@ -278,9 +278,8 @@ OPERANDS_NAMED_LIKE_RULES = {"membermask"}
 
 def watchers_and_rules(source, name, rules):
     """What a module says of those who look through the window: imports of their packages, and names of rules."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Constant) and node.value in rules:
-            yield node.value
+    if not rules.isdisjoint(re.findall(r"[\"']([\w-]+)[\"']", source)):
+        yield from (n.value for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Constant) and n.value in rules)
     yield from set(layers_imported(source, name)) & {"checks", "observe", "debug", "trace"}
 
 

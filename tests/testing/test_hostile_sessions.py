@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from fnmatch import fnmatch
 
 import pytest
 
@@ -34,34 +35,51 @@ def session():
 """
 
 
+INSIDE = {
+    "in a fixture": "@pytest.fixture\ndef out():\n    return launch()\ndef test_it(out): pass",
+    "in a module's fixture": "@pytest.fixture(scope='module')\ndef out():\n    launch()\ndef test_it(out): pass",
+    "as a fixture is torn down": "@pytest.fixture\ndef out():\n    yield\n    launch()\ndef test_it(out): pass",
+    "before a test skips itself": "def test_it():\n    launch()\n    pytest.skip('no GPU')",
+    "before a test expects to fail": "def test_it():\n    launch()\n    pytest.xfail('known')",
+    "in setup_method": "class TestIt:\n    def setup_method(self): launch()\n    def test_it(self): pass",
+    "in unittest": "class TestIt(unittest.TestCase):\n    def test_it(self): launch()",
+    "in unittest's setUpClass":
+        "class TestIt(unittest.TestCase):\n    @classmethod\n    def setUpClass(cls): launch()\n    def test_it(self): pass",
+    "in a thread":
+        "import threading\ndef test_it():\n    t = threading.Thread(target=launch)\n    t.start()\n    t.join()",
+    "beside a marker that judges other things": "@pytest.mark.ptx(target='sm_90')\ndef test_it(): launch()",
+    "in a debug session that runs past it":
+        "def test_it():\n    s = session()\n    s.stop_at_findings = False\n    assert s.cont().reason == 'end'",
+    "in a debug session that jumps past it and never ends": "def test_it(): session().goto(6)",
+}  # fmt: skip
+
+
+def failures(pytester, modules, *words):
+    """The report of the failure of each of several modules, by its key, of one session that fails."""
+    pytester.makepyfile(**{f"test_{number}": source for number, source in enumerate(modules.values())})
+    run = pytester.inline_run(*ALONE, *words)
+
+    assert run.ret == 1
+    said = {report.nodeid.partition(".py")[0]: report.longreprtext for report in run.getfailures()}
+    return {key: said.get(f"test_{number}") for number, key in enumerate(modules)}
+
+
+def test_a_finding_is_no_success(pytester):
+    """Wherever a launch of a test collects an error, the test fails and names the rule."""
+    found = failures(pytester, {why: RACES + source for why, source in INSIDE.items()})
+
+    assert [why for why, said in found.items() if "race: " not in (said or "")] == []
+
+
 @pytest.mark.parametrize(
-    ("why", "source"),
-    [
-        ("in a fixture", "@pytest.fixture\ndef out():\n    return launch()\ndef test_it(out): pass"),
-        ("in a module's fixture", "@pytest.fixture(scope='module')\ndef out():\n    launch()\ndef test_it(out): pass"),
-        ("as a fixture is torn down", "@pytest.fixture\ndef out():\n    yield\n    launch()\ndef test_it(out): pass"),
-        ("before a test skips itself", "def test_it():\n    launch()\n    pytest.skip('no GPU')"),
-        ("before a test expects to fail", "def test_it():\n    launch()\n    pytest.xfail('known')"),
-        ("in setup_method", "class TestIt:\n    def setup_method(self): launch()\n    def test_it(self): pass"),
-        ("in unittest", "class TestIt(unittest.TestCase):\n    def test_it(self): launch()"),
-        ("in unittest's setUpClass",
-         "class TestIt(unittest.TestCase):\n    @classmethod\n    def setUpClass(cls): launch()\n    def test_it(self): pass"),
-        ("in a thread",
-         "import threading\ndef test_it():\n    t = threading.Thread(target=launch)\n    t.start()\n    t.join()"),
-        ("as a module is imported", "launch()\ndef test_it(): pass"),
-        ("beside a marker that judges other things", "@pytest.mark.ptx(target='sm_90')\ndef test_it(): launch()"),
-        ("in a debug session that runs past it",
-         "def test_it():\n    s = session()\n    s.stop_at_findings = False\n    assert s.cont().reason == 'end'"),
-        ("in a debug session that jumps past it and never ends", "def test_it(): session().goto(6)"),
-        ("in a debug session outside of tests", "session().goto(6)\ndef test_it(): pass"),
-    ],
-)  # fmt: skip
-def test_a_finding_is_no_success(pytester, why, source):
-    """Wherever a launch collects an error, the session fails and names the rule."""
+    "source", ["launch()\ndef test_it(): pass", "session().goto(6)\ndef test_it(): pass"], ids=["launch", "session"]
+)
+def test_a_finding_outside_of_tests_is_no_success(pytester, source):
+    """What a module's import collects fails the session, which names the rule."""
     pytester.makepyfile(RACES + source)
     result = pytester.runpytest_inprocess(*ALONE)
 
-    assert result.ret == 1, why
+    assert result.ret == 1
     result.stdout.fnmatch_lines(["*race: *"])
 
 
@@ -297,28 +315,36 @@ async def forgets(work):
 )
 
 
+UNSEEN = {
+    "def test_it(): thread(launch)": "in thread *race: ",
+    "def test_it(): thread(differs)": "in thread *1 of 1 elements differ",
+    "def test_it(): pool(launch)": "in a future*race: ",
+    "def test_it(): pool(differs)": "in a future*1 of 1 elements differ",
+    "def test_it():\n    Dies()": "__del__*race: ",
+    "def test_it(): asyncio.run(forgets(launch))": "in a task*race: ",
+    "@pytest.fixture(scope='module')\ndef out(): thread(launch)\ndef test_it(out): pass": "in thread *race: ",
+    "def test_it():\n    thread(launch)\n    pytest.skip('no GPU')": "in thread *race: ",
+    "def test_it():\n    thread(launch)\n    pytest.xfail('known')": "in thread *race: ",
+}
+
+
+def test_an_error_that_nobody_looks_at(pytester):
+    """Of a thread, a future, a destructor, a task: Python prints or drops it, the test fails all the same."""
+    found = failures(pytester, {source: RAISES + source for source in UNSEEN}, "-Wdefault")
+
+    assert [source for source, said in found.items() if not fnmatch(said or "", f"*{UNSEEN[source]}*")] == []
+
+
 @pytest.mark.parametrize(
     ("said", "source"),
     [
-        ("*in thread *race: *", "def test_it(): thread(launch)"),
-        pytest.param("*in thread *1 of 1 elements differ*", "def test_it(): thread(differs)", marks=pytest.mark.long),
-        ("*in a future*race: *", "def test_it(): pool(launch)"),
-        pytest.param("*in a future*1 of 1 elements differ*", "def test_it(): pool(differs)", marks=pytest.mark.long),
         ("*race: *", "LEFT = ThreadPoolExecutor(1)\ndef test_it(): LEFT.future = LEFT.submit(launch)"),
-        ("*__del__*race: *", "def test_it():\n    Dies()"),
-        pytest.param("*in a task*race: *", "def test_it(): asyncio.run(forgets(launch))", marks=pytest.mark.long),
         pytest.param("*in thread *race: *", "thread(launch)\ndef test_it(): pass", marks=pytest.mark.long),
-        ("*in thread *race: *", "@pytest.fixture(scope='module')\ndef out(): thread(launch)\ndef test_it(out): pass"),
-        pytest.param(
-            "*in thread *race: *",
-            "def test_it():\n    thread(launch)\n    pytest.skip('no GPU')",
-            marks=pytest.mark.long,
-        ),
-        ("*in thread *race: *", "def test_it():\n    thread(launch)\n    pytest.xfail('known')"),
     ],
+    ids=["a future that lives on", "an import"],
 )
-def test_an_error_that_nobody_looks_at(pytester, said, source):
-    """Of a thread, a future, a destructor, a task: Python prints or drops it, the session fails all the same."""
+def test_an_error_that_nobody_looks_at_fails_the_session(pytester, said, source):
+    """Where it is of no test, or known only at the end."""
     pytester.makepyfile(RAISES + source)
     result = pytester.runpytest_inprocess(*ALONE, "-Wdefault")
 
@@ -417,14 +443,22 @@ def test_markers_of_a_case(pytester, case):
     result.assert_outcomes(failed=1)
 
 
-def test_options_that_turn_things_off(pytester, case):
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(line.split(), id=line, marks=[pytest.mark.long] * (number % 2))
+        for number, line in enumerate(
+            [
+                "-p no:terminal", "-p no:cacheprovider", "-p no:python", "-p no:xdist", "-p no:assertion --assert=plain",
+                "-p no:skipping", "-q -q --no-header --no-summary", "-k good", "--lf", "--maxfail=5 --stepwise",
+                "-m none", "--deselect cases/bad/case.json::bad",
+            ]
+        )
+    ],
+)  # fmt: skip
+def test_options_that_turn_things_off(pytester, case, words):
     """No plugin that pytest has, or leaves out, turns a difference into a success; deselecting everything is none either."""
-    for words in (
-        ("-p", "no:terminal"), ("-p", "no:cacheprovider"), ("-p", "no:xdist"), ("-p", "no:python"), ("-p", "no:skipping"),
-        ("-p", "no:assertion", "--assert=plain"), ("-q", "-q", "--no-header", "--no-summary"), ("--lf",), ("-k", "good"),
-        ("-m", "none"), ("--deselect", "cases/bad/case.json::bad"), ("--maxfail=5", "--stepwise"),
-    ):  # fmt: skip
-        assert pytester.runpytest_inprocess(*ALONE, "cases", *words).ret != 0, words
+    assert pytester.runpytest_inprocess(*ALONE, "cases", *words).ret != 0
 
 
 @pytest.mark.long

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from fnmatch import fnmatch
 
 import pytest
 
@@ -14,6 +15,7 @@ from warpsim.host import defaults
 from warpsim.host.cases import run_case
 from warpsim.testing.collecting import _markers
 from warpsim.testing.coverage import Lines
+from warpsim.testing.marks import check
 
 from .conftest import ALONE, SAXPY
 
@@ -99,24 +101,33 @@ def test_limited():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("findings='alow'", "*findings must be 'fail' or 'allow', not 'alow'"),
-        ("findings=None", "*findings must be 'fail' or 'allow', not None"),
-        ("async_effects='both'", "*async_effects must be 'eager' or 'at_wait', not 'both'"),
-        ("checks='rcae'", "*'rcae' is neither a rule nor a group of rules; checks= takes 'default', *"),
-        ("schedule=-1", "*schedule must be 0 to *, not -1"),
-        ("schedule='7'", "*schedule must be an integer, not '7'"),
-        ("max_seconds=-1", "*max_seconds must be *, not -1"),
-        ("target='sm_1'", "*sm_1*"),
-        ("target=90", "*90*"),
+        ({"findings": "alow"}, "findings must be 'fail' or 'allow', not 'alow'"),
+        ({"findings": None}, "findings must be 'fail' or 'allow', not None"),
+        ({"async_effects": "both"}, "async_effects must be 'eager' or 'at_wait', not 'both'"),
+        ({"checks": "rcae"}, "*'rcae' is neither a rule nor a group of rules; checks= takes 'default', "),
+        ({"schedule": -1}, "schedule must be 0 to *, not -1"),
+        ({"schedule": "7"}, "schedule must be an integer, not '7'"),
+        ({"max_seconds": -1}, "max_seconds must be *, not -1"),
+        ({"target": "sm_1"}, "sm_1"),
+        ({"target": 90}, "90"),
     ],
 )
-def test_values_that_the_marker_does_not_take(pytester, given, said):
-    """A usage error before any test runs names the test and what may be given."""
-    pytester.makepyfile(f"import pytest\n@pytest.mark.ptx({given})\ndef test_typo(): pass")
+def test_values_that_the_marker_does_not_take(given, said):
+    """A usage error names the test and what may be given."""
+    with pytest.raises(pytest.UsageError) as caught:
+        check(pytest.mark.ptx(**given).mark, "test_a.py::test_typo")
+
+    assert fnmatch(str(caught.value), f"test_a.py::test_typo: pytest.mark.ptx(*{said}*")
+
+
+def test_a_value_that_the_marker_does_not_take_ends_the_session(pytester):
+    """Before any test runs."""
+    pytester.makepyfile("import pytest\n@pytest.mark.ptx(findings='alow')\ndef test_typo(): pass")
     result = pytester.runpytest_inprocess(*ALONE)
 
     assert result.ret == 4
-    result.stderr.fnmatch_lines([f"*::test_typo: pytest.mark.ptx({said}"])
+    result.assert_outcomes()
+    result.stderr.fnmatch_lines(["*::test_typo: pytest.mark.ptx(*findings must be 'fail' or 'allow', not 'alow'"])
 
 
 def test_findings_that_are_only_collected(pytester):

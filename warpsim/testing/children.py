@@ -41,7 +41,7 @@ class Children:
 
     def take(self) -> list[str]:
         """Return the findings that have arrived since the last call, each once."""
-        if self.path is None or not self.path.exists():
+        if self.path is None or not os.access(self.path, os.F_OK):
             return []
         with self.path.open("rb") as file:
             file.seek(self.read)
