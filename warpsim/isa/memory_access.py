@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.isa.ports import MemoryPort
+from warpsim.isa.ports import MemoryPort, ReportPort
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Gate, Op
 from warpsim.isa.traits import Access, Traits, Undefined
@@ -281,8 +281,13 @@ def applypriority(op: Op, a: Any, size: Any) -> None:
     version=(7, 4),
     target=80,
 )
-def discard(op: Op, a: Any, size: Any) -> None:
+def discard(op: Op, a: Any, size: Lanes, *, memory: MemoryPort, active: Any, report: ReportPort) -> None:
     """Drop a line without writing it back: its content is undefined afterwards, and unchanged here."""
+    nbytes = int(size.reshape(-1)[0])
+    past = memory.residue(a, nbytes)
+    wrong = (past != 0) & active
+    if wrong.any():
+        report("misaligned", f"the line starts {int(past.max())} bytes past a multiple of its {nbytes} bytes", wrong)
 
 
 @instruction(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.isa.ports import MemoryPort
+from warpsim.isa.ports import MemoryPort, ReportPort
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Op
 from warpsim.isa.traits import Traits
@@ -20,9 +20,20 @@ _SPACES = ".ss = { .global, .shared::cta };"
 _CHOICES = {"elemtype": 13, "interleave_layout": 3, "swizzle_mode": 4, "fill_mode": 2}
 
 
-def _store(memory: MemoryPort, op: Op, address: Any, field: str, order: int, value: Lanes) -> None:
+def _store(
+    memory: MemoryPort, op: Op, address: Any, field: str, order: int, value: Lanes, active: Lanes, report: ReportPort
+) -> None:
     """Change a field; the bytes are then a map."""
     space = op.ss or ""
+    past = memory.residue(address, tensor_map.LAYOUT.itemsize)
+    wrong = (past != 0) & active
+    if wrong.any():
+        report(
+            "tensor-map",
+            f"the map starts {int(past.max())} bytes past a multiple of {tensor_map.LAYOUT.itemsize} bytes, its size",
+            wrong,
+            advice=f"align the map to {tensor_map.LAYOUT.itemsize} bytes",
+        )
     offset, nbytes = tensor_map.place_of(field, order)
     kind = bits_type(8 * nbytes)
     memory.store(space, memory.advance(address, offset), kind, (value.astype(kind.dtype),))
@@ -39,12 +50,14 @@ def _store(memory: MemoryPort, op: Op, address: Any, field: str, order: int, val
     **_COMMON,
     traits=Traits(tensor_map=True),
 )
-def replace_single(op: Op, address: Any, value: Lanes, *, memory: MemoryPort) -> None:
+def replace_single(
+    op: Op, address: Any, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
+) -> None:
     """Change the address or the rank; the rank is passed minus one."""
     if "rank" in op.modifiers:
-        _store(memory, op, address, "rank", 0, value + value.dtype.type(1))
+        _store(memory, op, address, "rank", 0, value + value.dtype.type(1), active, report)
     else:
-        _store(memory, op, address, "address", 0, value)
+        _store(memory, op, address, "address", 0, value, active, report)
 
 
 _FIELDS = {"box_dim": "box", "global_dim": "dims", "global_stride": "strides", "element_stride": "element_strides"}
@@ -65,11 +78,13 @@ def _field(op: Op) -> str:
     **_COMMON,
     traits=Traits(tensor_map=True),
 )
-def replace_ordered(op: Op, address: Any, order: Lanes, value: Lanes, *, memory: MemoryPort) -> None:
+def replace_ordered(
+    op: Op, address: Any, order: Lanes, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
+) -> None:
     """Change a dimension's entry; a stride is that of the next dimension, in bytes."""
     n = int(order.reshape(-1)[0])
     if _field(op) != "strides" or n < 4:
-        _store(memory, op, address, _field(op), n, value)
+        _store(memory, op, address, _field(op), n, value, active, report)
 
 
 @instruction(
@@ -82,13 +97,15 @@ def replace_ordered(op: Op, address: Any, order: Lanes, value: Lanes, *, memory:
     **_COMMON,
     traits=Traits(tensor_map=True),
 )
-def replace_choice(op: Op, address: Any, value: Lanes, *, memory: MemoryPort) -> None:
+def replace_choice(
+    op: Op, address: Any, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
+) -> None:
     """Change the element type, interleave layout, swizzle or fill mode."""
     number = int(value.reshape(-1)[0])
     if op.field == "elemtype":
         number = tensor_map.DATA_TYPES.index(tensor_map.ELEMENT_TYPES[number])
     names = {"elemtype": "data_type", "interleave_layout": "interleave", "swizzle_mode": "swizzle"}
-    _store(memory, op, address, names.get(op.field, "oob_fill"), 0, np.array([number], np.uint32))
+    _store(memory, op, address, names.get(op.field, "oob_fill"), 0, np.array([number], np.uint32), active, report)
 
 
 @instruction(
@@ -100,9 +117,11 @@ def replace_choice(op: Op, address: Any, value: Lanes, *, memory: MemoryPort) ->
     arch="100f 110f 120f",
     traits=Traits(tensor_map=True),
 )
-def replace_packed(op: Op, address: Any, value: Lanes, *, memory: MemoryPort) -> None:
+def replace_packed(
+    op: Op, address: Any, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
+) -> None:
     """Change the element type to a packed one."""
-    _store(memory, op, address, "data_type", 0, value)
+    _store(memory, op, address, "data_type", 0, value, active, report)
 
 
 @instruction(
