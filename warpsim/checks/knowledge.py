@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterator
+from itertools import pairwise
 
 import attrs
 import numpy as np
@@ -47,9 +48,9 @@ def by_column(values: Array, columns: Array) -> Iterator[tuple[int, Array]]:
         return
     order = np.argsort(columns, kind="stable")
     values, columns = values[order], columns[order]
-    starts = np.flatnonzero(np.r_[True, columns[1:] != columns[:-1]])
-    for start, part in zip(starts.tolist(), np.split(values, starts[1:]), strict=True):
-        yield int(columns[start]), part
+    changes = np.flatnonzero(columns[1:] != columns[:-1]) + 1
+    for low, high in pairwise((0, *changes.tolist(), len(values))):
+        yield int(columns[low]), values[low:high]
 
 
 def rows_of(shape: Shape) -> int:

@@ -220,16 +220,17 @@ class RaceCells(RaceFindings):
             return
         ends = pairs.ends if first is not last else pairs.ends[:1]
         kinds = self._kinds(pairs.times) if order.phases is not None and order.phases.relaxed else ALL
-        wrong = [order.unordered(pairs.theirs, pairs.times, who, kinds) for who in ends]
-        bad = np.logical_or.reduce(wrong)
+        wrong = self._unordered(pairs, ends, kinds)
+        bad = wrong[0] if len(wrong) == 1 else wrong[0] | wrong[1]
+        if not bad.any():
+            return
         near = bad & False
         if self.copying and write and not was_write:  # lanes of the warp of the thread that starts the copy
             n_ctas, readers, starter = self.n_ctas, pairs.theirs - self.base, pairs.ends[0]
             near = bad & (readers % n_ctas == starter % n_ctas) & (readers // n_ctas >> 5 == starter // n_ctas >> 5)
         gone = bad & False
-        if order.left is not None and bad.any():
-            still = [order.unordered(pairs.theirs, pairs.times, who, kinds, stayed=True) for who in ends]
-            gone = bad & ~np.logical_or.reduce(still)
+        if order.left is not None:
+            gone = bad & ~np.logical_or.reduce(self._unordered(pairs, ends, kinds, stayed=True))
         for some, reason in ((bad & ~near & ~gone, ""), (near & ~gone, IN_TURN), (gone, EXITED)):
             if some.any():
                 which = int(np.flatnonzero(some)[0])
@@ -246,6 +247,15 @@ class RaceCells(RaceFindings):
                     write=write,
                     was_write=was_write,
                 )
+
+    def _unordered(self, pairs: _Pairs, ends: list[Array], kinds: Array | int, *, stayed: bool = False) -> list[Array]:
+        """For each end, a mask of the pairs that nothing orders; asked in one call, because most pairs are few."""
+        if len(ends) == 1:
+            return [self.order.unordered(pairs.theirs, pairs.times, ends[0], kinds, stayed=stayed)]
+        theirs, times = np.concatenate((pairs.theirs, pairs.theirs)), np.concatenate((pairs.times, pairs.times))
+        kinds = kinds if isinstance(kinds, int) else np.concatenate((kinds, kinds))
+        both = self.order.unordered(theirs, times, np.concatenate(ends), kinds, stayed=stayed)
+        return [both[: len(pairs.theirs)], both[len(pairs.theirs) :]]
 
     def _kinds(self, times: Array) -> Array:
         """Which accesses at these times initialised mbarriers, as cluster barriers tell them apart."""
