@@ -180,6 +180,9 @@ LOOPS = {
     "a flag that nobody sets, counting": "w: add.u32 %r2, %r2, 1; ld.volatile.global.u32 %r4, [%rd1]; setp.eq.u32 %p1, %r4, 0; @%p1 bra w;",
     "a flag, whatever the time": "w: mov.u64 %rd5, %clock64; ld.volatile.global.u32 %r4, [%rd1]; setp.eq.u32 %p1, %r4, 0; @%p1 bra w;",
     "a flag and a time": "w: ld.volatile.global.u32 %r4, [%rd1]; setp.eq.u32 %p1, %r4, 0; @%p1 bra w; mov.u64 %rd5, %clock64; setp.eq.u64 %p1, %rd5, 5; @%p1 bra w;",
+    "three registers in turn": "mov.u32 %r4, 1; mov.u32 %r5, 2; w: mov.u32 %r6, %r3; mov.u32 %r3, %r4; mov.u32 %r4, %r5; mov.u32 %r5, %r6; setp.ne.u32 %p1, %r3, 9; @%p1 bra w;",
+    "an index that wraps at 37": "mov.u32 %r4, 5; w: add.u32 %r4, %r4, 1; setp.eq.u32 %p2, %r4, 37; @%p2 mov.u32 %r4, 0; setp.ne.u32 %p1, %r4, 99; @%p1 bra w;",
+    "two flags in turn": "w: xor.b32 %r3, %r3, 4; cvt.u64.u32 %rd5, %r3; add.u64 %rd5, %rd5, %rd1; ld.volatile.global.u32 %r4, [%rd5]; setp.eq.u32 %p1, %r4, 0; @%p1 bra w;",
     "an inner loop that ends": "w: mov.u32 %r4, 0; i: add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 3; @%p1 bra i; setp.eq.u32 %p2, %r3, 0; @%p2 bra w;",
 }
 
@@ -195,11 +198,26 @@ def test_a_loop_that_cannot_end(body, monkeypatch):
     assert (found.rule, found.line) == ("deadlock", 11)
 
 
+def test_a_loop_that_cannot_end_any_more(monkeypatch):
+    """However long it has changed memory before, it is named soon after the last change."""
+    monkeypatch.setattr("warpsim.machine.waiting.LOOK_EVERY", 4)
+    body = (
+        "mov.u32 %r4, 1; mov.u32 %r5, 2; w: mov.u32 %r6, %r3; mov.u32 %r3, %r4; mov.u32 %r4, %r5; mov.u32 %r5, %r6;"
+        " add.u32 %r2, %r2, 1; min.u32 %r2, %r2, 1100; setp.lt.u32 %p2, %r2, 1100; @%p2 st.global.u32 [%rd1], %r2;"
+        " setp.ne.u32 %p1, %r3, 9; @%p1 bra w;"
+    )
+    with pytest.raises(warpsim.ExecutionError, match="repeat the loop"):
+        launch(body, checks="none", max_instructions=12_000)
+
+
 ENDING = {
     "a count": "w: add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 400; @%p1 bra w;",
     "a count in two registers": "w: add.cc.u32 %r2, %r2, 0x800000; addc.u32 %r3, %r3, 0; setp.lt.u32 %p1, %r3, 2; @%p1 bra w;",
     "a count in memory": "w: ld.global.u32 %r2, [%rd1]; add.u32 %r2, %r2, 1; st.global.u32 [%rd1], %r2; setp.lt.u32 %p1, %r2, 400; @%p1 bra w;",
     "a count in local memory": ".local .b32 n; st.local.u32 [n], 0; w: ld.local.u32 %r2, [n]; add.u32 %r2, %r2, 1; st.local.u32 [n], %r2; setp.lt.u32 %p1, %r2, 400; @%p1 bra w;",
+    "a count by turns": "setp.eq.u32 %p1, %r3, 0; w: xor.b32 %r3, %r3, 4; selp.b32 %r4, 0, 1, %p1; add.u32 %r2, %r2, %r4; setp.lt.u32 %p2, %r2, 400; not.pred %p1, %p1; @%p2 bra w;",
+    "a flag of two in turn that another warp sets": "setp.lt.u32 %p2, %r1, 32; @%p2 bra w; s: add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 9000; @%p1 bra s; st.volatile.global.u32 [%rd1+4], 1; bra e;"
+    " w: xor.b32 %r3, %r3, 4; cvt.u64.u32 %rd5, %r3; add.u64 %rd5, %rd5, %rd1; ld.volatile.global.u32 %r4, [%rd5]; setp.eq.u32 %p1, %r4, 0; @%p1 bra w; e:",
     "an atomic count": "w: atom.global.add.u32 %r2, [%rd1], 1; setp.lt.u32 %p1, %r2, 12000; @%p1 bra w;",
     "a predicate": "setp.eq.u32 %p2, 0, 1; w: add.u32 %r2, %r2, 1; setp.gt.u32 %p2, %r2, 400; @!%p2 bra w;",
     "guarded writes": "w: add.u32 %r2, %r2, 1; setp.gt.u32 %p2, %r2, 400; @%p2 mov.u32 %r3, 1; setp.eq.u32 %p1, %r3, 0; @%p1 bra w;",

@@ -87,7 +87,17 @@ def _look(machine: Machine, group: Group, loop: Loop) -> tuple[Visit, bool]:
     last = visits.pop() if visits and visits[-1].block == group.block and visits[-1].stack == group.stack else None
     visit = Visit(group.plan, group.stack, group.block, memory, state, last.waited if last is not None else 0)
     group.seen = (*visits, visit)
-    stuck = last is not None and last.memory == memory and _same(last.state, state) and _alone(machine, group, loop)
+    if last is None:
+        return visit, False
+    earlier = [(last.memory, last.state)]
+    if last.anchor is not None:
+        earlier.append(last.anchor)
+    visit.anchor, visit.age, visit.span = last.anchor, last.age + 1, last.span
+    if visit.anchor is None or visit.anchor[0] != memory:
+        visit.anchor, visit.age, visit.span = earlier[0], 1, 1
+    elif visit.age > visit.span:
+        visit.anchor, visit.age, visit.span = earlier[0], 1, 2 * visit.span
+    stuck = any(then == memory and _same(old, state) for then, old in earlier) and _alone(machine, group, loop)
     return visit, stuck
 
 

@@ -50,7 +50,11 @@ Stack = tuple[tuple["FunctionPlan", int, int, int], ...]
 
 @attrs.define(eq=False)
 class Visit:
-    """A group's last visit to the head of a loop; it has slept there for ``waited`` cycles."""
+    """A group's last visit to the head of a loop; it has slept there for ``waited`` cycles.
+
+    ``anchor`` is the memory and the state of an earlier visit, which stays for a ``span`` of visits, each time for twice as
+    many: whatever the period of what repeats, a later visit meets it (Brent's algorithm). ``age`` is its age in visits.
+    """
 
     plan: FunctionPlan
     stack: Stack
@@ -58,6 +62,9 @@ class Visit:
     memory: tuple[int, int]
     state: list[Value]
     waited: int = 0
+    anchor: tuple[tuple[int, int], list[Value]] | None = None
+    age: int = 0
+    span: int = 1
 
     def encloses(self, group: Group) -> bool:
         """Whether the group is still in this loop, possibly in a function called from it."""
