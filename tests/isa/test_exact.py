@@ -1,5 +1,6 @@
 """Instructions against scalar arithmetic in Python's integers and fractions, written from the manual's text."""
 
+import functools
 import math
 import random
 from fractions import Fraction
@@ -403,11 +404,13 @@ def test_integer_conversions(to):
 FORMATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
 
 
+@functools.cache
 def value(bits, format):
     """The number that bits of a finite float stand for."""
     exponent, fraction = FORMATS[format]
     bias, field, rest = (1 << exponent - 1) - 1, bits >> fraction & (1 << exponent) - 1, bits & (1 << fraction) - 1
-    size = Fraction(rest + ((field > 0) << fraction)) * Fraction(2) ** (max(field, 1) - bias - fraction)
+    number, unit = rest + ((field > 0) << fraction), max(field, 1) - bias - fraction
+    size = Fraction(number << unit) if unit > 0 else Fraction(number, 1 << -unit)
     return -size if bits >> (exponent + fraction) else size
 
 
@@ -417,19 +420,14 @@ def rounded(exact, format, mode, zero=0):
     top, bias = exponent + fraction, (1 << exponent - 1) - 1
     if exact == 0:
         return zero << top
-    sign, size = exact < 0, abs(exact)
-    place = math.floor(math.log2(size.numerator) - math.log2(size.denominator))
-    place += (size >= Fraction(2) ** (place + 1)) - (size < Fraction(2) ** place)
+    sign, n, d = exact < 0, abs(exact.numerator), exact.denominator
+    place = n.bit_length() - d.bit_length()
+    place -= n << max(-place, 0) < d << max(place, 0)  # 2**place <= n / d < 2**(place + 1)
     unit = max(place, 1 - bias) - fraction
-    steps = size / Fraction(2) ** unit
-    down = steps.numerator // steps.denominator
-    away = {
-        "rn": steps - down > Fraction(1, 2) or (steps - down == Fraction(1, 2) and down & 1),
-        "rz": False,
-        "rm": sign,
-        "rp": not sign,
-    }[mode]
-    down += bool(away and steps != down)
+    d <<= max(unit, 0)
+    down, rest = divmod(n << max(-unit, 0), d)
+    away = {"rn": 2 * rest > d or (2 * rest == d and down & 1), "rz": False, "rm": sign, "rp": not sign}[mode]
+    down += bool(away and rest)
     bits = down + ((unit + bias + fraction - 1) << fraction)
     infinite = ((1 << exponent) - 1) << fraction
     if bits >= infinite:

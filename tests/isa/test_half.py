@@ -1,5 +1,6 @@
 """Arithmetic of f16 and bf16, alone and in pairs, against exact rationals: rounding, .ftz, .sat, .relu, NaN, signs of zeros."""
 
+import functools
 from fractions import Fraction
 
 import numpy as np
@@ -12,6 +13,7 @@ FORMATS = {"f16": (5, 10), "bf16": (8, 7)}
 """Bits of the exponent and of the fraction."""
 
 
+@functools.cache
 def split(code, kind):
     """Sign, and the magnitude: a Fraction, "inf" or "nan"."""
     exponent, fraction = FORMATS[kind]
@@ -19,9 +21,8 @@ def split(code, kind):
     if field == (1 << exponent) - 1:
         return code >> 15, "nan" if rest else "inf"
     bias = (1 << (exponent - 1)) - 1
-    return code >> 15, Fraction(rest + ((1 << fraction) if field else 0)) * Fraction(2) ** (
-        max(field, 1) - bias - fraction
-    )
+    number, unit = rest + ((1 << fraction) if field else 0), max(field, 1) - bias - fraction
+    return code >> 15, Fraction(number << unit) if unit > 0 else Fraction(number, 1 << -unit)
 
 
 def rounded(value, kind):
@@ -30,10 +31,10 @@ def rounded(value, kind):
     bias = (1 << (exponent - 1)) - 1
     n, d = value.as_integer_ratio()
     power = max(n.bit_length() - d.bit_length(), 1 - bias)
-    count, rest = divmod(value, Fraction(2) ** (power - fraction))
-    count += 2 * rest > Fraction(2) ** (power - fraction) or (
-        2 * rest == Fraction(2) ** (power - fraction) and count % 2
-    )
+    unit = power - fraction
+    d <<= max(unit, 0)
+    count, rest = divmod(n << max(-unit, 0), d)
+    count += 2 * rest > d or (2 * rest == d and count % 2)
     code = count + (power + bias - 1 << fraction) if n else 0
     return min(code, ((1 << exponent) - 1) << fraction)
 
