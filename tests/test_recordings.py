@@ -18,7 +18,7 @@ def test_moves_and_atomics(capsys):
     assert moves.compare(str(HERE / "data" / "moves_h100.npz")) == 0, capsys.readouterr().out
 
 
-@pytest.mark.parametrize("part", ["wmma.mma 1/32", "7/909"])
+@pytest.mark.parametrize("part", ["wmma.mma 1/64", "7/1818"])
 def test_some_matrix_instructions(capsys, part):
     """A share of wmma.mma (every type, shape and layout), and of all forms of `test_all_matrix_instructions`."""
     assert matrices.compare(str(HERE / "data" / "matrices_h200.npz"), part) == 0, capsys.readouterr().out

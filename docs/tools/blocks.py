@@ -45,7 +45,7 @@ def run_page(path: Path, *, write: bool = False, long: bool = False) -> list[str
     text = path.read_text(encoding="utf-8")
     wrong: list[str] = []
     made, rest = [], text
-    with _folder() as namespace:
+    with _folder(programs="programs" in text) as namespace:
         while (found := BLOCK.search(rest)) is not None:
             made.append(rest[: found.end()])
             rest = rest[found.end() :]
@@ -91,11 +91,12 @@ def difference(path: Path, line: int, shown: str, printed: str) -> str:
 
 
 @contextlib.contextmanager
-def _folder() -> Iterator[dict[str, Any]]:
-    """A folder with the bundled programs as the working one."""
+def _folder(*, programs: bool) -> Iterator[dict[str, Any]]:
+    """A folder as the working one, with the bundled programs where they are asked for."""
     before, environment = Path.cwd(), dict(os.environ)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        shutil.copytree(ROOT / "programs", Path(folder) / "programs")
+        if programs:
+            shutil.copytree(ROOT / "programs", Path(folder) / "programs")
         os.chdir(folder)
         os.environ["COLUMNS"] = "100"
         try:

@@ -70,7 +70,7 @@ LATE = [
 ]
 
 
-@pytest.mark.parametrize("path", params(LATE, 3))
+@pytest.mark.parametrize("path", params(LATE, 5))
 def test_pair_with_late_effects(faulty, path):
     """Where copies act as late as they may, the same is found at the same lines; data that has not come is found missing
     besides."""
@@ -87,7 +87,7 @@ WAVES = [p for p in FAULTY if re.search(r"launch:.*grid=", p.read_text(encoding=
 
 
 @pytest.mark.parametrize("effects", ["eager", "at_wait"])
-@pytest.mark.parametrize("path", params(WAVES, 3))
+@pytest.mark.parametrize("path", params(WAVES, 5))
 def test_pair_in_waves(faulty, path, effects):
     """CTAs (or clusters) that run one after another: the same is found as side by side."""
     bad, good = faulty.Example.read(path), faulty.Example.read(correct(path))

@@ -23,7 +23,9 @@ NAMES = [str(name) for name in DATA["names"]]
 GROUPS = sorted({name.split()[0].split(".row")[0].split(".col")[0] for name in NAMES})
 
 
-@pytest.mark.parametrize("group", [pytest.param(g, marks=[pytest.mark.long] * (n % 2)) for n, g in enumerate(GROUPS)])
+@pytest.mark.parametrize(
+    "group", [pytest.param(g, marks=[pytest.mark.long] * (n % 3 > 0)) for n, g in enumerate(GROUPS)]
+)
 def test_bits(group):
     """Forms of one shape, all layouts and types."""
     for number, name in enumerate(NAMES):

@@ -23,9 +23,16 @@ im2col_within_steps gemm_rs_fp8 triton_matmul_s8 mma_f16_gemm two_sets triton_so
 library_cluster
 """
 """Dear ones that have a smaller sibling."""
+COPIES = [n for n in NAMES if n.startswith(("reduce_", "box_", "im2col_", "interleaved_", "store_"))]
+"""Copies through tensor maps, each of another type or shape; every third runs by default."""
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.long] * (n in LONG.split())) for n in NAMES])
+def is_long(name):
+    """Whether a kernel runs only when asked for."""
+    return name in LONG.split() or (name in COPIES and COPIES.index(name) % 3 > 0)
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.long] * is_long(n)) for n in NAMES])
 def test_late_effects_change_no_bit(name):
     """The bytes of the hardware, and no finding but notes."""
     result = run_case(CASES / name, async_effects="at_wait", checks="all")
