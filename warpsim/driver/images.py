@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
 import struct
 
+from warpsim.driver.raw import bytes_at, text_at
 from warpsim.driver.results import DriverError, Result
 from warpsim.host import fatbin
 
@@ -29,16 +29,16 @@ def image_at(address: int) -> bytes:
     """Read an image from memory, as long as its header says."""
     if not address:
         raise DriverError(Result.INVALID_VALUE, "the image is null")
-    magic, _, data = struct.unpack("<IIQ", ctypes.string_at(address, 16))
+    magic, _, data = struct.unpack("<IIQ", bytes_at(address, 16))
     if magic == WRAPPER:
         return image_at(data)
-    head = ctypes.string_at(address, 4)
+    head = bytes_at(address, 4)
     if head == fatbin.MAGIC:
-        _, _, header, size = struct.unpack("<4sHHQ", ctypes.string_at(address, 16))
-        return ctypes.string_at(address, header + size)
+        _, _, header, size = struct.unpack("<4sHHQ", bytes_at(address, 16))
+        return bytes_at(address, header + size)
     if head == ELF:
-        return ctypes.string_at(address, 64)
-    return ctypes.string_at(address)
+        return bytes_at(address, 64)
+    return text_at(address)
 
 
 def ptx_of(image: bytes, sm: int) -> bytes:

@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from warpsim.driver.raw import mapped
 from warpsim.driver.results import DriverError, Result
 from warpsim.errors import LaunchError
 from warpsim.host.arrays import Array, DeviceArray, Mapping
@@ -181,7 +182,7 @@ class Memory:
                     f"{nbytes} bytes at 0x{address:x} end {over} bytes past the allocation of {held.data.size} bytes "
                     f"at 0x{held.start:x}",
                 )
-        if any(low <= address < high for low, high in SIMULATED) or address < 4096:
+        if any(low <= address < high for low, high in SIMULATED):
             raise DriverError(Result.INVALID_VALUE, f"0x{address:x} is not in any device allocation")
         return _host(address, nbytes), None
 
@@ -206,16 +207,16 @@ class Memory:
         with self.space.lock:
             read, origin = self._box(source, shape)
             written, place = self._box(target, shape)
-            steps = target.plane, target.pitch, 1
+            steps, before = _steps(target, shape), _steps(source, shape)
             np.lib.stride_tricks.as_strided(written, shape, steps)[...] = np.lib.stride_tricks.as_strided(
-                read, shape, (source.plane, source.pitch, 1)
+                read, shape, before
             )
             if place is not None:
                 bits = None if origin is None else origin.companion
                 known = None
                 if bits is not None:
                     start = bits.data[source.address - bits.start :]
-                    known = np.lib.stride_tricks.as_strided(start, shape, (source.plane, source.pitch, 1))
+                    known = np.lib.stride_tricks.as_strided(start, shape, before)
                 _define(place, target.address - place.start, shape, steps, known)
 
     def _box(self, side: Side, shape: tuple[int, int, int]) -> tuple[Array, Allocation | None]:
@@ -235,19 +236,28 @@ class Memory:
             raise DriverError(Result.INVALID_VALUE, f"the pitch {pitch} is less than the row size {width}")
         with self.space.lock:
             data, place = self._place(address, (rows - 1) * pitch + width)
+            if (
+                place is None
+            ):  # the simulated GPUs do not reach memory of the host that is neither pinned nor registered
+                raise DriverError(Result.INVALID_VALUE, f"0x{address:x} is not in any allocation")
             element = np.frombuffer((value & ((1 << 8 * unit) - 1)).to_bytes(unit, "little"), np.uint8)
-            shape, steps = (rows, count, unit), (pitch, unit, 1)
+            shape, steps = (rows, count, unit), (pitch if rows > 1 else 0, unit, 1)
             np.lib.stride_tricks.as_strided(data, shape, steps)[...] = element
-            if place is not None:
-                _define(place, address - place.start, shape, steps, None)
+            _define(place, address - place.start, shape, steps, None)
 
     def total(self) -> Iterator[Block]:
         """The blocks in allocation order."""
         yield from self.blocks.values()
 
 
+def _steps(side: Side, shape: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Bytes from plane to plane, row to row, byte to byte; where there is one, what is said of more means nothing."""
+    return side.plane if shape[0] > 1 else 0, side.pitch if shape[1] > 1 else 0, 1
+
+
 def _host(address: int, nbytes: int) -> Array:
     """A view of host memory."""
+    mapped(address, nbytes)
     return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
 
 

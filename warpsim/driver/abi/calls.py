@@ -13,9 +13,11 @@ from typing import Any, TypeVar
 
 import attrs
 
+from warpsim.driver import raw
 from warpsim.driver.abi.rt_errors import NAMES, RuntimeRefusal
 from warpsim.driver.driver import Driver
 from warpsim.driver.modules import DriverModule
+from warpsim.driver.raw import mapped
 from warpsim.driver.results import DriverError, Result
 from warpsim.driver.streams import Stream
 from warpsim.errors import LaunchError
@@ -327,41 +329,41 @@ def missing(name: str) -> None:
 
 def get32(address: int) -> int:
     """An unsigned word."""
-    return int(ctypes.c_uint32.from_address(address).value)
+    return int(ctypes.c_uint32.from_address(mapped(address, 4)).value)
 
 
 def get64(address: int) -> int:
     """Eight bytes as an unsigned number."""
-    return int(ctypes.c_uint64.from_address(address).value)
+    return int(ctypes.c_uint64.from_address(mapped(address, 8)).value)
 
 
 def put32(address: int, value: int) -> None:
     """Store a word; null takes nothing."""
     if address:
-        ctypes.c_uint32.from_address(address).value = value & 0xFFFFFFFF
+        ctypes.c_uint32.from_address(mapped(address, 4)).value = value & 0xFFFFFFFF
 
 
 def put64(address: int, value: int) -> None:
     """Store eight bytes; null takes nothing."""
     if address:
-        ctypes.c_uint64.from_address(address).value = value & 0xFFFF_FFFF_FFFF_FFFF
+        ctypes.c_uint64.from_address(mapped(address, 8)).value = value & 0xFFFF_FFFF_FFFF_FFFF
 
 
 def put_float(address: int, value: float) -> None:
     """Store a float."""
     if address:
-        ctypes.c_float.from_address(address).value = value
+        ctypes.c_float.from_address(mapped(address, 4)).value = value
 
 
 def put_bytes(address: int, data: bytes) -> None:
     """Store bytes."""
     if address:
-        ctypes.memmove(address, data, len(data))
+        ctypes.memmove(mapped(address, len(data)), data, len(data))
 
 
 def text_at(address: int) -> str:
     """A C string."""
-    return ctypes.string_at(address).decode("utf-8", "replace")
+    return raw.text_at(address).decode("utf-8", "replace")
 
 
 _STRINGS: dict[str, Any] = {}
@@ -376,6 +378,6 @@ def c_string(text: str) -> int:
 
 
 def needs(*addresses: int) -> None:
-    """Refuse null where a result goes."""
+    """Refuse null where a result goes, or where a function is."""
     if not all(addresses):
         raise DriverError(Result.INVALID_VALUE, "a null pointer where a result goes")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
-
 from warpsim.driver.abi.calls import CALLS, PROCESS, call, put32, put64, text_at
 from warpsim.driver.abi.theirs import library_at
 from warpsim.driver.driver import VERSION
+from warpsim.driver.raw import bytes_at
 from warpsim.driver.results import DriverError, Result
 
 SINCE = {
@@ -64,7 +63,7 @@ def export_table(out: int, number: int) -> None:
     """Tables without documentation: NVIDIA's run time asks for them, where its names have been stripped from a program
     so that ours does not take its place; NVRTC asks, too, and does without."""
     put64(out, 0)
-    asked = ctypes.string_at(number, 16)
+    asked = bytes_at(number, 16)
     if asked != RUNTIME_TABLE:
         raise DriverError(Result.NOT_SUPPORTED)
     raise DriverError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import struct
 
 from warpsim.driver.abi.calls import PROCESS, call, get64, put32, put64
@@ -10,6 +9,7 @@ from warpsim.driver.abi.cu_memory import work_3d
 from warpsim.driver.abi.cu_work import host_call, packed
 from warpsim.driver.graphs import Graph, GraphExec, GraphWork, Node
 from warpsim.driver.modules import Function
+from warpsim.driver.raw import bytes_at
 from warpsim.driver.results import DriverError, Result
 from warpsim.driver.work import Call, Fill, Launch, Nothing, Work
 
@@ -53,7 +53,7 @@ def graph_find(out: int, original: int, clone: int) -> None:
 
 def kernel_work(given: int) -> Launch:
     """CUDA_KERNEL_NODE_PARAMS as work."""
-    handle, gx, gy, gz, bx, by, bz, shared, params, extra = struct.unpack("<Q7I4xQQ", ctypes.string_at(given, 56))
+    handle, gx, gy, gz, bx, by, bz, shared, params, extra = struct.unpack("<Q7I4xQQ", bytes_at(given, 56))
     function = PROCESS.get(handle or get64(given + 56), Function)
     work = Launch(function, (gx, gy, gz), (bx, by, bz), packed(function, params, extra), shared)
     return PROCESS.driver.checked(work)
@@ -61,7 +61,7 @@ def kernel_work(given: int) -> Launch:
 
 def fill_work(given: int) -> Fill:
     """CUDA_MEMSET_NODE_PARAMS as work."""
-    address, pitch, value, unit, width, rows = struct.unpack("<QQIIQQ", ctypes.string_at(given, 40))
+    address, pitch, value, unit, width, rows = struct.unpack("<QQIIQQ", bytes_at(given, 40))
     return Fill(address, value, unit, width, pitch, rows)
 
 

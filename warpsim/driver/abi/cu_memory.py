@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from warpsim.driver import properties
+from warpsim.driver import properties, raw
 from warpsim.driver.abi.calls import PROCESS, call, get64, needs, put32, put64, put_bytes, unsupported
 from warpsim.driver.memory import Kind, Side
 from warpsim.driver.results import DriverError, Result
@@ -15,6 +15,8 @@ BOX = struct.Struct("<QQIxxxxQQQQ")
 BOX3 = struct.Struct("<QQQQIxxxxQQQQQQ")
 """One side of CUDA_MEMCPY3D: x in bytes, y, z, level, type, host, device, array, reserved, pitch, height."""
 HOST, ARRAY = 1, 3
+ACCESSED_BY, NOWHERE = 3, -2
+"""CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, CU_DEVICE_INVALID."""
 PITCH = 512
 
 
@@ -34,6 +36,7 @@ def free(address: int) -> None:
 @call("PPPPU", "cuMemAllocPitch_v2")
 def allocate_pitch(out: int, pitch: int, width: int, height: int, element: int) -> None:
     """Rows that begin at multiples of 512 bytes."""
+    needs(out, pitch)
     step = -(-width // PITCH) * PITCH
     put64(out, PROCESS.driver.memory.allocate(step * height, PROCESS.context().ordinal))
     put64(pitch, step)
@@ -270,8 +273,11 @@ def advice(*words: int) -> None:
 
 @call("PPIPP", "cuMemRangeGetAttribute", "cudaMemRangeGetAttribute")
 def range_attribute(out: int, nbytes: int, number: int, address: int, count: int) -> None:
-    """No advice is kept."""
-    put_bytes(out, bytes(nbytes))
+    """No advice is kept: there are no locations."""
+    if not 1 <= number <= 8 or not nbytes or nbytes % 4 or (nbytes > 4 and number != ACCESSED_BY):
+        raise DriverError(Result.INVALID_VALUE, f"no attribute {number} of {nbytes} bytes")
+    raw.mapped(out, nbytes)
+    put_bytes(out, struct.pack("<i", NOWHERE if number in (2, ACCESSED_BY, 4) else 0) * (nbytes // 4))
 
 
 # ---- pools: memory is given at once and taken back at once ---------------------------------------

@@ -7,6 +7,7 @@ import ctypes
 from warpsim.driver import images, occupancy
 from warpsim.driver.abi.calls import PROCESS, call, needs, put32, put64, text_at, unsupported
 from warpsim.driver.modules import REGISTERS, DriverModule, Function, Linker
+from warpsim.driver.raw import bytes_at
 from warpsim.driver.results import DriverError, Result
 
 
@@ -227,7 +228,7 @@ def link_create(count: int, options: int, values: int, out: int) -> None:
 @call("PIPPPUPP", "cuLinkAddData_v2", "cuLinkAddData")
 def link_data(handle: int, kind: int, data: int, nbytes: int, name: int, count: int, options: int, values: int) -> None:
     """A module to link."""
-    PROCESS.get(handle, Linker).add(ctypes.string_at(data, nbytes), PROCESS.driver.devices[PROCESS.ordinal()].sm)
+    PROCESS.get(handle, Linker).add(bytes_at(data, nbytes), PROCESS.driver.devices[PROCESS.ordinal()].sm)
 
 
 @call("PIPUPP", "cuLinkAddFile_v2", "cuLinkAddFile")

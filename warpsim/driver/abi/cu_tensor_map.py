@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import struct
 
 from warpsim.driver.abi.calls import call, get32, get64, put_bytes
+from warpsim.driver.raw import bytes_at
 from warpsim.driver.results import DriverError, Result
 from warpsim.host.tensor_map import TensorMap, encoded
 from warpsim.layout import tensor_map as layout
@@ -101,7 +101,7 @@ def _signed(address: int) -> int:
 @call("PP", "cuTensorMapReplaceAddress")
 def replace_address(where: int, address: int) -> None:
     """cuTensorMapReplaceAddress: the same map for a tensor elsewhere."""
-    fields = layout.decode(ctypes.string_at(where, layout.LAYOUT.itemsize))
+    fields = layout.decode(bytes_at(where, layout.LAYOUT.itemsize))
     if fields is None:
         raise DriverError(Result.INVALID_VALUE, "the 128 bytes are no tensor map")
     put_bytes(where, encoded(fields, address))

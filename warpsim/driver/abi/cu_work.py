@@ -9,12 +9,15 @@ import attrs
 
 from warpsim.driver.abi.calls import PROCESS, call, get32, get64, needs, put32, put64, put_float, unsupported
 from warpsim.driver.modules import Function
+from warpsim.driver.raw import bytes_at
 from warpsim.driver.results import DriverError, Result
 from warpsim.driver.streams import Event, Stream
 from warpsim.driver.work import Call, Launch
 
 ATTRIBUTE = 72
 """Bytes of a CUlaunchAttribute: its number, and 64 of its value from the eighth on."""
+MOST_ATTRIBUTES = 64
+"""More than there are."""
 COOPERATIVE, CLUSTER = 2, 4
 
 
@@ -23,7 +26,7 @@ def packed(function: Function, params: int, extra: int) -> bytes:
     if params:
         block = bytearray(function.parameter_bytes)
         for index, param in enumerate(function.kernel.params):
-            block[param.offset : param.offset + param.size] = ctypes.string_at(get64(params + 8 * index), param.size)
+            block[param.offset : param.offset + param.size] = bytes_at(get64(params + 8 * index), param.size)
         return bytes(block)
     buffer = size = 0
     while extra and (word := get64(extra)):
@@ -34,7 +37,7 @@ def packed(function: Function, params: int, extra: int) -> bytes:
         extra += 16
     if function.parameter_bytes and not buffer:
         raise DriverError(Result.INVALID_VALUE, f"{function.name} takes {len(function.kernel.params)} parameters")
-    block = bytearray(ctypes.string_at(buffer, size) if buffer else b"")
+    block = bytearray(bytes_at(buffer, size) if buffer else b"")
     block.extend(bytes(max(function.parameter_bytes - len(block), 0)))
     return bytes(block)
 
@@ -82,13 +85,15 @@ def launch_ex(config: int, handle: int, params: int, extra: int) -> None:
 
 def configured(function: Function, config: int, params: bytes) -> Launch:
     """A launch from a CUlaunchConfig."""
-    gx, gy, gz, bx, by, bz, shared = struct.unpack("<7I", ctypes.string_at(config, 28))
+    gx, gy, gz, bx, by, bz, shared = struct.unpack("<7I", bytes_at(config, 28))
     work = Launch(function, (gx, gy, gz), (bx, by, bz), params, shared)
     return with_attributes(work, get64(config + 40), get32(config + 48))
 
 
 def with_attributes(work: Launch, attributes: int, count: int) -> Launch:
     """A launch with what its attributes say."""
+    if count > MOST_ATTRIBUTES:
+        raise DriverError(Result.INVALID_VALUE, f"{count} attributes")
     for at in range(attributes, attributes + ATTRIBUTE * count, ATTRIBUTE):
         number = get32(at)
         if number == COOPERATIVE:
@@ -193,6 +198,7 @@ _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_int32, ctypes.c_uin
 
 def host_call(function: int, data: int) -> Call:
     """A function of the program as work."""
+    needs(function)
     return Call(lambda: _HOST(function)(data), function, data)
 
 
@@ -206,6 +212,7 @@ def host_function(stream: int, function: int, data: int, mode: int = 0) -> None:
 @call("PPPU", "cuStreamAddCallback", "cudaStreamAddCallback")
 def stream_callback(stream: int, function: int, data: int, flags: int) -> None:
     """A function of the host that gets the stream and its error."""
+    needs(function)
     PROCESS.stream(stream).submit(Call(lambda: _CALLBACK(function)(stream, int(PROCESS.driver.error), data)))
 
 

@@ -5,7 +5,6 @@ get PTX of it from NVIDIA's own linker."""
 
 from __future__ import annotations
 
-import ctypes
 import re
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from warpsim.driver.abi import intermediate
 from warpsim.driver.abi.calls import PROCESS, call, get64, put32, put64, put_bytes, text_at
 from warpsim.driver.modules import Linker
+from warpsim.driver.raw import bytes_at
 from warpsim.driver.results import DriverError
 
 VERSIONS = ("", *(f"_{major}_{minor}" for major in (12, 13) for minor in range(10)))
@@ -74,7 +74,7 @@ def destroy(where: int) -> None:
 def add_data(handle: int, kind: int, data: int, nbytes: int, name: int) -> int:
     """A module."""
     link = PROCESS.get(handle, Link)
-    return link.attempt(lambda: link.take(ctypes.string_at(data, nbytes)))
+    return link.attempt(lambda: link.take(bytes_at(data, nbytes)))
 
 
 @_call("PIP", "AddFile")

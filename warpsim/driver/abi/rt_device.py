@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
+import re
 import struct
 
 from warpsim.driver import properties
-from warpsim.driver.abi.calls import PROCESS, c_string, call, needs, put32, put_bytes
+from warpsim.driver.abi.calls import PROCESS, c_string, call, needs, put32, put_bytes, text_at
 from warpsim.driver.abi.cu_context import ordinal_of, primary_reset, uuid
 from warpsim.driver.abi.rt_errors import NAMES, TEXTS
-from warpsim.driver.results import Result, text_of
+from warpsim.driver.results import DriverError, Result, text_of
 
 FIELDS = """name:256s uuid:16s luid:8s mask:I total:Q shared:Q#8 regs:i#12 warp:i#10 pitch:Q#11 threads:i#1 dim:3i#2
 grid:3i#5 *clock:i#13 const:Q#9 major:i#75 minor:i#76 align:Q#14 tpitch:Q#51 *overlap:i#15 sms:i#16 *timeout:i
@@ -103,8 +103,10 @@ def get_flags(out: int) -> None:
 @call("PP", "cudaDeviceGetByPCIBusId", "cuDeviceGetByPCIBusId")
 def by_bus(out: int, text: int) -> None:
     """The device of a place on the bus."""
-    parts = ctypes.string_at(text).decode().split(":")
-    put32(out, ordinal_of(int(parts[-2], 16) - 1))
+    match = re.fullmatch(r"(?:[0-9a-fA-F]+:)?([0-9a-fA-F]+):[0-9a-fA-F]+(?:\.[0-9a-fA-F])?", text_at(text))
+    if match is None:
+        raise DriverError(Result.INVALID_VALUE, "not a place on a bus")
+    put32(out, ordinal_of(int(match[1], 16) - 1))
 
 
 @call("", "cudaDeviceSynchronize", "cudaThreadSynchronize")

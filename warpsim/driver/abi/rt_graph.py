@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import struct
 
 from warpsim.driver.abi.calls import PROCESS, call
@@ -12,12 +11,13 @@ from warpsim.driver.abi.rt_launch import function_of, symbol
 from warpsim.driver.abi.rt_memory import box_work
 from warpsim.driver.graphs import GraphExec, Node
 from warpsim.driver.memory import Side
+from warpsim.driver.raw import bytes_at
 from warpsim.driver.work import Copy, Launch
 
 
 def kernel_work(given: int) -> Launch:
     """cudaKernelNodeParams as work."""
-    address, gx, gy, gz, bx, by, bz, shared, params, extra = struct.unpack("<Q7I4xQQ", ctypes.string_at(given, 56))
+    address, gx, gy, gz, bx, by, bz, shared, params, extra = struct.unpack("<Q7I4xQQ", bytes_at(given, 56))
     function = function_of(address)
     work = Launch(function, (gx, gy, gz), (bx, by, bz), packed(function, params, extra), shared)
     return PROCESS.driver.checked(work)

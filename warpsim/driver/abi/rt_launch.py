@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import struct
 
 import attrs
@@ -15,6 +14,7 @@ from warpsim.driver.abi.rt_device import current
 from warpsim.driver.abi.rt_errors import INVALID_CONFIGURATION, INVALID_FUNCTION, INVALID_SYMBOL, RuntimeRefusal
 from warpsim.driver.abi.theirs import library_at
 from warpsim.driver.modules import DriverModule, Function
+from warpsim.driver.raw import bytes_at
 from warpsim.driver.results import DriverError
 from warpsim.driver.work import Launch
 
@@ -218,7 +218,7 @@ def launch_ex(config: int, address: int, params: int) -> None:
 
 def configured(config: int, address: int, params: int) -> Launch:
     """A cudaLaunchConfig_t."""
-    gx, gy, gz, bx, by, bz, shared = struct.unpack("<6IQ", ctypes.string_at(config, 32))
+    gx, gy, gz, bx, by, bz, shared = struct.unpack("<6IQ", bytes_at(config, 32))
     function = function_of(address)
     block = packed(function, params, 0) if params else bytes(function.parameter_bytes)
     work = Launch(function, (gx, gy, gz), (bx, by, bz), block, shared)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import struct
 
 from warpsim.driver.abi.calls import PROCESS, call, needs, put64, put_bytes, unsupported
 from warpsim.driver.abi.cu_memory import PITCH, allocate, copy, fill
 from warpsim.driver.abi.rt_launch import symbol
 from warpsim.driver.memory import Kind, Side
+from warpsim.driver.raw import bytes_at
 from warpsim.driver.results import DriverError, Result
 from warpsim.driver.work import Copy
 
@@ -35,6 +35,7 @@ def free(address: int) -> None:
 @call("PPPP", "cudaMallocPitch")
 def malloc_pitch(out: int, pitch: int, width: int, height: int) -> None:
     """Rows that begin at multiples of 512 bytes."""
+    needs(out, pitch)
     step = -(-width // PITCH) * PITCH
     malloc(out, step * height)
     put64(pitch, step)
@@ -53,7 +54,7 @@ def malloc_3d(out: int, width: int, height: int, depth: int) -> None:
 @call("PPPPPPPP", "warpsimMemset3D")
 def set_3d(address: int, pitch: int, rows: int, value: int, width: int, height: int, depth: int, stream: int) -> None:
     """cudaMemset3D."""
-    for plane in range(depth):
+    for plane in range(depth if width and height else 0):
         fill(address + plane * pitch * rows, value & 0xFF, 1, width, stream, pitch, height)
 
 
@@ -100,7 +101,7 @@ def memcpy_3d(given: int, stream: int = 0) -> None:
 
 def box_work(given: int) -> Copy:
     """cudaMemcpy3DParms as work."""
-    words = PARAMETERS.unpack(ctypes.string_at(given, PARAMETERS.size))
+    words = PARAMETERS.unpack(bytes_at(given, PARAMETERS.size))
     source, target, (width, height, depth) = words[0:8], words[8:16], words[16:19]
     if source[0] or target[0]:
         raise unsupported("CUDA arrays")
