@@ -1,7 +1,9 @@
 """When code is compiled: not in a short launch, behind it for the next ones where that was asked for, at once from the disk."""
 
 import itertools
+import os
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -10,11 +12,13 @@ import warpsim
 
 pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 
-from warpsim.native import cache, later
+from warpsim.native import cache, later, making, pace
 from warpsim.native.behind import Behind, behind
 from warpsim.native.codes import Code
 from warpsim.native.compiler import compiler
 from warpsim.native.engine import Compiled
+from warpsim.native.options import Outcome
+from warpsim.native.runs import Runner
 
 PTX = """.version 8.0
 .target sm_80
@@ -93,8 +97,18 @@ def test_where_a_unit_is_left():
     assert sum(spot.visits for spot in native(module).spots.values()) - visits < 10
 
 
-def test_a_share_of_the_time(monkeypatch):
-    """Engine ``auto`` compiles when that takes an eighth of the time that the function took, not before."""
+@pytest.fixture(params=[1, 2], ids=["one processor", "two"])
+def processors(monkeypatch, request):
+    """A machine that has no processor left for another thread, and one that has."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(request.param)), raising=False)
+    pace.beside.cache_clear()
+    yield request.param
+    pace.beside.cache_clear()
+
+
+def test_a_share_of_the_time(monkeypatch, processors):
+    """Engine ``auto`` compiles when that takes a share of the time that the function took, not before: in the launch, or in a
+    thread beside it."""
     monkeypatch.setattr("warpsim.native.engine.HOT", 0.001)
     module = warpsim.load(PTX.replace("SALT", "6"))
     launch(module, "auto", 6)
@@ -102,8 +116,58 @@ def test_a_share_of_the_time(monkeypatch):
 
     native(module).interpreted = 100.0
     launch(module, "auto", 6)
+    for _ in range(0 if processors == 1 else 8):
+        assert behind().wait(60)
+        launch(module, "auto", 6)
     assert len(codes(module)) == 1
     assert 0 < native(module).compiled < 20
+
+
+@pytest.mark.parametrize("processors", [2], indirect=True)
+def test_a_long_first_launch(monkeypatch, processors):
+    """A launch does not wait for the thread, and goes on as machine code when that is there."""
+    monkeypatch.setattr("warpsim.native.engine.HOT", 0.001)
+    monkeypatch.setattr(pace, "STEP", 1.0)
+    monkeypatch.setattr("warpsim.native.spots.STEP", 1.0)
+    done = []
+    run = Runner.run
+    monkeypatch.setattr(Runner, "run", lambda *a, **k: done.append(run(*a, **k)) or done[-1])
+    threads = []
+    finish = making.finish
+    monkeypatch.setattr(making, "finish", lambda made: threads.append(threading.current_thread()) or finish(made))
+    module = warpsim.load(PTX.replace("SALT", "9").replace("300", "1000000"))
+    words = np.zeros(64, np.uint32)
+    module["k"]((1,), (64,), (words,), engine="auto")
+    assert words.tolist() == [k + 9_000_000 for k in range(64)]
+    assert Outcome.DONE in done
+    assert threading.main_thread() not in threads
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_the_child_of_a_fork():
+    """Waits for what runs, has none of its parent's jobs, and can compile."""
+    jobs, begun, go, done = Behind(), threading.Event(), threading.Event(), []
+
+    def first():
+        begun.set()
+        go.wait(60)
+        done.append("first")
+
+    jobs.submit(first)
+    jobs.submit(lambda: done.append("second"))
+    assert begun.wait(60)
+    threading.Timer(0.05, go.set).start()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # that it has threads
+        child = os.fork()
+    if child == 0:
+        jobs.submit(lambda: done.append("child"))
+        good = jobs.wait(60) and done[0] == "first" and done[-1] == "child"
+        os._exit(0 if good else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert jobs.wait(60)
+    assert done == ["first", "second"]
+    jobs.stop()
 
 
 def test_a_busy_machine(monkeypatch):
@@ -116,6 +180,7 @@ def test_a_busy_machine(monkeypatch):
     native(module).interpreted = 1e9
     for _ in range(12):
         launch(module, "auto", 7)
+        assert behind().wait(60)
     assert len(codes(module)) == 1
 
 

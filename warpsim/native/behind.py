@@ -1,10 +1,11 @@
-"""A thread that compiles behind the launches. At the end of the process what waits is dropped, and what runs is waited for:
-LLVM cannot be left in the middle."""
+"""A thread that compiles beside the launches and behind them. At the end of the process what waits is dropped, and what runs is waited for:
+LLVM cannot be left in the middle. A fork waits for it, too, or its child would find LLVM's locks taken."""
 
 from __future__ import annotations
 
 import atexit
 import collections
+import os
 import threading
 from collections.abc import Callable
 from functools import lru_cache
@@ -18,7 +19,12 @@ class Behind:
         self._change = threading.Condition()
         self._thread: threading.Thread | None = None
         self._busy = self._over = False
+        self._working = threading.Lock()
         atexit.register(self.stop)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(
+                before=self._working.acquire, after_in_parent=self._working.release, after_in_child=self._forked
+            )
 
     def submit(self, job: Callable[[], None]) -> None:
         """Do a job when those before it are done."""
@@ -43,6 +49,12 @@ class Behind:
         if self._thread is not None:
             self._thread.join()
 
+    def _forked(self) -> None:
+        """In the child of a fork, which has waited for what ran: no thread, and none of the parent's jobs."""
+        self._working.release()
+        self._change, self._thread, self._busy = threading.Condition(), None, False
+        self._jobs.clear()
+
     def _run(self) -> None:
         while True:
             with self._change:
@@ -51,7 +63,8 @@ class Behind:
                     return
                 job, self._busy = self._jobs.popleft(), True
             try:
-                job()
+                with self._working:
+                    job()
             finally:
                 del job
                 with self._change:

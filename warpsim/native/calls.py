@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from warpsim.machine.waiting import LOOK_EVERY
 from warpsim.native import private
+from warpsim.native.asking import make_beside
 from warpsim.native.codes import Code
 from warpsim.native.extents import Noted
 from warpsim.native.inputs import given, row_of
 from warpsim.native.making import form, make
 from warpsim.native.options import Outcome
-from warpsim.native.pace import LANE, STEP, Pace
+from warpsim.native.pace import BESIDE, LANE, STEP, Pace, beside
 from warpsim.native.reading import value_of
 from warpsim.native.runs import Runner
 from warpsim.native.scratch import Scratch
@@ -107,7 +108,8 @@ class Calls:
     ) -> Outcome | None:
         """One call of a spot's code, None where there is none; ``through``: it has to come to the end of the kernel."""
         shape, selection = spot.shape, group.selection
-        assert shape is not None
+        if shape is None:
+            return None
         row = row_of(selection) if spot.options.strides else 0
         givens = tuple([given(value, row) for value in values])
         manner = Manner(
@@ -142,19 +144,24 @@ class Calls:
         """Code for a place where it is there, or pays."""
         found = spot.codes.get(variant)
         if isinstance(found, Code):
-            return found
+            return found if found.shape is spot.shape else None
+        request = Request(plans, place, spot, variant)
         if found is None and variant not in spot.codes:
-            request = Request(plans, place, spot, variant)
             made = self._timed(plans, lambda: make(self.pace, request))
             if made is not None:
-                spot.codes[variant] = made
+                spot.put(variant, made)
                 return made
             if spot.shape is None:
                 return None
-            if self.pace is Pace.ASKED:
+            found = None if self.pace is Pace.AT_ONCE else WAITING
+        if found is WAITING and not spot.pending:
+            if beside() and plans.allows(spot, BESIDE):
+                spot.codes[variant] = WAITING
+                make_beside(request)
+            elif self.pace is Pace.ASKED:
                 spot.codes[variant] = WAITING
                 self.account.ask(request)
-        if spot.codes:
+        if spot.ready:
             self.account.interpret(group, plans, 1)
         return None
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from warpsim.isa.spec import Scope
 from warpsim.machine.selection import Rect
-from warpsim.native.behind import behind
+from warpsim.native.asking import make_beside, make_later
 from warpsim.native.bodies import Bodies
 from warpsim.native.options import Options
-from warpsim.native.pace import BEHIND, WITHIN, Pace
+from warpsim.native.pace import BEHIND, BESIDE, WITHIN, Pace, beside
 from warpsim.native.spots import Account, Place, Plans, Request, Spot
 
 if TYPE_CHECKING:
@@ -90,11 +90,11 @@ class Compiled:
         if spot.formed and spot.shape is None:
             return False
         spot.visits += 1
-        if self.pace is not Pace.AT_ONCE and not spot.codes:
+        if self.pace is not Pace.AT_ONCE and not spot.ready:
             if spot.visits < spot.look_at:
                 return False
+            spot.look_at = spot.visits + 1 + spot.visits // 8
             if not self._pays(group, plans, place, spot):
-                spot.look_at = spot.visits + 1 + spot.visits // 8
                 return False
         if self._calls is None:
             from warpsim.native.calls import Calls
@@ -123,7 +123,7 @@ class Compiled:
         """The launch is over: what it had use for is compiled behind it."""
         asked = self._account.worth()
         if asked:
-            behind().submit(lambda: _make_behind(asked))
+            make_later(asked)
         self.bodies.over()
 
     # ---- what pays --------------------------------------------------------------------------------
@@ -132,23 +132,20 @@ class Compiled:
         """Whether to have code for a place without any; if not, it is interpreted."""
         one = self._account.interpret(group, plans, spot.visits - spot.looked_at)
         spot.looked_at = spot.visits
+        if spot.pending:
+            return False
         hot = spot.visits * one > HOT
-        if self.pace is Pace.AUTO:
-            if hot:
-                plans.keeps(place, spot)
-            return hot and plans.allows(spot, WITHIN)
-        if spot.formed or (plans.keeps(place, spot) and plans.allows(spot, BEHIND)):
+        if self.pace is Pace.ASKED and (spot.formed or (plans.keeps(place, spot) and plans.allows(spot, BEHIND))):
             return True
-        if hot and plans.allows(spot, WITHIN):
-            return True
-        self._account.ask(Request(plans, place, spot))
+        if hot and self.pace is Pace.AUTO:
+            plans.keeps(place, spot)
+        if hot and plans.allows(spot, BESIDE if beside() else WITHIN):
+            if spot.formed or not beside():
+                return True
+            make_beside(Request(plans, place, spot))
+        elif self.pace is Pace.ASKED:
+            self._account.ask(Request(plans, place, spot))
         return False
-
-
-def _make_behind(asked: list[Request]) -> None:
-    from warpsim.native.making import make_behind
-
-    make_behind(asked)
 
 
 def _begins(plan: FunctionPlan, block: int) -> tuple[int, ...]:

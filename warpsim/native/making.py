@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 from warpsim.native.cache import note
 from warpsim.native.codes import Code, Draft, draft, finish
 from warpsim.native.compiler import Invalid
 from warpsim.native.inputs import Given
-from warpsim.native.pace import BEHIND, WITHIN, Pace, rate
+from warpsim.native.pace import BEHIND, WITHIN, Pace, beside, rate
 from warpsim.native.spots import WAITING, Place, Plans, Request, Spot
 from warpsim.native.text import Manner
 from warpsim.native.trace import Untraceable
@@ -58,18 +57,18 @@ def compiled(plans: Plans, place: Place, spot: Spot, made: Draft) -> Code | None
 
 
 def make(pace: Pace, request: Request) -> Code | None:
-    """Code in a launch; None where there is none, or it does not pay: then it is asked for (`WAITING`) or left."""
+    """Code in a launch that waits for it; None where there is none, or it does not pay: then a thread makes it, or nobody."""
     plans, spot, variant = request.plans, request.spot, request.variant
     assert variant is not None
     known = pace is Pace.ASKED and plans.keeps(request.place, spot) and plans.allows(spot, BEHIND)
-    if pace is not Pace.AT_ONCE and not known and not plans.allows(spot, WITHIN):
+    if pace is not Pace.AT_ONCE and not known and (beside() or not plans.allows(spot, WITHIN)):
         return None
     made = written(plans, spot, *variant)
     if made is None:
         return None
     if pace is not Pace.AT_ONCE and not made.kept:
         spot.kept, spot.cost = False, rate().of(made.lines)
-        if not plans.allows(spot, WITHIN):
+        if beside() or not plans.allows(spot, WITHIN):
             return None
     return compiled(plans, request.place, spot, made)
 
@@ -81,16 +80,17 @@ def make_behind(requests: Sequence[Request]) -> None:
         began = time.thread_time()
         if request.variant is None:
             with plans.lock:
-                if not spot.formed and not plans.covers(request.place):
+                if not spot.formed and (request.now or not plans.covers(request.place)):
                     form(plans, request.place, spot)
+                    spot.look_at = 0
         elif spot.codes.get(request.variant) is WAITING:
-            code: Any = None
+            code, shape = None, spot.shape
             if plans.allows(spot, BEHIND):
                 with plans.lock:
                     made = written(plans, spot, *request.variant)
                 code = None if made is None else compiled(plans, request.place, spot, made)
-                if spot.codes.get(request.variant) is WAITING:
-                    spot.codes[request.variant] = code
+                if spot.codes.get(request.variant) is WAITING and spot.shape in (shape, None):
+                    spot.put(request.variant, code)
             else:
                 spot.codes.pop(request.variant, None)
         plans.compiled += time.thread_time() - began

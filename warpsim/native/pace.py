@@ -17,15 +17,16 @@ BEGIN, WRITE = 0.05, 1e-3
 """Seconds that a unit takes beside its lines, and for each instruction until they are written."""
 FIRST = 0.12
 """Seconds until LLVM is there."""
-WITHIN, BEHIND = 1 / 8, 50.0
-"""Seconds of compiling for each second that was interpreted: within a launch, and behind one that asked for it."""
+WITHIN, BESIDE, BEHIND = 1 / 8, 1 / 4, 50.0
+"""Seconds of compiling for each second that was interpreted: within a launch, in a thread beside it, and behind one that asked
+for it."""
 
 
 class Pace(enum.Enum):
     """When a launch compiles."""
 
-    AUTO = "within a share of its time"
-    ASKED = "within a share of its time, behind the launch for the next ones, and at once what lies on disk"
+    AUTO = "in a share of its time"
+    ASKED = "in a share of its time, behind the launch for the next ones, and at once what lies on disk"
     AT_ONCE = "at once"
 
 
@@ -49,6 +50,13 @@ class Rate:
     def of(self, lines: int) -> float:
         """Seconds that so many take."""
         return lines * self.seconds / self.lines
+
+
+@lru_cache(maxsize=1)
+def beside() -> bool:
+    """Whether a thread can compile while the launch goes on: there is a second processor."""
+    mine = getattr(os, "sched_getaffinity", None)
+    return (len(mine(0)) if mine else os.cpu_count() or 1) > 1
 
 
 @lru_cache(maxsize=1)

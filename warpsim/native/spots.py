@@ -44,6 +44,8 @@ class Spot:
         self.shape: Shape | None = None
         self.formed = False
         self.codes: dict[Any, Code | Waiting | None] = {}
+        self.ready = self.pending = False
+        """Whether any code is there, and whether a thread is at some of it."""
         self.failures = self.visits = 0
         self.looked_at = self.look_at = 0
         """At which visit somebody last asked whether code for it pays, and when to ask again: that takes its time, too."""
@@ -77,7 +79,7 @@ class Spot:
         options = self.options
         if outcome is Outcome.DOUBT:
             self.options = options._replace(strides=False)
-            self.codes.clear()
+            self.forget()
             return
         self.failures += 1
         if self.failures < FAILURES and outcome is not Outcome.CONFLICT:
@@ -92,7 +94,18 @@ class Spot:
             self.shape, self.formed = None, True
             return
         self.shape, self.formed, self.failures = None, False, 0
+        self.forget()
+
+    def forget(self) -> None:
+        """Its code, which serves no longer."""
         self.codes.clear()
+        self.ready = False
+
+    def put(self, variant: Any, code: Code | None) -> None:
+        """Code for a variant, None where that cannot be: who looks from time to time whether there is any, looks now."""
+        self.codes[variant] = code
+        self.ready = self.ready or code is not None
+        self.look_at = 0
 
     def judge(self, spent: float, interpreted: float) -> None:
         """A unit has run: one that has never been faster than the steps would be is left to the interpreter; any other is
@@ -101,7 +114,7 @@ class Spot:
         self.faster = self.faster or spent <= interpreted
         if not self.trials and not self.faster:
             self.shape, self.formed = None, True
-            self.codes.clear()
+            self.forget()
 
 
 class Plans:
@@ -179,12 +192,14 @@ class Plans:
 
 
 class Request(NamedTuple):
-    """Code that a launch would have had use for; ``variant`` None: not even the unit is formed."""
+    """Code that a launch would have had use for; ``variant`` None: not even the unit is formed. ``now``: the launch goes on, and
+    stands there."""
 
     plans: Plans
     place: Place
     spot: Spot
     variant: Any = None
+    now: bool = False
 
 
 class Account:
