@@ -46,7 +46,8 @@ def _split_along(rect: Rect, axis: int, mask: Array) -> tuple[Selection, Selecti
             _masked(rect, mask, negate=True) if no is None else _sliced(rect, axis, no),
         )
         if len(splits) > KEPT:
-            splits.pop(next(iter(splits)), None)
+            oldest, *_ = list(splits)  # a copy at once: threads share the caches of small shapes
+            splits.pop(oldest, None)
     return found
 
 
