@@ -36,11 +36,21 @@ BODIES = {
     "lane by lane": "ld.global.u32 %r7, [%rd4]; and.b32 %r7, %r7, 1; setp.eq.u32 %p1, %r7, 0; @%p1 bra A;"
     " ld.global.u32 %r8, [%rd4]; ld.global.u32 %r7, [%rd1+8]; add.u32 %r8, %r8, %r7; A:",
     "guarded": "setp.lt.u32 %p1, %r1, 40; @%p1 ld.global.u32 %r8, [%rd4];",
+    "under a guard that all pass": "setp.lt.u32 %p1, %r1, 640; @%p1 ld.global.u32 %r8, [%rd4];",
+    "under a guard that none passes": "setp.gt.u32 %p1, %r1, 640; @%p1 ld.global.u32 %r8, [%rd4];",
+    "pairs": "shl.b32 %r5, %r1, 3; add.u32 %r6, %r4, %r5; st.shared.v2.u32 [%r6], {%r3, %r1}; bar.sync 0;"
+    " ld.shared.v2.u32 {%r7, %r8}, [%r6]; mad.lo.u32 %r8, %r8, 1000, %r7;",
+    "pairs of the array": "mul.wide.u32 %rd6, %r1, 8; add.u64 %rd6, %rd6, %rd1; ld.global.v2.u32 {%r7, %r8}, [%rd6];"
+    " st.global.v2.u32 [%rd6+8], {%r8, %r7}; mad.lo.u32 %r8, %r8, 3, %r7;",
+    "one of a pair": "and.b32 %r7, %r1, 62; mul.wide.u32 %rd6, %r7, 4; add.u64 %rd6, %rd6, %rd1; ld.global.v2.u32 {_, %r8}, [%rd6];",
+    "a pair and a constant": "mul.wide.u32 %rd6, %r1, 8; add.u64 %rd6, %rd6, %rd1; st.global.v2.u32 [%rd6], {%r1, 9};",
+    "misaligned pairs": "ld.global.v2.u32 {%r7, %r8}, [%rd4];",
     "bytes": "ld.global.u8 %r8, [%rd4+1];",
     "twice as wide": "and.b32 %r7, %r1, 62; mul.wide.u32 %rd6, %r7, 4; add.u64 %rd6, %rd6, %rd1; ld.global.u64 %rd7, [%rd6]; cvt.u32.u64 %r8, %rd7;",
     "beyond shared memory": "st.shared.u32 [%r6+260], %r1;",
     "beyond the array": "ld.global.u32 %r8, [%rd4+4096];",
     "misaligned": "ld.global.u32 %r8, [%rd4+2];",
+    "of a register that nothing wrote": "st.global.u32 [%rd4], %r0;",
     "never written": "ld.shared.u32 %r8, [%r6];",
 }  # fmt: skip
 

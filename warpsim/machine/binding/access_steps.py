@@ -1,4 +1,4 @@
-"""Steps of plain loads and stores: one element per thread, at affine addresses of shared or global memory.
+"""Steps of plain loads and stores: whole registers, at affine addresses of shared or global memory.
 
 They do what the port does for such an access when nobody is told of it, in a third of the calls; whatever else there is
 takes the ``general`` step. What an instruction asks of memory is learned from its body.
@@ -13,134 +13,164 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.isa.traits import Access
+from warpsim.machine.binding.operand_slots import Guard, guard_of
 from warpsim.machine.memory.addresses import last_along, space_of
 from warpsim.machine.memory.global_access import in_one_allocation
 from warpsim.machine.memory.word_access import in_rows, rows_view
-from warpsim.machine.plan import Step
+from warpsim.machine.plan import FunctionPlan, Step
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import FLAT, Affine, Array, DType, as_array
-from warpsim.program.program import Addr, Instruction, Reg
+from warpsim.program.program import Addr, Instruction, Reg, Vec
 from warpsim.types import ScalarType
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
 
-View = Callable[["Machine", Group, Affine, int, DType], Array | None]
-"""The elements of memory at affine addresses plus an offset; None if the general step is needed."""
-ELEMENT = object()
+View = Callable[["Machine", Group, Affine, int, DType, int], "list[Array] | None"]
+"""Views of consecutive elements of memory at affine addresses plus an offset; None if the general step is needed."""
 
 
 class _Asked:
     """In place of memory: notes what a body asks of it."""
 
     def __init__(self) -> None:
-        self.loads: list[tuple[str, object, ScalarType, int]] = []
+        self.loads: list[tuple[str, object, ScalarType, tuple[object, ...]]] = []
         self.stores: list[tuple[str, object, ScalarType, tuple[object, ...]]] = []
 
     def load(self, space: str, address: object, type: ScalarType, count: int = 1) -> tuple[object, ...]:
         """Note a load."""
-        self.loads.append((space, address, type, count))
-        return (ELEMENT,) * count
+        loaded = tuple([object() for _ in range(count)])
+        self.loads.append((space, address, type, loaded))
+        return loaded
 
     def store(self, space: str, address: object, type: ScalarType, values: tuple[object, ...]) -> None:
         """Note a store."""
         self.stores.append((space, address, type, values))
 
 
-def bind_access(instruction: Instruction, general: Step) -> Step:
+def bind_access(plan: FunctionPlan, instruction: Instruction, general: Step) -> Step:
     """The step of an access: the ``general`` one, or one that first tries the shorter way."""
-    form, operands = instruction.form, instruction.operands
-    if instruction.guard is not None or form.ports != {"memory"} or len(operands) != 2:
+    form, operands, access = instruction.form, instruction.operands, instruction.traits.access
+    if form.ports != {"memory"} or len(operands) != 2 or access not in (Access.LOAD, Access.STORE):
         return general
-    reads = instruction.traits.access is Access.LOAD
-    register, address = operands if reads else operands[::-1]
-    if not (isinstance(address, Addr) and isinstance(address.base, Reg) and isinstance(register, Reg)):
+    data, address = operands if access is Access.LOAD else operands[::-1]
+    if not isinstance(address, Addr) or not isinstance(address.base, Reg) or address.coordinates:
         return general
-    if address.coordinates or address.base.register.type.bits < 32 or register.negated:
+    if address.base.register.type.bits < 32:
         return general
-    if reads:
-        return _load(instruction, address, address.base, register, general)
-    if instruction.traits.access is Access.STORE:
-        return _store(instruction, address, address.base, register, general)
-    return general
+    registers = [
+        r for r in (data.elements if isinstance(data, Vec) else (data,)) if isinstance(r, Reg) and not r.negated
+    ]
+    asked = (_loaded if access is Access.LOAD else _stored)(instruction)
+    if asked is None:
+        return general
+    space, kind, count = asked
+    view = _VIEWS.get((access, space_of(space)))
+    if view is None or len(registers) != count or any(r.register.type.dtype.itemsize != kind.bytes for r in registers):
+        return general
+    make = _load if access is Access.LOAD else _store
+    slots = tuple([r.register.index for r in registers])
+    step = make(view, address.base.register.index, address.offset, slots, kind.dtype, general)
+    return step if instruction.guard is None else _guarded(guard_of(plan, instruction), step, general)
 
 
-def _load(instruction: Instruction, address: Addr, base: Reg, target: Reg, general: Step) -> Step:
+def _loaded(instruction: Instruction) -> tuple[str, ScalarType, int] | None:
+    """The space, type and number of elements that an instruction loads, if that is all it does."""
     asked, place = _Asked(), object()
-    if instruction.form.function(instruction.op, place, memory=asked) is not ELEMENT or len(asked.loads) != 1:
-        return general
-    space, where, kind, count = asked.loads[0]
-    view = _READ.get(space_of(space))
-    if view is None or where is not place or count != 1 or not _alike(kind, target):
-        return general
-    at, offset, d, dtype = base.register.index, address.offset, target.register.index, kind.dtype
+    found = instruction.form.function(instruction.op, place, memory=asked)
+    if len(asked.loads) != 1 or asked.stores:
+        return None
+    space, where, kind, loaded = asked.loads[0]
+    whole = found if isinstance(found, tuple) else (found,)
+    return (space, kind, len(loaded)) if where is place and whole == loaded else None
+
+
+def _stored(instruction: Instruction) -> tuple[str, ScalarType, int] | None:
+    """The same for what it stores."""
+    asked, place, source = _Asked(), object(), instruction.operands[1]
+    value = tuple([object() for _ in source.elements]) if isinstance(source, Vec) else object()
+    instruction.form.function(instruction.op, place, value, memory=asked)
+    if len(asked.stores) != 1 or asked.loads:
+        return None
+    space, where, kind, stored = asked.stores[0]
+    whole = value if isinstance(value, tuple) else (value,)
+    return (space, kind, len(stored)) if where is place and whole == stored else None
+
+
+def _guarded(guard: Guard, step: Step, general: Step) -> Step:
+    def guarded(machine: Machine, group: Group) -> object:
+        active = guard(machine, group)
+        if active is False:
+            return None
+        return step(machine, group) if active is None else general(machine, group)
+
+    return guarded
+
+
+def _load(view: View, at: int, offset: int, slots: tuple[int, ...], dtype: DType, general: Step) -> Step:
+    count = len(slots)
 
     def step(machine: Machine, group: Group) -> object:
         start = group.env[at]
         if type(start) is Affine and machine.window.memory_accessed is None:
-            found = view(machine, group, start, offset, dtype)
+            found = view(machine, group, start, offset, dtype, count)
             if found is not None:
-                found = found.copy()
-                if start.strides == FLAT and len(group.selection.shape) == 1:
-                    found = found.reshape(1)
-                group.env[d] = found
-                group.dirty.add(d)
+                flat = start.strides == FLAT and len(group.selection.shape) == 1
+                for slot, one in zip(slots, found, strict=True):
+                    group.env[slot] = one.copy().reshape(1) if flat else one.copy()
+                group.dirty.update(slots)
                 return None
         return general(machine, group)
 
     return step
 
 
-def _store(instruction: Instruction, address: Addr, base: Reg, source: Reg, general: Step) -> Step:
-    asked, place, value = _Asked(), object(), object()
-    if instruction.form.function(instruction.op, place, value, memory=asked) is not None or len(asked.stores) != 1:
-        return general
-    space, where, kind, values = asked.stores[0]
-    view = _WRITTEN.get(space_of(space))
-    if view is None or where is not place or values != (value,) or not _alike(kind, source):
-        return general
-    at, offset, s, dtype = base.register.index, address.offset, source.register.index, kind.dtype
+def _store(view: View, at: int, offset: int, slots: tuple[int, ...], dtype: DType, general: Step) -> Step:
+    count = len(slots)
 
     def step(machine: Machine, group: Group) -> object:
-        start, stored, window = group.env[at], group.env[s], machine.window
-        if type(start) is not Affine or start.strides == FLAT or stored is None:
+        env, window, stored = group.env, machine.window, []
+        start = env[at]
+        if type(start) is not Affine or start.strides == FLAT:
             return general(machine, group)
+        for slot in slots:
+            value = env[slot]
+            if value is None:
+                return general(machine, group)
+            stored.append(as_array(value))
         if window.memory_accessed is not None or window.memory_written is not None:
             return general(machine, group)
-        found = view(machine, group, start, offset, dtype)
+        found = view(machine, group, start, offset, dtype, count)
         if found is None:
             return general(machine, group)
         machine.launch.memory.version += 1
-        array = as_array(stored)
-        found[...] = last_along(array if array.dtype is dtype else array.view(dtype), found.shape)
+        for one, array in zip(found, stored, strict=True):
+            one[...] = last_along(array if array.dtype is dtype else array.view(dtype), one.shape)
         return None
 
     return step
 
 
-def _alike(kind: ScalarType, register: Reg) -> bool:
-    return register.register.type.dtype.itemsize == kind.dtype.itemsize and kind.dtype.kind != "V"
-
-
 def _shared(
-    machine: Machine, group: Group, start: Affine, offset: int, dtype: DType, *, write: bool = False
-) -> Array | None:
+    machine: Machine, group: Group, start: Affine, offset: int, dtype: DType, count: int, *, write: bool = False
+) -> list[Array] | None:
     space, selection = machine.batch.shared, group.selection
     if dtype.itemsize != 4 or not selection.all_ctas or (space.companion is not None and not space.companion.settled):
         return None
-    if not in_rows(space, start, offset, 4, write=write):
+    if not in_rows(space, start, offset, 4 * count, write=write):
         return None
     if write and space.shared:
         space.own()
-    return rows_view(space, start, start.base + offset, machine.batch.shape.extents, dtype)
+    extents, first = machine.batch.shape.extents, start.base + offset
+    return [rows_view(space, start, first + 4 * k, extents, dtype) for k in range(count)]
 
 
 def _global(
-    machine: Machine, group: Group, start: Affine, offset: int, dtype: DType, *, write: bool = False
-) -> Array | None:
+    machine: Machine, group: Group, start: Affine, offset: int, dtype: DType, count: int, *, write: bool = False
+) -> list[Array] | None:
     if start.dtype.itemsize != 8 or (start.strides != FLAT and len(group.selection.shape) == 1):
         return None
-    found = in_one_allocation(machine.launch.memory, start, offset, dtype.itemsize)
+    found = in_one_allocation(machine.launch.memory, start, offset, dtype.itemsize * count)
     if found is None:
         return None
     allocation, pattern = found
@@ -150,8 +180,13 @@ def _global(
         if allocation.read_only or not pattern.disjoint:
             return None
         allocation.own()
-    return np.ndarray(pattern.shape, dtype, allocation.data, start.base + offset - allocation.start, start.strides)
+    data, first, strides = allocation.data, start.base + offset - allocation.start, start.strides
+    return [np.ndarray(pattern.shape, dtype, data, first + k * dtype.itemsize, strides) for k in range(count)]
 
 
-_READ: dict[str, View] = {"shared": _shared, "global": _global}
-_WRITTEN: dict[str, View] = {"shared": partial(_shared, write=True), "global": partial(_global, write=True)}
+_VIEWS: dict[tuple[Access, str], View] = {
+    (Access.LOAD, "shared"): _shared,
+    (Access.LOAD, "global"): _global,
+    (Access.STORE, "shared"): partial(_shared, write=True),
+    (Access.STORE, "global"): partial(_global, write=True),
+}

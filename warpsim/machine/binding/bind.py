@@ -77,7 +77,7 @@ def bind_step(plan: FunctionPlan, instruction: Instruction, *, unread: bool = Fa
         step = (
             bind_plain(plan, instruction)
             or bind_parameter_load(plan, instruction)
-            or bind_access(instruction, bind_thread(plan, instruction, unread=unread))
+            or bind_access(plan, instruction, bind_thread(plan, instruction, unread=unread))
         )
         if instruction.traits.synchronises:
             step = bind_gate(plan, instruction, step)
