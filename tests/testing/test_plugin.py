@@ -307,11 +307,10 @@ def test_nothing():
 def test_lines_of_cuda_files(tmp_path):
     """A line of CUDA runs as often as the most frequent of its instructions; files of one name in two folders are two."""
     lines = Lines()
-    defaults.listeners.append(lines.add)
-    for name in ("one", "two"):
-        shutil.copytree(SAXPY, tmp_path / name)
-        run_case(tmp_path / name)
-    defaults.listeners.remove(lines.add)
+    with defaults.listening(lines.add):
+        for name in ("one", "two"):
+            shutil.copytree(SAXPY, tmp_path / name)
+            run_case(tmp_path / name)
     source = (SAXPY / "kernel.cu").read_text().split("\n")
     body = 1 + next(n for n, text in enumerate(source) if "y[i] =" in text)
 
@@ -325,10 +324,9 @@ def test_lines_of_texts_without_a_file():
     text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\nret;\n}\n"
     apart = [Lines(), Lines()]
     for lines, source in zip(apart, (text, text.replace("{", "{\n")), strict=True):
-        defaults.listeners.append(lines.add)
-        for one in (source, source):
-            warpsim.load(one)["k"](1, 32, ())
-        defaults.listeners.remove(lines.add)
+        with defaults.listening(lines.add):
+            for one in (source, source):
+                warpsim.load(one)["k"](1, 32, ())
     apart[0].merge(apart[1].plain())
     apart[0].merge(apart[1].plain())
 
@@ -342,17 +340,10 @@ def test_lines_that_nothing_ran():
         "setp.eq.u32 %p, 0, 1;\n@%p bra done;\nbar.sync 0;\ndone:\nret;\n}\n.visible .entry other()\n{\nret;\n}\n"
     )
     lines = Lines()
-    defaults.listeners.append(lines.add)
-    warpsim.load(text.replace("0, 1", "0, 0"))["k"](1, 64, ())
-    defaults.listeners.remove(lines.add)
+    with defaults.listening(lines.add):
+        warpsim.load(text.replace("0, 1", "0, 0"))["k"](1, 64, ())
 
-    assert [line for line in lines.lcov().splitlines() if line.startswith("DA:")] == [
-        "DA:6,0",
-        "DA:11,2",
-        "DA:12,2",
-        "DA:13,0",
-        "DA:15,2",
-    ]
+    assert "SF:<ptx>\nDA:6,0\nDA:11,2\nDA:12,2\nDA:13,0\nDA:15,2\nLF:5\n" in lines.lcov()
 
 
 def test_code_of_no_line():
@@ -362,9 +353,8 @@ def test_code_of_no_line():
         'mov.b32 %r, 1;\n.loc 1 3 1\nret;\n}\n.file 1 "k.cu"\n'
     )
     lines = Lines()
-    defaults.listeners.append(lines.add)
-    warpsim.load(text)["k"](1, 32, ())
-    defaults.listeners.remove(lines.add)
+    with defaults.listening(lines.add):
+        warpsim.load(text)["k"](1, 32, ())
 
     assert lines.counts == {"<ptx>": {8: 1, 10: 1}, "k.cu": {3: 1}}
 

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import find
 from hypothesis import strategies as st
 
 import warpsim
 from warpsim.cli import main
 from warpsim.host.cases import Case, run_case
-from warpsim.testing import Launch, arrays, fuzz, shrink, shrinking
+from warpsim.testing import Launch, arrays, fuzz, recipe, shrink, shrinking
 
 ROOT = Path(__file__).parents[2]
 SAXPY = ROOT / "programs" / "saxpy"
@@ -33,7 +34,8 @@ def unguarded(text):
 
 def test_a_broken_rule(tmp_path, capsys):
     """A store out of bounds needs one CTA, no data, and a handful of instructions."""
-    case = broken(tmp_path / "case", unguarded)
+    others = "\n.func f()\n{\n ret;\n}\n.visible .entry other(\n .param .u32 n\n)\n{\n call f;\n ret;\n}\n"
+    case = broken(tmp_path / "case", lambda text: unguarded(text) + others)
     assert main(["shrink", str(case), "-o", str(tmp_path / "small"), "--seconds", "20"]) == 0
     small = Case.read(tmp_path / "small")
     error = run_case(tmp_path / "small").error
@@ -42,6 +44,8 @@ def test_a_broken_rule(tmp_path, capsys):
     assert np.prod(small.description["grid"]) == 1
     assert all(b["in"] is None for b in small.description["buffers"])
     assert sum(";" in line for line in small.source[0].split("\n")) < 20
+    assert "other" not in small.source[0]
+    assert ".func" not in small.source[0]
     assert "it fails: out-of-bounds" in capsys.readouterr().out
     assert main(["shrink", str(SAXPY), "-o", str(tmp_path / "none")]) == 2
 
@@ -84,6 +88,13 @@ def saxpy_launches():
             st.sampled_from([0.0, 1.0, 2.5]), arrays(n), arrays(n),
         )
     )  # fmt: skip
+
+
+def test_types_of_arrays():
+    """Those of NumPy and of the case format; any other is refused by name."""
+    assert find(arrays(3, np.uint8), lambda found: True) == recipe("zeros", 3, "u8")
+    with pytest.raises(warpsim.LaunchError, match="'u7' is not an element type; element types: s8"):
+        arrays(3, "u7")
 
 
 def test_fuzzing(tmp_path):

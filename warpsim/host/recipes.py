@@ -42,6 +42,21 @@ def name_of(dtype: np.dtype[Any]) -> str | None:
     return next((name for name, known in LOGICAL.items() if known == dtype), None)
 
 
+def element_type(dtype: Any) -> str:
+    """A case's name for a type that a caller gives, by that name or as NumPy's.
+
+    Raises:
+        LaunchError: a case has no such type.
+    """
+    try:
+        name = dtype if isinstance(dtype, str) and dtype in LOGICAL else name_of(np.dtype(dtype))
+    except TypeError:
+        name = None
+    if name is None:
+        raise LaunchError(f"{shown(dtype)} is not an element type; element types: {', '.join(LOGICAL)}")
+    return name
+
+
 @attrs.frozen
 class Recipe:
     """How to make an array: generator, seed, parameters, element type and shape."""
@@ -94,13 +109,7 @@ def recipe(
         numbers: the generator's own arguments.
     """
     extents = (shape,) if isinstance(shape, int) else tuple(shape)
-    try:
-        name = dtype if isinstance(dtype, str) and dtype in LOGICAL else name_of(np.dtype(dtype))
-    except TypeError:
-        name = None
-    if name is None:
-        raise LaunchError(f"{shown(dtype)} is not an element type; element types: {', '.join(LOGICAL)}")
-    made = Recipe(generator, extents, name, seed, dict(numbers))
+    made = Recipe(generator, extents, element_type(dtype), seed, dict(numbers))
     made.array()
     return made
 

@@ -13,7 +13,7 @@ import numpy as np
 from warpsim.errors import WarpsimError, describe
 from warpsim.host.arrays import array_of, is_buffer
 from warpsim.host.kernel import Kernel
-from warpsim.host.recipes import LOGICAL, Recipe, recipe
+from warpsim.host.recipes import LOGICAL, Recipe, element_type, recipe
 from warpsim.host.recording import record
 from warpsim.testing.assertions import assert_bits_equal
 
@@ -35,22 +35,23 @@ class Launch:
     options: dict[str, Any] = attrs.field(factory=dict)
 
 
-def arrays(shape: int | tuple[int, ...], dtype: str = "f32", *, ordinary: bool = False) -> SearchStrategy[Recipe]:
+def arrays(shape: int | tuple[int, ...], dtype: Any = "f32", *, ordinary: bool = False) -> SearchStrategy[Recipe]:
     """A strategy for array arguments: ordinary numbers, arbitrary bits, and difficult values (NaN, infinities,
     subnormals, extremes).
 
     Args:
         shape: extents.
-        dtype: a type of the case format, for example ``f16``.
+        dtype: a type of the case format (``f16``, ``e4m3``, ``s32`` ...) or of NumPy.
         ordinary: draw only finite numbers of moderate size.
     """
     from hypothesis import strategies as st
 
     known = [g for g in GENERATORS if not (ordinary and g in ("bits", "hurtful"))]
-    if LOGICAL[dtype].kind in "iu":
+    name = element_type(dtype)
+    if LOGICAL[name].kind in "iu":
         known = [*[g for g in known if g not in ("uniform", "normal")], "integers"]
     seeds = st.integers(0, 2**32 - 1)
-    return st.builds(lambda g, seed: recipe(g, shape, dtype, seed=seed), st.sampled_from(known), seeds)
+    return st.builds(lambda g, seed: recipe(g, shape, name, seed=seed), st.sampled_from(known), seeds)
 
 
 def fuzz(

@@ -28,6 +28,8 @@ SLOWER = 4.0
 
 _IDLE = re.compile(r"\s*(//.*)?$")
 _DEBUGGING = re.compile(r"\s*\.loc\b")
+_FUNCTION = re.compile(r"^(?:\.(?:visible|weak) )*\.(?:entry|func)\b.*?^}", re.MULTILINE | re.DOTALL)
+"""A function as compilers print it."""
 
 
 @attrs.frozen
@@ -164,7 +166,8 @@ class Shrinker:
     # ---- the instructions --------------------------------------------------------------------
 
     def instructions(self) -> None:
-        """Try fewer lines of PTX: remove runs of lines, long ones first."""
+        """Try fewer lines of PTX: remove the other functions, then runs of lines, long ones first."""
+        self._functions()
         lines = self._without(_IDLE, _DEBUGGING)
         size = max(len(lines) // 2, 1)
         while size >= 1 and time.monotonic() < self.deadline:
@@ -177,6 +180,18 @@ class Shrinker:
                     at += size
             size = size // 2
         self.said(f"{len(lines)} lines of PTX")
+
+    def _functions(self) -> None:
+        """Remove all functions that are not launched at once, or else each by itself."""
+        launched = re.compile(rf"\b{re.escape(self.case.description['entry'])}\s*\(")
+        others = [f for f in _FUNCTION.findall(self.case.source[0]) if not launched.search(f.partition("{")[0])]
+        for some in ([others], [[other] for other in others]):
+            for group in some:
+                text = self.case.source[0]
+                for function in group:
+                    text = text.replace(function, "")
+                if text != self.case.source[0]:
+                    self.keep(self.case.description, self.case.data, text)
 
     def _without(self, *kinds: re.Pattern[str]) -> list[str]:
         """The lines of PTX without those of some kinds; each kind is removed as a whole."""
