@@ -104,6 +104,29 @@ def test_memory_after_a_store_outside_an_array(store, on_finding):
     assert results[1:] == results[:1] * 2
 
 
+PLACE = "mul.wide.u32 %rd6, %r1, 16; add.u64 %rd6, %rd1, %rd6; setp.eq.u32 %p1, %r1, 2; "
+BY_WARP = "shr.u32 %r8, %r1, 5; mul.wide.u32 %rd6, %r8, 8; add.u64 %rd6, %rd1, %rd6; setp.eq.u32 %p1, %r8, 0; "
+MATRIX = "{%f20, %f21, %f22, %f23, %f24, %f25, %f26, %f27}"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (f"{PLACE}@%p1 discard.global.L2 [%rd6], 128;", "32 bytes past"),
+        (f"{PLACE}@%p1 tensormap.replace.tile.global_address.global.b1024.b64 [%rd6], %rd9;", "32 bytes past"),
+        (f"{BY_WARP}@%p1 wmma.load.c.sync.aligned.m16n16k16.global.row.f32 {MATRIX}, [%rd6+16];", "16 bytes past"),
+        (
+            f"{BY_WARP}sub.u32 %r8, 8, %r8; @%p1 wmma.load.c.sync.aligned.m16n16k16.global.row.f32 {MATRIX}, [%rd1], %r8;",
+            "the stride 8 is",
+        ),
+    ],
+    ids=["discard", "tensor map", "matrix", "stride"],
+)
+def test_what_takes_no_part_is_not_named(body, said):
+    """A message has the value of a thread that is wrong, not of one that the guard leaves out."""
+    assert said in one(body, size=512).message
+
+
 def test_an_undefined_value_is_not_stored():
     """The finding comes before the store; the threads before it have stored."""
     body = "setp.lt.u32 %p1, %r3, 100; @%p1 mov.u32 %r8, 3; st.global.u32 [%rd4], %r8;"

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.isa.ports import MemoryPort, ReportPort
+from warpsim.isa.ports import MemoryPort, ReportPort, first_of
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Gate, Op
 from warpsim.isa.traits import Access, Traits, Undefined
@@ -287,7 +287,9 @@ def discard(op: Op, a: Any, size: Lanes, *, memory: MemoryPort, active: Any, rep
     past = memory.residue(a, nbytes)
     wrong = (past != 0) & active
     if wrong.any():
-        report("misaligned", f"the line starts {int(past.max())} bytes past a multiple of its {nbytes} bytes", wrong)
+        report(
+            "misaligned", f"the line starts {first_of(past, wrong)} bytes past a multiple of its {nbytes} bytes", wrong
+        )
 
 
 @instruction(

@@ -19,6 +19,11 @@ from warpsim.types import ScalarType
 Lanes = NDArray[Any]
 
 
+def first_of(values: Lanes, wrong: Lanes) -> int:
+    """For a message: the value of the first lane that is wrong."""
+    return int(np.broadcast_to(values, wrong.shape)[wrong][0])
+
+
 class Choose(Protocol):
     """A reduction through the async proxy."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.isa.ports import MemoryPort, ReportPort
+from warpsim.isa.ports import MemoryPort, ReportPort, first_of
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Op
 from warpsim.isa.traits import Traits
@@ -30,7 +30,7 @@ def _store(
     if wrong.any():
         report(
             "tensor-map",
-            f"the map starts {int(past.max())} bytes past a multiple of {tensor_map.LAYOUT.itemsize} bytes, its size",
+            f"the map starts {first_of(past, wrong)} bytes past a multiple of {tensor_map.LAYOUT.itemsize} bytes, its size",
             wrong,
             advice=f"align the map to {tensor_map.LAYOUT.itemsize} bytes",
         )

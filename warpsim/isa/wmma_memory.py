@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.isa.ports import DevicePort, ReportPort
+from warpsim.isa.ports import DevicePort, ReportPort, first_of
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Op
 from warpsim.isa.traits import Matrix, Traits, Undefined
@@ -66,11 +66,12 @@ def _stride(
         advice = f"copy the matrix to {where} memory first" if op.space else f"wmma moves matrices of {where} only"
         report("matrix-address-space", f"the matrix is not in {where}", wrong, advice=advice)
     nbytes = fragment.registers * max(fragment.bits // 8, 4)
-    wrong = (memory.residue(p, nbytes) != 0) & active
+    past = memory.residue(p, nbytes)
+    wrong = (past != 0) & active
     if wrong.any():
         report(
             "wmma-alignment",
-            f"the matrix starts {int(memory.residue(p, nbytes).max())} bytes past a multiple of {nbytes} bytes, the size of the fragment",
+            f"the matrix starts {first_of(past, wrong)} bytes past a multiple of {nbytes} bytes, the size of the fragment",
             wrong,
             advice=f"align the address to {nbytes} bytes",
         )
@@ -81,14 +82,14 @@ def _stride(
     if wrong.any():
         report(
             "wmma-stride",
-            f"the stride {int(ld.min())} is less than the {default} elements of a line",
+            f"the stride {first_of(ld, wrong)} is less than the {default} elements of a line",
             wrong,
             advice="give the distance between lines in elements",
-            stride=int(ld.min()),
+            stride=first_of(ld, wrong),
         )
     wrong = (ld > default) & (ld * op.type.bits % (8 * nbytes) != 0) & active  # the text's own strides are not checked
     if wrong.any():
-        odd = int(np.broadcast_to(ld, wrong.shape)[wrong][0])
+        odd = first_of(ld, wrong)
         report(
             "wmma-alignment",
             f"the stride of {odd} elements is {odd * op.type.bits // 8} bytes, not a multiple of {nbytes} bytes, the size of the fragment",
