@@ -7,3 +7,38 @@ import pytest
 def at_once(monkeypatch):
     """Whatever can be compiled is."""
     monkeypatch.setenv("WARPSIM_COMPILE", "at-once")
+
+
+@pytest.fixture
+def done(monkeypatch):
+    """A list that grows with every unit that runs to its end: a comparison in which none does compares nothing."""
+    from warpsim.native.options import Outcome
+    from warpsim.native.runs import Runner
+
+    units, run = [], Runner.run
+
+    def counted(self, machine, group, code, *given, **options):
+        outcome = run(self, machine, group, code, *given, **options)
+        if outcome is Outcome.DONE:
+            units.append(code)
+        return outcome
+
+    monkeypatch.setattr(Runner, "run", counted)
+    return units
+
+
+@pytest.fixture
+def served(monkeypatch, done):
+    """How many products of matrices machine code has served: within units, or in the place of a body."""
+    from warpsim.native.matrices import Codes
+
+    bodies, of = [], Codes.of
+
+    def counted(self, key, *given):
+        found = of(self, key, *given)
+        if found is not None:
+            bodies.append(key)
+        return found
+
+    monkeypatch.setattr(Codes, "of", counted)
+    return lambda: len(bodies) + sum(bool(code.written.code.products) for code in done)
