@@ -93,7 +93,7 @@ def findings(example: Example, watchers: Sequence[Any] = ()) -> tuple[Any, ...]:
             async_effects=options.get("effects", "eager"),
             batch_threads=int(options.get("batch_threads", 1 << 17)),
             on_finding="collect",
-            max_instructions=20_000,
+            max_instructions=8_000,
             watchers=watchers,
         )
     except (warpsim.PtxError, warpsim.ExecutionError) as error:
