@@ -137,7 +137,7 @@ def _unfit(declared: ast.Variable, operand: Operand, verb: str) -> str:
         alike = not item.dimensions and _matches(declared, operand)
     if not alike:
         return f"is .{type.name}{' []' if item.dimensions else ''}, but the argument is not"
-    if type.bits < 32 and type.kind in "usp":
+    if type.bits < 32 and type.kind in "usp" and declared.vector == 1:  # the elements of vectors may be narrow
         return f"is .{type.name}: predicates and narrow integers cannot be passed"
     return ""
 
