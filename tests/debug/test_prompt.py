@@ -125,6 +125,15 @@ def test_breakpoints(prompt):
     assert any("The launch has ended" in answer for answer in answers)
 
 
+def test_everything(prompt):
+    """``info all`` is the place, the registers and the locals."""
+    answers = prompt("b 26", "c", "where", "info registers", "info locals", "info all", "q")
+
+    assert all(answers[3:6])
+    assert answers[6].endswith(f"{answers[4]}\n{answers[5]}")
+    assert answers[6].splitlines()[0] in answers[2] + answers[3]
+
+
 def test_passing_breakpoints(prompt):
     """ignore N COUNT passes breakpoint N so many times, whatever N is."""
     answers = prompt("b 26", "b 33", "ignore 2 1", "c", "c", "q")

@@ -168,6 +168,8 @@ def test_watched_registers(session):
     session.focus(warp=1)
     session.watch("%r0[30]")
     assert [session.cont().new, session.cont().new] == [62, 7]
+    with pytest.raises(DebugError, match="lane must be 0 to 31, not 32"):
+        session.watch("%r0[32]")
 
 
 def test_back_and_forth(session):
