@@ -85,13 +85,13 @@ class Selection:
     @cached_property
     def n_warps(self) -> int:
         """Number of warps with a lane here."""
-        shift = self.batch_shape.cta_shift
-        if shift is not None:  # a warp's first position stands for it
-            present = np.zeros(self.batch_shape.n, np.bool_)
-            present[self.positions & ~(31 << shift)] = True
-            return int(np.count_nonzero(present))
-        present = np.zeros((self.batch_shape.n_threads // 32 + 1) * self.batch_shape.n_ctas, np.bool_)
-        present[(self.threads >> 5) * self.batch_shape.n_ctas + self.ctas] = True
+        n_ctas, shift = self.batch_shape.n_ctas, self.batch_shape.cta_shift
+        if shift is None:
+            warps = (self.threads >> 5) * n_ctas + self.ctas
+        else:  # the same in fewer passes
+            warps = (self.positions >> shift + 5 << shift) | (self.positions & n_ctas - 1)
+        present = np.zeros((self.batch_shape.n_threads // 32 + 1) * n_ctas, np.bool_)
+        present[warps] = True
         return int(np.count_nonzero(present))
 
     @cached_property
