@@ -1,7 +1,7 @@
 """The printer: what it writes parses back to the same tree."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from warpsim.ptx.parser import parse
@@ -39,6 +39,7 @@ def test_normal_form(written, printed):
     assert f"\t{printed}\n" in print_module(parse(HEAD + ".entry k() {\n" + written + "\n}"))
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.lists(OPERANDS, max_size=4))
 def test_any_instruction_round_trips(operands):
     """Parsing what was printed gives the same tree, and the same text again."""
