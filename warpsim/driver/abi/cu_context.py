@@ -123,6 +123,7 @@ def can_access_peer(out: int, *devices: int) -> None:
 @call("PI", "cuDevicePrimaryCtxRetain")
 def primary_retain(out: int, device: int) -> None:
     """cuDevicePrimaryCtxRetain."""
+    needs(out)
     context = PROCESS.primary[ordinal_of(device)]
     context.active += 1
     put64(out, context.handle)
@@ -164,6 +165,7 @@ def primary_flags(device: int, flags: int) -> None:
 @call("PUI", "cuCtxCreate_v2", "cuCtxCreate")
 def context_create(out: int, *rest: int) -> None:
     """A context, which becomes current."""
+    needs(out)
     flags, device = rest[-2:]
     context = Context(ordinal_of(device), flags)
     context.handle = PROCESS.put(context)

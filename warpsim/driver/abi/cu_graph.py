@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from warpsim.driver.abi.calls import PROCESS, call, get64, put32, put64
+from warpsim.driver.abi.calls import PROCESS, call, get64, needs, put32, put64
 from warpsim.driver.abi.cu_memory import work_3d
 from warpsim.driver.abi.cu_work import host_call, packed
 from warpsim.driver.graphs import Graph, GraphExec, GraphWork, Node
@@ -27,6 +27,7 @@ def add(out: int, graph: int, before: int, count: int, work: Work) -> None:
 @call("PU", "cuGraphCreate", "cudaGraphCreate")
 def graph_create(out: int, flags: int) -> None:
     """An empty graph."""
+    needs(out)
     put64(out, PROCESS.put(Graph()))
 
 
@@ -39,6 +40,7 @@ def graph_destroy(handle: int) -> None:
 @call("PP", "cuGraphClone", "cudaGraphClone")
 def graph_clone(out: int, handle: int) -> None:
     """A copy of a graph."""
+    needs(out)
     put64(out, PROCESS.put(PROCESS.get(handle, Graph).clone()))
 
 
@@ -216,6 +218,7 @@ def get_host(node: int, out: int) -> None:
 @call("PPPPP", "cuGraphInstantiate_v2", "cuGraphInstantiate")
 def instantiate(out: int, graph: int, *rest: int) -> None:
     """Make a graph ready."""
+    needs(out)
     put64(out, PROCESS.put(GraphExec(PROCESS.get(graph, Graph))))
 
 

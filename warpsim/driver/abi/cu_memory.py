@@ -302,6 +302,7 @@ def default_pool(out: int, device: int) -> None:
 @call("PP", "cuMemPoolCreate", "cudaMemPoolCreate")
 def pool_create(out: int, given: int) -> None:
     """A pool."""
+    needs(out)
     put64(out, PROCESS.put(Pool()))
 
 

@@ -23,6 +23,7 @@ def load(image: bytes) -> DriverModule:
 @call("PPPPUPPU", "cuLibraryLoadData")
 def module_load_data(out: int, image: int, *options: int) -> None:
     """A module from memory."""
+    needs(out, image)
     put64(out, PROCESS.put(load(images.image_at(image))))
 
 
@@ -222,6 +223,7 @@ def parameter_count(handle: int, out: int) -> None:
 @call("UPPP", "cuLinkCreate_v2", "cuLinkCreate")
 def link_create(count: int, options: int, values: int, out: int) -> None:
     """cuLinkCreate."""
+    needs(out)
     put64(out, PROCESS.put(Linker()))
 
 
