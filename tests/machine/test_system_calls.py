@@ -118,9 +118,8 @@ def test_memory_reserved_for_the_system():
     )
     one = warpsim.load(text)["k"]
 
-    for engine in ("interpreter", "compiled"):
-        one((3,), (35,), (out,), shared_mem=8, engine=engine, checks="default")
-        assert out.tolist() == [35, 7, 9, 128]
+    one((3,), (35,), (out,), shared_mem=8)
+    assert out.tolist() == [35, 7, 9, 128]
     one((1,), (1,), (out,), shared_mem=227 * 1024 - 16)
     with pytest.raises(warpsim.ExecutionError, match="is outside the 1044 bytes"):
         one((1,), (1,), (out,), shared_mem=4)
