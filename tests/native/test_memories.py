@@ -14,6 +14,7 @@ from warpsim.machine.state.global_memory import Allocation, GlobalMemory
 from warpsim.machine.state.word_space import WordSpace
 from warpsim.native.compiler import compiler
 from warpsim.native.memories import Memories
+from warpsim.native.runs import Runner
 
 FIELDS = 5
 """Of an allocation in the table: start, end, its bytes, those of its companion, whether it is only read."""
@@ -79,3 +80,19 @@ def test_how_far_memory_is_written(size):
                 assert clean(marks.ctypes.data, first, size) == end
         marks[hole] = 0xFF
     assert clean(None, 0, size) == size
+
+
+@pytest.mark.parametrize("instruction", ["st.global.u32 [%a], %v", "ld.global.u32 %v, [%a]", "st.u32 [%a], %v"])
+def test_no_memory_at_all(instruction, monkeypatch):
+    """A GPU on which nothing is allocated: each access is out of bounds, in machine code, too."""
+    called = []
+    run = Runner.run
+    monkeypatch.setattr(Runner, "run", lambda *given, **named: (called.append(given), run(*given, **named))[1])
+    text = f""".version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 at) {{ .reg .b32 %v; .reg .b64 %a, %t; ld.param.u64 %a, [at]; mov.u32 %v, %tid.x;
+mul.wide.u32 %t, %v, 4; add.u64 %a, %a, %t; {instruction}; ret; }}"""
+    with pytest.raises(warpsim.ExecutionError, match="out-of-bounds"):
+        warpsim.load(text)["k"]((1,), (32,), (0x7F0000001000,), engine="compiled", device=warpsim.Device("sm_80"))
+    assert called

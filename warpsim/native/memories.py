@@ -20,8 +20,8 @@ class Memories:
     """Describes them in the context of calls, and tells who waits for memory what calls have changed."""
 
     def __init__(self) -> None:
-        self._held: list[Any] = []
-        """What the table of allocations was made of: nothing else can lie there meanwhile."""
+        self._held: list[Any] | None = None
+        """What the table of allocations was made of: nothing else can lie there meanwhile. None before there is one."""
         self._table: Any = None
         self._address = 0
 
@@ -49,7 +49,7 @@ class Memories:
         held, allocations = list[Any](), memory.allocations
         for a in allocations:
             held += a, a.data, None if a.companion is None else a.companion.data
-        if len(held) != len(self._held) or any(map(operator.is_not, held, self._held)):
+        if self._held is None or len(held) != len(self._held) or any(map(operator.is_not, held, self._held)):
             self._held = held
             table = list[int]()
             for a in allocations:
