@@ -192,7 +192,7 @@ def test_a_loop_that_cannot_end(body, monkeypatch):
     """It is named long before the budget of instructions is used up, with its lines."""
     monkeypatch.setattr("warpsim.machine.waiting.LOOK_EVERY", 64)
     with pytest.raises(warpsim.ExecutionError) as caught:
-        launch("\n" + body, checks="none", max_instructions=200_000)
+        launch("\n" + body, checks="none", max_instructions=20_000_000)
     found = caught.value.findings[0]
 
     assert (found.rule, found.line) == ("deadlock", 11)
