@@ -1,6 +1,7 @@
 """Calls with null pointers, memory that is not there, sizes that nothing has: the documented error, and the program goes on."""
 
 import ctypes
+import mmap
 import sys
 
 import pytest
@@ -60,15 +61,16 @@ def test_what_is_not_there(call, memory, name, arguments):
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing says so without an access")
 def test_memory_that_is_not_there(call, memory):
     """Copies and results beyond the program's own memory are refused."""
-    libc = ctypes.CDLL(None)
+    libc, page = ctypes.CDLL(None), mmap.PAGESIZE
     libc.mmap.restype = ctypes.c_void_p
-    address = libc.mmap(None, ctypes.c_size_t(8192), 3, 0x22, -1, ctypes.c_size_t(0))  # private, of no file
-    assert libc.munmap(ctypes.c_void_p(address + 4096), ctypes.c_size_t(4096)) == 0
-    assert call("cudaMemcpy", address + 4080, memory, 16, 4) == 0
-    assert call("cudaMemcpy", address + 4080, memory, 17, 4) == INVALID_VALUE
-    assert call("cudaMemcpy", memory, address + 4096, 1, 4) == INVALID_VALUE
-    assert call("cudaMalloc", address + 4096, 16) == INVALID_VALUE
-    assert libc.munmap(ctypes.c_void_p(address), ctypes.c_size_t(4096)) == 0
+    address = libc.mmap(None, ctypes.c_size_t(2 * page), 3, 0x22, -1, ctypes.c_size_t(0))  # private, of no file
+    end = address + page
+    assert libc.munmap(ctypes.c_void_p(end), ctypes.c_size_t(page)) == 0
+    assert call("cudaMemcpy", end - 16, memory, 16, 4) == 0
+    assert call("cudaMemcpy", end - 16, memory, 17, 4) == INVALID_VALUE
+    assert call("cudaMemcpy", memory, end, 1, 4) == INVALID_VALUE
+    assert call("cudaMalloc", end, 16) == INVALID_VALUE
+    assert libc.munmap(ctypes.c_void_p(address), ctypes.c_size_t(page)) == 0
 
 
 def test_advice(call, memory):

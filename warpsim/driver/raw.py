@@ -1,15 +1,17 @@
-"""The process's own memory, by address. What would bring the program down is refused: null, with or without an offset, sizes
-that no memory has and, on Linux, memory that is not there."""
+"""The process's own memory, by address. What would bring the program down is refused: null, with or without an offset,
+sizes that no memory has and, on Linux, memory that is not there.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import mmap
 import sys
 
 from warpsim.driver.results import DriverError, Result
 
-PAGE, LIMIT = 4096, 1 << 56
-"""Nothing is in the first page, or behind what processors address."""
+PAGE, LIMIT = mmap.PAGESIZE, 1 << 56
+"""Nothing is in the first page (of 4, 16 or 64 KB: Arm has all three), or behind what processors address."""
 MS_ASYNC = 1
 _MSYNC = None
 if sys.platform == "linux":
