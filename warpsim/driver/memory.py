@@ -236,9 +236,7 @@ class Memory:
             raise DriverError(Result.INVALID_VALUE, f"the pitch {pitch} is less than the row size {width}")
         with self.space.lock:
             data, place = self._place(address, (rows - 1) * pitch + width)
-            if (
-                place is None
-            ):  # the simulated GPUs do not reach memory of the host that is neither pinned nor registered
+            if place is None:  # memory of the host that is neither pinned nor registered: these GPUs do not reach it
                 raise DriverError(Result.INVALID_VALUE, f"0x{address:x} is not in any allocation")
             element = np.frombuffer((value & ((1 << 8 * unit) - 1)).to_bytes(unit, "little"), np.uint8)
             shape, steps = (rows, count, unit), (pitch if rows > 1 else 0, unit, 1)

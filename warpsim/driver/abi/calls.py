@@ -380,4 +380,4 @@ def c_string(text: str) -> int:
 def needs(*addresses: int) -> None:
     """Refuse null where a result goes, or where a function is."""
     if not all(addresses):
-        raise DriverError(Result.INVALID_VALUE, "a null pointer where a result goes")
+        raise DriverError(Result.INVALID_VALUE, "a null pointer where a result goes, or a function is")
