@@ -39,12 +39,25 @@ def test_normal_form(written, printed):
     assert f"\t{printed}\n" in print_module(parse(HEAD + ".entry k() {\n" + written + "\n}"))
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.lists(OPERANDS, max_size=4))
-def test_any_instruction_round_trips(operands):
+def round_trips(operands):
     """Parsing what was printed gives the same tree, and the same text again."""
     module = parse(HEAD + ".entry k() { op.b32 " + ", ".join(operands) + "; }")
     text = print_module(module)
 
     assert module == parse(text)
     assert text == print_module(parse(text))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(OPERANDS, max_size=4))
+def test_some_instructions_round_trip(operands):
+    """A few with any operands."""
+    round_trips(operands)
+
+
+@pytest.mark.long
+@settings(max_examples=1000, deadline=None)
+@given(st.lists(OPERANDS, max_size=4))
+def test_any_instruction_round_trips(operands):
+    """Many."""
+    round_trips(operands)
