@@ -143,9 +143,8 @@ def test_a_long_first_launch(monkeypatch, processors):
     assert threading.main_thread() not in threads
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_the_child_of_a_fork():
-    """Waits for what runs, has none of its parent's jobs, and can compile."""
+def two_jobs():
+    """A thread whose first job runs for a moment, the second waiting; and what is done."""
     jobs, begun, go, done = Behind(), threading.Event(), threading.Event(), []
 
     def first():
@@ -157,6 +156,13 @@ def test_the_child_of_a_fork():
     jobs.submit(lambda: done.append("second"))
     assert begun.wait(60)
     threading.Timer(0.05, go.set).start()
+    return jobs, done
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_the_child_of_a_fork():
+    """Waits for what runs, has none of its parent's jobs, and can compile."""
+    jobs, done = two_jobs()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # that it has threads
         child = os.fork()
@@ -186,17 +192,7 @@ def test_a_busy_machine(monkeypatch):
 
 def test_the_end_of_the_process():
     """What waits is dropped, and what runs is waited for."""
-    jobs, begun, go, done = Behind(), threading.Event(), threading.Event(), []
-
-    def first():
-        begun.set()
-        go.wait(60)
-        done.append("first")
-
-    jobs.submit(first)
-    jobs.submit(lambda: done.append("second"))
-    assert begun.wait(60)
-    threading.Timer(0.05, go.set).start()
+    jobs, done = two_jobs()
     jobs.stop()
     assert done == ["first"]
 
