@@ -90,13 +90,15 @@ class _Values:
         """Number the definitions of registers that are sorted, and of those that they are copies of."""
         code = self.function.code
         wanted = {r for i in code if _is_sorted(i) for r in reads_and_writes(i)[0]}
-        passing = [reads_and_writes(i) for i in code if _passed_on(i) is not None]
-        found = -1
-        while found != len(wanted):
-            found = len(wanted)
-            for reads, writes in reversed(passing):
-                if not wanted.isdisjoint(writes):
-                    wanted.update(reads)
+        copied: dict[int, set[int]] = {}
+        for reads, writes in (reads_and_writes(i) for i in code if _passed_on(i) is not None):
+            for register in writes:
+                copied.setdefault(register, set()).update(reads)
+        work = list(wanted)
+        while work:
+            new = copied.get(work.pop(), set()) - wanted
+            wanted |= new
+            work += new
         for at, instruction in enumerate(code):
             for register in reads_and_writes(instruction)[1]:
                 if register in wanted:
