@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from warpsim.analysis.flow import KEEP, Block, blocks_of, labels_of, reads_and_writes
+from warpsim.analysis.flow import KEEP, Block, blocks_of, labels_of, reads_and_writes, rewritten
 from warpsim.analysis.identities import flushes, identity
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import PLAIN, Contraction, Ending
@@ -77,7 +77,7 @@ def fold(function: Function) -> Function:
     code = list(function.code)
     for at, (change, bits) in Constants(function).changes.items():
         code[at] = change(code[at], bits)
-    return attrs.evolve(function, code=tuple(code))
+    return rewritten(function, code)
 
 
 def _shows(instruction: Instruction) -> bool:

@@ -21,7 +21,7 @@ from typing import Any
 
 import attrs
 
-from warpsim.analysis.flow import KEEP, Block, blocks_of, reads_and_writes, registers_of
+from warpsim.analysis.flow import KEEP, Block, blocks_of, reads_and_writes, registers_of, rewritten
 from warpsim.analysis.identities import flushes
 from warpsim.isa.contracted import fused
 from warpsim.isa.spec import Op, Scope
@@ -63,7 +63,7 @@ def contract(function: Function) -> Function:
             if product.late:
                 code[product.at] = _keep_factors(code[product.at], product, registers)
             code[at] = _sum(code[at], product, operand, negative=negative)
-    return attrs.evolve(function, code=tuple(code), registers=tuple(registers))
+    return rewritten(function, code, registers[len(function.registers) :])
 
 
 def _keep_factors(instruction: Instruction, product: _Product, registers: list[Register]) -> Instruction:

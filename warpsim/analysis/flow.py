@@ -6,7 +6,7 @@ threads in the lowest block then makes the others wait at the reconvergence poin
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -25,6 +25,7 @@ from warpsim.program.program import (
     Operand,
     Program,
     Reg,
+    Register,
     Targets,
     Vec,
 )
@@ -45,10 +46,54 @@ class Block:
     waits: bool = False
 
 
+@attrs.frozen
+class _Flow:
+    """The blocks of a function, which nobody changes; ``alive``: with their liveness."""
+
+    blocks: tuple[Block, ...]
+    place: dict[int, int]
+    alive: bool
+
+
 def blocks_of(function: Function, *, entered: bool = False) -> tuple[list[Block], dict[int, int]]:
     """The blocks in scheduling order, and the block of each instruction that starts one.
 
     With ``entered``, liveness is needed only for blocks that others enter: a function without such blocks has none."""
+    found: _Flow | None = function.flow
+    if found is None:
+        found = _Flow(*_ordered(function), alive=False)
+    if not found.alive and not (entered and not any(b.successors for b in found.blocks)):
+        found = _Flow(tuple(_copies(found.blocks)), found.place, alive=True)
+        _liveness(function, found.blocks)
+    object.__setattr__(function, "flow", found)
+    return _copies(found.blocks), dict(found.place)
+
+
+def rewritten(function: Function, code: Sequence[Instruction], registers: Sequence[Register] = ()) -> Function:
+    """The function with other instructions where it has some, and with further ``registers`` behind its own. Its branches are the same."""
+    changed = [(old, new) for old, new in zip(function.code, code, strict=True) if old is not new]
+    if not changed:
+        return function
+    made = attrs.evolve(function, code=tuple(code), registers=(*function.registers, *registers))
+    flow: _Flow | None = function.flow
+    if flow is not None:
+        alive = flow.alive and all(_lives(old) == _lives(new) for old, new in changed)
+        object.__setattr__(made, "flow", attrs.evolve(flow, alive=alive))
+    return made
+
+
+def _copies(blocks: Iterable[Block]) -> list[Block]:
+    return [Block(b.first, b.last, b.index, b.successors, b.live_in) for b in blocks]
+
+
+def _lives(instruction: Instruction) -> tuple[set[int], set[int], bool]:
+    """What liveness depends on."""
+    reads, writes = reads_and_writes(instruction)
+    return set(reads), set(writes), instruction.guard is None
+
+
+def _ordered(function: Function) -> tuple[tuple[Block, ...], dict[int, int]]:
+    """The blocks without their liveness."""
     code = function.code
     leaders = {0, *(i for i in function.labels.values() if i < len(code))}
     for i, instruction in enumerate(code):
@@ -63,9 +108,7 @@ def blocks_of(function: Function, *, entered: bool = False) -> tuple[list[Block]
     for old, block in enumerate(blocks):
         block.index = place[old]
         block.successors = tuple(place[s] for s in edges[old])
-    ordered = [blocks[old] for old in order]
-    if not entered or any(edges):
-        _liveness(function, ordered)
+    ordered = tuple([blocks[old] for old in order])
     return ordered, {block.first: block.index for block in ordered}
 
 
@@ -145,7 +188,7 @@ def _reads_and_writes(instruction: Instruction) -> tuple[tuple[int, ...], tuple[
     return tuple(reads), tuple(writes)
 
 
-def _liveness(function: Function, blocks: list[Block]) -> None:
+def _liveness(function: Function, blocks: Sequence[Block]) -> None:
     uses: list[set[int]] = []
     kills: list[set[int]] = []
     in_flight = _read_in_flight(function)

@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from warpsim.analysis.flow import Block, blocks_of, reads_and_writes
+from warpsim.analysis.flow import Block, blocks_of, reads_and_writes, rewritten
 from warpsim.isa.spec import Op
 from warpsim.isa.traits import PLAIN, Contraction
 from warpsim.program.program import Function, Instruction, Reg
@@ -30,7 +30,7 @@ def drop_identities(function: Function) -> Function:
     code = list(function.code)
     for block in blocks_of(function, entered=True)[0]:
         _drop(code, block)
-    return attrs.evolve(function, code=tuple(code))
+    return rewritten(function, code)
 
 
 def _drop(code: list[Instruction], block: Block) -> None:

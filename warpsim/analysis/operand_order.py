@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from warpsim.analysis.flow import Block, blocks_of, reads_and_writes
+from warpsim.analysis.flow import Block, blocks_of, reads_and_writes, rewritten
 from warpsim.isa.traits import Access, Contraction, Modular
 from warpsim.program.program import Function, Imm, Instruction, Operand, Reg, Vec
 
@@ -33,7 +33,7 @@ def order_operands(function: Function) -> Function:
     for at, (first, second) in _Values(function).ranks():
         if first > second:
             code[at] = _exchanged(code[at])
-    return attrs.evolve(function, code=tuple(code))
+    return rewritten(function, code)
 
 
 def _is_sorted(instruction: Instruction) -> bool:

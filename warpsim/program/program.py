@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
@@ -233,6 +233,8 @@ class Function:
     span: Span
     linkage: str | None = None
     noreturn: bool = False
+    flow: Any = attrs.field(default=None, init=False, eq=False, repr=False)
+    """Its blocks, cached by `warpsim.analysis.flow.blocks_of`."""
 
 
 @attrs.frozen
