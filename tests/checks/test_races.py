@@ -188,6 +188,9 @@ def test_equal_values():
     assert races(body.format("%r4")) == []
     assert races(body.format("%r4"), severity="note") == [(0, 0)]
     assert races(body.format("%r1")) == [(0, 0)]
+    body = body.replace("shared", "global").replace("[s]", "[%rd1]")
+    assert races(body.format("%r4"), block=32, severity="note") == []
+    assert races(body.format("%r4"), block=32, grid=2, severity="note") == [(0, 0)]
 
 
 NEXT_TILE = """
@@ -586,3 +589,36 @@ def test_a_store_that_ends_the_launch(values):
 
     assert caught.value.findings[0].rule == "out-of-bounds"
     assert data.tolist() == ([5] * 60 if values == "%r10" else list(range(60)))
+
+
+GRID_3D = """mov.u32 %r4, %ctaid.y; mov.u32 %r5, %ctaid.z; mad.lo.u32 %r4, %r5, 3, %r4; mad.lo.u32 %r4, %r4, 2, %r9;
+setp.eq.u32 %p1, %r4, 2; setp.eq.u32 %p2, %r4, 11; setp.eq.u32 %p3, %r1, 37; and.pred %p1, %p1, %p3; and.pred %p2, %p2, %p3;
+"""
+
+
+@pytest.mark.parametrize(
+    ("stores", "other"),
+    [
+        ("or.pred %p1, %p1, %p2;\n@%p1 st.global.u32 [%rd1], %r4;", None),
+        ("@%p2 st.global.u32 [%rd1], %r4;\n@%p1 st.global.u32 [%rd1], %r4;", (1, 2, 1)),
+    ],
+)
+def test_who_races_in_a_grid_of_three_dimensions(stores, other):
+    """Thread 37 of CTA (0, 1, 0) and of CTA (1, 2, 1) store to one word, in one instruction or in two; no others do."""
+    kernel, data = warpsim.load(f"{HEAD}{GRID_3D}{stores}\nret;\n}}\n")["k"], np.zeros(1, np.uint32)
+    (found,) = kernel((2, 3, 2), 64, (data, None), checks="race", on_finding="collect").findings
+
+    assert (found.cta, found.warp, found.lanes) == ((0, 1, 0), 1, (5,))
+    assert (found.other.cta, found.other.lanes) == (other, (5,) if other else ())
+
+
+def test_a_store_that_changes_nothing_beside_one_that_does():
+    """CTAs 0 and 1 store the same value to one word; what CTA 2 changes in the same instruction is a word of its own."""
+    body = (
+        "setp.ne.u32 %p1, %r1, 0; @%p1 bra done; setp.ne.u32 %p2, %r9, 0; setp.eq.u32 %p3, %r9, 2; mov.u32 %r4, 7;\n"
+        "@!%p2 st.global.u32 [%rd1], %r4;\nadd.u64 %rd6, %rd1, 8; selp.b64 %rd7, %rd6, %rd1, %p3;\n@%p2 st.global.u32 [%rd7], {};\ndone:"
+    )
+
+    assert races(body.format("%r4"), grid=3) == []
+    assert races(body.format("%r4"), grid=3, severity="note") == [(3, 1)]
+    assert races(body.format("%r9"), grid=3) == [(3, 1)]

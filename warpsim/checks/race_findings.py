@@ -59,8 +59,14 @@ class Doubt:
     message: str
     address: int
     other: Finding
+    alike: bool
     together: bool
     reason: str = ""
+
+    def lanes(self, group: Group, n_ctas: int) -> Array:
+        """The lanes of a group that are its threads; ``alike``: and the same threads of all CTAs."""
+        scale = n_ctas if self.alike else 1
+        return np.isin(group.selection.positions // scale, self.threads // scale)
 
 
 class RaceFindings(RaceFlags):
@@ -99,7 +105,8 @@ class RaceFindings(RaceFlags):
             f" {event.span.line}, and nothing orders the two"
         )
         address = at if allocation is None else at + allocation.start
-        doubt = Doubt(positions, message, address, other, together=False, reason=reason)
+        alike = self.order.uniform and allocation is None
+        doubt = Doubt(positions, message, address, other, alike, together=False, reason=reason)
         reader = self.launch.access(-1) if was_write else event
         reach = self.launch.levels[time] if was_write else self.note.level
         if reason == IN_TURN:
@@ -131,10 +138,10 @@ class RaceFindings(RaceFlags):
         """Report that threads store to one place in one step, or leave it to `settle`, unless they are strong."""
         here = finding_at(machine.launch, self.launch.access(-1))
         other = attrs.evolve(here, message="and here by another thread")
-        scale = self.n_ctas if self.order.uniform else 1
-        threads = threads * scale if allocation is None else threads - self.base
+        alike = self.order.uniform and allocation is None
+        threads = threads * (self.n_ctas if alike else 1) if allocation is None else threads - self.base
         message = f"{self._name(int(at[0]), allocation)} is written by several threads in one instruction"
-        doubt = Doubt(threads, message, int(at[0]), other, together=True)
+        doubt = Doubt(threads, message, int(at[0]), other, alike, together=True)
         if self.note.level:
             self._fault(
                 machine, group, attrs.evolve(doubt, message=message + " whose scope does not include all of them")
@@ -149,17 +156,11 @@ class RaceFindings(RaceFlags):
         """
         doubts, self.doubts = self.doubts, []
         for doubt in doubts:
-            mask = lost if doubt.together else changed
-            harmful = mask is None or self._meet(group, doubt.threads, mask)
-            n_ctas = self.n_ctas
-            one_warp = len(np.unique(doubt.threads // n_ctas >> 5)) == 1
+            mask, n_ctas = lost if doubt.together else changed, self.n_ctas
+            harmful = mask is None or bool((doubt.lanes(group, n_ctas) & mask).any())
+            one_warp = len(np.unique((doubt.threads // n_ctas >> 5) * n_ctas + doubt.threads % n_ctas)) == 1
             if harmful or not (doubt.together and one_warp):
                 self._fault(machine, group, doubt, "" if harmful else UNCHANGED)
-
-    def _meet(self, group: Group, threads: Array, mask: Array) -> bool:
-        here = group.selection.positions[np.broadcast_to(mask, group.selection.shape)]
-        scale = self.n_ctas if self.order.uniform else 1
-        return bool(np.isin(threads // scale, here // scale).any())
 
     def _name(self, at: int, allocation: Allocation | None) -> str:
         if allocation is None:
@@ -169,10 +170,7 @@ class RaceFindings(RaceFlags):
     def _fault(self, machine: Machine, group: Group, doubt: Doubt, reason: str = "") -> None:
         """Report a finding; one that is no error says why."""
         reason = reason or doubt.reason
-        here, threads = group.selection.positions, doubt.threads
-        if self.order.uniform:
-            here, threads = here // self.n_ctas, threads // self.n_ctas
-        lanes = np.isin(here, threads)
+        lanes = doubt.lanes(group, self.n_ctas)
         machine.fault(
             RULE,
             doubt.message + reason,
