@@ -112,6 +112,30 @@ def test_registers_of_a_function(body, lanes):
     assert found == ([] if lanes is None else [("uninitialised", 10, tuple(lanes))])
 
 
+WGMMA = """mov.b64 w, 0; wgmma.fence.sync.aligned;
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {a, b, c, d}, w, w, 0, 1, 1, 0, 0;
+wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"""
+
+
+@pytest.mark.parametrize(
+    ("body", "name"), [("st.global.b128 [q], e;", "e"), (f"{WGMMA}\nout: st.global.f32 [q], b;", "b")]
+)
+def test_registers_followed_only_where_they_are_stored(body, name):
+    """Registers of 128 bits, and accumulators where no wgmma ran: they must not reach global memory unwritten."""
+    head = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 p) { .reg .b64 q, w; .reg .f32 a, b, c, d; .reg .b128 e; .reg .b32 t; .reg .pred z;
+ld.param.u64 q, [p]; mov.u32 t, %ntid.x; setp.eq.u32 z, t, 128; @z bra out;
+"""
+    text = head + (body if "out:" in body else f"out: {body}") + "\nret; }\n"
+    with pytest.raises(
+        warpsim.ExecutionError, match=f"register {name} is used as the value of a store to global"
+    ) as caught:
+        warpsim.load(text)["k"](1, 128, (np.zeros(64, np.uint32),))
+    assert caught.value.findings[0].rule == "uninitialised"
+
+
 def test_undefined_parts_of_128_bits():
     """They count as defined."""
     body = "{ .reg .b128 z; .reg .b64 u; mov.b128 z, {u, u}; mov.b128 {u, w}, z; }"

@@ -177,6 +177,20 @@ def test_a_launch_that_fails():
         launcher._run((1, 1, 1), warpsim.load(text)["k"], (7,))
 
 
+def test_one_cta_is_no_cluster():
+    """A kernel is launched with a cluster only if it has several CTAs, as Triton's own launcher does."""
+    launcher, _ = parameters(0)
+    launcher.driver.device = warpsim.Device("sm_90")
+    text = """.version 7.8
+.target sm_90
+.address_size 64
+.visible .entry k() { .reg .pred %p; mov.pred %p, %is_explicit_cluster; @%p trap; ret; }"""
+    launcher._run((1, 1, 1), warpsim.load(text)["k"], (7,))
+    launcher.metadata.num_ctas = 2
+    with pytest.raises(launching.KernelError, match="trap"):
+        launcher._run((1, 1, 1), warpsim.load(text)["k"], (7,))
+
+
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
 def test_a_kernel():
     """Triton's own launch syntax, on NumPy arrays."""

@@ -234,6 +234,7 @@ def test_memory(ask):
     pool, stream = ask("cuDeviceGetDefaultMemPool", ..., 0), ask("cuStreamCreate", ..., 0)
     assert ask("cuDeviceGetMemPool", ..., 0) == pool != ask("cuMemPoolCreate", ..., 0)
     assert ask("cuMemPoolGetAttribute", pool, 1, ...) == 1
+    assert ask("cuMemPoolGetAttribute", pool, 4, ...) == 0  # CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: nothing is kept
     ask("cuMemPoolSetAttribute", pool, 4, ctypes.c_uint64(1 << 33))
     assert ask("cuMemPoolGetAttribute", pool, 4, ...) == 1 << 33
     ask("cuMemPoolSetAttribute", pool, 2, ctypes.c_uint64(0))

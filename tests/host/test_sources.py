@@ -143,6 +143,8 @@ def test_text_in_a_fatbin_as_it_is():
     entry = struct.pack("<HHIQIIHHIIIQQQ", 1, 0x101, 64, len(text), 0, 0, 0, 8, 80, 0, 0, 0x11, 0, 0)
     data = struct.pack("<4sHHQ", fatbin.MAGIC, 1, 16, len(entry) + len(text)) + entry + text
     assert list(warpsim.load(data).kernels) == ["k"]
+    (unit,) = fatbin.units(data + entry + text)
+    assert len(unit) == 1  # its header says where it ends
 
 
 def test_damaged_fatbins():

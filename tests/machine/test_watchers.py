@@ -225,6 +225,32 @@ done: ret;""")((1,), (64,), (None,), watchers=[log], engine=engine)
     ]
 
 
+def test_steps_begin_and_end():
+    """Each step is told of before and after, except what comes after an instruction that ends a block."""
+
+    class Steps(Watcher):
+        def __init__(self):
+            self.seen = []
+
+        def step_before(self, machine, group, instruction):
+            self.seen.append(("before", instruction.text))
+
+        def step_after(self, machine, group, instruction):
+            self.seen.append(("after", instruction.text))
+
+    watcher = Steps()
+    kernel("mov.u32 %r1, 1; bra next; next: add.u32 %r1, %r1, 2; ret;")((1,), (32,), (None,), watchers=[watcher])
+
+    assert watcher.seen == [
+        ("before", "mov.u32"),
+        ("after", "mov.u32"),
+        ("before", "bra"),
+        ("before", "add.u32"),
+        ("after", "add.u32"),
+        ("before", "ret"),
+    ]
+
+
 def test_ctas_begin_and_end():
     """CTAs begin together and end when their last threads exit; nobody is told twice."""
     log = Log()

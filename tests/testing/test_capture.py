@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import warpsim
-from warpsim.capture import graphs, launches, structures
+from warpsim.capture import gpu, graphs, launches, structures
 from warpsim.capture import session as capture_session
 from warpsim.capture.cupti import ENTER, EXIT, CallbackData
 from warpsim.capture.images import VARIABLE, Sources
@@ -88,6 +88,28 @@ def called(recorder, site, name, structure, status=0, symbol=b"add"):
     """A call of the driver, as CUPTI tells it."""
     data = CallbackData(site=site, function=name, symbol=symbol, result=ctypes.pointer(ctypes.c_int(status)))
     recorder._told(site, name.decode(), ctypes.addressof(structure), data)
+
+
+def test_an_allocation_whose_size_is_not_known(monkeypatch):
+    """The driver knows where device memory begins, but does not say where it ends: nothing of it can be read."""
+    refused = set()
+
+    class Library:
+        """An allocation of 256 bytes, and what is not told of it."""
+
+        @staticmethod
+        def cuPointerGetAttribute(out, number, address):
+            """Its kind, start or size."""
+            out._obj.value = {gpu.MEMORY_TYPE: gpu.DEVICE, gpu.RANGE_START: POOL, gpu.RANGE_SIZE: 256}[number]
+            return int(number in refused)
+
+    monkeypatch.setattr(gpu.ctypes, "CDLL", lambda name: Library())
+    driver = gpu.Driver()
+    assert driver.allocation(POOL + 4) == (POOL, 256)
+    for number in (gpu.RANGE_START, gpu.RANGE_SIZE):
+        refused.add(number)
+        assert driver.allocation(POOL + 4) is None
+        refused.clear()
 
 
 @pytest.fixture
