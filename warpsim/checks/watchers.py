@@ -42,6 +42,7 @@ from warpsim.machine.window import WRITE, MemoryAccess, Watcher
 if TYPE_CHECKING:
     from warpsim.machine.collectives import Members
     from warpsim.machine.machine import Machine
+    from warpsim.machine.plan import Uses
     from warpsim.machine.selection import Selection
     from warpsim.machine.state.group import Group
     from warpsim.machine.state.launch import LaunchState
@@ -52,7 +53,14 @@ if TYPE_CHECKING:
 
 def watchers_of(launch: LaunchState) -> list[Watcher]:
     """The watchers for the rules that a launch checks."""
-    checks, uses = launch.settings.checks, launch.plan.uses
+    plan, checks = launch.plan, launch.settings.checks
+    kinds = plan.main.notes.get((watchers_of, checks))
+    if kinds is None:
+        kinds = plan.main.notes[watchers_of, checks] = _kinds(checks, plan.uses)
+    return [kind() for kind in kinds]
+
+
+def _kinds(checks: frozenset[str], uses: Uses) -> list[Callable[[], Watcher]]:
     wanted: tuple[tuple[bool, Callable[[], Watcher]], ...] = (
         (FRAGMENT in checks and uses.fragments, Fragments),
         (convergence.MEMBERMASK in checks, convergence.Membermasks),
@@ -70,7 +78,7 @@ def watchers_of(launch: LaunchState) -> list[Watcher]:
         (SETMAXNREG in checks and uses.register_counts, RegisterCountRules),
         (True, Uninitialised if UNINITIALISED in checks else WrittenBytes),
     )
-    return [watcher() for needed, watcher in wanted if needed]
+    return [kind for needed, kind in wanted if needed]
 
 
 def bytes_at_once(checks: frozenset[str]) -> int:

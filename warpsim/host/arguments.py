@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
+import operator
 import struct
 from collections.abc import Sequence, Sized
 from typing import Any
@@ -17,6 +18,7 @@ from warpsim.host.device import Device
 from warpsim.host.tensor_map import TensorMap
 from warpsim.program.program import Function, Param
 
+_writeable = operator.attrgetter("writeable")
 _LEAST_INFINITE = 3.4e38
 """`struct` refuses what rounds to an infinity of 32 bits."""
 
@@ -42,6 +44,9 @@ def pack(function: Function, args: Sequence[Any], device: Device, mapped: list[i
     param = None
     try:
         for param, value in zip(params, args, strict=True):
+            if type(value) is int or type(value) is float:
+                values.append(value)
+                continue
             given = value if param.array or isinstance(value, TensorMap) else _readable(value)
             values.append(given)
             array = value.array if isinstance(value, TensorMap) else given
@@ -60,12 +65,7 @@ def pack(function: Function, args: Sequence[Any], device: Device, mapped: list[i
 
 def _size(function: Function) -> int:
     """The size of the parameter block in bytes."""
-    size = 0
-    for param in function.params:
-        end = param.offset + param.size
-        if end > size:
-            size = end
-    return size
+    return max([param.offset + param.size for param in function.params], default=0)
 
 
 def _packed(function: Function, block: bytes) -> bytes:
@@ -127,12 +127,18 @@ class Mappings:
 
     def __init__(self, device: Device, mapped: list[int], arrays: list[Array]) -> None:
         self.device, self.mapped = device, mapped
-        mappable = [a for a in arrays if a.flags.c_contiguous and not a.dtype.hasobject]
-        self.extents = {id(a): (*extent(a), a) for a in mappable}
+        self.extents = dict[int, tuple[int, int, Array, Any]]()
+        """By the identities of the arrays that can be mapped: from where to where they lie, and their flags."""
+        for array in arrays:
+            flags = array.flags
+            if flags.c_contiguous and not array.dtype.hasobject:
+                self.extents[id(array)] = *extent(array), array, flags
         self.placed: list[tuple[int, int, int]] = []
 
     def pointer(self, value: Any) -> Any:
         """The address of an array; any other value unchanged."""
+        if type(value) is np.ndarray and value.ndim > 0:
+            return self.address(value)
         if isinstance(value, (DeviceArray, Mapping)):
             if not value.lives_in(self.device.memory):
                 raise LaunchError(f"{value!r} is not on {self.device!r}; pass its own device with device=")
@@ -143,38 +149,42 @@ class Mappings:
 
     def address(self, array: Array) -> int:
         """The address of an array during the launch; maps it together with everything that overlaps it."""
-        if not array.flags.c_contiguous:
+        found = self.extents.get(id(array))
+        if found is None and not array.flags.c_contiguous:
             raise LaunchError("the array is not C-contiguous; pass np.ascontiguousarray(...) and copy the result back")
         plain(array.dtype)
-        start, stop, _ = self.extents[id(array)]
+        assert found is not None
+        start, stop, _, flags = found
         for low, high, address in self.placed:
             if low <= start and stop <= high and start < high:
                 return address + start - low
-        low, high, sharing = self._sharing(array, start, stop)
+        low, high, sharing = self._sharing(flags, start, stop)
         data = bytes_of(array)
         if (low, high) != (start, stop):
             data = np.ctypeslib.as_array((ctypes.c_uint8 * (high - low)).from_address(low))
-        read_only = not any(a.flags.writeable for a in sharing)
+        read_only = not any(map(_writeable, sharing))
         name = f"array {array.shape} of {_named(array.dtype)}"
         address = self.device.memory.map(data, name=name, read_only=read_only)
         self.mapped.append(address)
         self.placed.append((low, high, address))
         return address + start - low
 
-    def _sharing(self, array: Array, low: int, high: int) -> tuple[int, int, list[Array]]:
-        """The arrays that share bytes with an array, directly or through others, and the extent of all."""
-        sharing = [array]
+    def _sharing(self, flags: Any, low: int, high: int) -> tuple[int, int, list[Any]]:
+        """The extent of the arrays that share bytes with an array, directly or through others, and the flags of all."""
+        sharing = [flags]
         while low < high:
             met = [e for e in self.extents.values() if e[0] < high and low < e[1]]
             if len(met) == len(sharing):
                 break
             low, high = min([e[0] for e in met]), max([e[1] for e in met])
-            sharing = [e[2] for e in met]
+            sharing = [e[3] for e in met]
         return low, high, sharing
 
 
 def pack_scalar(value: Any, kind: str, bits: int) -> bytes:
     """Pack a scalar argument as little-endian bytes. Integers may be signed or unsigned."""
+    if type(value) is int and kind != "f":
+        return _integer(value, bits)
     if isinstance(value, np.ndarray):
         value = value[()]
     typed = isinstance(value, np.generic) and value.dtype.kind in "fV" and not isinstance(value, np.void)
@@ -186,9 +196,13 @@ def pack_scalar(value: Any, kind: str, bits: int) -> bytes:
         integer = int(value)
     except (TypeError, ValueError, OverflowError):
         raise LaunchError(f"takes an integer, an array or None, not {type(value).__name__}") from None
-    if not -(1 << (bits - 1)) <= integer < 1 << bits:
-        raise LaunchError(f"{shown(integer)} does not fit {bits} bits")
-    return (integer & ((1 << bits) - 1)).to_bytes(bits // 8, "little")
+    return _integer(integer, bits)
+
+
+def _integer(value: int, bits: int) -> bytes:
+    if not -(1 << (bits - 1)) <= value < 1 << bits:
+        raise LaunchError(f"{shown(value)} does not fit {bits} bits")
+    return (value & ((1 << bits) - 1)).to_bytes(bits // 8, "little")
 
 
 def _float(value: Any, kind: str, bits: int, *, typed: bool) -> bytes:

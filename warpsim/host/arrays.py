@@ -178,6 +178,8 @@ def plain(dtype: np.dtype[Any]) -> None:
     """Reject elements that a GPU cannot read: Python objects and big-endian numbers."""
     if dtype.hasobject:
         raise LaunchError("an array of Python objects cannot be mapped")
+    if dtype.isbuiltin == 1:  # as this machine has them
+        return
     if dtype.newbyteorder("<") != dtype:
         raise LaunchError(
             f"its elements are big-endian ({dtype}), but a GPU's are little-endian; "

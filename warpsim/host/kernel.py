@@ -87,7 +87,10 @@ def _profiler() -> Profiler:
 
 def _first(*values: Any) -> Any:
     """The first value that is not None."""
-    return next((value for value in values if value is not None), None)
+    for value in values:
+        if value is not None:
+            return value
+    return None
 
 
 def _order(seed: Any) -> Schedule | None:
@@ -217,7 +220,8 @@ class Kernel:
 
         __tracebackhide__ = True
         device = self.device(device)
-        if not (isinstance(watchers, Sequence) and all(isinstance(w, Watcher) for w in watchers)):
+        nobody = type(watchers) is tuple and not watchers
+        if not (nobody or (isinstance(watchers, Sequence) and all(isinstance(w, Watcher) for w in watchers))):
             raise LaunchError(f"watchers must be instances of warpsim.Watcher, not {shown(watchers)}")
         profiler = _profiler() if integer("profile", profile, 0, 1) else None
         printed: list[str] = []

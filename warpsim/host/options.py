@@ -52,8 +52,12 @@ def choice(what: str, value: Any, words: Sequence[str]) -> str:
 
 def dims(what: str, value: Any) -> tuple[int, int, int]:
     """One to three positive integers as (x, y, z)."""
-    if type(value) is tuple and 0 < len(value) <= 3 and all(type(n) is int and n > 0 for n in value):
-        return (*value, 1, 1)[:3]
+    if type(value) is tuple and 0 < len(value) <= 3:
+        for n in value:
+            if type(n) is not int or n <= 0:
+                break
+        else:
+            return (*value, 1, 1)[:3]
     try:
         given = [operator.index(value)]
     except TypeError:

@@ -146,7 +146,8 @@ def _mark_exited(batch: BatchState, selection: Selection) -> None:
     """These threads have exited."""
     if selection.n == batch.shape.n:
         batch.alive[:] = 0
-        batch.exited = np.ones(batch.shape.n, np.bool_)
+        batch.exited = np.empty(batch.shape.n, np.bool_)
+        batch.exited.fill(True)  # noqa: FBT003  NumPy's
         return
     if batch.exited is None:
         batch.exited = np.zeros(batch.shape.n, np.bool_)

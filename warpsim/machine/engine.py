@@ -235,7 +235,7 @@ class Run:
             stop = len(steps)
             if left is not None:
                 stop, left = min(stop, group.at + left), left - (stop - group.at)
-            elif compiled is not None:
+            elif compiled is not None and group.at < stop:
                 stop = compiled.until(group, stop)
             at = group.at
             while not (carries or told) and at < stop:  # the hot loop: as few tests as possible

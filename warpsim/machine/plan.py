@@ -99,7 +99,7 @@ class FunctionPlan:
         self.wgmma_rows: dict[int, int] = {}
         self.issues: dict[int, Issue] = {}
         """The bound wgmma instructions, by identity of the instruction."""
-        self.notes: dict[str, Any] = {}
+        self.notes: dict[Hashable, Any] = {}
         """What watchers have derived about the function, by their names; valid for every launch."""
         self.flow: list[Block] = []
         self._loops: dict[int, Loop] = {}

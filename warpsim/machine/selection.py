@@ -29,6 +29,8 @@ class Shape:
         self.n = self.n_threads * self.n_ctas
         self.cta_shift = self.n_ctas.bit_length() - 1 if self.n_ctas & (self.n_ctas - 1) == 0 else None
         self.splits: dict[tuple[tuple[Axis, ...], int, bytes], tuple[Selection, Selection]] = {}
+        self.specials: dict[tuple[str, tuple[int, int, int]], Value] = {}
+        """Special registers that say where a thread lies in its CTA, by the block's dimensions."""
 
     def __deepcopy__(self, memo: object) -> Shape:
         return self  # immutable

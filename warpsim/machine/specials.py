@@ -20,6 +20,16 @@ RESERVED_END = 288
 
 def special(launch: LaunchState, batch: BatchState, name: str) -> Array | Affine:
     """The value of a special register (name without the percent sign), ``[T1, T0, C1, C0]`` or affine."""
+    if name.startswith(("tid.", "ntid.", "laneid", "warpid", "lanemask_")):
+        kept = batch.shape.specials
+        found = kept.get((name, launch.block))
+        if found is None:
+            found = kept[name, launch.block] = _special(launch, batch, name)
+        return found
+    return _special(launch, batch, name)
+
+
+def _special(launch: LaunchState, batch: BatchState, name: str) -> Array | Affine:
     root, _, component = name.partition(".")
     axis = {"x": 0, "y": 1, "z": 2, "w": 3}.get(component, 0)
     if root in ("tid", "ctaid"):

@@ -47,9 +47,13 @@ def all_begun(state: LaunchState) -> bool:
 
 def _wave(state: LaunchState) -> tuple[int, int, int, int]:
     """CTAs of a batch along x, and along y and z together; batches along x, and in all."""
-    settings = state.settings
-    sizes = state.shared_size, state.local_size
-    return _waves(state.grid, state.block, settings.cluster, sizes, settings.batch_threads, settings.batch_bytes)
+    found = state.wave
+    if found is None:
+        settings, sizes = state.settings, (state.shared_size, state.local_size)
+        found = state.wave = _waves(
+            state.grid, state.block, settings.cluster, sizes, settings.batch_threads, settings.batch_bytes
+        )
+    return found
 
 
 @lru_cache(maxsize=64)

@@ -12,14 +12,15 @@ from warpsim.native import private
 from warpsim.native.asking import make_beside
 from warpsim.native.codes import Code
 from warpsim.native.extents import Noted
-from warpsim.native.inputs import given, row_of
+from warpsim.native.inputs import given, look_of
 from warpsim.native.making import form, make
 from warpsim.native.options import Outcome
 from warpsim.native.pace import BESIDE, LANE, STEP, Pace, beside
-from warpsim.native.reading import value_of
+from warpsim.native.reading import values_of
 from warpsim.native.runs import Runner
 from warpsim.native.scratch import Scratch
 from warpsim.native.spots import WAITING, Account, Place, Plans, Request, Spot
+from warpsim.native.tables import tables_of
 from warpsim.native.text import Manner
 
 if TYPE_CHECKING:
@@ -86,13 +87,7 @@ class Calls:
         shape = spot.shape
         if shape is None or group.carries or (shape.collective and DIVERGED in machine.batch.notes):
             return None
-        values = []
-        for key, dtype in zip(shape.reads, shape.types, strict=True):
-            value = value_of(machine, group, key, dtype)
-            if value is None:
-                return None
-            values.append(value)
-        return values
+        return values_of(machine, group, shape.sources)
 
     def _run(
         self,
@@ -110,19 +105,22 @@ class Calls:
         shape, selection = spot.shape, group.selection
         if shape is None:
             return None
-        row = row_of(selection) if spot.options.strides else 0
-        givens = tuple([given(value, row) for value in values])
+        tables, options = tables_of(selection), spot.options
         manner = Manner(
-            spot.options.alone,
-            row,
-            spot.options.strides,
+            options.alone,
+            tables.row if options.strides else 0,
+            options.strides,
             private.pays(machine, shape),
             limit < FAR,
             self.runner.noted is not None,
         )
-        code = self._code(group, plans, place, spot, (givens, manner))
-        if code is None:
-            return None
+        look = manner, *map(look_of, values)
+        code = spot.looks.get(look)
+        if code is None or code.shape is not shape:
+            code = self._code(group, plans, place, spot, (tuple([given(v, manner.row) for v in values]), manner))
+            if code is None:
+                return None
+            spot.looks[look] = code
         work = max(WORK // (shape.size * selection.n_warps), 16)
         back_edges = min(LOOK_EVERY - 1 - group.back_edges % LOOK_EVERY, work)
         if back_edges <= 0 and shape.loops:
@@ -130,7 +128,7 @@ class Calls:
         before, runner = machine.launch.thread_instructions, self.runner
         # The thread's own time: that of a busy machine would condemn units at random.
         began = time.thread_time() if spot.on_trial else 0.0
-        outcome = runner.run(machine, group, code, values, limit, back_edges, through=through)
+        outcome = runner.run(machine, group, code, tables, values, limit, back_edges, through=through)
         if outcome is Outcome.DONE:
             done = machine.launch.thread_instructions - before
             if place[:2] == (0, 0):

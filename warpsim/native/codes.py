@@ -35,6 +35,11 @@ class Code:
     blocks: list[tuple[int, BoundBlock]]
     outs: list[tuple[int, int, bool, Any]]
     """Registers that are left behind: place among the unit's, register, whether lanes differ, type."""
+    hows: list[str]
+    outs_at: int
+    """What it reads, what it leaves, and its counts lie in a row of words: where the latter two begin, and the end."""
+    counts_at: int
+    n_words: int
 
 
 @attrs.frozen(eq=False)
@@ -92,4 +97,20 @@ def finish(made: Draft) -> Code:
         if slot in written.left
     ]
     kept = tables, written.code.tables
-    return Code(shape, made.given, made.manner, written, function, tables.ctypes.data, kept, blocks, outs)
+    outs_at = 6 * len(made.given)
+    counts_at = outs_at + 6 * len(shape.outs)
+    return Code(
+        shape,
+        made.given,
+        made.manner,
+        written,
+        function,
+        tables.ctypes.data,
+        kept,
+        blocks,
+        outs,
+        [g.how for g in made.given],
+        outs_at,
+        counts_at,
+        counts_at + 2 * len(blocks) + 1,
+    )

@@ -80,6 +80,9 @@ class Compiled:
     def advance(self, machine: Machine, group: Group, limit: Any) -> bool:
         """Run what begins where a group stands, up to ``limit``; False where nothing was run. Then the group stands
         elsewhere, or (in block -1) has been replaced by its parts."""
+        block = group.plan.blocks[group.block]
+        if group.at == len(block.steps) and not block.successors:
+            return False
         plans = self._plans.get(id(group.plan)) or self.plans(group.plan)
         barriers = self.barriers and _whole_ctas(machine, group)
         alone = group.selection.n_warps == 1

@@ -51,6 +51,13 @@ def given(value: Any, row: int) -> Given:
     return _COLUMN if value.ndim == 4 and value.shape[0] == value.shape[1] == 1 else _LANES
 
 
+def look_of(value: Any) -> Any:
+    """All of a value that decides how it comes in."""
+    if type(value) is int:
+        return 0
+    return value.strides if type(value) is Affine else (None, *value.shape)
+
+
 def _known(stride: int) -> int | None:
     return stride if -SMALL <= stride <= SMALL else None
 

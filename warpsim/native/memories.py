@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import operator
+from array import array
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from warpsim.machine.values import address_of
 from warpsim.native.context import CONTEXT
@@ -14,6 +13,8 @@ if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.global_memory import GlobalMemory
     from warpsim.native.codes import Code
+
+_ALLOCATIONS, _MEMO = CONTEXT["n_allocations"], CONTEXT["memo"]
 
 
 class Memories:
@@ -31,8 +32,10 @@ class Memories:
         if code.shape.stores:
             _own(machine, spaces)
         if "global" in spaces:
-            at, (count, address) = CONTEXT["n_allocations"], self.allocations(memory)
-            context[at : at + 2], context[CONTEXT["memo"]] = (count, address), address
+            count, address = self.allocations(memory)
+            context[_ALLOCATIONS], context[_ALLOCATIONS + 1], context[_MEMO] = count, address, address
+        if "shared" not in spaces and "local" not in spaces:
+            return
         for name, space in (("shared", batch.shared), ("local", batch.local)):
             if name not in spaces:
                 continue
@@ -55,8 +58,8 @@ class Memories:
             for a in allocations:
                 written = 0 if a.companion is None else address_of(a.companion.data)
                 table += a.start, a.end, address_of(a.data), written, a.read_only
-            self._table = np.array(table or [0, 0, 0, 0, 1], np.int64)
-            self._address = address_of(self._table)
+            self._table = array("q", table or [0, 0, 0, 0, 1])
+            self._address, _ = self._table.buffer_info()
         return len(allocations), self._address
 
 

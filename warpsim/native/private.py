@@ -26,8 +26,10 @@ ALL = np.uint32(0xFFFFFFFF)
 
 def pays(machine: Machine, shape: Shape) -> bool:
     """Whether a unit gets a copy."""
+    if not shape.shared:
+        return False
     size = machine.batch.shared.size
-    return shape.shared and size > 0 and (shape.loops or bool(shape.barriers) or size <= LARGE)
+    return size > 0 and (shape.loops or bool(shape.barriers) or size <= LARGE)
 
 
 @attrs.define(eq=False)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warpsim.machine.values import Affine, retype
+from warpsim.machine.values import FLAT, Affine, retype
 from warpsim.native.forms import Key
 from warpsim.types import TYPES
 
@@ -16,31 +16,51 @@ if TYPE_CHECKING:
 
 INTEGERS = {n: np.dtype(f"u{n}") for n in (1, 2, 4, 8)}
 """By their bytes."""
+LARGE = 1 << 63
 
 
-def value_of(machine: Machine, group: Group, key: Key, dtype: Any) -> Any:
-    """What a key holds; None where nothing ever was written."""
+REGISTER, TYPED, PARAM, FRAME, PARAMETERS, NUMBER = range(6)
+Source = tuple[int, int, Any]
+"""How a key is read: what it is, a place, and the end of a parameter or the type of a register's content."""
+
+
+def source_of(key: Key) -> Source:
+    """How a key is read."""
     if isinstance(key, int):
-        value = group.env[key]
-        if value is None:
-            if group.frame.values[key] is None:
-                return None
-            value = group.fetch(key)
-        return value
+        return REGISTER, key, None
     kind = key[0]
     if isinstance(kind, int):
-        value = group.env[kind]
-        if value is None:
-            value = group.fetch(kind)
-        if value.dtype.itemsize != dtype.itemsize:
-            value = retype(value.array() if type(value) is Affine else value, dtype)
-        return value
+        return TYPED, kind, TYPES[key[1]].dtype
     if kind == "param":
-        first = key[1]
-        return int.from_bytes(machine.launch.params[first : first + TYPES[key[2]].bytes], "little")
-    if kind == "frame":
-        return group.local_base + key[1]
-    return machine.launch.param_address + key[1] if kind == "parameters" else key[1]
+        return PARAM, key[1], key[1] + TYPES[key[2]].bytes
+    return {"frame": FRAME, "parameters": PARAMETERS}.get(kind, NUMBER), key[1], None
+
+
+def values_of(machine: Machine, group: Group, sources: list[Source]) -> list[Any] | None:
+    """What a unit reads; None where nothing ever was written to a register."""
+    env, params, values = group.env, machine.launch.params, list[Any]()
+    for kind, at, more in sources:
+        value: Any
+        if kind == PARAM:
+            value = int.from_bytes(params[at:more], "little")
+        elif kind == REGISTER:
+            value = env[at]
+            if value is None:
+                if group.frame.values[at] is None:
+                    return None
+                value = group.fetch(at)
+        elif kind == TYPED:
+            value = env[at]
+            if value is None:
+                value = group.fetch(at)
+            if value.dtype.itemsize != more.itemsize:
+                value = retype(value.array() if type(value) is Affine else value, more)
+        elif kind == FRAME:
+            value = group.local_base + at
+        else:
+            value = machine.launch.param_address + at if kind == PARAMETERS else at
+        values.append(value)
+    return values
 
 
 def _signed(value: int) -> int:
@@ -48,12 +68,23 @@ def _signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def describe(value: Any, how: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The descriptor of a value."""
-    if type(value) is int:
-        return _signed(value), 0, 0, 0, 0, 0
-    if type(value) is Affine:
-        return (_signed(value.base), *value.strides, 0)
+def describe(words: list[int], values: list[Any], hows: list[str], shape: tuple[int, ...]) -> None:
+    """The descriptors of values, into the first of ``words``, which are 0."""
+    at = 0
+    for value, how in zip(values, hows, strict=True):
+        if type(value) is int:
+            words[at] = value if value < LARGE else _signed(value)
+        elif type(value) is Affine:
+            words[at] = _signed(value.base)
+            if value.strides != FLAT:
+                words[at + 1 : at + 5] = value.strides
+        else:
+            words[at : at + 6] = _array(value, how, shape)
+        at += 6
+
+
+def _array(value: Any, how: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The descriptor of an array."""
     if how == "same":
         flat = value.reshape(-1)
         return _signed(int(flat.view(INTEGERS[flat.dtype.itemsize])[0])), 0, 0, 0, 0, 0

@@ -20,7 +20,7 @@ from warpsim.native.order import conflicts
 from warpsim.native.parting import all_leave, first_stop, leave
 from warpsim.native.reading import INTEGERS, describe
 from warpsim.native.scratch import Scratch
-from warpsim.native.tables import WarpTables, tables_of
+from warpsim.native.tables import WarpTables
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -47,8 +47,6 @@ class _Call:
     n_groups: int = 1
     words: Any = None
     """What it reads, what it leaves, and its counts."""
-    outs_at: int = 0
-    counts_at: int = 0
     results: list[Any] = attrs.field(factory=list)
     exits: Any = None
     lanes: Any = None
@@ -75,6 +73,7 @@ class Runner:
         machine: Machine,
         group: Group,
         code: Code,
+        tables: WarpTables,
         values: list[Any],
         limit: int,
         back_edges: int,
@@ -83,7 +82,7 @@ class Runner:
     ) -> Outcome:
         """One call; the group's registers, place and counts are then those after it. ``back_edges``: how often it may go back;
         ``through``: all threads have to come to the end."""
-        call = _Call(machine, group, code, limit, through, tables_of(group.selection))
+        call = _Call(machine, group, code, limit, through, tables)
         self._prepare(call, values, back_edges)
         status = code.function(self.scratch.pointer)
         outcome = _OUTCOMES.get(status, Outcome.REFUSED) if status else self._looked_at(call)
@@ -102,20 +101,17 @@ class Runner:
         context[0], context[1:11] = n_groups, tables.pointers
         if shape.touching:
             self._memories.describe(machine, code, context)
-        words: list[int] = []
-        for given, value in zip(code.given, values, strict=True):
-            words += describe(value, given.how, selection.shape)
-        call.outs_at, call.counts_at = len(words), len(words) + 6 * len(shape.outs)
-        words += [0] * (6 * len(shape.outs) + 2 * len(code.blocks) + 1)
+        words = [0] * code.n_words
+        describe(words, values, code.hows, selection.shape)
         for number, _, varying, dtype in code.outs:
-            call.results.append(_left_behind(selection, words, call.outs_at + 6 * number, dtype) if varying else None)
+            call.results.append(_left_behind(selection, words, code.outs_at + 6 * number, dtype) if varying else None)
         call.words, address = scratch.words(words)
         frame = code.written.frame_bytes
         scratch.give(
             CallWords(
                 lives=address,
-                outs=address + 8 * call.outs_at,
-                counts=address + 8 * call.counts_at,
+                outs=address + 8 * code.outs_at,
+                counts=address + 8 * code.counts_at,
                 back_edges=back_edges,
                 limit=call.limit,
                 log_used=0,
@@ -146,7 +142,7 @@ class Runner:
         """Whether what the unit did is what the interpreter would have done."""
         code, shape = call.code, call.code.shape
         found = call.found = self.scratch.left()
-        call.counts = call.words[call.counts_at : call.counts_at + 2 * len(code.blocks)].tolist()
+        call.counts = call.words[code.counts_at : code.counts_at + 2 * len(code.blocks)].tolist()
         first = first_stop(shape, found.common_exit, call.exits, call.lanes)
         self.ended = all_leave(call.machine, call.group, shape, found.common_exit)
         if call.through and not self.ended:
@@ -232,7 +228,7 @@ def _commit(call: _Call) -> None:
     env, dirty = call.group.env, call.group.dirty
     for (number, slot, _, dtype), array in zip(call.code.outs, call.results, strict=True):
         if array is None:
-            raw = call.words[call.outs_at + 6 * number] & ((1 << 8 * dtype.itemsize) - 1)
+            raw = call.words[call.code.outs_at + 6 * number] & ((1 << 8 * dtype.itemsize) - 1)
             if dtype.kind in "iu":
                 array = Affine.constant(raw, dtype)
             elif dtype.kind == "b":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.window import Watcher
@@ -34,6 +34,12 @@ STEPS = frozenset(
 )
 
 
+class _Serves(NamedTuple):
+    units: bool
+    collectives: bool
+    barriers: bool
+
+
 def compiled_for(
     engine: str, watchers: Sequence[Watcher], state: LaunchState, noted: Noted | None = None, *, joins: bool = True
 ) -> Compiled | Later | None:
@@ -45,9 +51,8 @@ def compiled_for(
 
     if not available():
         return None
-    heard = _heard(tuple([(w.events, w.compiled) for w in watchers]))
-    usual = not state.settings.by_warp and state.schedule is None
-    units = usual and not heard & (STEPS | ACCESSES)  # rules that follow accesses follow their order, too
+    serves = _serves(tuple(map(type, watchers)))
+    units = serves.units and not state.settings.by_warp and state.schedule is None
 
     def make() -> Compiled:
         from warpsim.native.engine import Compiled
@@ -57,9 +62,9 @@ def compiled_for(
             state.device,
             noted,
             pace=pace_of(engine),
-            collectives=not heard & COLLECTIVES,
+            collectives=serves.collectives,
             units=units,
-            barriers=not heard & BARRIERS,
+            barriers=serves.barriers,
             joins=joins,
         )
 
@@ -67,6 +72,11 @@ def compiled_for(
 
 
 @functools.lru_cache(maxsize=256)
-def _heard(watchers: tuple[tuple[tuple[str, ...], frozenset[str]], ...]) -> frozenset[str]:
-    """The events that somebody wants to be told of by compiled code, too."""
-    return frozenset(e for events, compiled in watchers for e in events if e not in compiled)
+def _serves(watchers: tuple[type[Watcher], ...]) -> _Serves:
+    """What compiled code may do without an event that somebody wants to be told of by it, too."""
+    heard = frozenset(e for kind in watchers for e in kind.events if e not in kind.compiled)
+    return _Serves(
+        units=not heard & (STEPS | ACCESSES),  # rules that follow accesses follow their order, too
+        collectives=not heard & COLLECTIVES,
+        barriers=not heard & BARRIERS,
+    )

@@ -44,6 +44,8 @@ class Spot:
         self.shape: Shape | None = None
         self.formed = False
         self.codes: dict[Any, Code | Waiting | None] = {}
+        self.looks: dict[Any, Code] = {}
+        """The same by what values look like, which is found sooner."""
         self.ready = self.pending = False
         """Whether any code is there, and whether a thread is at some of it."""
         self.failures = self.visits = 0
@@ -99,6 +101,7 @@ class Spot:
     def forget(self) -> None:
         """Its code, which serves no longer."""
         self.codes.clear()
+        self.looks.clear()
         self.ready = False
 
     def put(self, variant: Any, code: Code | None) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.machine.selection import Axis, Rect, Selection, Shape
+from warpsim.native.inputs import row_of
 
 
 class WarpTables:
@@ -15,7 +16,8 @@ class WarpTables:
 
     Row ``rows[k]`` of the tables is warp ``k``'s: its mask, the indices of its lanes along the thread axes, their numbers
     in the CTA, and in ``flat`` where they begin in the flat order of threads if they are 32 in a row, else -1. Entry
-    ``ctas[k]`` says which column its CTA is, and its indices along the CTA axes."""
+    ``ctas[k]`` says which column its CTA is, and its indices along the CTA axes. ``row`` lanes of each warp lie in a row
+    of the threads."""
 
     def __init__(self, selection: Selection) -> None:
         if isinstance(selection, Rect):
@@ -24,6 +26,7 @@ class WarpTables:
             self._of_lanes(selection)
         self.n = len(self.rows)
         self.n_ctas = len(self.columns)
+        self.row = row_of(selection)
         used = (
             self.rows,
             self.ctas,

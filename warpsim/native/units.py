@@ -16,10 +16,10 @@ from warpsim.native.forms import Effect, Key, Traced, traced
 from warpsim.native.matrix_steps import matrix_step
 from warpsim.native.options import Options
 from warpsim.native.pace import MOST
+from warpsim.native.reading import Source, source_of
 from warpsim.native.trace import Untraceable
 from warpsim.native.values import Unlowerable
 from warpsim.program.program import Instruction
-from warpsim.types import TYPES
 
 if TYPE_CHECKING:
     from warpsim.machine.plan import FunctionPlan
@@ -103,7 +103,8 @@ class Shape:
     collective: bool
     loops: bool
     size: int
-    types: list[Any]
+    sources: list[Source]
+    """How ``reads`` are read."""
     live: list[frozenset[int]]
     """The registers that are read after each exit."""
     barriers: list[tuple[int, int]]
@@ -264,7 +265,6 @@ class Former:
         outs = sorted(written & crossing)
         needed = [k for k in reads if not isinstance(k, int) or k >= plan.n_registers or k in begin]
         needed += [slot for slot in outs if slot in begin and slot not in reads]
-        types = [TYPES[k[1]].dtype if isinstance(k, tuple) and isinstance(k[0], int) else None for k in needed]
         crossed = frozenset(crossing)
         return Shape(
             plan,
@@ -279,7 +279,7 @@ class Former:
             collective,
             loops,
             size,
-            types,
+            [source_of(k) for k in needed],
             [live_at(plan, *place) for place in sorted(exits)],
             sorted(barriers),
             frozenset(e.space for e in effects if e.kind != "load"),

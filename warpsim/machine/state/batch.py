@@ -122,11 +122,13 @@ class BatchState:
     @classmethod
     def of(cls, shape: Shape, ctas: Array, shared_size: int, local_size: int) -> BatchState:
         """CTAs that have not begun."""
+        alive = np.empty(shape.n_ctas, np.int64)
+        alive.fill(shape.n_threads)
         return cls(
             shape,
             ctas,
             WordSpace(shared_size, shape.n_ctas),
             WordSpace(local_size, shape.n),
-            np.full(shape.n_ctas, shape.n_threads, np.int64),
+            alive,
             np.zeros(shape.n_ctas, np.int64),
         )

@@ -80,6 +80,8 @@ class LaunchState:
     batches: list[BatchState] = attrs.field(factory=list)
     waves: int = 0
     """Number of batches begun."""
+    wave: tuple[int, int, int, int] | None = None
+    """How many CTAs begin at a time, once found (`warpsim.machine.waves`)."""
     shape: Shape | None = None
     """The axes of the batch begun last."""
     last_wave: int | None = None
