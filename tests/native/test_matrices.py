@@ -117,3 +117,42 @@ def test_every_form_of_a_warpgroup(part: int, served: Callable[[], int]) -> None
     bad, alone = compared(GROUPS[part::64], served)
     assert bad == []
     assert [name for name in alone if not ARRAYS.search(name)] == []
+
+
+APART = """.version 8.4
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 o) {
+.reg .b32 %r<9>, %a<4>, %c<2>; .reg .b64 %d<4>; .reg .pred %p, %q; .shared .align 128 .b8 tile[512];
+mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mad.lo.u32 %r3, %r2, 5, %r1; shl.b32 %r4, %r1, 2; mov.u32 %r5, tile;
+add.u32 %r4, %r4, %r5; mul.lo.u32 %r6, %r3, %r3; bfe.u32 %r6, %r6, 3, 2; shl.b32 %r6, %r6, 10; setp.lt.u32 %q, %r1, 128; @%q st.shared.u32 [%r4], %r6;
+fence.proxy.async; bar.sync 0; ld.param.u64 %d1, [o];
+ONES mov.b32 %c0, 0; mov.b32 %c1, 0;
+shr.u32 %r7, %r1, 7; shl.b32 %r7, %r7, 8; add.u32 %r7, %r7, %r5; shr.u32 %r7, %r7, 4; cvt.u64.u32 %d2, %r7; or.b64 %d2, %d2, 0x1000080000;
+shr.u32 %r6, 13, %r2; and.b32 %r6, %r6, 1; setp.eq.u32 %q, %r6, 0; @%q bra THERE;
+MULTIPLY
+bra.uni END;
+THERE:
+MULTIPLY
+END: mad.lo.u32 %r3, %r2, 256, %r1; mul.wide.u32 %d3, %r3, 8; add.u64 %d1, %d1, %d3; st.global.v2.b32 [%d1], {%c0, %c1}; ret; }"""
+"""Each row of D is the sum of B's: of the first 256 bytes of the tile, or of the second."""
+MULTIPLY = """setp.eq.u32 %p, 0, 0; wgmma.fence.sync.aligned;
+wgmma.mma_async.sync.aligned.m64n8k16.f16.f16.f16 {%c0, %c1}, {%a0, %a1, %a2, %a3}, %d2, %p, 1, 1, 0;
+wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"""
+
+
+@pytest.mark.parametrize("ctas", [1, 7])
+def test_warpgroups_and_ctas_with_their_own_matrices(ctas: int, served: Callable[[], int]) -> None:
+    """Two warpgroups of each CTA name different ones, and some of the CTAs multiply elsewhere in the code."""
+    ones = " ".join(f"mov.b32 %a{i}, 0x3c003c00;" for i in range(4))
+    text = APART.replace("MULTIPLY", MULTIPLY).replace("ONES", ones)
+    out = np.zeros((ctas, 2, 128, 4), np.float16)
+    warpsim.load(text)["k"](ctas, 256, (out,), engine="compiled")
+
+    assert served()
+    words = (np.arange(128) + 5 * np.arange(ctas)[:, None]) ** 2 >> 3 & 3  # of each CTA; what counts is the lower half
+    low = (words << 10).astype(np.uint16).view(np.float16).reshape(ctas, 2, 2, 8, 4)  # groups of K, rows of B, words
+    columns = low.astype(np.float64).sum(axis=(2, 4))
+    lane = np.arange(128) % 4
+    for i in range(4):  # columns 2t and 2t + 1, of two rows
+        assert (out[..., i] == columns[:, :, 2 * lane + i % 2]).all()

@@ -101,11 +101,7 @@ class AsyncReuse(Watcher):
         wgmma = machine.batch.wgmma
         if wgmma is not None and wgmma.starting is not None:
             n_ctas, place = machine.batch.shape.n_ctas, present(group)
-            if len(columns) == 1:
-                numbers = np.unique(group.selection.warpgroups // n_ctas).tolist()
-            else:
-                numbers = (group.warps.warp_threads[::4] >> 7).tolist()
-            for i, number in enumerate(numbers[: group.warps.n // 4]):
+            for i, number in enumerate(group.warps.warpgroups):
                 owners = columns[min(i, len(columns) - 1)]
                 part = address[..., min(i, address.shape[-2] - 1), :].reshape(-1, address.shape[-1])
                 mine = np.zeros(n_ctas, np.int64)  # these CTAs only: others may be here in another iteration

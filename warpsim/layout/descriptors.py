@@ -132,12 +132,13 @@ class Elements:
     def __init__(self, bits: int, k: int, extent: int, itemsize: int, *, transposed: bool) -> None:
         fields = decode(np.array([[bits]], np.uint64))
         self.address = byte_addresses(fields, k, extent, itemsize, transposed=transposed)
-        self.itemsize = itemsize
+        self.itemsize, self.transposed = itemsize, transposed
         self.low, self.high = int(self.address.min()), int(self.address.max()) + itemsize
         self.problem = problem(bits, k, extent, itemsize, transposed=transposed)
         self.moved_span = moved_span(bits)
         self.chunks = np.unique(self.address & ~(CHUNK - 1)).reshape(-1, 1, 1)
         self._places: dict[int, Array] = {}
+        self._words: dict[int, Array] = {}
 
     def places(self, n_columns: int) -> Array:
         """Index of each element, ``[k * extent]``, in words that are interleaved across columns; for column 0."""
@@ -148,6 +149,22 @@ class Elements:
             found = (flat >> 2) * (n_columns * per) + (flat // self.itemsize & (per - 1))
             self._places[n_columns] = found
         return found
+
+    def words(self, n_columns: int) -> Array:
+        """See `word_places`."""
+        found = self._words.get(n_columns)
+        if found is None:
+            found = word_places(self.address, self.itemsize, n_columns, transposed=self.transposed)[0, 0]
+            self._words[n_columns] = found
+        return found
+
+
+def word_places(address: Array, itemsize: int, n_columns: int, *, transposed: bool) -> Array:
+    """Where the words of matrices with such addresses ``[k, extent, n, m]`` begin, in bytes, in words that are interleaved
+    across columns, for column 0: ``[n, m, k / per word, extent]``, or ``[n, m, k, extent / per word]`` if transposed."""
+    per = 4 // itemsize
+    first = address[:, ::per] if transposed else address[::per]
+    return np.ascontiguousarray(((first >> 2) * (4 * n_columns)).transpose(2, 3, 0, 1))
 
 
 @functools.lru_cache(512)

@@ -287,6 +287,21 @@ class Warps:
         self.warp_threads = (unique % (shape.n_threads + 31)) * 32
         self.warp_ctas = unique // (shape.n_threads + 31)
 
+    @cached_property
+    def warpgroups(self) -> list[int]:
+        """The number of each warpgroup in its CTA."""
+        first = self.first_thread if self.dense else self.warp_threads
+        found: list[int] = (first[: self.n // 4 * 4 : 4] >> 7).tolist()
+        return found
+
+    @cached_property
+    def columns(self) -> Array:
+        """The CTA of each warpgroup, ``[n or 1, m]``."""
+        if not self.dense:
+            return np.ascontiguousarray(self.warp_ctas[::4]).reshape(-1, 1)
+        columns: Array = self.selection.positions[0, 0].reshape(1, -1) % self.selection.batch_shape.n_ctas
+        return columns
+
     def spread(self, value: Value) -> Array:
         """A register's value as ``[n, 32, m]``; axes that it does not depend on may be 1."""
         array = as_array(value)

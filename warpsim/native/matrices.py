@@ -26,6 +26,8 @@ from warpsim.native.pace import BEHIND, Pace
 
 if TYPE_CHECKING:
     from warpsim.isa.spec import Op
+    from warpsim.machine.asynchrony.warpgroups import SharedMatrix, Words
+    from warpsim.native.matrix_products import Product
     from warpsim.program.program import Instruction
 
 Array = Any
@@ -225,6 +227,41 @@ class _Mixed:
         return (self.floats if op.atype.name in mma.FLOATS else self.plain)(op, *operands, **ports)
 
 
+class _Places:
+    """A port that gives where some matrices stand in place of their elements; None where that cannot be said."""
+
+    def __init__(self, port: SharedMatrix, gathered: list[bool]) -> None:
+        self.port, self.extent = port, port.extent
+        self.gathered = iter(gathered)
+
+    def read(self, bits: Array, k: int, extent: int, dtype: Any, *, transposed: bool) -> Any:
+        """The next matrix."""
+        if not next(self.gathered):
+            return self.port.read(bits, k, extent, dtype, transposed=transposed)
+        found = self.port.words(bits, k, extent, dtype, transposed=transposed)
+        if found is None:
+            self.port.read(bits, k, extent, dtype, transposed=transposed)  # for those who look on
+        return found
+
+
+@attrs.frozen(eq=False)
+class _Warpgroup:
+    """An instruction of wgmma: which matrices come as words of shared memory, and which of them across K."""
+
+    op: Op
+    product: Product
+    shared: tuple[bool, bool]
+
+    def text(self, name: str) -> str:
+        """Its code."""
+        return warpgroup_kernel(self.product, wgmma.columns(self.op), name, half=self.product.half, shared=self.shared)
+
+
+def _warpgroup(op: Op, sm: int, shared: tuple[bool, bool], across: tuple[int, int]) -> _Warpgroup:
+    packed = shared[0] and not across[0], shared[1] and not across[1]
+    return _Warpgroup(op, wgmma_product(op, sm, sparse="sp" in op.modifiers, packed=packed), shared)
+
+
 @attrs.frozen(eq=False)
 class _Warpgroups:
     """Floats of wgmma."""
@@ -232,45 +269,58 @@ class _Warpgroups:
     function: Body
     pace: Pace
 
-    def __call__(self, op: Op, *operands: Any, device: Any, accumulator: Array, shared_matrix: Any, report: Any) -> Any:
+    def __call__(
+        self, op: Op, *operands: Any, device: Any, accumulator: Array, shared_matrix: SharedMatrix, report: Any
+    ) -> Any:
         ports = {"device": device, "accumulator": accumulator, "shared_matrix": shared_matrix, "report": report}
         if device.numerics != "exact":
             return self.function(op, *operands, **ports)
-        sparse = "sp" in op.modifiers
-        key = op.text, device.sm
-        product = codes().planned(key, lambda: wgmma_product(op, device.sm, sparse=sparse))
-        half = product.half
-        function = codes().of(
-            key, lambda name: warpgroup_kernel(product, wgmma.columns(op), name, half=half), self.pace
-        )
+        a, a_desc, b_desc, meta, sel, scale_d, scale_a, scale_b, trans_a, trans_b = (*operands, *[None] * 10)[:10]
+        one = wgmma.one
+        signs, across = (one(scale_a), one(scale_b)), (one(trans_a), one(trans_b))
+        shared = a is None and signs[0] != -1, signs[1] != -1
+        key = op.text, device.sm, shared, across
+        plan = codes().planned(key, lambda: _warpgroup(op, device.sm, shared, across))
+        function = codes().of(key, plan.text, self.pace)
         if function is None:
             return codes().timed(key, lambda: self.function(op, *operands, **ports))
-        a, a_desc, b_desc, meta, sel, scale_d, scale_a, scale_b, trans_a, trans_b = (*operands, *[None] * 10)[:10]
-        (n, m), one = shared_matrix.extent, wgmma.one
-        left, right, where = wgmma.operands(
-            op, a, a_desc, b_desc, meta, sel, one(trans_a), one(trans_b), shared_matrix, report
-        )
-        left, right = wgmma.scaled(left, one(scale_a)), wgmma.scaled(right, one(scale_b))
+
+        def again() -> Any:
+            """By the body, of what has been reported already."""
+            shared_matrix.told = True
+            return self.function(op, *operands, **(ports | {"report": _reported}))
+
+        n, m = shared_matrix.extent
+        places = _Places(shared_matrix, list(shared if a is None else shared[1:]))
+        left, right, where = wgmma.operands(op, a, a_desc, b_desc, meta, sel, *across, places, report)
+        if left is None or right is None:
+            return again()
         table = None
         if where is not None:
             table = np.ascontiguousarray(where, np.int32)
             if (table[:, 1:] == table[:, :-1]).any():
-                return self.function(op, *operands, **(ports | {"report": _reported}))
-        left, right = _lines(left), _lines(right)
-        count, groups = len(accumulator), n * m
-        stack = accumulator.view(WORD)
-        if m > 1:
-            stack = stack.transpose(0, 1, 3, 2)
-        stack = np.ascontiguousarray(stack)
-        keep = np.ascontiguousarray(np.broadcast_to(scale_d[:, 0], (n, m)).reshape(groups), np.uint8)
-        d = np.empty((count, groups, 128), WORD)
-        arguments = [groups, *_described(left), *_described(right), 0 if table is None else table.ctypes.data]
-        words = np.array([*arguments, stack.ctypes.data, d.ctypes.data, keep.ctypes.data], np.int64)
-        function(words.ctypes.data)
-        result = d if half else d.view(np.float32)
-        if m == 1:
-            return result.reshape(count, n, 128, 1)
-        return np.ascontiguousarray(result.reshape(count, n, m, 128).transpose(0, 1, 3, 2))
+                return again()
+        come = [
+            _where(matrix, n, m) if gathered else _described(_lines(wgmma.scaled(matrix, sign)))
+            for matrix, sign, gathered in zip((left, right), signs, shared, strict=True)
+        ]
+        c = accumulator if accumulator.strides[2] == WORD.itemsize else _side_by_side(accumulator)
+        count = len(c)
+        keep = scale_d[:, 0]
+        keep = np.ascontiguousarray(keep if keep.shape == (n, m) else np.broadcast_to(keep, (n, m)), np.uint8)
+        d = np.empty((count, m, n, 128), np.float32 if not plan.product.half else WORD).transpose(0, 2, 3, 1)
+        given = [n, m, 0 if table is None else table.ctypes.data, keep.ctypes.data]
+        for stack in (c, d):
+            registers, warpgroups, _, ctas = stack.strides
+            given += (stack.ctypes.data, registers >> 2, warpgroups >> 2, ctas >> 2)
+        arguments = np.array(given + come[0][0] + come[1][0], np.int64)
+        function(arguments.ctypes.data)
+        return d
+
+
+def _side_by_side(stack: Array) -> Array:
+    """Registers ``[registers, n, 128, m]``, threads side by side in memory."""
+    return np.ascontiguousarray(stack.transpose(0, 3, 1, 2)).transpose(0, 2, 3, 1)
 
 
 def _lines(matrix: Array) -> Array:
@@ -278,8 +328,17 @@ def _lines(matrix: Array) -> Array:
     return matrix if matrix.strides[2] == matrix.itemsize else np.ascontiguousarray(matrix)
 
 
-def _described(matrix: Array) -> tuple[int, int, int]:
-    return matrix.ctypes.data, matrix.strides[0] if len(matrix) > 1 else 0, matrix.strides[1]
+def _described(matrix: Array) -> tuple[list[int], Any]:
+    """What the code is told of lines, and what has to live until it is over."""
+    return [matrix.ctypes.data, matrix.strides[0] if len(matrix) > 1 else 0, matrix.strides[1]], matrix
+
+
+def _where(found: Words, n: int, m: int) -> tuple[list[int], Any]:
+    """The same of words."""
+    tables = np.array([table.ctypes.data for table in found.tables], np.int64)[found.which]
+    if tables.shape != (n, m):
+        tables = np.ascontiguousarray(np.broadcast_to(tables, (n, m)))
+    return [found.flat.ctypes.data, found.columns.ctypes.data, tables.ctypes.data], (tables, found)
 
 
 _MAKERS: dict[Body, Callable[[Body, Pace], Body]] = {

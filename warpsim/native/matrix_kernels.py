@@ -7,6 +7,7 @@ from collections.abc import Callable
 import attrs
 
 from warpsim.native.matrix_fragments import LANES, Moved, Mover, as_they_are
+from warpsim.native.matrix_operands import Read, Source, from_lines, from_words
 from warpsim.native.matrix_products import ROWS, Product, Tiles, emit_operands, load_half, round_half, store_half
 from warpsim.native.matrix_text import WIDE, Text
 
@@ -70,8 +71,11 @@ def warp_kernel(kernel: Warp, name: str) -> str:
             number = text.make(f"add i64 {text.make(f'mul i64 {warp}, {m}')}, {cta}")
             where = text.make(f"add i64 {table}, {text.make(f'mul i64 {number}, {tile}')}")
             positions = text.make(f"inttoptr i64 {where} to ptr")
-        steps = [s.rows * (32 if s.packed else s.slot) // 8 for s in (product.a, product.b)]
-        tiles = emit_operands(text, product, a, str(steps[0]), b, str(steps[1]), positions)
+        left, right = (
+            from_lines(text, s, pointer, str(s.rows * (32 if s.packed else s.slot) // 8))
+            for s, pointer in ((product.a, a), (product.b, b))
+        )
+        tiles = emit_operands(text, product, left, right, positions)
         load, store = (
             _dense(text, buffer, kernel.columns, half=half)
             if given is not None
@@ -165,27 +169,43 @@ def _joined(text: Text, type: str, rows: list[str], order: range) -> str:
 # ---- warpgroups -----------------------------------------------------------------------------------
 
 
-def warpgroup_kernel(product: Product, columns: int, name: str, *, half: bool) -> str:
-    """``i32 name(ptr args)``: args are i64: warpgroups; addresses of A and B, each with the strides of warpgroups and of lines
-    of K; of the positions of sparse A ``[warpgroups, stored K, 64]`` (i32); of C's and D's registers ``[registers,
-    warpgroups, 128]``; of a byte for each warpgroup that tells whether C counts."""
+def warpgroup_kernel(product: Product, columns: int, name: str, *, half: bool, shared: tuple[bool, bool]) -> str:
+    """``i32 name(ptr args)``: args are i64: warpgroups, CTAs side by side, the positions of sparse A ``[warpgroups, stored K,
+    64]`` (i32), a byte for each warpgroup that tells whether C counts; of C's and D's registers the address, and the strides
+    of registers, warpgroups and CTAs in words (threads stand side by side); of A and of B where they are ``shared`` the
+    address of shared memory, of the number of each warpgroup's CTA, and of the address of its table (see `from_words`), else
+    their address and the strides of warpgroups and of lines in bytes."""
     text = Text()
-    count, a, a_group, a_line, b, b_group, b_line, table, c, d, keep = (
-        text.load("i64", text.at("%args", "i64", k), 8) for k in range(11)
-    )
-    with text.loop(count) as group:
+    n, m, table, keep, *rest = (text.load("i64", text.at("%args", "i64", k), 8) for k in range(18))
+    c, d, a, b = rest[:4], rest[4:8], rest[8:11], rest[11:]
+    with text.loop(n) as warpgroup, text.loop(m) as cta:
+        group = text.make(f"add i64 {text.make(f'mul i64 {warpgroup}, {m}')}, {cta}")
 
-        def pointer(base: str, stride: str) -> str:
-            place = text.make(f"add i64 {base}, {text.make(f'mul i64 {group}, {stride}')}")
+        def pointer(base: str, number: str, size: str) -> str:
+            place = text.make(f"add i64 {base}, {text.make(f'mul i64 {number}, {size}')}")
             return text.make(f"inttoptr i64 {place} to ptr")
 
-        positions = pointer(table, str(64 * product.a.words * 4))
-        tiles = emit_operands(text, product, pointer(a, a_group), a_line, pointer(b, b_group), b_line, positions)
-        first, step = text.make(f"mul i64 {group}, 128"), text.make(f"mul i64 {count}, 128")
-        old, new = (text.make(f"inttoptr i64 {x} to ptr") for x in (c, d))
-        load, _ = _accumulators(text, old, first, step, half=half)
-        _, store = _accumulators(text, new, first, step, half=half)
-        counts = text.make(f"icmp ne i8 {text.load('i8', pointer(keep, '1'), 1)}, 0")
+        def reader(source: Source, words: list[str], *, gathered: bool) -> Read:
+            if not gathered:
+                return from_lines(text, source, pointer(words[0], group, words[1]), words[2])
+            column, places = (text.load("i64", pointer(w, group, "8"), 8) for w in words[1:])
+            return from_words(text, source, pointer(words[0], column, "4"), text.make(f"inttoptr i64 {places} to ptr"))
+
+        def registers(words: list[str]) -> tuple[Load, Store]:
+            across = (
+                text.make(f"mul i64 {x}, {stride}") for x, stride in zip((warpgroup, cta), words[2:], strict=True)
+            )
+            first = text.make(f"add i64 {next(across)}, {next(across)}")
+            return _accumulators(text, text.make(f"inttoptr i64 {words[0]} to ptr"), first, words[1], half=half)
+
+        positions = pointer(table, group, str(64 * product.a.words * product.a.per * 4))
+        left, right = (
+            reader(source, words, gathered=gathered)
+            for source, words, gathered in zip((product.a, product.b), (a, b), shared, strict=True)
+        )
+        tiles = emit_operands(text, product, left, right, positions)
+        (load, _), (_, store) = registers(c), registers(d)
+        counts = text.make(f"icmp ne i8 {text.load('i8', pointer(keep, group, '1'), 1)}, 0")
 
         def kept(four: str, column: str) -> list[str]:
             vector = f"<{WIDE} x float>"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 
 from warpsim.native.matrix_text import WIDE, Text, real, same
@@ -100,19 +102,51 @@ class Decoded:
         return self.source.words * self.source.per
 
 
-def emit_decoding(text: Text, source: Source, pointer: str, step: str, group: int, flags: str) -> Decoded:
-    """Decode an operand whose lines of ``rows`` elements stand ``step`` bytes apart; ``flags`` collects Inf and NaN."""
+Read = Callable[[str, str], str]
+"""Emits the reading of eight words (or elements) of a line as i32: a counter of lines, and one of eights."""
+
+
+def from_lines(text: Text, source: Source, pointer: str, step: str) -> Read:
+    """Lines of ``rows`` words or elements that stand ``step`` bytes apart."""
+    element = 32 if source.packed else source.slot
+
+    def read(line: str, eight: str) -> str:
+        first = text.at(pointer, "i8", text.make(f"mul i64 {line}, {step}"))
+        place = text.at(first, f"i{element}", text.index((eight, WIDE)))
+        raw = text.load(f"<{WIDE} x i{element}>", place, element // 8)
+        return text.to("zext", f"i{element}", raw, "i32") if element < 32 else raw
+
+    return read
+
+
+def from_words(text: Text, source: Source, pointer: str, table: str) -> Read:
+    """Words anywhere: ``table`` holds their places in bytes from ``pointer`` on, ``[lines, words of a line]`` (i64)."""
+    count = WIDE * (32 if source.packed else source.slot) // 32
+    across = source.rows * count // WIDE
+
+    def read(line: str, eight: str) -> str:
+        raw = "poison"
+        for k in range(count):
+            number = text.index((line, across), (eight, count), (k, 1))
+            place = text.load("i64", text.at(table, "i64", number), 8)
+            word = text.load("i32", text.at(pointer, "i8", place))
+            raw = text.make(f"insertelement <{count} x i32> {raw}, i32 {word}, i32 {k}")
+        if source.packed:
+            return raw
+        raw = text.make(f"bitcast <{count} x i32> {raw} to <{WIDE} x i{source.slot}>")
+        return text.to("zext", f"i{source.slot}", raw, "i32")
+
+    return read
+
+
+def emit_decoding(text: Text, source: Source, read: Read, group: int, flags: str) -> Decoded:
+    """Decode an operand; ``flags`` collects Inf and NaN."""
     k = source.words * source.per
     out = Decoded(
         source, text.slot("float", k * source.rows), text.slot(source.exponent, 32 * k * source.rows // group), group
     )
-    element = 32 if source.packed else source.slot
     with text.loop(source.words) as word, text.loop(source.rows // WIDE) as eight:
-        line = text.at(pointer, "i8", text.make(f"mul i64 {word}, {step}"))
-        first = text.index((eight, WIDE))
-        raw = text.load(f"<{WIDE} x i{element}>", text.at(line, f"i{element}", first), element // 8)
-        if element < 32:
-            raw = text.to("zext", f"i{element}", raw, "i32")
+        raw, first = read(word, eight), text.index((eight, WIDE))
         for part in range(source.per):
             value, exponent, special = decoded(text, raw, source, part)
             at = text.index((word, source.per), (part, 1)) if source.per > 1 else word

@@ -95,13 +95,16 @@ def wmma_plan(op: Op, sm: int) -> Warp | None:
     return Warp(product, m, n, left, right, c, d, *halves)
 
 
-def wgmma_product(op: Op, sm: int, *, sparse: bool) -> Product:
-    """Floats of wgmma."""
+def wgmma_product(op: Op, sm: int, *, sparse: bool, packed: tuple[bool, bool]) -> Product:
+    """Floats of wgmma; ``packed`` are operands that come as words of shared memory, along K."""
     kinds = op.atype.name, op.btype.name
     bytes_ = int(wgmma.STORAGE[kinds[0]][1])
     stored = 32 // bytes_
     unit: Unit = WGMMA_FP8 if kinds[0] in mma.FP8 else unit_of(max(sm, 90))
-    half = wgmma.is_f16(op)
-    a = Source(kinds[0], 64, stored, packed=False)
-    b = Source(kinds[1], wgmma.columns(op), stored * (2 if sparse else 1), packed=False)
-    return Product(a, b, unit, _steps(stored, unit.block_bytes // bytes_), half, sparse=sparse)
+    a, b = (
+        Source(kind, rows, k * bytes_ // 4 if words else k, packed=words)
+        for kind, rows, k, words in zip(
+            kinds, (64, wgmma.columns(op)), (stored, stored * (2 if sparse else 1)), packed, strict=True
+        )
+    )
+    return Product(a, b, unit, _steps(stored, unit.block_bytes // bytes_), wgmma.is_f16(op), sparse=sparse)

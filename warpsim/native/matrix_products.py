@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import attrs
 
-from warpsim.native.matrix_operands import Decoded, Source, emit_decoding
+from warpsim.native.matrix_operands import Decoded, Read, Source, emit_decoding
 from warpsim.native.matrix_text import WIDE, Text, real, same
 from warpsim.numerics.matrix import ABSENT, Unit
 from warpsim.numerics.operands import LEAST_SUM, RAISED, ZERO
@@ -378,11 +378,11 @@ def round_half(tiles: Tiles, value: str) -> str:
     return text.to("bitcast", "i32", raw, "float")
 
 
-def emit_operands(text: Text, product: Product, a: str, a_step: str, b: str, b_step: str, positions: str) -> Tiles:
+def emit_operands(text: Text, product: Product, a: Read, b: Read, positions: str) -> Tiles:
     """Decode A and B; gives what multiplies them."""
     flags = text.slot("i8", WIDE)
     text.store(f"<{WIDE} x i8>", "zeroinitializer", flags, 8)
-    left = emit_decoding(text, product.a, a, a_step, ROWS, flags)
-    right = emit_decoding(text, product.b, b, b_step, WIDE, flags)
+    left = emit_decoding(text, product.a, a, ROWS, flags)
+    right = emit_decoding(text, product.b, b, WIDE, flags)
     seen = text.make(f"icmp ne i64 {text.load('i64', flags, 8)}, 0")
     return Tiles(text, product, left, right, seen, positions)

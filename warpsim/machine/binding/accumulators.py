@@ -31,7 +31,9 @@ class Accumulators:
             if len(rows) == len(self.slots) and all(map(is_, map(group.env.__getitem__, self.slots), rows)):
                 return stack
         shape = group.selection.shape
-        stack = np.empty((len(self.slots), *shape), U32)
+        stack = np.empty((len(self.slots), *shape[2:], *shape[:2]), U32)  # the threads of a CTA side by side
+        if len(shape) == 4:
+            stack = stack.transpose(0, 3, 4, 1, 2)
         for row, slot in enumerate(self.slots):
             value = group.env[slot]
             value = as_array(group.fetch(slot) if value is None else value)
@@ -65,5 +67,6 @@ def _in_warpgroups(group: Group, stack: Array) -> Array:
 
 def _in_group(group: Group, stack: Array) -> Array:
     warps, shape = group.warps, group.selection.shape
-    flat = stack.reshape(len(stack), -1)
-    return (flat if warps.dense else flat[:, warps.slots]).reshape(len(stack), *shape)
+    if warps.dense:
+        return stack.reshape(len(stack), *shape)
+    return stack.reshape(len(stack), -1)[:, warps.slots].reshape(len(stack), *shape)
