@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from warpsim.program import sums
 from warpsim.program.program import LabelRef, Targets
 from warpsim.program.resolve import OF_INSTRUCTIONS, FunctionBuilder, Place, Prototype, Resolver, Scope
 from warpsim.ptx import ast
@@ -27,7 +28,8 @@ class Blocks:
             previous, label = label, None
             match statement:
                 case ast.Instruction():
-                    self.builder.code.append((statement, scope, self.places))
+                    for each in sums.apart(statement, scope, self.builder, self.resolver):
+                        self.builder.code.append((each, scope, self.places))
                 case ast.Label():
                     label = self._label(statement, scope)
                 case ast.Variable(space="reg"):

@@ -83,7 +83,10 @@ class Values:
             case ast.Component():
                 return self._component(op, typed, type, node)
             case ast.SymbolOffset():
-                return self._symbol(op, typed, type, self.need(node.symbol), node.offset, node.span)
+                symbol = self.need(node.symbol)
+                if isinstance(symbol, ast.Function):
+                    raise unfit(node.span, f"{symbol.name} is a function: nothing can be added to its address", 3)
+                return self._symbol(op, typed, type, symbol, node.offset, node.span)
             case ast.Name():
                 return self._named(op, typed, type, node, negated=negated)
         raise unfit(node.span, f"operand {s.name} of {op.text} cannot have this form", 1)
@@ -203,7 +206,7 @@ class Values:
         if isinstance(symbol, ast.Function):
             if self.traits.symbols:
                 raise unfit(span, f"{symbol.name} is a function: take its address with mov", 2)
-            return FunctionRef(symbol.name) if not offset else SymbolAddress(symbol.name, offset, type)
+            return FunctionRef(symbol.name)
         if not isinstance(symbol, (Variable, Param)):
             raise unfit(span, "this name is not allowed here", 2)
         if s.name != "a":

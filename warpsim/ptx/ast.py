@@ -83,11 +83,12 @@ class Pair:
 
 @attrs.frozen
 class SymbolOffset:
-    """``sym+4`` outside brackets, and ``local0[4]`` (a subscripted symbol)."""
+    """``name+4`` outside brackets, and ``local0[4]`` (a subscripted symbol)."""
 
     symbol: Name
     offset: int
     span: Span = attrs.field(eq=False)
+    subscript: bool = attrs.field(default=False, eq=False)
 
 
 @attrs.frozen

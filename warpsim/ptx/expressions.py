@@ -167,7 +167,7 @@ class ExpressionParser:
             s.skip()
             offset = self.constant()
             s.expect("]")
-            return ast.SymbolOffset(name, offset, span)
+            return ast.SymbolOffset(name, offset, span, subscript=True)
         if s.accept("+"):
             return ast.SymbolOffset(name, self.constant(), span)
         if s.text == "-":

@@ -1,0 +1,84 @@
+"""Operands that are sums with a constant: ``add.u32 %r1, %r2+4, tile+16``.
+
+The manual has such sums in addresses, and with a variable's address in mov. The assembler takes one for any integer, and
+computes it in an instruction before: in the register's own type, then converted to the operand's size (ptxas 13.0, seen
+in its code). So they become instructions here.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from warpsim.isa import matching
+from warpsim.isa.matching import TypedOperand
+from warpsim.isa.traits import Traits
+from warpsim.program.fitting import fits
+from warpsim.program.program import Register, Variable
+from warpsim.program.resolve import FunctionBuilder, Resolver, Scope, Symbol, lookup
+from warpsim.ptx import ast
+from warpsim.types import TYPES, ScalarType
+
+SIZES = (16, 32, 64)
+"""Sizes of the integers that a constant is added to; with one for another type the assembler crashes, or does not end."""
+
+
+def apart(node: ast.Instruction, scope: Scope, builder: FunctionBuilder, resolver: Resolver) -> list[ast.Instruction]:
+    """An instruction with registers for the sums among its operands, behind the instructions that make them."""
+    if not any(isinstance(operand, ast.SymbolOffset) for operand in node.operands):
+        return [node]
+    builder.at = len(builder.code)
+    code: list[ast.Instruction] = []
+    operands = list(node.operands)
+    for place, operand in enumerate(operands):
+        taken = _taken(node, place) if isinstance(operand, ast.SymbolOffset) and not operand.subscript else None
+        if taken is None or not isinstance(operand, ast.SymbolOffset):
+            continue
+        of, (typed, traits) = lookup(scope, operand.symbol.text, builder, resolver), taken
+        if isinstance(of, Variable) and traits.symbols is not None:  # it takes addresses itself
+            continue
+        number = ast.Integer(operand.offset, unsigned=False, span=operand.span)
+        read: tuple[ast.Operand, ...] = (operand.symbol, number) if isinstance(of, Register) else (operand,)
+        for type, words in _steps(of, typed):
+            name = f"{operand.symbol.text}{operand.offset:+}.{type.name}"
+            if name not in scope.symbols:  # no name in a text has a sign
+                scope.symbols[name] = builder.register(name, type)
+            made = ast.Name(name, operand.span)
+            code.append(attrs.evolve(node, opcode=words[0], modifiers=words[1:], operands=(made, *read)))
+            operands[place], read = made, (made,)
+    return [*code, attrs.evolve(node, operands=tuple(operands))]
+
+
+def _taken(node: ast.Instruction, place: int) -> tuple[TypedOperand, Traits] | None:
+    """What an instruction takes at a place; None for a result, and for what is no single value."""
+    for candidate in matching.candidates(node.opcode, node.modifiers):
+        specs = [o for o in candidate.operands if o.spec.kind != "carry"]
+        specs = [o for o, before in zip(specs, [None, *specs], strict=False) if before is None or not before.spec.pair]
+        if len(specs) == len(node.operands):
+            typed = specs[place]
+            single = typed.spec.kind == "value" and typed.type is not None and not typed.spec.dest
+            return (typed, candidate.traits) if single else None
+    return None
+
+
+def _steps(of: Symbol, typed: TypedOperand) -> list[tuple[ScalarType, tuple[str, ...]]]:
+    """The instructions that make a sum, each with the type of its result; none where there can be no sum."""
+    wanted = typed.type
+    assert wanted is not None
+    steps: list[tuple[ScalarType, tuple[str, ...]]]
+    if isinstance(of, Variable) and wanted.kind in "usb" and wanted.bits in SIZES:
+        made = TYPES[f"u{max(wanted.bits, 32)}"]
+        steps = [(made, ("mov", made.name))]
+    elif isinstance(of, Register) and of.type.kind in "usb" and of.type.bits in SIZES and "x2" not in of.type.name:
+        made = of.type
+        steps = [(made, ("add", f"u{made.bits}"))]
+    else:
+        return []
+    if made.bits == wanted.bits or typed.spec.rule == ".u32" or fits(wanted, made, "bus", relaxed=typed.spec.relaxed):
+        return steps
+    if wanted.kind not in "usb" or wanted.bits not in SIZES:
+        return []
+    sign = "s" if made.kind == "s" else "u"
+    return [*steps, (TYPES[f"b{wanted.bits}"], ("cvt", f"{sign}{wanted.bits}", f"{sign}{made.bits}"))]
+
+
+__all__ = ["apart"]
