@@ -4,6 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from warpsim.ptx import ast
+from warpsim.ptx.parser import read
 from warpsim.ptx.tokens import Tokens
 
 
@@ -41,3 +43,55 @@ def test_tokens_are_slices_of_the_text(text):
     tokens = Tokens(text, "t.ptx")
 
     assert all(text.startswith(t, s) for t, s in zip(tokens.texts, tokens.starts, strict=True))
+
+
+SECTION = """
+\t.section\t.debug_abbrev
+\t{
+.b8 1                                   // Abbreviation Code
+.b8 255
+$L__x:
+.b32 .debug_info+4
+.b64 $L__x-$L__y
+\t}
+"""
+HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+ENTRY = ".entry k()\n{\n\tret;\n}\n"
+
+
+def sections(text):
+    """Tokens of a text that are sections, and what the text says when it is parsed."""
+    module, findings = read(HEAD + text)
+    items = [] if module is None else [item for item in module.items if isinstance(item, ast.Section)]
+    return Tokens(HEAD + text, "", whole=True).kinds.count("section"), items, findings
+
+
+def test_a_section_is_one_token():
+    """The statements are those that come of a section token by token, which a comment in its head makes of it."""
+    number, (found,), findings = sections(ENTRY + SECTION)
+    none, (expected,), _ = sections(ENTRY + SECTION.replace("{", "/* */ {"))
+
+    assert (number, none, findings) == (1, 0, ())
+    assert found == expected
+    assert ast.statements(found.data)[1:] == (".b8 255", "$L__x:", ".b32 .debug_info + 4", ".b64 $L__x - $L__y")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ENTRY.replace("\tret;", SECTION),
+        ".entry k()" + SECTION,
+        ENTRY + SECTION.replace("255", "256"),
+        ENTRY + SECTION.replace("255", "08"),
+        ENTRY + ".visible" + SECTION,
+        ".global .b8 x[2] = {1, 2}" + SECTION + "oops",
+    ],
+)
+def test_what_is_no_section_for_debuggers(text):
+    """Where none may stand, and where a statement is wrong, the problems are those of its tokens."""
+    _, _, findings = sections(text)
+
+    assert findings
+    assert [str(f) for f in findings] == [
+        str(f).replace("{ /* */", "{") for f in sections(text.replace("\t{", "\t{ /* */"))[2]
+    ]

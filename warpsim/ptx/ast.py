@@ -5,6 +5,8 @@ Every node carries the span of its first character, so that later phases can poi
 
 from __future__ import annotations
 
+import re
+
 import attrs
 
 from warpsim.errors import Span
@@ -124,6 +126,8 @@ Operand = (
 )
 
 # ---- statements ---------------------------------------------------------------------------------
+
+_WORD = re.compile(r"[,:+-]|[^\s,:+-]+(?:::[^\s,:+-]+)*")
 
 
 @attrs.frozen
@@ -247,12 +251,18 @@ class Block:
     end: Span = attrs.field(eq=False)
 
 
+def statements(data: str) -> tuple[str, ...]:
+    """The statements of a section, one a line, with a blank between words."""
+    lines = [_WORD.findall(line.partition("//")[0]) for line in data.split("\n")]
+    return tuple([" ".join(words).replace(" ,", ",").replace(" :", ":") for words in lines if words])
+
+
 @attrs.frozen
 class Section:
-    """``.section .debug_info { ... }``: kept as text lines, never interpreted."""
+    """``.section .debug_info { ... }``: kept as text, a statement a line, and never interpreted."""
 
     name: str
-    lines: tuple[str, ...]
+    data: str = attrs.field(eq=statements)
     span: Span = attrs.field(eq=False)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 from warpsim.ptx import ast
 from warpsim.ptx.declarations import DeclarationParser
 from warpsim.ptx.stream import Stream, SyntaxProblem
@@ -27,6 +25,10 @@ class DirectiveParser(DeclarationParser):
         """Parse ``.section .debug_info { ... }``: labels and lists of numbers and symbols, kept as text."""
         s = self.s
         span = s.span()
+        if s.kind == "section":
+            head, _, data = s.sections[s.i].partition("{")
+            s.skip()
+            return ast.Section(head.split()[1], data[:-1], span)
         s.skip()
         name = s.text
         if not name.startswith(".debug_"):
@@ -46,8 +48,8 @@ class DirectiveParser(DeclarationParser):
             else:
                 s.word("a label, .b8, .b16, .b32 or .b64")
                 s.expect(":")
-            lines.append(_join(s.texts[first : s.i]))
-        return ast.Section(name, tuple(lines), span)
+            lines.append(" ".join(s.texts[first : s.i]))
+        return ast.Section(name, "\n".join(lines), span)
 
     def _datum(self, width: int) -> None:
         """Parse one value of a section."""
@@ -189,11 +191,3 @@ class DirectiveParser(DeclarationParser):
         if s.text == "," and limit:
             raise s.problem(f".{name} takes at most {limit} numbers", rule="directive")
         return tuple(numbers)
-
-
-def _join(words: list[str]) -> str:
-    out = words[0]
-    for previous, word in itertools.pairwise(words):
-        glue = "" if word in (",", ":", ";") or previous == "" else " "
-        out += glue + word
-    return out

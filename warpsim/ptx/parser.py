@@ -80,11 +80,12 @@ class _Parser(DirectiveParser):
             text = s.text
             if depth <= 0 and (text in LINKAGES or text in (".entry", ".func")):
                 return
+            closed = s.kind == "section"
             s.skip()
             if text == "{":
                 depth += 1
-            elif text == "}":
-                depth -= 1
+            elif text == "}" or closed:
+                depth -= text == "}"
                 if depth <= 0:
                     return
             elif text == ";" and depth <= 0:

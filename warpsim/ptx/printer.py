@@ -19,7 +19,7 @@ def print_module(module: ast.Module) -> str:
         elif isinstance(item, ast.Variable):
             lines.append(_variable(item) + ";")
         elif isinstance(item, ast.Section):
-            lines += [f".section {item.name}", "{", *item.lines, "}"]
+            lines += [f".section {item.name}", "{", *ast.statements(item.data), "}"]
         else:
             lines.append(_directive(item, module_level=True))
     return "\n".join(lines) + "\n"
@@ -68,7 +68,7 @@ def _block(node: ast.Block, indent: str) -> list[str]:
         elif isinstance(statement, ast.Directive):
             lines.append(inner + _directive(statement, module_level=False))
         else:
-            lines += [f".section {statement.name}", "{", *statement.lines, "}"]
+            lines += [f".section {statement.name}", "{", *ast.statements(statement.data), "}"]
     lines.append(indent + "}")
     return lines
 

@@ -23,9 +23,9 @@ class Stream:
     """The tokens of a text, and the parser's position."""
 
     def __init__(self, text: str, file: str) -> None:
-        tokens = Tokens(text, file)
+        tokens = Tokens(text, file, whole=True)
         self.kinds, self.texts, self.starts = tokens.kinds, tokens.texts, tokens.starts
-        self.newlines, self.tables = tokens.newlines, tokens.tables
+        self.newlines, self.tables, self.sections = tokens.newlines, tokens.tables, tokens.sections
         self.file = file
         self.source = text
         self.i = 0

@@ -1,19 +1,24 @@
-"""Splits PTX text into tokens: parallel lists, made in one pass by one regular expression."""
+"""Splits PTX text into tokens, which are parallel lists: one regular expression finds the pieces, and each different piece is
+looked at once.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 import struct
 import sys
-from collections.abc import Iterator
+from bisect import bisect
+from itertools import accumulate, compress
 
 SINGLES = r"""
-    (?P<skip>[ \t\r\f\v]+|//[^\n]*|/\*.*?\*/|\A\#[^\n]*)
+    (?P<word>[a-zA-Z_$%][a-zA-Z0-9_$]*)
+  | (?P<blank>[ \t\r\f\v]+)
   | (?P<newline>\n[ \t]*(?:\#[^\n]*)?)
+  | (?P<skip>//[^\n]*|/\*.*?\*/|\A\#[^\n]*)
   | (?P<float>0[fF][0-9a-fA-F]{8}(?![\w])|0[dD][0-9a-fA-F]{16}(?![\w])|\d+\.\d*(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+|(?<![\w$%\])}])\.\d+(?:[eE][-+]?\d+)?(?![\w]))
   | (?P<integer>0[xX][0-9a-fA-F]+U?|0[bB][01]+U?|\d+U?)
-  | (?P<word>(?:[a-zA-Z]|[_$%][a-zA-Z0-9_$]?)[a-zA-Z0-9_$]*|[_%$])
   | (?P<dotted>\.[a-zA-Z0-9_]+(?:::[a-zA-Z0-9_]+)*)
   | (?P<string>"[^"\\\n]*(?:\\[^\n][^"\\\n]*)*")
   | (?P<unended>/\*.*|"[^\n]*)
@@ -22,7 +27,28 @@ SINGLES = r"""
 """
 FLAGS = re.VERBOSE | re.DOTALL | re.ASCII
 PLAIN = re.compile(SINGLES, FLAGS)
-MASTER = re.compile(rf"(?P<numbers>(?<=\{{)[\s0-9a-fA-FxXU,.+-]{{33,}}(?=\}})) | {SINGLES}", FLAGS)
+IN_BRACES = r"[\s0-9a-fA-FxXU,.+-]{33,}(?=\})"
+LIST = re.compile(rf"\{{{IN_BRACES}", FLAGS)
+SYMBOL = r"(?:[a-zA-Z_$][a-zA-Z0-9_$]*|\.debug_[a-z]+)"
+SECTION = rf"""
+    \.section[ \t]+\.debug_[a-z]+[ \t\n]*\{{(?:[ \t]*(?:(?:
+        \.b8[ \t]+(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])(?![0-9a-zA-Z])
+      | \.b(?:32|64)[ \t]+(?:0|[1-9][0-9]{{0,8}}|{SYMBOL}(?:[-+](?:[0-9]+|{SYMBOL}))*)(?![0-9a-zA-Z])
+      | [a-zA-Z_$][a-zA-Z0-9_$]*:
+    )[ \t]*)?(?://[^\n]*)?\n)*[ \t]*\}}
+"""
+"""What compilers write for debuggers: a statement a line, of numbers that fit."""
+
+
+@functools.cache
+def pattern(*, sections: bool, lists: bool) -> re.Pattern[str]:
+    """What finds the pieces of a text."""
+    words = re.sub(r"\?P<\w+>", "?:", SINGLES)
+    first = [SECTION] * sections + [rf"(?<=\{{){IN_BRACES}"] * lists
+    return re.compile(" | ".join([*first, words]), FLAGS)
+
+
+AFTER_WORD = re.compile(r"[\w$%\])}]", re.ASCII)
 TABLE = 17
 """Numbers in braces that are one token; vector operands have fewer."""
 
@@ -75,52 +101,106 @@ def decimals(parts: list[str]) -> tuple[int, tuple[int, ...]] | None:
     return 64, struct.unpack(f"<{len(values)}Q", struct.pack(f"<{len(values)}d", *values))
 
 
+def kind_of(piece: str) -> str:
+    """The kind of a piece by itself, empty for what is no token; ``fraction`` for ``.5``, which may be a modifier."""
+    match = PLAIN.match(piece)
+    assert match is not None
+    kind = str(match.lastgroup)
+    if match.end() < len(piece):
+        return "section" if piece[0] == "." else "numbers"
+    if kind in ("blank", "newline", "skip"):
+        return "" if piece != "#" else "hash"
+    return "fraction" if kind == "float" and piece[0] == "." else kind
+
+
+_kind_of_word = functools.lru_cache(maxsize=2048)(kind_of)
+WORD = 40
+"""Length up to which kinds are kept for other texts."""
+CONTEXT = frozenset({"section", "numbers", "hash", "fraction", "unended"})
+"""Kinds of pieces that do not tell everything by themselves."""
+
+
+class Kinds(dict[str, str]):
+    """The kind of each different piece."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+        """Those of `CONTEXT` among them."""
+
+    def __missing__(self, piece: str) -> str:
+        kind = self[piece] = _kind_of_word(piece) if len(piece) < WORD else kind_of(piece)
+        if kind in CONTEXT:
+            self.seen.add(kind)
+        return kind
+
+
 class Tokens:
     """Kinds, texts and character offsets, ending with a token of kind ``end``.
 
     A long list of numbers in braces (the initial values of a table) is a single token of kind ``numbers``; ``tables`` has its
-    values, by its place among the tokens.
+    values, by its place among the tokens. With ``whole``, a section for debuggers after another item of the module is one of
+    kind ``section``: its text is its first word, and ``sections`` has all of it.
     """
 
-    def __init__(self, text: str, file: str) -> None:
+    def __init__(self, text: str, file: str, *, whole: bool = False) -> None:
         self.text = text
         self.file = file
-        self.kinds: list[str] = []
-        self.texts: list[str] = []
-        self.starts: list[int] = []
-        self.newlines = [0]
         self.tables: dict[int, tuple[int, tuple[int, ...]]] = {}
-        self._scan(MASTER.finditer(text))
+        self.sections: dict[int, str] = {}
+        known = Kinds()
+        pieces = pattern(sections=whole and ".section" in text, lists=LIST.search(text) is not None).findall(text)
+        kinds = list(map(known.__getitem__, pieces))
+        if "section" in known.seen or "numbers" in known.seen:
+            pieces = _divided(pieces, kinds)
+            kinds = list(map(known.__getitem__, pieces))
+        if pieces and pieces[0] == "#":  # an empty line marker
+            kinds[0] = ""
+        self.texts = list(compress(pieces, kinds))
+        self.starts = list(compress(accumulate(map(len, pieces), initial=0), kinds))
+        self.kinds = list(filter(None, kinds))
+        self.newlines = list(accumulate([len(line) + 1 for line in text.split("\n")[:-1]], initial=0))
+        if known.seen:
+            self._look_again()
         self.kinds.append("end")
         self.texts.append("")
         self.starts.append(len(text))
 
-    def _scan(self, matches: Iterator[re.Match[str]]) -> None:
-        kinds, texts, starts, newlines = self.kinds, self.texts, self.starts, self.newlines
-        for match in matches:
-            kind = match.lastgroup
+    def _look_again(self) -> None:
+        """Complete the tokens of which a piece does not tell everything."""
+        kinds, texts, starts = self.kinds, self.texts, self.starts
+        for i in [i for i, kind in enumerate(kinds) if kind in CONTEXT]:
+            kind = kinds[i]
             if kind == "numbers":
-                found = numbers(match.group())
-                if found is None:
-                    self._scan(PLAIN.finditer(self.text, *match.span()))
-                    continue
-                self.tables[len(kinds)] = found
-            if kind == "skip" or kind == "numbers":
-                value = match.group()
-                at = value.find("\n")
-                if at >= 0:
-                    base = match.start() + 1
-                    while at >= 0:
-                        newlines.append(base + at)
-                        at = value.find("\n", at + 1)
-                if kind == "skip":
-                    continue
-            if kind == "newline":
-                newlines.append(match.start() + 1)
-                continue
-            kinds.append(kind)  # type: ignore[arg-type]
-            texts.append(match.group())
-            starts.append(match.start())
-            if kind == "numbers":
-                texts[-1] = value.lstrip()
-                starts[-1] += len(value) - len(texts[-1])
+                found = numbers(texts[i])
+                assert found is not None
+                self.tables[i] = found
+                starts[i] += len(texts[i]) - len(texts[i].lstrip())
+                texts[i] = texts[i].lstrip()
+            elif kind == "section":
+                self.sections[i] = texts[i]
+                texts[i] = ".section"
+            elif kind == "hash":
+                kinds[i] = "bad"
+            elif kind == "fraction":
+                kinds[i] = "dotted" if AFTER_WORD.match(self.text[starts[i] - 1 : starts[i]]) else "float"
+        if texts and texts[-1].startswith("/*"):  # a comment without an end: its lines do not count
+            del self.newlines[bisect(self.newlines, starts[-1]) :]
+
+
+def _divided(pieces: list[str], kinds: list[str]) -> list[str]:
+    """Divide lists of numbers that are none, and sections that do not follow an item of the module."""
+    found: list[str] = []
+    first, depth, before = 0, 0, ""
+    for i in [i for i, kind in enumerate(kinds) if kind in ("numbers", "section")]:
+        passed = pieces[first:i]
+        found += passed
+        depth += passed.count("{") - passed.count("}")
+        before = next(compress(reversed(passed), reversed(kinds[first:i])), before)
+        if kinds[i] == "numbers":
+            whole = numbers(pieces[i]) is not None
+        else:
+            whole = depth == 0 and before == "}"
+            before = "}"
+        found += [pieces[i]] if whole else pattern(sections=False, lists=False).findall(pieces[i])
+        first = i + 1
+    return found + pieces[first:]
