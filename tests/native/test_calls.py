@@ -42,6 +42,7 @@ BODIES = {
     "sums in shared memory": "st.shared.u32 [tile], 0; bar.sync 0; " + LOOP.format("red.shared.add.u32 [tile], %r2;") + "bar.sync 0; ld.shared.u32 %r7, [tile];",
     "local memory": LOOP.format("st.local.u32 [mine], %r6; ld.local.u32 %r9, [mine]; add.u32 %r7, %r7, %r9;"),
     "generic addresses": "cvt.u64.u32 %d5, %r8; cvta.shared.u64 %d5, %d5; " + LOOP.format("st.u32 [%d5], %r6; ld.u32 %r9, [%d5]; add.u32 %r7, %r7, %r9;"),
+    "a debugger's local memory": "mov.u64 %d5, mine; cvta.local.u64 %d5, %d5; " + LOOP.format("st.u32 [%d5+8], %r6; ld.u32 %r9, [%d5+8]; st.u32 [%d5+12], %r9; ld.v2.u32 {%r9, %r10}, [%d5+8]; mad.lo.u32 %r7, %r7, %r9, %r10;"),
     "constants": LOOP.format("ld.const.u32 %r9, [constants+8]; add.u32 %r7, %r7, %r9;"),
     "parameters": LOOP.format("ld.param.u32 %r9, [s+4]; add.u32 %r7, %r7, %r9;"),
     "vectors": "shl.b32 %r13, %r2, 4; add.u32 %r13, %r13, %r0; st.shared.v4.u32 [%r13], {%r6, %r6, %r6, %r6}; " + LOOP.format("st.shared.v2.u32 [%r13+8], {%r6, %r7}; ld.shared.v4.u32 {%r9, %r10, %r11, %r12}, [%r13]; add.u32 %r7, %r11, %r12;"),

@@ -65,6 +65,46 @@ st.global.u32 [%d2], %r1; ret; }"""
     assert sum(made) < 64 * 256
 
 
+GENERIC = """.version 8.4
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u64 o) {{
+.reg .b32 %r<20>; .reg .b64 %d<12>; .reg .pred %p<5>; .shared .align 16 .b8 tile[256]; .local .align 8 .b8 mine[16];
+ld.param.u64 %d1, [a]; ld.param.u64 %d2, [o]; mov.u32 %r2, %tid.x; mul.wide.u32 %d3, %r2, 4; add.u64 %d2, %d2, %d3;
+add.u64 %d1, %d1, %d3; mov.u64 %d5, tile; cvta.shared.u64 %d5, %d5; add.u64 %d5, %d5, %d3;
+mov.u64 %d6, mine; cvta.local.u64 %d6, %d6; add.u32 %r3, %r2, 100; st.u32 [%d5], %r3; {written}
+and.b32 %r7, %r2, 3; setp.eq.u32 %p1, %r7, 1; setp.eq.u32 %p2, %r7, 2; mov.u64 %d7, {first}; {rest}
+mov.u32 %r9, 0; mov.u32 %r8, 0;
+L: ld.u32 %r10, [%d7]; add.u32 %r9, %r9, %r10; st.u32 [%d7], %r9; add.u32 %r8, %r8, 1; setp.lt.u32 %p3, %r8, 3;
+@%p3 bra L; st.global.u32 [%d2], %r9; ret; }}"""
+
+
+@pytest.mark.parametrize(
+    ("first", "rest", "written", "served"),
+    [
+        ("%d5", "", "", True),
+        ("%d6", "", "st.local.u32 [mine], %r3;", True),
+        ("%d6", "", "", False),  # nothing is written there
+        ("%d5", "@%p1 mov.u64 %d7, %d1;", "", False),
+        ("%d6", "@%p1 mov.u64 %d7, %d1;", "st.local.u32 [mine], %r3;", False),
+        ("%d1", "@%p1 mov.u64 %d7, %d5; @%p2 mov.u64 %d7, %d6;", "st.local.u32 [mine], %r3;", False),
+    ],
+)
+def test_generic_addresses(first, rest, written, served, done):
+    """Lanes of a warp that go to one space, whichever, are served; where they go to several, or find nothing written, the
+    interpreter serves them: the first allocation lies where the low half of its addresses are those of shared memory."""
+    text, found = GENERIC.format(first=first, rest=rest, written=written), []
+    for engine in ("compiled", "interpreter"):
+        given, out = np.arange(32, dtype=np.uint32), np.zeros(32, np.uint32)
+        result = warpsim.load(text)["k"](
+            (1,), (32,), (given, out), engine=engine, device=warpsim.Device(), on_finding="collect"
+        )
+        findings = [(f.rule, f.line, f.lanes) for f in result.findings]
+        found.append((given.tolist(), out.tolist(), result.instructions, dict(result.opcodes), findings))
+    assert found[0] == found[1]
+    assert any(code.shape.loops for code in done) == served
+
+
 @pytest.mark.parametrize("size", [4, 60, 64, 200, 1024])
 def test_how_far_memory_is_written(size):
     """The marks of what is written are read from any place on, up to the first byte that is not."""

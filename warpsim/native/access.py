@@ -25,7 +25,9 @@ class Access(ByRows, Atomics):
         ]
         followed = emitter.meetings.ordered() if emitter.meetings.numbers else []
         self.ordered, self.once = [e for e, _ in followed], [o for _, o in followed]
-        self.spaces = {s for e in self.effects for s in (("shared", "global") if e.space == "generic" else (e.space,))}
+        self.spaces = {e.space for e in self.effects}
+        if "generic" in self.spaces:
+            self.spaces |= {"shared", "local", "global"}
         self.memos: dict[tuple[int, Name], str] = {}
 
     @property

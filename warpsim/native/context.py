@@ -21,6 +21,7 @@ class CallWords(NamedTuple):
     passed: int
     stored: int
     suspect: int
+    reached: int
     common_exit: int
     tables: int
     batch_columns: int
@@ -40,6 +41,8 @@ CALL_AT = CONTEXT[CallWords._fields[0]]
 """Where those of `CallWords` begin."""
 BAD_ACCESS, LOG_FULL, PARTED, REFUSED, MET, LOST = 1, 2, 3, 4, 5, 6
 """Why a unit gave up."""
+SEEN, OWN = 1, 2
+"""In ``reached``: where stores to generic addresses went, to memory that others see, or to a thread's own."""
 NOWHERE, APART = -2, -1
 """In place of the exit that all warps have taken: none has yet, and not all the same."""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from warpsim.machine.state.global_memory import SHARED_WINDOW, WINDOW
-from warpsim.native.context import CONTEXT
+from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
+from warpsim.native.context import BAD_ACCESS, CONTEXT, OWN, SEEN
 from warpsim.native.forms import Effect
 from warpsim.native.linear import first_of
 from warpsim.native.meet import Name
@@ -135,24 +135,47 @@ class ByLanes(Reached):
         code.label(on)
 
     def _generic(self, kind: str, what: str, where: str, lanes: str, buffer: str, range_: str) -> None:
-        """Global or shared memory, as the first lane's address says; the helpers fail where lanes differ."""
-        emitter, code = self.emitter, self.emitter.code
-        name = code.declare("llvm.cttz.i32", "i32", "i32, i1")
-        lane = code.make(f"and i32 {code.make(f'call i32 @{name}(i32 {lanes}, i1 false)')}, 31")
-        first = emitter.element(where, code.make(f"zext i32 {lane} to i64"), "i64")
-        shifted = code.make(f"sub i64 {first}, {SHARED_WINDOW}")
-        inside = code.make(f"icmp ult i64 {shifted}, {WINDOW}")
-        words, plain, done = code.fresh("words"), code.fresh("plain"), code.fresh("done")
-        result = code.slot("i32")
-        code.line(f"br i1 {inside}, label %{words}, label %{plain}")
-        code.label(words)
+        """Shared, local or global memory, where all lanes go to one of them; else the unit is given up."""
+        code = self.emitter.code
         all = Val("i64", code.make(f"load <32 x i64>, ptr {where}, align 64"), uniform=False)
-        moved = code.op("sub", all, code.number(SHARED_WINDOW, "i64"))
-        code.line(f"store {code.of(moved)}, ptr {where}, align 64")
-        code.line(f"store i32 {self._call(kind, 'shared', what, where, lanes, buffer, range_)}, ptr {result}")
-        code.line(f"br label %{done}")
+        result, done, beyond = code.slot("i32"), code.fresh("done"), code.fresh("beyond")
+        code.line(f"store i32 0, ptr {result}")
+        there = code.fresh("there")
+        code.line(f"br i1 {code.make(f'icmp eq i32 {lanes}, 0')}, label %{done}, label %{there}")
+        code.label(there)
+        windows = "0"
+        for space, first in (("shared", SHARED_WINDOW), ("local", LOCAL_WINDOW)):
+            moved = code.op("sub", all, code.number(first, "i64"))
+            inside = code.op("icmp ult", moved, code.number(WINDOW, "i64"), type="i1")
+            here = self._among(inside, lanes)
+            words, next = code.fresh("words"), code.fresh("next")
+            code.line(f"br i1 {code.make(f'icmp eq i32 {here}, {lanes}')}, label %{words}, label %{next}")
+            code.label(words)
+            code.line(f"store {code.of(moved)}, ptr {where}, align 64")
+            self._reach(kind, what, space, where, lanes, buffer, "null" if space == "local" else range_, result)
+            code.line(f"br label %{done}")
+            code.label(next)
+            windows = code.make(f"or i32 {windows}, {here}")
+        plain = code.fresh("plain")
+        code.line(f"br i1 {code.make(f'icmp eq i32 {windows}, 0')}, label %{plain}, label %{beyond}")
         code.label(plain)
-        code.line(f"store i32 {self._call(kind, 'global', what, where, lanes, buffer, range_)}, ptr {result}")
+        self._reach(kind, what, "global", where, lanes, buffer, range_, result)
         code.line(f"br label %{done}")
+        code.label(beyond)
+        code.line(f"ret i32 {BAD_ACCESS}")
         code.label(done)
         self._check(code.make(f"load i32, ptr {result}"))
+
+    def _among(self, condition: Val, lanes: str) -> str:
+        code = self.emitter.code
+        return code.make(f"and i32 {code.make(f'bitcast {code.of(condition)} to i32')}, {lanes}")
+
+    def _reach(
+        self, kind: str, what: str, space: str, where: str, lanes: str, buffer: str, range_: str, result: str
+    ) -> None:
+        """A generic access that goes to one space; what is stored there may be seen by others, or not."""
+        emitter, code = self.emitter, self.emitter.code
+        code.line(f"store i32 {self._call(kind, space, what, where, lanes, buffer, range_)}, ptr {result}")
+        if kind == "store":
+            told = OWN if space == "local" else SEEN
+            emitter.put_word("reached", code.make(f"or i64 {emitter.word('reached')}, {told}"))

@@ -7,7 +7,7 @@ from array import array
 from typing import TYPE_CHECKING, Any
 
 from warpsim.machine.values import address_of
-from warpsim.native.context import CONTEXT
+from warpsim.native.context import CONTEXT, OWN, SEEN
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -78,12 +78,13 @@ def _own(machine: Machine, spaces: frozenset[str]) -> None:
                 space.companion.own()
 
 
-def changed(machine: Machine, stored: frozenset[str], *, ended: bool) -> None:
-    """Tell those who wait for memory of what a call has stored, and the marks of what is written, if anybody is left."""
+def changed(machine: Machine, stored: frozenset[str], reached: int, *, ended: bool) -> None:
+    """Tell those who wait for memory of what a call has stored (where by generic addresses, ``reached`` says), and the marks of
+    what is written, if anybody is left."""
     memory = machine.launch.memory
-    if stored != {"local"}:
+    if reached & SEEN or not stored <= {"local", "generic"}:
         memory.version += 1
-    if "local" in stored:
+    if reached & OWN or "local" in stored:
         memory.private += 1
     if ended:
         return

@@ -120,6 +120,7 @@ class Runner:
                 passed=0,
                 stored=0,
                 suspect=0,
+                reached=0,
                 common_exit=0,
                 tables=code.tables,
                 batch_columns=machine.batch.shape.n_ctas,
@@ -168,7 +169,7 @@ class Runner:
             call.own.leave()
         _commit(call)
         if found.log_used or found.stored:
-            changed(machine, shape.stored, ended=self.ended)
+            changed(machine, shape.stored, found.reached, ended=self.ended)
         group.back_edges += found.longest
         if found.passed:
             machine.batch.barriers_passed[call.tables.columns] += -(-found.passed // call.n_groups)
