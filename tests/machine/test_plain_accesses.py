@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -73,6 +75,27 @@ def outcome(body, **options):
         (3,), (16, 4), (x, out), engine="interpreter", on_finding="collect", **options
     )
     return out.tolist(), [(f.rule, f.message, f.count) for f in result.findings]
+
+
+class Copies(warpsim.Watcher):
+    """Copies shared memory at every barrier; either side must then make its words its own before it writes."""
+
+    def __init__(self):
+        self.kept = []
+
+    def barrier_left(self, machine, group, number, partial):
+        """Keeps a copy."""
+        self.kept.append(copy.deepcopy(machine.batch.shared))
+
+
+def test_a_loop_takes_its_rows_from_words_that_a_copy_has_replaced():
+    """Rows are remembered by their addresses, but not beyond the words in which they are."""
+    loop = """mov.u32 %r7, 0; A: add.u32 %r3, %r3, 1; st.shared.u32 [%r6], %r3; bar.sync 0;
+    ld.shared.u32 %r2, [%r6+16]; mad.lo.u32 %r8, %r8, 3, %r2; bar.sync 0;
+    add.u32 %r7, %r7, 1; setp.lt.u32 %p1, %r7, 5; @%p1 bra A;"""
+    copies = Copies()
+    assert outcome(loop, watchers=[copies]) == outcome(loop)
+    assert len({one.words.tobytes() for one in copies.kept}) == 5
 
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)

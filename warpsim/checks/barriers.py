@@ -88,7 +88,7 @@ def _check_count(machine: Machine, group: Group, barrier: Barrier, count: int, l
             group,
             advice="the count must be a multiple of 32, and at most the CTA's threads rounded up to whole warps",
         )
-    if barrier.arrived.any():
+    if np.count_nonzero(barrier.arrived):
         before = barrier.expected[_met(barrier, group)]
         if (before != count).any():
             machine.fault(

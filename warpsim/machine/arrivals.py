@@ -25,7 +25,7 @@ def arrive(machine: Machine, group: Group, number: int, count: int, *, waits: bo
     batch, window, selection = machine.batch, machine.window, group.selection
     barrier = batch.barrier(number)
     everybody = count in (0, batch.shape.n_threads)
-    unused = vote is None and not barrier.waiting and not barrier.arrived.any()
+    unused = vote is None and not barrier.waiting and not np.count_nonzero(barrier.arrived)
     if waits and unused and selection.n == batch.shape.n and everybody:
         batch.barriers_passed += 1
         if window.barrier_left is not None:

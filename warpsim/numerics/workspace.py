@@ -11,6 +11,8 @@ from warpsim.numerics.bits import Array
 
 KEPT = 1 << 22
 """Largest array that is kept, in elements."""
+VIEWS = 256
+"""Number of shapes in which the arrays are kept: the next step takes the same ones."""
 
 
 class _Workspace(threading.local):
@@ -18,9 +20,14 @@ class _Workspace(threading.local):
 
     def __init__(self) -> None:
         self.buffers: dict[str, Array] = {}
+        self.views: dict[tuple[str, tuple[int, ...]], Array] = {}
 
     def take(self, name: str, shape: tuple[int, ...], dtype: Any) -> Array:
         """An uninitialised array. A name always has the same dtype. The array is valid until the name is taken again."""
+        view = self.views.get((name, shape))
+        return self._view(name, shape, dtype) if view is None else view
+
+    def _view(self, name: str, shape: tuple[int, ...], dtype: Any) -> Array:
         size = 1
         for extent in shape:
             size *= extent
@@ -29,7 +36,11 @@ class _Workspace(threading.local):
         found = self.buffers.get(name)
         if found is None or found.size < size:
             found = self.buffers[name] = np.empty(size, dtype)
-        return found[:size].reshape(shape)
+            self.views = {key: view for key, view in self.views.items() if key[0] != name}
+        if len(self.views) >= VIEWS:
+            self.views.clear()
+        view = self.views[name, shape] = found[:size].reshape(shape)
+        return view
 
 
 WORKSPACE = _Workspace()

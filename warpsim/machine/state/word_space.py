@@ -7,6 +7,7 @@ every column is a copy of rows. Elements below 32 bits are inside a word, wider 
 from __future__ import annotations
 
 import copy
+from collections.abc import Hashable
 
 import numpy as np
 
@@ -25,8 +26,8 @@ class WordSpace:
     compiled code works on a copy.
     """
 
-    __slots__ = ("companion", "flat", "n_columns", "n_words", "shared", "size", "words")
-    CACHES = frozenset({"flat", "shared"})
+    __slots__ = ("companion", "flat", "n_columns", "n_words", "shared", "size", "views", "words")
+    CACHES = frozenset({"flat", "shared", "views"})
     words: Array
     flat: Array
 
@@ -37,6 +38,8 @@ class WordSpace:
         self.companion: WordSpace | None = None
         self.shared = False
         """Whether a copy may have the same words, until `own` is called."""
+        self.views: dict[Hashable, list[Array]] = {}
+        """Rows of these words that accesses took, by what they asked for: loops take them again."""
 
     def __getattr__(self, name: str) -> Array:
         if name not in ("words", "flat"):
@@ -71,6 +74,7 @@ class WordSpace:
 
     def _have(self, words: Array) -> None:
         self.words, self.flat, self.shared, self.n_words = words, words.reshape(-1), False, len(words)
+        self.views = {}
 
     def spare(self) -> None:
         """Scratch words for an access of any size at address 0, used by lanes with faulty addresses."""
