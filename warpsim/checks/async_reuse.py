@@ -104,8 +104,10 @@ class AsyncReuse(Watcher):
             for i, number in enumerate(group.warps.warpgroups):
                 owners = columns[min(i, len(columns) - 1)]
                 part = address[..., min(i, address.shape[-2] - 1), :].reshape(-1, address.shape[-1])
-                mine = np.zeros(n_ctas, np.int64)  # these CTAs only: others may be here in another iteration
-                mine[owners] = wgmma.starting[number * n_ctas + owners]
+                mine = wgmma.starting[number * n_ctas : (number + 1) * n_ctas]
+                if len(columns) > 1:  # these CTAs only: others may be here in another iteration
+                    mine, every = np.zeros(n_ctas, np.int64), mine
+                    mine[owners] = every[owners]
                 footprint = MatrixFootprint(part, owners, limits, nbytes, mine > 0, place)
                 found.matrices.append((footprint, number, mine))
                 found.shared.matrices.append(footprint)

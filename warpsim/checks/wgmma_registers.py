@@ -89,12 +89,12 @@ class WgmmaRegisters(Watcher):
 
     def wgmma_committed(self, machine: Machine, group: Group) -> None:
         """Begin the next group without a fence."""
-        _known(machine).fenced[group.selection.warpgroups] = False
+        _known(machine).fenced[group.selection.warpgroup_places] = False
 
     def wgmma_waited(self, machine: Machine, group: Group) -> None:
         """Handle a wait, which does not cover uncommitted wgmma."""
         known, wgmma = _known(machine), _wgmma(machine)
-        columns = group.selection.warpgroups
+        columns = group.selection.warpgroup_places
         known.waited[columns] = wgmma.issued[columns]
         known.waited_at = present(group)
 
@@ -110,8 +110,9 @@ class WgmmaRegisters(Watcher):
         if len(issue.rows_a):
             rows.again = None
             rows.operand[issue.rows_a[:, None], columns[None]] = wgmma.issued[columns] + 1
-        rows.user[issue.rows] = issue.instruction
-        known.last_issue = issue.instruction
+        if not again or known.last_issue is not issue.instruction:
+            rows.user[issue.rows] = issue.instruction
+            known.last_issue = issue.instruction
 
     def wgmma_registers_accessed(self, machine: Machine, group: Group, touched: Array, written: bool) -> None:  # noqa: FBT001  an event's arguments are told by their places
         """Check registers that another instruction reads or writes."""

@@ -138,7 +138,7 @@ class Elements:
         self.moved_span = moved_span(bits)
         self.chunks = np.unique(self.address & ~(CHUNK - 1)).reshape(-1, 1, 1)
         self._places: dict[int, Array] = {}
-        self._words: dict[int, Array] = {}
+        self._words: dict[int, tuple[Array, int]] = {}
 
     def places(self, n_columns: int) -> Array:
         """Index of each element, ``[k * extent]``, in words that are interleaved across columns; for column 0."""
@@ -150,12 +150,12 @@ class Elements:
             self._places[n_columns] = found
         return found
 
-    def words(self, n_columns: int) -> Array:
-        """See `word_places`."""
+    def words(self, n_columns: int) -> tuple[Array, int]:
+        """See `word_places`; and where that array begins in memory."""
         found = self._words.get(n_columns)
         if found is None:
-            found = word_places(self.address, self.itemsize, n_columns, transposed=self.transposed)[0, 0]
-            self._words[n_columns] = found
+            places = word_places(self.address, self.itemsize, n_columns, transposed=self.transposed)
+            found = self._words[n_columns] = places, places.ctypes.data
         return found
 
 

@@ -29,6 +29,17 @@ class Issue:
     key: bytes = attrs.field(init=False)
     """Equal for equal accumulators and shapes, with A by descriptor."""
 
+    _accumulators: Array | slice = attrs.field(init=False)
+
+    @_accumulators.default
+    def _rows_in_order(self) -> Array | slice:
+        first = int(self.rows_d[0])
+        return slice(first, first + len(self.rows_d)) if (np.diff(self.rows_d) == 1).all() else self.rows_d[:, None]
+
+    def accumulators(self, columns: Array | slice) -> tuple[Array | slice, Array | slice]:
+        """The index of its accumulators in rows and columns."""
+        return self._accumulators, columns
+
     @rows.default
     def _all_rows(self) -> Array:
         return np.r_[self.rows_d, self.rows_a]

@@ -113,6 +113,13 @@ class Selection:
         return np.unique(self.warpgroup_of)
 
     @cached_property
+    def warpgroup_places(self) -> Array | slice:
+        """The same as an index: a slice where they follow one another."""
+        numbers = self.warpgroups
+        first, last = int(numbers[0]), int(numbers[-1])
+        return slice(first, last + 1) if last - first + 1 == len(numbers) else numbers
+
+    @cached_property
     def warpgroup_sizes(self) -> Array:
         """Number of threads per warpgroup of the batch."""
         shape = self.batch_shape

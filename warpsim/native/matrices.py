@@ -335,7 +335,7 @@ def _described(matrix: Array) -> tuple[list[int], Any]:
 
 def _where(found: Words, n: int, m: int) -> tuple[list[int], Any]:
     """The same of words."""
-    tables = np.array([table.ctypes.data for table in found.tables], np.int64)[found.which]
+    tables = found.tables
     if tables.shape != (n, m):
         tables = np.ascontiguousarray(np.broadcast_to(tables, (n, m)))
     return [found.flat.ctypes.data, found.columns.ctypes.data, tables.ctypes.data], (tables, found)

@@ -23,29 +23,29 @@ _FIRST = np.zeros((1, 1), np.int64)
 
 @attrs.frozen(eq=False)
 class Words:
-    """Where matrices stand: the words of all CTAs, the CTA of each warpgroup ``[W]``, tables of places in bytes, of column 0,
-    and which of them is the table of each warpgroup."""
+    """Where matrices stand: the words of all CTAs, the CTA of each warpgroup ``[W]``, and the address in memory of the
+    table of each ``[n, m]`` (both may be 1), which holds places in bytes, of column 0. ``held`` keeps the tables."""
 
     flat: Array
     columns: Array
-    tables: list[Array]
-    which: Array
+    tables: Array
+    held: object
 
 
 class _Matrix:
     """What descriptors ``[n, m]`` name: the ``elements`` of a few different ones and ``which`` is whose, or every address."""
 
     def __init__(self, bits: Array, k: int, extent: int, itemsize: int, *, transposed: bool) -> None:
-        self.bits, self.k, self.extent, self.itemsize, self.transposed = bits, k, extent, itemsize, transposed
-        first = int(bits.flat[0])
+        first = bits.item(0)
         self.elements: list[descriptors.Elements] = []
         self.which: Array = _FIRST
         if bits.size == 1 or (bits == first).all():
-            numbers = [first]
+            numbers, bits = [first], bits[:1, :1]
         else:
             some = bits[:, :1] if (bits == bits[:, :1]).all() else bits
             found, inverse = np.unique(some, return_inverse=True)
             numbers, self.which = found.tolist(), inverse.reshape(some.shape)
+        self.bits, self.k, self.extent, self.itemsize, self.transposed = bits, k, extent, itemsize, transposed
         if len(numbers) <= FEW:
             self.elements = [descriptors.elements(b, k, extent, itemsize, transposed=transposed) for b in numbers]
             self.low, self.high = min([e.low for e in self.elements]), max([e.high for e in self.elements])
@@ -55,8 +55,9 @@ class _Matrix:
 
     def addresses(self) -> Array:
         """The byte address of each element, ``[k, extent, n, m]`` (n and m may be 1)."""
-        bits = descriptors.decode(self.bits if self.which.size > 1 else self.bits[:1, :1])
-        return descriptors.byte_addresses(bits, self.k, self.extent, self.itemsize, transposed=self.transposed)
+        return descriptors.byte_addresses(
+            descriptors.decode(self.bits), self.k, self.extent, self.itemsize, transposed=self.transposed
+        )
 
     def read(self) -> tuple[Array, int]:
         """The addresses ``[..., n, m]`` of all bytes that are read, and how many lie at each."""
@@ -117,12 +118,17 @@ class SharedMatrix:
             return None
         self._tell(matrix, None)
         n_columns = self.machine.batch.shape.n_ctas
+        held: object
         if matrix.elements:
-            return Words(space.flat, self._columns(), [e.words(n_columns) for e in matrix.elements], matrix.which)
-        address = matrix.addresses()
-        tables = descriptors.word_places(address, dtype.itemsize, n_columns, transposed=transposed)
-        which = np.arange(address[0, 0].size).reshape(address.shape[2:])
-        return Words(space.flat, self._columns(), list(tables.reshape(which.size, *tables.shape[2:])), which)
+            held = found = [e.words(n_columns) for e in matrix.elements]
+            tables = np.array([at for _, at in found], np.int64)[matrix.which]
+        else:
+            held = places = descriptors.word_places(
+                matrix.addresses(), dtype.itemsize, n_columns, transposed=transposed
+            )
+            n, m, *_ = places.shape
+            tables = places.ctypes.data + places[0, 0].nbytes * np.arange(n * m).reshape(n, m)
+        return Words(space.flat, self._columns(), tables, held)
 
     def _columns(self) -> Array:
         """The CTA of each warpgroup, ``[W]``, side by side in memory."""

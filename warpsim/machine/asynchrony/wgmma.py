@@ -36,7 +36,7 @@ def fence(machine: Machine, group: Group) -> None:
 
 def commit(machine: Machine, group: Group) -> None:
     """Commit a group."""
-    state, columns = state_of(machine), group.selection.warpgroups
+    state, columns = state_of(machine), group.selection.warpgroup_places
     state.ends[1:, columns] = state.ends[:-1, columns]
     state.ends[0, columns] = state.issued[columns]
     if machine.window.wgmma_committed is not None:
@@ -45,7 +45,7 @@ def commit(machine: Machine, group: Group) -> None:
 
 def wait(machine: Machine, group: Group, n: int) -> None:
     """Complete all but the ``n`` newest groups."""
-    state, columns = state_of(machine), group.selection.warpgroups
+    state, columns = state_of(machine), group.selection.warpgroup_places
     state.done[columns] = np.maximum(state.done[columns], state.ends[min(n, GROUPS - 1), columns])
     if machine.window.wgmma_waited is not None:
         machine.window.wgmma_waited(machine, group)
@@ -61,19 +61,19 @@ def start(machine: Machine, group: Group, issue: Issue) -> None:
     state = state_of(machine)
     if machine.window.wgmma_issued is not None:
         machine.window.wgmma_issued(machine, group, issue)
-    columns = group.selection.warpgroups
+    columns = group.selection.warpgroup_places
     tickets = state.issued[columns] + 1
     state.starting = np.zeros(state.n_columns, np.int64)
     state.starting[columns] = tickets
     if machine.launch.settings.async_effects == "at_wait":
-        wgmma_late.hold(machine, group, issue, columns, tickets)
+        wgmma_late.hold(machine, group, issue, group.selection.warpgroups, tickets)
     else:
         issue.execute(machine, group)
     state.starting = None
     state.issued[columns] = tickets
     use = state.use(group.plan)
     use.used[issue.rows] = True
-    use.accumulator[issue.rows_d[:, None], columns[None]] = tickets
+    use.accumulator[issue.accumulators(columns)] = tickets
 
 
 # ---- moves of other instructions ----------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from operator import is_
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from warpsim.analysis.flow import registers_of
 from warpsim.machine.state.group import Group
-from warpsim.machine.values import Array, as_array
+from warpsim.machine.values import Array, Value, as_array
 from warpsim.program.program import Operand
 
 if TYPE_CHECKING:
@@ -23,12 +24,14 @@ class Accumulators:
 
     def __init__(self, operand: Operand) -> None:
         self.slots = registers_of(operand)
+        first, count = self.slots[0], len(self.slots)
+        self.run = slice(first, first + count) if list(self.slots) == list(range(first, first + count)) else None
 
     def read(self, machine: Machine, group: Group) -> Array:
         """Bits ``[registers, n, 128, m]``."""
         if group.stacked is not None:
             stack, rows = group.stacked
-            if len(rows) == len(self.slots) and all(map(is_, map(group.env.__getitem__, self.slots), rows)):
+            if len(rows) == len(self.slots) and all(map(is_, self._values(group), rows)):
                 return stack
         shape = group.selection.shape
         stack = np.empty((len(self.slots), *shape[2:], *shape[:2]), U32)  # the threads of a CTA side by side
@@ -42,6 +45,9 @@ class Accumulators:
             stack[row] = value if value.dtype is U32 else value.view(U32)
         return _in_warpgroups(group, stack)
 
+    def _values(self, group: Group) -> Iterable[Value | None]:
+        return map(group.env.__getitem__, self.slots) if self.run is None else group.env[self.run]
+
     def write(self, machine: Machine, group: Group, stack: Array, active: Array | None) -> None:
         """Commit them in the ``active`` threads."""
         rows = list(_in_group(group, stack))
@@ -50,8 +56,11 @@ class Accumulators:
                 np.where(active, row, as_array(group.read(slot)).view(row.dtype))
                 for slot, row in zip(self.slots, rows, strict=True)
             ]
-        for slot, row in zip(self.slots, rows, strict=True):
-            group.env[slot] = row
+        if self.run is not None:
+            group.env[self.run] = rows
+        else:
+            for slot, row in zip(self.slots, rows, strict=True):
+                group.env[slot] = row
         group.dirty.update(self.slots)
         group.stacked = (stack.view(U32), rows) if active is None else None
 

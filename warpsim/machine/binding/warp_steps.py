@@ -102,7 +102,11 @@ def spread(warps: Warps, value: Argument, *, wide: bool) -> Spread:
         return _grouped(base if value.offset == 0 else base + np.array(value.offset).astype(base.dtype), wide=wide)
     if isinstance(value, tuple):
         return tuple([spread(warps, v, wide=wide) for v in value])
-    if isinstance(value, (np.ndarray, Affine)):
+    if type(value) is Affine:
+        value = value.array()
+    if isinstance(value, np.ndarray):
+        if value.size == 1:
+            return repeated(value, 128 if wide else 32)
         return _grouped(warps.spread(value), wide=wide)
     return value
 
