@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+
+from warpsim.isa.traits import Matrix
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -23,6 +26,11 @@ class Taken:
 
     seconds = 0.0
 
+    @property
+    def enough(self) -> bool:
+        """Whether the engine is worth its import."""
+        return self.seconds > LITTLE
+
 
 @lru_cache(maxsize=1)
 def taken() -> Taken:
@@ -31,14 +39,14 @@ def taken() -> Taken:
 
 
 class Later:
-    """Stands for the engine that ``make`` gives, until it is worth the import."""
+    """Stands for the engine that ``make`` gives (None: there is none), until it is worth the import."""
 
-    def __init__(self, make: Callable[[], Compiled], *, units: bool) -> None:
+    def __init__(self, make: Callable[[], Compiled | None], *, units: bool) -> None:
         self.units = units
         self._make = make
         self._taken = taken()
-        self._engine: Compiled | None = make() if self._taken.seconds > LITTLE else None
-        self._began = 0.0 if self._engine is not None else time.thread_time()
+        self._engine: Compiled | None = None
+        self._began = time.thread_time()
         self._look = time.perf_counter() + LITTLE - self._taken.seconds
         """When to ask for the thread's own time, which is dearer to ask for: on a busy machine it is less."""
 
@@ -47,7 +55,13 @@ class Later:
             left = LITTLE - self._taken.seconds - (time.thread_time() - self._began)
             self._look += max(left, 0.0)
             if left < 0.0:
-                self._engine = self._make()
+                self._import()
+        return self._engine
+
+    def _import(self) -> Compiled | None:
+        self._engine = self._make()
+        if self._engine is None:
+            self._look = math.inf
         return self._engine
 
     def advance(self, machine: Machine, group: Group, limit: Any) -> bool:
@@ -75,10 +89,11 @@ class Later:
         return self
 
     def of(self, instruction: Instruction) -> Callable[..., Any]:
-        """What gives an instruction its results: it stays with the launch, so the engine is wanted now."""
-        if self._engine is None:
-            self._engine = self._make()
-        return self._engine.bodies.of(instruction)
+        """What gives an instruction its results: it stays with the launch, so for products the engine is wanted now."""
+        engine = None
+        if instruction.traits.matrix is Matrix.MULTIPLY:
+            engine = self._engine or self._import()
+        return instruction.form.function if engine is None else engine.bodies.of(instruction)
 
     @property
     def compiling(self) -> float:

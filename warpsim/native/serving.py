@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.window import Watcher
-from warpsim.native.later import Later
+from warpsim.native.later import Later, taken
 
 if TYPE_CHECKING:
     from warpsim.native.engine import Compiled
@@ -47,14 +47,14 @@ def compiled_for(
     memory. ``joins``: several waves may be one batch, and begin anew as several: rules keep what they know with a batch."""
     if engine == "interpreter":
         return None
-    from warpsim.native.cache import available
-
-    if not available():
-        return None
     serves = _serves(tuple(map(type, watchers)))
     units = serves.units and not state.settings.by_warp and state.schedule is None
 
-    def make() -> Compiled:
+    def make() -> Compiled | None:
+        from warpsim.native.cache import available
+
+        if not available():
+            return None
         from warpsim.native.engine import Compiled
         from warpsim.native.pace import pace_of
 
@@ -68,7 +68,7 @@ def compiled_for(
             joins=joins,
         )
 
-    return make() if engine == "compiled" else Later(make, units=units)
+    return make() if engine == "compiled" or taken().enough else Later(make, units=units)
 
 
 @functools.lru_cache(maxsize=256)
