@@ -308,7 +308,7 @@ class _Warpgroups:
         count = len(c)
         keep = scale_d[:, 0]
         keep = np.ascontiguousarray(keep if keep.shape == (n, m) else np.broadcast_to(keep, (n, m)), np.uint8)
-        d = np.empty((count, m, n, 128), np.float32 if not plan.product.half else WORD).transpose(0, 2, 3, 1)
+        d = np.empty((m, count, n, 128), np.float32 if not plan.product.half else WORD).transpose(1, 2, 3, 0)
         given = [n, m, 0 if table is None else table.ctypes.data, keep.ctypes.data]
         for stack in (c, d):
             registers, warpgroups, _, ctas = stack.strides
@@ -319,8 +319,8 @@ class _Warpgroups:
 
 
 def _side_by_side(stack: Array) -> Array:
-    """Registers ``[registers, n, 128, m]``, threads side by side in memory."""
-    return np.ascontiguousarray(stack.transpose(0, 3, 1, 2)).transpose(0, 2, 3, 1)
+    """Registers ``[registers, n, 128, m]``, those of a CTA side by side in memory."""
+    return np.ascontiguousarray(stack.transpose(3, 0, 1, 2)).transpose(1, 2, 3, 0)
 
 
 def _lines(matrix: Array) -> Array:

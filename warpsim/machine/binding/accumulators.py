@@ -34,9 +34,9 @@ class Accumulators:
             if len(rows) == len(self.slots) and all(map(is_, self._values(group), rows)):
                 return stack
         shape = group.selection.shape
-        stack = np.empty((len(self.slots), *shape[2:], *shape[:2]), U32)  # the threads of a CTA side by side
+        stack = np.empty((*shape[2:], len(self.slots), *shape[:2]), U32)  # those of a CTA side by side
         if len(shape) == 4:
-            stack = stack.transpose(0, 3, 4, 1, 2)
+            stack = stack.transpose(2, 3, 4, 0, 1)
         for row, slot in enumerate(self.slots):
             value = group.env[slot]
             value = as_array(group.fetch(slot) if value is None else value)
