@@ -33,15 +33,16 @@ class InFlight:
         self.stores = GlobalStores()
         self.matrices: list[tuple[MatrixFootprint, int, Array]] = []
         """Matrices read by wgmma, their warpgroups, and the tickets of their CTAs."""
-        self.changed = False
-        """Whether copies may have completed, or released their sources."""
+        self.released = self.completed = False
+        """Whether copies may have released their sources, and completed."""
 
     def settle(self) -> None:
         """Drop completed operations."""
-        if self.changed:
-            self.changed = False
+        if self.released or self.completed:
             self.shared.settle()
-            self.stores.settle()
+            if self.completed:
+                self.stores.settle()
+            self.released = self.completed = False
 
 
 class AsyncReuse(Watcher):
@@ -148,8 +149,9 @@ class AsyncReuse(Watcher):
 
     def async_waited(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """Note that sources may be free."""
-        machine.batch.notes[NAME].changed = True
+        if len(which):
+            machine.batch.notes[NAME].released = True
 
     def async_visible(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """Note that copies may be complete."""
-        machine.batch.notes[NAME].changed = True
+        machine.batch.notes[NAME].completed = True

@@ -19,7 +19,7 @@ from warpsim.checks.log import Log
 from warpsim.checks.proxy_findings import Earlier, Uses, report_access
 from warpsim.checks.sources import sources_of
 from warpsim.machine.reporting import present
-from warpsim.machine.values import Array
+from warpsim.machine.values import Array, spread
 
 if TYPE_CHECKING:
     from warpsim.machine.events import MemoryAccess
@@ -106,9 +106,9 @@ class Proxies:
     def shared(self, group: Group, access: MemoryAccess) -> None:
         """Note a generic access to shared memory."""
         shape, threads = group.selection.shape, group.selection.positions
-        at, where = np.broadcast_to(access.places, shape), np.broadcast_to(access.columns, shape)
+        at, where = spread(access.places, shape), spread(access.columns, shape)
         if access.active is not None:
-            mask = np.broadcast_to(access.active, shape)
+            mask = spread(access.active, shape)
             at, where, threads = at[mask], where[mask], threads[mask]
         self._leave(self.cells, at, access.nbytes, where, threads, present(group), write=access.writes)
 
@@ -126,9 +126,9 @@ class Proxies:
     def globals(self, group: Group, allocation: Allocation, access: MemoryAccess) -> None:
         """Note a generic store to global memory."""
         shape, threads = group.selection.shape, group.selection.positions
-        at = np.broadcast_to(access.places - allocation.start, shape)
+        at = spread(access.places - allocation.start, shape)
         if access.active is not None:
-            mask = np.broadcast_to(access.active, shape)
+            mask = spread(access.active, shape)
             at, threads = at[mask], threads[mask]
         cells = self.shared_state.cells.get(allocation.number)
         if cells is None:
@@ -181,8 +181,9 @@ class Proxies:
         for footprint, write in ((transfer.reads, False), (transfer.writes, True)):
             if footprint is None or not len(footprint.start):
                 continue
-            kinds = [kind for kind in (("write", "read") if write else ("write",)) if kind in self.cells.kinds]
-            if not any(self._part(self.cells.kinds[kind], footprint.low, footprint.high).any() for kind in kinds):
+            known, low, high = self.cells.kinds, footprint.low, footprint.high
+            kinds = [kind for kind in (("write", "read") if write else ("write",)) if kind in known]
+            if not any(self._part(known[kind], low, high).any() for kind in kinds):
                 continue
             step = min(footprint.nbytes & -footprint.nbytes, 16)
             self.cells.fit(step)
@@ -198,6 +199,8 @@ class Proxies:
 
     def _blocks(self, footprint: Footprint) -> list[tuple[int, int, Array | slice]]:
         """Runs of a footprint that begin at the same places: first byte, end, and columns; none if there are many."""
+        if len(footprint.start) == self.n_ctas == 1:
+            return [(footprint.low, footprint.high, slice(None))]
         starts = np.unique(footprint.start).tolist()
         if len(starts) > FEW:
             return []

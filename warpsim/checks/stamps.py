@@ -91,23 +91,26 @@ class Stamps:
         newer.
         """
         first, count = place // self.granule, max(nbytes // self.granule, 1)
-        steps = np.arange(count)
-        if count <= 8:
-            if not any(int(self.rows.take(first + k, mode="clip").max(initial=0)) >= oldest for k in steps):
-                return None
-        elif self.rows[max(int(first.min()), 0) : int(first.max()) + count].max(initial=0) < oldest:
+        last = len(self.rows) - 1
+        low = min(max(int(np.minimum.reduce(first, axis=None)), 0), last)
+        high = min(max(int(np.maximum.reduce(first, axis=None)) + count - 1, 0), last)
+        if np.maximum.reduce(self.rows[low : high + 1]) < oldest:
             return None
-        shape = np.broadcast_shapes(place.shape, columns.shape, () if active is None else active.shape)
-        rows = np.minimum(first[..., None] + steps, len(self.rows) - 1)
-        rows = np.maximum(np.broadcast_to(rows, (*shape, count)), 0)
-        wide = np.broadcast_to(columns[..., None], rows.shape)
-        numbers = self.cells[rows, wide]
+        if (
+            count <= 8
+            and high - low > count
+            and not any(int(self.rows.take(first + k, mode="clip").max(initial=0)) >= oldest for k in range(count))
+        ):
+            return None
+        rows = np.maximum(np.minimum(first[..., None] + np.arange(count), last), 0)
+        numbers = self.cells[rows, columns[..., None]]
         found = numbers >= oldest
         if active is not None:
-            found &= np.broadcast_to(active, shape)[..., None]
-        index = np.flatnonzero(found)
+            found = found & active[..., None]
+        index = found.reshape(-1).nonzero()[0]
         if not len(index):
             return None
+        rows, wide, numbers = (np.broadcast_to(x, found.shape) for x in (rows, columns[..., None], numbers))
         return (
             index // count,
             rows.reshape(-1)[index] * self.granule,

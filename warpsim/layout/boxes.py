@@ -4,60 +4,95 @@ once.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
+import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsim.layout import tensor_map
+from warpsim.layout import box_elements, tensor_map
 from warpsim.layout.tensor_map import PACK, PADDED_BOX, Fields
 
 Array = NDArray[Any]
+
+
+@attrs.frozen(eq=False)
+class Form:
+    """What all boxes of a map have in common.
+
+    A box has ``count`` elements of ``dtype``. In shared memory its rows of ``inner`` bytes lie ``pitch`` bytes apart,
+    at least a swizzle span unless interleaved (observed on an H200), so it occupies ``extent`` bytes there.
+    """
+
+    fields: Fields
+    moved: Fields
+    """The map by which elements, or units of them, are found."""
+    element: np.dtype[Any]
+    """The type of a single element."""
+    dtype: np.dtype[Any]
+    nbytes: int
+    inner: int
+    slot: int
+    pitch: int
+    extent: int
+    count: int
+    offsets: Array
+    """The offset of each element in shared memory, before it is swizzled."""
+
+
+@functools.lru_cache(maxsize=32)
+def form_of(given: Fields, *, units: bool) -> Form:
+    """The form of a map's boxes. With ``units``, neighbouring elements that always move together count as one."""
+    slot = PACK * given.packed // 8 if given.padded else 0
+    fields = tensor_map.in_parts(given)
+    moved = (tensor_map.in_units(fields) if units else None) or fields
+    dtype = np.dtype(f"u{moved.itemsize}")
+    if fields.im2col:
+        inner = fields.pixel if fields.interleave else fields.channels * fields.itemsize
+        nbytes = fields.pixels * inner
+    else:
+        extents = [tensor_map.box_extent(fields, axis) for axis in range(fields.rank)]
+        inner = extents[0] * fields.pixel
+        nbytes = int(np.prod(extents)) * fields.pixel
+    row = inner // slot * PACK if slot else inner
+    pitch = row if fields.interleave else max(tensor_map.SPANS[fields.swizzle], row)
+    taken, span = nbytes // inner * pitch, max(tensor_map.SPANS[fields.swizzle], 1)
+    count = nbytes // dtype.itemsize
+    offsets = dtype.itemsize * np.arange(count, dtype=np.int64)
+    if pitch > inner:
+        line, offsets = offsets // inner, offsets % inner
+        if slot:
+            offsets = offsets // slot * PACK + offsets % slot
+        offsets = line * pitch + offsets
+    element = np.dtype(f"u{fields.itemsize}")
+    return Form(fields, moved, element, dtype, nbytes, inner, slot, pitch, -(-taken // span) * span, count, offsets)
 
 
 class Boxes:
     """Boxes of one map, at coordinates ``[boxes]`` for each dimension, innermost first; ``offsets`` in the same form
     (im2col).
 
-    A box has ``count`` elements of ``nbytes``. In shared memory its rows of ``inner`` bytes lie ``pitch`` bytes apart,
-    at least a swizzle span unless interleaved (observed on an H200), so it occupies ``extent`` bytes there.
-
     With ``units``, neighbouring elements that always move together count as one; ``element`` is the type of a single
     one.
     """
 
     def __init__(self, fields: Fields, coordinates: list[Array], offsets: list[Array], *, units: bool = False) -> None:
-        self.coordinates = [_signed(c, 32) for c in coordinates]
+        self.coordinates = _signed(np.stack(coordinates), 32)
         self.displaced = _misplaced(fields, self.coordinates[0])
         """Mask of the boxes that begin where a copy cannot begin along the innermost dimension."""
         if fields.packed:
             self.coordinates[0] = self.coordinates[0] * fields.packed // (8 * fields.itemsize)
-        self.slot = PACK * fields.packed // 8 if fields.padded else 0
-        self.fields = fields = tensor_map.in_parts(fields)
+        self._form = form = form_of(fields, units=units and not self.displaced.any())
+        self.fields, self.element, self.dtype = form.fields, form.element, form.dtype
+        self.nbytes, self.extent, self.count = form.nbytes, form.extent, form.count
         spatial = max(fields.rank - 2, 0)
         self.offsets = _offsets(offsets, fields.rank) or [np.zeros(1, np.int64)] * spatial
-        self.element = np.dtype(f"u{fields.itemsize}")
-        parts = tensor_map.in_units(fields) if units and not self.displaced.any() else None
-        self._moved = parts or fields
-        """The map by which elements, or units of them, are found."""
-        self.dtype = np.dtype(f"u{self._moved.itemsize}")
-        if fields.im2col:
-            self.inner = fields.pixel if fields.interleave else fields.channels * fields.itemsize
-            self.nbytes = fields.pixels * self.inner
-        else:
-            extents = [tensor_map.box_extent(fields, axis) for axis in range(fields.rank)]
-            self.inner = extents[0] * fields.pixel
-            self.nbytes = int(np.prod(extents)) * fields.pixel
-        self.count = self.nbytes // self.dtype.itemsize
-        row = self.inner // self.slot * PACK if self.slot else self.inner
-        self.pitch = row if fields.interleave else max(tensor_map.SPANS[fields.swizzle], row)
-        taken, span = self.nbytes // self.inner * self.pitch, max(tensor_map.SPANS[fields.swizzle], 1)
-        self.extent = -(-taken // span) * span
 
     @property
     def fill(self) -> int:
         """The bits of an element outside the tensor."""
-        return self._moved.fill
+        return self._form.moved.fill
 
     def __deepcopy__(self, memo: object) -> Boxes:
         return self  # immutable
@@ -66,12 +101,33 @@ class Boxes:
         """The byte offset in the tensor ``[boxes, count]`` (int64) of each element of some boxes, and a mask of those
         inside.
         """
-        coordinates = [c[which] for c in self.coordinates]
         if self.fields.im2col:
             offsets = [np.broadcast_to(o, self.coordinates[0].shape)[which] for o in self.offsets]
-            return tensor_map.im2col_elements(self.fields, coordinates, offsets)
-        coordinates[0] = coordinates[0] * self.element.itemsize // self.dtype.itemsize
-        return tensor_map.tile_elements(self._moved, coordinates)
+            return box_elements.im2col_elements(self.fields, self.coordinates[:, which], offsets)
+        return box_elements.tile_elements(self._form.moved, self._first()[:, which])
+
+    def _first(self) -> Array:
+        """The coordinates, in units of what is moved."""
+        if self.element == self.dtype:
+            return self.coordinates
+        first = self.coordinates.copy()
+        first[0] = first[0] * self.element.itemsize // self.dtype.itemsize
+        return first
+
+    def granules(self, size: int) -> tuple[Array, Array] | None:
+        """The addresses of whole granules of ``size`` bytes (ascending) that boxes fill, and their boxes; None where boxes leave
+        the tensor, or fill some partly.
+        """
+        if self.fields.im2col or self.fields.interleave:
+            return None
+        moved = self._form.moved
+        parts, tile, first = _granules(moved, size), box_elements.tile_of(moved), self._first()
+        if parts is None or not tile.holds(first):
+            return None
+        base = self.fields.address + tile.strides @ first
+        if (base % size).any():
+            return None
+        return (base[:, None] + parts).reshape(-1), np.repeat(np.arange(len(base)), len(parts))
 
     def span(self) -> tuple[int, int]:
         """The address range of the tensor."""
@@ -91,13 +147,7 @@ class Boxes:
         """
         if len(start) and (start == start[0]).all():
             start = start[:1]
-        offset = self.dtype.itemsize * np.arange(self.count, dtype=np.int64)
-        if self.pitch > self.inner:
-            row, offset = offset // self.inner, offset % self.inner
-            if self.slot:
-                offset = offset // self.slot * PACK + offset % self.slot
-            offset = row * self.pitch + offset
-        address = start[:, None] + offset
+        address = start[:, None] + self._form.offsets
         mask = (0, 1, 3, 7)[self.fields.swizzle]
         return address ^ ((address >> 7 & mask) << 4) if mask else address
 
@@ -114,6 +164,14 @@ class Boxes:
         bounds = tensor_map.bounding_box(self.fields)
         found = [(axis, (self.coordinates[axis] < low) | (self.coordinates[axis] >= end)) for axis, low, end in bounds]
         return [(axis, boxes) for axis, boxes in found if boxes.any()]
+
+
+@functools.lru_cache(maxsize=32)
+def _granules(fields: Fields, size: int) -> Array | None:
+    """The offsets of whole granules in a box (ascending), None if it fills some partly."""
+    offsets = box_elements.tile_of(fields).offsets
+    parts = np.unique(offsets // size) * size
+    return parts if len(parts) * size == len(offsets) * fields.itemsize else None
 
 
 def _misplaced(fields: Fields, first: Array) -> Array:

@@ -234,42 +234,17 @@ def box_extent(fields: Fields, axis: int) -> int:
     """
     if not row_axis(fields, axis):
         return 1
-    return -(-fields.box[axis] // _step(fields, axis))
+    return -(-fields.box[axis] // step_of(fields, axis))
 
 
-def _step(fields: Fields, axis: int) -> int:
+def step_of(fields: Fields, axis: int) -> int:
+    """Elements from one of a box to the next along an axis."""
     return 1 if axis == 0 and not fields.interleave else fields.element_strides[axis]
 
 
-def _stride(fields: Fields, axis: int) -> int:
+def stride_of(fields: Fields, axis: int) -> int:
+    """Bytes from an element of the tensor to the next along an axis."""
     return fields.strides[axis - 1] if axis else fields.pixel
-
-
-def _spread(fields: Fields, offset: Array, inside: Array) -> tuple[Array, Array]:
-    """Expand pixels ``[boxes, n]`` to elements."""
-    n = len(offset)
-    parts = np.arange(0, fields.pixel, fields.itemsize, dtype=np.int64)
-    return (offset[:, :, None] + parts).reshape(n, -1), np.repeat(inside, len(parts), axis=1)
-
-
-def tile_elements(fields: Fields, coordinates: list[Array]) -> tuple[Array, Array]:
-    """Places of the elements of boxes at ``coordinates`` (``[boxes]`` each, dimension 0 innermost): byte offset in the
-    tensor ``[boxes, elements]`` (int64), and a mask of those inside.
-    """
-    n = len(coordinates[0])
-    offset: Array = np.zeros((n,) + (1,) * fields.rank, np.int64)
-    inside: Array = np.ones((n,) + (1,) * fields.rank, np.bool_)
-    for axis in range(fields.rank):
-        count = box_extent(fields, axis)
-        place = coordinates[axis][:, None] + _step(fields, axis) * np.arange(count, dtype=np.int64)
-        shape = [n] + [1] * fields.rank
-        shape[fields.rank - axis] = count
-        offset = offset + (place * _stride(fields, axis)).reshape(shape)
-        good = (place >= 0) & (place < fields.dims[axis])
-        if not good.all():
-            inside = inside & good.reshape(shape)
-    offset, inside = offset.reshape(n, -1), np.broadcast_to(inside, offset.shape).reshape(n, -1)
-    return _spread(fields, offset, inside) if fields.interleave else (offset, inside)
 
 
 def bounding_box(fields: Fields) -> list[tuple[int, int, int]]:
@@ -278,39 +253,6 @@ def bounding_box(fields: Fields) -> list[tuple[int, int, int]]:
     return [
         (first + i, fields.lower[i], fields.dims[first + i] + fields.upper[i]) for i in range(max(fields.rank - 2, 0))
     ]
-
-
-def im2col_elements(fields: Fields, coordinates: list[Array], offsets: list[Array]) -> tuple[Array, Array]:
-    """Places of the elements of im2col boxes: ``pixels`` positions of the bounding box, ``channels`` elements each.
-
-    ``coordinates`` are (c, w, [h, [d,]] n), or (w, [h, [d,]] slice, n) if interleaved; ``offsets`` move the pixels
-    within the filter.
-    """
-    carry: Array = np.arange(fields.pixels, dtype=np.int64)[None]
-    row: Array = np.zeros(1, np.int64)
-    good: Array = np.ones(1, np.bool_)
-    for i, (axis, low, end) in enumerate(bounding_box(fields)):
-        step, first = fields.element_strides[axis], coordinates[axis][:, None]
-        left, count = -(-(end - first) // step), max(-(-(end - low) // step), 1)
-        later = carry - left  # rows after the first begin at the edge of the bounding box
-        place = np.where(later < 0, first + carry * step, low + later % count * step) + offsets[i][:, None]
-        carry = np.where(later < 0, 0, later // count + 1)
-        row = row + place * _stride(fields, axis)
-        good = good & (place >= 0) & (place < fields.dims[axis])
-    batch = coordinates[-1][:, None] + carry
-    row = row + batch * fields.strides[-1]
-    good = good & (batch >= 0) & (batch < fields.dims[-1])
-    if fields.interleave:
-        part = coordinates[-2][:, None]
-        row, good = row + part * fields.strides[-2], good & (part >= 0) & (part < fields.dims[-2])
-        return _spread(fields, *np.broadcast_arrays(row, good))
-    channel = coordinates[0][:, None] + np.arange(fields.channels, dtype=np.int64)
-    inside = (channel >= 0) & (channel < fields.dims[0])
-    n = len(channel)
-    return (
-        (row[:, :, None] + (channel * fields.itemsize)[:, None]).reshape(n, -1),
-        (good[:, :, None] & inside[:, None]).reshape(n, -1),
-    )
 
 
 SPANS = (0, 32, 64, 128)

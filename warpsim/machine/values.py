@@ -291,6 +291,11 @@ def as_array(value: Value) -> Array:
     return value.array() if type(value) is Affine else value
 
 
+def spread(array: Array, shape: tuple[int, ...]) -> Array:
+    """As `np.broadcast_to`, which takes its time where an array has the shape already."""
+    return array if array.shape == shape else np.broadcast_to(array, shape)
+
+
 def repeated(array: Array, lanes: int) -> Array:
     """Repeat a one-element value for every lane, ``[1, lanes, 1]``, without a copy (`np.broadcast_to` takes ten times
     as long).

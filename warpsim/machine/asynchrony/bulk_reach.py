@@ -53,17 +53,20 @@ class BulkReach:
             index = np.arange(selection.n)
         else:
             index = np.flatnonzero(np.broadcast_to(self.active, selection.shape).reshape(-1))
-        columns, threads = selection.ctas.reshape(-1)[index], selection.threads.reshape(-1)[index]
-        order = np.lexsort((threads, columns))
-        index = index[order]
-        return Lanes(index, columns[order].astype(np.int64), selection.positions.reshape(-1)[index])
+        columns = selection.ctas.reshape(-1)[index].astype(np.int64)
+        if len(index) > 1:
+            order = np.lexsort((selection.threads.reshape(-1)[index], columns))
+            index, columns = index[order], columns[order]
+        return Lanes(index, columns, selection.positions.reshape(-1)[index])
 
     def flat(self, value: Value, lanes: Lanes) -> Array:
         """An operand's value in each of the lanes."""
-        shape = self.group.selection.shape
         array = as_array(value)
         if array.size == 1:
-            return np.broadcast_to(array.reshape(-1), (len(lanes.index),))
+            return array.reshape(-1).repeat(len(lanes.index))
+        shape = self.group.selection.shape
+        if array.shape == shape:
+            return array.reshape(-1)[lanes.index]
         return np.broadcast_to(array.reshape(-1) if len(shape) == 1 else array, shape).reshape(-1)[lanes.index]
 
     def address(self, address: Address, lanes: Lanes) -> Array:
@@ -123,7 +126,7 @@ class BulkReach:
 
     def placed(self, boxes: Boxes, *, store: bool = False) -> bool:
         """Whether boxes begin where a copy may begin in the tensor (observed on an H200, which faults elsewhere)."""
-        if store and any((c < 0).any() for c in boxes.coordinates):
+        if store and (boxes.coordinates < 0).any():
             self.refuse("a box is stored at a negative coordinate", advice="only loads may begin before 0")
             return False
         for axis, wrong in boxes.outside():
@@ -181,7 +184,10 @@ class BulkReach:
         kernels that make their own have one per CTA.
         """
         addresses = self.address(map, lanes)
-        places, where = np.unique(addresses, return_inverse=True)
+        if (addresses == addresses[0]).all():
+            places, where = addresses[:1], np.zeros(len(addresses), np.int64)
+        else:
+            places, where = np.unique(addresses, return_inverse=True)
         kind = np.full(len(places), -1)
         kinds: dict[bytes, int] = {}
         found: dict[tensor_map.Fields, int] = {}

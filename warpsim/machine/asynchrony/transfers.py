@@ -8,6 +8,7 @@ A random order (`warpsim.machine.state.schedule`) may make it act at any moment 
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -104,7 +105,9 @@ def wait(
     limit[lanes] = np.iinfo(np.int64).max if everything else _group_numbers(machine, kind)[lanes] - n
     for transfer in [*freed, *state.open]:
         if transfer.kind == kind:
-            due = np.flatnonzero(transfer.open & (transfer.number < limit[transfer.positions]))
+            due = (transfer.open & (transfer.number < limit[transfer.positions])).nonzero()[0]
+            if not len(due):
+                continue
             if machine.window.async_waited is not None:
                 machine.window.async_waited(machine, transfer, due[~transfer.free[due]])
             transfer.free[due] = True
@@ -112,6 +115,8 @@ def wait(
                 _complete(machine, transfer, due)
             elif late(machine):
                 _fetch(machine, transfer.group, transfer.lanes(due), transfer, due)
+    if freed:
+        state.freed = [t for t in freed if t.open.any()]
     _sweep(machine)
 
 
@@ -263,15 +268,14 @@ def _count(machine: Machine, signal: Signal, which: Which) -> None:
     keys = signal.keys[which]
     left = np.arange(len(which))
     while len(left):
-        _, first = np.unique(keys[left], return_index=True)
-        now = left[first]
+        first = np.unique(keys[left], return_index=True)[1] if len(left) > 1 else slice(1)
+        now, left = left[first], np.delete(left, first)
         words = _words(machine, columns[now], address[now])
         if signal.arrivals:
             words = mbarriers.arrive(words, np.full(len(now), signal.arrivals))
         else:
             words = mbarriers.complete_bytes(words, nbytes[now])
         machine.fill("shared", address[now], columns[now], words)
-        left = np.delete(left, first)
 
 
 def finish(machine: Machine) -> None:
@@ -286,12 +290,13 @@ def finish(machine: Machine) -> None:
 
 
 def _sweep(machine: Machine) -> None:
+    """Put aside the copies that are complete, and the stores of which only the end is missing."""
     state = machine.batch.transfers
-    open = [t for t in state.open if t.open.any()]
-    if not late(machine):
-        state.freed = [t for t in state.freed if t.open.any()] + [t for t in open if t.target and t.free.all()]
-        open = [t for t in open if not (t.target and t.free.all())]
-    state.open = open
+    state.open = [t for t in state.open if t.open.any()]
+    if not late(machine) and any(t.target for t in state.open):
+        freed = [t.target is not None and bool(t.free.all()) for t in state.open]
+        state.freed += compress(state.open, freed)
+        state.open = [t for t, done in zip(state.open, freed, strict=True) if not done]
 
 
 def _find(keys: Array, wanted: Array) -> tuple[Array, Array]:

@@ -84,6 +84,11 @@ class GlobalTarget:
     def runs(self) -> tuple[Array, Array, int]:
         """Addresses (ascending), receivers and size of runs; of 16 bytes if whole ones are written."""
         if self._runs is None:
+            found = None if self.boxes is None else self.boxes.granules(GRANULE)
+            if found is not None:
+                order = np.argsort(found[0], kind="stable")
+                self._runs = found[0][order], found[1][order], GRANULE
+                return self._runs
             address, receiver, size = self._spread()
             whole = np.unique(receiver << 44 | address // GRANULE)
             if len(whole) * GRANULE == len(address) * size:
