@@ -96,7 +96,7 @@ class Compiled:
         if self.pace is not Pace.AT_ONCE and not spot.ready:
             if spot.visits < spot.look_at:
                 return False
-            spot.look_at = spot.visits + 1 + spot.visits // 8
+            spot.look_at = spot.visits + 1 + spot.visits // 2
             if not self._pays(group, plans, place, spot):
                 return False
         if self._calls is None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.window import Watcher
-from warpsim.native.later import Later, taken
+from warpsim.native.later import Later, little, taken
+from warpsim.native.pace import Pace, pace_of
 
 if TYPE_CHECKING:
     from warpsim.native.engine import Compiled
@@ -47,7 +48,7 @@ def compiled_for(
     memory. ``joins``: several waves may be one batch, and begin anew as several: rules keep what they know with a batch."""
     if engine == "interpreter":
         return None
-    serves = _serves(tuple(map(type, watchers)))
+    pace, serves = pace_of(engine), _serves(tuple(map(type, watchers)))
     units = serves.units and not state.settings.by_warp and state.schedule is None
 
     def make() -> Compiled | None:
@@ -56,19 +57,19 @@ def compiled_for(
         if not available():
             return None
         from warpsim.native.engine import Compiled
-        from warpsim.native.pace import pace_of
 
         return Compiled(
             state.device,
             noted,
-            pace=pace_of(engine),
+            pace=pace,
             collectives=serves.collectives,
             units=units,
             barriers=serves.barriers,
             joins=joins,
         )
 
-    return make() if engine == "compiled" or taken().enough else Later(make, units=units)
+    least = little(engine)
+    return make() if pace is Pace.AT_ONCE or taken().seconds > least else Later(make, least, units=units)
 
 
 @functools.lru_cache(maxsize=256)
