@@ -166,3 +166,42 @@ other:
         kernel = warpsim.load(text.replace("LOAD", load))["k"]
         found = kernel(3, 4, (np.zeros(2, np.uint32),), device=device, on_finding="collect").findings
         assert [f.rule for f in found] == rules
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_bits_are_made_when_they_are_needed(seed):
+    """Rows that all columns have written are known without the bits; made later, the bits say the same."""
+    generator = np.random.default_rng(seed)
+    lazy, eager = WrittenBits(64, 3), WrittenBits(64, 3)
+    assert eager.words.shape == (16, 3)
+    columns = np.arange(3)[None, :]
+    for _ in range(8):
+        nbytes = int(generator.choice([4, 8]))
+        place = generator.integers(0, 56 // nbytes, (2, 1)) * nbytes
+        what = generator.choice(["row", "row", "row", "asked", "lanes", "forget", "move", "reopen", "grow"])
+        for bits in (lazy, eager):
+            if what == "row":
+                bits.mark(place, columns, nbytes, None, rows=True)
+            elif what == "lanes":
+                bits.mark(place, columns[:, :2], nbytes, None, rows=False)
+            elif what == "forget":
+                bits.forget(8, 12, np.array([1]))
+            elif what == "move":
+                bits.move(0, 32, 8, np.array([0, 2]))
+            elif what == "reopen":
+                bits.reopen()
+            elif what == "grow":
+                bits.grow(80)
+        asked = [bits.lacks(place, columns, nbytes, None, rows=True) for bits in (lazy, eager)]
+        assert asked[0] == asked[1] == (eager.words[np.add.outer(place.ravel() // 4, range(nbytes // 4))] == 0).any()
+        assert lazy.settled == eager.settled or what == "reopen"
+    assert np.array_equal(lazy.words, eager.words)
+
+
+def test_whole_rows_need_no_bits():
+    """A kernel that stores only whole rows of shared memory takes no memory for what is written."""
+    bits = WrittenBits(64, 3)
+    bits.mark(np.arange(0, 64, 4)[:, None], np.arange(3), 4, None, rows=True)
+    assert bits.settled
+    assert not bits.lacks(8, np.arange(3), 8, None, rows=True)
+    assert not bits.made

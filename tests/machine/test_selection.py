@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from warpsim.machine.selection import Lanes, Rect, Shape, from_positions, union
-from warpsim.machine.splitting import KEPT, split
+from warpsim.machine.selection import KEPT, Lanes, Rect, Shape, from_positions, union
+from warpsim.machine.splitting import split
 from warpsim.machine.values import Affine
 
 U32 = np.dtype(np.uint32)
@@ -74,6 +74,21 @@ def test_the_same_cut_again():
     for n in range(1, 63):
         assert members(split(whole, thread < n)[0]) == list(range(2 * n))
     assert len(whole.batch_shape.splits) == KEPT
+
+
+def test_the_same_parts_joined_again():
+    """Rectangles that meet again are found again, in the order in which they come; a bounded number of them."""
+    whole = Shape(1, 64, 1, 2).whole
+    thread = np.arange(64).reshape(1, 64, 1, 1)
+    low, high = split(split(whole, thread < 40)[0], thread[:, :40] < 8)
+    assert members(union([low, high])) == list(range(80))
+    assert union([low, high]) is union([low, high])
+    for n in range(1, 40):
+        assert members(union([split(whole, thread < n)[0], split(whole, thread > 40)[0]])) == [
+            *range(2 * n),
+            *range(82, 128),
+        ]
+    assert len(whole.batch_shape.joins) == KEPT
 
 
 @pytest.mark.parametrize(("shape", "selection"), CUT)

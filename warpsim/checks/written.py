@@ -24,7 +24,9 @@ ALL = np.uint32(0xFFFFFFFF)
 
 
 class WrittenBits(WordSpace):
-    """The companion of a `WordSpace`. ``full`` marks rows written in every column, ``open`` counts the others."""
+    """The companion of a `WordSpace`. ``full`` marks rows written in every column, ``open`` counts the others. As long as
+    nothing else is written, ``full`` says it all, and the words are not made.
+    """
 
     def __init__(self, size: int, n_columns: int) -> None:
         super().__init__(size, n_columns)
@@ -32,6 +34,11 @@ class WrittenBits(WordSpace):
         self.open = self.n_words
         self._marked = 0
         self._looks = 0
+
+    def __getattr__(self, name: str) -> Array:
+        found = super().__getattr__(name)
+        self.words[self.full] = ALL
+        return found
 
     @property
     def settled(self) -> bool:
@@ -74,7 +81,8 @@ class WrittenBits(WordSpace):
         if rows and active is None and nbytes >= 4:
             first = np.asarray(place).reshape(-1) >> 2
             for k in range(nbytes // 4):
-                self.words[first + k] = ALL
+                if self.made:
+                    self.words[first + k] = ALL
                 self.full[first + k] = True
             self._recount()
             return
@@ -99,7 +107,8 @@ class WrittenBits(WordSpace):
 
     def reopen(self) -> None:
         """Recompute: bits were cleared from outside, so no row counts as full."""
-        self.full[:] = False
+        if self.made:
+            self.full[:] = False
         self._recount()
 
     def lacks(self, place: Place, columns: Array, nbytes: int, active: Array | None, *, rows: bool) -> bool:
@@ -143,6 +152,8 @@ class WrittenBits(WordSpace):
         return bool(self.full[low >> 2 : high + 3 >> 2].all())
 
     def _is_full(self, place: Place, nbytes: int) -> bool:
+        if self.open == len(self.full):
+            return False
         if isinstance(place, int):
             return bool(self.full[place >> 2 : place + nbytes + 3 >> 2].all())
         first = np.asarray(place) >> 2

@@ -49,16 +49,23 @@ def _agreed(x: Lanes) -> bool:
     return bool(x.size == 1 or (x.shape[0] == x.shape[2] == 1 and x.strides[1] == 0))
 
 
+def _whole(active: Lanes) -> bool:
+    """Whether every lane takes part; of arrays, found in a third of the time."""
+    if type(active) is np.ndarray:
+        return np.count_nonzero(active) == active.size
+    return bool(active.all())
+
+
 def _shuffle(mode: str, a: Lanes, b: Lanes, c: Lanes, active: Lanes, report: ReportPort) -> tuple[Lanes, Lanes]:
     """The source lane's register, unchanged, and whether that lane was in range."""
     if _agreed(b) and _agreed(c):
-        source, valid = _table(mode, int(b.flat[0]), int(c.flat[0]))
+        source, valid = _table(mode, int(b.item(0)), int(c.item(0)))
         value = a if a.shape[1] == 1 or a.strides[1] == 0 else a.take(source, axis=1)
     else:
         source, valid = _sources(mode, b, c)
         shape = np.broadcast_shapes(a.shape, source.shape)
         value = np.take_along_axis(np.broadcast_to(a, shape), np.broadcast_to(source, shape), axis=1)
-    if not active.all():
+    if not _whole(active):
         absent = _absent(source.reshape(1, 32, 1) if source.ndim == 1 else source, active, report)
         value = np.where(absent, np.uint32(0), value)  # undefined in the text; an H100 gives 0
     return value, valid

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import math
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
-from warpsim.machine.values import FLAT, SINGLE, Affine, Array, Place, Value, as_array, repeated
+from warpsim.machine.values import FLAT, SINGLE, Affine, Array, Place, Value, as_array, repeated, repeated_along
 
 Axis = tuple[int, int, int]  # start, step, count
+KEPT = 16
+"""Number of splits along one axis, and of joined rectangles, that a `Shape` caches."""
 SMALL = 4096
 """Number of threads up to which a batch's `Shape` is cached."""
 
@@ -29,6 +32,7 @@ class Shape:
         self.n = self.n_threads * self.n_ctas
         self.cta_shift = self.n_ctas.bit_length() - 1 if self.n_ctas & (self.n_ctas - 1) == 0 else None
         self.splits: dict[tuple[tuple[Axis, ...], int, bytes], tuple[Selection, Selection]] = {}
+        self.joins: dict[tuple[tuple[Axis, ...], ...], Selection] = {}
         self.specials: dict[tuple[str, tuple[int, int, int]], Value] = {}
         """Special registers that say where a thread lies in its CTA, by the block's dimensions."""
 
@@ -350,8 +354,8 @@ class Warps:
         n1, n0, m1, m0 = self.selection.shape
         if array.shape[2] == 1:
             m1 = m0 = 1
-        full = np.broadcast_to(array, (self.n, 32, m1 * m0)).reshape(self.n * 32, m1 * m0)
-        return full[: self.n_lanes].reshape(n1, n0, m1, m0)
+        full = repeated_along(array, (self.n, 32, m1 * m0)).reshape(self.n * 32, m1 * m0)
+        return (full[: self.n_lanes] if self.padded else full).reshape(n1, n0, m1, m0)
 
 
 def from_positions(batch: Shape, positions: Array) -> Selection:
@@ -379,9 +383,28 @@ def union(selections: list[Selection]) -> Selection:
     batch = selections[0].batch_shape
     if sum(s.n for s in selections) == batch.n:
         return batch.whole
+    axes = [s.axes for s in selections if type(s) is Rect]
+    if len(axes) < len(selections):
+        return _sorted(selections)
+    key = tuple(axes)
+    found = batch.joins.get(key)
+    if found is None:
+        found = batch.joins[key] = _sorted(selections)
+        forget_oldest(batch.joins)
+    return found
+
+
+def _sorted(selections: list[Selection]) -> Selection:
     positions = np.concatenate([s.positions.reshape(-1) for s in selections])
     positions.sort()
-    return from_positions(batch, positions)
+    return from_positions(selections[0].batch_shape, positions)
+
+
+def forget_oldest(cached: dict[Any, Any]) -> None:
+    """Keep a bounded number of the selections that were derived from a `Shape`."""
+    if len(cached) > KEPT:
+        oldest, *_ = list(cached)  # a copy at once: threads share the caches of small shapes
+        cached.pop(oldest, None)
 
 
 __all__ = ["SINGLE", "Lanes", "Rect", "Selection", "Shape", "Warps", "from_positions", "shape_of", "union"]

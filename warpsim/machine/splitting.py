@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from warpsim.machine.selection import Axis, Lanes, Rect, Selection
+from warpsim.machine.selection import Axis, Lanes, Rect, Selection, forget_oldest
 from warpsim.machine.values import Array
 
-KEPT = 16
-"""Number of splits along one axis that the batch's `Shape` caches."""
 
-
-def _run(flags: Array) -> Axis | None:
-    """The single arithmetic run of true elements, or None."""
-    where = np.flatnonzero(flags)
+def _run(where: Array) -> Axis | None:
+    """Ascending indices as a single arithmetic run, or None."""
     n = len(where)
     start = int(where[0])
     if n == 1:
@@ -40,14 +36,8 @@ def _split_along(rect: Rect, axis: int, mask: Array) -> tuple[Selection, Selecti
     key = rect.axes, axis, flags.tobytes()
     found = splits.get(key)
     if found is None:
-        yes, no = _run(flags), _run(~flags)
-        found = splits[key] = (
-            _masked(rect, mask, negate=False) if yes is None else _sliced(rect, axis, yes),
-            _masked(rect, mask, negate=True) if no is None else _sliced(rect, axis, no),
-        )
-        if len(splits) > KEPT:
-            oldest, *_ = list(splits)  # a copy at once: threads share the caches of small shapes
-            splits.pop(oldest, None)
+        found = splits[key] = _part(rect, axis, flags), _part(rect, axis, ~flags)
+        forget_oldest(splits)
     return found
 
 
@@ -58,6 +48,15 @@ def _along_one_axis(mask: Array) -> Array:
         if line.shape != mask.shape and line.size > 1 and bool((mask == line).all()):
             return line
     return mask
+
+
+def _part(rect: Rect, axis: int, flags: Array) -> Selection:
+    """The threads whose indices along one axis are flagged."""
+    where = np.flatnonzero(flags)
+    run = _run(where)
+    if run is not None:
+        return _sliced(rect, axis, run)
+    return Lanes(rect.batch_shape, rect.positions.take(where, axis).reshape(-1))  # by rows, not lane by lane
 
 
 def _sliced(rect: Rect, axis: int, run: Axis) -> Rect:

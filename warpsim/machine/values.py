@@ -303,6 +303,12 @@ def repeated(array: Array, lanes: int) -> Array:
     return np.ndarray((1, lanes, 1), array.dtype, array, 0, (0, 0, 0))
 
 
+def repeated_along(array: Array, shape: tuple[int, int, int]) -> Array:
+    """Repeat an array of three axes along those of one element, likewise."""
+    strides = [s if e > 1 else 0 for s, e in zip(array.strides, array.shape, strict=True)]
+    return np.ndarray(shape, array.dtype, array, 0, strides)
+
+
 def retype(array: Array, dtype: DType) -> Array:
     """A register's bits as ``dtype``: a view, or the low part where the register is wider."""
     if array.dtype.itemsize == dtype.itemsize:

@@ -97,17 +97,17 @@ def _reporter(warps: Warps, report: ReportPort, *, wide: bool) -> ReportPort:
 
 def spread(warps: Warps, value: Argument, *, wide: bool) -> Spread:
     """A group's operand in warp view (warpgroup view if ``wide``); an address with its offset added."""
+    if type(value) is Affine:
+        value = value.array()
+    if type(value) is np.ndarray:
+        if value.size == 1:
+            return repeated(value, 128 if wide else 32)
+        return _grouped(warps.spread(value), wide=True) if wide else warps.spread(value)
     if isinstance(value, Address):
         base = warps.spread(value.base)
         return _grouped(base if value.offset == 0 else base + np.array(value.offset).astype(base.dtype), wide=wide)
     if isinstance(value, tuple):
         return tuple([spread(warps, v, wide=wide) for v in value])
-    if type(value) is Affine:
-        value = value.array()
-    if isinstance(value, np.ndarray):
-        if value.size == 1:
-            return repeated(value, 128 if wide else 32)
-        return _grouped(warps.spread(value), wide=wide)
     return value
 
 

@@ -26,8 +26,8 @@ class WordSpace:
     compiled code works on a copy.
     """
 
-    __slots__ = ("companion", "flat", "n_columns", "n_words", "shared", "size", "views", "words")
-    CACHES = frozenset({"flat", "shared", "views"})
+    __slots__ = ("companion", "flat", "made", "n_columns", "n_words", "shared", "size", "views", "words")
+    CACHES = frozenset({"flat", "made", "shared", "views"})
     words: Array
     flat: Array
 
@@ -38,6 +38,8 @@ class WordSpace:
         self.companion: WordSpace | None = None
         self.shared = False
         """Whether a copy may have the same words, until `own` is called."""
+        self.made = False
+        """Whether anything has needed the words."""
         self.views: dict[Hashable, list[Array]] = {}
         """Rows of these words that accesses took, by what they asked for: loops take them again."""
 
@@ -74,7 +76,7 @@ class WordSpace:
 
     def _have(self, words: Array) -> None:
         self.words, self.flat, self.shared, self.n_words = words, words.reshape(-1), False, len(words)
-        self.views = {}
+        self.made, self.views = True, {}
 
     def spare(self) -> None:
         """Scratch words for an access of any size at address 0, used by lanes with faulty addresses."""
