@@ -43,6 +43,7 @@ _LIMITS: dict[str, Any] = {"a": (0, 15), "b": _counts}
     types=_B32,
     limits=_LIMITS,
     gates=_CTA,
+    gate=lambda op: (None, (6, 0)) if op.text.startswith("barrier") else None,
     traits=_cta_barrier,
 )
 def bar(op: Op, a: Lanes, b: Lanes = None) -> None:
@@ -58,6 +59,7 @@ def bar(op: Op, a: Lanes, b: Lanes = None) -> None:
     types={"d": ".u32", "c": ".pred", **_B32},
     limits=_LIMITS,
     gates=_CTA,
+    gate=lambda op: (None, (6, 0)) if op.text.startswith("barrier") else None,
     traits=_cta_barrier,
 )
 def bar_popc(op: Op, a: Lanes, b: Lanes, c: Lanes) -> None:
@@ -73,6 +75,7 @@ def bar_popc(op: Op, a: Lanes, b: Lanes, c: Lanes) -> None:
     types={"d": ".u32", "c": ".pred", **_B32},
     limits=_LIMITS,
     gates=_CTA,
+    gate=lambda op: (None, (6, 0)) if op.text.startswith("barrier") else None,
     traits=_cta_barrier,
 )
 def bar_popc_all(op: Op, a: Lanes, c: Lanes) -> None:
@@ -89,6 +92,7 @@ def bar_popc_all(op: Op, a: Lanes, c: Lanes) -> None:
     types={"d": ".pred", "c": ".pred", **_B32},
     limits=_LIMITS,
     gates=_CTA,
+    gate=lambda op: (None, (6, 0)) if op.text.startswith("barrier") else None,
     traits=_cta_barrier,
 )
 def bar_red(op: Op, a: Lanes, b: Lanes, c: Lanes) -> None:
@@ -105,6 +109,7 @@ def bar_red(op: Op, a: Lanes, b: Lanes, c: Lanes) -> None:
     types={"d": ".pred", "c": ".pred", **_B32},
     limits=_LIMITS,
     gates=_CTA,
+    gate=lambda op: (None, (6, 0)) if op.text.startswith("barrier") else None,
     traits=_cta_barrier,
 )
 def bar_red_all(op: Op, a: Lanes, c: Lanes) -> None:
@@ -153,7 +158,7 @@ _FENCE = "parallel-synchronization-and-communication-instructions-membar-fence"
     "membar.proxy.alias;",
     anchor=_FENCE,
     version=(7, 5),
-    target=70,
+    target=60,
     traits=lambda op: Traits(fence=Fence(proxy="alias" if "proxy" in op.modifiers else None)),
 )
 @instruction(

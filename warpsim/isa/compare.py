@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from warpsim.isa.registry import instruction
-from warpsim.isa.spec import Op
+from warpsim.isa.spec import Gate, Op
 from warpsim.isa.traits import Modular, Traits, Undefined
 from warpsim.numerics.bits import flush_subnormal, halves
 from warpsim.types import TYPES, ScalarType
@@ -205,6 +205,10 @@ _SET = f"""
 _TRUE = {"u": -1, "s": -1, "f": 1}
 
 
+def _integers_of_halves(op: Op) -> Gate | None:
+    return (53, (6, 5)) if op.stype.name in ("f16", "f16x2") and op.dtype.name[0] in "us" else None
+
+
 def _legal_set(op: Op) -> str | None:
     half = op.stype.name in _HALVES
     if op.dtype.name in ("u16", "s16") and not half:
@@ -222,6 +226,7 @@ def _legal_set(op: Op) -> str | None:
     types={"d": "dtype", "a": "stype", "b": "stype", "c": ".pred"},
     legal=_legal_set,
     gates=_GATES,
+    gate=_integers_of_halves,
 )
 def set_(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """All ones (or 1.0) where the comparison, combined with c if given, is true; else 0."""
@@ -247,6 +252,7 @@ def set_(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
         else _legal(op)
     ),
     gates=_GATES,
+    gate=_integers_of_halves,
 )
 def set_packed(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """Compare each pair of halves, with a 16-bit result: all ones, or 1.0 in the packed type."""

@@ -69,7 +69,7 @@ def brkpt(op: Op) -> None:
     anchor="miscellaneous-instructions-nanosleep",
     scope=Scope.SYNC,
     types={"t": ".u32"},
-    version=(6, 3),
+    version=(6, 2),
     target=70,
     traits=Traits(sleeps=True),
 )

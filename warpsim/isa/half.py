@@ -149,6 +149,7 @@ def fma_oob(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
 @instruction(
     f"neg{{.ftz}}.type d, a; abs{{.ftz}}.type d, a; {_FLOATS}",
     anchor="half-precision-floating-point-instructions-neg",
+    gate=lambda op: (53, (6, 5) if op.text.startswith("abs") else (6, 0)),
     traits=contractible,
 )
 def sign(op: Op, a: Lanes) -> Lanes:

@@ -23,7 +23,7 @@ _GATES: dict[str, Any] = {
     "shared::cta": (80, (7, 8)),
     "shared::cluster": (90, (8, 0)),
     "expect_tx": (90, (8, 0)),
-    "relaxed": (90, (8, 0)),
+    "relaxed": (90, (8, 6)),
     "cluster": (90, (8, 0)),
     "release": (80, (8, 0)),
     "acquire": (80, (8, 0)),

@@ -58,6 +58,7 @@ STORES = f"""
     {_COMMON}
 """
 GATES = {
+    "weak": (70, (6, 0)),
     "relaxed": (70, (6, 0)),
     "acquire": (70, (6, 0)),
     "release": (70, (6, 0)),

@@ -41,7 +41,7 @@ def _fp8(syntax: str, **options: Any) -> Callable[[Any], Any]:
     gate=lambda op: (
         (80, (8, 1))
         if op.satfinite and (op.relu or op.dtype.name == "bf16")
-        else (None, (8, 1))
+        else (70, (8, 1))
         if op.satfinite
         else (80, (7, 0))
     ),
