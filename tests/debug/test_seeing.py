@@ -184,18 +184,22 @@ mov.u32 r, s; shr.u32 r, r, 4; cvt.u64.u32 d, r; or.b64 d, d, 0x1000080000;
 setp.ne.u32 p, r, r; wgmma.fence.sync.aligned;
 wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {f0, f1, f2, f3}, d, d, p, 1, 1, 0, 0;
 wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; wgmma.fence.sync.aligned;
-wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {f0, f1, f2, f3}, d, d, p, 1, 1, 0, 0;
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {f0, f1, f2, f3}, d, d, p, 1, 1, 1, 0;
 wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; ret; }
 """
     session = Session(warpsim.load(text)["k"], 1, 128, (), checks="none")
     session.until("op:wgmma.mma*")
 
+    assert "transposed" not in session.matrix("a").note
     assert session.matrix("a").values.shape == (64, 16)
     assert session.matrix("b").values.shape == (16, 8)
     assert session.matrix("b").owner(9, 3) == "shared 0xb2, bank 12"
     with pytest.raises(DebugError, match="16 x 8"):
         session.matrix("b").owner(0, 8)
     session.until("op:wgmma.commit_group*")
+    session.until("op:wgmma.mma*")
+    assert session.matrix("a").note.endswith(", transposed")
+    assert "transposed" not in session.matrix("b").note
     session.until("op:wgmma.commit_group*")
     session.step()
     assert [f.until for f in session.in_flight()] == ["wgmma.wait_group: 1 in flight"]

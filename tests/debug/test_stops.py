@@ -104,6 +104,25 @@ def test_cuda_lines():
     assert session.next(2, by="line").reason == "step"
 
 
+def test_a_search_that_is_interrupted(monkeypatch):
+    """Whoever interrupts the search for where a line began stands where the session stood."""
+    session = recorded("saxpy")
+    for _ in range(5):
+        session.step(by="line")
+    timeline, at, searches = session.timeline, session.stop.step, []
+    latest = timeline.latest
+
+    def interrupted(hit):
+        searches.append(hit)
+        if len(searches) == 2:
+            timeline.interrupt()
+        return latest(hit)
+
+    monkeypatch.setattr(timeline, "latest", interrupted)
+    stop = session.back(by="line")
+    assert (stop.reason, stop.step, len(searches)) == ("interrupted", at, 2)
+
+
 def test_no_cuda_lines(session):
     """A module without them says so."""
     with pytest.raises(DebugError, match="-lineinfo"):

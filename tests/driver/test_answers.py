@@ -78,6 +78,7 @@ def test_devices(ask, call):
     assert ask("cuDeviceGetLuid", ..., ..., 0, status=801) == [0, 0]
     assert ask("cuDeviceCanAccessPeer", ..., 0, 0) == 0
     assert ask("cuDeviceGetAttribute", ..., 75, 0) == 9
+    assert ask("cuDeviceGetAttribute", ..., 87, 0) == 2  # f32 against f64: 128 and 64 results each cycle of an SM
     ask("cuDeviceGetAttribute", ..., 0, 0, status=INVALID_VALUE)
     old = ctypes.create_string_buffer(64)
     assert call("cuDeviceGetProperties", old, 0) == 0

@@ -44,6 +44,16 @@ def test_text_that_ends_early():
         warpsim.run("add.u32 d, a")
 
 
+@pytest.mark.parametrize(
+    ("code", "place"), [("nonsense d;", "1:1"), (" nonsense d;", "1:2"), ("mov.u32 d, 1;\nnonsense d;", "2:1")]
+)
+def test_places_of_findings(code, place):
+    """They count from the beginning of the code."""
+    with pytest.raises(warpsim.PtxError) as caught:
+        warpsim.run(code)
+    assert f"{caught.value.findings[0].line}:{caught.value.findings[0].column}" == place
+
+
 def test_vector_named_as_declared():
     """``name<n>`` and ``name`` give the same registers."""
     values = np.stack([np.arange(32), np.full(32, 3)], axis=1)

@@ -61,6 +61,28 @@ def test_metadata_of_lanes_that_the_selector_leaves_out():
     assert rules(HALF.format("", 1), lanes) == ["sparse-metadata"]
 
 
+@pytest.mark.parametrize(
+    ("form", "registers", "taken"),
+    [
+        ("m16n8k16.row.col.f32.f16.f16.f32", 2, 4),
+        ("m16n8k32.row.col.f32.f16.f16.f32", 4, 4),
+        ("m16n8k32.row.col.f32.bf16.bf16.f32", 4, 2),
+        ("m16n8k8.row.col.f32.tf32.tf32.f32", 2, 4),
+        ("m16n8k16.row.col.f32.tf32.tf32.f32", 4, 2),
+        ("m16n8k32.row.col.s32.s8.s8.s32", 2, 2),
+        ("m16n8k64.row.col.s32.s8.s8.s32", 4, 1),
+        ("m16n8k64.row.col.f32.e4m3.e4m3.f32", 4, 1),
+    ],
+)
+def test_sparsity_selectors(form, registers, taken):
+    """ptxas 13.0 takes the selectors below this number."""
+    a, b = ("{" + ", ".join(f"{x}{k}" for k in range(registers)) + "}" for x in "ab")
+    text = f".version 8.5\n.target sm_90a\n.address_size 64\n.visible .entry k() {{ .reg .b32 a<4>, b<4>, c<4>, e;\nmma.sp.sync.aligned.{form} {{c0, c1, c2, c3}}, {a}, {b}, {{c0, c1, c2, c3}}, e, %d; ret; }}\n"
+    warpsim.load(text % (taken - 1))
+    with pytest.raises(warpsim.PtxError):
+        warpsim.load(text % taken)
+
+
 @pytest.mark.parametrize(("byte", "found"), [(0, []), (2, []), (1, ["scale-selector"]), (4, ["scale-selector"])])
 def test_scale_selector(byte, found):
     """Pairs of scales start at byte 0 or 2 (Table 37)."""

@@ -26,3 +26,17 @@ def test_order_of_the_sum():
 
     assert not np.array_equal(expected, backwards)
     assert np.array_equal(dot_ieee(a.view(np.uint16), b.view(np.uint16), c, ("bf16", "bf16")), expected)
+
+
+def test_elements_that_are_not_stored():
+    """Where A is sparse, an infinity in B counts only for the rows that store an element of its k."""
+    rng = np.random.default_rng(1)
+    a, b = rng.integers(-8, 9, (2, 3, 8)).astype(bfloat16), rng.integers(-8, 9, (2, 8, 5)).astype(bfloat16)
+    present = rng.permuted(np.tile([True, True, False, False], (2, 3, 2)).reshape(2, 3, 2, 4), axis=3).reshape(2, 3, 8)
+    a[~present] = 0
+    b[0, 3], b[1, 6] = np.inf, -np.inf
+    c = np.ones((2, 3, 5), np.float32)
+    got = dot_ieee(a.view(np.uint16), b.view(np.uint16), c, ("bf16", "bf16"), present)
+    for batch, m, n in np.ndindex(c.shape):
+        terms = [float(a[batch, m, k]) * float(b[batch, k, n]) for k in range(8) if present[batch, m, k]]
+        assert np.array_equal(got[batch, m, n], np.float32(sum(terms) + 1), equal_nan=True)

@@ -239,3 +239,15 @@ def test_targets_of_small_floats(version, target, line, instruction):
     text = f".version {version}\n.target {target}\n.entry k()\n{{\n{declared}\n{instruction}\nret;\n}}\n"
 
     assert line_of(text) == line
+
+
+def test_sinks():
+    """What is discarded is an operand like others, wherever `_` may stand."""
+    text = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k() { .reg .b32 r; .shared .b64 m;
+mbarrier.arrive.shared::cta.b64 _, [m], 1; mbarrier.arrive.shared::cluster.b64 _, [m]; atom.shared.add.u32 _, [m], 1; ret; }
+"""
+    code = load_program(parse(text)).functions["k"].code
+    assert [type(i.operands[0]).__name__ for i in code[:3]] == ["Discard"] * 3

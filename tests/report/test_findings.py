@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import traceback
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -195,6 +197,18 @@ def test_sarif_of_a_module_that_cannot_be_loaded(tmp_path):
 
         (result,) = json.loads(log.read_text())["runs"][0]["results"]
         assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == 4
+
+
+def test_sarif_of_replayed_cases(tmp_path):
+    """The findings of all cases that were replayed are in one log."""
+    case = tmp_path / "case"
+    shutil.copytree(Path(__file__).parents[2] / "programs" / "saxpy", case)
+    text = (case / "kernel.ptx").read_text()
+    (case / "kernel.ptx").write_text(text.replace("st.global.f32", "trap;\nst.global.f32", 1))
+    log = tmp_path / "log.sarif"
+    assert main(["replay", str(case), "saxpy", "--sarif", str(log)]) == 1
+
+    assert [result["ruleId"] for result in json.loads(log.read_text())["runs"][0]["results"]] == ["trap"]
 
 
 @pytest.mark.parametrize("option", ["--sarif", "--profile-to"])

@@ -7,11 +7,12 @@ import shutil
 import subprocess
 import sys
 from fnmatch import fnmatch
+from multiprocessing import util
 
 import pytest
 
 import warpsim
-from warpsim.host import defaults
+from warpsim.host import defaults, forwarding
 from warpsim.host.cases import run_case
 from warpsim.testing.collecting import _markers
 from warpsim.testing.coverage import Lines
@@ -394,3 +395,22 @@ def test_a_page_of_lines(tmp_path):
         for text in ("first &lt;b&gt;", "second", "third", "<td>1 of 2</td><td>50.0 %</td>", "<td>1 of 1</td>")
     )
     assert f"SF:{source}\nDA:1,5\nDA:2,0\nLF:2\nLH:1\nend_of_record" in lines.lcov()
+
+
+def test_what_ends_the_main_program_of_a_child(monkeypatch, tmp_path):
+    """A failed assertion is passed on and shown as ever; of other errors the exit status tells."""
+    shown, closing, told = [], [], tmp_path / "told"
+    monkeypatch.setenv(forwarding.FILE, str(told))
+    monkeypatch.setattr(forwarding.atexit, "register", closing.append)
+    monkeypatch.setattr(sys, "excepthook", lambda kind, problem, trace: shown.append(problem))
+    for name in ("Finalize", "register_after_fork"):
+        monkeypatch.setattr(util, name, lambda *arguments, **options: None)
+    forwarding.tell_uncaught([forwarding.forward])
+    problems = [AssertionError("2 is not 3"), KeyError("k")]
+    for problem in problems:
+        sys.excepthook(type(problem), problem, None)
+    closing[0]()
+
+    assert shown == problems
+    (text,) = [json.loads(line) for line in told.read_text().splitlines()]
+    assert "2 is not 3" in text

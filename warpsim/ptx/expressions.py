@@ -89,12 +89,8 @@ def decode_integer(text: str) -> tuple[int, bool]:
 
 
 def decode_float(text: str) -> tuple[int, int]:
-    """The bits and width of a floating-point literal."""
-    if text[:2] in ("0f", "0F"):
-        return int(text[2:], 16), 32
-    if text[:2] in ("0d", "0D"):
-        return int(text[2:], 16), 64
-    return int(struct.unpack("<Q", struct.pack("<d", float(text)))[0]), 64
+    """The bits and width of a floating-point literal in hexadecimal."""
+    return int(text[2:], 16), 32 if text[1] in "fF" else 64
 
 
 SIGNS = frozenset("-+~!")
