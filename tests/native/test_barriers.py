@@ -47,6 +47,38 @@ def test_a_unit_that_begins_inside_a_block_with_barriers():
     assert out.T.tolist() == [expected()] * 3
 
 
+MEETING = """.version 8.4
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u64 o) {
+.reg .b32 %r<20>; .reg .b64 %d<12>; .reg .pred %p<5>; .shared .align 16 .b8 tile[2048];
+ld.param.u64 %d1, [a]; ld.param.u64 %d2, [o]; mov.u32 %r2, %tid.x; mul.wide.u32 %d3, %r2, 4; add.u64 %d2, %d2, %d3;
+add.u64 %d1, %d1, %d3; mov.u64 %d5, tile; cvta.shared.u64 %d5, %d5; add.u64 %d5, %d5, %d3; shl.b32 %r4, %r2, 2;
+mov.u32 %r5, tile; add.u32 %r4, %r4, %r5; st.shared.u32 [%r4], %r2; st.shared.u32 [tile+1024], 0; and.b32 %r7, %r2, 1;
+setp.eq.u32 %p1, %r7, 1; @%p1 mov.u64 %d5, %d1; mov.u32 %r9, 0; mov.u32 %r8, 0; mov.u32 %r10, 0;
+L: setp.eq.u32 %p2, %r8, 0; @%p2 ld.u32 %r10, [%d5]; add.u32 %r9, %r9, %r10;
+bar.sync 0;
+ld.shared.u32 %r11, [%r4]; add.u32 %r9, %r9, %r11;
+bar.sync 0;
+st.shared.u32 [tile+1024], %r2; ld.shared.u32 %r12, [tile+1024]; mad.lo.u32 %r9, %r9, 3, %r12;
+add.u32 %r8, %r8, 1; setp.lt.u32 %p3, %r8, 4; @%p3 bra L;
+st.global.u32 [%d2], %r9; ret; }"""
+"""In the first round the interpreter loads for a warp whose lanes go to several spaces, and a unit begins behind a barrier of the
+loop. Behind the other one all warps store to a word and load it: in step, what the last thread has stored."""
+
+
+def test_a_unit_that_begins_behind_a_barrier(done):
+    """What warps may meet in is known for each barrier, wherever the unit begins."""
+    given, out = np.arange(96, dtype=np.uint32), np.zeros(96, np.uint32)
+    warpsim.load(MEETING)["k"]((1,), (96,), (given, out), engine="compiled")
+
+    want = [0] * 96
+    for _ in range(4):
+        want = [3 * (value + 2 * thread) + 95 for thread, value in enumerate(want)]
+    assert out.tolist() == want
+    assert done
+
+
 COUNTED = {
     "two barriers": (
         64,

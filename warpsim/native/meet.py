@@ -100,13 +100,11 @@ class Meetings:
                 self._after[part] = [firsts[b] for b in piece.successors if b in firsts]
 
     def _sources(self) -> list[Segment]:
-        begins = {(b, at + 1) for b, at in self.emitter.shape.barriers}
-        entry = self.emitter.shape.entry
-        return [
-            s
-            for s in self._segments
-            if (s.block, s.first) in begins or (s.block, s.first) == (entry.block, entry.first)
-        ]
+        """Where warps go on together: the entry, and behind each barrier. A unit that begins inside a block of a loop holds parts
+        of that block twice."""
+        begins, shape = {(s.block, s.first): s for s in self._segments}, self.emitter.shape
+        places = [(shape.entry.block, shape.entry.first), *((b, at + 1) for b, at in shape.barriers)]
+        return [begins[place] for place in places]
 
     def _reached(self, work: list[Segment]) -> set[Segment]:
         """Without a barrier in between."""
