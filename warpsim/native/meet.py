@@ -8,6 +8,7 @@ where the unit holds no barrier, and at stores of both to global memory).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -122,17 +123,24 @@ class Meetings:
         return segment in self._reached(self._after[segment])
 
     def _again_at_all(self, segment: Segment) -> bool:
-        blocks = {s.block for s in self._segments}
+        """The same across barriers."""
         if not self.emitter.shape.barriers:
             return self._again(segment)
-        follow = {b: {s.block for one in self._segments if one.block == b for s in self._after[one]} for b in blocks}
-        seen, work = set[int](), list(follow[segment.block])
+        seen, work = set[int](), list(self._follow[segment.block])
         while work:
             block = work.pop()
             if block not in seen:
                 seen.add(block)
-                work += follow[block]
+                work += self._follow[block]
         return segment.block in seen
+
+    @cached_property
+    def _follow(self) -> dict[int, set[int]]:
+        """The blocks behind each."""
+        found: dict[int, set[int]] = {s.block: set() for s in self._segments}
+        for one in self._segments:
+            found[one.block] |= {s.block for s in self._after[one]}
+        return found
 
     def _pairs(self, segments: set[Segment], found: set[tuple[Name, Name]], stores: set[str], again: Any) -> None:
         names = [

@@ -173,8 +173,7 @@ class Whole(Steps):
             elif type == "i1":
                 value, type = code.make(f"zext i1 {value} to i8"), "i8"
             code.line(f"store {type} {value}, ptr {pointer}, align 8")
-        times = code.make(f"getelementptr i8, ptr {base}, i64 0")
-        code.line(f"store i64 {code.make(f'load i64, ptr {emitter.gone_back}')}, ptr {times}, align 8")
+        code.line(f"store i64 {code.make(f'load i64, ptr {emitter.gone_back}')}, ptr {base}, align 8")
         state = code.make(f"getelementptr i32, ptr {emitter.words['states']}, i64 {emitter.now_member}")
         code.line(f"store i32 {number}, ptr {state}")
         waiting = code.make(f"load i64, ptr {emitter.waiting}")

@@ -22,6 +22,37 @@ def consecutive(total: int) -> str:
 """
 
 
+def found(total: int) -> str:
+    """The allocation at ``%where`` that holds ``total`` bytes of every lane: where it begins, how far away the host's bytes lie
+    (``%delta``), and whether marks of what is written lie beside them. Goes to ``done`` where there is no lane."""
+    return f"""
+  %span = alloca [2 x i64], align 16
+  %none = icmp eq i32 %mask, 0
+  br i1 %none, label %done, label %some
+some:
+  %status = call i32 @ws_span(ptr %addresses, i32 %mask, i64 {total}, ptr %range, ptr %span)
+  %odd = icmp ne i32 %status, 0
+  br i1 %odd, label %fail, label %aligned
+fail:
+  ret i32 {BAD_ACCESS}
+aligned:
+  %low = load i64, ptr %span
+  %pend = getelementptr i64, ptr %span, i64 1
+  %end = load i64, ptr %pend
+  %where = call ptr @ws_find(ptr %ctx, i64 %low, i64 %end)
+  %lost = icmp eq ptr %where, null
+  br i1 %lost, label %fail, label %known
+known:
+  %start = load i64, ptr %where
+  %pdata = getelementptr i64, ptr %where, i64 2
+  %data = load i64, ptr %pdata
+  %delta = sub i64 %data, %start
+  %pw = getelementptr i64, ptr %where, i64 3
+  %written = load i64, ptr %pw
+  %tracked = icmp ne i64 %written, 0
+"""
+
+
 def globally(size: int, count: int) -> str:
     """``ws_load_…`` and ``ws_store_…`` of ``count`` elements of ``size`` bytes."""
     n, total = size * 8, size * count
@@ -67,36 +98,10 @@ put:
   store <32 x i{n}> %hv, ptr %hp, align {size}
   ret i32 0
 """
-    find = f"""
-  %span = alloca [2 x i64], align 16
-  %none = icmp eq i32 %mask, 0
-  br i1 %none, label %done, label %some
-some:
-  %status = call i32 @ws_span(ptr %addresses, i32 %mask, i64 {total}, ptr %range, ptr %span)
-  %odd = icmp ne i32 %status, 0
-  br i1 %odd, label %fail, label %aligned
-fail:
-  ret i32 {BAD_ACCESS}
-aligned:
-  %low = load i64, ptr %span
-  %pend = getelementptr i64, ptr %span, i64 1
-  %end = load i64, ptr %pend
-  %where = call ptr @ws_find(ptr %ctx, i64 %low, i64 %end)
-  %lost = icmp eq ptr %where, null
-  br i1 %lost, label %fail, label %known
-known:
-  %start = load i64, ptr %where
-  %pdata = getelementptr i64, ptr %where, i64 2
-  %data = load i64, ptr %pdata
-  %delta = sub i64 %data, %start
-  %pw = getelementptr i64, ptr %where, i64 3
-  %written = load i64, ptr %pw
-  %tracked = icmp ne i64 %written, 0
-"""
     return f"""
 define i32 @ws_load_{size}_{count}(ptr %ctx, ptr %addresses, i32 %mask, ptr %out, ptr %range) {{
 entry:
-{find}
+{found(total)}
   br i1 %tracked, label %check, label %data1
 check:
   %ok = call i32 @ws_written_{total}(ptr %addresses, i32 %mask, i64 %start, i64 %written)
@@ -118,7 +123,7 @@ done:
 
 define i32 @ws_store_{size}_{count}(ptr %ctx, ptr %addresses, i32 %mask, ptr %values, ptr %range) {{
 entry:
-{find}
+{found(total)}
   %pro = getelementptr i64, ptr %where, i64 4
   %locked = load i64, ptr %pro
   %wrong = icmp ne i64 %locked, 0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from warpsim.native.context import LOG_FULL
-from warpsim.native.library.allocations import globally
-from warpsim.native.library.columns import words
+from warpsim.native.library.allocations import found
+from warpsim.native.library.columns import found_words
 from warpsim.native.library.places import loop
 
 # ---- one cell of an atomic ------------------------------------------------------------------------
@@ -49,18 +49,13 @@ keep:
   store i64 %h, ptr %pc
   br label %step
 """
-    whole = globally(size, 1)
-    find = whole[whole.index("  %span = alloca") : whole.index("  br i1 %tracked, label %check")]
-    shared = words(size, 1)
-    begin = shared.index("ws_load_words_")
-    find_words = shared[shared.index("  %span = alloca", begin) : shared.index("  br i1 %untracked", begin)]
     shared_cells = (
         ""
         if size > 4
         else f"""
 define i32 @ws_word_cells_{size}(ptr %ctx, ptr %space, ptr %addresses, i32 %mask, ptr %cols, ptr %cells, ptr %range) {{
 entry:
-{find_words}
+{found_words(size)}
   br label %one
 {loop(looked)}
 full:
@@ -73,7 +68,7 @@ done:
     return f"""
 define i32 @ws_cells_{size}(ptr %ctx, ptr %addresses, i32 %mask, ptr %cells, ptr %range) {{
 entry:
-{find}
+{found(size)}
   %pro = getelementptr i64, ptr %where, i64 4
   %locked = load i64, ptr %pro
   %wrong = icmp ne i64 %locked, 0

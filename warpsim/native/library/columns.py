@@ -57,6 +57,34 @@ vector:
 """
 
 
+def found_words(total: int) -> str:
+    """The words of a space that hold ``total`` bytes of every lane. Goes to ``done`` where there is no lane."""
+    return f"""
+  %span = alloca i64, align 16
+  %none = icmp eq i32 %mask, 0
+  br i1 %none, label %done, label %some
+some:
+  %status = call i32 @ws_reach(ptr %addresses, i32 %mask, i64 {total}, ptr %range, ptr %span)
+  %odd = icmp ne i32 %status, 0
+  br i1 %odd, label %fail, label %aligned
+fail:
+  ret i32 {BAD_ACCESS}
+aligned:
+  %words = load ptr, ptr %space
+  %psize = getelementptr i64, ptr %space, i64 1
+  %size = load i64, ptr %psize
+  %pcols = getelementptr i64, ptr %space, i64 2
+  %n_columns = load i64, ptr %pcols
+  %pwr = getelementptr i64, ptr %space, i64 3
+  %written = load ptr, ptr %pwr
+  %end = load i64, ptr %span
+  %out_of = icmp sgt i64 %end, %size
+  %untracked = icmp eq ptr %written, null
+  br i1 %out_of, label %fail, label %known
+known:
+"""
+
+
 def words(size: int, count: int) -> str:
     """``ws_load_words_…`` and ``ws_store_words_…`` of ``count`` elements of ``size`` bytes."""
     total, n = size * count, size * 8
@@ -118,30 +146,6 @@ after{number}:
   %pcol = getelementptr i64, ptr %cols, i64 %i
   %column = load i64, ptr %pcol
 """
-    find = f"""
-  %span = alloca i64, align 16
-  %none = icmp eq i32 %mask, 0
-  br i1 %none, label %done, label %some
-some:
-  %status = call i32 @ws_reach(ptr %addresses, i32 %mask, i64 {total}, ptr %range, ptr %span)
-  %odd = icmp ne i32 %status, 0
-  br i1 %odd, label %fail, label %aligned
-fail:
-  ret i32 {BAD_ACCESS}
-aligned:
-  %words = load ptr, ptr %space
-  %psize = getelementptr i64, ptr %space, i64 1
-  %size = load i64, ptr %psize
-  %pcols = getelementptr i64, ptr %space, i64 2
-  %n_columns = load i64, ptr %pcols
-  %pwr = getelementptr i64, ptr %space, i64 3
-  %written = load ptr, ptr %pwr
-  %end = load i64, ptr %span
-  %out_of = icmp sgt i64 %end, %size
-  %untracked = icmp eq ptr %written, null
-  br i1 %out_of, label %fail, label %known
-known:
-"""
     return f"""
 define internal i32 @ws_check_words_{size}_{count}(ptr %addresses, i32 %mask, ptr %cols, ptr %written, i64 %n_columns) {{
 entry:
@@ -156,7 +160,7 @@ done:
 define i32 @ws_load_words_{size}_{count}(ptr %ctx, ptr %space, ptr %addresses, i32 %mask, ptr %cols, ptr %out, ptr %range) {{
 entry:
 {"  %offsets = alloca [32 x i32], align 64" if size == 4 else ""}
-{find}
+{found_words(total)}
   br i1 %untracked, label %quick, label %look
 look:
   %ok = call i32 @ws_check_words_{size}_{count}(ptr %addresses, i32 %mask, ptr %cols, ptr %written, i64 %n_columns)
@@ -171,7 +175,7 @@ done:
 
 define i32 @ws_store_words_{size}_{count}(ptr %ctx, ptr %space, ptr %addresses, i32 %mask, ptr %cols, ptr %values, ptr %range) {{
 entry:
-{find}
+{found_words(total)}
   br label %one
 {loop(column + store + "  br label %step")}
 full:

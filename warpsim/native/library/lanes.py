@@ -81,9 +81,7 @@ end:
 # where those of the row are, 2 any array (strides in bytes).
 
 
-def _place(n: int) -> str:
-    """``%o``: the offset of a lane, from the strides of the descriptor and the indices of the lane."""
-    return """
+_PLACE = """
   %pt1 = getelementptr i32, ptr %t1row, i64 %i
   %i1 = load i32, ptr %pt1
   %w1 = sext i32 %i1 to i64
@@ -95,9 +93,11 @@ def _place(n: int) -> str:
   %m = add i64 %m1, %m0
   %o = add i64 %m, %cta
 """
+"""``%o``: the offset of a lane, from the strides of the descriptor and the indices of the lane."""
 
 
-def _head(n: int) -> str:
+def _head() -> str:
+    """The descriptor, and whether the lanes of the warp lie in a row: ``%whole``."""
     row = """
   %row64 = sext i32 %row to i64
   %row32 = shl i64 %row64, 5
@@ -136,7 +136,7 @@ def live(n: int) -> str:
     return f"""
 define void @ws_live_{n}(ptr %ctx, ptr %d, i32 %row, i32 %c, ptr %out) {{
 entry:
-{_head(n)}
+{_head()}
   br i1 %whole, label %vector, label %other
 vector:
   %f64 = zext i32 %first to i64
@@ -151,7 +151,7 @@ other:
   br label %loop
 loop:
   %i = phi i64 [ 0, %other ], [ %next, %store ]
-{_place(n)}
+{_PLACE}
   %po = getelementptr i{n}, ptr %out, i64 %i
   br i1 %affine, label %value, label %gather
 value:
@@ -173,7 +173,7 @@ end:
 
 define void @ws_out_{n}(ptr %ctx, ptr %d, i32 %row, i32 %c, i32 %mask, ptr %in) {{
 entry:
-{_head(n)}
+{_head()}
   %full = icmp eq i32 %mask, -1
   %fast = and i1 %whole, %full
   br i1 %fast, label %vector, label %loop
@@ -192,7 +192,7 @@ loop:
   %on = trunc i32 %bit to i1
   br i1 %on, label %put, label %step
 put:
-{_place(n)}
+{_PLACE}
   %po = inttoptr i64 %o to ptr
   %pi = getelementptr i{n}, ptr %in, i64 %i
   %v = load i{n}, ptr %pi

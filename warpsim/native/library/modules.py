@@ -44,7 +44,7 @@ def module_of(name: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     if kind in ("cells", "word_cells"):
         made = (f"ws_cells_{n}", f"ws_word_cells_{n}") if n <= 4 else (f"ws_cells_{n}",)
         return COMMON + USED["ws_log"] + SPAN + FIND + REACH + cells(n), made, ("ws_log",)
-    size, total = int(stems.pop()), 0
+    size = int(stems.pop())
     if stems[0] == "own":
         made = (f"ws_own_load_{size}_{n}", f"ws_own_store_{size}_{n}")
         return COMMON + REACH + own(size, n), made, ()

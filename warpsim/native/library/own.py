@@ -45,7 +45,9 @@ def own(size: int, count: int) -> str:
     find = f"""
   %span = alloca i64, align 16
   %none = icmp eq i32 %mask, 0
-  br i1 %none, label %done, label %some
+  br i1 %none, label %nobody, label %some
+nobody:
+  ret i32 0
 some:
   %status = call i32 @ws_reach(ptr %addresses, i32 %mask, i64 {total}, ptr %range, ptr %span)
   %odd = icmp ne i32 %status, 0
