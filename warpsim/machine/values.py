@@ -305,6 +305,8 @@ def repeated(array: Array, lanes: int) -> Array:
 
 def repeated_along(array: Array, shape: tuple[int, int, int]) -> Array:
     """Repeat an array of three axes along those of one element, likewise."""
+    if not array.flags.forc:  # NumPy takes no such memory as it is
+        return np.broadcast_to(array, shape)
     strides = [s if e > 1 else 0 for s, e in zip(array.strides, array.shape, strict=True)]
     return np.ndarray(shape, array.dtype, array, 0, strides)
 
