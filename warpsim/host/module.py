@@ -176,15 +176,22 @@ class Module:
             addresses.setdefault(variable.name, address)
             placed.append((variable, data))
         for variable, data in placed:
-            for offset, width, symbol, addend, generic, mask in variable.relocations:
-                value = self._symbol(image, symbol, generic=generic) + addend
-                if mask is not None:
-                    shift = (mask & -mask).bit_length() - 1
-                    value = (value & mask) >> shift
-                data[offset : offset + width] = np.frombuffer(
-                    (value & ((1 << 8 * width) - 1)).to_bytes(width, "little"), np.uint8
-                )
+            self._relocate(image, variable, data)
         return image
+
+    def _relocate(self, image: Image, variable: Variable, data: np.ndarray[Any, Any]) -> None:
+        """Put the addresses of symbols among the bytes of a variable."""
+        symbols = {(r.symbol, r.generic) for r in variable.relocations}
+        bases = {key: self._symbol(image, key[0], generic=key[1]) for key in symbols}
+        values = []
+        for _, _, symbol, addend, generic, mask in variable.relocations:
+            value = bases[symbol, generic] + addend
+            if mask is not None:
+                value = (value & mask) >> ((mask & -mask).bit_length() - 1)
+            values.append(value & 0xFFFFFFFFFFFFFFFF)
+        offsets = np.array([r.offset for r in variable.relocations], np.int64)
+        for byte in range(variable.type.bytes):
+            data[offsets + byte] = np.array(values, np.uint64) >> np.uint64(8 * byte) & np.uint64(0xFF)
 
     def _symbol(self, image: Image, name: str, *, generic: bool) -> int:
         if name in image.addresses:

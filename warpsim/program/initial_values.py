@@ -37,6 +37,8 @@ class InitialValues:
                     with np.errstate(all="ignore"):
                         values = values.view(np.float64).astype(np.float32).view(np.uint32)
                 data += values.astype(f"<u{type.bytes}").tobytes()
+            elif isinstance(leaf, ast.Addresses):
+                relocations += self._addresses(leaf, type, data)
             elif leaf.symbol is not None:
                 self._address(leaf, leaf.symbol.text, type)
                 place = len(data), type.bytes, leaf.symbol.text
@@ -45,6 +47,27 @@ class InitialValues:
             else:
                 data += self._literal(leaf, type)
         return bytes(data), tuple(relocations)
+
+    def _addresses(self, many: ast.Addresses, type: ScalarType, data: bytearray) -> list[Relocation]:
+        """Append the bytes of many leaves, zeros for addresses, and return these. The first of each kind is judged."""
+        kinds: dict[tuple[str | None, bool, bool, bool], int] = {}
+        for number, (symbol, offset, generic, mask) in enumerate(many.values):
+            kinds.setdefault((symbol, generic, offset != 0, mask is not None), number)
+        for (symbol, *_), number in kinds.items():
+            leaf = many.leaf(number)
+            if symbol is not None:
+                self._address(leaf, symbol, type)
+            else:
+                self._allowed(leaf.span, type, floating=False)
+        start, size, most = len(data), type.bytes, (1 << 8 * type.bytes) - 1
+        data += b"".join(
+            [(0 if leaf[0] is not None else leaf[1] & most).to_bytes(size, "little") for leaf in many.values]
+        )
+        return [
+            Relocation(start + size * number, size, symbol, offset, generic, mask)
+            for number, (symbol, offset, generic, mask) in enumerate(many.values)
+            if symbol is not None
+        ]
 
     def _address(self, leaf: ast.Initialiser, name: str, type: ScalarType) -> None:
         """Check a symbol's address as an initial value."""
@@ -86,7 +109,7 @@ class InitialValues:
             self._problems.add("initialiser", span, message, "write a decimal point, or 0f...")
 
 
-def _leaves(tree: ast.InitialiserTree) -> list[ast.Initialiser | ast.Numbers]:
+def _leaves(tree: ast.InitialiserTree) -> list[ast.Initialiser | ast.Numbers | ast.Addresses]:
     if not isinstance(tree, tuple):
         return [tree]
     return [leaf for part in tree for leaf in _leaves(part)]

@@ -258,7 +258,7 @@ class Resolver:
             self.problems.add("initialiser", item.span, f"{item.name} has {size} elements, not {found}")
             return
         for part in tree:
-            if not isinstance(part, ast.Numbers):
+            if not isinstance(part, (ast.Numbers, ast.Addresses)):
                 self._shaped(part, tuple(rest), item, vector=vector)
             elif rest:
                 self._shaped(_first(part), tuple(rest), item, vector=vector)
@@ -354,11 +354,13 @@ class Resolver:
 def _length(tree: ast.InitialiserTree) -> int:
     """Number of parts of an initialiser."""
     parts = tree if isinstance(tree, tuple) else (tree,)
-    return sum(len(part.values) if isinstance(part, ast.Numbers) else 1 for part in parts)
+    return sum(len(part.values) if isinstance(part, (ast.Numbers, ast.Addresses)) else 1 for part in parts)
 
 
-def _first(numbers: ast.Numbers) -> ast.Initialiser:
+def _first(numbers: ast.Numbers | ast.Addresses) -> ast.Initialiser:
     """The first of many leaves."""
+    if isinstance(numbers, ast.Addresses):
+        return numbers.leaf(0)
     value, span = numbers.values[0], numbers.span
     literal = ast.Float(value, numbers.width, span) if numbers.width else ast.Integer(value, unsigned=False, span=span)
     return ast.Initialiser(literal, None, 0, generic=False, mask=None, span=span)

@@ -6,6 +6,7 @@ Every node carries the span of its first character, so that later phases can poi
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import attrs
 
@@ -187,7 +188,41 @@ class Numbers:
     span: Span = attrs.field(eq=False)
 
 
-InitialiserTree = Initialiser | Numbers | tuple["InitialiserTree", ...]
+class Leaf(NamedTuple):
+    """An `Initialiser` among many: the address of a symbol and what is added to it, or an integer (without a symbol)."""
+
+    symbol: str | None
+    offset: int
+    generic: bool
+    mask: int | None
+
+
+@attrs.frozen
+class Addresses:
+    """Consecutive leaves, some of them addresses; ``text`` is what they were written as."""
+
+    values: tuple[Leaf, ...]
+    text: str = attrs.field(eq=False, repr=False)
+    span: Span = attrs.field(eq=False)
+
+    def leaf(self, number: int) -> Initialiser:
+        """A leaf, as if it stood alone."""
+        (symbol, offset, generic, mask), span = self.values[number], self.place(number)
+        if symbol is None:
+            return Initialiser(Integer(offset, unsigned=False, span=span), None, 0, generic, mask, span)
+        return Initialiser(None, Name(symbol, span), offset, generic, mask, span)
+
+    def place(self, number: int) -> Span:
+        """Where a leaf stands."""
+        parts = self.text.split(",")
+        before = ",".join([*parts[:number], ""])
+        before += parts[number][: len(parts[number]) - len(parts[number].lstrip())]
+        lines = before.count("\n")
+        column = len(before) - before.rfind("\n") if lines else self.span.column + len(before)
+        return Span(self.span.file, self.span.line + lines, column, len(parts[number].strip()))
+
+
+InitialiserTree = Initialiser | Numbers | Addresses | tuple["InitialiserTree", ...]
 
 
 @attrs.frozen

@@ -194,6 +194,11 @@ class DeclarationParser(ExpressionParser):
             s.skip()
             s.expect("}")
             return (numbers,)
+        if s.kind == "addresses":
+            addresses = ast.Addresses(s.addresses[s.i], s.text, s.span())
+            s.skip()
+            s.expect("}")
+            return (addresses,)
         parts = [self._initialiser(depth + 1)]
         while s.accept(","):
             parts.append(self._initialiser(depth + 1))

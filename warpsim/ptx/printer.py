@@ -127,13 +127,22 @@ def _initialiser(tree: ast.InitialiserTree) -> str:
     if isinstance(tree, ast.Numbers):
         form = {0: "{}", 32: "0f{:08X}", 64: "0d{:016X}"}[tree.width]
         return ", ".join(map(form.format, tree.values))
+    if isinstance(tree, ast.Addresses):
+        return ", ".join([_leaf(leaf) for leaf in tree.values])
     if tree.value is not None:
         return operand(tree.value)
     assert tree.symbol is not None
-    text = f"generic({tree.symbol.text})" if tree.generic else tree.symbol.text
-    if tree.offset:
-        text += f"+{tree.offset}"
-    return f"0x{tree.mask:X}({text})" if tree.mask is not None else text
+    return _leaf(ast.Leaf(tree.symbol.text, tree.offset, tree.generic, tree.mask))
+
+
+def _leaf(leaf: ast.Leaf) -> str:
+    symbol, offset, generic, mask = leaf
+    if symbol is None:
+        return str(offset)
+    text = f"generic({symbol})" if generic else symbol
+    if offset:
+        text += f"+{offset}"
+    return f"0x{mask:X}({text})" if mask is not None else text
 
 
 def instruction(node: ast.Instruction) -> str:

@@ -26,6 +26,7 @@ class Stream:
         tokens = Tokens(text, file, whole=True)
         self.kinds, self.texts, self.starts = tokens.kinds, tokens.texts, tokens.starts
         self.newlines, self.tables, self.sections = tokens.newlines, tokens.tables, tokens.sections
+        self.addresses = tokens.addresses
         self.file = file
         self.source = text
         self.i = 0

@@ -12,6 +12,8 @@ import sys
 from bisect import bisect
 from itertools import accumulate, compress
 
+from warpsim.ptx.ast import Leaf
+
 SINGLES = r"""
     (?P<word>[a-zA-Z_$%][a-zA-Z0-9_$]*)
   | (?P<blank>[ \t\r\f\v]+)
@@ -28,7 +30,8 @@ SINGLES = r"""
 FLAGS = re.VERBOSE | re.DOTALL | re.ASCII
 PLAIN = re.compile(SINGLES, FLAGS)
 IN_BRACES = r"[\s0-9a-fA-FxXU,.+-]{33,}(?=\})"
-LIST = re.compile(rf"\{{{IN_BRACES}", FLAGS)
+NAMES = r"(?:(?<==\{)|(?<==[ ]\{)|(?<==\n\{))[\s\w$%,+()-]{33,}(?=\})"
+LIST = re.compile(rf"\{{(?:{IN_BRACES}|{NAMES})", FLAGS)
 SYMBOL = r"(?:[a-zA-Z_$][a-zA-Z0-9_$]*|\.debug_[a-z]+)"
 SECTION = rf"""
     \.section[ \t]+\.debug_[a-z]+[ \t\n]*\{{(?:[ \t]*(?:(?:
@@ -44,13 +47,18 @@ SECTION = rf"""
 def pattern(*, sections: bool, lists: bool) -> re.Pattern[str]:
     """What finds the pieces of a text."""
     words = re.sub(r"\?P<\w+>", "?:", SINGLES)
-    first = [SECTION] * sections + [rf"(?<=\{{){IN_BRACES}"] * lists
+    first = [SECTION] * sections + [rf"(?<=\{{){IN_BRACES}", NAMES] * lists
     return re.compile(" | ".join([*first, words]), FLAGS)
 
 
 AFTER_WORD = re.compile(r"[\w$%\])}]", re.ASCII)
 TABLE = 17
-"""Numbers in braces that are one token; vector operands have fewer."""
+"""Values in braces that are one token; vector operands of numbers have fewer."""
+_NAME, _NUMBER = r"[a-zA-Z_$%][\w$]*", r"-?(?:0|[1-9]\d{0,17})"
+_LEAF = re.compile(
+    rf"\s*(?:({_NUMBER})|(0xFF(?:00){{0,7}}\()?(?:({_NAME})|generic\(({_NAME})\))(?:\s*\+\s*({_NUMBER}))?(\))?)\s*",
+    re.ASCII,
+)
 
 
 def is_normal(value: float, text: str) -> bool:
@@ -101,6 +109,24 @@ def decimals(parts: list[str]) -> tuple[int, tuple[int, ...]] | None:
     return 64, struct.unpack(f"<{len(values)}Q", struct.pack(f"<{len(values)}d", *values))
 
 
+def addresses(text: str) -> tuple[Leaf, ...] | None:
+    """The values of ``a, b+8, generic(c), 0xFF(d), 5``; None for anything else."""
+    parts = text.split(",")
+    if len(parts) < TABLE:
+        return None
+    leaves: dict[str, Leaf] = {}
+    for part in dict.fromkeys(parts):
+        found = _LEAF.fullmatch(part)
+        if found is None:
+            return None
+        number, mask, plain, generic, offset, closed = found.groups()
+        if (mask is None) != (closed is None) or plain in ("generic", "WARP_SZ"):
+            return None
+        chosen = int(mask[:-1], 16) if mask else None
+        leaves[part] = Leaf(plain or generic, int(number or offset or 0), generic is not None, chosen)
+    return tuple([leaves[part] for part in parts])
+
+
 def kind_of(piece: str) -> str:
     """The kind of a piece by itself, empty for what is no token; ``fraction`` for ``.5``, which may be a modifier."""
     match = PLAIN.match(piece)
@@ -137,8 +163,8 @@ class Kinds(dict[str, str]):
 class Tokens:
     """Kinds, texts and character offsets, ending with a token of kind ``end``.
 
-    A long list of numbers in braces (the initial values of a table) is a single token of kind ``numbers``; ``tables`` has its
-    values, by its place among the tokens. With ``whole``, a section for debuggers after another item of the module is one of
+    A long list of numbers in braces (the initial values of a table) is a single token of kind ``numbers``, and one of addresses
+    of kind ``addresses``; ``tables`` and ``addresses`` have their values, by the place among the tokens. With ``whole``, a section for debuggers after another item of the module is one of
     kind ``section``: its text is its first word, and ``sections`` has all of it.
     """
 
@@ -146,6 +172,7 @@ class Tokens:
         self.text = text
         self.file = file
         self.tables: dict[int, tuple[int, tuple[int, ...]]] = {}
+        self.addresses: dict[int, tuple[Leaf, ...]] = {}
         self.sections: dict[int, str] = {}
         known = Kinds()
         pieces = pattern(sections=whole and ".section" in text, lists=LIST.search(text) is not None).findall(text)
@@ -172,8 +199,12 @@ class Tokens:
             kind = kinds[i]
             if kind == "numbers":
                 found = numbers(texts[i])
-                assert found is not None
-                self.tables[i] = found
+                if found is not None:
+                    self.tables[i] = found
+                else:
+                    leaves = addresses(texts[i])
+                    assert leaves is not None
+                    self.addresses[i], kinds[i] = leaves, "addresses"
                 starts[i] += len(texts[i]) - len(texts[i].lstrip())
                 texts[i] = texts[i].lstrip()
             elif kind == "section":
@@ -197,10 +228,15 @@ def _divided(pieces: list[str], kinds: list[str]) -> list[str]:
         depth += passed.count("{") - passed.count("}")
         before = next(compress(reversed(passed), reversed(kinds[first:i])), before)
         if kinds[i] == "numbers":
-            whole = numbers(pieces[i]) is not None
+            whole = numbers(pieces[i]) is not None or (_initial(passed) and addresses(pieces[i]) is not None)
         else:
             whole = depth == 0 and before == "}"
             before = "}"
         found += [pieces[i]] if whole else pattern(sections=False, lists=False).findall(pieces[i])
         first = i + 1
     return found + pieces[first:]
+
+
+def _initial(passed: list[str]) -> bool:
+    """Whether a list behind these pieces is an initial value, and no vector."""
+    return "".join(passed[-3:]).replace(" ", "").replace("\n", "").endswith("={")
