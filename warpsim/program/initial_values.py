@@ -40,8 +40,11 @@ class InitialValues:
             elif isinstance(leaf, ast.Addresses):
                 relocations += self._addresses(leaf, type, data)
             elif leaf.symbol is not None:
-                self._address(leaf, leaf.symbol.text, type)
-                place = len(data), type.bytes, leaf.symbol.text
+                name = leaf.symbol.text
+                wrong = self._wrong_address(ast.Leaf(name, leaf.offset, leaf.generic, leaf.mask), name, type)
+                if wrong:
+                    self._problems.add("initialiser", leaf.span, *wrong)
+                place = len(data), type.bytes, name
                 relocations.append(Relocation(*place, leaf.offset, leaf.generic, leaf.mask))
                 data += bytes(type.bytes)
             else:
@@ -53,12 +56,15 @@ class InitialValues:
         kinds: dict[tuple[str | None, bool, bool, bool], int] = {}
         for number, (symbol, offset, generic, mask) in enumerate(many.values):
             kinds.setdefault((symbol, generic, offset != 0, mask is not None), number)
+        places = []
         for (symbol, *_), number in kinds.items():
-            leaf = many.leaf(number)
-            if symbol is not None:
-                self._address(leaf, symbol, type)
-            else:
-                self._allowed(leaf.span, type, floating=False)
+            leaf = many.values[number]
+            wrong = (
+                self._wrong_number(type, floating=False) if symbol is None else self._wrong_address(leaf, symbol, type)
+            )
+            if wrong:
+                places = places or many.places()
+                self._problems.add("initialiser", places[number], *wrong)
         start, size, most = len(data), type.bytes, (1 << 8 * type.bytes) - 1
         data += b"".join(
             [(0 if leaf[0] is not None else leaf[1] & most).to_bytes(size, "little") for leaf in many.values]
@@ -69,24 +75,18 @@ class InitialValues:
             if symbol is not None
         ]
 
-    def _address(self, leaf: ast.Initialiser, name: str, type: ScalarType) -> None:
-        """Check a symbol's address as an initial value."""
+    def _wrong_address(self, leaf: ast.Leaf, name: str, type: ScalarType) -> tuple[str, ...]:
+        """What is wrong with a symbol's address as an initial value, and advice; nothing if it is right."""
         symbol = self._symbols.get(name)
         if symbol is None:
-            self._problems.add("initialiser", leaf.span, f"{name} is not declared before this initial value")
-        elif type.name not in ("u32", "u64") and not (leaf.mask is not None and type.name == "u8"):
-            self._problems.add(
-                "initialiser",
-                leaf.span,
-                f"the address of {name} cannot initialise a .{type.name}",
-                "use .u64, or 0xFF(name) for a .u8",
-            )
-        elif isinstance(symbol, ast.Function) and (leaf.generic or leaf.offset):
-            self._problems.add("initialiser", leaf.span, f"{name} is a function, which has only one address")
-        elif isinstance(symbol, Variable) and symbol.space not in (StateSpace.GLOBAL, StateSpace.CONST):
-            self._problems.add(
-                "initialiser", leaf.span, f"{name} is in .{symbol.space.value}, so it has no fixed address"
-            )
+            return (f"{name} is not declared before this initial value",)
+        if type.name not in ("u32", "u64") and not (leaf.mask is not None and type.name == "u8"):
+            return f"the address of {name} cannot initialise a .{type.name}", "use .u64, or 0xFF(name) for a .u8"
+        if isinstance(symbol, ast.Function) and (leaf.generic or leaf.offset):
+            return (f"{name} is a function, which has only one address",)
+        if isinstance(symbol, Variable) and symbol.space not in (StateSpace.GLOBAL, StateSpace.CONST):
+            return (f"{name} is in .{symbol.space.value}, so it has no fixed address",)
+        return ()
 
     def _literal(self, leaf: ast.Initialiser, type: ScalarType) -> bytes:
         """Convert a literal to the bytes of a type, as the assembler does."""
@@ -100,13 +100,18 @@ class InitialValues:
         return (bits & ((1 << (8 * type.bytes)) - 1)).to_bytes(type.bytes, "little")
 
     def _allowed(self, span: Span, type: ScalarType, *, floating: bool) -> None:
-        """Whether a type takes literals of a kind."""
+        """Check whether a type takes literals of a kind."""
+        wrong = self._wrong_number(type, floating=floating)
+        if wrong:
+            self._problems.add("initialiser", span, *wrong)
+
+    @staticmethod
+    def _wrong_number(type: ScalarType, *, floating: bool) -> tuple[str, ...]:
         if floating and (type.kind not in "fb" or type.name in ("f16", "f16x2")):
-            message = f"a .{type.name} variable cannot have a floating-point initial value"
-            self._problems.add("initialiser", span, message)
-        elif not floating and (type.kind == "f" or type.name == "f16x2"):
-            message = f"an integer cannot initialise a .{type.name}"
-            self._problems.add("initialiser", span, message, "write a decimal point, or 0f...")
+            return (f"a .{type.name} variable cannot have a floating-point initial value",)
+        if not floating and (type.kind == "f" or type.name == "f16x2"):
+            return f"an integer cannot initialise a .{type.name}", "write a decimal point, or 0f..."
+        return ()
 
 
 def _leaves(tree: ast.InitialiserTree) -> list[ast.Initialiser | ast.Numbers | ast.Addresses]:

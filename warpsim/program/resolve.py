@@ -360,7 +360,7 @@ def _length(tree: ast.InitialiserTree) -> int:
 def _first(numbers: ast.Numbers | ast.Addresses) -> ast.Initialiser:
     """The first of many leaves."""
     if isinstance(numbers, ast.Addresses):
-        return numbers.leaf(0)
+        return numbers.first()
     value, span = numbers.values[0], numbers.span
     literal = ast.Float(value, numbers.width, span) if numbers.width else ast.Integer(value, unsigned=False, span=span)
     return ast.Initialiser(literal, None, 0, generic=False, mask=None, span=span)

@@ -205,21 +205,27 @@ class Addresses:
     text: str = attrs.field(eq=False, repr=False)
     span: Span = attrs.field(eq=False)
 
-    def leaf(self, number: int) -> Initialiser:
-        """A leaf, as if it stood alone."""
-        (symbol, offset, generic, mask), span = self.values[number], self.place(number)
+    def first(self) -> Initialiser:
+        """The first leaf, as if it stood alone."""
+        (symbol, offset, generic, mask), span = self.values[0], self.span
         if symbol is None:
             return Initialiser(Integer(offset, unsigned=False, span=span), None, 0, generic, mask, span)
         return Initialiser(None, Name(symbol, span), offset, generic, mask, span)
 
-    def place(self, number: int) -> Span:
-        """Where a leaf stands."""
-        parts = self.text.split(",")
-        before = ",".join([*parts[:number], ""])
-        before += parts[number][: len(parts[number]) - len(parts[number].lstrip())]
-        lines = before.count("\n")
-        column = len(before) - before.rfind("\n") if lines else self.span.column + len(before)
-        return Span(self.span.file, self.span.line + lines, column, len(parts[number].strip()))
+    def places(self) -> list[Span]:
+        """Where each leaf stands."""
+        found = []
+        line, column = self.span.line, self.span.column
+        for part in self.text.split(","):
+            blank = part[: len(part) - len(part.lstrip())]
+            line += blank.count("\n")
+            column = len(blank) - blank.rfind("\n") if "\n" in blank else column + len(blank)
+            word = part.strip()
+            found.append(Span(self.span.file, line, column, len(word)))
+            rest = part[len(blank) :]
+            line += rest.count("\n")
+            column = len(rest) - rest.rfind("\n") + 1 if "\n" in rest else column + len(rest) + 1
+        return found
 
 
 InitialiserTree = Initialiser | Numbers | Addresses | tuple["InitialiserTree", ...]
