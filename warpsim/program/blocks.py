@@ -86,6 +86,9 @@ class Blocks:
     def _prototype(self, node: ast.CallPrototype) -> Prototype:
         if len(node.returns) > 1 and any(p.space == "param" for p in node.returns):
             self.problems.add("directive", node.span, "multiple results must be in registers", "use .reg")
+        for declared in (*node.params, *node.returns):
+            if declared.space == "reg" and any(None in item.dimensions for item in declared.declarators):
+                self.problems.add("directive", declared.span, "an array without a size must be in .param")
         return Prototype(node.params, node.returns)
 
     def _functions(self, node: ast.Directive) -> Targets:

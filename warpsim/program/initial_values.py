@@ -56,7 +56,7 @@ class InitialValues:
         kinds: dict[tuple[str | None, bool, bool, bool], int] = {}
         for number, (symbol, offset, generic, mask) in enumerate(many.values):
             kinds.setdefault((symbol, generic, offset != 0, mask is not None), number)
-        places = []
+        places: list[Span] = []
         for (symbol, *_), number in kinds.items():
             leaf = many.values[number]
             wrong = (

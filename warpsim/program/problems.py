@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from warpsim.errors import Finding, PtxError, Span
 
 
@@ -20,6 +22,10 @@ def unfit(span: Span, message: str, weight: int, advice: str = "") -> Mismatch:
 
 
 MAX_FINDINGS = 2000
+LONG = 500
+"""Length of a message from which on its longest words are cut."""
+SHOWN = 80
+_LONG_WORD = re.compile(r"[\w$%]{200,}")
 
 
 class Problems:
@@ -41,6 +47,8 @@ class Problems:
         """Add a problem at a place."""
         if self.full:
             return
+        if len(message) > LONG:
+            message = _LONG_WORD.sub(lambda word: word[0][:SHOWN] + "...", message)
         text = self.lines[span.line - 1].rstrip("\r") if 0 < span.line <= len(self.lines) else ""
         self.findings.append(
             Finding(

@@ -22,6 +22,8 @@ PRECEDENCE = {
 
 MAX_FINDINGS = 200
 MAX_NESTING = 100
+MOST_ELEMENTS = 1024
+"""Most elements of a vector; those of instructions have fewer."""
 MOST = {2: 64, 8: 21, 10: 19, 16: 16}
 """Digits by base of which any number fits 64 bits."""
 _SELECTOR = re.compile(r"b[0-7]{1,4}|h[0-3]{1,2}")
@@ -229,6 +231,8 @@ class ExpressionParser:
             elements.append(self.operand())
             if not s.accept(","):
                 break
+            if len(elements) == MOST_ELEMENTS:
+                raise s.problem(f"a vector has more than {MOST_ELEMENTS} elements")
             if s.text == "}":
                 raise s.problem("found '}' where an element was expected after the comma")
         s.expect("}")
