@@ -53,3 +53,17 @@ def test_counted_once(body, warp_instructions, thread_instructions):
         lines = result.profile.lines
         assert sum(line.counts.executions for line in lines) == warp_instructions
         assert sum(line.counts.lanes for line in lines) == thread_instructions
+
+
+def test_lanes_that_leave_a_loop_one_after_the_other():
+    """A warp counts in each turn of a loop that one of its lanes makes, whichever lanes are left."""
+    loop = (
+        "  mul.lo.u32 %r1, %r0, 37;\n  and.b32 %r1, %r1, 15;\n  shr.u32 %r2, %r0, 5;\n  mad.lo.u32 %r1, %r1, %r2, %r1;\n"
+        "again:\n  sub.u32 %r1, %r1, 1;\n  setp.gt.s32 %p, %r1, 0;\n  @%p bra again;\n  ret;\n}\n"
+    )
+    result = warpsim.load(HEAD + loop)["k"]((3,), (80,), (np.zeros(4, np.uint32),), engine="interpreter")
+
+    turns = [max((t * 37 & 15) * (t // 32 + 1), 1) for t in range(80)]
+    warps = [turns[first : first + 32] for first in range(0, 80, 32)]
+    assert result.instructions == 3 * sum(6 + 3 * max(warp) for warp in warps)
+    assert result.thread_instructions == 3 * sum(6 + 3 * own for own in turns)

@@ -49,12 +49,13 @@ class Barriers(Watcher):
 
     def barrier_reached(self, machine: Machine, group: Group, number: int, count: int) -> None:
         """Compare with the operands of threads that have arrived."""
-        barrier, arrived = machine.batch.barrier(number), machine.batch.notes[RULE]
+        here, barrier, arrived = present(group), machine.batch.barrier(number), machine.batch.notes[RULE]
         last: Last | None = arrived.get(number)
+        reduction = last.reduction if last is not None and last.place is here else _votes(here)
         _check_count(machine, group, barrier, count, last)
-        _check_kind(machine, group, barrier, last)
-        if last is None or last.place is not present(group):
-            arrived[number] = Last(present(group), _votes(present(group)))
+        _check_kind(machine, group, barrier, last, reduction=reduction)
+        if last is None or last.place is not here:
+            arrived[number] = Last(here, reduction)
 
     def cluster_barrier_arrived(self, machine: Machine, group: Group) -> None:
         """Report threads that arrive again without having waited."""
@@ -101,9 +102,9 @@ def _check_count(machine: Machine, group: Group, barrier: Barrier, count: int, l
             )
 
 
-def _check_kind(machine: Machine, group: Group, barrier: Barrier, last: Last | None) -> None:
+def _check_kind(machine: Machine, group: Group, barrier: Barrier, last: Last | None, *, reduction: bool) -> None:
     """Report a barrier that does not exist, or one where others vote (or do not) in the same phase."""
-    number, reduction = barrier.number, _votes(present(group))
+    number = barrier.number
     if number >= BARRIERS:
         machine.fault(
             RULE,

@@ -113,9 +113,11 @@ def part(machine: Machine, group: Group, mask: Array, live: frozenset[int] | Non
     if isinstance(selection, Lanes):
         flags = mask.reshape(-1)
         parts = (
-            compact(machine, group, np.flatnonzero(flags), live),
-            compact(machine, group, np.flatnonzero(~flags), live),
+            compact(machine, group, flags.nonzero()[0], live),
+            compact(machine, group, (~flags).nonzero()[0], live),
         )
+        fewer, others = sorted([p.selection for p in parts], key=_size)
+        vars(others)["warp_sizes"] = selection.warp_sizes - fewer.warp_sizes  # without a look at each of its lanes
     else:
         group.flush(live)
         yes, no = split(selection, mask)
@@ -123,6 +125,10 @@ def part(machine: Machine, group: Group, mask: Array, live: frozenset[int] | Non
     if machine.window.group_split is not None:
         machine.window.group_split(machine, group, parts)
     return parts
+
+
+def _size(selection: Selection) -> int:
+    return selection.n
 
 
 def fork(machine: Machine, group: Group, selection: Selection) -> Group:

@@ -209,7 +209,7 @@ class Run:
         before, after, compiled = self.window.carried_before, self.window.carried_after, self.compiled
         telling = self._telling
         waiting = len(batch.runnable)
-        limit = min([g.order for g in batch.runnable]) if waiting else None
+        limit = min([g.turn or g.order for g in batch.runnable]) if waiting else None
         left, state.left = state.left, None
         if left is None and state.schedule is not None:
             left = state.schedule.quantum()
@@ -288,7 +288,7 @@ class Run:
                 continue
             if len(batch.runnable) != waiting:
                 waiting = len(batch.runnable)
-                limit = min([g.order for g in batch.runnable]) if waiting else None
+                limit = min([g.turn or g.order for g in batch.runnable]) if waiting else None
             if limit is not None and (group.generation, group.key) >= limit:
                 machine.push(group)
                 return False

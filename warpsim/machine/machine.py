@@ -160,7 +160,7 @@ class Machine:
         runnable = self.batch.runnable
         if len(runnable) == 1:
             return runnable.pop()
-        orders = [g.order for g in runnable]
+        orders = [g.turn or g.order for g in runnable]
         first = min(orders)
         at = orders.index(first)
         if orders.count(first) == 1:

@@ -89,16 +89,20 @@ class Selection:
         return np.bincount(self.ctas.ravel(), minlength=self.batch_shape.n_ctas)
 
     @cached_property
-    def n_warps(self) -> int:
-        """Number of warps with a lane here."""
+    def warp_sizes(self) -> Array:
+        """Number of lanes per warp of the batch."""
         n_ctas, shift = self.batch_shape.n_ctas, self.batch_shape.cta_shift
         if shift is None:
             warps = (self.threads >> 5) * n_ctas + self.ctas
         else:  # the same in fewer passes
             warps = (self.positions >> shift + 5 << shift) | (self.positions & n_ctas - 1)
-        present = np.zeros((self.batch_shape.n_threads // 32 + 1) * n_ctas, np.bool_)
-        present[warps] = True
-        return int(np.count_nonzero(present))
+        sizes = np.bincount(warps.reshape(-1), minlength=(self.batch_shape.n_threads // 32 + 1) * n_ctas)
+        return sizes.astype(np.uint8)
+
+    @cached_property
+    def n_warps(self) -> int:
+        """Number of warps with a lane here."""
+        return int(np.count_nonzero(self.warp_sizes))
 
     @cached_property
     def warps(self) -> Warps:
