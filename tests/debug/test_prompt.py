@@ -97,6 +97,14 @@ def test_values(prompt):
     assert answers[16:18] == ["5 = 0x0000000000000005", "9 = 011"]
 
 
+def test_the_start_of_the_launch(prompt):
+    """Who goes back as far as there is anything is told so, once there."""
+    answers = prompt("s 2", "rs", "rs", "rs", "q")
+    told = "This is the start of the launch; there is nothing further back."
+
+    assert [told in answer for answer in answers[2:5]] == [False, True, True]
+
+
 def test_who(prompt):
     """Warps and lanes, in our words and in those of cuda-gdb."""
     answers = prompt(

@@ -344,6 +344,17 @@ def test_a_deadlock_stops_where_it_is():
     assert session.cont().reason == "end"
 
 
+def test_a_warp_alone_keeps_the_lane(session):
+    """Of another warp the same lane is meant, if it has one."""
+    session.focus(lane=31)
+    assert str(session.focus(warp=1)) == "CTA (0,0,0), warp 1, lane 31"
+    part = Session(session.kernel, (1,), (40,), (np.zeros(64, np.uint32), 5))
+    part.focus(lane=7)
+    assert str(part.focus(warp=1)) == "CTA (0,0,0), warp 1, lane 7"
+    part.focus(warp=0, lane=8)
+    assert str(part.focus(warp=1)) == "CTA (0,0,0), warp 1, lane 0"
+
+
 def test_interrupts():
     """Whoever interrupts gets the launch where it is, and can go on and back."""
     text = CALLS.replace(

@@ -443,6 +443,20 @@ def test_files(ask, tmp_path):
     ask("cuModuleUnload", module, status=INVALID_HANDLE)
 
 
+def test_variables_of_an_unloaded_module(ask):
+    """Their memory is gone; a module that nothing had asked for goes as well."""
+    text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .align 4 .u32 seven = 7;\n"
+    word = ctypes.c_uint32()
+    for used in (True, False):
+        module = ask("cuModuleLoadData", ..., ctypes.create_string_buffer(text.encode()))
+        if used:
+            place, size = ask("cuModuleGetGlobal_v2", ..., ..., module, ctypes.create_string_buffer(b"seven"))
+            ask("cuMemcpyDtoH_v2", word, place, size)
+            assert (size, word.value) == (4, 7)
+        ask("cuModuleUnload", module)
+    ask("cuMemcpyDtoH_v2", word, place, size, status=INVALID_VALUE)
+
+
 @pytest.fixture
 def program(call):
     """A program of the run time: how it asks, a kernel's stub and a variable's shadow."""

@@ -83,6 +83,17 @@ def test_sparsity_selectors(form, registers, taken):
         warpsim.load(text % taken)
 
 
+@pytest.mark.parametrize(("types", "taken"), [("bf16.bf16", True), ("f16.bf16", False), ("bf16.f16", False)])
+def test_halves_of_one_type(types, taken):
+    """ptxas 13.0 takes no sparse product of f16 and bf16."""
+    text = f".version 8.5\n.target sm_90a\n.address_size 64\n.visible .entry k() {{ .reg .b32 a<2>, b<2>, e; .reg .f32 c<4>;\nmma.sp.sync.aligned.m16n8k16.row.col.f32.{types}.f32 {{c0, c1, c2, c3}}, {{a0, a1}}, {{b0, b1}}, {{c0, c1, c2, c3}}, e, 0; ret; }}\n"
+    if taken:
+        warpsim.load(text)
+    else:
+        with pytest.raises(warpsim.PtxError):
+            warpsim.load(text)
+
+
 @pytest.mark.parametrize(("byte", "found"), [(0, []), (2, []), (1, ["scale-selector"]), (4, ["scale-selector"])])
 def test_scale_selector(byte, found):
     """Pairs of scales start at byte 0 or 2 (Table 37)."""

@@ -325,3 +325,16 @@ def test_widths(types, n, taken):
     wgmma.mma_async.sync.aligned.m64n{n}k32.{types} {{{registers}}}, d, d, p{scales}; ret; }}"""
     with contextlib.nullcontext() if taken else pytest.raises(warpsim.PtxError):
         warpsim.load(text)
+
+
+def test_threads_that_can_no_longer_arrive():
+    """Those of the warpgroup, not those of the next one, which have exited, too."""
+    text = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k() { .reg .b32 r; .reg .b64 d; .reg .f32 f<4>; .reg .pred p;
+mov.u64 d, 0; mov.u32 r, %tid.x; and.b32 r, r, 127; setp.lt.u32 p, r, 32; @p exit;
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {f0, f1, f2, f3}, d, d, 0, 1, 1, 0, 0; ret; }
+"""
+    with pytest.raises(warpsim.ExecutionError, match="threads 0-31 of the warpgroup can no longer arrive"):
+        warpsim.load(text)["k"](1, 256, ())

@@ -21,6 +21,7 @@ SPELLINGS = [
     "mma.m16n8k16.f64",
     "mma.m8n8k4.f64",
     "mma.m8n8k4.row.col.f16",
+    "mma.m8n8k16.s8",
     "mma.m16n8k256.b1",
     "mma.m16n8k32.e4m3.e5m2",
     "mma.m16n8k64.kind::mxf4.e2m1",

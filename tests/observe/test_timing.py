@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
+import warpsim
 from warpsim.cli.main import main
 from warpsim.native.cache import available
+from warpsim.observe.timing import StopWatch
 
 LOOP = """
 .version 8.0
@@ -92,3 +95,17 @@ def test_findings_are_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str
         documents.append(json.loads(capsys.readouterr().out)["findings"])
     assert documents[0] == documents[1]
     assert documents[0][0]["rule"] == "out-of-bounds"
+
+
+def test_an_instruction_of_no_line() -> None:
+    """It is shown by its own text, one of a line by the line's."""
+    watch, program = StopWatch(), warpsim.load(LOOP).program
+    watch.program, first = program, program.functions["k"].code[0]
+    moved = [attrs.evolve(first, span=attrs.evolve(first.span, line=line)) for line in (0, 8, 99)]
+
+    assert [watch.line(i).text for i in (first, *moved)] == [
+        "ld.param.u64 %rd1, [p];",
+        first.text,
+        "ld.param.u64 %rd1, [p];",
+        first.text,
+    ]

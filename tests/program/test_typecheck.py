@@ -251,3 +251,20 @@ mbarrier.arrive.shared::cta.b64 _, [m], 1; mbarrier.arrive.shared::cluster.b64 _
 """
     code = load_program(parse(text)).functions["k"].code
     assert [type(i.operands[0]).__name__ for i in code[:3]] == ["Discard"] * 3
+
+
+@pytest.mark.parametrize(
+    "opcode", ["ld.u32 %r0, [{}];", "ld.volatile.u32 %r0, [{}];", "prefetch.L1 [{}];", "red.add.u32 [{}], 1;"]
+)
+@pytest.mark.parametrize("name", ["c", "n"])
+def test_no_generic_access_by_name(opcode, name):
+    """Constants and parameters have no generic address that their name stands for (ptxas: state space mismatch)."""
+    text = (
+        HEAD
+        + ".const .u32 c;\n.visible .entry k(.param .u32 n) { .reg .b32 %r0;\n"
+        + opcode.format(name)
+        + "\nret; }\n"
+    )
+    with pytest.raises(PtxError) as caught:
+        load_program(parse(text))
+    assert caught.value.findings[0].rule == "operand-type"

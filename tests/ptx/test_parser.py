@@ -275,3 +275,19 @@ def test_logical_operators():
     pairs = [(0, 0), (0, 3), (2, 0), (2, 3)]
     assert [OPERATIONS["||"](a, b) for a, b in pairs] == [0, 1, 1, 1]
     assert [OPERATIONS["&&"](a, b) for a, b in pairs] == [0, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        ".func f() .abi_preserve 8 { ret; }",
+        ".func f() .abi_preserve_control 8 { ret; }",
+        ".entry f() .reqntid 32 .reqnctapercluster 2 .blocksareclusters { ret; }",
+    ],
+)
+def test_directives_of_9_0(function):
+    """ptxas 13.0 takes them from PTX 9.0 on."""
+    head = ".version {}\n.target sm_90a\n.address_size 64\n"
+    parse(head.format("9.0") + function)
+    with pytest.raises(PtxError, match=r"needs PTX \.version 9\.0"):
+        parse(head.format("8.8") + function)

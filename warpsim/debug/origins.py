@@ -46,9 +46,9 @@ class Origin:
         return "\n".join(self._lines(""))
 
     def _lines(self, indent: str) -> list[str]:
-        if self.step is None:
+        if self.step is None or self.cta is None:
             return [f"{indent}{self.what}: nothing wrote it in this launch"]
-        x, y, z = self.cta or (0, 0, 0)
+        x, y, z = self.cta
         lines = [f"{indent}{self.what}: step {self.step}, CTA ({x},{y},{z}), warp {self.warp}, lane {self.lane}"]
         lines.append(f"{indent}{self.line:6}  {self.text}")
         if self.values:

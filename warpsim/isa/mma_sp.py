@@ -77,7 +77,7 @@ def _legal(op: Op) -> str | None:
     name = op.atype.name
     if op.shape not in SHAPES[name]:
         return f".{name} has the shapes " + ", ".join("." + shape for shape in SHAPES[name])
-    if BITS[name] != BITS[op.btype.name] or (BITS[name] >= 16 and op.btype is not op.atype):
+    if BITS[name] != BITS[op.btype.name]:
         return ".atype and .btype must be the same"
     if op.dtype is not op.ctype:
         return ".dtype and .ctype must be the same"

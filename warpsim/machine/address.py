@@ -12,7 +12,7 @@ Coordinate = Value | tuple[Value, ...]
 
 class Address:
     """``base + offset``: the base is a `Value` of the lanes (a traced one while compiling), the offset is from the
-    text. ``coordinates`` are those of a box in a tensor. Immutable.
+    text. ``coordinates`` are those of a box in a tensor.
     """
 
     __slots__ = ("base", "coordinates", "offset")
@@ -21,9 +21,6 @@ class Address:
         self.base = base
         self.offset = offset
         self.coordinates = coordinates
-
-    def __deepcopy__(self, memo: object) -> Address:
-        return self  # immutable
 
     def advance(self, nbytes: int) -> Address:
         """Advance the address by ``nbytes``."""
