@@ -127,8 +127,6 @@ def _integer_op(code: Code, name: str, values: list[Val], *, signed: bool) -> Va
             return a
         negative = code.op("icmp slt", a, code.number(0, a.type), type="i1")
         return code.select(negative, code.op("sub", code.number(0, a.type), a), a)
-    if name == "positive":
-        return a
     if name == "bitwise_count":
         count = code.intrinsic("ctpop", _integer_op(code, "absolute", values, signed=signed))
         return count if a.type == "i8" else code.convert("trunc", count, "i8")
@@ -211,10 +209,6 @@ def _float_op(code: Code, name: str, values: list[Val]) -> Val:
     if name in ("minimum", "maximum"):
         first = code.op("fcmp olt" if name == "minimum" else "fcmp ogt", *values, type="i1")
         return code.select(code.op("or", first, _float_op(code, "isnan", [a])), a, values[1])
-    if name == "square":
-        return code.op("fmul", a, a)
-    if name == "positive":
-        return a
     if name == "sign":
         zero = code.number(0, a.type)
         one, minus = (code.number(bits_of(np.array(v, f"f{n // 8}")), a.type) for v in (1.0, -1.0))
