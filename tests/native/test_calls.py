@@ -40,6 +40,7 @@ BODIES = {
     "an early end": "setp.ge.u32 %p2, %r2, 40; @%p2 bra E; " + LOOP.format("mad.lo.u32 %r7, %r7, 3, %r2;") + "E:",
     "sums of all": "cvta.to.global.u64 %d4, %d2; " + LOOP.format("red.global.add.u32 [%d4], 1;") + "ld.global.u32 %r7, [%d2];",
     "sums in shared memory": "st.shared.u32 [tile], 0; bar.sync 0; " + LOOP.format("red.shared.add.u32 [tile], %r2;") + "bar.sync 0; ld.shared.u32 %r7, [tile];",
+    "once in a large shared memory": ".shared .align 4 .b8 more[4096]; mov.u32 %r9, more; mad.lo.u32 %r8, %r2, 4, %r9; st.shared.u32 [%r8], %r2; red.shared.add.u32 [%r8], 5; ld.shared.u32 %r9, [%r8]; mad.lo.u32 %r7, %r9, 100, %r7;",
     "local memory": LOOP.format("st.local.u32 [mine], %r6; ld.local.u32 %r9, [mine]; add.u32 %r7, %r7, %r9;"),
     "generic addresses": "cvt.u64.u32 %d5, %r8; cvta.shared.u64 %d5, %d5; " + LOOP.format("st.u32 [%d5], %r6; ld.u32 %r9, [%d5]; add.u32 %r7, %r7, %r9;"),
     "a debugger's local memory": "mov.u64 %d5, mine; cvta.local.u64 %d5, %d5; " + LOOP.format("st.u32 [%d5+8], %r6; ld.u32 %r9, [%d5+8]; st.u32 [%d5+12], %r9; ld.v2.u32 {%r9, %r10}, [%d5+8]; mad.lo.u32 %r7, %r7, %r9, %r10;"),
