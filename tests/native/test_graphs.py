@@ -187,6 +187,16 @@ STRIDED = {
     "compared": lambda a, b, s: a < b,
 }
 """Of two values that lie in strides along the lanes, and one that all lanes share."""
+KNOWN = {
+    "sum": lambda a, b: a + b,
+    "difference": lambda a, b: b - a,
+    "product": lambda a, b: a * b,
+    "common bits": lambda a, b: a & b,
+    "shifted": lambda a, b: (a << a.dtype.type(3)) + b,
+    "wide": lambda a, b: a.astype("u8") - b,
+    "signed and wide": lambda a, b: (b - a).view(f"i{a.dtype.itemsize}").astype("i8"),
+}
+"""Of two numbers that the code knows."""
 
 
 class Writer:
@@ -332,6 +342,9 @@ def test_strides(kind, row):
                 shared(np.array([20], kind)),
             )
             writer.add(f"{name} {first} {along}", function, [a[0], b[0], scalar], (a[1], b[1], writer.read(scalar)))
+    numbers = [writer.code.number(n, element(np.dtype(kind))) for n in (20, 7)]
+    for name, function in KNOWN.items():
+        writer.add(name, function, [shared(np.array([n], kind)) for n in (20, 7)], numbers)
 
     assert writer.call() == (0, [])
     assert (writer.doubts > 0) == (kind == "u4")
