@@ -53,13 +53,10 @@ def differences(trial: Any, target: str | None = None) -> list[str]:
     if target is not None:
         text = text.replace(".target sm_90a", f".target {target}")
     kernel = warpsim.load(text)["k"]
-    # CTAs side by side, and alone; with zeros for A (or for shared memory), too, where the unit leaves what C has
-    for cases, zero in ((slice(None), False), (slice(7, None, 29), False), (slice(5, 6), False), (slice(5, 6), True)):
+    for cases in (slice(None), slice(7, None, 29), slice(5, 6)):  # CTAs side by side, and alone
         found = {}
         for engine in ("interpreter", "compiled"):
             arrays = [array[cases].copy() for array in trial.arrays]
-            if zero:
-                arrays[0][:] = 0
             kernel(len(arrays[-1]), trial.threads, arrays, engine=engine, checks="none")  # descriptors may overlap
             found[engine] = arrays[-1]
         wrong = np.argwhere(found["interpreter"] != found["compiled"])
