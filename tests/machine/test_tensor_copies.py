@@ -86,6 +86,71 @@ def test_a_negative_pixel_is_not_stored():
         copy(made, 3, 128, (-1, 1, 2), tensor, data, store=True)
 
 
+def rows_of(tensor, extent):
+    """A map of the first elements of rows of eight."""
+    return warpsim.TensorMap(tensor, global_dim=[extent, 3], global_strides=[32], box_dim=[8, 2])
+
+
+def test_a_store_writes_units_of_16_bytes():
+    """An H100 stores what shares 16 bytes with the last elements of a row, though it is beyond the tensor."""
+    tensor, data = np.zeros((3, 8), np.uint32), np.arange(1, 17, dtype=np.uint32)
+    copy(rows_of(tensor, 5), 2, 64, (0, 2), tensor, data, store=True)
+    assert tensor[2].tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert not tensor[:2].any()
+
+    copy(rows_of(tensor, 3), 2, 64, (0, 1), tensor, data, op="add")
+    assert tensor.tolist() == [[0] * 8, [1, 2, 3, 4, 0, 0, 0, 0], [10, 12, 14, 16, 5, 6, 7, 8]]
+
+
+def test_units_end_where_memory_ends():
+    """Behind the last element of an allocation there is nothing to write, and nothing to report."""
+    tensor, data = np.zeros(2 * 8 + 5, np.uint32), np.arange(1, 17, dtype=np.uint32)
+    result = copy(rows_of(tensor, 5), 2, 64, (0, 2), tensor, data, store=True)
+
+    assert tensor.tolist() == [0] * 16 + [1, 2, 3, 4, 5]
+    assert not result.findings
+
+
+UNWRITTEN = """.version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .align 64 .b8 map[128])
+{
+.reg .b64 d; .reg .b32 t, s; .reg .pred p; .shared .align 128 .b8 tile[64];
+mov.b64 d, map; cvta.param.u64 d, d; mov.u32 s, tile;
+mov.u32 t, %tid.x; setp.lt.u32 p, t, COUNT; mad.lo.u32 t, t, 4, s; @p st.shared.u32 [t], 7; @p st.shared.u32 [t+32], 7;
+fence.proxy.async; bar.sync 0; mov.u32 t, %tid.x; setp.eq.u32 p, t, 0;
+@p cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [d, {0, 0}], [s];
+@p cp.async.bulk.commit_group; @p cp.async.bulk.wait_group 0; ret;
+}"""
+
+
+@pytest.mark.parametrize(("count", "silent"), [(5, True), (4, False)])
+def test_elements_beyond_the_tensor_need_no_value(count, silent):
+    """Only those in the tensor are what the program stores."""
+    tensor = np.zeros((3, 8), np.uint32)
+    kernel = warpsim.load(UNWRITTEN.replace("COUNT", str(count)))["k"]
+    result = kernel((1,), (32,), (rows_of(tensor, 5),), on_finding="collect")
+
+    assert [f.rule for f in result.findings] == ([] if silent else ["uninitialised"])
+
+
+@pytest.mark.parametrize(("lower", "upper", "good"), [(0, 0, True), (1, -2, True), (-1, 0, False), (0, 1, False)])
+def test_im2col_stores_stay_inside(lower, upper, good):
+    """An H100 faults where the bounding box leaves the tensor, whatever part of it is stored."""
+    tensor, data = np.zeros((3, 6, 16), np.uint16), np.ones(16, np.uint16)
+    made = warpsim.TensorMap.im2col(
+        tensor, data_type="UINT16", global_dim=[16, 6, 3], global_strides=[32, 192], pixel_box_lower_corner=[lower],
+        pixel_box_upper_corner=[upper], channels_per_pixel=8, pixels_per_column=2,
+    )  # fmt: skip
+    if good:
+        copy(made, 3, 32, (0, 2, 1), tensor, data, im2col=True, store=True)
+        assert tensor.sum() == tensor[1, 2:4, :8].sum() == 16
+        return
+    with pytest.raises(warpsim.ExecutionError, match="bounding box leaves the tensor"):
+        copy(made, 3, 32, (0, 2, 1), tensor, data, im2col=True, store=True)
+
+
 class Copies(warpsim.Watcher):
     """How many lanes each step's copies have."""
 

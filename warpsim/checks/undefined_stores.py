@@ -37,7 +37,7 @@ def stored(machine: Machine, group: Group, transfer: Transfer, which: Which) -> 
         boxes = work.boxes
         address = boxes.shared(start)
         written = bits.gather(address, columns, boxes.dtype)
-        lacking = (written != np.iinfo(written.dtype).max) & boxes.elements(which)[1]
+        lacking = (written != np.iinfo(written.dtype).max) & boxes.inside(which)
         address = np.broadcast_to(address, lacking.shape)
         if lacking.any():
             parts, size = written.view(boxes.element), boxes.element.itemsize

@@ -28,6 +28,8 @@ class Form:
     fields: Fields
     moved: Fields
     """The map by which elements, or units of them, are found."""
+    beyond: bool
+    """Whether it has elements beyond the tensor."""
     element: np.dtype[Any]
     """The type of a single element."""
     dtype: np.dtype[Any]
@@ -42,11 +44,15 @@ class Form:
 
 
 @functools.lru_cache(maxsize=32)
-def form_of(given: Fields, *, units: bool) -> Form:
-    """The form of a map's boxes. With ``units``, neighbouring elements that always move together count as one."""
+def form_of(given: Fields, *, units: bool, stored: bool) -> Form:
+    """The form of a map's boxes. With ``units``, neighbouring elements that always move together count as one. Boxes that
+    are ``stored`` have elements beyond the tensor (`tensor_map.as_stored`).
+    """
     slot = PACK * given.packed // 8 if given.padded else 0
     fields = tensor_map.in_parts(given)
-    moved = (tensor_map.in_units(fields) if units else None) or fields
+    single = tensor_map.as_stored(fields) if stored else fields
+    beyond = single != fields
+    moved = (tensor_map.in_units(fields) if units and not beyond else None) or single
     dtype = np.dtype(f"u{moved.itemsize}")
     if fields.im2col:
         inner = fields.pixel if fields.interleave else fields.channels * fields.itemsize
@@ -66,7 +72,9 @@ def form_of(given: Fields, *, units: bool) -> Form:
             offsets = offsets // slot * PACK + offsets % slot
         offsets = line * pitch + offsets
     element = np.dtype(f"u{fields.itemsize}")
-    return Form(fields, moved, element, dtype, nbytes, inner, slot, pitch, -(-taken // span) * span, count, offsets)
+    return Form(
+        fields, moved, beyond, element, dtype, nbytes, inner, slot, pitch, -(-taken // span) * span, count, offsets
+    )
 
 
 class Boxes:
@@ -74,16 +82,25 @@ class Boxes:
     (im2col).
 
     With ``units``, neighbouring elements that always move together count as one; ``element`` is the type of a single
-    one.
+    one. ``stored_below``: what a store writes, in memory that ends there.
     """
 
-    def __init__(self, fields: Fields, coordinates: list[Array], offsets: list[Array], *, units: bool = False) -> None:
+    def __init__(
+        self,
+        fields: Fields,
+        coordinates: list[Array],
+        offsets: list[Array],
+        *,
+        units: bool = False,
+        stored_below: int | None = None,
+    ) -> None:
         self.coordinates = _signed(np.stack(coordinates), 32)
         self.displaced = _misplaced(fields, self.coordinates[0])
         """Mask of the boxes that begin where a copy cannot begin along the innermost dimension."""
         if fields.packed:
             self.coordinates[0] = self.coordinates[0] * fields.packed // (8 * fields.itemsize)
-        self._form = form = form_of(fields, units=units and not self.displaced.any())
+        self._end = stored_below
+        self._form = form = form_of(fields, units=units and not self.displaced.any(), stored=stored_below is not None)
         self.fields, self.element, self.dtype = form.fields, form.element, form.dtype
         self.nbytes, self.extent, self.count = form.nbytes, form.extent, form.count
         spatial = max(fields.rank - 2, 0)
@@ -99,12 +116,22 @@ class Boxes:
 
     def elements(self, which: Array) -> tuple[Array, Array]:
         """The byte offset in the tensor ``[boxes, count]`` (int64) of each element of some boxes, and a mask of those
-        inside.
+        that are moved.
         """
-        if self.fields.im2col:
+        place, moved = self._elements(self._form.moved, which)
+        if self._form.beyond and self._end is not None:
+            moved = moved & (self.inside(which) | (self.fields.address + place < self._end))
+        return place, moved
+
+    def inside(self, which: Array) -> Array:
+        """A mask ``[boxes, count]`` of the elements of some boxes that are in the tensor."""
+        return self._elements(self.fields if self._form.beyond else self._form.moved, which)[1]
+
+    def _elements(self, fields: Fields, which: Array) -> tuple[Array, Array]:
+        if fields.im2col:
             offsets = [np.broadcast_to(o, self.coordinates[0].shape)[which] for o in self.offsets]
-            return box_elements.im2col_elements(self.fields, self.coordinates[:, which], offsets)
-        return box_elements.tile_elements(self._form.moved, self._first()[:, which])
+            return box_elements.im2col_elements(fields, self.coordinates[:, which], offsets)
+        return box_elements.tile_elements(fields, self._first()[:, which])
 
     def _first(self) -> Array:
         """The coordinates, in units of what is moved."""
@@ -118,7 +145,7 @@ class Boxes:
         """The addresses of whole granules of ``size`` bytes (ascending) that boxes fill, and their boxes; None where boxes leave
         the tensor, or fill some partly.
         """
-        if self.fields.im2col or self.fields.interleave:
+        if self.fields.im2col or self.fields.interleave or self._form.beyond:
             return None
         moved = self._form.moved
         parts, tile, first = _granules(moved, size), box_elements.tile_of(moved), self._first()
@@ -130,16 +157,16 @@ class Boxes:
         return (base[:, None] + parts).reshape(-1), np.repeat(np.arange(len(base)), len(parts))
 
     def span(self) -> tuple[int, int]:
-        """The address range of the tensor."""
-        fields = self.fields
+        """The address range of what is moved."""
+        fields = self._form.moved
         end = (fields.dims[0] - 1) * fields.pixel + fields.pixel
         end += sum((n - 1) * stride for n, stride in zip(fields.dims[1:], fields.strides, strict=True))
         return fields.address, fields.address + end
 
     def spread(self) -> tuple[Array, Array, int]:
-        """The address of each element inside the tensor, its box, and the element size."""
-        place, inside = self.elements(np.arange(len(self.coordinates[0])))
-        return self.fields.address + place[inside], np.nonzero(inside)[0], self.dtype.itemsize
+        """The address of each element that is moved, its box, and the element size."""
+        place, moved = self.elements(np.arange(len(self.coordinates[0])))
+        return self.fields.address + place[moved], np.nonzero(moved)[0], self.dtype.itemsize
 
     def shared(self, start: Array) -> Array:
         """Shared addresses ``[boxes, count]`` in bytes of boxes that begin at ``start``, swizzled; ``[1, count]`` if
@@ -157,13 +184,21 @@ class Boxes:
             return bits
         return _to_tf32(bits.view(np.uint32)).view(bits.dtype)
 
+    @property
+    def loaded_only(self) -> bool:
+        """Whether the map's bounding box leaves the tensor: an H100 faults where such boxes are stored."""
+        return any(low < 0 or end > self.fields.dims[axis] for axis, low, end in self._bounds())
+
     def outside(self) -> list[tuple[int, Array]]:
         """The im2col dimensions along which boxes begin outside the bounding box, each with a mask of those boxes."""
-        if not self.fields.im2col:
-            return []
-        bounds = tensor_map.bounding_box(self.fields)
-        found = [(axis, (self.coordinates[axis] < low) | (self.coordinates[axis] >= end)) for axis, low, end in bounds]
+        found = [
+            (axis, (self.coordinates[axis] < low) | (self.coordinates[axis] >= end))
+            for axis, low, end in self._bounds()
+        ]
         return [(axis, boxes) for axis, boxes in found if boxes.any()]
+
+    def _bounds(self) -> list[tuple[int, int, int]]:
+        return tensor_map.bounding_box(self.fields) if self.fields.im2col else []
 
 
 @functools.lru_cache(maxsize=32)

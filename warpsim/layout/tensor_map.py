@@ -221,6 +221,16 @@ def in_units(fields: Fields) -> Fields | None:
     )
 
 
+def as_stored(fields: Fields) -> Fields:
+    """The map by which boxes are stored: rows end at multiples of 16 bytes, because an H100 stores and combines whole
+    units of 16 bytes along dimension 0, what is beyond the tensor included.
+    """
+    per = ROW_UNIT // fields.itemsize
+    if fields.interleave or fields.packed or fields.dims[0] % per == 0:
+        return fields
+    return attrs.evolve(fields, dims=(-(-fields.dims[0] // per) * per, *fields.dims[1:]))
+
+
 def row_axis(fields: Fields, axis: int) -> bool:
     """Whether a box extends along an axis. The last but one dimension of an interleaved map counts slices of channels;
     a box has one of them, whatever ``box`` says (observed on an H200, like everything about interleaved maps here).
@@ -309,7 +319,7 @@ def _box_problem(fields: Fields) -> str | None:
     for axis, size in enumerate(fields.box):
         if not 0 < size <= 256:
             return f"box_dim[{axis}] is {size}; it must be 1 to 256"
-    total = math.prod(fields.box[1:]) * row_bytes(fields, fields.box[0])
+    total = math.prod(box_extent(fields, axis) for axis in range(1, fields.rank)) * row_bytes(fields, fields.box[0])
     if total > MAX_BOX:
         return f"the box has {total} bytes; shared memory holds {MAX_BOX}"
     return _inner_problem(fields, row_bytes(fields, fields.box[0]))
@@ -322,10 +332,9 @@ def _im2col_problem(fields: Fields) -> str | None:
     for name, corner in (("lower", fields.lower), ("upper", fields.upper)):
         if any(not -limit <= v < limit for v in corner):
             return f"pixel_box_{name}_corner {corner} is not within [{-limit}, {limit - 1}]"
-    for axis in range(1, fields.rank - 1):
-        extent = fields.dims[axis] + fields.upper[axis - 1] - fields.lower[axis - 1]
-        if not 0 < extent < 1 << 32:
-            return f"the bounding box has an extent of {extent} along dimension {axis}"
+    for axis, low, end in bounding_box(fields):
+        if not 0 < end - low < 1 << 32:
+            return f"the bounding box has an extent of {end - low} along dimension {axis}"
     if not 0 < fields.channels <= 256:
         return f"channels_per_pixel is {fields.channels}; it must be 1 to 256"
     if not 0 < fields.pixels <= 1024:

@@ -58,7 +58,9 @@ class BulkCopies(BulkReach):
             self._start(mine, BoxLoad(boxes, to), to, boxes.nbytes, extent=boxes.extent)
 
     def tensor_store(self, map: Address, src: Address, reduction: Choose | None) -> None:
-        """Copy a box from shared memory; elements outside the tensor are not stored."""
+        """Copy a box from shared memory; elements outside the tensor are not stored, unless they share 16 bytes with some
+        inside.
+        """
         lanes = self.lanes()
         sources = self.address(src, lanes)
         columns = [self.flat(c, lanes) for c in coordinates(map)]
@@ -66,7 +68,9 @@ class BulkCopies(BulkReach):
             if fields.data_type == LOADED_ONLY:
                 self.refuse("boxes of 16U4_ALIGN16B are loaded, not stored")
                 continue
-            boxes = Boxes(fields, [c[part] for c in columns], [], units=reduction is None)
+            memory = self.machine.launch.memory.find(fields.address, fields.address + 1)
+            end = 0 if memory is None else memory.end
+            boxes = Boxes(fields, [c[part] for c in columns], [], units=reduction is None, stored_below=end)
             mine = Lanes(*(x[part] for x in (lanes.index, lanes.columns, lanes.positions)))
             owners, start = self.shared(mine.columns, sources[part])
             box = Receivers(np.arange(len(start)), owners, start, owners, start)

@@ -126,6 +126,12 @@ class BulkReach:
 
     def placed(self, boxes: Boxes, *, store: bool = False) -> bool:
         """Whether boxes begin where a copy may begin in the tensor (observed on an H200, which faults elsewhere)."""
+        if store and boxes.loaded_only:
+            self.refuse(
+                "a box is stored through an im2col map whose bounding box leaves the tensor",
+                advice="only loads may use corners that leave it",
+            )
+            return False
         if store and (boxes.coordinates < 0).any():
             self.refuse("a box is stored at a negative coordinate", advice="only loads may begin before 0")
             return False
@@ -293,12 +299,12 @@ class BulkReach:
         return out
 
     def scatter(self, boxes: Boxes, lanes: Array, values: Array, reduction: Choose | None) -> None:
-        """Store elements ``[boxes, count]``, or combine them with the tensor; those outside it are not stored."""
-        place, inside = boxes.elements(lanes)
-        if inside.all():
+        """Store elements ``[boxes, count]``, or combine them with the tensor."""
+        place, stored = boxes.elements(lanes)
+        if stored.all():
             place, values = place.reshape(-1), values.reshape(-1)
         else:
-            place, values = place[inside], values[inside]
+            place, values = place[stored], values[stored]
         if not len(place):
             return
         low, high = int(place.min()), int(place.max()) + boxes.dtype.itemsize
