@@ -6,6 +6,7 @@ import contextlib
 import linecache
 import os
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import attrs
 
@@ -19,8 +20,7 @@ LARGEST_SOURCE = 1 << 24
 """Largest CUDA file whose lines are shown, in bytes."""
 
 
-@attrs.frozen
-class Span:
+class Span(NamedTuple):
     """A place in PTX text: 1-based line and column, and how many characters to underline."""
 
     file: str

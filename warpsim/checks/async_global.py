@@ -18,7 +18,7 @@ from warpsim.checks.repeats import changed
 from warpsim.checks.sources import Source, sources_of
 from warpsim.checks.stamps import Claims, Met
 from warpsim.machine.state.footprints import Footprint, GlobalTarget
-from warpsim.machine.values import Affine, Array, as_array
+from warpsim.machine.values import Affine, Array, as_array, spread
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -103,10 +103,13 @@ class GlobalUses:
         """The uses that accesses to ``nbytes`` at each ``place`` (broadcast to ``shape``) meet, and masks of those."""
         low, high = place.limits() if isinstance(place, Affine) else (int(place.min()), int(place.max()))
         for start, end, claims in self._near(low, high + nbytes):
-            at = np.broadcast_to(as_array(place).view(np.int64), shape)
-            inside = (at + nbytes > start) & (at < end)
-            inside = inside if active is None else inside & active
-            near = np.clip(at, start, end - 1) - start
+            at = spread(as_array(place).view(np.int64), shape)
+            if low >= start and high < end:
+                inside, near = active, at - start
+            else:
+                inside = (at + nbytes > start) & (at < end)
+                inside = inside if active is None else inside & active
+                near = np.clip(at, start, end - 1) - start
             for met in claims.met(near, nbytes, np.zeros(1, np.int64), inside, next(iter(self.uses))):
                 for use, index in self._holders(met, start):
                     lanes = np.zeros(shape, np.bool_)

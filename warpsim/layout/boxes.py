@@ -103,6 +103,11 @@ class Boxes:
         self._form = form = form_of(fields, units=units and not self.displaced.any(), stored=stored_below is not None)
         self.fields, self.element, self.dtype = form.fields, form.element, form.dtype
         self.nbytes, self.extent, self.count = form.nbytes, form.extent, form.count
+        self._first = self.coordinates
+        """The coordinates, in units of what is moved."""
+        if self.element != self.dtype:
+            self._first = self.coordinates.copy()
+            self._first[0] = self._first[0] * self.element.itemsize // self.dtype.itemsize
         spatial = max(fields.rank - 2, 0)
         self.offsets = _offsets(offsets, fields.rank) or [np.zeros(1, np.int64)] * spatial
 
@@ -131,15 +136,7 @@ class Boxes:
         if fields.im2col:
             offsets = [np.broadcast_to(o, self.coordinates[0].shape)[which] for o in self.offsets]
             return box_elements.im2col_elements(fields, self.coordinates[:, which], offsets)
-        return box_elements.tile_elements(fields, self._first()[:, which])
-
-    def _first(self) -> Array:
-        """The coordinates, in units of what is moved."""
-        if self.element == self.dtype:
-            return self.coordinates
-        first = self.coordinates.copy()
-        first[0] = first[0] * self.element.itemsize // self.dtype.itemsize
-        return first
+        return box_elements.tile_elements(fields, self._first[:, which])
 
     def granules(self, size: int) -> tuple[Array, Array] | None:
         """The addresses of whole granules of ``size`` bytes (ascending) that boxes fill, and their boxes; None where boxes leave
@@ -148,7 +145,7 @@ class Boxes:
         if self.fields.im2col or self.fields.interleave or self._form.beyond:
             return None
         moved = self._form.moved
-        parts, tile, first = _granules(moved, size), box_elements.tile_of(moved), self._first()
+        parts, tile, first = _granules(moved, size), box_elements.tile_of(moved), self._first
         if parts is None or not tile.holds(first):
             return None
         base = self.fields.address + tile.strides @ first

@@ -51,7 +51,7 @@ def snippet_program(
         raise PtxError(findings=tuple(_moved(finding, len(header), lines) for finding in error.findings)) from None
     kernel = program.functions[KERNEL]
     placed = tuple(
-        attrs.evolve(i, span=attrs.evolve(i.span, column=i.span.column - len(header))) if i.span.line == 1 else i
+        attrs.evolve(i, span=i.span._replace(column=i.span.column - len(header))) if i.span.line == 1 else i
         for i in kernel.code
     )
     kernel = attrs.evolve(kernel, code=placed)

@@ -267,10 +267,11 @@ class ExpressionParser:
         s = self.s
         if s.kind != "integer":
             raise s.problem(f"found {s.shown()} where a number was expected")
-        value = self._decode(s.text)[0]
+        text = s.text
+        value = int(text) if len(text) < 9 and text.isdecimal() and text[0] != "0" else self._decode(text)[0]
         if value >> bits:
             raise s.problem(f"{s.shown()} does not fit {bits} bits", rule="directive")
-        s.skip()
+        s.i += 1
         return value
 
     def _decode(self, text: str) -> tuple[int, bool]:

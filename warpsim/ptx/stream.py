@@ -87,7 +87,8 @@ class Stream:
         """The span of the current token."""
         start = self.starts[self.i]
         line = bisect(self.newlines, start)
-        return Span(self.file, line, start - self.newlines[line - 1] + 1, len(self.texts[self.i]) or 1)
+        column = start - self.newlines[line - 1] + 1
+        return Span._make((self.file, line, column, len(self.texts[self.i]) or 1))
 
     def problem(self, message: str, advice: str = "", rule: str = "syntax") -> SyntaxProblem:
         """Make a problem at the current token."""

@@ -133,7 +133,7 @@ def kind_of(piece: str) -> str:
     assert match is not None
     kind = str(match.lastgroup)
     if match.end() < len(piece):
-        return "section" if piece[0] == "." else "numbers"
+        return "section" if piece.startswith(".section") else "numbers"
     if kind in ("blank", "newline", "skip"):
         return "" if piece != "#" else "hash"
     return "fraction" if kind == "float" and piece[0] == "." else kind
@@ -177,8 +177,8 @@ class Tokens:
         known = Kinds()
         pieces = pattern(sections=whole and ".section" in text, lists=LIST.search(text) is not None).findall(text)
         kinds = list(map(known.__getitem__, pieces))
-        if "section" in known.seen or "numbers" in known.seen:
-            pieces = _divided(pieces, kinds)
+        if known.seen and (apart := _apart(pieces, kinds)):
+            pieces = _divided(pieces, apart)
             kinds = list(map(known.__getitem__, pieces))
         if pieces and pieces[0] == "#":  # an empty line marker
             kinds[0] = ""
@@ -218,13 +218,12 @@ class Tokens:
             del self.newlines[bisect(self.newlines, starts[-1]) :]
 
 
-def _divided(pieces: list[str], kinds: list[str]) -> list[str]:
-    """Divide lists of numbers that are none, and sections that do not follow an item of the module."""
-    found: list[str] = []
+def _apart(pieces: list[str], kinds: list[str]) -> list[int]:
+    """Lists of numbers that are none, and sections that do not follow an item of the module: several tokens each."""
+    found: list[int] = []
     first, depth, before = 0, 0, ""
     for i in [i for i, kind in enumerate(kinds) if kind in ("numbers", "section")]:
         passed = pieces[first:i]
-        found += passed
         depth += passed.count("{") - passed.count("}")
         before = next(compress(reversed(passed), reversed(kinds[first:i])), before)
         if kinds[i] == "numbers":
@@ -232,7 +231,19 @@ def _divided(pieces: list[str], kinds: list[str]) -> list[str]:
         else:
             whole = depth == 0 and before == "}"
             before = "}"
-        found += [pieces[i]] if whole else pattern(sections=False, lists=False).findall(pieces[i])
+        if not whole:
+            found.append(i)
+        first = i + 1
+    return found
+
+
+def _divided(pieces: list[str], apart: list[int]) -> list[str]:
+    """Divide some of the pieces into their tokens."""
+    found: list[str] = []
+    first = 0
+    for i in apart:
+        found += pieces[first:i]
+        found += pattern(sections=False, lists=False).findall(pieces[i])
         first = i + 1
     return found + pieces[first:]
 

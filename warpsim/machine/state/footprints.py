@@ -25,9 +25,13 @@ class Footprint:
     high: int = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        empty = not len(self.start)
-        object.__setattr__(self, "low", 0 if empty else int(self.start.min()))
-        object.__setattr__(self, "high", 0 if empty else int(self.start.max()) + self.nbytes)
+        low, high = 0, -self.nbytes
+        if len(self.start) == 1:
+            low = high = self.start.item()
+        elif len(self.start):
+            low, high = int(self.start.min()), int(self.start.max())
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high + self.nbytes)
 
     def __deepcopy__(self, memo: object) -> Footprint:
         return self  # immutable
