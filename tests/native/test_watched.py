@@ -34,3 +34,37 @@ def test_a_later_launch_that_is_watched():
     kernel((1,), (32,), (words,), engine="compiled", watchers=[watcher])
 
     assert watcher.count == 50
+
+
+DOUBTFUL = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p) { .reg .b32 %r<12>; .reg .b64 %d<3>; .reg .pred %p<4>;
+ld.param.u64 %d1, [p]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 4; add.u64 %d1, %d1, %d2; and.b32 %r3, %r1, 31;
+setp.lt.u32 %p1, %r3, 16; @%p1 mov.u32 %r9, 5; mov.u32 %r4, 0; mov.u32 %r2, %r1;
+L: mad.lo.u32 %r2, %r2, 3, %r4; add.u32 %r4, %r4, 1; setp.lt.u32 %p2, %r4, 20; @%p2 bra L;
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "lanes"),
+    [
+        ("selp.u32 %r5, %r9, %r2, %p1; st.global.u32 [%d1], %r5; ret; }", None),
+        ("add.u32 %r5, %r9, %r2; st.global.u32 [%d1], %r5; ret; }", range(16, 32)),
+        (
+            "setp.eq.u32 %p3, %r9, 5; @%p3 bra E; add.u32 %r2, %r2, 1; E: st.global.u32 [%d1], %r2; ret; }",
+            range(16, 32),
+        ),
+    ],
+)
+def test_a_register_that_some_lanes_have_not_written(use, lanes, done):
+    """Steps on it are interpreted, with the same findings; those between them are not."""
+    found = []
+    for engine in ("compiled", "interpreter"):
+        words = np.zeros(64, np.uint32)
+        result = warpsim.load(DOUBTFUL + use)["k"]((1,), (64,), (words,), engine=engine, on_finding="collect")
+        findings = [(f.rule, f.line, f.message, tuple(f.lanes)) for f in result.findings]
+        found.append((words.tolist(), result.instructions, dict(result.opcodes), findings))
+    assert found[0] == found[1]
+    assert [f[3] for f in found[0][3]] == ([] if lanes is None else [tuple(lanes)])
+    assert any(code.shape.loops for code in done)

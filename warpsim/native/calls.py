@@ -85,7 +85,9 @@ class Calls:
     def _values(self, machine: Machine, group: Group, spot: Spot) -> list[Any] | None:
         """What a unit reads, None where it cannot run."""
         shape = spot.shape
-        if shape is None or group.carries or (shape.collective and DIVERGED in machine.batch.notes):
+        if shape is None or (shape.collective and DIVERGED in machine.batch.notes):
+            return None
+        if group.carries and any(not shape.registers.isdisjoint(file) for file in group.files()):
             return None
         return values_of(machine, group, shape.sources)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from warpsim.analysis.flow import reads_and_writes
 from warpsim.isa.spec import Scope
 from warpsim.machine.selection import Rect
 from warpsim.native.asking import make_beside, make_later
@@ -46,7 +47,7 @@ class Compiled:
         self._noted, self._sm = noted, device.sm if device.numerics == "exact" else None
         self.bodies = Bodies(pace)
         self._account = Account(pace)
-        self._plans: dict[int, Plans] = {}
+        self._plans: dict[tuple[int, bool], Plans] = {}
         self._calls: Calls | None = None
 
     @property
@@ -54,14 +55,16 @@ class Compiled:
         """Seconds that compiling has taken in this launch."""
         return self._account.compiling
 
-    def plans(self, plan: FunctionPlan) -> Plans:
-        """What is known of a function."""
-        found = self._plans.get(id(plan))
+    def plans(self, plan: FunctionPlan, *, careful: bool = False) -> Plans:
+        """What is known of a function; ``careful``: for groups with registers that somebody follows."""
+        key = id(plan), careful
+        found = self._plans.get(key)
         if found is None:
-            kept = plan.notes.get("native")
+            name = "careful native" if careful else "native"
+            kept = plan.notes.get(name)
             if kept is None:
-                kept = plan.notes["native"] = Plans(plan, self._sm)
-            found = self._plans[id(plan)] = kept
+                kept = plan.notes[name] = Plans(plan, self._sm, careful=careful)
+            found = self._plans[key] = kept
         return found
 
     def reason(self, instruction: Instruction) -> str | None:
@@ -71,10 +74,10 @@ class Compiled:
 
     def until(self, group: Group, last: int) -> int:
         """The next step of the group's block at which a unit may begin, else ``last``."""
-        plans = self._plans.get(id(group.plan)) or self.plans(group.plan)
+        plans = self.plans(group.plan, careful=group.carries)
         found = plans.begins.get(group.block)
         if found is None:
-            found = plans.begins[group.block] = _begins(group.plan, group.block)
+            found = plans.begins[group.block] = _begins(group.plan, group.block, plans.doubtful)
         return next((at for at in found if at > group.at), last)
 
     def advance(self, machine: Machine, group: Group, limit: Any) -> bool:
@@ -83,7 +86,7 @@ class Compiled:
         block = group.plan.blocks[group.block]
         if group.at == len(block.steps) and not block.successors:
             return False
-        plans = self._plans.get(id(group.plan)) or self.plans(group.plan)
+        plans = self.plans(group.plan, careful=group.carries)
         barriers = self.barriers and _whole_ctas(machine, group)
         alone = group.selection.n_warps == 1
         place = group.block, group.at, alone, self.collectives, barriers
@@ -151,10 +154,10 @@ class Compiled:
         return False
 
 
-def _begins(plan: FunctionPlan, block: int) -> tuple[int, ...]:
-    """Steps behind one that is no arithmetic, no access and no shuffle."""
+def _begins(plan: FunctionPlan, block: int, doubtful: frozenset[int]) -> tuple[int, ...]:
+    """Steps behind one that is no arithmetic, no access and no shuffle, or is on ``doubtful`` registers."""
     steps = plan.blocks[block].instructions[: len(plan.blocks[block].steps)]
-    other = [not _plausible(i) for i in steps]
+    other = [not _plausible(i) or any(not doubtful.isdisjoint(part) for part in reads_and_writes(i)) for i in steps]
     return tuple(k for k in range(1, len(steps)) if other[k - 1] and not other[k])
 
 

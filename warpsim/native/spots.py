@@ -121,10 +121,13 @@ class Spot:
 
 
 class Plans:
-    """Spots of a function, kept with its plan for every launch."""
+    """Spots of a function, kept with its plan for every launch. ``careful``: of groups that have registers which somebody follows, as
+    those that some path reads before any write: these are ``doubtful``."""
 
-    def __init__(self, plan: FunctionPlan, sm: int | None) -> None:
+    def __init__(self, plan: FunctionPlan, sm: int | None, *, careful: bool = False) -> None:
         self.plan, self.sm = plan, sm
+        given = {r.index for p in (*plan.function.params, *plan.function.returns) for r in p.registers}
+        self.doubtful = plan.blocks[0].live_in - given if careful else frozenset[int]()
         self.spots: dict[Place, Spot] = {}
         self.begins: dict[int, tuple[int, ...]] = {}
         self.lock = threading.RLock()
@@ -138,7 +141,7 @@ class Plans:
         """What has been traced of the function."""
         from warpsim.native.units import Known
 
-        return Known(self.plan, self.sm)
+        return Known(self.plan, self.sm, self.doubtful)
 
     @property
     def reasons(self) -> dict[int, str]:
@@ -178,7 +181,7 @@ class Plans:
     def _name(self) -> str:
         import hashlib  # OpenSSL takes its time
 
-        text = f"{self.plan.kernel.program.module.source}\0{self.plan.name}"
+        text = f"{self.plan.kernel.program.module.source}\0{self.plan.name}{sorted(self.doubtful)}"
         return hashlib.sha256(text.encode()).hexdigest()
 
     def note_of(self, place: Place) -> str:

@@ -6,6 +6,7 @@ leaves at the first that cannot, at a back edge of a loop that waits, and where 
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
 
 class Known:
     """What has been traced of a function, for every unit. ``sm`` is the GPU whose tensor cores' sums are exact, None where they
-    need not be."""
+    need not be. Instructions on ``doubtful`` registers are left to the interpreter."""
 
-    def __init__(self, plan: FunctionPlan, sm: int | None) -> None:
-        self.plan, self.sm = plan, sm
+    def __init__(self, plan: FunctionPlan, sm: int | None, doubtful: frozenset[int] = frozenset()) -> None:
+        self.plan, self.sm, self.doubtful = plan, sm, doubtful
         self._traced: dict[Any, Traced | None] = {}
         self.reasons: dict[int, str] = {}
 
@@ -42,7 +43,7 @@ class Known:
         key = id(instruction), tuple(sorted((known or {}).items()))
         if key not in self._traced:
             try:
-                if self.plan.wgmma_rows and _touches(self.plan, instruction):
+                if self.plan.wgmma_rows and _touches(self.plan.wgmma_rows, instruction):
                     raise Untraceable("registers of wgmma")
                 made = None
                 if self.sm is not None and instruction.traits.matrix is not None:
@@ -54,10 +55,10 @@ class Known:
         return self._traced[key]
 
 
-def _touches(plan: FunctionPlan, instruction: Instruction) -> bool:
-    """Whether an instruction reads or writes registers that a wgmma may have in flight."""
+def _touches(registers: Container[int], instruction: Instruction) -> bool:
+    """Whether an instruction reads or writes some registers."""
     reads, writes = reads_and_writes(instruction)
-    return any(slot in plan.wgmma_rows for slot in (*reads, *writes))
+    return any(slot in registers for slot in (*reads, *writes))
 
 
 @attrs.frozen(eq=False)
@@ -113,6 +114,8 @@ class Shape:
     """The spaces to which it stores."""
     shared: bool
     """Whether it may access shared memory."""
+    registers: frozenset[int]
+    """All that it reads or writes."""
 
     def all(self) -> list[Piece]:
         """Its pieces in the order of blocks, the first one first."""
@@ -153,6 +156,9 @@ class Former:
         made = self.known.of(instruction)
         if made is None:
             return False
+        if self.known.doubtful and _touches(self.known.doubtful, instruction):
+            self.known.reasons[id(instruction)] = "a register that may be read before it is written"
+            return False
         if made.barrier:
             return self.options.barriers
         if made.collective:
@@ -186,6 +192,8 @@ class Former:
                 return cut
             target = plan.place_of.get(labels_of(last)[0].target)
             guard = None if last.guard is None else (last.guard[0].index, last.guard[1])
+            if guard is not None and guard[0] in self.known.doubtful:
+                return cut
             if target is None or (guard is not None and following is None):
                 return cut
             whole = Piece(
@@ -284,6 +292,7 @@ class Former:
             sorted(barriers),
             frozenset(e.space for e in effects if e.kind != "load"),
             any(e.space in ("shared", "generic") for e in effects),
+            frozenset(written).union(k for k in reads if isinstance(k, int)),
         )
 
 

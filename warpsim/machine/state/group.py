@@ -271,6 +271,10 @@ class Group:
         """Whether its register values may have companions."""
         return bool(self.companions or self.frame.companions)
 
+    def files(self) -> list[dict[int, Array]]:
+        """The companions of its registers, by their indices."""
+        return [*self.companions.values(), *self.frame.companions.values()]
+
     def companion(self, name: str, index: int) -> Array | None:
         """The companion of a register's value under a name; None if there is none."""
         if self.env[index] is None and index in self.frame.companions.get(name, {}):
