@@ -23,6 +23,7 @@ class Code(Protocol):
     """Machine code of a launch (`warpsim.native.engine.Compiled`), and why it does not cover more."""
 
     compiling: float
+    units: bool
 
     def advance(self, machine: Machine, group: Group, limit: Any) -> bool:
         """Run the machine code for a place, if there is any."""
@@ -117,6 +118,8 @@ class StopWatch:
 
     def _why(self, instruction: Instruction) -> str:
         form = instruction.form
+        if self.code is not None and not self.code.units:
+            return "a rule or a watcher follows single accesses or steps"
         if form.scope is Scope.SYNC:
             return "barrier: interpreted between compiled units"
         if form.scope is Scope.WARPGROUP:
