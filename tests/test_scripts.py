@@ -17,7 +17,8 @@ SCRIPTS = sorted(p for folder in ("benchmarks", "docs/tools", "programs", "tests
 
 def used(path):
     """(module, name) of everything that a script imports from the package."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    text = path.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(text if re.search(r"^ *(from|import) .*warpsim", text, re.MULTILINE) else "")):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "warpsim":
             yield from ((node.module, alias.name) for alias in node.names)
         elif isinstance(node, ast.Import):

@@ -58,6 +58,21 @@ def test_bulk_stores_write(device, effects):
     assert (found.rule, found.lanes) == ("uninitialised", tuple(range(16, 32)))
 
 
+def test_bulk_copies_of_several_ctas(device):
+    """Each CTA stores 64 bytes of a row of 80: those are written, what lies between is not."""
+    new, out = device.empty(60, np.uint32), device.array(np.zeros(60, np.uint32))
+    text = BULK.replace(
+        "mov.u32 %r1, %tid.x;", "mov.u32 %r1, %ctaid.x; mad.wide.u32 %rd1, %r1, 80, %rd1; mov.u32 %r1, %tid.x;"
+    )
+    warpsim.load(text)["k"](3, 32, (new,), device=device)
+    result = warpsim.load(COPY)["k"](1, 60, (new, out), device=device, on_finding="collect")
+
+    lanes = [32 * f.warp + lane for f in result.findings for lane in f.lanes]
+    assert [f.rule for f in result.findings] == ["uninitialised"] * len(result.findings)
+    assert set(lanes) <= {*range(16, 20), *range(36, 40), *range(56, 60)}
+    assert {*range(16, 20)} <= set(lanes)
+
+
 def test_launches_without_the_rule_write(device):
     """A launch that does not check the rule still tells the next what it has written."""
     new, out = device.empty(32, np.uint32), device.array(np.arange(32, dtype=np.uint32))

@@ -148,6 +148,8 @@ def test_swizzled_tiles(span, mask):
     if span == 128:
         assert all(len(set(tile.chunks[:8, c] % 128)) == 8 for c in range(8))
     assert len(np.unique(tile.addresses)) == tile.addresses.size
+    assert f"over {span} bytes" in tile.note
+    assert pictures_of(f"tile.16x{span // 2}.f16", placing=Placing("none"))["tile"].note == "no swizzle"
 
 
 @pytest.mark.parametrize("swizzle", ["none", "32B", "64B", "128B"])

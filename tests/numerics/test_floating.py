@@ -83,6 +83,17 @@ def test_nan_is_canonical():
     assert got.tolist() == [0x7FFFFFFF] * 2
 
 
+@pytest.mark.parametrize("type", [np.float32, np.float64])
+@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
+def test_sums_that_are_zero(type, mode):
+    """x + x keeps the sign of a zero; of opposite terms the sum is +0, rounded down -0 (IEEE 754, 6.3)."""
+    a, b = (np.array(x, type) for x in ([0.0, -0.0, 0.0, -0.0, 1.0, -1.5], [0.0, -0.0, -0.0, 0.0, -1.0, 1.5]))
+    got = floating.add(a, b, mode)
+
+    assert not got.any()
+    assert np.signbit(got).tolist() == [False, True, *[mode == "rm"] * 4]
+
+
 def test_double_rounding_at_a_tie():
     """1 + 2**-23 + 2**-24 - 2**-54 lies below a tie of f32 that double precision cannot tell from it."""
     a, b, c = np.float32(1 + 2**-15), np.float32((1 - 2**-15) * 2.0**-24), np.float32(1 + 2**-23)

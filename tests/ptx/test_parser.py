@@ -291,3 +291,15 @@ def test_directives_of_9_0(function):
     parse(head.format("9.0") + function)
     with pytest.raises(PtxError, match=r"needs PTX \.version 9\.0"):
         parse(head.format("8.8") + function)
+
+
+@pytest.mark.parametrize(("width", "least", "most"), [(8, -128, 255), (16, -32768, 65535), (32, -(2**31), 2**32 - 1)])
+def test_numbers_of_a_section(width, least, most):
+    """Those of either sign that fit (ptxas: value out of range)."""
+    for value in (least - 1, least, most, most + 1):
+        text = wrap("") + f"\n.section .debug_x {{ .b{width} {value} }}\n"
+        if least <= value <= most:
+            parse(text)
+        else:
+            with pytest.raises(PtxError, match=f"{value} does not fit"):
+                parse(text)

@@ -5,11 +5,12 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import warpsim
 from warpsim.host.cases import Case
 from warpsim.isa import registry
-from warpsim.isa.evidence import MEANING, _table
+from warpsim.isa.evidence import MEANING, _table, evidence
 from warpsim.program import build  # noqa: F401 - declares all instructions
 from warpsim.testing.fidelity import Forms
 
@@ -38,6 +39,22 @@ def test_a_launch_s_fidelity():
     assert list(pickle.loads(pickle.dumps(result.fidelity))) == list(result.fidelity)
     other = Case.read(ROOT / "programs" / "mma_f16_gemm").prepare(device="sm_80").launch()
     assert {e.standing for e in other.fidelity if e.instruction.startswith("mma.")} == {"modelled"}
+
+
+@pytest.mark.parametrize(
+    ("text", "source"),
+    [
+        ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "public models of its tensor cores"),
+        ("ex2.approx.f32", "as on sm_90"),
+    ],
+)
+def test_gpus_that_were_not_measured(text, source):
+    """Products rest on what is published of the tensor cores, approximations on what an H100 has."""
+    root = text.split(".")[0]
+    found = {evidence(form, text, 80) for form in registry.forms(root)}
+
+    assert {e.standing for e in found} <= {"modelled", "stated"}
+    assert any(source in e.source for e in found)
 
 
 def test_a_session_s_summary():
