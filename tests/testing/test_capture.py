@@ -103,6 +103,12 @@ def test_an_allocation_whose_size_is_not_known(monkeypatch):
             out._obj.value = {gpu.MEMORY_TYPE: gpu.DEVICE, gpu.RANGE_START: POOL, gpu.RANGE_SIZE: 256}[number]
             return int(number in refused)
 
+        @staticmethod
+        def cuModuleGetGlobal_v2(address, size, module, name):
+            """One variable."""
+            address._obj.value, size._obj.value = COUNTER, 4
+            return int(name != b"counter")
+
     monkeypatch.setattr(gpu.ctypes, "CDLL", lambda name: Library())
     driver = gpu.Driver()
     assert driver.allocation(POOL + 4) == (POOL, 256)
@@ -110,6 +116,8 @@ def test_an_allocation_whose_size_is_not_known(monkeypatch):
         refused.add(number)
         assert driver.allocation(POOL + 4) is None
         refused.clear()
+    assert driver.variable(77, "counter") == (COUNTER, 4)
+    assert driver.variable(77, "other") is None
 
 
 @pytest.fixture
