@@ -102,6 +102,22 @@ def test_a_store_writes_units_of_16_bytes():
     assert tensor.tolist() == [[0] * 8, [1, 2, 3, 4, 0, 0, 0, 0], [10, 12, 14, 16, 5, 6, 7, 8]]
 
 
+@pytest.mark.parametrize(("at", "told"), [((0, 1), True), ((8, 1), False)])
+@pytest.mark.parametrize("late", [False, True])
+def test_elements_beyond_the_tensor_are_noted(at, told, late):
+    """Where the box reaches them; a note, because the rest of a row may be free."""
+    tensor, data = np.zeros((3, 8), np.uint32), np.arange(1, 17, dtype=np.uint32)
+    kernel = warpsim.load(boxes_ptx().kernel(2, 64, store=True))["box"]
+    places = np.array([[*at, 0, 0, 0, 0, 0, 0]], np.int32)
+    effects = "at_wait" if late else "eager"
+    found = kernel((1,), (128,), (rows_of(tensor, 5), places, data), checks="all", async_effects=effects).findings
+
+    assert [(f.rule, f.severity, f.lanes) for f in found if f.rule == "tensor-map"] == [
+        ("tensor-map", "note", (0,))
+    ] * told
+    assert "rows of 5 elements" in str(found) or not told
+
+
 def test_units_end_where_memory_ends():
     """Behind the last element of an allocation there is nothing to write, and nothing to report."""
     tensor, data = np.zeros(2 * 8 + 5, np.uint32), np.arange(1, 17, dtype=np.uint32)

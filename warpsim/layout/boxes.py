@@ -112,6 +112,11 @@ class Boxes:
         self.offsets = _offsets(offsets, fields.rank) or [np.zeros(1, np.int64)] * spatial
 
     @property
+    def beyond(self) -> bool:
+        """Whether elements beyond the tensor may be moved, too."""
+        return self._form.beyond
+
+    @property
     def fill(self) -> int:
         """The bits of an element outside the tensor."""
         return self._form.moved.fill
