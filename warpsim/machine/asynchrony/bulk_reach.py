@@ -19,7 +19,7 @@ from warpsim.machine.memory.outside import outside_global, shared_advice
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Receivers
-from warpsim.machine.values import Array, DType, Value, as_array
+from warpsim.machine.values import Array, DType, Value, as_array, spread
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -52,7 +52,7 @@ class BulkReach:
         if self.active is None:
             index = np.arange(selection.n)
         else:
-            index = np.flatnonzero(np.broadcast_to(self.active, selection.shape).reshape(-1))
+            index = np.flatnonzero(spread(self.active, selection.shape).reshape(-1))
         columns = selection.ctas.reshape(-1)[index].astype(np.int64)
         if len(index) > 1:
             order = np.lexsort((selection.threads.reshape(-1)[index], columns))
@@ -67,7 +67,7 @@ class BulkReach:
         shape = self.group.selection.shape
         if array.shape == shape:
             return array.reshape(-1)[lanes.index]
-        return np.broadcast_to(array.reshape(-1) if len(shape) == 1 else array, shape).reshape(-1)[lanes.index]
+        return spread(array.reshape(-1) if len(shape) == 1 else array, shape).reshape(-1)[lanes.index]
 
     def address(self, address: Address, lanes: Lanes) -> Array:
         """The address of each of the lanes, int64."""
@@ -327,7 +327,7 @@ class BulkReach:
 
     def write(self, columns: Array, address: Array, values: Array) -> None:
         """Store elements in shared memory."""
-        self.machine.fill("shared", address, np.broadcast_to(columns, values.shape), values)
+        self.machine.fill("shared", address, spread(columns, values.shape), values)
 
 
 def coordinates(address: Address) -> tuple[Value, ...]:

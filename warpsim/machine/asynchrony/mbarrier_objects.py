@@ -13,7 +13,7 @@ from warpsim.machine.asynchrony import transfers
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.state.global_memory import SHARED_WINDOW
 from warpsim.machine.state.group import Group
-from warpsim.machine.values import Array, as_array
+from warpsim.machine.values import Array, as_array, spread
 from warpsim.types import TYPES
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class MbarrierObjects:
             old = self.memory.load(space, address, B64)[0].view(U64)
             if self.active is not None and old.size > 1:  # lanes that take no part find nothing
                 shape = self.group.selection.shape
-                old = np.broadcast_to(old, shape)[np.broadcast_to(self.active, shape)]
+                old = spread(old, shape)[spread(self.active, shape)]
             told(self.machine, self.group, *self.places(space, address), old, self.active)
         self.memory.store(space, address, B64, (np.zeros(1, U64),))
 
@@ -78,7 +78,7 @@ class MbarrierObjects:
             space, address, B64, changed, operands, returns=returns or told is not None, safe_sum=safe_sum
         )
         if told is not None and old is not None:
-            phases = np.broadcast_to(mbarriers.phase(old.view(U64)), self._shape()).reshape(-1)[self._lanes()]
+            phases = spread(mbarriers.phase(old.view(U64)), self._shape()).reshape(-1)[self._lanes()]
             told(machine, self.group, self.group.lanes(self.active), *self.places(space, address), phases)
         return old if returns else None
 
@@ -87,7 +87,7 @@ class MbarrierObjects:
         machine = self.machine
         if machine.batch.transfers.open:
             columns, place = self.places(space, address)
-            wanted = np.broadcast_to(as_array(parity).reshape(-1) if parity.size == 1 else parity, self._shape())
+            wanted = spread(as_array(parity).reshape(-1) if parity.size == 1 else parity, self._shape())
             lanes = self._lanes()
             parities = wanted.reshape(-1)[lanes].astype(np.uint32) & np.uint32(1)
             transfers.observe(machine, columns, place, parities)
@@ -96,7 +96,7 @@ class MbarrierObjects:
             machine.window.mbarrier_read(machine, self.group, word, self.active)
         told = machine.window.mbarrier_observed
         if told is not None:
-            over = np.broadcast_to(mbarriers.phase(word) != (as_array(parity).astype(np.uint32) & 1), self._shape())
+            over = spread(mbarriers.phase(word) != (as_array(parity).astype(np.uint32) & 1), self._shape())
             over = over.reshape(-1)[self._lanes()]
             columns, place = self.places(space, address)
             told(machine, self.group, self.group.lanes(self.active)[over], columns[over], place[over])
@@ -117,15 +117,15 @@ class MbarrierObjects:
         place, _, columns, _, _ = self.memory.place(space, Address(base, offset), 8)
         shape, lanes = self._shape(), self._lanes()
         return (
-            np.broadcast_to(columns, shape).reshape(-1)[lanes].astype(np.int64),
-            np.broadcast_to(np.asarray(place, np.int64), shape).reshape(-1)[lanes],
+            spread(columns, shape).reshape(-1)[lanes].astype(np.int64),
+            spread(np.asarray(place, np.int64), shape).reshape(-1)[lanes],
         )
 
     def _shape(self) -> tuple[int, ...]:
         return self.group.selection.shape
 
     def _lanes(self) -> slice | Array:
-        return slice(None) if self.active is None else np.broadcast_to(self.active, self._shape()).reshape(-1)
+        return slice(None) if self.active is None else spread(self.active, self._shape()).reshape(-1)
 
 
 def use_by_copies(machine: Machine, group: Group, active: Array | None, columns: Array, address: Array) -> None:

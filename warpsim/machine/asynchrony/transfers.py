@@ -18,7 +18,7 @@ from warpsim.machine.asynchrony import moves
 from warpsim.machine.reporting import present
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Signal, Transfer, Which
-from warpsim.machine.values import Array
+from warpsim.machine.values import Array, spread
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -172,7 +172,7 @@ def _ready(open: list[Transfer], keys: Array, words: Array, wanted: Array) -> Ar
             continue
         at, known = _find(keys, signal.keys)
         mine = np.flatnonzero(known & transfer.open & ~transfer.landed)
-        np.add.at(nbytes, at[mine], np.broadcast_to(signal.nbytes, at.shape)[mine])
+        np.add.at(nbytes, at[mine], spread(signal.nbytes, at.shape)[mine])
         np.add.at(arrivals, at[mine], signal.arrivals)
         stop[wanted & (stop < 0) & (nbytes == tx) & (arrivals == pending)] = number
     return stop
@@ -264,7 +264,7 @@ def land(machine: Machine, schedule: Schedule) -> None:
 def _count(machine: Machine, signal: Signal, which: Which) -> None:
     """Count at the mbarriers, one receiver after another if they share one."""
     columns, address = signal.columns[which], signal.address[which]
-    nbytes = np.broadcast_to(signal.nbytes, signal.columns.shape)[which]
+    nbytes = spread(signal.nbytes, signal.columns.shape)[which]
     keys = signal.keys[which]
     left = np.arange(len(which))
     while len(left):

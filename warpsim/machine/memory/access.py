@@ -15,7 +15,7 @@ from warpsim.machine.memory.addresses import lifted, space_of
 from warpsim.machine.memory.atomics import Reach, apply_atomic
 from warpsim.machine.memory.row_access import RowAccess
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
-from warpsim.machine.values import Affine, Array, DType, Value, as_array
+from warpsim.machine.values import Affine, Array, DType, Value, as_array, spread
 from warpsim.types import ScalarType
 
 
@@ -108,7 +108,7 @@ class Memory(Reach, RowAccess):
         warps = self.group.warps
         wide = warps.spread(array)
         wrong = (wide != wide[:, :1]) & warps.active
-        return warps.collect(np.broadcast_to(wrong, warps.active.shape))
+        return warps.collect(spread(wrong, warps.active.shape))
 
     def outside(self, space: str, address: Address) -> Array:
         """A mask of lanes whose addresses are outside a space; for generic addresses, outside both global and shared
@@ -172,7 +172,7 @@ class Memory(Reach, RowAccess):
         ):
             mask = mask if self.active is None else mask & self.active
             if mask.any():
-                here = np.broadcast_to(mask, self.group.selection.shape)
+                here = spread(mask, self.group.selection.shape)
                 parts.append((here, access(self.among(here), kind, Address(array - window, offset))))
         if type is None:
             return ()

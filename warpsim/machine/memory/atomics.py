@@ -13,7 +13,7 @@ from warpsim.machine.memory.atomic_cells import DIRECT, Atomic, Cells, update
 from warpsim.machine.memory.global_access import GlobalAccess
 from warpsim.machine.memory.word_access import WordAccess
 from warpsim.machine.state.global_memory import Allocation
-from warpsim.machine.values import Array, DType, as_array
+from warpsim.machine.values import Array, DType, as_array, spread
 
 
 class Reach(GlobalAccess, WordAccess):
@@ -31,7 +31,7 @@ class _Lanes:
 
     def flat(self, value: Array) -> Array:
         """A value for each."""
-        return np.broadcast_to(value, self.shape).transpose(self.order).reshape(-1)
+        return spread(value, self.shape).transpose(self.order).reshape(-1)
 
     def shaped(self, flat: Array) -> Array:
         """Back into the shape of the group."""
@@ -148,9 +148,9 @@ def _in_words(
     space.own()
     place = np.asarray(found, np.int64)
     if out is None and atomic.name in DIRECT and dtype.kind in "iu" and active is None and size <= 4:
-        index = np.broadcast_to(space.element_index(place, columns, size), lanes.shape).reshape(-1)
+        index = spread(space.element_index(place, columns, size), lanes.shape).reshape(-1)
         value = as_array(operands[0]).view(dtype)
-        many = value.reshape(-1)[0] if value.size == 1 else np.broadcast_to(value, lanes.shape).reshape(-1)
+        many = value.reshape(-1)[0] if value.size == 1 else spread(value, lanes.shape).reshape(-1)
         DIRECT[atomic.name].at(space.flat.view(dtype), index, many)
         memory.globals.version += 1
         return

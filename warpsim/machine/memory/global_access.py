@@ -15,7 +15,7 @@ from warpsim.machine.memory.addresses import Pattern, bits_of, cta_order, last_a
 from warpsim.machine.memory.outside import outside_global
 from warpsim.machine.memory.port import Port
 from warpsim.machine.state.global_memory import Allocation, GlobalMemory
-from warpsim.machine.values import FLAT, Affine, Array, DType, as_array
+from warpsim.machine.values import FLAT, Affine, Array, DType, as_array, spread
 
 I64 = np.dtype(np.int64)
 
@@ -96,8 +96,8 @@ class GlobalAccess(Port):
         are reported).
         """
         shape = self.group.selection.shape
-        place = np.broadcast_to(array + offset, shape)
-        active = np.ones(shape, np.bool_) if self.active is None else np.broadcast_to(self.active, shape)
+        place = spread(array + offset, shape)
+        active = np.ones(shape, np.bool_) if self.active is None else spread(self.active, shape)
         owner = self.globals.owners(place, nbytes)
         good = (
             active & (owner >= 0) & (place & (nbytes - 1) == 0 if nbytes & (nbytes - 1) == 0 else place % nbytes == 0)
@@ -172,7 +172,7 @@ class GlobalAccess(Port):
             self.tell_global(WRITE, allocation, array + offset, nbytes, self.active, differs)
             return
         shape = self.group.selection.shape
-        place = np.broadcast_to(array + offset, shape)
+        place = spread(array + offset, shape)
         owner = self.globals.owners(place, nbytes)
         good = (owner >= 0) & (place % nbytes == 0)
         if self.active is not None:
@@ -201,11 +201,11 @@ class GlobalAccess(Port):
     ) -> Array:
         """A mask of the lanes whose values differ from an allocation's contents."""
         shape = self.group.selection.shape
-        place = np.broadcast_to(place, shape)
-        here = np.ones(shape, np.bool_) if active is None else np.broadcast_to(active, shape)
+        place = spread(place, shape)
+        here = np.ones(shape, np.bool_) if active is None else spread(active, shape)
         found: Array = np.zeros(shape, np.bool_)
         for held, value in zip(_take(allocation, place[here], 0, values[0].dtype, len(values)), values, strict=True):
-            found[here] |= bits_of(held) != bits_of(np.broadcast_to(value, shape)[here])
+            found[here] |= bits_of(held) != bits_of(spread(value, shape)[here])
         return found
 
     def store_global(self, address: Address, values: tuple[Array, ...]) -> None:
@@ -235,11 +235,11 @@ class GlobalAccess(Port):
         allocation = None if self.active is not None else self.only_allocation(array, offset, nbytes)
         if allocation is not None and not allocation.read_only:
             self.tell_companion_global(WRITE, allocation, array + offset, nbytes, None)
-            index = np.broadcast_to((array + (offset - allocation.start)) // nbytes, shape)
-            _put(allocation, cta_order(index), tuple([cta_order(np.broadcast_to(v, shape)) for v in values]))
+            index = spread((array + (offset - allocation.start)) // nbytes, shape)
+            _put(allocation, cta_order(index), tuple([cta_order(spread(v, shape)) for v in values]))
             return
         place, owner, good = self.resolve(array, offset, nbytes, write=True)
-        full = [cta_order(np.broadcast_to(v, shape)) for v in values]
+        full = [cta_order(spread(v, shape)) for v in values]
         for which in np.unique(owner[good]):
             chosen, mask = self.globals.allocation(int(which)), good & (owner == which)
             self.tell_companion_global(WRITE, chosen, place, nbytes, mask)

@@ -13,7 +13,7 @@ from warpsim.machine.memory.port import Port
 from warpsim.machine.selection import Rect
 from warpsim.machine.state.global_memory import SHARED_WINDOW, WINDOW
 from warpsim.machine.state.group import Group
-from warpsim.machine.values import Array
+from warpsim.machine.values import Array, spread
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -46,10 +46,10 @@ class RowAccess(Port):
             access = READ if words is None else WRITE
             told(self.machine, self.group, MemoryAccess(access, "shared", array, nbytes, None, columns, active))
         if words is not None:
-            array, columns = np.broadcast_to(array, shape), np.broadcast_to(columns, shape)
-            mask = np.ones(shape, np.bool_) if active is None else np.broadcast_to(active, shape)
+            array, columns = spread(array, shape), spread(columns, shape)
+            mask = np.ones(shape, np.bool_) if active is None else spread(active, shape)
             for k, word in enumerate(words):
-                full = np.broadcast_to(word, shape)
+                full = spread(word, shape)
                 self.shared.scatter(array[mask] + 4 * k, columns[mask], full[mask].view(np.uint32))
             return ()
         selection = self.group.selection
@@ -58,7 +58,7 @@ class RowAccess(Port):
             index = array.reshape(-1) >> 2
             out = (array.shape[0], array.shape[1], self.shared.n_columns)
             return tuple([self.shared.words.take(index + k, axis=0, mode="clip").reshape(out) for k in range(count)])
-        array = np.broadcast_to(array, shape)
+        array = spread(array, shape)
         return tuple([self.shared.gather(array + 4 * k, columns, np.dtype(np.uint32)) for k in range(count)])
 
     def _row_faults(self, array: Array, address: Array, nbytes: int, active: Array | None) -> tuple[Array, Array]:
@@ -66,8 +66,8 @@ class RowAccess(Port):
         self.shared.spare()
         warps = self.group.warps
         shape = (warps.n, array.shape[1], warps.m)
-        mask = np.ones(shape, np.bool_) if active is None else np.broadcast_to(active, shape)
-        array = np.broadcast_to(array, shape)
+        mask = np.ones(shape, np.bool_) if active is None else spread(active, shape)
+        array = spread(array, shape)
         mask = self._refused(RowProblem.SPACE, mask & ((array < 0) | (array >= WINDOW)), address, nbytes, mask)
         beyond = mask & (array + nbytes > self.shared.size)
         if beyond.any():
@@ -116,6 +116,6 @@ def report_rows(
     machine: Machine, group: Group, rule: str, problem: RowProblem, rows: Array, address: Array, nbytes: int
 ) -> None:
     """Report rows that cannot be accessed, under a rule."""
-    first = int(np.broadcast_to(address, rows.shape)[rows][0])
+    first = int(spread(address, rows.shape)[rows][0])
     lanes = lanes_of_rows(group, rows)
     machine.fault(rule, problem.message(first, nbytes), group, lanes, address=first, advice=problem.advice)

@@ -13,7 +13,7 @@ from warpsim.machine.memory.outside import INDEX, shared_advice
 from warpsim.machine.memory.port import Port
 from warpsim.machine.selection import Rect
 from warpsim.machine.state.word_space import WordSpace, join_words, split_words
-from warpsim.machine.values import FLAT, Affine, Array, DType, Place, as_array
+from warpsim.machine.values import FLAT, Affine, Array, DType, Place, as_array, spread
 
 I64, U32 = np.dtype(np.int64), np.dtype(np.uint32)
 
@@ -68,7 +68,7 @@ class WordAccess(Port):
         rank = (array >> CLUSTER_SHIFT) - 1
         peer = self.machine.cluster_peer(columns, np.maximum(rank, 0))
         found = (rank >= 0) & (peer >= 0)
-        bad = np.broadcast_to((rank >= 0) & ~found, self.group.selection.shape)
+        bad = spread((rank >= 0) & ~found, self.group.selection.shape)
         if self.active is not None:
             bad = bad & self.active
         if bad.any():
@@ -82,8 +82,8 @@ class WordAccess(Port):
     ) -> tuple[Place, WordSpace, Array, bool, Array | None]:
         space.spare()
         shape = self.group.selection.shape
-        place = np.broadcast_to(array, shape)
-        active = np.ones(shape, np.bool_) if self.active is None else np.broadcast_to(self.active, shape)
+        place = spread(array, shape)
+        active = np.ones(shape, np.bool_) if self.active is None else spread(self.active, shape)
         outside = active & ((place < 0) | (place + nbytes > space.size))
         odd = active & ~outside & (place % nbytes != 0)
         name = kind.split("::")[0]
@@ -224,14 +224,14 @@ class WordAccess(Port):
             for k, value in enumerate(values):
                 space.scatter(place + k * size, columns.reshape(1), value.reshape(-1)[-1:])
             return
-        place = np.broadcast_to(lanewise(place), shape)
-        columns = np.broadcast_to(columns, shape)
+        place = spread(lanewise(place), shape)
+        columns = spread(columns, shape)
         for k, value in enumerate(values):
-            full = np.broadcast_to(value, shape)
+            full = spread(value, shape)
             if active is None:
                 space.scatter(place + k * size, columns, full)
             else:
-                mask = np.broadcast_to(active, shape)
+                mask = spread(active, shape)
                 space.scatter(place[mask] + k * size, columns[mask], full[mask])
 
     def _differs_words(
@@ -240,9 +240,9 @@ class WordAccess(Port):
         """A mask of the lanes whose values differ from memory."""
         shape = self.group.selection.shape
         found: Array = np.zeros(shape, np.bool_)
-        at = np.broadcast_to(lanewise(place), shape)
+        at = spread(lanewise(place), shape)
         for k, value in enumerate(values):
-            held = space.gather(at + k * value.dtype.itemsize, np.broadcast_to(columns, shape), value.dtype)
+            held = space.gather(at + k * value.dtype.itemsize, spread(columns, shape), value.dtype)
             found |= bits_of(held) != bits_of(value)
         return found if active is None else found & active
 
@@ -259,13 +259,13 @@ class WordAccess(Port):
         if isinstance(place, int):
             for k, word in enumerate(words):
                 last = last_along(word, (1, 1, *shape[2:]))
-                space.words[(place >> 2) + k] = np.broadcast_to(last, (1, 1, *shape[2:])).reshape(n_columns)
+                space.words[(place >> 2) + k] = spread(last, (1, 1, *shape[2:])).reshape(n_columns)
             return
         index = place.reshape(-1) >> 2
         out = (*place.shape[:2], *shape[2:])
         for k, word in enumerate(words):
             last = last_along(word, out)
-            rows = np.broadcast_to(last, out).reshape(len(index), n_columns) if last.shape != (1,) else last
+            rows = spread(last, out).reshape(len(index), n_columns) if last.shape != (1,) else last
             space.words[index + k] = rows
 
 
