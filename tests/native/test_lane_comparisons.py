@@ -18,7 +18,7 @@ TESTS = {
     "ge": operator.ge,
 }
 COUNTS = {
-    "mov.u32 %v, %x;": lambda x, y, c: x,
+    "shl.b32 %v, %x, 1;": lambda x, y, c: 2 * x,
     "mov.u32 %v, %y;": lambda x, y, c: y,
     "mad.lo.u32 %v, %y, %w, %x;": lambda x, y, c: x + y * c["w"],
     "add.u32 %v, %x, -5;": lambda x, y, c: x - 5,
@@ -50,6 +50,8 @@ def test_thread_numbers(block):
         for type, turned in [(("u32", "s32")[(n + m + k) % 2], (n + m + k) % 3 == 0)]
     ]
     cases = cases[: len(cases) // 16 * 16]
+    branches = cases[::16]  # at the end: from where lanes part on, nothing is made of scalars
+    cases = [case for number, case in enumerate(cases) if number % 16] + branches
     lines = []
     for number, (make, test, type, bound, turned) in enumerate(cases):
         given = str(value(bound, type))
@@ -58,7 +60,7 @@ def test_thread_numbers(block):
             given = "%b"
         a, b = (given, "%v") if turned and given == "%b" else ("%v", given)
         lines.append(f"{make} setp.{test}.{type} %q, {a}, {b};")
-        if number % 16:
+        if number < len(cases) - len(branches):
             lines.append("selp.u32 %a, 1, 0, %q; mad.lo.u32 %r, %r, 3, %a;")
         else:
             lines.append(f"mul.lo.u32 %r, %r, 3; @!%q bra L{number}; add.u32 %r, %r, 1; L{number}:")

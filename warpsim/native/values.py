@@ -207,7 +207,7 @@ class Code:
         known = value.known if how == "bitcast" else None
         return Val(type, self.make(f"{how} {self.of(value)} to {target}"), value.uniform, known)
 
-    def intrinsic(self, name: str, *values: Val, type: str | None = None, more: str = "") -> Val:
+    def intrinsic(self, name: str, *values: Val, type: str | None = None) -> Val:
         """``llvm.name`` of values of one type."""
         values = tuple(self.alike(values))
         first = values[0]
@@ -217,9 +217,8 @@ class Code:
         if ".sat" in name:
             suffix = (type if first.uniform else f"v{LANES}{type}") + "." + suffix
         whole, result = self.typed(first.type, uniform=first.uniform), self.typed(type, uniform=first.uniform)
-        extra = [more.split()[0]] if more else []
-        full = self.declare(f"llvm.{name}.{suffix}", result, ", ".join([whole] * len(values) + extra))
-        arguments = ", ".join([self.of(v) for v in values] + ([more] if more else []))
+        full = self.declare(f"llvm.{name}.{suffix}", result, ", ".join([whole] * len(values)))
+        arguments = ", ".join([self.of(v) for v in values])
         return Val(type, self.make(f"call {result} @{full}({arguments})"), first.uniform)
 
     def bits(self, value: Val) -> Val:
