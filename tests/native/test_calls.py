@@ -24,7 +24,7 @@ mov.u32 %r6, 0; mov.u32 %r7, 1; shl.b32 %r8, %r2, 2; add.u32 %r8, %r8, %r0;
 TAIL = "st.global.u32 [%d2], %r7; ret; }"
 LOOP = "L: {} add.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, %r1; @%p1 bra L;"
 BODIES = {
-    "straight": "ld.global.u32 %r7, [%d1]; add.u32 %r7, %r7, 3;",
+    "straight": "ld.global.u32 %r7, [%d1]; ld.global.u8 %r9, [%d1+1]; mad.lo.u32 %r7, %r7, 3, %r9;",
     "a loop": LOOP.format("mad.lo.u32 %r7, %r7, 3, %r2;"),
     "loops in a loop": LOOP.format("mov.u32 %r9, 0; M: add.u32 %r7, %r7, %r9; add.u32 %r9, %r9, 1; setp.lt.u32 %p2, %r9, 4; @%p2 bra M;"),
     "loads in a loop": LOOP.format("ld.global.u32 %r9, [%d1]; xor.b32 %r7, %r7, %r9;"),

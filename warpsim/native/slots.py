@@ -38,11 +38,9 @@ class Slots:
 
     def parts(self, key: Key) -> list[tuple[str, str]]:
         """The places of a register, with their types."""
-        type, form = self._type(key), self.form(key)
-        if form == LANEWISE:
+        type = self._type(key)
+        if self.form(key) == LANEWISE:
             return [(self._place(key, 0), f"<32 x {type}>")]
-        if form == SCALAR:
-            return [(self._place(key, 0), type)]
         known = self._strides(key)
         return [(self._place(key, k), type) for k in range(3) if k == 0 or known[k - 1] is None]
 
