@@ -105,3 +105,14 @@ def test_calls(name, monkeypatch):
     outcomes = [outcome for outcome, _ in calls]
     left = expected[1] - sum(count for _, count in calls)
     assert (outcomes, options, sorted(set(native.reasons.values())), left) == EXPECTED.get(name, WHOLE)
+
+
+def test_a_warp_of_few_lanes(done):
+    """Rows are loaded whole, but stored only by the lanes that there are."""
+    given, out = (np.arange(192, dtype=np.uint32) * 7919) % 1000, np.full(192, 7, np.uint32)
+    module = warpsim.load(HEAD + BODIES["straight"] + TAIL)
+    module["k"]((3,), (40,), (given, out, 5, np.arange(4, dtype=np.uint32)), engine="compiled")
+
+    assert done
+    expected = np.where(np.arange(192) % 64 < 40, given * 3 + (given >> 8), 7)
+    assert (out == expected).all()
