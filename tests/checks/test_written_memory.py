@@ -190,13 +190,13 @@ def test_the_bits_are_made_when_they_are_needed(seed):
     lazy, eager = WrittenBits(64, 3), WrittenBits(64, 3)
     assert eager.words.shape == (16, 3)
     columns = np.arange(3)[None, :]
-    for _ in range(8):
+    for _ in range(16):
         nbytes = int(generator.choice([4, 8]))
         place = generator.integers(0, 56 // nbytes, (2, 1)) * nbytes
         what = generator.choice(["row", "row", "row", "asked", "lanes", "forget", "move", "reopen", "grow"])
         for bits in (lazy, eager):
             if what == "row":
-                bits.mark(place, columns, nbytes, None, rows=True)
+                bits.mark(np.concatenate([place, (place + 24) % 56]), columns, nbytes, None, rows=True)
             elif what == "lanes":
                 bits.mark(place, columns[:, :2], nbytes, None, rows=False)
             elif what == "forget":
@@ -204,11 +204,13 @@ def test_the_bits_are_made_when_they_are_needed(seed):
             elif what == "move":
                 bits.move(0, 32, 8, np.array([0, 2]))
             elif what == "reopen":
+                bits.words[2, 1] = 0
                 bits.reopen()
             elif what == "grow":
                 bits.grow(80)
-        asked = [bits.lacks(place, columns, nbytes, None, rows=True) for bits in (lazy, eager)]
-        assert asked[0] == asked[1] == (eager.words[np.add.outer(place.ravel() // 4, range(nbytes // 4))] == 0).any()
+        for at in (place, np.array([[8], [12]]), np.array([[32], [36]])):
+            asked = [bits.lacks(at, columns, 4, None, rows=True) for bits in (lazy, eager)]
+            assert asked[0] == asked[1] == (eager.words[at.ravel() // 4] == 0).any()
         assert lazy.settled == eager.settled or what == "reopen"
     assert np.array_equal(lazy.words, eager.words)
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from warpsim.machine.state.launch import LaunchState
 
 ALL = np.uint32(0xFFFFFFFF)
+FEW = 1024
+"""Most addresses that are remembered as written."""
 
 
 class WrittenBits(WordSpace):
@@ -97,18 +99,21 @@ class WrittenBits(WordSpace):
             self.own()
             self.words[low:high, columns] = 0
             self.full[low:high] = False
+            self.views.clear()
             self._recount()
 
     def move(self, source: int, target: int, nbytes: int, columns: Array) -> None:
         """Copy the written state of words."""
         super().move(source, target, nbytes, columns)
         self.full[target >> 2 : target + nbytes + 3 >> 2] = False
+        self.views.clear()
         self._recount()
 
     def reopen(self) -> None:
         """Recompute: bits were cleared from outside, so no row counts as full."""
         if self.made:
             self.full[:] = False
+            self.views.clear()
         self._recount()
 
     def lacks(self, place: Place, columns: Array, nbytes: int, active: Array | None, *, rows: bool) -> bool:
@@ -156,6 +161,15 @@ class WrittenBits(WordSpace):
             return False
         if isinstance(place, int):
             return bool(self.full[place >> 2 : place + nbytes + 3 >> 2].all())
+        asked = (nbytes, place.dtype.char, place.tobytes()) if place.size <= FEW else None
+        if asked in self.views:
+            return True
+        full = self._are_full(place, nbytes)
+        if full and asked is not None:
+            self.keep(asked, [])
+        return full
+
+    def _are_full(self, place: Array, nbytes: int) -> bool:
         first = np.asarray(place) >> 2
         low, high = int(first.min()), int(first.max()) + max(nbytes // 4, 1)
         if self.full[low:high].all():
@@ -167,7 +181,7 @@ class WrittenBits(WordSpace):
 
     def _refresh(self, rows: Array) -> None:
         rows = rows[~self.full[rows]]
-        if len(rows):
+        if len(rows) and self.made:
             self.full[rows[(self.words[rows] == ALL).all(axis=1)]] = True
             self._recount()
 

@@ -26,8 +26,6 @@ from warpsim.types import ScalarType
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
 
-KEPT = 1024
-"""Number of accesses to shared memory whose rows are kept."""
 View = Callable[["Machine", Group, Affine, int, DType, int], "list[Array] | None"]
 """Views of consecutive elements of memory at affine addresses plus an offset; None if the general step is needed."""
 
@@ -165,10 +163,8 @@ def _shared(
     asked = first, start.strides, start.extents, dtype.char, count, write
     found = space.views.get(asked)
     if found is None and in_rows(space, start, offset, 4 * count, write=write):
-        if len(space.views) >= KEPT:
-            space.views.clear()
         extents = machine.batch.shape.extents
-        found = space.views[asked] = [rows_view(space, start, first + 4 * k, extents, dtype) for k in range(count)]
+        found = space.keep(asked, [rows_view(space, start, first + 4 * k, extents, dtype) for k in range(count)])
     return found
 
 

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
 
 
+FEW = 1024
+"""Most rows whose addresses are remembered."""
+
+
 class RowAccess(Port):
     """The part of the port that moves rows of matrices."""
 
@@ -32,13 +36,10 @@ class RowAccess(Port):
         kind = space_of(space)
         if address.shape[2] > 1 and warps.dense and (address == address[:, :, :1]).all():
             address = address[:, :, :1]  # the same in every CTA
-        array = address.astype(np.int64)
-        if kind == "":
-            array = array - SHARED_WINDOW
         nbytes = count * 4
+        array, inside = self._offsets(kind, address, nbytes)
         shape = (warps.n, array.shape[1], warps.m)
-        size = self.shared.size
-        if int(array.min()) < 0 or int(array.max()) + nbytes > size or misaligned(array, 0, nbytes):
+        if not inside:
             array, active = self._row_faults(array, address, nbytes, active)
         columns = self._warp_columns(shape)
         told = self.window.rows_accessed
@@ -60,6 +61,22 @@ class RowAccess(Port):
             return tuple([self.shared.words.take(index + k, axis=0, mode="clip").reshape(out) for k in range(count)])
         array = spread(array, shape)
         return tuple([self.shared.gather(array + 4 * k, columns, np.dtype(np.uint32)) for k in range(count)])
+
+    def _offsets(self, kind: str, address: Array, nbytes: int) -> tuple[Array, bool]:
+        """Addresses as offsets in shared memory, and whether all rows are inside it and aligned."""
+        few = address.size <= FEW
+        asked = (kind == "", nbytes, address.dtype.char, address.shape, address.tobytes()) if few else None
+        found = self.shared.views.get(asked)
+        if found is not None:
+            return found[0], True
+        array = address.astype(np.int64)
+        if kind == "":
+            array = array - SHARED_WINDOW
+        if int(array.min()) < 0 or int(array.max()) + nbytes > self.shared.size or misaligned(array, 0, nbytes):
+            return array, False
+        if few:
+            self.shared.keep(asked, [array])
+        return array, True
 
     def _row_faults(self, array: Array, address: Array, nbytes: int, active: Array | None) -> tuple[Array, Array]:
         """Report rows that cannot be accessed. Returns the addresses, 0 for those rows, and a mask of the valid rows."""

@@ -15,6 +15,8 @@ from warpsim.machine.values import Array, DType, Place
 
 WIDEST = 32
 """Widest access of a thread, in bytes."""
+KEPT = 1024
+"""Number of accesses whose rows a memory remembers."""
 
 
 class WordSpace:
@@ -41,7 +43,7 @@ class WordSpace:
         self.made = False
         """Whether anything has needed the words."""
         self.views: dict[Hashable, list[Array]] = {}
-        """Rows of these words that accesses took, by what they asked for: loops take them again."""
+        """Rows of these words that accesses took, or their addresses, by what they asked for: loops ask again."""
 
     def __getattr__(self, name: str) -> Array:
         if name not in ("words", "flat"):
@@ -77,6 +79,13 @@ class WordSpace:
     def _have(self, words: Array) -> None:
         self.words, self.flat, self.shared, self.n_words = words, words.reshape(-1), False, len(words)
         self.made, self.views = True, {}
+
+    def keep(self, asked: Hashable, views: list[Array]) -> list[Array]:
+        """Remember what an access took, of a bounded number of accesses."""
+        if len(self.views) >= KEPT:
+            self.views.clear()
+        self.views[asked] = views
+        return views
 
     def spare(self) -> None:
         """Scratch words for an access of any size at address 0, used by lanes with faulty addresses."""
