@@ -218,6 +218,22 @@ def test_missing_parts(tmp_path, capsys):
     assert main(["replay", "x" * 5000, "a\0b", "", "--json"]) == 2
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="no such device")
+@pytest.mark.parametrize("name", ["case.json", "data.npz", "kernel.ptx", "stdout.txt", "commands"])
+def test_files_without_end(name, tmp_path, capsys):
+    """Are not read to their end."""
+    shutil.copytree(PROGRAM, tmp_path / "case")
+    file = tmp_path / "case" / name
+    file.unlink(missing_ok=True)
+    file.symlink_to("/dev/zero")
+    words = ["replay", str(tmp_path / "case"), "--json"]
+    if name == "commands":
+        words = ["debug", "-x", str(file), *words]
+
+    assert main(words) != 0
+    assert json.loads(capsys.readouterr().out)["error" if name == "commands" else "cases"]
+
+
 def test_files_are_named_as_written(tmp_path, monkeypatch, capsys):
     """No suffix is added to a file that is written, and messages have the path as it was typed."""
     monkeypatch.chdir(tmp_path)

@@ -22,7 +22,7 @@ from warpsim.host import defaults
 from warpsim.host.arrays import Array, DeviceArray
 from warpsim.host.comparing import Comparison, OutputResult, stored_as
 from warpsim.host.device import Device, runs_on
-from warpsim.host.files import named, read_archive, reason
+from warpsim.host.files import named, read_archive, reason, text_of
 from warpsim.host.json_schema import problems
 from warpsim.host.kernel import Kernel, LaunchResult
 from warpsim.host.module import Module, load_text
@@ -119,10 +119,10 @@ class Case:
         """
         path = Path(folder)
         with reading(path):
-            description = checked(json.loads((path / "case.json").read_text(encoding="utf-8")), path)
+            description = checked(json.loads(text_of(path / "case.json")), path)
             data = read_archive(path / "data.npz")
             printed = path / "stdout.txt"
-            text = printed.read_text(encoding="utf-8") if printed.exists() else None
+            text = text_of(printed) if printed.exists() else None
             return cls(path, description, data, read(path / "kernel.ptx"), text)
 
     @property

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import itertools
 import os
 import shutil
+import stat
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
@@ -20,6 +22,9 @@ from warpsim.host.arrays import Array
 
 LARGEST = 1 << 36
 """Largest size that an archive may claim to unpack to, in bytes."""
+LARGEST_TEXT = 1 << 30
+ENDLESS = 1 << 26
+"""Most bytes of text to read from a regular file, and from anything else (a pipe, a device)."""
 _numbers = itertools.count()
 
 
@@ -32,6 +37,29 @@ def named(folder: str | os.PathLike[str]) -> Path:
     """A folder by a path that ends in its name, which ``.`` and ``..`` do not."""
     path = Path(folder)
     return Path(os.path.abspath(path)) if path.name in ("", "..") else path
+
+
+class TooLong(ValueError):
+    """A file has more bytes than any text of its kind."""
+
+
+def contents(path: str | os.PathLike[str]) -> bytes:
+    """The bytes of a file of text, which may turn out to be without end.
+
+    Raises:
+        OSError, ValueError: it cannot be read, or is too long (`TooLong`).
+    """
+    with open(path, "rb") as stream:
+        most = LARGEST_TEXT if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) else ENDLESS
+        data = stream.read(most + 1)
+    if len(data) > most:
+        raise TooLong(f"has more than {most} bytes")
+    return data
+
+
+def text_of(path: str | os.PathLike[str]) -> str:
+    """The text in a file, with the ends of its lines as Python has them. Raises as `contents` does."""
+    return io.TextIOWrapper(io.BytesIO(contents(path)), "utf-8").read()
 
 
 @contextlib.contextmanager
@@ -71,11 +99,13 @@ def read_archive(path: str | os.PathLike[str]) -> dict[str, Array]:
         LaunchError: the file is not a .npz file, or an array in it is damaged.
     """
     with _reading(path):
-        with zipfile.ZipFile(path) as archive:
+        # A device may have no end to look for the directory at.
+        source: Any = path if os.path.isfile(path) else io.BytesIO(contents(path))
+        with zipfile.ZipFile(source) as archive:
             size = sum(member.file_size for member in archive.infolist())
         if size > LARGEST:
             raise LaunchError(f"{os.fsdecode(path)} unpacks to {size} bytes")
-        with np.load(path, allow_pickle=False) as stored:
+        with np.load(source, allow_pickle=False) as stored:
             found: dict[str, Any] = {name: stored[name] for name in stored.files}
     for name, values in found.items():
         if not isinstance(values, np.ndarray):

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from typing import Any, NoReturn
 
 from warpsim.errors import Finding, PtxError, shown
 from warpsim.host import fatbin
+from warpsim.host.files import TooLong, contents
 
 ELF = b"\x7fELF"
 CUBIN = b"\xbe\x00"
 """e_machine of an ELF file for a GPU."""
-LARGEST = 1 << 30
-ENDLESS = 1 << 26
-"""Most bytes to read from a regular file, and from anything else (a pipe, a device)."""
 _BEGINS = re.compile(r"\s*\.(version|target|address_size)\b")
 _EXTRACT = "or extract it: cuobjdump -xptx all FILE"
 
@@ -47,14 +44,11 @@ def _is_text(source: str) -> bool:
 def _contents(path: str) -> bytes:
     advice = "give a path to a PTX file, or PTX text"
     try:
-        with open(path, "rb") as stream:
-            most = LARGEST if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) else ENDLESS
-            data = stream.read(most + 1)
+        return contents(path)
+    except TooLong as error:
+        _refuse(path, f"{path!r} {error}; it is not a PTX file", advice)
     except (OSError, ValueError, MemoryError) as error:
         _refuse(path, f"cannot read {path!r}: {getattr(error, 'strerror', None) or error}", advice)
-    if len(data) > most:
-        _refuse(path, f"{path!r} has more than {most} bytes; it is not a PTX file", advice)
-    return data
 
 
 def _decode(data: bytes, file: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from warpsim.host.files import text_of
 from warpsim.testing.sessions import settings_of
 
 
@@ -39,7 +40,7 @@ class CaseFile(pytest.File):
 def _markers(path: Path) -> list[str]:
     """The names of markers in the case; none for an unreadable case, which its test reports."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8")).get("markers", [])
+        found = json.loads(text_of(path)).get("markers", [])
     except (OSError, ValueError, AttributeError, RecursionError):
         return []
     return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []

@@ -11,6 +11,7 @@ from warpsim.cli.debug.shell import Shell, Terminal
 from warpsim.cli.outcome import Unusable, document
 from warpsim.debug import Session
 from warpsim.errors import ExecutionError, PtxError
+from warpsim.host.files import text_of
 from warpsim.report.findings import finding_record
 
 
@@ -60,9 +61,8 @@ def run_debugger(options: Namespace) -> int:
 def _lines(name: str) -> list[str]:
     """Read the commands in a file."""
     try:
-        with open(name, encoding="utf-8") as stream:
-            return stream.read().splitlines()
-    except (OSError, UnicodeDecodeError) as problem:
+        return text_of(name).splitlines()
+    except (OSError, ValueError) as problem:
         raise Unusable(f"cannot read {name}: {problem}") from None
 
 

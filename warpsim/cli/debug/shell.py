@@ -16,6 +16,7 @@ from warpsim.debug import DebugError, Session
 from warpsim.debug.listening import EVENTS
 from warpsim.errors import Finding, WarpsimError
 from warpsim.host.checks import EVERY
+from warpsim.host.files import text_of
 
 ALIASES = {
     "r": "run", "c": "continue", "cont": "continue", "fg": "continue", "s": "step", "n": "next", "si": "stepi", "sl": "step-line", "nl": "next-line",
@@ -156,9 +157,8 @@ class Shell(Running, Breaking, Looking):
         if self.depth > 20:
             raise DebugError("command files nest too deep")
         try:
-            with open(text, encoding="utf-8") as stream:
-                lines = stream.read().splitlines()
-        except (OSError, UnicodeDecodeError) as problem:
+            lines = text_of(text).splitlines()
+        except (OSError, ValueError) as problem:
             raise DebugError(f"cannot read {text}: {problem}") from None
         self.depth += 1
         self.queue = [*lines, *self.queue]
