@@ -71,6 +71,16 @@ def test_only_what_the_copy_reads():
     assert findings(WRITE, FENCE, aside, BARRIER, STORE, DONE) == []
 
 
+@pytest.mark.parametrize(("step", "store"), [(1, "u8"), (4, "u32")])
+@pytest.mark.parametrize("leaving", ["", "setp.lt.u32 %p3, %r1, 1; @%p3 bra out;"])
+def test_threads_that_write_one_chunk(step, store, leaving):
+    """Of the threads that write 16 bytes together the first does not fence, and issues the copy of these bytes."""
+    write = f"mad.lo.u32 %r4, %r1, {step}, %r8; st.shared.{store} [%r4], %r9;"
+    found = findings(write, f"{leaving} {FENCE} out:", BARRIER, STORE, DONE, block=32)
+
+    assert found == ([("error", 3, 0)] if leaving else [])
+
+
 def collected(lines, grid):
     """Everything about the findings of these lines."""
     data, more = np.zeros(1024, np.uint32), np.zeros(1024, np.uint32)

@@ -622,3 +622,20 @@ def test_a_store_that_changes_nothing_beside_one_that_does():
     assert races(body.format("%r4"), grid=3) == []
     assert races(body.format("%r4"), grid=3, severity="note") == [(3, 1)]
     assert races(body.format("%r9"), grid=3) == [(3, 1)]
+
+
+@pytest.mark.parametrize("late", [0, 1])
+@pytest.mark.parametrize("read", [0, 1])
+def test_flags_whose_fences_lie_apart(late, read):
+    """Two CTAs count two threads each at flags of their own, in one step; one has stored its data after its fence, and only
+    its data race.
+    """
+    body = (
+        "setp.ge.u32 %p1, %r1, 2; @%p1 bra done; setp.eq.u32 %p2, %r9, 2; @%p2 bra again;"
+        f" setp.eq.u32 %p3, %r9, {late}; mul.wide.u32 %rd6, %r9, 4; add.u64 %rd8, %rd2, %rd6; mul.wide.u32 %rd6, %r9, 64; add.u64 %rd7, %rd4, %rd6;\n"
+        "@%p3 membar.gl;\nst.global.u32 [%rd7], 5;\n@!%p3 membar.gl;\nred.relaxed.gpu.global.add.u32 [%rd8], 1; bra done;\n"
+        f"again: ld.acquire.gpu.global.u32 %r4, [%rd2+{4 * read}]; setp.lt.u32 %p4, %r4, 2; @%p4 bra again;\n"
+        f"ld.global.u32 %r5, [%rd1+{64 * read}]; done:"
+    )
+
+    assert races(body, grid=3) == ([(6, 2)] if read == late else [])

@@ -124,6 +124,13 @@ def test_ex2(unit):
     assert (unit(whole) == np.exp2(double(whole))).all()
     assert unit(np.float32([128, 128.5, 129, 200.25, 1e30])).tolist() == [INF] * 5
     assert unit(np.float32([-151, -200.25, -300.5, -1e30])).tolist() == [0.0] * 4
+    least = np.float32([2.0**-23, -(2.0**-23), 2.0**-23 - 2.0**-47, 2.0**-24 - 2.0**-23])
+    assert unit(least).view(np.uint32).tolist() == [
+        0x3F800001,
+        0x3F7FFFFE,
+        0x3F800000,
+        0x3F800000,
+    ]  # an H100 on all inputs
     small = np.float32([-127, -130, -149])
     assert relative(unit(small), np.exp2(double(small))) <= 2.0**-22 if unit is approx.ex2 else not unit(small).any()
 

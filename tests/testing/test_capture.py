@@ -127,6 +127,22 @@ def session(monkeypatch, tmp_path):
     return recording(tmp_path / "cases")
 
 
+def test_a_launch_that_makes_no_case(session, monkeypatch):
+    """Why is noted, and the other launches are kept."""
+
+    def convert(launch, folder):
+        if launch.name == "first":
+            raise ValueError("no such case")
+        return types.SimpleNamespace(bits_equal=True)
+
+    monkeypatch.setattr(capture_session, "convert", convert)
+    for name in ("first", "second"):
+        session._keep(types.SimpleNamespace(name=name))
+
+    assert session.notes == ["first: ValueError: no such case"]
+    assert [folder.name for folder in session.cases] == ["second-0"]
+
+
 def test_a_launch_becomes_a_case(session):
     """Its pool of a megabyte is cut to what the kernel touches, with the type of its accesses; variables come along."""
     recorder, driver = session.recorder, session.recorder.driver
