@@ -29,6 +29,7 @@ BODIES = {
     "loops in a loop": LOOP.format("mov.u32 %r9, 0; M: add.u32 %r7, %r7, %r9; add.u32 %r9, %r9, 1; setp.lt.u32 %p2, %r9, 4; @%p2 bra M;"),
     "loads in a loop": LOOP.format("ld.global.u32 %r9, [%d1]; xor.b32 %r7, %r7, %r9;"),
     "stores in a loop": LOOP.format("st.global.u32 [%d2], %r6; ld.global.u32 %r9, [%d2]; add.u32 %r7, %r7, %r9;"),
+    "lanes that wrap round": LOOP.format("sub.u32 %r9, %r2, 5; cvt.u64.u32 %d5, %r9; shr.u64 %d5, %d5, 3; cvt.u32.u64 %r9, %d5; add.u32 %r7, %r7, %r9;"),
     "shuffles": LOOP.format("shfl.sync.bfly.b32 %r9, %r7, 1, 31, -1; add.u32 %r7, %r9, %r2;"),
     "votes": LOOP.format("setp.lt.u32 %p2, %r2, %r6; vote.sync.ballot.b32 %r9, %p2, -1; add.u32 %r7, %r7, %r9;"),
     "a shared row": "st.shared.u32 [%r8], %r2; " + LOOP.format("ld.shared.u32 %r9, [%r8]; add.u32 %r7, %r7, %r9;"),
@@ -62,13 +63,14 @@ WHOLE = ["DONE"], {(False, True, True, True, True)}, [], 0
 """One call runs the launch to its end: outcomes of the calls, options of the units, reasons against machine code, and how many
 warp-instructions were interpreted."""
 EXPECTED = {
+    "lanes that wrap round": (["DONE"], {(False, True, True, True, False)}, [], 0),
     "generic addresses": (["DONE"], {(False, False, True, False, True)}, [], 192),
     "a clock": (["DONE"], {(False, True, True, True, True)}, ["a clock"], 192),
     "an atomic that is read": (["DONE"], {(False, True, True, True, True)}, [], 162),
     "ctas that meet": (["DONE"] * 5, {(False, False, True, False, True)}, [], 12),
     "some lanes of a warp": (["DONE"], {(False, True, False, True, True)}, [], 162),
 }
-"""What is less than that: clocks, atomics whose order is seen, shuffles of a part of a warp, and stores that may meet those of
+"""What is less than that: values whose strides do not hold, clocks, atomics whose order is seen, shuffles of a part of a warp, and stores that may meet those of
 other CTAs."""
 
 
