@@ -82,7 +82,7 @@ def fold(function: Function) -> Function:
 
 def _shows(instruction: Instruction) -> bool:
     """Whether the result depends on who computes an instruction: an approximation, or a candidate for fusing."""
-    if BY_ONE.fullmatch(instruction.text):
+    if BY_ONE.fullmatch(instruction.op.text):
         return True
     if instruction.traits.contraction not in (None, Contraction.NEGATION):
         return _computed(instruction.text) and instruction.op.modifiers[-1] in ("f32", "f64")

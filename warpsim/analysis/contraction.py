@@ -51,7 +51,7 @@ _Held = tuple[_Product, bool, int]
 
 def contract(function: Function) -> Function:
     """Replace every sum that the assembler fuses by the fused form."""
-    if not any(_is_product(i) for i in function.code):
+    if not any(i.traits.contraction is Contraction.PRODUCT and _is_product(i) for i in function.code):
         return function
     code, registers = list(function.code), list(function.registers)
     blocks, _ = blocks_of(function, entered=True)

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from warpsim.analysis.block_order import loop_order
 from warpsim.isa.traits import Ending, Family, Stage
@@ -32,6 +31,8 @@ from warpsim.program.program import (
 
 KEEP = "keep_registers"
 """A directive of our own: every register is live at the function's end (for snippets)."""
+FEW = 20
+"""So many bits are found one by one."""
 
 
 @attrs.define
@@ -208,7 +209,6 @@ def _liveness(function: Function, blocks: Sequence[Block]) -> None:
     # Most registers are local to one block, so the sets have bits only for those that some block reads before writing them.
     kept = set(range(len(function.registers))) if KEEP in function.directives else set()
     crossing = sorted(set(returned_by(function)).union(kept, *uses))
-    names = np.array(crossing, np.int64)
     place = {register: at for at, register in enumerate(crossing)}
     returned = _bits(returned_by(function), place)
     ending = _bits(kept, place) | returned
@@ -227,7 +227,7 @@ def _liveness(function: Function, blocks: Sequence[Block]) -> None:
                 live[i] = new
                 changed = True
     for block, bits in zip(blocks, live, strict=True):
-        block.live_in = frozenset(names[_places(bits)].tolist())
+        block.live_in = frozenset([crossing[at] for at in members(bits)])
 
 
 def _bits(registers: Iterable[int], place: Mapping[int, int]) -> int:
@@ -261,13 +261,15 @@ def _read_in_flight(function: Function) -> list[int]:
 
 def members(bits: int) -> list[int]:
     """The indices of the set bits."""
-    found: list[int] = _places(bits).tolist()
-    return found
-
-
-def _places(bits: int) -> NDArray[np.int64]:
+    found: list[int] = []
+    if bits.bit_count() < FEW:
+        while bits:
+            last = bits & -bits
+            found.append(last.bit_length() - 1)
+            bits ^= last
+        return found
     data = np.frombuffer(bits.to_bytes(bits.bit_length() // 8 + 1, "little"), np.uint8)
-    return np.flatnonzero(np.unpackbits(data, bitorder="little"))
+    return list(np.flatnonzero(np.unpackbits(data, bitorder="little")).tolist())
 
 
 def polling_functions(program: Program) -> frozenset[str]:

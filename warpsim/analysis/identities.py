@@ -25,7 +25,7 @@ Held = tuple[Reg, str]
 
 def drop_identities(function: Function) -> Function:
     """Replace minima and maxima of one value, and negations of negations, by their sources."""
-    if not any(i.text in REPEATED or i.text in NEGATED for i in function.code):
+    if (REPEATED | NEGATED).isdisjoint([i.op.text for i in function.code]):
         return function
     code = list(function.code)
     for block in blocks_of(function, entered=True)[0]:

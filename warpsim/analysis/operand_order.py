@@ -27,7 +27,7 @@ MERGED, PARAMETER, LITERAL = 1 << 40, 1 << 41, 1 << 42
 
 def order_operands(function: Function) -> Function:
     """Exchange the operands of f64 operations where the assembler does."""
-    if not any(_is_sorted(i) for i in function.code):
+    if not any(i.traits.sorts and _is_sorted(i) for i in function.code):
         return function
     code = list(function.code)
     for at, (first, second) in _Values(function).ranks():

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from warpsim.machine.state.footprints import GRANULE, Footprint
-from warpsim.machine.values import Array
+from warpsim.machine.values import Array, spread
 
 Met = tuple[Array, ...]
 """(flat index of the access, address of the granule, column, stamp) of each granule where an access meets a copy."""
@@ -110,7 +110,7 @@ class Stamps:
         index = found.reshape(-1).nonzero()[0]
         if not len(index):
             return None
-        rows, wide, numbers = (np.broadcast_to(x, found.shape) for x in (rows, columns[..., None], numbers))
+        rows, wide, numbers = [spread(x, found.shape) for x in (rows, columns[..., None], numbers)]
         return (
             index // count,
             rows.reshape(-1)[index] * self.granule,

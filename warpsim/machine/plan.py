@@ -64,7 +64,7 @@ class BoundBlock:
         self.successors = block.successors
         self.waits = block.waits
         self.instructions = instructions
-        self.names = Counter(i.text for i in instructions)
+        self.names = Counter([i.op.text for i in instructions])
         self.steps: list[Step] = []
         self.returns: tuple[Operand, ...] = ()
         self.end: End = lambda machine, group: None
