@@ -252,3 +252,22 @@ def test_what_gives_way_to_others(access, waits):
     plan = warpsim.load(HEAD + body + "\nret;\n}\n").image(warpsim.Device("sm_80")).plan("k")
 
     assert any(block.waits for block in plan.main.blocks) == waits
+
+
+def test_counters_that_miss_their_bound():
+    """A stride that steps over the bound is named for the threads that never meet it, whatever the loop stores."""
+    with pytest.raises(warpsim.ExecutionError) as raised:
+        launch(
+            "add.u32 %r4, %r1, 20000; L: add.u32 %r2, %r2, 2; st.global.u32 [%rd1], %r2; setp.ne.u32 %p1, %r2, %r4; @%p1 bra L;",
+            max_instructions=10**6,
+        )
+    finding = raised.value.findings[0]
+    assert (finding.rule, finding.lanes) == ("deadlock", tuple(range(1, 32, 2)))
+
+
+def test_counters_that_wrap_meet_their_bound():
+    """A loop that ends after its counter has wrapped is left alone."""
+    result, _ = launch(
+        "{ .reg .u16 h; mov.u16 h, 0; L: add.u16 h, h, 6; setp.ne.u16 %p1, h, 2; @%p1 bra L; }", max_instructions=10**6
+    )
+    assert result.instructions > 3 * 10922

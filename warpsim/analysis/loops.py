@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import attrs
 
+from warpsim.analysis.counters import Counter, counter_of
 from warpsim.analysis.flow import Block, calls_into, labels_of, reads_and_writes
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Ending
@@ -27,7 +28,7 @@ class Loop:
     ``decisive`` are registers that determine where it goes and what it does, ``ticking`` those of them that depend on a
     clock. ``timed``: it reads a clock that some guard depends on; ``bounded``: an exit depends on it. ``polls``: it
     reads what others may write; ``hidden``: it depends on more than registers and memory. ``lanes`` and ``threads``:
-    results depend on the other lanes of a warp, or on other threads.
+    results depend on the other lanes of a warp, or on other threads. ``counter``: what alone ends it, if that is known.
     """
 
     blocks: frozenset[int]
@@ -41,6 +42,7 @@ class Loop:
     hidden: bool
     lanes: bool
     threads: bool
+    counter: Counter | None
 
 
 def loop_at(function: Function, blocks: list[Block], head: int, clocks: Clocks) -> Loop:
@@ -64,6 +66,7 @@ def loop_at(function: Function, blocks: list[Block], head: int, clocks: Clocks) 
         hidden=any(i.traits.moves_stack or _goes_outside(i, clocks.program) for i in code),
         lanes=any("active" in i.form.ports for i in code),
         threads=any(i.traits.uniform == "cta" for i in code),
+        counter=counter_of(function, blocks, head) if len(inside) == 1 and len(exits) == 1 else None,
     )
 
 

@@ -97,7 +97,7 @@ def combine(name: str, t: Lanes, c: Lanes) -> Lanes:
     legal=_legal,
     gates=_GATES,
     sinks=("p",),
-    traits=Traits(wide_predicates=False),
+    traits=Traits(wide_predicates=False, compares=True),
 )
 def setp(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """p = a compared with b."""

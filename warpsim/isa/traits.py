@@ -247,6 +247,8 @@ class Traits:
     """Any bit of an immediate counts if a predicate is required; else only the low 32."""
     shuffles: bool = False
     """The first result is another lane's first source."""
+    compares: bool = False
+    """The result is whether the first source stands to the second as the modifiers say, in the order of their type."""
     elects: bool = False
     """The second result is true in one lane of each warp."""
 

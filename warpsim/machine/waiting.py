@@ -10,10 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from warpsim.analysis.counters import Counter
 from warpsim.analysis.loops import Loop
 from warpsim.machine.gate import missing_lanes
 from warpsim.machine.state.group import Group, Visit
-from warpsim.machine.values import Affine, Value
+from warpsim.machine.values import Affine, Value, as_array, spread
+from warpsim.program.program import Imm
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -62,6 +66,8 @@ def back_edge(machine: Machine, group: Group, block: BoundBlock) -> bool:
     loop = group.plan.loop(group.block)
     if not loop.exits and group.back_edges >= LOOK_EVERY:
         _endless(machine, group, loop)
+    if loop.counter is not None and group.back_edges >= LOOK_EVERY:
+        _missed(machine, group, loop, loop.counter)
     visit, stuck = _look(machine, group, loop)
     group.idle = 0 if launch.memory.version != launch.mark else group.idle + 1
     group.generation += min(1 << group.idle, MOST_YIELDED)
@@ -125,6 +131,30 @@ def _endless(machine: Machine, group: Group, loop: Loop) -> None:
         f"{group.selection.n} threads loop forever: lines {loop.lines[0]} to {loop.lines[1]} have no exit",
         group,
         advice="a loop of a kernel needs an exit: a branch out of it, ret or exit",
+    )
+
+
+def _missed(machine: Machine, group: Group, loop: Loop, counter: Counter) -> None:
+    """Report the threads whose counter will never have a value that ends the loop."""
+    bound = counter.bound
+    limit = (
+        np.array([bound.bits], f"u{bound.type.bits // 8}")
+        if isinstance(bound, Imm)
+        else group.read(bound.register.index)
+    )
+    now = as_array(group.read(counter.register))
+    forever = counter.stays(now, as_array(limit))
+    if not forever.any():
+        return
+    lanes = spread(forever, group.selection.shape)
+    n = int(np.count_nonzero(lanes))
+    machine.fault(
+        "deadlock",
+        f"{n} threads loop forever: {counter.name}, to which each lap of the loop of lines {loop.lines[0]} to {loop.lines[1]} adds "
+        f"{counter.stride}, never has a value that ends it",
+        group,
+        lanes,
+        advice="compare with <, or make the stride divide the distance to the bound",
     )
 
 
