@@ -118,3 +118,14 @@ def test_a_warp_of_few_lanes(done):
     assert done
     expected = np.where(np.arange(192) % 64 < 40, given * 3 + (given >> 8), 7)
     assert (out == expected).all()
+
+
+def test_nobody_looks_on(done):
+    """Units that leave something in shared memory, with nobody who wants to know."""
+    body = "st.shared.u32 [%r8], %r2; " + BODIES["a clock"] + "ld.shared.u32 %r9, [%r8]; mad.lo.u32 %r7, %r9, 2, %r7;"
+    out = np.zeros(192, np.uint32)
+    module = warpsim.load(HEAD + body + TAIL)
+    module["k"]((3,), (64,), (out, out, 5, np.arange(4, dtype=np.uint32)), engine="compiled", checks="none")
+
+    assert done
+    assert (out == 2 * (np.arange(192) % 64) + 1).all()
