@@ -167,6 +167,48 @@ def test_im2col_stores_stay_inside(lower, upper, good):
         copy(made, 3, 32, (0, 2, 1), tensor, data, im2col=True, store=True)
 
 
+RETYPED = """.version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 map, .param .u64 out)
+{
+.reg .b64 d, o; .reg .b32 t, s, b, r; .reg .pred p, q; .shared .align 128 .b8 tile[128]; .shared .align 8 .b64 bar;
+ld.param.u64 d, [map]; ld.param.u64 o, [out]; mov.u32 t, %tid.x; setp.eq.u32 p, t, 0; mov.u32 s, tile; mov.u32 b, bar;
+@p tensormap.replace.tile.elemtype.global.b1024.b32 [d], TYPE;
+@p mbarrier.init.shared.b64 [b], 1;
+fence.proxy.tensormap::generic.release.gpu; fence.mbarrier_init.release.cluster; bar.sync 0;
+fence.proxy.tensormap::generic.acquire.gpu [d], 128;
+@p mbarrier.arrive.expect_tx.shared.b64 _, [b], 128;
+@p cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [s], [d, {0}], [b];
+WAIT: mbarrier.try_wait.parity.shared.b64 q, [b], 0; @!q bra WAIT;
+mad.lo.u32 s, t, 4, s; ld.shared.u32 r, [s]; mul.wide.u32 d, t, 4; add.u64 o, o, d; st.global.u32 [o], r; ret;
+}"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "loaded"),
+    [
+        ("FLOAT32", 7, 0x3F801001), ("FLOAT32", 11, 0x3F802000), ("FLOAT32", 2, 0x3F801001), ("TFLOAT32", 11, 0x3F802000),
+        ("TFLOAT32", 7, 0x3F802000), ("TFLOAT32_FTZ", 8, 0x3F802000), ("TFLOAT32", 2, None), ("TFLOAT32_FTZ", 3, None),
+    ],
+)  # fmt: skip
+def test_a_map_that_rounds_goes_on_rounding(before, after, loaded):
+    """An H100 rounds FLOAT32 to tf32 where the map was made for TFLOAT32, and faults on loads of integers."""
+    tensor, out = np.full(32, 0x3F801001, np.uint32), np.zeros(32, np.uint32)
+    made = warpsim.TensorMap(tensor, data_type=before, global_dim=[32], global_strides=[], box_dim=[32])
+    device = warpsim.Device()
+    values = device.array(tensor)
+    map = device.array(np.frombuffer(made.encode(values.ptr), np.uint8))
+    launch = warpsim.load(RETYPED.replace("TYPE", str(after)))["k"]
+    if loaded is None:
+        with pytest.raises(warpsim.ExecutionError, match="rounds loads to tf32"):
+            launch((1,), (32,), (map, out), device=device)
+        return
+    launch((1,), (32,), (map, out), device=device)
+
+    assert set(out.tolist()) == {loaded}
+
+
 class Copies(warpsim.Watcher):
     """How many lanes each step's copies have."""
 

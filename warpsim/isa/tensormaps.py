@@ -104,6 +104,8 @@ def replace_choice(
     number = int(value.reshape(-1)[0])
     if op.field == "elemtype":
         number = tensor_map.DATA_TYPES.index(tensor_map.ELEMENT_TYPES[number])
+        if tensor_map.is_tf32(number):
+            _store(memory, op, address, "rounds", 0, np.array([1], np.uint32), active, report)
     names = {"elemtype": "data_type", "interleave_layout": "interleave", "swizzle_mode": "swizzle"}
     _store(memory, op, address, names.get(op.field, "oob_fill"), 0, np.array([number], np.uint32), active, report)
 

@@ -182,7 +182,7 @@ class Boxes:
 
     def finished(self, bits: Array) -> Array:
         """Finish loaded elements for the data type: tf32 is rounded; FTZ changes no load (as on an H200)."""
-        if not tensor_map.DATA_TYPES[self.fields.data_type].startswith("TFLOAT32"):
+        if not self.fields.rounds:
             return bits
         return _to_tf32(bits.view(np.uint32)).view(bits.dtype)
 

@@ -26,6 +26,7 @@ LAYOUT = np.dtype(
             "l2_promotion",
             "oob_fill",
             "im2col",
+            "rounds",
             "address",
             "dims",
             "element_strides",
@@ -45,6 +46,7 @@ LAYOUT = np.dtype(
             "u1",
             "u1",
             "u1",
+            "u1",
             "u8",
             "5u8",
             "5u1",
@@ -55,7 +57,7 @@ LAYOUT = np.dtype(
             "u2",
             "u2",
         ],
-        "offsets": [0, 4, 5, 6, 7, 8, 9, 10, 16, 24, 74, 64, 80, 112, 118, 124, 126],
+        "offsets": [0, 4, 5, 6, 7, 8, 9, 10, 11, 16, 24, 74, 64, 80, 112, 118, 124, 126],
         "itemsize": 128,
     }
 )
@@ -96,6 +98,11 @@ ROW_UNIT = 16
 """The innermost coordinate of a copy, in bytes, must be a multiple of this; otherwise an H200 faults."""
 
 
+def is_tf32(data_type: int) -> bool:
+    """Whether loads of a data type round."""
+    return DATA_TYPES[data_type].startswith("TFLOAT32")
+
+
 @attrs.frozen
 class Fields:
     """A decoded map. Strides are in bytes, for dimensions 1 and up."""
@@ -116,6 +123,12 @@ class Fields:
     channels: int = 0
     pixels: int = 0
     l2_promotion: int = 0
+    rounds: bool = attrs.field(
+        default=attrs.Factory(lambda self: is_tf32(self.data_type), takes_self=True), converter=bool, kw_only=True
+    )
+    """Whether loads round to tf32. On an H100 a map that did so once does so ever after: tensormap.replace does not take it
+    back, and loads of other elements than 32-bit floats fault.
+    """
 
     @property
     def itemsize(self) -> int:
@@ -157,6 +170,7 @@ def encode(fields: Fields) -> bytes:
     row["magic"] = MAGIC
     for name in ("data_type", "rank", "interleave", "swizzle", "l2_promotion", "oob_fill", "im2col", "address"):
         row[name] = getattr(fields, name)
+    row["rounds"] = fields.rounds
     row["channels"], row["pixels"] = fields.channels, fields.pixels
     for name in ("dims", "element_strides", "box", "strides", "lower", "upper"):
         values = getattr(fields, name)
@@ -189,6 +203,7 @@ def decode(raw: bytes) -> Fields | None:
         channels=int(row["channels"]),
         pixels=int(row["pixels"]),
         l2_promotion=int(row["l2_promotion"]),
+        rounds=bool(row["rounds"]),
     )
 
 

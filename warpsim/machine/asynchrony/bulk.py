@@ -53,7 +53,7 @@ class BulkCopies(BulkReach):
             boxes = Boxes(fields, [c[part] for c in columns], [o[part] for o in extra], units=True)
             mine = Lanes(*(x[part] for x in (lanes.index, lanes.columns, lanes.positions)))
             to = self.receivers(mine, targets[part], bars[part], None if masks is None else masks[part])
-            if not (self.placed(boxes) and self.fits(to, boxes)):
+            if not (self.loads(fields) and self.placed(boxes) and self.fits(to, boxes)):
                 continue
             self._start(mine, BoxLoad(boxes, to), to, boxes.nbytes, extent=boxes.extent)
 

@@ -153,6 +153,17 @@ class BulkReach:
             )
         return not wrong.any()
 
+    def loads(self, fields: tensor_map.Fields) -> bool:
+        """Whether a load can round what a map names."""
+        name = tensor_map.DATA_TYPES[fields.data_type]
+        if fields.rounds and "FLOAT32" not in name:
+            self.refuse(
+                f"a map that rounds loads to tf32 names elements of {name}",
+                advice="tensormap.replace cannot take TFLOAT32 back: make the map for another type",
+            )
+            return False
+        return True
+
     def reduces(self, fields: tensor_map.Fields, reduction: Choose | None) -> bool:
         """Whether a reduction exists for the elements of a map."""
         if reduction is None or (
