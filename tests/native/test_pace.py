@@ -12,7 +12,7 @@ import warpsim
 
 pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 
-from warpsim.native import cache, later, making, pace
+from warpsim.native import cache, later, making, pace, serving
 from warpsim.native.behind import Behind, behind
 from warpsim.native.codes import Code
 from warpsim.native.compiler import compiler
@@ -197,16 +197,28 @@ def test_the_end_of_the_process():
     assert done == ["first"]
 
 
-def test_a_short_launch(monkeypatch):
-    """What engine ``auto`` needs is made once launches have taken a while, and then serves them."""
-    made = []
-    monkeypatch.setattr(later, "taken", later.Taken)
-    monkeypatch.setattr(Compiled, "over", lambda self: made.append(self))
+@pytest.fixture
+def made(monkeypatch):
+    """The engines of launches in a process that has imported none yet."""
+    found, taken = [], later.Taken()
+    for module in (later, serving):
+        monkeypatch.setattr(module, "taken", lambda: taken)
+    monkeypatch.setattr(Compiled, "over", lambda self: found.append(self))
+    return found
+
+
+@pytest.mark.parametrize("engine", ["auto", "compiled"])
+def test_a_short_launch(monkeypatch, made, engine):
+    """What an engine needs is imported once launches have taken a while; every later launch has it from its beginning."""
     module = warpsim.load(PTX.replace("SALT", "8"))
     monkeypatch.setattr(later, "LITTLE", 3600.0)
-    launch(module, "auto", 8)
+    launch(module, engine, 8)
     assert made == []
 
     monkeypatch.setattr(later, "LITTLE", -1.0)
-    launch(module, "auto", 8)
+    launch(module, engine, 8)
     assert len(made) == 1
+
+    monkeypatch.setattr(later, "LITTLE", 3600.0)
+    launch(module, engine, 8)
+    assert len(made) == 2

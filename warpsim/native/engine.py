@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 HOT = 0.02
 """Seconds that a place has to take before it is looked at."""
+AGAIN = {Pace.AUTO: 2, Pace.ASKED: 8}
+"""Whether a place has come to pay is asked again after one visit for so many."""
 
 
 class Compiled:
@@ -99,7 +101,7 @@ class Compiled:
         if self.pace is not Pace.AT_ONCE and not spot.ready:
             if spot.visits < spot.look_at:
                 return False
-            spot.look_at = spot.visits + 1 + spot.visits // 2
+            spot.look_at = spot.visits + 1 + spot.visits // AGAIN[self.pace]
             if not self._pays(group, plans, place, spot):
                 return False
         if self._calls is None:

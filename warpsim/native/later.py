@@ -27,7 +27,7 @@ def little(engine: str) -> float:
 
 
 class Taken:
-    """Seconds that launches without an engine have taken in this process."""
+    """Seconds that launches without an engine have taken in this process; infinite once one was imported."""
 
     seconds = 0.0
 

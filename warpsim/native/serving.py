@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -52,6 +53,7 @@ def compiled_for(
     units = serves.units and not state.settings.by_warp and state.schedule is None
 
     def make() -> Compiled | None:
+        taken().seconds = math.inf  # later launches have nothing to import
         from warpsim.native.cache import available
 
         if not available():
