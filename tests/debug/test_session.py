@@ -363,7 +363,7 @@ def test_interrupts():
     session = Session(warpsim.load(text)["k"], (1,), (32,), (np.zeros(64, np.uint32), 5), max_seconds=60)
     import threading
 
-    timer = threading.Timer(0.1, session.interrupt)
+    timer = threading.Timer(0.02, session.interrupt)
     timer.start()
     stop = session.cont()
     timer.join()
