@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,8 @@ def test_machine_code_and_what_stays_interpreted(
 
 
 def test_findings_are_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Rules look on as ever while their time is taken; those that follow accesses keep machine code away, which the lines say."""
+    """Rules look on as ever while their time is taken; those that follow accesses keep machine code away, which the lines say where
+    there could be any."""
     file = tmp_path / "k.ptx"
     file.write_text(LOOP.replace("st.global.u32 [%rd2]", "st.global.u32 [%rd2+4]"))
     command = ["run", str(file), "--grid", "1", "--block", "32", "--arg", "zeros:u32:1", "--arg", "u32:2", "--json"]
@@ -95,9 +97,8 @@ def test_findings_are_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str
         documents.append(json.loads(capsys.readouterr().out))
     assert documents[0]["findings"] == documents[1]["findings"] == documents[2]["findings"]
     assert documents[0]["findings"][0]["rule"] == "out-of-bounds"
-    assert {line["why"] for line in documents[2]["timing"]["lines"]} == {
-        "a rule or a watcher follows single accesses or steps"
-    }
+    why = "a rule or a watcher follows single accesses or steps" if importlib.util.find_spec("llvmlite") else ""
+    assert {line["why"] for line in documents[2]["timing"]["lines"]} == {why}
 
 
 def test_an_instruction_of_no_line() -> None:
