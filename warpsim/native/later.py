@@ -1,4 +1,4 @@
-"""The compiled engine of a launch that does not wait for it: what it needs is imported once launches have taken a while."""
+"""The compiled engine of a launch that nobody asked for: what it needs is imported once launches have taken a while."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from warpsim.program.program import Instruction
 
 LITTLE = 0.05
-"""Seconds that launches take before anything is imported for one that nobody asked to be compiled."""
-
-
-def little(engine: str) -> float:
-    """The same for any; the import takes a fifth of what a launch takes that asks for it."""
-    return LITTLE if engine == "auto" else LITTLE / 5
+"""Seconds that launches take before anything is imported."""
 
 
 class Taken:
     """Seconds that launches without an engine have taken in this process; infinite once one was imported."""
 
     seconds = 0.0
+
+    @property
+    def enough(self) -> bool:
+        """Whether the engine is worth its import."""
+        return self.seconds > LITTLE
 
 
 @lru_cache(maxsize=1)
@@ -39,20 +39,20 @@ def taken() -> Taken:
 
 
 class Later:
-    """Stands for the engine that ``make`` gives (None: there is none), until launches have taken ``least`` seconds."""
+    """Stands for the engine that ``make`` gives (None: there is none), until it is worth the import."""
 
-    def __init__(self, make: Callable[[], Compiled | None], least: float, *, units: bool) -> None:
+    def __init__(self, make: Callable[[], Compiled | None], *, units: bool) -> None:
         self.units = units
-        self._make, self._least = make, least
+        self._make = make
         self._taken = taken()
         self._engine: Compiled | None = None
         self._began = time.thread_time()
-        self._look = time.perf_counter() + least - self._taken.seconds
+        self._look = time.perf_counter() + LITTLE - self._taken.seconds
         """When to ask for the thread's own time, which is dearer to ask for: on a busy machine it is less."""
 
     def _wanted(self) -> Compiled | None:
         if self._engine is None and time.perf_counter() > self._look:
-            left = self._least - self._taken.seconds - (time.thread_time() - self._began)
+            left = LITTLE - self._taken.seconds - (time.thread_time() - self._began)
             self._look += max(left, 0.0)
             if left < 0.0:
                 self._import()

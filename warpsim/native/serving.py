@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.window import Watcher
-from warpsim.native.later import Later, little, taken
-from warpsim.native.pace import Pace, pace_of
+from warpsim.native.later import Later, taken
+from warpsim.native.pace import pace_of
 
 if TYPE_CHECKING:
     from warpsim.native.engine import Compiled
@@ -70,8 +70,7 @@ def compiled_for(
             joins=joins,
         )
 
-    least = little(engine)
-    return make() if pace is Pace.AT_ONCE or taken().seconds > least else Later(make, least, units=units)
+    return make() if engine == "compiled" or taken().enough else Later(make, units=units)
 
 
 @functools.lru_cache(maxsize=256)
