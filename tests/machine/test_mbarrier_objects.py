@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import warpsim
 from warpsim.layout import mbarriers
 from warpsim.machine.address import Address
 from warpsim.machine.asynchrony.mbarrier_objects import MbarrierObjects
@@ -110,3 +111,23 @@ def test_told_once(stage):
     port(s, active=thread > 29).update("shared", SECOND, mbarriers.arrive, one(1))
 
     assert told.heard == [("initialised", [0], [8], [2]), ("arrived", [30, 31], [8, 8], [0, 0])]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "mbarrier.init.shared.b64 [b], -1;",
+        "mbarrier.init.shared.b64 [b], 1048576;",
+        "mbarrier.arrive.shared.b64 s, [b], 1048576;",
+    ],
+)
+def test_literal_counts_that_no_object_has(line):
+    """ptxas takes them; the launch is stopped there."""
+    text = """.version 8.6 .target sm_90a .address_size 64
+.visible .entry k() { .reg .b64 s; .shared .align 8 .b64 b; mbarrier.init.shared.b64 [b], 1;
+LINE
+ret; }"""
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        warpsim.load(text.replace("LINE", line))["k"]((1,), (1,), ())
+
+    assert [(f.rule, f.line) for f in caught.value.findings] == [("mbarrier", 3)]

@@ -61,6 +61,8 @@ _DOES = {
     "pending_count": Mbarrier.READ,
 }
 _SPACES = {"address": {"shared"}}
+_COUNT = {"count": (1, (1 << 32) - 1)}
+"""What ptxas takes; whether an object can count so many is said at run time."""
 
 
 def _space(op: Op) -> str:
@@ -74,7 +76,6 @@ _ONE = np.ones(1, np.int64)
     f"mbarrier.init{{.space}}.b64 [address], count; {_OWN}",
     anchor=_ANCHOR + "init",
     types={"count": ".u32"},
-    limits={"count": (1, mbarriers.MAX_COUNT)},
     spaces=_SPACES,
     **_COMMON,
     traits=Traits(mbarrier=Mbarrier.INIT, polls=True),
@@ -123,7 +124,7 @@ def transactions(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) ->
     """,
     anchor=_ANCHOR + "arrive",
     types={"state": ".u64", "count": ".u32"},
-    limits={"count": (1, mbarriers.MAX_COUNT)},
+    limits=_COUNT,
     sinks=("state",),
     spaces=_SPACES,
     version=(7, 8),
@@ -142,7 +143,7 @@ def transactions(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) ->
     legal=_incomplete,
     anchor=_ANCHOR + "arrive",
     types={"state": ".u64", "count": ".u32"},
-    limits={"count": (1, mbarriers.MAX_COUNT)},
+    limits=_COUNT,
     sinks=("state",),
     spaces=_SPACES,
     **_COMMON,
@@ -164,7 +165,7 @@ def arrive(op: Op, address: Any, count: Lanes = None, *, objects: ObjectsPort) -
     """,
     anchor=_ANCHOR + "arrive",
     types={"count": ".u32"},
-    limits={"count": (1, mbarriers.MAX_COUNT)},
+    limits=_COUNT,
     spaces=_SPACES,
     version=(8, 0),
     target=90,
