@@ -119,12 +119,14 @@ def test_told_once(stage):
         "mbarrier.init.shared.b64 [b], -1;",
         "mbarrier.init.shared.b64 [b], 1048576;",
         "mbarrier.arrive.shared.b64 s, [b], 1048576;",
+        "mov.u32 r, 0; mbarrier.arrive.shared.b64 s, [b], r;",
+        "mov.u32 r, 2097153; mbarrier.arrive.shared::cluster.b64 _, [b], r;",
     ],
 )
-def test_literal_counts_that_no_object_has(line):
-    """ptxas takes them; the launch is stopped there."""
+def test_counts_that_no_object_has(line):
+    """ptxas takes most of them; the launch is stopped there."""
     text = """.version 8.6 .target sm_90a .address_size 64
-.visible .entry k() { .reg .b64 s; .shared .align 8 .b64 b; mbarrier.init.shared.b64 [b], 1;
+.visible .entry k() { .reg .b64 s; .reg .b32 r; .shared .align 8 .b64 b; mbarrier.init.shared.b64 [b], 1;
 LINE
 ret; }"""
     with pytest.raises(warpsim.ExecutionError) as caught:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.isa.ports import ObjectsPort
+from warpsim.isa.ports import ObjectsPort, ReportPort, first_of
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Op
 from warpsim.isa.traits import Mbarrier, Order, Traits
@@ -70,6 +70,16 @@ def _space(op: Op) -> str:
 
 
 _ONE = np.ones(1, np.int64)
+
+
+def _counted(count: Lanes, active: Lanes, report: ReportPort) -> Lanes:
+    """A number of arrivals (None: one), in the range of one."""
+    if count is None:
+        return np.ones(1, np.uint32)
+    wrong = ((count == 0) | (count > mbarriers.MAX_COUNT)) & active
+    if wrong.any():
+        report("mbarrier", f"{first_of(count, wrong)} arrivals at once; the count is 1 to {mbarriers.MAX_COUNT}", wrong)
+    return np.minimum(count, np.uint32(mbarriers.MAX_COUNT))
 
 
 @instruction(
@@ -149,9 +159,11 @@ def transactions(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) ->
     **_COMMON,
     traits=_traits,
 )
-def arrive(op: Op, address: Any, count: Lanes = None, *, objects: ObjectsPort) -> Lanes:
+def arrive(
+    op: Op, address: Any, count: Lanes = None, *, objects: ObjectsPort, active: Lanes, report: ReportPort
+) -> Lanes:
     """Arrive count times; the state is the phase before the arrival."""
-    n = np.ones(1, np.uint32) if count is None else count
+    n = _counted(count, active, report)
     drop, complete = "arrive_drop" in op.modifiers, "noComplete" not in op.modifiers
     change = functools.partial(mbarriers.arrive, drop=drop, complete=complete)
     return objects.update(_space(op), address, change, n, arrivals=True)
@@ -171,9 +183,11 @@ def arrive(op: Op, address: Any, count: Lanes = None, *, objects: ObjectsPort) -
     target=90,
     traits=_traits,
 )
-def arrive_remote(op: Op, address: Any, count: Lanes = None, *, objects: ObjectsPort) -> None:
+def arrive_remote(
+    op: Op, address: Any, count: Lanes = None, *, objects: ObjectsPort, active: Lanes, report: ReportPort
+) -> None:
     """Arrive at an object in any CTA of the cluster."""
-    n = np.ones(1, np.uint32) if count is None else count
+    n = _counted(count, active, report)
     drop = "arrive_drop" in op.modifiers
     change = functools.partial(mbarriers.arrive, drop=drop)
     objects.update("shared::cluster", address, change, n, returns=False, arrivals=True)
