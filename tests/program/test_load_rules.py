@@ -229,3 +229,14 @@ def test_what_no_gpu_has():
         with pytest.raises(warpsim.PtxError) as caught:
             warpsim.load(text)
         assert caught.value.findings[0].rule == "illegal-form"
+
+
+@pytest.mark.parametrize(
+    "param", [".param .v2 .u32 a", ".param .pred a", ".reg .u32 a[3]", ".attribute(.managed) .reg .u64 a"]
+)
+def test_parameters_of_external_functions(param):
+    """ptxas does not look at them; it does where the function is in this module."""
+    text = f".version 8.7\n.target sm_90a\n.address_size 64\n.extern .func f({param});\n.entry k() {{ ret; }}"
+    warpsim.load(text)
+    with pytest.raises(warpsim.PtxError):
+        warpsim.load(text.replace(".extern ", "").replace(");", ") { ret; }"))

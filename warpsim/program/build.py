@@ -71,11 +71,14 @@ def load_program(module: ast.Module, source: str = "", *, link: bool = True) -> 
     judge_head(module, problems)
     bodies = _enter(module, resolver)
     judge_whole(module, resolver, problems)
-    externs = {
-        name: (resolver.params(symbol.params), resolver.params(symbol.returns, "result"))
-        for name, symbol in resolver.globals.items()
-        if isinstance(symbol, ast.Function) and symbol.body is None
-    }
+    externs = {}
+    for name, symbol in resolver.globals.items():
+        if isinstance(symbol, ast.Function) and symbol.body is None:
+            here = symbol.linkage != "extern"
+            externs[name] = (
+                resolver.params(symbol.params, here=here),
+                resolver.params(symbol.returns, "result", here=here),
+            )
     functions = {}
     for resolver.item, body in bodies:
         functions[body.name] = _function(body, resolver, problems, module)

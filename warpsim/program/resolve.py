@@ -305,8 +305,10 @@ class Resolver:
             "was declared .extern before, but has no linkage here" if symbol.linkage is None and known.linkage else ""
         )
 
-    def params(self, nodes: tuple[ast.Variable, ...], of: str = "func") -> tuple[Param, ...]:
-        """Make parameters with their offsets in the parameter block."""
+    def params(self, nodes: tuple[ast.Variable, ...], of: str = "func", *, here: bool = True) -> tuple[Param, ...]:
+        """Make parameters with their offsets in the parameter block; those of .extern functions, which are not ``here``, are
+        hardly looked at, as by ptxas.
+        """
         made: list[Param] = []
         offset = 0
         for node in nodes:
@@ -315,7 +317,10 @@ class Resolver:
             size = type.bytes * node.vector
             for d in item.dimensions:
                 size *= d or 0
-            if of != "prototype":
+            if node.pointer is not None and of not in ("entry", "prototype"):
+                message = f".ptr of {item.name} is for parameters of an .entry only"
+                self.problems.add("directive", node.span, message)
+            if here and of != "prototype":
                 self._parameter(node, item, type, of)
             if of == "result" and node.space == "param" and not all(item.dimensions):
                 self.problems.add("directive", node.span, f"result {item.name} has no size")
@@ -338,9 +343,6 @@ class Resolver:
             self.problems.add("directive", node.span, f"{item.name} is a .pred, which must be a register")
         if node.attributes:
             message = f"{node.attributes[0]} of {item.name} is for .global variables only"
-            self.problems.add("directive", node.span, message)
-        if node.pointer is not None and of != "entry":
-            message = f".ptr of {item.name} is for parameters of an .entry only"
             self.problems.add("directive", node.span, message)
         if node.vector > 1 and node.space == "param" and not item.dimensions:
             self.problems.add("directive", node.span, f"{item.name} cannot be a vector in .param", "use .b8 [N]")
