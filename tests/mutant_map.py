@@ -1,21 +1,23 @@
-"""Which tests of the default run come to which functions of the package, for `mutants.py --map`.
+"""Which tests of the default run come to which blocks of the package, for `mutants.py --map`.
 
-    python tests/mutant_map.py OUT.json [TESTS ...]     adds to OUT.json what these tests (all) do
+    python tests/mutant_map.py OUT.pickle [TESTS ...]
 
-Every function of a copy of the package first says that it was entered, in processes that a test starts too; OUT.json holds
-the tests by ``FILE:NAME`` of a function, and the seconds of processor time that each test took.
+A block is a list of statements: the body of a function, of a branch, of a loop. Every block of a copy of the package says that
+it was entered, in processes that a test starts, too. OUT.pickle holds the blocks by number (file, first line, last line), the
+blocks that each test enters, those that are entered before any test runs, and the seconds of processor time of each test.
 """
 
 from __future__ import annotations
 
 import ast
-import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 HITS = """
@@ -25,10 +27,10 @@ if OUT and MAIN != str(os.getpid()):
     @atexit.register
     def told():
         with open(os.path.join(OUT, uuid.uuid4().hex), "w") as out:
-            out.write("\\n".join(entered))
+            out.write(" ".join(map(str, entered)))
 """
 PLUGIN = """
-import json, os
+import array, os, pickle
 from pathlib import Path
 import pytest
 os.environ["MUTANT_MAIN"] = str(os.getpid())
@@ -37,29 +39,41 @@ FOUND, SECONDS = {}, {}
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item):
+    if not FOUND:
+        FOUND[""] = array.array("i", sorted(_entered.entered))
     _entered.entered.clear()
     started = sum(os.times()[:4])
     yield
     SECONDS[item.nodeid] = round(sum(os.times()[:4]) - started, 3)
-    names = set(_entered.entered)
+    blocks = set(_entered.entered)
     for told in Path(os.environ["MUTANT_ENTERED"]).iterdir():
-        names |= set(told.read_text().split("\\n")) - {""}
+        blocks |= set(map(int, told.read_text().split()))
         told.unlink()
-    for name in names:
-        FOUND.setdefault(name, []).append(item.nodeid)
+    FOUND[item.nodeid] = array.array("i", sorted(blocks))
 
 def pytest_sessionfinish():
-    with open(os.environ["MUTANT_MAP"], "w") as out:
-        json.dump({"tests": FOUND, "seconds": SECONDS}, out)
+    with open(os.environ["MUTANT_MAP"], "wb") as out:
+        pickle.dump((FOUND, SECONDS), out)
 """
+
+Block = tuple[str, int, int]
+"""A file, and the first and the last line of a list of statements."""
 
 
 class Saying(ast.NodeTransformer):
-    """Functions that say that they were entered."""
+    """Blocks that say that they were entered."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.around: list[str] = []
+    def __init__(self, path: str, blocks: list[Block]) -> None:
+        self.path, self.blocks = path, blocks
+
+    def block(self, body: list[ast.stmt], *, docstring: bool = False) -> list[ast.stmt]:
+        """A list of statements, with what it says first."""
+        if not body:
+            return body
+        at = int(docstring and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant))
+        self.blocks.append((self.path, body[0].lineno, body[-1].end_lineno or 0))
+        said = ast.parse(f"_entered_.add({len(self.blocks) - 1})").body
+        return [*body[:at], *said, *body[at:]]
 
     def visit_Module(self, node: ast.Module) -> ast.Module:
         """What they say it to, behind the docstring and what must stand first."""
@@ -73,48 +87,37 @@ class Saying(ast.NodeTransformer):
         node.body[at:at] = ast.parse("from warpsim._entered import entered as _entered_").body
         return node
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
-        """A name before those of its methods."""
-        self.around.append(node.name)
-        self.generic_visit(node)
-        self.around.pop()
-        return node
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        """Behind the docstring."""
-        self.around.append(node.name)
-        name = f"{self.path}:{'.'.join(self.around)}"
-        self.generic_visit(node)
-        self.around.pop()
-        at = 1 if ast.get_docstring(node, clean=False) is not None else 0
-        node.body[at:at] = ast.parse(f"_entered_.add({name!r})").body
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        """The lists of statements of a node; those of a class and of a module belong to what holds them."""
+        super().generic_visit(node)
+        if not isinstance(node, ast.Module | ast.ClassDef):
+            for name in ("body", "orelse", "finalbody"):
+                body: Any = getattr(node, name, None)
+                if isinstance(body, list):
+                    setattr(node, name, self.block(body, docstring=isinstance(node, ast.FunctionDef)))
         return node
 
 
 def main() -> int:
-    """Instrument, run, merge."""
+    """Instrument, run, write."""
     target, tests = Path(sys.argv[1]).resolve(), sys.argv[2:] or ["."]
     with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder)
+        copy, blocks = Path(folder), []
         shutil.copytree(ROOT / "warpsim", copy / "warpsim", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copytree(ROOT / "programs", copy / "programs")
-        for path in (copy / "warpsim").rglob("*.py"):
-            tree = Saying(path.relative_to(copy).as_posix()).visit(ast.parse(path.read_text(encoding="utf-8")))
+        for path in sorted((copy / "warpsim").rglob("*.py")):
+            tree = Saying(path.relative_to(copy).as_posix(), blocks).visit(ast.parse(path.read_text(encoding="utf-8")))
             path.write_text(ast.unparse(ast.fix_missing_locations(tree)), encoding="utf-8")
         (copy / "warpsim" / "_entered.py").write_text(HITS)
         (copy / "mutant_plugin.py").write_text(PLUGIN)
-        found, told = copy / "map.json", copy / "entered"
+        found, told = copy / "map", copy / "entered"
         told.mkdir()
         command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=line", "-p", "no:cacheprovider", "-p", "mutant_plugin"]  # fmt: skip
         command += ["-c", str(ROOT / "pyproject.toml"), f"--rootdir={ROOT}", *[str(ROOT / "tests" / t) for t in tests]]
         paths = {"MUTANT_MAP": str(found), "MUTANT_ENTERED": str(told), "PYTHONPATH": str(copy)}
         subprocess.run(command, cwd=copy, env={**os.environ, **paths}, check=False)
-        new = json.loads(found.read_text())
-    held = json.loads(target.read_text()) if target.exists() else {"tests": {}, "seconds": {}}
-    for name, ids in new["tests"].items():
-        held["tests"][name] = sorted({*held["tests"].get(name, []), *ids})
-    held["seconds"] |= new["seconds"]
-    target.write_text(json.dumps(held))
+        tests_of, seconds = pickle.loads(found.read_bytes())
+    target.write_bytes(pickle.dumps({"blocks": blocks, "tests": tests_of, "seconds": seconds}))
     return 0
 
 

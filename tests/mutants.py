@@ -1,13 +1,13 @@
 """The suite against itself: changes one point of the package at random, and sees whether the tests notice.
 
     python tests/mutants.py [--count 100] [--seed 1] [--folder numerics ...] [--nearest] [--map MAP] [--from 0] [--list]
-                            [--only FILE:LINE ...]
+                            [--only FILE:LINE ...] [--share 6]
 
 A mutant is one comparison, constant, slice, operator, condition, statement or return of ``warpsim/`` changed in a copy. The
 tests nearest to its folder run first (``NEAREST``), then, unless ``--nearest``, the whole default run; the first failure kills
-it, and so does a run that does not end. With ``--map`` (a file of `mutant_map.py`) only tests run that come to the mutant's
-function, the quickest first and as many as ``SHARE`` seconds hold: seconds a mutant instead of minutes. The same seed makes the
-same mutants of the same source. Survivors are printed with the line before and after: each wants a test, or the line is not
+it, and so does a run that does not end. With ``--map`` (a file of `mutant_map.py`) only tests run that enter the mutant's block,
+the quickest first and as many as ``--share`` seconds hold, in a fork of a process that has collected them (`mutant_forks.py`): a
+second a mutant instead of minutes. The same seed makes the same mutants of the same source. Survivors are printed with the line before and after: each wants a test, or the line is not
 needed, or it means the same.
 
 Six draws over all folders, and two of native. Of the mutants of a draw some mean the same, or are only slower; the others change
@@ -47,10 +47,10 @@ which a process enters once); numerics/plain_matrix:92 is a removed sum.
 from __future__ import annotations
 
 import argparse
-import ast
 import functools
 import json
 import os
+import pickle
 import random
 import shutil
 import signal
@@ -61,7 +61,8 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+
+from mutant_points import Mutant, Points
 
 try:
     import resource
@@ -93,185 +94,10 @@ NEAREST = {
     ".": ["host", "testing/test_plugin.py", "test_cli.py"],
 }  # fmt: skip
 """Tests by folder of the package; ``.`` has its own files."""
-NOT_COLLECTED = "a test that cannot be collected"
-SHARE = 20
-"""Seconds of tests for a mutant with a map."""
+NOWHERE = "no test comes here"
 SECONDS = 400
 """Of processor time; more is a run that does not end, and so is `PATIENCE` times as much by the clock."""
 PATIENCE = 8
-
-COMPARISONS = {
-    ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
-    ast.In: "not in", ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is",
-}  # fmt: skip
-OPERATORS = {
-    ast.Add: "-", ast.Sub: "+", ast.Mult: "+", ast.Div: "*", ast.FloorDiv: "*", ast.Mod: "//", ast.LShift: ">>", ast.RShift: "<<",
-    ast.BitAnd: "|", ast.BitOr: "&", ast.BitXor: "|", ast.Pow: "*",
-}  # fmt: skip
-
-
-class Mutant(NamedTuple):
-    """``text`` in place of what stands between two offsets (in bytes of UTF-8) of a file."""
-
-    path: str
-    line: int
-    kind: str
-    start: int
-    end: int
-    text: str
-
-
-class Points(ast.NodeVisitor):
-    """The mutants of a file."""
-
-    def __init__(self, path: str, source: str) -> None:
-        self.path, self.lines = path, source.encode().splitlines(keepends=True)
-        self.starts = [0]
-        for line in self.lines:
-            self.starts.append(self.starts[-1] + len(line))
-        self.data = source.encode()
-        self.found: list[Mutant] = []
-        self.visit(ast.parse(source))
-
-    def offset(self, line: int, column: int) -> int:
-        """In the file."""
-        return self.starts[line - 1] + column
-
-    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
-        """Where a node stands."""
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        return self.offset(node.lineno, node.col_offset), self.offset(node.end_lineno, node.end_col_offset)
-
-    def text(self, node: ast.expr | ast.stmt) -> str:
-        """What stands there."""
-        start, end = self.span(node)
-        return self.data[start:end].decode()
-
-    def put(self, node: ast.expr | ast.stmt, kind: str, text: str) -> None:
-        """A mutant in place of a node."""
-        self.found.append(Mutant(self.path, node.lineno, kind, *self.span(node), text))
-
-    def between(self, left: ast.expr, right: ast.expr, kind: str, text: str) -> None:
-        """A mutant in place of the operator between two operands, where no parenthesis or comment stands beside it."""
-        start, end = self.span(left)[1], self.span(right)[0]
-        if not set("()#\n") & set(self.data[start:end].decode()):
-            self.found.append(Mutant(self.path, left.lineno, kind, start, end, f" {text} "))
-
-    # ---- expressions ----
-
-    def visit_Compare(self, node: ast.Compare) -> None:
-        """The opposite, or the bound itself."""
-        for left, operator, right in zip([node.left, *node.comparators], node.ops, node.comparators, strict=False):
-            self.between(left, right, "comparison", COMPARISONS[type(operator)])
-        self.generic_visit(node)
-
-    def visit_BoolOp(self, node: ast.BoolOp) -> None:
-        """One operand fewer; or the other operator."""
-        self.put(node, "operand", f"({self.text(node.values[0])})")
-        if len(node.values) == 2:
-            self.between(*node.values, "boolean", "or" if isinstance(node.op, ast.And) else "and")
-        self.generic_visit(node)
-
-    def visit_BinOp(self, node: ast.BinOp) -> None:
-        """Another operator."""
-        words = any(isinstance(x, ast.JoinedStr) or (isinstance(x, ast.Constant) and isinstance(x.value, str)) for x in (node.left, node.right))  # fmt: skip
-        if type(node.op) in OPERATORS and not words:
-            self.between(node.left, node.right, "operator", OPERATORS[type(node.op)])
-        self.generic_visit(node)
-
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
-        """Nothing before the operand."""
-        self.put(node, "operator", f"({self.text(node.operand)})")
-        if not isinstance(node.operand, ast.Constant):
-            self.generic_visit(node)
-
-    def visit_Constant(self, node: ast.Constant) -> None:
-        """The next number; the other truth."""
-        if isinstance(node.value, bool):
-            self.put(node, "constant", str(not node.value))
-        elif isinstance(node.value, int | float):
-            self.put(node, "constant", repr(node.value + 1))
-
-    def visit_IfExp(self, node: ast.IfExp) -> None:
-        """One of the two."""
-        self.put(node, "condition", f"({self.text(node.body)})")
-        self.put(node, "condition", f"({self.text(node.orelse)})")
-        self.generic_visit(node)
-
-    def visit_Subscript(self, node: ast.Subscript) -> None:
-        """A bound fewer."""
-        if isinstance(node.slice, ast.Slice):
-            for bound in (node.slice.lower, node.slice.upper):
-                if bound is not None:
-                    self.put(bound, "slice", "")
-        self.generic_visit(node)
-
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """Messages are left alone."""
-
-    # ---- statements ----
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        """An end before the last statement; annotations and decorators are left alone."""
-        body = node.body[1:] if ast.get_docstring(node) is not None else node.body
-        for statement in body[1:]:
-            self.put(statement, "early return", f"return; {self.first(statement)}")
-        for default in [*node.args.defaults, *[d for d in node.args.kw_defaults if d is not None]]:
-            self.visit(default)
-        for statement in body:
-            self.visit(statement)
-
-    def first(self, statement: ast.stmt) -> str:
-        """A statement that may stand behind a semicolon."""
-        compound = isinstance(
-            statement, ast.If | ast.For | ast.While | ast.With | ast.Try | ast.FunctionDef | ast.ClassDef
-        )
-        return "pass" if compound else self.text(statement)
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        """What it holds."""
-        for statement in node.body:
-            self.visit(statement)
-
-    def visit_Expr(self, node: ast.Expr) -> None:
-        """Gone."""
-        if not isinstance(node.value, ast.Constant):
-            self.put(node, "statement", "pass")
-            self.generic_visit(node)
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        """Gone."""
-        self.put(node, "statement", "pass")
-        self.generic_visit(node)
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        """Its value."""
-        if node.value is not None:
-            self.visit(node.value)
-
-    def visit_Raise(self, node: ast.Raise) -> None:
-        """Gone; its message is left alone."""
-        self.put(node, "statement", "pass")
-
-    def visit_Assert(self, node: ast.Assert) -> None:
-        """Invariants are left alone."""
-
-    def visit_Continue(self, node: ast.Continue) -> None:
-        """Gone."""
-        self.put(node, "statement", "pass")
-
-    def visit_If(self, node: ast.If) -> None:
-        """Always, and never."""
-        self.put(node.test, "condition", "True")
-        self.put(node.test, "condition", "False")
-        self.generic_visit(node)
-
-    def visit_Return(self, node: ast.Return) -> None:
-        """Nothing."""
-        if node.value is not None and not (isinstance(node.value, ast.Constant) and node.value.value is None):
-            self.put(node, "return", "return None")
-            self.generic_visit(node)
 
 
 def points(folders: list[str]) -> Iterator[Mutant]:
@@ -333,47 +159,8 @@ def run(copy: Path, tests: list[str], seconds: int | None = SECONDS) -> str:
         return "does not end" if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL) else f"status {done.returncode}"
     if done.returncode == 0:
         return ""
-    if done.returncode == 4:
-        return NOT_COLLECTED
     failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
     return failed[0].split(" - ")[0] if failed else f"status {done.returncode}"
-
-
-class Map:
-    """Which tests come to which functions."""
-
-    def __init__(self, path: str) -> None:
-        found = json.loads(Path(path).read_text())
-        self.tests: dict[str, list[str]] = found["tests"]
-        self.seconds: dict[str, float] = found["seconds"]
-
-    def tests_of(self, mutant: Mutant) -> list[str]:
-        """Tests that come to the innermost function around a mutant, or else to any of its file; one of each test function
-        first, then the others."""
-        tree = ast.parse(source(mutant.path))
-        around = [
-            node
-            for node in ast.walk(tree)
-            if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.lineno <= mutant.line <= (node.end_lineno or 0)
-        ]
-        parts = [node.name for node in sorted(around, key=lambda n: n.lineno)]
-        names = [f"{mutant.path}:{'.'.join(parts[:n])}" for n in range(len(parts), 0, -1)]
-        ids = next((self.tests[name] for name in names if name in self.tests), [])
-        if not ids:
-            ids = sorted({i for name, found in self.tests.items() if name.startswith(f"{mutant.path}:") for i in found})
-        order = sorted(ids, key=lambda i: self.seconds.get(i, 1))
-        seen: Counter[str] = Counter()
-        rank = {}
-        for i in order:
-            seen[i.split("[")[0]] += 1
-            rank[i] = seen[i.split("[")[0]]
-        chosen, left = [], float(SHARE)
-        for i in sorted(order, key=lambda i: (rank[i] > 1, rank[i] > 3, self.seconds.get(i, 1))):
-            left -= self.seconds.get(i, 1) + 0.005
-            if left < 0:
-                break
-            chosen.append(i)
-        return chosen
 
 
 def put(target: Path, data: bytes) -> None:
@@ -383,31 +170,66 @@ def put(target: Path, data: bytes) -> None:
         compiled.unlink()
 
 
-def verdict(copy: Path, mutant: Mutant, nearest: bool, known: Map | None = None) -> str:
+def verdict(copy: Path, mutant: Mutant, nearest: bool) -> str:
     """What kills a mutant."""
     target = copy / mutant.path
     before = target.read_bytes()
     try:
         put(target, mutated(mutant).encode())
-        if known is not None:
-            tests = known.tests_of(mutant)
-            if tests:
-                tests = [t.removeprefix("tests/") for t in tests]
-                killer = run(copy, tests, 3 * SHARE + 30)
-                put(target, before)
-                if killer == NOT_COLLECTED and run(copy, ["--collect-only", *tests]) == NOT_COLLECTED:
-                    sys.exit("the map names tests that are gone: make it anew")
-                return killer
-            nearest = True
         killer = run(copy, NEAREST.get(folder_of(mutant.path), ["."]))
         return killer or ("" if nearest else run(copy, ["."]))
     finally:
         put(target, before)
 
 
-def line_of(text: str, number: int) -> str:
-    """A line, without what stands before it."""
-    return text.splitlines()[number - 1].strip()
+def one_by_one(copy: Path, mutants: list[tuple[int, Mutant]], nearest: bool) -> Iterator[tuple[int, str, float]]:
+    """What kills the mutants, each in processes of its own: number, killer, seconds."""
+    whole = sorted({test for _, mutant in mutants for test in NEAREST.get(folder_of(mutant.path), ["."])})
+    if failed := run(copy, whole if nearest else ["."], None):
+        sys.exit(f"the package as it is: {failed}")
+    for number, mutant in mutants:
+        started = time.monotonic()
+        yield number, verdict(copy, mutant, nearest), time.monotonic() - started
+
+
+def by_forks(
+    copy: Path, mutants: list[tuple[int, Mutant]], options: argparse.Namespace
+) -> Iterator[tuple[int, str, float]]:
+    """What kills the mutants, judged by `mutant_forks.py`: number, killer, seconds."""
+    job = [(number, m.path, m.line, source(m.path), mutated(m).encode()) for number, m in mutants]
+    said = {"map": str(Path(options.map).resolve()), "share": options.share, "mutants": job}
+    (copy / "mutants").write_bytes(pickle.dumps(said))
+    reading, writing = os.pipe()
+    command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:benchmark", "-p", "mutant_forks"]  # fmt: skip
+    command += [
+        f"--basetemp={copy}/temporary",
+        "-c",
+        str(ROOT / "pyproject.toml"),
+        f"--rootdir={ROOT}",
+        str(ROOT / "tests"),
+    ]
+    paths = {
+        "PYTHONPATH": f"{copy}{os.pathsep}{ROOT / 'tests'}",
+        "MUTANTS_COPY": str(copy),
+        "MUTANTS_SAID": str(writing),
+    }
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    environment |= {"OPENBLAS_NUM_THREADS": "1", **paths}
+    with open(copy / "log", "w") as log:
+        server = subprocess.Popen(command, cwd=copy, env=environment, stdout=log, stderr=log, pass_fds=[writing])
+    os.close(writing)
+    with os.fdopen(reading) as lines:
+        for line in lines:
+            number, killer, seconds = json.loads(line)
+            yield number, killer, seconds
+    if server.wait():
+        sys.exit((copy / "log").read_text())
+
+
+def change(mutant: Mutant) -> str:
+    """The line before and after."""
+    texts = source(mutant.path).decode(), mutated(mutant)
+    return "\n".join(f"    {text.splitlines()[mutant.line - 1].strip()}" for text in texts)
 
 
 def main() -> int:
@@ -418,7 +240,8 @@ def main() -> int:
     parser.add_argument("--folder", action="append", default=[])
     parser.add_argument("--only", action="append", default=[], metavar="FILE:LINE")
     parser.add_argument("--nearest", action="store_true", help="only the tests nearest to a folder")
-    parser.add_argument("--map", help="a file of mutant_map.py: run the tests that come to a mutant's function")
+    parser.add_argument("--map", help="a file of mutant_map.py: run the tests that come to a mutant's block")
+    parser.add_argument("--share", type=float, default=6, help="seconds of tests for a mutant with a map")
     parser.add_argument("--from", dest="start", type=int, default=0, help="leave out the mutants before this number")
     parser.add_argument("--list", action="store_true", help="name the mutants, run nothing")
     options = parser.parse_args()
@@ -427,25 +250,20 @@ def main() -> int:
         copy = Path(folder)
         shutil.copytree(ROOT / "warpsim", copy / "warpsim", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copytree(ROOT / "programs", copy / "programs")
-        mutants = chosen(options.count, options.seed, options.folder, options.only)
-        whole = sorted({test for mutant in mutants for test in NEAREST.get(folder_of(mutant.path), ["."])})
-        known = Map(options.map) if options.map else None
-        if not options.list and known is None and (failed := run(copy, whole if options.nearest else ["."], None)):
-            sys.exit(f"the package as it is: {failed}")
-        for number, mutant in enumerate(mutants):
-            if number < options.start:
-                continue
-            before, after = line_of(source(mutant.path).decode(), mutant.line), line_of(mutated(mutant), mutant.line)  # fmt: skip
-            place = f"{number} {mutant.path}:{mutant.line} {mutant.kind}"
-            if options.list:
-                print(f"{place}\n    {before}\n    {after}")
-                continue
-            started = time.monotonic()
-            killer = verdict(copy, mutant, options.nearest, known)
-            counts[folder_of(mutant.path), bool(killer)] += 1
-            print(f"{place}: {f'killed by {killer}' if killer else 'SURVIVED'} ({time.monotonic() - started:.0f} s)")
-            if not killer:
-                print(f"    {before}\n    {after}")
+        mutants = dict(enumerate(chosen(options.count, options.seed, options.folder, options.only)))
+        if options.list:
+            for number, mutant in mutants.items():
+                print(f"{number} {mutant.path}:{mutant.line} {mutant.kind}\n{change(mutant)}")
+            return 0
+        left = [(number, mutant) for number, mutant in mutants.items() if number >= options.start]
+        judged = by_forks(copy, left, options) if options.map else one_by_one(copy, left, options.nearest)
+        for number, killer, seconds in judged:
+            mutant, killed = mutants[number], killer not in ("", NOWHERE)
+            counts[folder_of(mutant.path), killed] += 1
+            says = f"killed by {killer}" if killed else f"SURVIVED{killer and f', {killer}'}"
+            print(f"{number} {mutant.path}:{mutant.line} {mutant.kind}: {says} ({seconds:.1f} s)")
+            if not killed:
+                print(change(mutant))
             sys.stdout.flush()
     for name in sorted({name for name, _ in counts}):
         print(f"{name}: {counts[name, True]} of {counts[name, True] + counts[name, False]} killed")
