@@ -139,7 +139,7 @@ def forked(work: Callable[[], str], seconds: float) -> str:
             os._exit(0)
     os.close(writing)
     signal.signal(signal.SIGALRM, lambda *_: os.killpg(child, signal.SIGKILL))
-    signal.alarm(int(6 * seconds) + 10)
+    signal.alarm(int(3 * seconds) + 5)
     said = b""
     while part := os.read(reading, 4096):
         said += part

@@ -76,7 +76,7 @@ class Operands(Addresses):
     def _packed(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Vector) -> Vec:
         """The elements that together form a wider register (mov)."""
         n = len(node.elements)
-        if n not in (2, 4, 8) or type.bits // n < 8:
+        if n not in (2, 4) or type.bits // n < 8:
             raise Mismatch("operand-count", node.span, f"{n} elements do not make a .{type.name}", weight=3)
         part = TYPES[f"b{type.bits // n}"]
         return Vec(tuple([self.value(op, typed, part, e) for e in node.elements]))

@@ -230,7 +230,7 @@ class Resolver:
         if scope is not None and node.space == "param" and node.align is not None and node.align > MAX_PARAM_ALIGN:
             message = f".align {node.align} of a parameter exceeds the limit {MAX_PARAM_ALIGN}"
             self.problems.add("directive", node.span, message)
-        if node.space == "param" and type.name == "f16x2":
+        if node.space == "param" and type.name == "f16x2" and not all(item.dimensions for item in node.declarators):
             self.problems.add("directive", node.span, "a parameter cannot be .f16x2", "use .b32")
         if node.space == "param" and node.vector > 1 and not all(item.dimensions for item in node.declarators):
             self.problems.add("directive", node.span, "a vector cannot be in .param", "use .b8 [N]")

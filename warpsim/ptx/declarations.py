@@ -54,13 +54,16 @@ class DeclarationParser(ExpressionParser):
         s.expect(")")
         return tuple(words)
 
-    def params(self) -> tuple[ast.Variable, ...]:
-        """Parse the parenthesised parameters of a function."""
+    def params(self, *, named: bool = False) -> tuple[ast.Variable, ...]:
+        """Parse the parenthesised parameters of a function; ``_`` may stand for the name, unless they must be ``named``."""
         s = self.s
         s.expect("(")
         params: list[ast.Variable] = []
         while s.text != ")" or params:
             params.append(self.variable(None, parameter=True))
+            item = params[-1].declarators[0]
+            if named and item.name == "_":
+                self.note(SyntaxProblem("a parameter of a .func needs a name", item.span, rule="directive"))
             if not s.accept(","):
                 break
         s.expect(")")

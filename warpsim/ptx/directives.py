@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import re
+
+from warpsim.errors import Span
 from warpsim.ptx import ast
 from warpsim.ptx.declarations import DeclarationParser
 from warpsim.ptx.stream import Stream, SyntaxProblem
 from warpsim.ptx.words import ENTRY_DIRECTIVES, FUNC_DIRECTIVES, LISTS, NEWER, POSITIVE
 
+LABEL = re.compile(r"([\w$%.]+)\s*:")
 DATA = {".b8": 1, ".b16": 2, ".b32": 4, ".b64": 8}
 
 EXCLUDED = {"reqnctapercluster": "maxclusterrank", "maxclusterrank": "reqnctapercluster"}
 
 
 class DirectiveParser(DeclarationParser):
-    """Parses directives. ``files`` and ``places`` are those that .file and .loc have named."""
+    """Parses directives. ``files`` and ``places`` are those that .file and .loc have named, and ``named`` the labels
+    of functions' names.
+    """
 
     def __init__(self, stream: Stream) -> None:
         super().__init__(stream)
         self.version = (0, 0)
         self.files: set[object] = set()
         self.places: set[object] = set()
+        self.named: dict[str, Span] = {}
 
     def section(self) -> ast.Section:
         """Parse ``.section .debug_info { ... }``: labels and lists of numbers and symbols, kept as text."""
@@ -31,7 +38,7 @@ class DirectiveParser(DeclarationParser):
             return ast.Section(head.split()[1], data[:-1], span)
         s.skip()
         name = s.text
-        if not name.startswith(".debug_"):
+        if s.kind != "dotted":
             raise s.problem(f"found {s.shown()} where the name of a section such as .debug_info was expected")
         s.skip()
         s.expect("{")
@@ -56,10 +63,9 @@ class DirectiveParser(DeclarationParser):
         s = self.s
         negative = s.accept("-")
         if s.kind == "integer":
-            span = s.span()
             value = self._decode(s.take())[0] * (-1 if negative else 1)
-            if not -(1 << (width - 1)) <= value < 1 << width:
-                self.note(SyntaxProblem(f"{value} does not fit .b{width}", span, rule="directive"))
+            if not -(1 << (width - 1)) <= value < 1 << width:  # the assembler names the line of what follows
+                self.note(s.problem(f"{value} does not fit .b{width}", rule="directive"))
             return
         if negative or s.kind not in ("word", "dotted"):
             raise s.problem(f"found {s.shown()} where a number or a symbol was expected")
@@ -97,7 +103,13 @@ class DirectiveParser(DeclarationParser):
         span = s.span()
         found: list[int | str] = [self.integer(), self.integer(), self.integer()]
         if s.text == "," and s.peek(1) == "function_name":
-            found += [s.take(), s.take(), s.word("a label") if s.kind != "dotted" else s.take()]
+            found += [s.take(), s.take()]
+            if s.kind == "dotted":  # a section, which the assembler does not look for
+                found.append(s.take())
+            else:
+                at = s.span()
+                found.append(s.word("a label"))
+                self.named[str(found[-1])] = at
             if s.accept("+"):
                 found += ["+", self.integer()]
             s.expect(",")
@@ -112,6 +124,14 @@ class DirectiveParser(DeclarationParser):
         self.places.add((found[0], found[1], found[2]))
         return found
 
+    def check_names(self, sections: list[ast.Section]) -> None:
+        """Check that the names of functions in .loc are labels of sections."""
+        if self.named:
+            held = {label for section in sections for label in LABEL.findall(section.data)}
+            for name, span in self.named.items():
+                if name not in held:
+                    self.note(SyntaxProblem(f"{name} is no label of a .section", span, rule="undeclared"))
+
     def _string(self) -> str:
         s = self.s
         if s.kind != "string":
@@ -125,6 +145,14 @@ class DirectiveParser(DeclarationParser):
         while s.accept(","):
             found.append(self._string())
         s.expect(";")
+        return found
+
+    def module_pragma(self) -> ast.Directive:
+        """Parse a .pragma of a module, which knows one only; those that a function does not know are ignored."""
+        span, found = self.s.span(), self.directive("pragma")
+        for text in found.arguments:
+            if text != '"nounroll"':
+                self.note(SyntaxProblem(f"{text} is no pragma of a module", span, rule="directive"))
         return found
 
     def _alias(self) -> list[int | str]:

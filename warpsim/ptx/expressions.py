@@ -318,6 +318,8 @@ class ExpressionParser:
             yes = self._conditional()
             self.s.expect(":")
             no = self._conditional()
+            if any(isinstance(part, float) for part in (value, yes, no)):
+                raise self.s.problem("? applies to integer constants only")
             value = yes if value else no
         self.nesting -= 1
         return value

@@ -112,6 +112,7 @@ class _Parser(DirectiveParser):
                 self.recover_item(before)
             if s.i == before:
                 s.skip()
+        self.check_names([item for item in items if isinstance(item, ast.Section)])
         return ast.Module(version, target, size, tuple(items), s.file, s.source)
 
     def _head(self) -> tuple[tuple[int, int], tuple[str, ...], int]:
@@ -188,6 +189,8 @@ class _Parser(DirectiveParser):
         if s.kind == "dotted":
             if text in HEADER:
                 raise s.problem(f"{text} may stand only once, at the beginning of a module")
+            if text == ".pragma" and linkage is None:
+                return self.module_pragma()
             if text[1:] in MODULE_DIRECTIVES and linkage is None:
                 return self.directive(text[1:])
         raise s.problem(
@@ -204,10 +207,10 @@ class _Parser(DirectiveParser):
         attributes = self.attributes()
         returns: tuple[ast.Variable, ...] = ()
         if not entry and s.text == "(":
-            returns = self.params()
+            returns = self.params(named=True)
         name_span = s.span()
         name = s.word("the name of the function")
-        params = self.params() if s.text == "(" else ()
+        params = self.params(named=not entry) if s.text == "(" else ()
         directives: list[ast.Directive] = []
         while s.kind == "dotted" and (entry or not self._starts_item()):
             directives.append(self.performance(directives, entry=entry))
