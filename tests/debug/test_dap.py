@@ -76,7 +76,8 @@ class Client:
     def receive(self):
         """The next message."""
         length = 0
-        while (line := self.process.stdout.readline()) not in (b"\r\n", b""):
+        while (line := self.process.stdout.readline()) != b"\r\n":
+            assert line, "the server has ended"
             name, _, value = line.partition(b": ")
             length = int(value) if name == b"Content-Length" else length
         message = json.loads(self.process.stdout.read(length))
@@ -132,7 +133,10 @@ def client(request):
         made = Client(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT))
     else:
         made = Client(Thread())
+    late = threading.Timer(30, made.process.kill)
+    late.start()
     yield made
+    late.cancel()
     made.process.kill()
     made.process.wait(20)
     made.process.stdout.close()

@@ -75,10 +75,78 @@ def session():
         ("%r2[5] + 1", 6),
         ("%p[2]", True),
         ("(%tid.x == 40) + 1", 1),
+        ("1 == 2 || 0", False),
+        ("0 && 1 / 1", False),
+        ("2 && 3", True),
+        ("1 == 1 == 1", True),
+        ("5 ^ 6 & 3", 7),
+        ("1 | 2 ^ 3", 1),
+        ("3 == 3 & 2", 0),
+        ("2 + 3 << 1", 10),
+        ("1 << 2 < 5", True),
+        ("10 - 2 * 3 % 4", 8),
+        ("7 / 2 * 2", 6),
+        ("7 / -2", -3),
+        ("7 % -3", 1),
+        ("-8 / -3", 2),
+        ("0 / 5", 0),
+        ("-5 >> 1", -3),
+        ("1 << 128", 2**128),
+        ("1 << 0", 1),
+        ("7 >> 0", 7),
+        ("3 != 3", False),
+        ("3 <= 3", True),
+        ("3 >= 4", False),
+        ("4 > 4", False),
+        ("2 < 2", False),
+        ("1.5 > 1", True),
+        ("!1.5", False),
+        ("-1.5", -1.5),
+        ("+1.5", 1.5),
+        ("1.5 - 1", 0.5),
+        ("3 / 2.0", 1.5),
+        ("1 / 0.0", np.inf),
+        ("0x1F", 31),
+        ("2e3", 2000.0),
+        ("1.5e-1", 0.15),
+        ("0d3FF8000000000000", 1.5),
+        ("f32(0x3FC00000)", 1.5),
+        ("f64(1.5)", 1.5),
+        ("f32(1.1)", float(np.float32(1.1))),
+        ("f16(f32(0x3FC00000))", 1.5),
+        ("u16(%rd)", 0xFFFF),
+        ("s64(%rd)", -1),
+        ("u8(0x1234)", 0x34),
+        ("pred(3)", True),
+        ("pred(2)", False),
+        ("pred(0)", False),
+        ("e2m1x2(0x52)[0]", 1.0),
+        ("e2m1x2(0x52)[1]", 3.0),
+        ("u16x2(0x20001).y", 2),
+        ("s16x2(0xFFFF0001).hi", -1),
+        ("u8x4(0x04030201).z", 3),
+        ("u8x4(0x04030201).w", 4),
+        ("u8x4(0x04030201)[%nctaid.x - 1]", None),
+        ("threadIdx.y + blockDim.x", 32),
+        ("blockIdx.z + gridDim.y", 1),
+        ("%ntid.x", 32),
+        ("%nctaid.x", 2),
+        ("block.u32[0]", 0x03020100),
+        ("block[14:16]", [14, 15]),
+        ("block.u16[7]", 0x0F0E),
+        ("block[4:4]", []),
+        ("%f0", -1.5),
+        ("s8(0x80)", -128),
+        ("~5", -6),
+        ("~%h", 2),
     ],
 )
 def test_values(session, text, expected):
     """Operators are those of C, integers exact; bits are read as the type that is named."""
+    if expected is None:  # one number is an index, and one per lane is none
+        with pytest.raises(DebugError, match="one number"):
+            session.evaluate(text)
+        return
     if text == "1 < 2 || 1 / 0":
         with pytest.raises(DebugError, match="division"):
             session.evaluate(text)
@@ -122,10 +190,52 @@ def test_lanes(session):
         ("table[0:%r2]", "one number"),
         ("&1", "have an address"),
         ("%tid.q", "%tid"),
+        ("f16x2(%r0)[2]", "index one part, 0 to 1"),
+        ("f16x2(%r0)[-1]", "index one part, 0 to 1"),
+        ("f16x2(%r0)[0:1]", "index one part, 0 to 1"),
+        ("f16x2(%r0).z", "no field .z"),
+        ("f16x2(%r0).q", "no field .q"),
+        ("f32(f16x2(%r0))", "packed bits have parts"),
+        ("-f16x2(%r0)", "needs a part"),
+        ("b128(1) + 1", "needs a part"),
+        ("f32(b128(1))", "128-bit registers cannot be reinterpreted"),
+        ("%r0.lo", "no field .lo"),
+        ("%r2[0:4]", "only arrays"),
+        ("f[0:2]", "element 1 is out of range"),
+        ("5[0]", "only arrays"),
+        ("%r2[-1]", "lane -1"),
+        ("~1.5", "an integer is needed here"),
+        ("table[1.5]", "an integer is needed here"),
+        ("1.5 % 2", "% needs integers"),
+        ("1 & 2.5", "& needs integers"),
+        ("1 << 129", "a shift count must be 0 to 128"),
+        ("1 << -1", "a shift count must be 0 to 128"),
+        ("1 >> -1", "a shift count must be"),
+        ("1 / 0", "division by zero"),
+        ("%r2 + block", "operands have different sizes: 32 and 16 elements"),
+        ("table + block", "operands have different sizes: 3 and 16 elements"),
+        ("nowhere.u32[0]", "no variable or state space nowhere"),
+        ("f.u32", "expected '[', not the end"),
+        ("f.5", "expected a field, not '5'"),
+        ("block[16]", "element 16 is out of range: there are 16 elements"),
+        ("block[0:17]", "element 16 is out of range"),
+        ("block.u16[8]", "element 8 is out of range: there are 8 elements"),
+        ("block[%r2]", "element 16 is out of range"),
+        ("table[", "expected a value, not the end"),
+        ("table[1", "expected ']', not the end"),
+        ("u32(1", "expected ')', not the end"),
+        ("u32()", "expected a value, not ')'"),
+        ("&%r0", "only objects in memory have an address"),
+        ("&(table)", None),
+        ("+", "expected a value, not the end"),
+        (" " * 130 + "²", "something else"),
     ],
 )
 def test_what_is_refused(session, text, said):
     """Whatever is typed ends in a value or in a message that says what is wrong with it."""
+    if said is None and text[0] == "&":  # parentheses change nothing
+        assert session.evaluate(text) == session.evaluate("&table")
+        return
     if said is None:
         assert session.evaluate(text).shape == (32, 2)
         return
@@ -197,3 +307,69 @@ def test_a_signalling_nan_is_set_as_it_is():
     made.set("%f0", given)
 
     assert np.ma.getdata(made.evaluate("%f0")).view(np.uint32).tolist() == [0x7F812345] * 32
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [("1 + ²", 4), ("  1 2", 4), ("(1 + 2", 6), ("a.b[1", 5), ("table[1] )", 9), ("5 * * 5", 4)],
+)
+def test_where_it_is_wrong(text, column):
+    """The message shows the text, and a mark below what does not fit."""
+    with pytest.raises(DebugError) as caught:
+        parse(text)
+    _, shown, mark = str(caught.value).splitlines()
+
+    assert shown == "    " + text
+    assert mark == " " * (4 + column) + "^"
+
+
+def test_long_texts_are_shortened():
+    """Of a long text 120 characters are shown; one of 4,096 is an expression, one more is none."""
+    for text, shown in (("1 " * 60, 119), ("1 " * 60 + "  1", 120)):
+        with pytest.raises(DebugError) as caught:
+            parse(text)
+        assert len(str(caught.value).splitlines()[1].rstrip()) == 4 + shown
+    assert str(caught.value).splitlines()[1].endswith("...")
+    assert parse("1" + " " * 4095).value == 1
+    with pytest.raises(DebugError, match="at most 4096 characters"):
+        parse("1" + " " * 4096)
+    assert parse("9" * 400).value == 10**400 - 1
+    with pytest.raises(DebugError, match="at most 400 digits"):
+        parse("9" * 401)
+
+
+def test_integers_are_as_wide_as_they_must_be(session):
+    """64 bits, signed if they can be, else unsigned, else exact integers."""
+    for text, dtype in (
+        ("1 << 62", np.int64),
+        ("-(1 << 63)", np.int64),
+        ("1 << 63", np.uint64),
+        ("(1 << 64) - 1", np.uint64),
+        ("1 << 64", object),
+        ("-(1 << 63) - 1", object),
+    ):
+        value = session.evaluate(text)
+        assert np.asarray(value).dtype == dtype
+        assert int(value) == eval(text)
+
+
+def test_slices_of_arrays(session):
+    """From one element up to another; what is read backwards has no elements."""
+    assert session.evaluate("table[0:3]").tolist() == [5, 6, 7]
+    assert session.evaluate("table[2:3]").tolist() == [7]
+    assert session.evaluate("table[2:1]").tolist() == []
+    assert session.evaluate("table[1:0]").tolist() == []
+    with pytest.raises(DebugError, match="element 3 is out of range"):
+        session.evaluate("table[1:4]")
+    with pytest.raises(DebugError, match="too many to show"):
+        session.evaluate("global.u8[0:1 << 25]")
+
+
+@pytest.mark.parametrize("given", [5, 3 << 64 | 7, -1, (1 << 130) + 1])
+def test_128_bits(session, given):
+    """The bits of an integer as a 128-bit register has them: extended with its sign, truncated to 128."""
+    value = session.evaluate(f"b128({given})")
+    assert (int(value["hi"]) << 64 | int(value["lo"])) == given % (1 << 128)
+    lanes = np.ma.getdata(session.evaluate("b128(%r2)"))
+    assert lanes["lo"].tolist() == list(range(32))
+    assert not lanes["hi"].any()

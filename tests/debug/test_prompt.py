@@ -15,23 +15,7 @@ from warpsim.cli import main
 from warpsim.cli.debug.shell import Terminal
 
 ROOT = Path(__file__).parents[2]
-CALLS, FAULTY = ((Path(__file__).parent / "kernels" / f"{name}.ptx").read_text() for name in ("calls", "faulty"))
-
-
-@pytest.fixture
-def prompt(monkeypatch, capsys, tmp_path):
-    """What a dialogue of these commands on 64 threads prints, answer by answer."""
-
-    def run(*commands, text=CALLS, options=(), status=0):
-        (tmp_path / "k.ptx").write_text(text)
-        monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(commands) + "\n"))
-        argument = ["--arg", "i32:5"] if text is CALLS else []
-        given = ["--grid", "1", "--block", "64", "--arg", f"zeros:u32:64={tmp_path / 'out.npy'}", *argument]
-        assert main(["debug", "run", str(tmp_path / "k.ptx"), *given, *options]) == status
-        answers = capsys.readouterr().out.split("(warpsim) ")
-        return [answer.partition("\n")[2].rstrip("\n").replace(str(tmp_path), "DIR") for answer in answers]
-
-    return run
+FAULTY = (Path(__file__).parent / "kernels" / "faulty.ptx").read_text()
 
 
 def test_words_of_gdb(prompt):

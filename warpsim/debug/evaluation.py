@@ -210,8 +210,7 @@ class Scene:
         if isinstance(base, ex.Memory):
             type = TYPES[base.type]
             if base.base in ex.SPACES and self.variable(base.base) is None:
-                if first is None:
-                    raise DebugError("an address is missing")
+                assert first is not None
                 address = integers(first)
                 each = Location(base.base, address if first.lanes else int(address), type)
                 count = None if stop is None else max(one(stop) - one(first), 0) // type.bytes

@@ -44,8 +44,6 @@ def matrix_at(scene: Scene, instruction: Instruction, name: str) -> Matrix:
     shared = [key for key, descriptor in DESCRIPTORS.items() if descriptor in given]
     held = {key: given.get(key, given.get(METADATA.get(key, ""))) for key in found}
     inside = [key for key, operand in held.items() if isinstance(operand, (Vec, Reg))]
-    if scene.group is None or scene.machine is None:
-        raise DebugError(f"{scene.focus} is not running")
     sparse = "e" in found
     if name in shared:
         found_a = _in_shared(scene, instruction, name, given)

@@ -99,8 +99,12 @@ def as_bits(value: Value, type: ScalarType) -> Value:
     if data.dtype.names is not None:
         raise DebugError("128-bit registers cannot be reinterpreted")
     plain = data if data.dtype == object else of_type(data, np.dtype(f"u{data.dtype.itemsize}")).astype(object)
-    bits = (plain & mask) if type.bits < 128 else plain
-    raw = np.asarray(bits, object).reshape(-1).astype(f"u{size}").reshape(data.shape)
+    bits = np.asarray(plain & mask, object)
+    if type.bits == 128:
+        wide = np.zeros(data.shape, type.dtype)
+        wide["lo"], wide["hi"] = bits & (2**64 - 1), bits >> 64
+        return Value(wide, value.lanes)
+    raw = bits.reshape(-1).astype(f"u{size}").reshape(data.shape)
     if type.kind == "p":
         return Value(raw != 0, value.lanes)
     return unpacked(raw.view(type.dtype) if raw.dtype.itemsize == type.dtype.itemsize else raw, type, lanes=value.lanes)

@@ -26,7 +26,10 @@ ALIASES = {
     "back": "reverse-step", "rn": "reverse-step", "reverse-next": "reverse-step", "dn": "down", "disas": "list", "disassemble": "list", "rc": "reverse-continue", "q": "quit", "exit": "quit", "h": "help", "?": "help",
     "registers": "info registers", "memory": "x", "cuda": "focus", "dis": "disable", "en": "enable",
 }  # fmt: skip
-COMMAND = re.compile(r"\s*([A-Za-z-]+|\?)\s*(/[^\s]*)?\s*(.*)", re.DOTALL)
+COMMAND = re.compile(r"\s*([A-Za-z-]+|\?)\s*(.*)", re.DOTALL)
+FORMATTED = ("print", "x", "display")
+"""Commands that take a format behind a slash; for others it may begin the name of a file."""
+FORMAT = re.compile(r"(?:/(\S*))?\s*(.*)", re.DOTALL)
 
 
 class Leave(Exception):
@@ -101,8 +104,11 @@ class Shell(Running, Breaking, Looking):
         found = COMMAND.fullmatch(line)
         if found is None:
             raise DebugError(f"{line[:60]!r} is not a command; try: help")
-        word, option, rest = found[1], (found[2] or "")[1:], found[3].strip()
-        name = self.command(word)
+        name, rest, option = self.command(found[1]), found[2].strip(), ""
+        if name in FORMATTED:
+            shown = FORMAT.fullmatch(rest)
+            assert shown is not None
+            option, rest = shown[1] or "", shown[2]
         if " " in name:
             name, _, more = name.partition(" ")
             rest = f"{more} {rest}"
