@@ -49,7 +49,7 @@ def candidates() -> Iterator[str]:
     if named := os.environ.get("WARPSIM_CUPTI"):
         yield named
     for folder in sys.path:
-        for pattern in ("nvidia/cu*/lib/libcupti.so*", "nvidia/cuda_cupti/lib/libcupti.so*"):
+        for pattern in ("nvidia/cu[0-9]*/lib/libcupti.so*", "nvidia/cuda_cupti/lib/libcupti.so*"):
             yield from sorted(glob.glob(os.path.join(folder, pattern)), reverse=True)
     for folder in (os.environ.get("CUDA_HOME", ""), "/usr/local/cuda"):
         for inside in ("lib64", "extras/CUPTI/lib64", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"):
