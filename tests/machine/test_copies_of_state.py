@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import warpsim
+from warpsim.checks.log import Log
 from warpsim.checks.watchers import watchers_of
 from warpsim.errors import ExecutionError
 from warpsim.host.cases import run_case
@@ -117,6 +119,62 @@ def test_a_copy_is_its_own():
     assert equal(again, kept)
 
 
+class Looks(Watcher):
+    """Copies the state before the third step, and looks at the bytes then and at the end."""
+
+    def __init__(self):
+        self.seen = 0
+
+    def step_before(self, machine, group, instruction):
+        """Copy, and look."""
+        self.seen += 1
+        if self.seen == 3:
+            self.copied = machine.launch.copy()
+            self.then = self.shares(machine)
+
+    def batch_ended(self, machine):
+        """Look."""
+        self.now = self.shares(machine)
+
+    def shares(self, machine):
+        """Whether the copy has its bytes of global and of shared memory in common with the launch."""
+        (batch,) = self.copied.batches
+        (mine,), (theirs,) = self.copied.memory.allocations, machine.launch.memory.allocations
+        return mine.data is theirs.data, batch.shared.words is machine.batch.shared.words
+
+
+def test_a_copy_has_its_own_bytes_only_of_what_was_written_since():
+    """Arrays of megabytes cost nothing in a snapshot, until one side writes; then the copy holds what was there."""
+    text = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 p) { .reg .b64 a; .reg .b32 v; .shared .b32 s; ld.param.u64 a, [p]; mov.u32 v, 5;
+mov.u32 v, 6; st.global.u32 [a], v; st.shared.u32 [s], v; ret; }"""
+    looks, array = Looks(), np.zeros(1 << 20, np.uint32)
+    warpsim.load(text)["k"](1, 1, (array,), watchers=[looks])
+    (batch,) = looks.copied.batches
+
+    assert (looks.then, looks.now) == ((True, True), (False, False))
+    assert array[0] == 6
+    assert not looks.copied.memory.allocations[0].data.any()
+    assert not batch.shared.words.any()
+
+
+def test_entries_of_a_log():
+    """Copies of a log share entries; each has those up to its own end, and no others, however they are asked for."""
+    log = Log("a", "b")
+    shorter = copy.deepcopy(log)
+    log.append("c")
+
+    assert (list(shorter), len(shorter), shorter[-1], shorter[0:9]) == (["a", "b"], 2, "b", ["a", "b"])
+    for index in (2, -3):
+        with pytest.raises(IndexError):
+            shorter[index]
+    shorter.append("d")
+    assert (list(log), list(shorter)) == (["a", "b", "c"], ["a", "b", "d"])
+    assert "c" not in pickle.loads(pickle.dumps(shorter))
+
+
 class Back(Watcher):
     """Goes back once, from one step to another."""
 
@@ -134,7 +192,6 @@ class Back(Watcher):
 
 def test_back_in_the_arrays_of_the_caller():
     """Going back restores what is mapped, in place."""
-    import warpsim
     from warpsim.host.arguments import pack
     from warpsim.machine.state.launch import LaunchState, Settings
 

@@ -34,7 +34,7 @@ class Log(Sequence[T]):
     def __getitem__(self, index: int | slice) -> T | list[T]:
         if isinstance(index, slice):
             return self.entries[: self.n][index]
-        return self.entries[index if index >= 0 else self.n + index]
+        return self.entries[range(self.n)[index]]  # those behind belong to another copy
 
     def __deepcopy__(self, memo: object) -> Log[T]:
         copied: Log[T] = Log()

@@ -137,21 +137,19 @@ def _padded(flags: str, width: str, text: str) -> str:
 
 
 def _integer(flags: str, width: str, precision: str, kind: str, value: int) -> str:
-    """Format an integer. Python does it as C does, except for signs of unsigned integers and the prefixes of octal
-    numbers and 0.
-    """
+    """Format an integer as C does: a precision is the least number of digits, and makes the flag 0 void."""
+    least = int(precision[1:] or 0) if precision else 1
+    digits = f"{abs(value):{'d' if kind in 'iu' else kind}}".rjust(least, "0") if value or least else ""
+    sign = ""
     if kind in "di":
-        return f"%{flags}{width}{precision}d" % value
-    flags = flags.replace("+", "").replace(" ", "")
-    kind = "d" if kind == "u" else kind
-    if "#" in flags and (kind == "o" or value == 0):
-        digits = f"%{precision}{kind}" % value
-        flags = flags.replace("#", "")
-        if kind == "o" and digits[0] != "0":
-            digits = "0" + digits
-        zeros = "0" in flags and "-" not in flags and not precision
-        return digits.rjust(int(width or 0), "0") if zeros else _padded(flags, width, digits)
-    return f"%{flags}{width}{precision}{kind}" % value
+        sign = "-" if value < 0 else "+" if "+" in flags else " " if " " in flags else ""
+    elif "#" in flags and kind == "o":
+        digits = digits if digits.startswith("0") else "0" + digits
+    elif "#" in flags and kind in "xX" and value:
+        sign = "0" + kind
+    if "0" in flags and "-" not in flags and not precision:
+        digits = digits.rjust(int(width or 0) - len(sign), "0")
+    return _padded(flags, width, sign + digits)
 
 
 def _hexadecimal(value: float, precision: str) -> str:

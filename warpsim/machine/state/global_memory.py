@@ -81,11 +81,6 @@ class Allocation:
     def __reduce__(self) -> tuple[Callable[[Pickled], Allocation], tuple[Pickled]]:
         return _unpickled, ((self.start, self.data, self.name, self.read_only, self.number, self.companion),)
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether a copy may have the same bytes, until `own` is called."""
-        return self._sharing is not None
-
     def own(self) -> None:
         """Make the bytes exclusive before they change."""
         sharing, self._sharing = self._sharing, None
@@ -297,11 +292,6 @@ class GlobalMemory:
     def everything(self) -> list[Allocation]:
         """All allocations, by address."""
         return list(self._allocations)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all allocations."""
-        return sum(a.data.size for a in self._allocations)
 
     def total(self, name: str, each: int) -> int:
         """Bytes of the allocations of a name, plus ``each`` for every one of them."""

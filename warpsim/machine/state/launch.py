@@ -155,6 +155,14 @@ class LaunchState:
         """Copy the launch; the copy continues as this one would, and does not affect it."""
         return copy.deepcopy(self)
 
+    def __deepcopy__(self, memo: dict[int, object]) -> LaunchState:
+        """Without this, copies would be made by `__reduce__`, with all bytes of memory."""
+        copied: LaunchState = LaunchState.__new__(LaunchState)
+        memo[id(self)] = copied
+        for field in attrs.fields(LaunchState):
+            setattr(copied, field.name, copy.deepcopy(getattr(self, field.name), memo))
+        return copied
+
     def restore(self, other: LaunchState) -> None:
         """Return to where ``other``, a copy of this launch from another time, was made. Memory has its contents of
         then, in the same arrays. A new `warpsim.machine.engine.Run` must be made.
