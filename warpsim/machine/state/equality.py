@@ -35,7 +35,7 @@ class _Comparison:
             return None if _same_array(a, b) else path or "."
         name = _name(a)
         if name is not None:
-            return None if name == _name(b) else path
+            return None if name == _name(b) else path or "."
         if isinstance(a, (dict, Sequence, set, frozenset)) or _fields(a):
             if (id(a), id(b)) in self._seen:
                 return None

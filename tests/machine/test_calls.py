@@ -1,0 +1,192 @@
+"""Branches through tables, calls and returns: which threads go where, and what they take with them.
+
+Expected values are sums of the threads' own numbers, by hand.
+"""
+
+import numpy as np
+import pytest
+
+import warpsim
+
+HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+REGISTERS = ".reg .b32 t, u, v, w; .reg .b64 o, a, f; .reg .pred p, q; .reg .b16 h; .reg .b8 c;"
+
+
+def launch(body, functions="", threads=64, grid=1, size=64, **options):
+    """What each thread stores of ``v``; ``t`` is the thread's number, ``o`` the address of its word."""
+    text = f"""{HEAD}{functions}
+.visible .entry k(.param .u64 out) {{ {REGISTERS}
+ld.param.u64 o, [out]; mov.u32 t, %tid.x; mul.wide.u32 a, t, 4; add.u64 o, o, a; mov.u32 v, 0;
+{body}
+END: st.global.u32 [o], v; ret; }}
+"""
+    out = np.zeros(size, np.uint32)
+    result = warpsim.load(text)["k"](grid, threads, (out,), engine="interpreter", **options)
+    return out.tolist(), result
+
+
+ADD = ".func (.reg .b32 r) add(.reg .b32 x, .reg .b32 y) { add.u32 r, x, y; ret; }\n"
+MEMORY = """.func (.param .b32 r) add(.param .b32 x, .param .b32 y)
+{ .reg .b32 a, b; ld.param.u32 a, [x]; ld.param.u32 b, [y]; add.u32 a, a, b; st.param.b32 [r], a; ret; }
+"""
+TWO = """.func (.reg .b32 r) twice(.reg .b32 x) { add.u32 r, x, x; ret; }
+.func (.reg .b32 r) next(.reg .b32 x) { add.u32 r, x, 1; ret; }
+"""
+
+
+@pytest.mark.parametrize("function", [ADD, MEMORY], ids=["registers", "memory"])
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("call (v), add, (t, 7);", [t + 7 for t in range(64)]),
+        ("call (v), add, (7, t);", [t + 7 for t in range(64)]),
+        ("call (v), add, (3, 4);", [7] * 64),
+        ("call (v), add, (t, t); call (v), add, (v, -1);", [2 * t - 1 & 0xFFFFFFFF for t in range(64)]),
+        ("setp.lt.u32 p, t, 10; @p call (v), add, (t, 1);", [t + 1 if t < 10 else 0 for t in range(64)]),
+        ("setp.lt.u32 p, t, 10; @!p call (v), add, (t, 1);", [0 if t < 10 else t + 1 for t in range(64)]),
+        ("and.b32 u, t, 1; setp.eq.u32 p, u, 1; @p call (v), add, (t, u); @!p call (v), add, (t, 100);", [t + 1 if t & 1 else t + 100 for t in range(64)]),
+        ("and.b32 u, t, 5; setp.eq.u32 p, u, 5; @p bra END; call (v), add, (t, 2); mov.u32 w, v; call (v), add, (w, w);", [0 if t & 5 == 5 else 2 * t + 4 for t in range(64)]),
+    ],
+)  # fmt: skip
+def test_arguments_and_results(function, body, expected):
+    """Registers and constants go in, sums come back, to the threads that called and to no others."""
+    assert launch(body, function)[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        # space of the caller's frame as arguments and results of registers and of memory
+        ("{ .param .b32 i; .param .b32 j; st.param.b32 [i], t; call (j), m, (i, 5); ld.param.b32 v, [j]; }", [t + 5 for t in range(64)]),
+        ("{ .param .b32 i; st.param.b32 [i], t; call (v), m, (i, i); }", [2 * t for t in range(64)]),
+        ("{ .param .b32 i; st.param.b32 [i], t; call (v), r, (i, 6); }", [t + 6 for t in range(64)]),
+        ("and.b32 u, t, 3; setp.eq.u32 p, u, 0; { .param .b32 i; st.param.b32 [i], t; @p call (v), r, (i, i); }", [2 * t * (t % 4 == 0) for t in range(64)]),
+        # only as many bits as the parameter has
+        ("{ .param .b8 i; st.param.b8 [i], t; call (v), b, (i); }", [t % 256 for t in range(64)]),
+        ("cvt.u16.u32 h, t; call (v), s, (h);", [t for t in range(64)]),
+        ("call (v), s, (0xFFFE);", [0xFFFE] * 64),
+        # results that nobody takes
+        ("call n, (t); mov.u32 v, 5;", [5] * 64),
+    ],
+)  # fmt: skip
+def test_parameters_of_all_kinds(body, expected):
+    """A function's parameters are registers or memory, whatever the caller has."""
+    functions = """.func (.param .b32 z) m(.param .b32 x, .param .b32 y)
+{ .reg .b32 a, b; ld.param.u32 a, [x]; ld.param.u32 b, [y]; add.u32 a, a, b; st.param.b32 [z], a; ret; }
+.func (.reg .b32 z) r(.reg .b32 x, .reg .b32 y) { add.u32 z, x, y; ret; }
+.func (.reg .b32 z) b(.param .b8 x) { .reg .b32 a; ld.param.u8 a, [x]; mov.b32 z, a; ret; }
+.func (.reg .b32 z) s(.reg .b16 x) { cvt.u32.u16 z, x; ret; }
+.func n(.reg .b32 x) { ret; }
+"""
+    assert launch(body, functions)[0] == expected
+
+
+@pytest.mark.parametrize("wide", [False, True], ids=["one way", "each its own"])
+def test_calls_through_a_register(wide):
+    """Threads go into the functions whose addresses they hold, uniformly or each into its own."""
+    choose = "and.b32 u, t, 3; setp.eq.u32 p, u, 0;" if wide else "setp.lt.u32 p, t, 1000;"
+    body = f"{choose} mov.u64 a, twice; mov.u64 f, next; @p mov.u64 f, a; call (v), f, (t), proto;"
+    found, _ = launch(f"proto: .callprototype (.reg .b32 _) _ (.reg .b32 _); {body}", TWO)
+
+    assert found == [2 * t if t % 4 == 0 or not wide else t + 1 for t in range(64)]
+
+
+def test_threads_that_do_not_call_go_on():
+    """Under a guard, threads call through registers, and the others do not."""
+    body = """proto: .callprototype (.reg .b32 _) _ (.reg .b32 _);
+    and.b32 u, t, 1; setp.eq.u32 p, u, 0; mov.u64 f, next; mov.u64 a, twice; setp.lt.u32 q, t, 8; @q mov.u64 f, a;
+    @p call (v), f, (t), proto; add.u32 v, v, 1;"""
+    assert launch(body, TWO)[0] == [1 + (0 if t & 1 else 2 * t if t < 8 else t + 1) for t in range(64)]
+
+
+@pytest.mark.parametrize("offset", [-16, -1, 1, 8, 15, 48, 1 << 40])
+def test_an_address_of_no_function(offset):
+    """Three functions lie side by side; what is before, between and behind them is none: threads that go there end."""
+    functions = TWO + ".func (.reg .b32 r) last(.reg .b32 x) { mov.u32 r, x; ret; }\n"
+    body = f"""proto: .callprototype (.reg .b32 _) _ (.reg .b32 _);
+    mov.u64 f, twice; mov.u64 a, next; min.u64 f, f, a; mov.u64 a, last; min.u64 f, f, a; mov.u64 a, k; min.u64 f, f, a; mov.u64 a, f;
+    and.b32 u, t, 1; setp.eq.u32 p, u, 1; mov.u64 f, twice; @p add.u64 f, a, {offset if offset != 48 else 64};
+    mov.u32 v, 77; st.global.u32 [o], v;
+    call (v), f, (t), proto;"""
+    found, result = launch(body, functions, on_finding="collect")
+
+    assert [f.rule for f in result.findings] == ["out-of-bounds"]
+    assert "which is not a function" in result.findings[0].message
+    assert result.findings[0].lanes == tuple(range(1, 32, 2))
+    assert found == [77 if t & 1 else 2 * t for t in range(64)]
+
+
+def nested(depth):
+    """A function that calls itself ``depth`` times more."""
+    return f""".func (.reg .b32 r) down(.reg .b32 n);
+.func (.reg .b32 r) down(.reg .b32 n) {{ .reg .pred p; .reg .b32 m; setp.eq.u32 p, n, {depth}; mov.u32 r, n; @p ret;
+add.u32 m, n, 1; call (r), down, (m); add.u32 r, r, 1; ret; }}
+"""
+
+
+def test_the_depth_of_calls():
+    """512 calls inside of one another come back; one more is too deep."""
+    assert launch("call (v), down, (0);", nested(511), threads=1, size=1)[0] == [1022]
+    with pytest.raises(warpsim.ExecutionError, match="calls nest deeper than 512"):
+        launch("call (v), down, (0);", nested(512), threads=1, size=1)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("brx.idx t, T;", [(1, 10, 100, 1000)[t] for t in range(4)]),
+        ("mov.u32 u, 2; brx.idx u, T;", [100] * 4),
+        ("setp.lt.u32 p, t, 2; @p brx.idx t, T; mov.u32 v, 5;", [1, 10, 5, 5]),
+        ("and.b32 u, t, 1; brx.idx u, T;", [1, 10, 1, 10]),
+    ],
+)
+def test_tables(body, expected):
+    """Each thread goes where the table sends it, those without an index of their own together."""
+    labels = "T: .branchtargets A, B, C, D; "
+    rest = (
+        " bra END; A: mov.u32 v, 1; bra END; B: mov.u32 v, 10; bra END; C: mov.u32 v, 100; bra END; D: mov.u32 v, 1000;"
+    )
+    assert launch(labels + body + rest, threads=4, size=4)[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("index", "wrong"), [("t", [3]), ("5", [0, 1, 2, 3]), ("-1", [0, 1, 2, 3]), ("3", [0, 1, 2, 3])]
+)
+def test_an_index_beyond_the_table(index, wrong):
+    """Threads whose index has no target end, and are named; the others go on."""
+    body = f"""T: .branchtargets A, B, C; mov.u32 v, 9; st.global.u32 [o], v; mov.u32 u, {index}; brx.idx u, T;
+    A: mov.u32 v, 1; bra END; B: mov.u32 v, 10; bra END; C: mov.u32 v, 100;"""
+    found, result = launch(body, threads=4, size=4, on_finding="collect")
+
+    assert [f.message.partition(": ")[2] for f in result.findings] == [
+        f"the index {'3' if index == 't' else int(index) & 0xFFFFFFFF} has no target in a list of 3"
+    ]
+    assert list(result.findings[0].lanes) == wrong
+    assert found == [9 if t in wrong else (1, 10, 100)[t] for t in range(4)]
+
+
+def test_a_call_that_ends_a_kernel():
+    """Behind its last call a kernel has nothing to return to: threads end there, those that do not call, too."""
+    functions = ".func put(.reg .b64 x, .reg .b32 y) { st.global.u32 [x], y; ret; }\n"
+    text = f"""{HEAD}{functions}
+.visible .entry k(.param .u64 out) {{ {REGISTERS}
+ld.param.u64 o, [out]; mov.u32 t, %tid.x; mul.wide.u32 a, t, 4; add.u64 o, o, a; setp.lt.u32 p, t, 40; @p call put, (o, t); }}
+"""
+    for changed in (text, text.replace("@p", "")):
+        out = np.full(64, 99, np.uint32)
+        result = warpsim.load(changed)["k"](1, 64, (out,), engine="interpreter")
+        assert out.tolist() == [t if t < 40 or "@p" not in changed else 99 for t in range(64)]
+        assert result.findings == ()
+
+
+def test_loops_at_the_end_of_a_kernel():
+    """A branch that is not taken at a kernel's end leaves it; threads that take it go on until they do not."""
+    text = f"""{HEAD}
+.visible .entry k(.param .u64 out) {{ {REGISTERS}
+ld.param.u64 o, [out]; mov.u32 t, %tid.x; mul.wide.u32 a, t, 4; add.u64 o, o, a; mov.u32 v, 0;
+L: add.u32 v, v, 1; st.global.u32 [o], v; setp.lt.u32 p, v, t; @p bra L; }}
+"""
+    out = np.zeros(64, np.uint32)
+    warpsim.load(text)["k"](1, 64, (out,), engine="interpreter")
+
+    assert out.tolist() == [max(t, 1) for t in range(64)]
