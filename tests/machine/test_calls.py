@@ -63,7 +63,7 @@ def test_arguments_and_results(function, body, expected):
         ("and.b32 u, t, 3; setp.eq.u32 p, u, 0; { .param .b32 i; st.param.b32 [i], t; @p call (v), r, (i, i); }", [2 * t * (t % 4 == 0) for t in range(64)]),
         # only as many bits as the parameter has
         ("{ .param .b8 i; st.param.b8 [i], t; call (v), b, (i); }", [t % 256 for t in range(64)]),
-        ("cvt.u16.u32 h, t; call (v), s, (h);", [t for t in range(64)]),
+        ("cvt.u16.u32 h, t; call (v), s, (h);", list(range(64))),
         ("call (v), s, (0xFFFE);", [0xFFFE] * 64),
         # results that nobody takes
         ("call n, (t); mov.u32 v, 5;", [5] * 64),

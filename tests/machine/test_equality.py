@@ -34,7 +34,7 @@ class Slotted:
 class More(Slotted):
     """One slot, given as a single name; and attributes."""
 
-    __slots__ = "second"  # noqa: PLC0205  a name alone is allowed
+    __slots__ = "second"
 
 
 class Attributes(More):

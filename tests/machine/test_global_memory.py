@@ -120,7 +120,7 @@ def test_capacity():
         memory.allocate(CAPACITY + 1, "big")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(global_memory, "CAPACITY", 1 << 62)
-        with pytest.raises(LaunchError, match="big takes .* bytes, which this machine does not have"):
+        with pytest.raises(LaunchError, match=r"big takes .* bytes, which this machine does not have"):
             memory.allocate(1 << 61, "big")
     assert memory.allocations == ()
 
