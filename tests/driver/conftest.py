@@ -1,11 +1,30 @@
 """The libraries' functions as C calls them, with a driver of its own for each test."""
 
 import ctypes
+import sys
+from pathlib import Path
 
 import pytest
 
 from warpsim.driver.abi import binding
 from warpsim.driver.abi.calls import CALLS, PROCESS, guarded
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from driver_calls import KERNELS, string
+
+
+class Words:
+    """Calls functions whose results are one or two words behind pointers."""
+
+    def __init__(self, call):
+        self.call = call
+
+    def __call__(self, name, *arguments, status=0):
+        """Numbers, and ``...`` for each word that the function stores: these, or the only one."""
+        cells = [ctypes.c_uint64(0) if a is ... else a for a in arguments]
+        assert self.call(name, *cells) == status, name
+        found = [c.value for c, a in zip(cells, arguments, strict=True) if a is ...]
+        return found[0] if len(found) == 1 else found
 
 
 @pytest.fixture
@@ -39,3 +58,40 @@ def load(call):
         return module.value
 
     return made
+
+
+@pytest.fixture
+def words_of():
+    """`Words`, made of a caller."""
+    return Words
+
+
+@pytest.fixture
+def ask(call):
+    """A driver with the device's context current."""
+    words = Words(call)
+    assert call("cuInit", 0) == 0
+    words("cuCtxSetCurrent", words("cuDevicePrimaryCtxRetain", ..., 0))
+    return words
+
+
+@pytest.fixture
+def functions(ask, load):
+    """A module and its functions by name."""
+    module = load(KERNELS)
+    names = ("put", "ranks", "wide", "paired")
+    return module, {name: ask("cuModuleGetFunction", ..., module, string(name)) for name in names}
+
+
+@pytest.fixture
+def words(ask):
+    """Device memory of 16 words, all 0: its address, and what is in it."""
+    address = ask("cuMemAlloc_v2", ..., 64)
+    ask("cuMemsetD32_v2", address, 0, 16)
+
+    def read():
+        found = (ctypes.c_uint32 * 16)()
+        ask("cuMemcpyDtoH_v2", found, address, 64)
+        return list(found)
+
+    return address, read

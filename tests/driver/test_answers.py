@@ -20,29 +20,6 @@ HOST = ctypes.CFUNCTYPE(None, ctypes.c_uint64)
 CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_int32, ctypes.c_uint64)
 
 
-class Words:
-    """Calls functions whose results are one or two words behind pointers."""
-
-    def __init__(self, call):
-        self.call = call
-
-    def __call__(self, name, *arguments, status=0):
-        """Numbers, and ``...`` for each word that the function stores: these, or the only one."""
-        cells = [ctypes.c_uint64(0) if a is ... else a for a in arguments]
-        assert self.call(name, *cells) == status, name
-        found = [c.value for c, a in zip(cells, arguments, strict=True) if a is ...]
-        return found[0] if len(found) == 1 else found
-
-
-@pytest.fixture
-def ask(call):
-    """A driver with the device's context current."""
-    words = Words(call)
-    assert call("cuInit", 0) == 0
-    words("cuCtxSetCurrent", words("cuDevicePrimaryCtxRetain", ..., 0))
-    return words
-
-
 @pytest.fixture
 def kernels(ask, load):
     """A module, and its two functions."""
@@ -166,7 +143,7 @@ def test_streams(ask):
     assert word.value == 0xABCD1234
     ask("cuMemcpyDtoH_v2", word, address + 12, 4)
     assert word.value == 256
-    for value, flags, met in ((0xABCD1234, 1, True), (0xABCD1235, 1, False), (5, 0, True), (0xFFFFFFFF, 0, False), (4, 2, True), (1, 2, False), (0, 3, True), (0xFFFFFFFF, 3, False)):  # fmt: skip
+    for value, flags, met in ((0xABCD1234, 1, True), (0xABCD1235, 1, False), (5, 0, False), (0x80000000, 0, True), (0xFFFFFFFF, 0, False), (4, 2, True), (1, 2, False), (0, 3, True), (0xFFFFFFFF, 3, False)):  # fmt: skip
         ask("cuStreamWaitValue32_v2", stream, address, value, flags, status=0 if met else 801)
     seen = []
     host, callback = (
@@ -458,14 +435,14 @@ def test_variables_of_an_unloaded_module(ask):
 
 
 @pytest.fixture
-def program(call):
+def program(call, words_of):
     """A program of the run time: how it asks, a kernel's stub and a variable's shadow."""
     stub, shadow, source = ctypes.c_uint32(), ctypes.c_uint32(), ctypes.create_string_buffer(KERNELS.encode())
     handle = call("__cudaRegisterFatBinary", source)
     name, room = ctypes.create_string_buffer(b"put"), ctypes.create_string_buffer(b"room")
     assert call("__cudaRegisterFunction", handle, stub, 0, name, -1, 0, 0, 0, 0, 0) == 0
     assert call("__cudaRegisterVar", handle, shadow, 0, room, 0, 24, 0, 0) == 0
-    words = Words(call)
+    words = words_of(call)
     words.kept = handle, source  # a module is read when it is used
     return words, stub, shadow
 

@@ -188,7 +188,7 @@ class Process:
     def get(self, handle: int, kind: type[T]) -> T:
         """The object of a handle."""
         thing = self.handles.get(handle)
-        if not isinstance(thing, kind):
+        if thing is None or not isinstance(thing, kind):
             raise DriverError(Result.INVALID_HANDLE, f"0x{handle:x} is no {kind.__name__}")
         return thing
 

@@ -50,8 +50,7 @@ def device_count(out: int) -> None:
 @call("PII", "cuDeviceGetName")
 def device_name(out: int, length: int, device: int) -> None:
     """cuDeviceGetName."""
-    name = properties.name(PROCESS.driver.devices[ordinal_of(device)].sm).encode()
-    put_bytes(out, name[: length - 1] + b"\0")
+    put_name(out, length, properties.name(PROCESS.driver.devices[ordinal_of(device)].sm))
 
 
 @call("PI", "cuDeviceGetUuid", "cuDeviceGetUuid_v2")
@@ -107,14 +106,22 @@ def device_properties(out: int, device: int) -> None:
 @call("PII", "cuDeviceGetPCIBusId", "cudaDeviceGetPCIBusId")
 def device_bus(out: int, length: int, device: int) -> None:
     """The place on the bus, as text."""
-    put_bytes(out, f"0000:{ordinal_of(device) + 1:02x}:00.0".encode()[: length - 1] + b"\0")
+    put_name(out, length, f"0000:{ordinal_of(device) + 1:02x}:00.0")
+
+
+def put_name(out: int, length: int, name: str) -> None:
+    """As much of a name as there is room for, and a zero."""
+    if length < 1:
+        raise DriverError(Result.INVALID_VALUE, f"no room for a name: {length} bytes")
+    put_bytes(out, name.encode()[: length - 1] + b"\0")
 
 
 @call("PPII", "cuDeviceGetP2PAttribute", "cudaDeviceGetP2PAttribute")
 @call("PII", "cuDeviceCanAccessPeer", "cudaDeviceCanAccessPeer")
 def can_access_peer(out: int, *devices: int) -> None:
     """Devices share one memory."""
-    put32(out, int(devices[-1] != devices[-2]))
+    one, other = map(ordinal_of, devices[-2:])
+    put32(out, int(one != other))
 
 
 # ---- contexts ------------------------------------------------------------------------------------

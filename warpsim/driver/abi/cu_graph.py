@@ -159,10 +159,12 @@ def graph_edges(graph: int, first: int, last: int, *rest: int) -> None:
     """All edges."""
     edges, count = PROCESS.get(graph, Graph).edges(), rest[-1]
     if first:
-        for index, (one, other) in enumerate(edges[: get64(count)]):
-            put64(first + 8 * index, PROCESS.put(one))
-            put64(last + 8 * index, PROCESS.put(other))
-    put64(count, len(edges))
+        room = get64(count)
+        for out, ends in zip((first, last), zip(*edges, strict=True) if edges else ((), ()), strict=True):
+            put64(count, room)
+            listing(list(ends), out, count)
+    else:
+        put64(count, len(edges))
 
 
 @call("PP", "cuGraphNodeGetType", "cudaGraphNodeGetType")

@@ -235,13 +235,24 @@ def write_64(stream: int, address: int, value: int, flags: int) -> None:
 
 
 @call("PPUU", "cuStreamWaitValue32_v2", "cuStreamWaitValue32")
+def wait_32(stream: int, address: int, value: int, flags: int) -> None:
+    """Wait for a word."""
+    _wait(address, value, flags, 4)
+
+
 @call("PPPU", "cuStreamWaitValue64_v2", "cuStreamWaitValue64")
-def wait_value(stream: int, address: int, value: int, flags: int) -> None:
-    """Streams do their work at once: what they would wait for has to be there."""
-    found = int.from_bytes(PROCESS.driver.memory.bytes_at(address, 4).tobytes(), "little")
-    kind = flags & 3
-    met = (found >= value, found == value, bool(found & value), bool(~(found | value) & 0xFFFFFFFF))[kind]
-    if not met:
+def wait_64(stream: int, address: int, value: int, flags: int) -> None:
+    """Wait for eight bytes."""
+    _wait(address, value, flags, 8)
+
+
+def _wait(address: int, value: int, flags: int, unit: int) -> None:
+    """Streams do their work at once: what they would wait for has to be there.
+
+    GEQ is cyclic, as cuda.h has it: ``(int32_t)(*addr - value) >= 0``."""
+    found, most = int.from_bytes(PROCESS.driver.memory.bytes_at(address, unit).tobytes(), "little"), 1 << 8 * unit
+    ahead, nor = (found - value) % most < most // 2, ~(found | value) & (most - 1)
+    if not (ahead, found == value, found & value, nor)[flags & 3]:
         raise unsupported("waiting of a stream for a value that nothing has stored yet")
 
 

@@ -1,0 +1,345 @@
+"""What stands behind the functions of the libraries: guards, tables, reports, the compiler's libraries, the start of a program."""
+
+import ctypes
+import importlib
+import io
+import os
+import struct
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from warpsim.driver import images, library
+from warpsim.driver.abi import binding, calls, theirs
+from warpsim.driver.abi.calls import CALLS, PROCESS, Call, guarded
+from warpsim.driver.abi.nvcc.__main__ import translated
+from warpsim.driver.results import DriverError, Result
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from driver_calls import OUT_OF_MEMORY, UNKNOWN, row, string
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the libraries are for Linux")
+
+
+@pytest.mark.parametrize(
+    ("problem", "code", "said"),
+    [
+        (DriverError(Result.NOT_READY), 600, ""),
+        (DriverError(Result.INVALID_VALUE), 1, ""),
+        (MemoryError(), OUT_OF_MEMORY, ""),
+        (ZeroDivisionError("here"), UNKNOWN, "warpsim: cuNothing failed; please report it:"),
+    ],
+)
+def test_what_leaves_a_call(call, capfd, problem, code, said):
+    """No exception does: it becomes a code, with a word where it is a defect."""
+
+    def fails():
+        raise problem
+
+    assert guarded(Call("cuNothing", "", fails))() == code
+    assert capfd.readouterr().err.startswith(said)
+    assert guarded(Call("cuNothing", "", lambda: None))() == 0
+    assert guarded(Call("cuNothing", "", lambda: 7))() == 7
+
+
+def test_an_environment_without_a_gpu(call, capfd, monkeypatch):
+    """A device that does not exist: the libraries are not initialised, and say why."""
+    monkeypatch.setenv("WARPSIM_DEVICE", "sm_1")
+    assert call("cuInit", 0) == 3
+    assert "warpsim: cuInit: " in capfd.readouterr().err
+
+
+def test_calls_that_are_told(call, capfd, monkeypatch):
+    """WARPSIM_TRACE tells of each call."""
+    monkeypatch.setenv("WARPSIM_TRACE", "1")
+    assert guarded(Call("cuSum", "PP", lambda a, b: a + b))(16, 1) == 17
+    assert capfd.readouterr().err == "warpsim: cuSum(0x10, 0x1) = 17\n"
+
+
+@pytest.mark.parametrize("embedded", [False, True])
+def test_a_library_is_bound(call, monkeypatch, embedded):
+    """Each slot gets a function of C that leads here; the last one the address of what has interrupted a call."""
+    monkeypatch.setattr(PROCESS, "addresses", {})
+    monkeypatch.setattr(PROCESS, "embedded", False)
+    monkeypatch.setattr(binding, "_STARTED", [])
+    ended = []
+    monkeypatch.setattr(binding.atexit, "register", ended.append)
+    wanted = ["cuInit", "cuDriverGetVersion"]
+    texts = [string(name) for name in wanted]
+    names, stubs, table = row(*map(ctypes.addressof, texts)), row(4096, 4112), row(0, 0, 0)
+    binding.start("cuda", *map(ctypes.addressof, (names, stubs, table)), 2, int(embedded))
+    init, version = (
+        ctypes.CFUNCTYPE(ctypes.c_uint64, kind)(at)
+        for kind, at in zip((ctypes.c_uint32, ctypes.c_uint64), table[:2], strict=True)
+    )
+    out = ctypes.c_uint32()
+    assert (init(0), version(ctypes.addressof(out))) == (0, 0)
+    assert out.value >= 13000
+    assert PROCESS.addresses == {"cuInit": 4096, "cuDriverGetVersion": 4112}
+    assert PROCESS.embedded is embedded
+    assert table[2] == ctypes.addressof(calls.INTERRUPT)
+    assert ended == ([] if embedded else [binding.finish])
+    binding.start("cuda", *map(ctypes.addressof, (names, stubs, table)), 2, int(embedded))
+    assert len(ended) == (0 if embedded else 1)
+
+
+def test_the_end_of_a_program(call, tmp_path, monkeypatch):
+    """The report says how many launches there were, in the process that has the driver and in no child of it."""
+    monkeypatch.setenv("WARPSIM_REPORT", str(tmp_path / "report"))
+    binding.finish()
+    assert not (tmp_path / "report").exists()
+    assert call("cuInit", 0) == 0
+    PROCESS.driver.report.launches = 3
+    monkeypatch.setattr(PROCESS, "number", os.getpid() + 1)
+    binding.finish()
+    assert not (tmp_path / "report").exists()
+    monkeypatch.setattr(PROCESS, "number", os.getpid())
+    binding.finish()
+    assert '"rule": "end"' in (tmp_path / "report").read_text()
+    assert '"launches": 3' in (tmp_path / "report").read_text()
+
+
+def test_reports_that_cannot_be_written(call, tmp_path, monkeypatch, capsys):
+    """They are told once, and forgotten."""
+    monkeypatch.delenv("WARPSIM_QUIET")
+    monkeypatch.setenv("WARPSIM_REPORT", str(tmp_path / "none" / "report"))
+    monkeypatch.setenv("WARPSIM_PTX", str(tmp_path / "none"))
+    assert call("cuInit", 0) == 0
+    assert PROCESS.driver.file_of("text") == "module-1.ptx"
+    assert PROCESS.driver.file_of("text") == "module-1.ptx"
+    assert PROCESS.driver.file_of("other") == "module-2.ptx"
+    said = capsys.readouterr().err
+    assert said.count("cannot write the report") == 1
+    assert said.count("cannot write") == 3
+
+
+def test_texts_of_modules(call, tmp_path, monkeypatch):
+    """WARPSIM_PTX has the text of each module, under the name that findings use."""
+    monkeypatch.setenv("WARPSIM_PTX", str(tmp_path))
+    assert call("cuInit", 0) == 0
+    assert PROCESS.driver.file_of("text of it") == str(tmp_path / "module-1.ptx")
+    assert (tmp_path / "module-1.ptx").read_text() == "text of it"
+
+
+def test_what_kernels_print(call, capfd, monkeypatch):
+    """It goes where the program prints: Python's stream, or that of C."""
+    said = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", said)
+    calls._to_python("one\n")
+    assert said.getvalue() == "one\n"
+    calls._to_c("two\n")
+    ctypes.CDLL(None).fflush(None)
+    assert capfd.readouterr().out == "two\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "made"),
+    [
+        ("-c a.cu -o a.o", None),
+        ("-cubin a.cu b.cu", None),
+        ("-cubin a.cu", "-ptx a.cu -o a.cubin"),
+        ("--cubin -arch=sm_90 dir/a.b.cu", "-ptx -arch=sm_90 dir/a.b.cu -o a.b.cubin"),
+        ("-cubin a.cc -o out", "-ptx a.cc -o out"),
+        ("-cubin a.cpp --output-file=out", "-ptx a.cpp --output-file=out"),
+        ("-cubin a.cu -o=out", "-ptx a.cu -o=out"),
+        (
+            "-gencode arch=compute_90,code=sm_90 -cubin a.cu -o x",
+            "-gencode arch=compute_90,code=compute_90 -ptx a.cu -o x",
+        ),
+        ("--version", None),
+        ("-cubin -x.cu", None),
+    ],
+)
+def test_compilers_that_make_machine_code(words, made):
+    """A command that compiles one source to a cubin makes PTX under the same name; any other stays."""
+    assert " ".join(translated(words.split())) == (words if made is None else made)
+
+
+def test_where_compiler_libraries_are(monkeypatch, tmp_path, capsys):
+    """A variable, a package, the folders of the loader but ours, a toolkit: in this order."""
+    loaded = []
+    monkeypatch.setattr(theirs, "LOADED", {})
+    monkeypatch.setattr(theirs.ctypes, "CDLL", lambda path: loaded.append(path) or path)
+    for name in ("CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH", "WARPSIM_NVRTC"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
+    real = theirs.glob.glob
+    monkeypatch.setattr(theirs.glob, "glob", lambda pattern: [p for p in real(pattern) if p.startswith(str(tmp_path))])
+
+    def file(*parts):
+        path = tmp_path.joinpath(*parts)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+        return str(path)
+
+    assert theirs.library("nvrtc") is None
+    assert "no libnvrtc found; WARPSIM_NVRTC names the file" in capsys.readouterr().err
+    files = [file("cuda", "lib64", "libnvrtc.so.12"), file("folder", "libnvrtc.so.13")]
+    files.append(file("site", "nvidia", "cuda_nvrtc", "lib", "libnvrtc.so.12"))
+    files.append(file("mine.so"))
+    file("ours", "libwarpsim-linked.so")
+    file("ours", "libnvrtc.so.12")
+    for name, value in (
+        ("CUDA_HOME", tmp_path / "cuda"),
+        ("LD_LIBRARY_PATH", f"{tmp_path / 'ours'}::{tmp_path / 'folder'}"),
+    ):
+        monkeypatch.setenv(name, str(value))
+    assert theirs.library("nvrtc") == files[2]
+    assert theirs.library("nvrtc") == files[2]
+    assert loaded == [files[2]]
+    for hidden, found in ((files[2], files[1]), (files[1], files[0])):
+        os.remove(hidden)
+        theirs.LOADED.clear()
+        assert theirs.library("nvrtc") == found
+    monkeypatch.setenv("WARPSIM_NVRTC", files[3])
+    theirs.LOADED.clear()
+    assert theirs.library("nvrtc") == files[3]
+
+
+class Compiler:
+    """NVIDIA's compiler library: what it is asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __getattr__(self, name):
+        if name == "nvrtcGetErrorString":
+            return type(self).error
+        if name == "nvrtcGetCUBIN":
+            raise AttributeError(name)
+        return lambda *words: self.asked.append((name, [w.value for w in words])) or 0
+
+    @staticmethod
+    def error(code):
+        """An address."""
+        return 4096 + code
+
+
+def test_compiling(call, monkeypatch):
+    """What asks for a cubin gets PTX; without the library every call fails, and none ends the program."""
+    found = Compiler()
+    monkeypatch.setitem(theirs.LOADED, "nvrtc", found)
+    assert call("nvrtcGetCUBINSize", 5, 6) == call("nvrtcGetCUBIN", 5, 6) == call("nvrtcGetPTX", 7, 8) == 0
+    assert found.asked == [("nvrtcGetPTXSize", [5, 6]), ("nvrtcGetPTX", [5, 6]), ("nvrtcGetPTX", [7, 8])]
+    assert call("nvrtcGetErrorString", 3) == 4099
+    assert call("nvrtcCreateProgram", 1, string("text\n"), string("own_name.cu"), 2, 3, 4) == 0
+    assert found.asked[-1][0] == "nvrtcCreateProgram"
+    assert found.asked[-1][1][3:] == [2, 3, 4]
+    import linecache
+
+    assert linecache.getline(os.path.join(os.getcwd(), "own_name.cu"), 1) == "text\n"
+    monkeypatch.setitem(theirs.LOADED, "nvrtc", None)
+    assert call("nvrtcGetPTX", 7, 8) == 11
+    assert call("nvrtcGetErrorString", 3) == 0
+
+
+def test_the_libraries_are_built_once(monkeypatch, tmp_path):
+    """Each library is compiled and put in its place; a second time nothing is, unless the sources have changed."""
+    made = []
+
+    def run(*words):
+        target = Path(words[words.index("-o") + 1])
+        made.append(target.name)
+        lists = [word for word in words if word.startswith("-DCALLS=")]
+        assert all((target.parent / word.split('"')[1]).read_text().startswith("CALL(") for word in lists)
+        target.write_text("library")
+
+    monkeypatch.setattr(library, "_run", run)
+    home = library.build(tmp_path / "there")
+    assert sorted(made) == sorted([*library.LIBRARIES, library.LINKED])
+    assert sorted(path.name for path in home.iterdir()) == sorted([*made, *library.LINKS, "built"])
+    assert (home / "libcudart.so").resolve().name == "libcudart.so.13"
+    library.build(tmp_path / "there")
+    assert len(made) == len(library.LIBRARIES) + 1
+    (home / "built").write_text("other")
+    library.build(tmp_path / "there")
+    assert len(made) == 2 * (len(library.LIBRARIES) + 1)
+    monkeypatch.setenv("WARPSIM_CACHE", str(tmp_path / "cache"))
+    assert library.build().parent == tmp_path / "cache"
+
+
+def test_the_start_of_a_program(monkeypatch, tmp_path):
+    """Modules of cuda.bindings are redirected as they are loaded; others are found as ever."""
+    monkeypatch.delenv("WARPSIM_CUDART", raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.theirs_has_run = True\n")
+    path = Path(library.__file__).with_name("abi") / "start" / "sitecustomize.py"
+    spec = importlib.util.spec_from_file_location("started", path)
+    started = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(started)
+    assert sys.__dict__.pop("theirs_has_run")
+    (tmp_path / "cuda" / "bindings" / "_internal").mkdir(parents=True)
+    (tmp_path / "cuda" / "bindings" / "_internal" / "runtime.py").write_text("value = 5")
+    done = []
+    monkeypatch.setattr(started, "redirect", lambda module: done.append(module.value))
+    name = "cuda.bindings._internal.runtime"
+    found = started.Finder.find_spec(name, [str(tmp_path / "cuda" / "bindings" / "_internal")])
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    assert done == [5]
+    assert started.Finder.find_spec("json") is None
+    assert started.Finder.find_spec(name, [str(tmp_path)]) is None
+
+
+def test_pointers_of_extension_modules(monkeypatch):
+    """Functions of the run time in capsules become ours, those with other names stay."""
+    monkeypatch.delenv("WARPSIM_CUDART", raising=False)
+    path = Path(library.__file__).with_name("abi") / "start" / "sitecustomize.py"
+    spec = importlib.util.spec_from_file_location("started", path)
+    started = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(started)
+    ours = type("Ours", (), {})()
+    one, two = (ctypes.CFUNCTYPE(ctypes.c_int)(lambda n=n: n) for n in (42, 43))
+    ours.cudaFree = two
+    monkeypatch.setenv("WARPSIM_CUDART", "ours.so")
+    monkeypatch.setattr(started.ctypes, "CDLL", lambda path: ours)
+    new, get = ctypes.pythonapi.PyCapsule_New, ctypes.pythonapi.PyCapsule_GetPointer
+    new.argtypes, new.restype = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p), ctypes.py_object
+    get.argtypes, get.restype = (ctypes.py_object, ctypes.c_char_p), ctypes.c_void_p
+    where = ctypes.cast(one, ctypes.c_void_p)
+    held = {name: new(where, None, None) for name in ("_cudaFree", "cudaMalloc", "free")}
+    module = types.ModuleType("runtime")
+    started.redirect(module)
+    module.__pyx_capi__ = held
+    started.redirect(module)
+    found = {name: ctypes.CFUNCTYPE(ctypes.c_int)(get(capsule, None))() for name, capsule in held.items()}
+    assert found == {"_cudaFree": 43, "cudaMalloc": 42, "free": 42}
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_images_in_memory(wrapped):
+    """Text to its end, a fatbin as long as its header says, an object's header; nvcc's wrapper leads to them."""
+
+    def read(data):
+        kept = ctypes.create_string_buffer(data)
+        address = ctypes.addressof(kept)
+        if wrapped:
+            kept = kept, ctypes.create_string_buffer(struct.pack("<IIQQ", 0x466243B1, 1, address, 0))
+            address = ctypes.addressof(kept[1])
+        return images.image_at(address)
+
+    fatbin = struct.pack("<4sHHQ", images.fatbin.MAGIC, 1, 16, 20) + bytes(range(20))
+    assert read(fatbin + b"more") == fatbin
+    assert read(b"\x7fELF" + bytes(100)) == b"\x7fELF" + bytes(60)
+    assert read(b".version 8.0\n" + b" " * 20 + b"\0more") == b".version 8.0\n" + b" " * 20
+    with pytest.raises(DriverError, match="the image is null"):
+        images.image_at(0)
+
+
+def test_fatbins_without_ptx():
+    """Machine code alone, and PTX that is damaged, are refused by the code for images of no GPU."""
+    with pytest.raises(DriverError, match="machine code and no PTX") as caught:
+        images.ptx_of(struct.pack("<4sHHQ", images.fatbin.MAGIC, 1, 16, 0), 90)
+    assert caught.value.result is Result.NO_BINARY_FOR_GPU
+
+
+def test_every_function_of_the_run_time_has_a_code():
+    """Names of the driver begin with cu, and those of each library are in its own table."""
+    for module in binding.MODULES:
+        importlib.import_module(f"warpsim.driver.abi.{module}")
+    starts = {"cuda": ("cu",), "cudart": ("cuda", "__cuda", "warpsim"), "nvrtc": ("nvrtc",), "nvml": ("nvml",), "nvjitlink": ("nvJitLink", "__nvJitLink")}  # fmt: skip
+    for name, begins in starts.items():
+        assert all(each.startswith(begins) for each in CALLS[name])
+    assert not any(each.startswith("cuda") for each in CALLS["cuda"])

@@ -1,0 +1,281 @@
+"""Launches, streams, captures and graphs by their C names: dimensions, attributes, order."""
+
+import ctypes
+import struct
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from driver_calls import (
+    CLUSTER,
+    HEAD,
+    ILLEGAL_STATE,
+    INVALID_HANDLE,
+    INVALID_VALUE,
+    KERNELS,
+    config,
+    launch_attribute,
+    row,
+    string,
+    text,
+)
+
+
+def test_attributes_of_functions(ask, functions):
+    """Clusters, threads, shared memory: read, set, and refused."""
+    found = functions[1]
+
+    def attribute(name, number):
+        return ask("cuFuncGetAttribute", ..., number, found[name])
+
+    assert [attribute("wide", 0), attribute("put", 0), attribute("put", 4)] == [128, 1024, 32]
+    assert [attribute("paired", n) for n in (10, 11, 12, 13)] == [1, 2, 1, 1]
+    assert [attribute("put", n) for n in (7, 9, 10, 11, 14, 15)] == [0, 0xFFFFFFFF, 0, 0, 0, 0]
+    for number, value in ((9, 30), (10, 1), (14, 1), (15, 0)):
+        ask("cuFuncSetAttribute", found["put"], number, value)
+    assert [attribute("put", 9), attribute("put", 14)] == [30, 1]
+    ask("cuFuncGetAttribute", ..., 16, found["put"], status=INVALID_VALUE)
+    for number in (0, 1, 4, 16):
+        ask("cuFuncSetAttribute", found["put"], number, 1, status=INVALID_VALUE)
+    ask("cuKernelSetAttribute", 9, 40, found["put"], 0)
+    assert ask("cuKernelGetAttribute", ..., 9, found["put"], 0) == 40
+    ask("cudaKernelSetAttributeForDevice", found["put"], 9, 50, 0)
+    assert attribute("put", 9) == 50
+    assert text(ask("cuFuncGetName", ..., found["wide"])) == "wide"
+    assert ask("cuFuncGetModule", ..., found["wide"]) == functions[0]
+    assert ask("cuModuleGetLoadingMode", ...) == 1
+
+
+def test_launches(ask, functions, words):
+    """Clusters by an attribute of the launch or of the function; cooperative ones; events; what does not fit."""
+    _, found = functions
+    address, read = words
+    out = ctypes.c_uint64(address)
+    params = row(ctypes.addressof(out))
+    one = (1, 1, 1)
+    ask("cuLaunchKernelEx", config((4, 1, 1), one, launch_attribute(4, 2, 1, 1)), found["ranks"], params, 0)
+    assert read()[:5] == [2, 2, 2, 2, 0]
+    ask("cuLaunchKernelEx", config((4, 1, 1), one, launch_attribute(4, 0, 0, 0)), found["ranks"], params, 0)
+    assert read()[:5] == [1, 1, 1, 1, 0]
+    for number, extent in ((11, 4), (12, 1), (13, 1)):
+        ask("cuFuncSetAttribute", found["ranks"], number, extent)
+    ask("cuLaunchKernel", found["ranks"], 4, 1, 1, 1, 1, 1, 0, 0, params, 0)
+    assert read()[:5] == [4, 4, 4, 4, 0]
+    ask("cuLaunchKernel", found["ranks"], 6, 1, 1, 1, 1, 1, 0, 0, params, 0, status=CLUSTER)
+    for cluster, grid in (((3, 1, 1), 4), ((16, 1, 1), 16), ((1, 2, 1), 4), ((1, 1, 2), 4)):
+        given = config((grid, 1, 1), one, launch_attribute(4, *cluster))
+        ask("cuLaunchKernelEx", given, found["ranks"], params, 0, status=CLUSTER)
+    ask("cuFuncSetAttribute", found["ranks"], 14, 1)
+    ask("cuLaunchKernelEx", config((16, 1, 1), one, launch_attribute(4, 16, 1, 1)), found["ranks"], params, 0)
+    assert read() == [16] * 16
+    values = ctypes.c_uint64(address), ctypes.c_uint32(77)
+    params = row(*map(ctypes.addressof, values))
+    ask("cuLaunchCooperativeKernel", found["put"], 2, 1, 1, 4, 1, 1, 0, 0, params)
+    assert read()[0] == 77
+    limit = 132 * 2
+    ask("cuLaunchCooperativeKernel", found["put"], limit, 1, 1, 1024, 1, 1, 0, 0, params)
+    ask("cuLaunchCooperativeKernel", found["put"], limit + 1, 1, 1, 1024, 1, 1, 0, 0, params, status=720)
+    for on, status in ((1, 720), (0, 0)):
+        given = config((limit + 1, 1, 1), (1024, 1, 1), launch_attribute(2, on))
+        ask("cuLaunchKernelEx", given, found["put"], params, 0, status=status)
+    for number in (7, 12):
+        first, last = ask("cuEventCreate", ..., 0), ask("cuEventCreate", ..., 0)
+        ask("cuEventRecord", first, 0)
+        ask("cuEventElapsedTime", ctypes.c_float(), first, last, status=INVALID_HANDLE)
+        given = config(one, one, launch_attribute(9, 1) + launch_attribute(number, last & 0xFFFFFFFF, last >> 32))
+        ask("cuLaunchKernelEx", given, found["put"], params, 0)
+        ask("cuEventElapsedTime", ctypes.c_float(), first, last)
+    ask("cuLaunchKernelEx", config(one, one, bytes(72 * 64)), found["put"], params, 0)
+    ask("cuLaunchKernelEx", config(one, one, bytes(72 * 65)), found["put"], params, 0, status=INVALID_VALUE)
+    ask("cuLaunchKernel", found["put"], 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, status=INVALID_VALUE)
+    for grid, block in (((0, 1, 1), one), (one, (1, 0, 1)), (one, (1025, 1, 1)), (one, (32, 33, 1))):
+        ask("cuLaunchKernel", found["put"], *grid, *block, 0, 0, params, 0, status=INVALID_VALUE)
+    ask("cuLaunchKernel", found["put"], 1, 1, 1, 1, 1, 1, (48 << 10) + 1, 0, params, 0, status=INVALID_VALUE)
+    ask("cuLaunchKernel", found["put"], 1, 1, 1, 32, 32, 1, 48 << 10, 0, params, 0)
+    shorter, size = string(struct.pack("<QI", address, 5)), ctypes.c_uint64(8)
+    ask("cuLaunchKernel", found["put"], 1, 1, 1, 1, 1, 1, 0, 0, 0, row(1, ctypes.addressof(shorter), 2, ctypes.addressof(size), 0))  # fmt: skip
+    assert read()[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("grid", "block", "good"),
+    [
+        ((1, 1, 1), (1024, 1, 1), True),
+        ((1, 1, 1), (1, 1024, 1), True),
+        ((1, 1, 1), (1, 1, 64), True),
+        ((1, 1, 1), (1, 1, 65), False),
+        ((1, 1, 1), (1025, 1, 1), False),
+        ((1, 1, 1), (1, 1025, 1), False),
+        ((1, 1, 1), (32, 33, 1), False),
+        ((0, 1, 1), (1, 1, 1), False),
+        ((1, 1, 0), (1, 1, 1), False),
+        ((1, 1, 1), (0, 1, 1), False),
+        ((2, 3, 4), (4, 2, 3), True),
+    ],
+)
+def test_dimensions_of_the_run_time(ask, functions, words, grid, block, good):
+    """cudaErrorInvalidConfiguration for what no kernel may have."""
+    address, _ = words
+    values = ctypes.c_uint64(address), ctypes.c_uint32(77)
+    extents = [grid[0] | grid[1] << 32, grid[2], block[0] | block[1] << 32, block[2]]
+    status = 0 if good else 9
+    ask("cudaLaunchKernel", functions[1]["put"], *extents, row(*map(ctypes.addressof, values)), 0, 0, status=status)
+
+
+def test_captures(ask, words):
+    """What a stream's capture is, and when one cannot begin or end."""
+    address, read = words
+    stream, other = ask("cuStreamCreate", ..., 0), ask("cuStreamCreate", ..., 0)
+    assert ask("cuStreamIsCapturing", stream, ...) == 0
+    ask("cuStreamEndCapture", stream, ..., status=ILLEGAL_STATE)
+    status, rest = ctypes.c_uint32(7), [ctypes.c_uint64(7) for _ in range(5)]
+    ask("cuStreamGetCaptureInfo_v3", stream, status, *rest)
+    assert status.value == 0
+    ask("cuStreamBeginCapture_v2", stream, 0)
+    ask("cuStreamBeginCapture_v2", stream, 0, status=ILLEGAL_STATE)
+    assert ask("cuStreamIsCapturing", stream, ...) == 1
+    ask("cuStreamSynchronize", stream, status=900)
+    ask("cuMemsetD32Async", address, 5, 4, stream)
+    ask("cuStreamGetCaptureInfo_v3", stream, status, *rest)
+    number, graph, nodes, edges, count = (word.value for word in rest)
+    assert (status.value, edges, count) == (1, 0, 1)
+    assert number > 0
+    assert ask("cuGraphGetNodes", graph, 0, ...) == 1
+    assert ask("cuGraphNodeGetType", ctypes.c_uint64.from_address(nodes).value, ...) == 2
+    event = ask("cuEventCreate", ..., 0)
+    ask("cuEventRecord", event, stream)
+    ask("cuEventSynchronize", event, status=907)
+    ask("cuStreamWaitEvent", other, event, 0)
+    assert ask("cuStreamIsCapturing", other, ...) == 1
+    ask("cuStreamEndCapture", other, ..., status=903)
+    assert ask("cuStreamEndCapture", stream, ...) == graph
+    assert [ask("cuStreamIsCapturing", s, ...) for s in (stream, other)] == [0, 0]
+    ask("cuStreamWaitEvent", other, event, 0, status=907)
+    assert not any(read())
+    first, last = (ask("cuStreamCreate", ..., 0) for _ in range(2))
+    ask("cuStreamBeginCapture_v2", first, 0)
+    ask("cuStreamBeginCapture_v2", last, 0)
+    ask("cuEventRecord", event, first)
+    ask("cuStreamWaitEvent", last, event, 0, status=902)
+    mode = ctypes.c_uint32(2)
+    ask("cuThreadExchangeStreamCaptureMode", mode)
+    assert mode.value == 0
+
+
+def test_streams(ask):
+    """Priorities are cut to what there is; flags, numbers, devices and contexts are given back."""
+    for asked, expected in ((3, 0), (0, 0), (-2, 0xFFFFFFFE), (-9, 0xFFFFFFFB)):
+        stream = ask("cuStreamCreateWithPriority", ..., 1, asked)
+        assert ask("cuStreamGetPriority", stream, ...) == expected
+        assert ask("cuStreamGetFlags", stream, ...) == 1
+    current = ask("cuCtxGetCurrent", ...)
+    assert ask("cuStreamGetCtx", stream, ...) == current
+    assert ask("cuStreamGetCtx_v2", stream, ..., ...) == [current, 0]
+    assert ask("cuStreamGetDevice", stream, ...) == 0
+    assert ask("cuStreamGetId", stream, ...) != ask("cuStreamGetId", ask("cudaStreamCreate", ...), ...)
+    ask("cuStreamQuery", stream)
+    ask("cuStreamDestroy_v2", stream)
+    ask("cuStreamQuery", stream, status=INVALID_HANDLE)
+
+
+def test_edges(ask):
+    """As many as there is room for, null behind the last; how many there are, where nobody asks for them."""
+    graph = ask("cuGraphCreate", ..., 0)
+    first, second, third = (ask("cuGraphAddEmptyNode", ..., graph, 0, 0) for _ in range(3))
+    ask("cuGraphAddDependencies", graph, row(first, second), row(second, third), 2)
+    ask("cuGraphAddDependencies", graph, row(first), row(second), 1)
+    assert ask("cuGraphGetEdges", graph, 0, 0, ...) == 2
+    for room, expected in ((1, [(first, second), (9, 9), (9, 9)]), (3, [(first, second), (second, third), (0, 0)])):
+        ends, count = (row(9, 9, 9), row(9, 9, 9)), ctypes.c_uint64(room)
+        ask("cuGraphGetEdges", graph, *ends, count)
+        assert list(zip(*ends, strict=True)) == expected
+        assert count.value == min(room, 2)
+    for room, expected in ((2, [first, second, 9, 9]), (4, [first, second, third, 0])):
+        nodes, count = row(9, 9, 9, 9), ctypes.c_uint64(room)
+        ask("cuGraphGetNodes", graph, nodes, count)
+        assert (list(nodes), count.value) == (expected, min(room, 3))
+    assert ask("cuGraphExecGetFlags", ask("cuGraphInstantiateWithFlags", ..., graph, 0), ...) == 0
+    ask("cuGraphAddDependencies", graph, row(third), row(first), 1)
+    ask("cuGraphInstantiateWithFlags", ..., graph, 0, status=INVALID_VALUE)
+    assert ask("cuUserObjectCreate", ..., 1, 2, 3) != 0
+
+
+def test_graphs_in_graphs(ask, words):
+    """A node that is a graph does all of it, in its order."""
+    address, read = words
+    inner, outer = ask("cuGraphCreate", ..., 0), ask("cuGraphCreate", ..., 0)
+
+    def fill(graph, before, offset, value):
+        given = string(struct.pack("<QQIIQQ", address + offset, 0, value, 4, 2, 1))
+        return ask("cuGraphAddMemsetNode", ..., graph, row(*before) if before else 0, len(before), given, 0)
+
+    last = fill(inner, [], 4, 2)
+    first = fill(inner, [], 0, 1)
+    ask("cuGraphAddDependencies", inner, row(first), row(last), 1)
+    child = ask("cuGraphAddChildGraphNode", ..., outer, 0, 0, inner)
+    fill(outer, [child], 8, 3)
+    assert ask("cuGraphNodeGetType", child, ...) == 4
+    ask("cuGraphLaunch", ask("cuGraphInstantiateWithFlags", ..., outer, 0), 0)
+    assert read()[:5] == [1, 2, 3, 3, 0]
+
+
+def test_managed_variables(call, words_of):
+    """The program reads a managed variable's address from its pointer, once the module is there."""
+    source = HEAD + ".visible .global .attribute(.managed) .align 4 .u32 m = 5;\n.visible .entry k() { ret; }"
+    image, pointer = string(source), ctypes.c_uint64(0)
+    handle = call("__cudaRegisterFatBinary", image)
+    assert call("__cudaRegisterManagedVar", handle, pointer, 0, string("m"), 0, 4, 0, 0) == 0
+    assert pointer.value == 0
+    assert call("__cudaInitModule", handle) == 0
+    assert ctypes.c_uint32.from_address(pointer.value).value == 5
+    ask = words_of(call)
+    assert ask("cudaGetSymbolAddress", ..., pointer) == pointer.value
+    assert ask("cudaGetSymbolSize", ..., pointer) == 4
+    given = ctypes.c_uint32(8)
+    ask("cudaMemcpyToSymbol", pointer, given, 4, 0, 1)
+    assert ctypes.c_uint32.from_address(pointer.value).value == 8
+    ask("cudaMemcpyFromSymbol", given, pointer, 5, 0, 2, status=INVALID_VALUE)
+    ask("cudaMemcpyFromSymbol", given, pointer, 4, 1, 2, status=INVALID_VALUE)
+    graph, memory = ask("cudaGraphCreate", ..., 0), ask("cudaMalloc", ..., 8)
+    given.value = 21
+    node = ask("cudaGraphAddMemcpyNodeToSymbol", ..., graph, 0, 0, pointer, given, 4, 0, 1)
+    ask("cudaGraphAddMemcpyNodeFromSymbol", ..., graph, row(node), 1, memory + 4, pointer, 2, 0, 2)
+    ask("cudaMemset", memory, 0, 8)
+    ask("cudaGraphLaunch", ask("cudaGraphInstantiate", ..., graph, 0), 0)
+    found = row(0)
+    ask("cudaMemcpy", found, memory, 8, 2)
+    assert found[0] == 21 << 32
+
+
+def test_graphs_of_the_run_time(call, words_of):
+    """A launch as a node, by its stub; with other arguments in the graph, and in one that is ready."""
+    stub, image = ctypes.c_uint32(), string(KERNELS)
+    handle = call("__cudaRegisterFatBinary", image)
+    assert call("__cudaRegisterFunction", handle, stub, 0, string("put"), -1, 0, 0, 0, 0, 0) == 0
+    ask = words_of(call)
+    graph, memory = ask("cudaGraphCreate", ..., 0), ask("cudaMalloc", ..., 4)
+    kept = []
+
+    def given(value):
+        values = ctypes.c_uint64(memory), ctypes.c_uint32(value)
+        params = row(*map(ctypes.addressof, values))
+        kept.append((values, params))
+        return string(struct.pack("<Q7I4xQQ", ctypes.addressof(stub), 1, 1, 1, 1, 1, 1, 0, ctypes.addressof(params), 0))
+
+    def run(ready):
+        found = ctypes.c_uint32()
+        ask("cudaGraphLaunch", ready, 0)
+        ask("cudaMemcpy", found, memory, 4, 2)
+        return found.value
+
+    node = ask("cudaGraphAddKernelNode", ..., graph, 0, 0, given(3))
+    ready = ask("cudaGraphInstantiateWithFlags", ..., graph, 0)
+    assert run(ready) == 3
+    ask("cudaGraphExecKernelNodeSetParams", ready, node, given(4))
+    assert run(ready) == 4
+    ask("cudaGraphKernelNodeSetParams", node, given(5))
+    assert run(ready) == 4
+    assert run(ask("cudaGraphInstantiateWithFlags", ..., graph, 0)) == 5
+    assert ask("__cudaGetKernel", ..., stub) == ctypes.addressof(stub)
