@@ -7,7 +7,8 @@ import struct
 from collections.abc import Callable
 
 from warpsim.errors import Finding
-from warpsim.ptx import ast
+from warpsim.ptx import ast, constants
+from warpsim.ptx.constants import Constant, Whole
 from warpsim.ptx.stream import Stream, SyntaxProblem
 from warpsim.ptx.tokens import is_normal
 
@@ -27,45 +28,6 @@ MOST_ELEMENTS = 1024
 MOST = {2: 64, 8: 21, 10: 19, 16: 16}
 """Digits by base of which any number fits 64 bits."""
 _SELECTOR = re.compile(r"b[0-7]{1,4}|h[0-3]{1,2}")
-
-
-def _divide(a: int, b: int) -> int:
-    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-
-
-OPERATIONS: dict[str, Callable[[int, int], int]] = {
-    "||": lambda a, b: int(bool(a) or bool(b)),
-    "&&": lambda a, b: int(bool(a) and bool(b)),
-    "|": lambda a, b: a | b,
-    "^": lambda a, b: a ^ b,
-    "&": lambda a, b: a & b,
-    "==": lambda a, b: int(a == b),
-    "!=": lambda a, b: int(a != b),
-    "<": lambda a, b: int(a < b),
-    "<=": lambda a, b: int(a <= b),
-    ">": lambda a, b: int(a > b),
-    ">=": lambda a, b: int(a >= b),
-    "<<": lambda a, b: a << (b & 63),
-    ">>": lambda a, b: a >> (b & 63),
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "/": _divide,
-    "%": lambda a, b: a - b * _divide(a, b),
-}
-
-FLOAT_OPERATIONS: dict[str, Callable[[float, float], int | float]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "/": lambda a, b: a / b,
-    "==": lambda a, b: int(a == b),
-    "!=": lambda a, b: int(a != b),
-    "<": lambda a, b: int(a < b),
-    "<=": lambda a, b: int(a <= b),
-    ">": lambda a, b: int(a > b),
-    ">=": lambda a, b: int(a >= b),
-}
 
 
 def decode_integer(text: str) -> tuple[int, bool]:
@@ -93,9 +55,6 @@ def decode_integer(text: str) -> tuple[int, bool]:
 def decode_float(text: str) -> tuple[int, int]:
     """The bits and width of a floating-point literal in hexadecimal."""
     return int(text[2:], 16), 32 if text[1] in "fF" else 64
-
-
-SIGNS = frozenset("-+~!")
 
 
 class ExpressionParser:
@@ -290,9 +249,9 @@ class ExpressionParser:
         if s.text[:2] in ("0f", "0F", "0d", "0D") and s.kind == "float":
             return ast.Float(*decode_float(s.take()), span)
         value = self._conditional()
-        if isinstance(value, float):
-            return ast.Float(int(struct.unpack("<Q", struct.pack("<d", value))[0]), 64, span)
-        return ast.Integer(value, unsigned=False, span=span)
+        if isinstance(value, Whole):
+            return ast.Integer(value.value, unsigned=False, span=span)
+        return ast.Float(int(struct.unpack("<Q", struct.pack("<d", value))[0]), 64, span)
 
     def _decimal(self) -> float:
         """A number with a decimal point or an exponent: zero, or a normal number of 64 bits."""
@@ -307,22 +266,9 @@ class ExpressionParser:
         """Parse a constant integer expression."""
         span = self.s.span()
         value = self._conditional()
-        if isinstance(value, float):
-            raise SyntaxProblem("found a floating-point number where an integer was expected", span)
-        return value
-
-    def _conditional(self) -> int | float:
-        self.enter()
-        value = self._binary(0)
-        if self.s.accept("?"):
-            yes = self._conditional()
-            self.s.expect(":")
-            no = self._conditional()
-            if any(isinstance(part, float) for part in (value, yes, no)):
-                raise self.s.problem("? applies to integer constants only")
-            value = yes if value else no
-        self.nesting -= 1
-        return value
+        if isinstance(value, Whole):
+            return value.value
+        raise SyntaxProblem("found a floating-point number where an integer was expected", span)
 
     def enter(self) -> None:
         """Count one more open bracket; reject unbounded nesting."""
@@ -330,62 +276,54 @@ class ExpressionParser:
         if self.nesting > MAX_NESTING:
             raise self.s.problem(f"operands nest deeper than {MAX_NESTING}")
 
-    def _binary(self, least: int) -> int | float:
+    def _conditional(self) -> Constant:
+        self.enter()
+        value = self._binary(0)
+        if self.s.accept("?"):
+            yes = self._conditional()
+            self.s.expect(":")
+            value = self._computed(constants.choice, value, yes, self._conditional())
+        self.nesting -= 1
+        return value
+
+    def _binary(self, least: int) -> Constant:
         s = self.s
         value = self._unary()
         while (level := PRECEDENCE.get(s.text, -1)) >= least:
             operator = s.take()
-            value = self._apply(operator, value, self._binary(level + 1))
+            value = self._computed(constants.binary, operator, value, self._binary(level + 1))
         return value
 
-    def _apply(self, operator: str, left: int | float, right: int | float) -> int | float:
-        s = self.s
-        if isinstance(left, float) or isinstance(right, float):
-            if not (isinstance(left, float) and isinstance(right, float)):
-                raise s.problem(f"{operator} has an integer on one side and a floating-point number on the other")
-            if operator not in FLOAT_OPERATIONS:
-                raise s.problem(f"{operator} does not apply to floating-point constants")
-            if operator == "/" and not right:
-                raise s.problem("division by zero in a constant expression")
-            return FLOAT_OPERATIONS[operator](float(left), float(right))
-        if operator in "/%" and right == 0:
-            raise s.problem("division by zero in a constant expression")
-        value = OPERATIONS[operator](left, right)
-        if abs(value) >> 128:
-            raise s.problem("constant expression out of range")
-        return value
+    def _computed(self, operation: Callable[..., Constant], *operands: str | Constant) -> Constant:
+        try:
+            return operation(*operands)
+        except ValueError as why:
+            raise self.s.problem(str(why)) from None
 
-    def _unary(self) -> int | float:
+    def _unary(self) -> Constant:
         self.enter()
         value = self._primary()
         self.nesting -= 1
         return value
 
-    def _primary(self) -> int | float:
+    def _primary(self) -> Constant:
         s = self.s
         text = s.text
         if s.kind == "integer":
-            return self._decode(s.take())[0]
+            bits, unsigned = self._decode(s.take())
+            return constants.literal(bits, unsigned=unsigned)
         if s.kind == "float" and text[:2] not in ("0f", "0F", "0d", "0D"):
             return self._decimal()
-        if text in SIGNS:
-            return self._signed(s.take())
+        if text in constants.SIGNS:
+            sign = s.take()
+            return self._computed(constants.unary, sign, self._unary())
         if s.accept("("):
             return self._bracketed()
         if s.accept("WARP_SZ"):
-            return 32
+            return constants.signed(32)
         raise s.problem(f"found {s.shown()} where an operand was expected")
 
-    def _signed(self, sign: str) -> int | float:
-        """What stands behind ``-``, ``+``, ``~`` or ``!``, with it."""
-        value = self._unary()
-        if sign in "+-":
-            return -value if sign == "-" else value
-        if isinstance(value, float):
-            raise self.s.problem(f"{sign} does not apply to floating-point constants")
-        return ~value if sign == "~" else int(not value)
-
-    def _bracketed(self) -> int | float:
+    def _bracketed(self) -> Constant:
         """What stands behind an opening bracket: an expression, or a cast and what it applies to."""
         s = self.s
         if s.text not in (".s64", ".u64"):
@@ -394,8 +332,4 @@ class ExpressionParser:
             return value
         cast = s.take()
         s.expect(")")
-        value = self._unary()
-        if not -(2**128) < value < 2**128:
-            raise s.problem("constant expression out of range")
-        value = int(value) & (2**64 - 1)
-        return value - 2**64 if cast == ".s64" and value >> 63 else value
+        return self._computed(constants.cast, cast, self._unary())
