@@ -191,3 +191,61 @@ def test_moved_matrices():
             assert fragments.moved("m8n8", transposed=True).place(lane, h) == (2 * t + h, g)
     for shape in ("m16n16", "m16n8", "m8n16"):
         assert fragments.moved(shape, transposed=True).layout.is_bijection
+
+
+@pytest.mark.parametrize("along_k", [True, False])
+@pytest.mark.parametrize("operand", ["a", "b"])
+def test_volta_multiplicands(operand, along_k):
+    """A V100 computes a 16x16x16 product as four steps of mma.m8n8k4, whose elements each quad pair holds (PTX ISA
+    9.7.14.5.1): of A, lanes 4 to 7 and 12 to 15 (and those 16 further) have the lower rows; of B, lanes 8 to 15 the columns on
+    the right."""
+    fragment = wmma_fragments.volta_multiplicand(operand, along_k=along_k)
+    for lane in LANES:
+        base = 8 * (lane // 4 % 2 if operand == "a" else lane // 8 % 2)
+        for i in range(16):
+            row, k = quad_pair_of_the_text(operand, along_k, 16, lane % 4 + lane // 16 * 16, i % 4)
+            assert fragment.place(lane, i) == (base + row, 4 * (i // 4) + k)
+
+
+@pytest.mark.parametrize("sm", [70, 72, 75, 80])
+@pytest.mark.parametrize("shape", ["m16n16k16", "m8n32k16", "m32n8k16"])
+def test_older_wmma(sm, shape):
+    """Only 16x16x16 before sm_75 is held otherwise."""
+    old = sm < 75 and shape == "m16n16k16"
+    for operand in "ab":
+        found = wmma_fragments.multiplicand(operand, shape, "f16", sm, along_k=False)
+        assert (found.layout != wmma_fragments.multiplicand(operand, shape, "f16").layout) == old
+        assert (found is wmma_fragments.volta_multiplicand(operand, along_k=False)) == old
+    for type in ("f16", "f32"):
+        found = wmma_fragments.accumulator(shape, type, sm)
+        assert (found is wmma_fragments.volta_accumulator(type)) == old
+
+
+@pytest.mark.parametrize("operand", ["a", "b"])
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_scales(operand, count):
+    """Byte j of row g comes from lane 4g, of row g + 8 from lane 4g + 1; of column g of B from lane 4g."""
+    fragment = fragments.scales(operand, count)
+    held = {}
+    for thread in range(fragment.threads):
+        for value in range(fragment.values):
+            held[fragment.place(thread, value)] = int(fragment.lane(thread)), value
+
+    rows = 16 if operand == "a" else 8
+    assert held == {(r, j): (4 * (r % 8) + r // 8, j) for r in range(rows) for j in range(count)}
+
+
+@pytest.mark.parametrize(
+    ("shape", "m", "n", "k"), [("m16n16k16", 16, 16, 16), ("m8n32k16", 8, 32, 16), ("m8n8k4", 8, 8, 4)]
+)
+def test_dimensions(shape, m, n, k):
+    """By their letters."""
+    assert wmma_fragments.dimensions(shape) == (m, n, k)
+
+
+def test_words_of_bits():
+    """wmma of b1: a lane holds the 32 bits of row g from k = 32t on."""
+    for operand in "ab":
+        fragment = wmma_fragments.words(operand, "m8n8k128")
+        assert [fragment.place(lane, 0) for lane in LANES] == [(lane // 4, lane % 4) for lane in LANES]
+        assert (fragment.bits, fragment.values) == (32, 1)

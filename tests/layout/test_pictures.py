@@ -82,8 +82,13 @@ def test_wide_tables_are_cut():
     """No line of a table is wider than a terminal."""
     text = pictures.text(instructions.operands("wgmma.m64n256k16.f16")["d"])
 
+    table = text.splitlines()[3:]
+    columns = [line.split()[1:] for line in table]
     assert max(map(len, text.splitlines())) <= pictures.WIDTH + 2
-    assert "..." in text
+    assert pictures.WIDTH - max(len(cell) for line in columns for cell in line) <= len(table[0]) <= pictures.WIDTH
+    assert columns[0] == [*map(str, range(len(columns[0]) - 2)), "...", "255"]
+    assert columns[1][:3] + columns[1][-1:] == ["0:d0", "0:d1", "1:d0", "3:d125"]
+    assert len(table) == 1 + 64
 
 
 @pytest.mark.parametrize(
@@ -104,6 +109,16 @@ def test_wide_tables_are_cut():
         ("wgmma.m64n20k16.f16", "N from 8 to 256"),
         ("stmatrix.m16n16", "choose from .m8n8"),
         ("mma.m16n8k99999999999.f16", "has the shape"),
+        ("mma.m16n8k16.f32.f16.f16.bf16", ".bf16 is not a type of C or D"),
+        ("mma.sp.m16n8k8.f64", "no mma.sp of .f64 has the shape .m16n8k8"),
+        ("wmma.load", "needs a shape"),
+        ("wmma.m8n8k4.f16", "m16n16k16, m8n32k16, m32n8k16"),
+        ("wgmma.m64n64k32.f16", ".m64nNk16"),
+        ("wgmma.sp.m64n64k16.f16", ".m64nNk32"),
+        ("wgmma.m32n64k16.f16", ".m64nNk16"),
+        ("wgmma.m64n264k16.f16", "N from 8 to 256"),
+        ("ldmatrix.m16n8", "choose from .m8n8, .m16n16, .m8n16"),
+        ("movmatrix.m16n16", "choose from .m8n8"),
     ],
 )
 def test_other_spellings_are_refused_with_the_nearest(spelling, words):
@@ -254,3 +269,188 @@ def test_operands_of_wmma_lie_as_they_are_loaded(layouts):
     for name, layout in (("a", a), ("b", b)):
         load = instructions.operands(f"wmma.load.{name}.sync.aligned.{layout}.m16n16k16.f16", 70)
         assert product[name].fragment.layout == load[name].fragment.layout
+
+
+SHAPES = {
+    ("mma", "f16"): "m8n8k4 m16n8k8 m16n8k16",
+    ("mma", "bf16"): "m16n8k8 m16n8k16",
+    ("mma", "tf32"): "m16n8k4 m16n8k8",
+    ("mma", "f64"): "m8n8k4 m16n8k4 m16n8k8 m16n8k16",
+    ("mma", "s8"): "m8n8k16 m16n8k16 m16n8k32",
+    ("mma", "u4"): "m8n8k32 m16n8k32 m16n8k64",
+    ("mma", "b1"): "m8n8k128 m16n8k128 m16n8k256",
+    ("mma", "e4m3"): "m16n8k16 m16n8k32",
+    ("mma", "e5m2"): "m16n8k16 m16n8k32",
+    ("mma", "e3m2"): "m16n8k32",
+    ("mma", "e2m3"): "m16n8k32",
+    ("mma", "e2m1"): "m16n8k32 m16n8k64",
+    ("mma.sp", "f16"): "m16n8k16 m16n8k32",
+    ("mma.sp", "bf16"): "m16n8k16 m16n8k32",
+    ("mma.sp", "tf32"): "m16n8k8 m16n8k16",
+    ("mma.sp", "f64"): "",
+    ("mma.sp", "u8"): "m16n8k32 m16n8k64",
+    ("mma.sp", "s4"): "m16n8k64 m16n8k128",
+    ("mma.sp", "b1"): "",
+    ("mma.sp", "e4m3"): "m16n8k64",
+    ("mma.sp", "e3m2"): "m16n8k64",
+    ("mma.sp", "e2m1"): "m16n8k64 m16n8k128",
+    ("wmma.mma", "f16"): "m16n16k16 m8n32k16 m32n8k16",
+    ("wmma.mma", "bf16"): "m16n16k16 m8n32k16 m32n8k16",
+    ("wmma.mma", "u8"): "m16n16k16 m8n32k16 m32n8k16",
+    ("wmma.mma", "tf32"): "m16n16k8",
+    ("wmma.mma", "f64"): "m8n8k4",
+    ("wmma.mma", "s4"): "m8n8k32",
+    ("wmma.mma", "b1"): "m8n8k128",
+}
+"""Every shape of a type (PTX ISA: matrix shape; of .e2m1, .kind::f8f6f4 has the smaller k, .kind::mxf4 the greater one)."""
+
+
+@pytest.mark.parametrize(("root", "type"), SHAPES)
+def test_every_shape(root, type):
+    """The shapes of the text are drawn, with A of m x k and C of m x n; no others are."""
+    sizes = [(m, n) for m in (8, 16, 32) for n in (8, 16, 32)]
+    drawn = []
+    for m, n in sizes:
+        for k in (2, 4, 8, 16, 32, 64, 128, 256, 512):
+            try:
+                shown = instructions.operands(f"{root}.m{m}n{n}k{k}.{type}")
+            except ValueError:
+                continue
+            drawn.append(f"m{m}n{n}k{k}")
+            quads = 4 if (root, type, m) == ("mma", "f16", 8) else 1
+            stored = k // 2 if root == "mma.sp" else k
+            held = {name: (f.fragment.rows, f.fragment.columns) for name, f in shown.items()}
+            assert held["a"] == (quads * m, stored)
+            assert held["b"] == (quads * n, k)
+            assert held["c"] == held["d"] == (m, quads * n)
+    assert sorted(drawn) == sorted(SHAPES[root, type].split())
+
+
+@pytest.mark.parametrize(
+    ("spelling", "types"),
+    [
+        ("mma.f32.f16.bf16.f16", "f32 f16 bf16 f16"),
+        ("mma.f16.e4m3.e5m2", "f16 e4m3 e5m2 f16"),
+        ("mma.e4m3.e5m2", "f32 e4m3 e5m2 f32"),
+        ("mma.bf16", "f32 bf16 bf16 f32"),
+        ("mma.f64", "f64 f64 f64 f64"),
+        ("mma.s8", "s32 s8 s8 s32"),
+        ("mma.u4", "s32 u4 u4 s32"),
+        ("mma.s32.b1", "s32 b1 b1 s32"),
+        ("mma.f32.tf32", "f32 tf32 tf32 f32"),
+        ("mma.f32.e2m1.e2m1.f32.ue4m3", "f32 e2m1 e2m1 f32"),
+        ("mma.f32.e2m1.e2m1.f32.ue8m0", "f32 e2m1 e2m1 f32"),
+        ("wmma.mma.f16.f32", "f16 f16 f16 f32"),
+        ("wmma.mma.s8", "s32 s8 s8 s32"),
+        ("wgmma.f16.f16.f16", "f16 f16 f16 f16"),
+        ("wgmma.s32.u8", "s32 u8 u8 s32"),
+    ],
+)
+def test_types_that_are_left_out(spelling, types):
+    """d, a, b and c, written or not: sums of integers are s32, of doubles f64, of others f32."""
+    root, words = instructions.split(spelling)
+
+    assert " ".join(instructions.types(root, words)) == types
+
+
+@pytest.mark.parametrize(
+    ("spelling", "bits"),
+    [
+        ("mma.m16n8k32.kind::f8f6f4.f32.e2m1.e4m3.f32", (8, 8)),
+        ("mma.m16n8k64.f32.e2m1.e2m1.f32", (4, 4)),
+        ("mma.m16n8k64.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3", (4, 4)),
+        ("mma.sp.m16n8k64.f32.e2m1.e2m1.f32", (8, 8)),
+        ("mma.sp.m16n8k128.f32.e2m1.e2m1.f32", (4, 4)),
+        ("mma.m16n8k32.f32.e2m3.e2m1.f32", (8, 8)),
+    ],
+)
+def test_four_bits_in_a_byte(spelling, bits):
+    """Numbers of four bits fill a byte under .kind::f8f6f4, and half of one under .kind::mxf4 (PTX ISA)."""
+    shown = instructions.operands(spelling)
+
+    assert (shown["a"].fragment.bits, shown["b"].fragment.bits) == bits
+    scales = [shown[name].fragment for name in ("scale_a", "scale_b") if name in shown]
+    assert [(f.rows, f.columns) for f in scales] == ([(16, 4), (8, 4)] if "scale_vec" in spelling else [])
+
+
+@pytest.mark.parametrize(
+    ("spelling", "selectors"),
+    [
+        ("mma.sp.m16n8k16.f16", "of 0 to 3"),
+        ("mma.sp.m16n8k32.f16", "of 0 to 1"),
+        ("mma.sp.m16n8k8.tf32", "of 0 to 3"),
+        ("mma.sp.m16n8k64.s8", ""),
+        ("wgmma.sp.m64n8k32.f16", "of 0 to 1"),
+        ("wgmma.sp.m64n8k64.e4m3", ""),
+    ],
+)
+def test_selectors_are_named(spelling, selectors):
+    """The sparsity selector of the metadata, where an instruction has one."""
+    note = instructions.operands(spelling)["e"].note
+
+    assert note.endswith(selectors)
+    assert ("selector" in note) == bool(selectors)
+
+
+@pytest.mark.parametrize(
+    ("spelling", "itemsize", "unit"),
+    [
+        ("wgmma.m64n8k32.s32.s8.s8", 1, 1),
+        ("wgmma.m64n16k8.f32.tf32.tf32", 4, 1),
+        ("wgmma.m64n16k16.f32.f16.f16", 2, 1),
+        ("wgmma.m64n8k256.s32.b1.b1", 1, 8),
+        ("wgmma.sp.m64n8k64.f32.e4m3.e5m2", 1, 1),
+    ],
+)
+@pytest.mark.parametrize("swizzle", ["none", "32B"])
+def test_tiles_are_dense(spelling, itemsize, unit, swizzle):
+    """Without a descriptor of one's own, the 32 bytes of each row (of B of sparse products 64) leave no gap."""
+    shown = pictures_of(spelling, placing=Placing(swizzle))
+    for name in ("a_desc", "b_desc"):
+        tile = shown[name]
+        if swizzle == "32B" and name == "b_desc" and ".sp" in spelling:
+            continue  # wider than the row of the swizzle
+        rows, columns = tile.addresses.shape
+        assert (tile.itemsize, tile.unit, columns * itemsize) == (
+            itemsize,
+            unit,
+            64 if ".sp" in spelling and name[0] == "b" else 32,
+        )
+        assert sorted(tile.addresses.reshape(-1).tolist()) == list(range(0, rows * columns * itemsize, itemsize))
+        record = tile.record()
+        assert (record["rows"], record["columns"], record["bytes"]) == (rows, columns * unit, itemsize)
+        per = 16 // itemsize * unit
+        assert [tile.span(c) for c in (0, 1)] == [f"0-{per - 1}", f"{per}-{2 * per - 1}"]
+
+
+def test_tiles_that_are_not_swizzled():
+    """Rows of a tensor copy lie one behind the other; narrow ones under a swizzle fill its row."""
+    tile = pictures_of("tile.6x24.f16", placing=Placing("none"))["tile"]
+    assert tile.addresses.tolist() == [[48 * r + 2 * c for c in range(24)] for r in range(6)]
+    narrow = pictures_of("tile.3x8.f16", placing=Placing("32B"))["tile"]
+    assert narrow.addresses[:, 0].tolist() == [0, 32, 64]
+    empty = [cell for line in narrow.memory().cells for cell in line if not cell.key]
+    assert len(empty) == 8 - 3
+    picture = ElementTree.fromstring(svg(narrow.memory()))
+    assert [r.get("class") for r in picture.iter("{http://www.w3.org/2000/svg}rect")].count("none") == len(empty)
+
+
+def test_colours_are_defined():
+    """A drawing says what each colour is, in light and in dark; its parts lie inside of it."""
+    picture = svg(instructions.operands("mma.m16n8k16.f16")["a"].drawing())
+    root = ElementTree.fromstring(picture)
+    space = "{http://www.w3.org/2000/svg}"
+    style, rects = root.find(f"{space}style").text, root.findall(f".//{space}g/{space}rect")
+
+    assert len({r.get("class") for r in rects}) == 32
+    assert all(style.count(f".{r.get('class')}{{fill:hsl(") == 2 for r in rects)
+    wide, high = int(root.get("width")), int(root.get("height"))
+    assert all(int(r.get("x")) + int(r.get("width")) <= wide for r in rects)
+    assert all(int(r.get("y")) + int(r.get("height")) <= high for r in rects)
+    assert len({(r.get("x"), r.get("y")) for r in rects}) == 16 * 16
+
+
+def test_large_layouts_are_not_drawn():
+    """A notebook shows their notation."""
+    assert Layout(4097, 1)._repr_html_() == "<code>4097:1</code>"
+    assert Layout(4096, 1)._repr_html_().startswith("<svg")

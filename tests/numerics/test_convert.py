@@ -5,16 +5,52 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from fractions import Fraction
+from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 from warpsim.numerics import convert
-from warpsim.numerics.narrow import FORMATS, Format, round_bits, to_f16
+from warpsim.numerics.narrow import round_bits, to_f16
 
 MODES = ["rn", "rz", "rm", "rp"]
 BF16 = np.dtype(ml_dtypes.bfloat16)
+
+
+class Format(NamedTuple):
+    """Bits of the exponent and of the fraction, and the magnitudes of the greatest number, of infinity and of NaN."""
+
+    exponent: int
+    fraction: int
+    greatest: int
+    infinity: int | None
+    nan: int | None
+
+    @property
+    def bias(self) -> int:
+        """Half of the exponents."""
+        return (1 << (self.exponent - 1)) - 1
+
+    @property
+    def width(self) -> int:
+        """All bits."""
+        return 1 + self.exponent + self.fraction
+
+
+FORMATS = {
+    "f16": Format(5, 10, 0x7BFF, 0x7C00, 0x7FFF),
+    "bf16": Format(8, 7, 0x7F7F, 0x7F80, 0x7FFF),
+    "tf32": Format(8, 10, 0x3FBFF, 0x3FC00, 0x3FFFF),
+    "f32": Format(8, 23, 0x7F7FFFFF, 0x7F800000, 0x7FFFFFFF),
+    "f64": Format(11, 52, 0x7FEFFFFFFFFFFFFF, 0x7FF0000000000000, None),
+    "e4m3": Format(4, 3, 0x7E, None, 0x7F),
+    "e5m2": Format(5, 2, 0x7B, 0x7C, 0x7F),
+    "e2m3": Format(2, 3, 0x1F, None, None),
+    "e3m2": Format(3, 2, 0x1F, None, None),
+    "e2m1": Format(2, 1, 0x7, None, None),
+}
+"""IEEE 754, and the OCP's 8-bit and microscaling formats; NaNs as the PTX ISA makes them."""
 
 
 @pytest.fixture(autouse=True)
@@ -139,3 +175,241 @@ def test_from_integer(type: str, mode: str, source: str) -> None:
         magnitude = _round(Fraction(value), form, mode)
         wanted = (form.infinity or 0) if magnitude > form.greatest else magnitude
         assert code == wanted | (value < 0) << (form.width - 1), value
+
+
+def _wanted(value: float, name: str, mode: str, relu: bool, finite: bool) -> int:
+    """The code of a conversion with its modifiers (PTX ISA: cvt)."""
+    form = FORMATS[name]
+    if math.isnan(value):
+        return form.greatest if form.nan is None else form.nan
+    negative = math.copysign(1, value) < 0
+    if relu and negative:
+        return 0
+    sign = negative << (form.width - 1)
+    limit = form.greatest if finite or form.infinity is None else form.infinity
+    if math.isinf(value):
+        return sign | limit
+    magnitude = _round(Fraction(value), form, mode)
+    if magnitude > form.greatest:
+        stays = mode == "rz" or (mode == "rm" and not negative) or (mode == "rp" and negative)
+        magnitude = form.greatest if stays else limit
+    return sign | magnitude
+
+
+def _with_specials(seed: int, n: int = 200) -> np.ndarray:
+    """f32 with zeros, infinities, NaNs, subnormals and the greatest of both signs, and those next to the limits of formats."""
+    edge = [
+        0.0,
+        2.0**-149,
+        2.0**-127,
+        3.4028235e38,
+        65504,
+        65520,
+        65535,
+        448,
+        464,
+        480,
+        57344,
+        61440,
+        65536,
+        7.5,
+        28,
+        6,
+        5,
+        7,
+    ]
+    words = [0x7F800000, 0x7FFFFFFF, 0x7F800001, 0x7F7F8000, 0x7F7FFFFF, 0x7F7FF000, 0x7F7FE000]
+    x = np.concatenate([_singles(seed, n), np.array(edge, np.float32), np.array(words, np.uint32).view(np.float32)])
+    return np.concatenate([x, (x.view(np.uint32) ^ np.uint32(0x80000000)).view(np.float32)])
+
+
+@pytest.mark.parametrize("name", ["f16", "bf16"])
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("finite", [False, True])
+def test_halves_with_modifiers(name: str, relu: bool, finite: bool) -> None:
+    """.relu makes negative numbers 0, .satfinite infinities and overflow the greatest number; NaN stays canonical."""
+    x = _with_specials(7)
+    for mode in MODES:
+        found = convert.half_bits(x, name, mode, relu=relu, finite=finite)
+        assert found.dtype == np.uint16
+        assert found.tolist() == [_wanted(v, name, mode, relu, finite) for v in x.tolist()]
+
+
+@pytest.mark.parametrize("name", ["e4m3", "e5m2", "e2m3", "e3m2", "e2m1"])
+@pytest.mark.parametrize("relu", [False, True])
+def test_small_formats_with_modifiers(name: str, relu: bool) -> None:
+    """To nearest even, clamped; what has no NaN takes its greatest number for one, without the sign (cuda_fp4.h, cuda_fp6.h)."""
+    x = _with_specials(8)
+    found = convert.small_bits(x, name, relu=relu)
+    assert found.dtype == np.uint8
+    assert found.tolist() == [_wanted(v, name, "rn", relu, True) for v in x.tolist()]
+
+
+@pytest.mark.parametrize("name", ["e4m3", "e5m2", "e2m3", "e3m2", "e2m1"])
+@pytest.mark.parametrize("relu", [False, True])
+def test_pairs_of_small_formats(name: str, relu: bool) -> None:
+    """Two codes widen to the halves of a register; with .relu, what is negative and no NaN becomes 0."""
+    form = FORMATS[name]
+    codes = np.arange(1 << form.width, dtype=np.uint32)
+    found = convert.small_to_half2(codes, codes[::-1], name, relu=relu)
+
+    def widened(code: int) -> int:
+        magnitude, negative = code & ((1 << (form.width - 1)) - 1), code >> (form.width - 1)
+        top = form.greatest if form.infinity is None else form.infinity
+        if magnitude > top:
+            return 0x7FFF
+        value = math.inf if magnitude == form.infinity else float(_value(magnitude, form))
+        return 0 if relu and negative else int(np.array(-value if negative else value, np.float16).view(np.uint16))
+
+    assert found.tolist() == [
+        widened(a) | widened(b) << 16 for a, b in zip(codes.tolist(), codes[::-1].tolist(), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("mode", ["rn", "rz"])
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("finite", [False, True])
+def test_tf32(mode: str, relu: bool, finite: bool) -> None:
+    """Ten bits of the fraction; the 13 bits below are 0, and of a NaN, too (an H100)."""
+    x = _with_specials(9)
+    found = convert.tf32(x, mode, relu=relu, finite=finite)
+    assert found.dtype == np.uint32
+    assert found.tolist() == [_wanted(v, "tf32", mode, relu, finite) << 13 for v in x.tolist()]
+
+
+@pytest.mark.parametrize("mode", ["rz", "rp"])
+@pytest.mark.parametrize("finite", [False, True])
+def test_to_powers_of_two(mode: str, finite: bool) -> None:
+    """ue8m0: the power of two below or above a magnitude, from 2^-127 on; NaN is 0xFF, and so is what is beyond 2^127 unless
+    .satfinite clamps it."""
+    x = _with_specials(10)
+    x = np.concatenate(
+        [
+            x,
+            np.exp2(np.arange(-149.0, 128)).astype(np.float32),
+            np.array([2.0**-127 + 2.0**-149, 2.0**-126 - 2.0**-149], np.float32),
+        ]
+    )
+
+    def code(value: float) -> int:
+        if math.isnan(value):
+            return 0xFF
+        if math.isinf(value):
+            return 0xFE if finite else 0xFF
+        size = Fraction(abs(value))
+        low = max(math.frexp(value)[1] - 1, -127) if value else -127
+        up = mode == "rp" and size > Fraction(2) ** low
+        return min(low + up + 127, 0xFE if finite else 0xFF)
+
+    found = convert.to_ue8m0(x, mode, finite=finite)
+    assert found.dtype == np.uint8
+    assert found.tolist() == [code(v) for v in x.tolist()]
+
+
+def test_from_powers_of_two() -> None:
+    """ue8m0 to bf16 is exact; 0xFF is a NaN."""
+    codes = np.arange(256, dtype=np.uint8)
+    found = convert.from_ue8m0(codes)
+    assert [float(v) for v in found[:255].view(BF16)] == [2.0 ** (k - 127) for k in range(255)]
+    assert found[255] == 0x7FFF
+
+
+@pytest.mark.parametrize("mode", ["rni", "rzi", "rmi", "rpi"])
+@pytest.mark.parametrize("type", ["f16", "bf16", "f32", "f64"])
+def test_integral_values(type: str, mode: str) -> None:
+    """A whole number of the same format, with the sign of the argument; NaNs are canonical (in f64 they stay)."""
+    dtype = {"f16": np.dtype(np.float16), "bf16": BF16, "f32": np.dtype(np.float32), "f64": np.dtype(np.float64)}[type]
+    form = FORMATS[type]
+    x = np.concatenate([_with_specials(11), np.arange(-9, 9, 0.5, np.float32)]).astype(dtype)
+    rounding = {"rni": round, "rzi": int, "rmi": math.floor, "rpi": math.ceil}[mode]
+    found = convert.round_integral(x, mode).view(f"u{dtype.itemsize}")
+    for value, code, given in zip(
+        x.astype(np.float64).tolist(), found.tolist(), x.view(f"u{dtype.itemsize}").tolist(), strict=True
+    ):
+        if math.isnan(value):
+            assert code == (given if form.nan is None else form.nan)
+            continue
+        whole = value if math.isinf(value) else float(rounding(Fraction(value)))
+        wanted = np.array(math.copysign(whole, value)).astype(dtype).view(found.dtype)
+        assert code == int(wanted), (value, mode)
+
+
+FLOATS = {"f16": np.dtype(np.float16), "bf16": BF16, "f32": np.dtype(np.float32), "f64": np.dtype(np.float64)}
+
+
+@pytest.mark.parametrize("source", FLOATS)
+@pytest.mark.parametrize("target", FLOATS)
+def test_between_formats(source: str, target: str) -> None:
+    """Every pair, in every mode where that loses bits; a NaN is canonical in halves and in f32 from f16 (H100)."""
+    form = FORMATS[target]
+    x = _with_specials(12).astype(np.float64) * (1 + 2.0**-40)
+    x = x[~np.isnan(x)].astype(FLOATS[source])
+    widens = FORMATS[source].fraction <= form.fraction and FORMATS[source].exponent <= form.exponent
+    for mode in ["rn"] if widens else MODES:
+        found = convert.float_to_float(x, FLOATS[target], mode)
+        assert found.dtype == FLOATS[target]
+        wanted = [_wanted(float(v), target, mode, False, False) for v in x]
+        assert found.view(f"u{found.itemsize}").tolist() == wanted
+    word = f"u{FLOATS[source].itemsize}"
+    width, infinity = FORMATS[source].width, FORMATS[source].infinity
+    nans = np.array([infinity | 1, infinity | 5 | 1 << (width - 1), (1 << (width - 1)) - 1], np.uint64).astype(word)
+    found = convert.float_to_float(np.concatenate([nans, nans[:1] & 0]).view(FLOATS[source]), FLOATS[target], "rn")
+    assert np.isnan(found[:3].astype(np.float64)).all()
+    assert found[3] == 0
+    if target in ("f16", "bf16") and source != "f64":
+        assert found[:3].view(np.uint16).tolist() == [0x7FFF] * 3
+    if (source, target) == ("f16", "f32"):
+        assert found[:3].view(np.uint32).tolist() == [0x7FFFFFFF] * 3
+    if target == "f64" and source != "f64":
+        shift = 52 - FORMATS[source].fraction
+        quiet = [0x7FF8000000000000 | 1 << shift, 0xFFF8000000000000 | 5 << shift]
+        assert found[:2].view(np.uint64).tolist() == quiet
+
+
+def test_clamped_to_one() -> None:
+    """.sat: 0 to 1, without a negative zero or NaN."""
+    for dtype in FLOATS.values():
+        x = np.array([-np.inf, -1, -0.0, 0, 0.5, 1, 1.5, np.inf, np.nan]).astype(dtype)
+        found = convert.clamp_unit(x).astype(np.float64)
+        assert found.tolist() == [0, 0, 0, 0, 0.5, 1, 1, 1, 0]
+        assert not np.signbit(found).any()
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8, 16])
+@pytest.mark.parametrize("signed", [False, True])
+def test_packed_integers(bits: int, signed: bool) -> None:
+    """cvt.pack: clamped to the field, as its bits."""
+    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+    values = [-(1 << 31), low - 1, low, low + 1, -1, 0, 1, high - 1, high, high + 1, (1 << 31) - 1]
+    found = convert.pack_saturated(np.array(values, np.int32), bits, signed=signed)
+    assert found.dtype == np.uint32
+    assert found.tolist() == [min(max(v, low), high) & ((1 << bits) - 1) for v in values]
+
+
+@pytest.mark.parametrize("source", ["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8"])
+@pytest.mark.parametrize("target", ["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8"])
+def test_between_integers(source: str, target: str) -> None:
+    """cvt.sat clamps to the type."""
+    own, info = np.iinfo(source), np.iinfo(target)
+    values = sorted(
+        {
+            v
+            for k in (own.min, own.max, info.min, info.max, 0)
+            for v in (int(k) - 1, int(k), int(k) + 1)
+            if own.min <= v <= own.max
+        }
+    )
+    found = convert.integer_to_integer(np.array(values, source), np.dtype(target))
+    assert found.dtype == np.dtype(target)
+    assert found.tolist() == [min(max(v, int(info.min)), int(info.max)) for v in values]
+
+
+@pytest.mark.parametrize("type", ["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8"])
+@pytest.mark.parametrize("source", FLOATS)
+def test_integers_of_nan(type: str, source: str) -> None:
+    """0, or only the top bit where either side has 64 bits (an H100)."""
+    dtype = np.dtype(type)
+    x = np.array([np.nan, 1.0]).astype(FLOATS[source])
+    top = 1 << (8 * dtype.itemsize - 1) if type[1] == "8" or source == "f64" else 0
+    found = convert.to_integer(x, dtype, "rzi")
+    assert found.view(f"u{dtype.itemsize}").tolist() == [top, 1]

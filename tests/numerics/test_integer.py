@@ -170,3 +170,122 @@ def test_logic3(table: int) -> None:
         b,
         c,
     )
+
+
+MODES: dict[str, Callable[[int, int], int]] = {
+    "f4e": lambda i, s: i + s,
+    "b4e": lambda i, s: (s - i) % 8,
+    "rc8": lambda i, s: s,
+    "ecl": max,
+    "ecr": min,
+    "rc16": lambda i, s: 2 * (s & 1) + (i & 1),
+}
+"""The byte of b:a that becomes byte i of the result, by the two low bits of the selector (PTX ISA: prmt)."""
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_permute_by_mode(mode: str) -> None:
+    """Every selector; its upper bits count for nothing."""
+    a, b = np.array([0x83C2A110], np.uint32), np.array([0x97D6B554], np.uint32)
+    pool = (0x97D6B55483C2A110).to_bytes(8, "little")
+    for selector in (*range(4), 0xFFFFFFF0, 0x80000003):
+        found = integer.permute_bytes(a, b, np.array([selector], np.uint32), mode).tolist()
+        assert found == [sum(pool[MODES[mode](i, selector & 3)] << 8 * i for i in range(4))]
+
+
+@pytest.mark.parametrize("wrap", [False, True])
+@pytest.mark.parametrize("left", [False, True])
+def test_funnel(left: bool, wrap: bool) -> None:
+    """shf: 32 bits of the shifted pair; amounts of 32 and more are clamped, or taken modulo 32."""
+    low, high = _values("u4", 20), _values("u4", 21)
+    amount = np.resize(np.array([0, 1, 5, 16, 31, 32, 33, 63, 64, 0x80000000, 0xFFFFFFFF], np.uint32), len(low))
+
+    def expected(x: int, y: int, by: int) -> int:
+        by = by % 32 if wrap else min(by, 32)
+        pair = y << 32 | x
+        return pair << by >> 32 if left else pair >> by
+
+    _check(integer.funnel(low, high, amount, left=left, wrap=wrap), expected, low, high, amount)
+
+
+def test_find_nth_set() -> None:
+    """fns, as the loop of the PTX ISA has it: from the base up or down; all ones where there are too few."""
+    mask = _values("u4", 22, 3000)
+    rng = np.random.default_rng(23)
+    base = rng.integers(0, 32, len(mask)).astype(np.uint32)
+    offset = rng.integers(-9, 10, len(mask)).astype(np.int32)
+    base[:40], offset[20:40] = rng.integers(32, 90, 40), 1
+    mask[40:60], base[40:50], base[50:60] = 0xFFFFFFFF, 0, 31
+    offset[40:60] = [*range(24, 34), *range(-24, -34, -1)]
+
+    def expected(mask: int, base: int, offset: int) -> int:
+        if base > 31:
+            return -1
+        if offset == 0:
+            return base if mask >> base & 1 else -1
+        step = 1 if offset > 0 else -1
+        places = [k for k in range(base, 32 if step > 0 else -1, step) if mask >> k & 1]
+        return places[abs(offset) - 1] if len(places) >= abs(offset) else -1
+
+    _check(integer.find_nth_set(mask, base, offset), expected, mask, base, offset)
+
+
+@pytest.mark.parametrize("a_signed", [False, True])
+@pytest.mark.parametrize("b_signed", [False, True])
+def test_dot_products(a_signed: bool, b_signed: bool) -> None:
+    """dp4a and dp2a: products of bytes, and of halves with bytes, of each sign."""
+    a, b, c = (_values("u4", seed) for seed in (24, 25, 26))
+
+    def part(word: int, at: int, bits: int, signed: bool) -> int:
+        value = word >> at & ((1 << bits) - 1)
+        return value - (1 << bits) if signed and value >> (bits - 1) else value
+
+    def bytes4(x: int, y: int, z: int) -> int:
+        return z + sum(part(x, 8 * i, 8, a_signed) * part(y, 8 * i, 8, b_signed) for i in range(4))
+
+    _check(integer.dot_bytes(a, b, c, a_signed=a_signed, b_signed=b_signed), bytes4, a, b, c)
+    for high in (False, True):
+
+        def halves(x: int, y: int, z: int, at: int = 16 * high) -> int:
+            return z + sum(part(x, 16 * i, 16, a_signed) * part(y, at + 8 * i, 8, b_signed) for i in range(2))
+
+        _check(integer.dot_halves(a, b, c, a_signed=a_signed, b_signed=b_signed, high=high), halves, a, b, c)
+
+
+def test_sums_that_saturate() -> None:
+    """add.sat and sub.sat clamp to s32."""
+    a, b = _values("i4", 27), _values("i4", 28)
+
+    def clamp(x: int) -> int:
+        return min(max(x, -(1 << 31)), (1 << 31) - 1)
+
+    _check(integer.add_saturating(a, b), lambda x, y: clamp(x + y), a, b)
+    _check(integer.sub_saturating(a, b), lambda x, y: clamp(x - y), a, b)
+
+
+@pytest.mark.parametrize("type", ["u4", "i4", "u8", "i8"])
+def test_how_far_to_the_leading_bit(type: str) -> None:
+    """bfind.shiftamt: the shift that brings the leading bit to the top; all ones where there is none."""
+    a = _values(type, 29)
+    n = 8 * a.dtype.itemsize
+
+    def expected(x: int) -> int:
+        size = x if x >= 0 else ~x
+        return n - size.bit_length() if size else -1
+
+    _check(integer.find_leading(a, shift_amount=True), expected, a)
+    assert integer.find_leading(a, shift_amount=True).dtype == np.uint32
+
+
+def test_carries_without_one_coming_in() -> None:
+    """add.cc and sub.cc."""
+    for type in ("u4", "i4", "u8", "i8"):
+        a, b = _values(type, 30), _values(type, 31)
+        mask = (1 << 8 * a.dtype.itemsize) - 1
+        pairs = [(x & mask, y & mask) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
+        total, carry = integer.add_carry(a, b)
+        assert [x & mask for x in total.tolist()] == [x + y & mask for x, y in pairs]
+        assert carry.tolist() == [x + y > mask for x, y in pairs]
+        rest, whole = integer.sub_borrow(a, b)
+        assert [x & mask for x in rest.tolist()] == [x - y & mask for x, y in pairs]
+        assert whole.tolist() == [x >= y for x, y in pairs]

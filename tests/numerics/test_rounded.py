@@ -2,6 +2,7 @@
 
 import math
 import random
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -58,3 +59,29 @@ def test_special_values():
         assert rounded.rcp_ftz(inf)[0] == 0
         assert np.isnan(rounded.lg2_ftz(-np.ones(1, np.float32)))[0]
         assert np.isnan(rounded.sin(inf))[0]
+
+
+@pytest.mark.parametrize(
+    "exponent", [-160, -150, -149, -148, -140, -127, -126, -125, -1, 0, 1, 100, 126, 127, 128, 140]
+)
+def test_nearest(exponent):
+    """A rational becomes the nearest f32: ties to even, subnormal and too large ones as well, and zero."""
+    for part in (0, 1, 2, 3, 4, 5, 6, 7, (1 << 26) - 1, (1 << 26) - 4, (1 << 26) - 3, 1 << 25, (1 << 25) + 1):
+        for sign in (1, -1):
+            exact = sign * Fraction((1 << 26) + part, 1 << 26) * Fraction(2) ** exponent
+            unit = Fraction(2) ** (max(exponent, -126) - 23)
+            steps = round(exact / unit)
+            with np.errstate(over="ignore"):
+                wanted = np.float32(math.copysign(float(abs(steps) * unit), sign))
+            assert rounded.nearest(exact) == wanted.view(np.uint32)
+    assert rounded.nearest(Fraction(0)) == 0
+
+
+def test_exact_values():
+    """Powers of two, and what is exact of them."""
+    x = np.exp2(np.arange(-126.0, 127, 2)).astype(np.float32)
+    assert rounded.sqrt_ftz(x).tolist() == [2.0**k for k in range(-63, 64)]
+    assert rounded.rsqrt_ftz(x).tolist() == [2.0**-k for k in range(-63, 64)]
+    assert rounded.rcp_ftz(x).tolist() == [2.0**-k for k in range(-126, 127, 2)]
+    assert rounded.lg2_ftz(x).tolist() == list(range(-126, 127, 2))
+    assert rounded.ex2_ftz(np.arange(-126.0, 128).astype(np.float32)).tolist() == [2.0**k for k in range(-126, 128)]

@@ -22,6 +22,7 @@ BITS = {
     "e2m1": 4,
 }
 """Bits of a multiplicand in its register. Six-bit types occupy a byte, as do four-bit types under .kind::f8f6f4."""
+INTEGERS = frozenset(("s8", "u8", "s4", "u4", "b1"))
 ACCUMULATORS = {"f16": 16, "f32": 32, "s32": 32, "f64": 64}
 _SHAPE = re.compile(r"m(\d+)n(\d+)(?:k(\d+))?")
 _SCALES = ("ue8m0", "ue4m3")
@@ -97,14 +98,13 @@ def types(root: str, words: list[str]) -> tuple[str, str, str, str]:
         d, a, b, c = (*known, known[0])
     else:
         both = [word for word in known if word in BITS]
-        sums = [word for word in known if word not in BITS]
         if root == "wmma" and len(known) == 2:
             d, a, b, c = known[0], "f16", "f16", known[1]
         elif not both:
             raise ValueError(f"{root} needs the type of its elements, one of " + ", ".join(f".{t}" for t in BITS))
         else:
             a, b = both[0], both[-1]
-            d = c = sums[0] if sums else "f64" if a == "f64" else "s32" if a[0] in "sub" and a != "bf16" else "f32"
+            d = c = "f64" if a == "f64" else "s32" if a in INTEGERS else "f32"
     for name in (a, b):
         if name not in BITS:
             raise ValueError(f".{name} is not a type of A or B; choose from " + ", ".join(f".{t}" for t in BITS))
@@ -118,14 +118,14 @@ def types(root: str, words: list[str]) -> tuple[str, str, str, str]:
 
 def _depths(m: int, type: str, bits: int, *, sparse: bool) -> list[int]:
     """Every k of mma with this number of rows."""
+    if sparse and type in ("f64", "b1"):
+        return []
     if type == "f64":
         return [4, 8, 16] if m == 16 else [4]
     if m == 8:
-        return [4] if type == "f16" else [128 // bits] if bits < 16 else []
+        return [4] if type == "f16" else [128 // bits] if type in INTEGERS else []
     row = [128 // bits, 256 // bits]
-    if bits == 8 and type not in ("s8", "u8") and sparse:
-        row = row[1:]
-    if bits == 4 and type == "e2m1":
+    if type in ("e3m2", "e2m3", "e2m1") or (sparse and type in ("e4m3", "e5m2")):
         row = row[1:]
     return [2 * k for k in row] if sparse else row
 
@@ -139,9 +139,8 @@ def _mma(root: str, words: list[str], sm: int) -> dict[str, Operand]:
     depths = _depths(m, a, bits_a, sparse=sparse)
     if n != 8 or m not in (8, 16) or k not in depths or (sparse and m == 8):
         legal = [f".m{x}n8k{y}" for x in ((16,) if sparse else (8, 16)) for y in _depths(x, a, bits_a, sparse=sparse)]
-        raise ValueError(
-            f"no mma{'.sp' if sparse else ''} of .{a} has the shape .{shape}; choose from " + ", ".join(legal)
-        )
+        choice = f"; choose from {', '.join(legal)}" if legal else ""
+        raise ValueError(f"no mma{'.sp' if sparse else ''} of .{a} has the shape .{shape}{choice}")
     if shape == "m8n8k4" and a == "f16":
         return _quad_pairs(words, d, c)
     stored = k // 2 if sparse else k
@@ -185,7 +184,7 @@ def _quad_pairs(words: list[str], d: str, c: str) -> dict[str, Operand]:
 
 def _wmma(root: str, words: list[str], sm: int) -> dict[str, Operand]:
     shape, m, n, k = _shape(root, words, "m16n16k16")
-    if words[0] in ("load", "store") and len(words) > 1 and words[1] in "abcd":
+    if words[0] in ("load", "store") and words[1] in "abcd":
         wanted = words[1]
         held = [word for word in words if word in BITS or word in ACCUMULATORS] or ["f16"]
         d = a = b = c = held[0]

@@ -39,7 +39,7 @@ class Tile:
     def span(self, chunk: int) -> str:
         """The columns that a chunk holds: ``0-7``."""
         per = CHUNK // self.itemsize * self.unit
-        return f"{chunk * per}-{chunk * per + per - 1}" if per > 1 else str(chunk * per)
+        return f"{chunk * per}-{chunk * per + per - 1}"
 
     def record(self) -> dict[str, Any]:
         """The tile as plain data, for JSON."""

@@ -63,7 +63,7 @@ def rcp_ftz(x: Array) -> Array:
     _, sign, e, m = _parts(x)
     y = _interpolate("rcp", m >> 16, (m & 0xFFFF) << 1, 8092, 2, 4) >> 17
     field = np.where(m == 0, 254 - e, 253 - e)
-    out = np.where(field > 0, _assemble(sign, np.maximum(field, 0), np.where(m == 0, 0, y & 0x7FFFFF)), sign)
+    out = np.where(field > 0, _assemble(sign, field, np.where(m == 0, 0, y & 0x7FFFFF)), sign)
     out = np.where(e == 0, sign | INF, out)
     out = np.where(e == 255, np.where(m == 0, sign, NAN), out)
     return out.view(F32)
@@ -76,7 +76,7 @@ def rsqrt_ftz(x: Array) -> Array:
     y = _interpolate("rsq", odd << 6 | m >> 17, m & 0x1FFFF, 32766, 2, 8) >> 17
     exact = (odd == 0) & (m == 0)
     field = 126 - ((e - 127 - odd) >> 1) + exact
-    out = _assemble(np.uint32(0), np.clip(field, 0, 254), np.where(exact, 0, y & 0x7FFFFF))
+    out = _assemble(np.uint32(0), field, np.where(exact, 0, y & 0x7FFFFF))
     return _root_specials(out, sign, e, m, sign | INF, np.uint32(0))
 
 
@@ -85,7 +85,7 @@ def sqrt_ftz(x: Array) -> Array:
     _, sign, e, m = _parts(x)
     odd = (e - 127) & 1
     y = _interpolate("sqrt", odd << 6 | m >> 17, m & 0x1FFFF, 32767, 1, 2) >> 17
-    out = _assemble(np.uint32(0), np.clip(127 + ((e - 127 - odd) >> 1), 0, 254), y & 0x7FFFFF)
+    out = _assemble(np.uint32(0), 127 + ((e - 127 - odd) >> 1), y & 0x7FFFFF)
     return _root_specials(out, sign, e, m, sign, INF)
 
 
@@ -106,9 +106,8 @@ def ex2_ftz(x: Array) -> Array:
     f = t & 0x7FFFFF
     y = _interpolate("ex2", f >> 17, f & 0x1FFFF, 24456, 4, 4) >> 17
     field = 127 + (t >> 23)
-    out = _assemble(np.uint32(0), np.clip(field, 0, 255), np.where(whole, 0, y & 0x7FFFFF))
+    out = _assemble(np.uint32(0), field, np.where(whole, 0, y & 0x7FFFFF))
     out = np.where(field >= 255, INF, np.where(field <= 0, np.uint32(0), out))
-    out = np.where(e >= 135, np.where(sign != 0, np.uint32(0), INF), out)
     out = np.where(e < 104, np.uint32(0x3F800000), out)
     return np.asarray(np.where((e == 255) & (m != 0), NAN, out), np.uint32).view(F32)
 
@@ -129,8 +128,8 @@ def lg2_ftz(x: Array) -> Array:
     negative = t < 0
     magnitude = np.where(negative, ~t, t) >> 2
     significand, field = _normalise(magnitude, 127 - 36)
-    out = _assemble(np.where(negative, SIGN, np.uint32(0)), np.maximum(field, 0), significand & 0x7FFFFF)
-    out = np.where((magnitude == 0) | (bits == 0x3F800000), np.uint32(0), out)
+    out = _assemble(np.where(negative, SIGN, np.uint32(0)), field, significand & 0x7FFFFF)
+    out = np.where(bits == 0x3F800000, np.uint32(0), out)
     out = np.where(e == 255, INF, out)
     out = np.where((sign != 0) | ((e == 255) & (m != 0)), NAN, out)
     return np.asarray(np.where(e == 0, SIGN | INF, out), np.uint32).view(F32)
@@ -146,17 +145,17 @@ def _turns(x: Array) -> Array:
 def _wave(x: Array, quarter: int) -> Array:
     z = _turns(x)
     _, sign, e, m = _parts(z)
-    significand = np.where(e == 0, 0, m | 0x800000)
+    significand = m | 0x800000
     shift = e - 127 + 2
-    f25 = np.where(shift >= 0, significand << np.clip(shift, 0, 25), significand >> np.clip(-shift, 0, 40))
-    f25 = np.where(shift > 25, 0, f25) & 0x1FFFFFF
+    turn = np.where(shift >= 0, significand << np.clip(shift, 0, 25), significand >> np.clip(-shift, 0, 40))
+    f25 = turn & 0x1FFFFFF
     q = ((f25 >> 23) + quarter) & 3
     f = f25 & 0x7FFFFF
     odd = (q & 1) != 0
     g = np.where(odd, 0x7FFFFF - f, f)
     s = _interpolate("sin", g >> 17, g & 0x1FFFF, 0, 16, 16)
     significand, field = _normalise(s, 127 - 41)
-    out = np.where(s == 0, np.uint32(0), _assemble(np.uint32(0), np.maximum(field, 0), significand & 0x7FFFFF))
+    out = np.where(s == 0, np.uint32(0), _assemble(np.uint32(0), field, significand & 0x7FFFFF))
     out = np.where(f == 0, np.where(odd, np.uint32(0x3F800000), np.uint32(0)), out)
     negative = q >= 2
     if quarter == 0:
@@ -168,9 +167,7 @@ def _wave(x: Array, quarter: int) -> Array:
 
 def sin(x: Array) -> Array:
     """``sin.approx.f32``."""
-    out = _wave(x, 0)
-    bits = np.ascontiguousarray(x).view(np.uint32)
-    return np.asarray(np.where((bits & INF) == 0, bits & SIGN, out.view(np.uint32)), np.uint32).view(F32)
+    return _wave(x, 0)
 
 
 def cos(x: Array) -> Array:
@@ -196,11 +193,8 @@ def tanh(x: Array) -> Array:
         + tables["tanh_C1"][segment] * xl
         + 4 * tables["tanh_C2"][segment] * squares()[xl]
     )
-    length = np.frexp(np.maximum(s, 1).astype(np.float64))[1].astype(np.int64)
-    shift = length - 24
-    significand = np.where(shift >= 0, s >> np.maximum(shift, 0), s << np.maximum(-shift, 0))
-    field = length - 1 + 127 - 41 + np.minimum(b, 0)
-    out = sign | _assemble(np.uint32(0), np.maximum(field, 0), significand & 0x7FFFFF)
+    significand, field = _normalise(s, 127 - 41)
+    out = _assemble(sign, field + np.minimum(b, 0), significand & 0x7FFFFF)
     out = np.where(b > 2, sign | np.uint32(0x3F800000), out)
     out = np.where(b < -8, bits, out)
     return np.asarray(np.where((e == 255) & (m != 0), NAN, out), np.uint32).view(F32)
@@ -345,7 +339,7 @@ def rcp_f64(x: Array) -> Array:
     sign, e, m = _double_parts(x)
     y = _interpolate("rcp", m >> 16, (m & 0xFFFF) << 1, 8092, 2, 4) >> 20
     field = np.where(m == 0, 2046 - e, 2045 - e)
-    out = np.where(field > 0, _double(sign, np.maximum(field, 0), np.where(m == 0, 0, y & 0xFFFFF)), sign)
+    out = np.where(field > 0, _double(sign, field, np.where(m == 0, 0, y & 0xFFFFF)), sign)
     out = np.where(e == 0, sign | np.uint32(0x7FF00000), out)
     return _double_result(np.where(e == 2047, np.where(m == 0, sign, NAN), out).astype(np.uint32))
 
@@ -357,7 +351,7 @@ def rsqrt_ftz_f64(x: Array) -> Array:
     y = _interpolate("rsq", odd << 6 | m >> 17, m & 0x1FFFF, 32766, 2, 8) >> 20
     exact = (odd == 0) & (m == 0)
     field = 1022 - ((e - 1023 - odd) >> 1) + exact
-    out = _double(np.uint32(0), np.clip(field, 0, 2046), np.where(exact, 0, y & 0xFFFFF))
+    out = _double(np.uint32(0), field, np.where(exact, 0, y & 0xFFFFF))
     out = np.where(e == 2047, np.uint32(0), out)
     out = np.where((sign != 0) | ((e == 2047) & (m != 0)), NAN, out)
     return _double_result(np.where(e == 0, sign | np.uint32(0x7FF00000), out).astype(np.uint32))

@@ -352,7 +352,7 @@ def add64(a: Array, b: Array, mode: str) -> Array:
 def _directed(r: Array, error: Array, mode: str) -> Array:
     """Move a nearest result whose exact value is r + error."""
     if mode == "rz":
-        move = np.where(r > 0, error < 0, error > 0) & (r != 0)
+        move = np.where(r > 0, error < 0, error > 0)
         return np.where(move, np.nextafter(r, 0.0), r)
     if mode == "rm":
         return np.where(error < 0, np.nextafter(r, -np.inf), r)
@@ -388,7 +388,7 @@ def fma64(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
             same = product_zero & (c == 0) & (np.signbit(a) ^ np.signbit(b) == np.signbit(c))
             r = np.where((r == 0) & ~same, -0.0, r)
             plain = np.where((plain == 0) & product_zero & ~same, -0.0, plain)
-    hard = _hard(a, b, c, r)
+    hard = _hard(a, b, c) & ~product_zero
     if hard.any():
         r = r.copy()
         where = np.nonzero(hard)
@@ -399,10 +399,11 @@ def fma64(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
     return nan64(np.where(easy, plain, r), b, c, a)
 
 
-def _hard(a: Array, b: Array, c: Array, r: Array) -> Array:
-    """Lanes where the error-free transforms may over- or underflow."""
+def _hard(a: Array, b: Array, c: Array) -> Array:
+    """Lanes where the error-free transforms may over- or underflow. No other product has bits below 2**-1066, so that sums near
+    zero are exact."""
     finite = np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
     p = np.abs(a * b)
-    bad = (p > 2.0**990) | ((p < 2.0**-960) & (a != 0) & (b != 0)) | (np.abs(a) > 2.0**990) | (np.abs(b) > 2.0**990)
-    bad |= (np.abs(c) > 2.0**990) | (np.abs(r) < 2.0**-960) & (c != 0)
+    bad = (p > 2.0**990) | (p < 2.0**-960) | (np.abs(a) > 2.0**990) | (np.abs(b) > 2.0**990)
+    bad |= np.abs(c) > 2.0**990
     return finite & bad

@@ -136,7 +136,7 @@ def find_nth_set(mask: Array, base: Array, offset: Array) -> Array:
     down, exact = offset < 0, offset == 0
     word = np.where(down, reverse_bits(mask), mask)
     start = np.where(down, np.uint32(31) - base, base)
-    word = np.where(start < 32, word >> start << start, np.uint32(0))
+    word = word >> start << start
     word = np.where(exact, word & (np.uint32(1) << start), word)
     wanted = np.where(exact, np.int64(1), np.abs(offset.astype(np.int64)))
     seen = np.zeros(word.shape, np.int64)

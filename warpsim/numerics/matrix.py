@@ -173,7 +173,7 @@ def _narrow(av: Array, ae: Array, bv: Array, be: Array, c: Array, unit: Unit) ->
 
 
 def _wide(av: Array, ae: Array, bv: Array, be: Array, c: Array, unit: Unit) -> Array:
-    """For bf16 and tf32: also in f32, except where products overflow or results are subnormal."""
+    """For bf16 and tf32, whose C is f32: also in f32, except where products overflow or results are subnormal."""
     top = _largest_sums(ae, be, c.shape)
     least = int(top.min())
     none = top < ZERO // 2 if least < ZERO // 2 else None
@@ -254,7 +254,7 @@ def _alone(c: Array, unit: Unit) -> Array:
 
 
 def _in_f64(av: Array, bv: Array, top: Array, c: Array, unit: Unit) -> Array:
-    """For exponents of any size; ``top`` is the largest of the products."""
+    """For exponents of any size (their C is f32); ``top`` is the largest of the products."""
     exponent = np.where(top < ZERO // 2, ABSENT, top.astype(np.int32))
     shift = unit.fraction - aligned_exponent(exponent, c, unit)
     products = av.astype(F64) * bv.astype(F64)
@@ -264,14 +264,9 @@ def _in_f64(av: Array, bv: Array, top: Array, c: Array, unit: Unit) -> Array:
 
 
 def aligned_exponent(top: Array, c: Array, unit: Unit) -> Array:
-    """The exponent that all terms are aligned to: the largest of the products, C, and the unit's floor."""
-    if c.dtype == F16:
-        field = ((c.view(np.uint16) >> np.uint16(10)) & np.uint16(0x1F)).astype(np.int32)
-        ce, floor = np.maximum(field, 1) - 15, unit.floor16
-    else:
-        ce = np.maximum(((c.view(np.uint32) >> np.uint32(23)).astype(np.int32) & 0xFF) - 127, unit.least_c)
-        floor = unit.floor32
-    return np.maximum(np.maximum(top, np.where(c == 0, ABSENT, ce)), floor)
+    """The exponent that all terms are aligned to: the largest of the products, C (f32), and the unit's floor."""
+    ce = np.maximum(((c.view(np.uint32) >> np.uint32(23)).astype(np.int32) & 0xFF) - 127, unit.least_c)
+    return np.maximum(np.maximum(top, np.where(c == 0, ABSENT, ce)), unit.floor32)
 
 
 def power_of_two(exponent: Array) -> Array:
@@ -280,18 +275,14 @@ def power_of_two(exponent: Array) -> Array:
 
 
 def rounded(total: Array, absent: Array, c: Array, shift: Array, unit: Unit) -> Array:
-    """Round the aligned sum of the products and C to the result's type: to nearest even for f16, toward zero for f32."""
+    """Round the aligned sum of the products and C (f32) toward zero."""
     total += np.trunc(c.astype(F64) * power_of_two(shift))
-    if c.dtype == F16:
-        result = (total * power_of_two(-shift)).astype(F16) + F16.type(0)
-    else:
-        total.view(np.int64)[...] &= -(1 << 52 - unit.kept)
-        value = total * power_of_two(-shift)
-        tiny = np.abs(value) < 2.0**-126
-        if tiny.any():
-            value = np.where(tiny, np.trunc(value * 2.0**149) * 2.0**-149, value)
-        result = value.astype(F32) + F32.type(0)  # a vanishing result is +0
-    return np.where(absent, _alone(c, unit), result)
+    total.view(np.int64)[...] &= -(1 << 52 - unit.kept)
+    value = total * power_of_two(-shift)
+    tiny = np.abs(value) < 2.0**-126
+    if tiny.any():
+        value = np.where(tiny, np.trunc(value * 2.0**149) * 2.0**-149, value)
+    return np.where(absent, _alone(c, unit), value.astype(F32) + F32.type(0))  # a vanishing result is +0
 
 
 # ---- Inf and NaN -----------------------------------------------------------------------------------

@@ -6,13 +6,10 @@ import numpy as np
 
 
 def exact_fma(a: float, b: float, c: float, mode: str) -> float:
-    """Compute one fma in integers."""
+    """Compute one fma of a nonzero product in integers."""
     (na, da), (nb, db), (nc, dc) = a.as_integer_ratio(), b.as_integer_ratio(), c.as_integer_ratio()
     exact = na * nb * dc + nc * da * db
     if exact == 0:
-        signs = (np.signbit(a) ^ np.signbit(b), np.signbit(c))
-        if signs[0] == signs[1] and (a == 0 or b == 0):
-            return -0.0 if signs[1] else 0.0
         return -0.0 if mode == "rm" else 0.0
     return round_ratio(exact, da * db * dc, mode)
 
