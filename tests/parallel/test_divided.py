@@ -270,10 +270,11 @@ class Kept(Elsewhere):
 
     def __init__(self):
         super().__init__()
-        self.outcomes = []
+        self.parts, self.outcomes = [], []
 
     def submit(self, fn, /, *args, **kwargs):
         """Call at once."""
+        self.parts.append(args[0])
         future = super().submit(fn, *args, **kwargs)
         self.outcomes.append(future.result())
         return future

@@ -118,9 +118,8 @@ def marks_of(marks: dict[Any, Array], key: Any, allocation: Allocation) -> Array
 
 def mark(marks: Array, place: Array, nbytes: int) -> None:
     """Mark ``nbytes`` from each place, in the widest units that divide them all."""
-    unit = nbytes & -nbytes
-    if place.size:
-        unit = min(unit, 16, 1 << 4 if (every := int(np.bitwise_or.reduce(place, axis=None))) == 0 else every & -every)
+    every = int(np.bitwise_or.reduce(place, axis=None)) | nbytes | 16
+    unit = every & -every
     for first in range(0, nbytes, unit):
         index = (place + first) // unit if first else place // unit
         if unit == 16:
