@@ -58,9 +58,14 @@ def pack(function: Function, args: Sequence[Any], device: Device, mapped: list[i
             block[param.offset : param.offset + len(raw)] = raw
     except LaunchError as error:
         assert param is not None
-        index = params.index(param)
-        raise LaunchError(f"argument {index} ({param.name}, .{param.type.name}) of {name}: {error}") from None
+        raise refused(function, param, error) from None
     return bytes(block)
+
+
+def refused(function: Function, param: Param, error: LaunchError) -> LaunchError:
+    """An error that says which argument it is about."""
+    index = function.params.index(param)
+    return LaunchError(f"argument {index} ({param.name}, .{param.type.name}) of {function.name}: {error}")
 
 
 def _size(function: Function) -> int:
@@ -98,15 +103,16 @@ def _argument(param: Param, value: Any, known: Mappings) -> bytes:
     if isinstance(value, TensorMap):
         value = value.encode(int(known.pointer(value.array)))
     if param.array:
-        return _bytes_argument(param, value)
+        return bytes_argument(param, value)
     if value is None:
         value = 0
     if isinstance(value, (bytes, bytearray)):
-        return _bytes_argument(param, value)
+        return bytes_argument(param, value)
     return pack_scalar(known.pointer(value), param.type.kind, param.type.bits)
 
 
-def _bytes_argument(param: Param, value: Any) -> bytes:
+def bytes_argument(param: Param, value: Any) -> bytes:
+    """The bytes of an argument that is a block of them."""
     if isinstance(value, (np.ndarray, np.generic)) and not isinstance(value, np.bytes_):
         plain(value.dtype)
         data = value.tobytes()

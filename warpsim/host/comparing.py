@@ -87,7 +87,7 @@ class Comparison:
         both = np.isnan(want) & np.isnan(have)
         atol, rtol = np.asarray(self.check.get("atol", 0.0)), self.check.get("rtol", 0.0)
         with np.errstate(all="ignore"):
-            near = np.abs(have - want) <= atol + rtol * np.abs(want)
+            near = (np.abs(have - want) <= atol + rtol * np.abs(want)) & np.isfinite(want)
         if "ulps" in self.check:
             near = near | (~np.isnan(want) & ~np.isnan(have) & (self.ulps <= np.uint64(self.check["ulps"])))
         return self.differs & ~(near | both | (want == have))

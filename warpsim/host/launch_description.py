@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from warpsim.errors import LaunchError
+from warpsim.host.arguments import bytes_argument, pack_scalar, refused
 from warpsim.host.arrays import Array, DeviceArray, Mapping, array_of, extent, is_buffer
 from warpsim.host.device import Device
 from warpsim.host.kernel import Kernel
@@ -139,14 +140,20 @@ class Description:
                 raise LaunchError(f"the tensor map {param.name} describes unknown memory")
             return _map_param(value.fields, *place)
         if param.array:
-            raw = value.tobytes() if isinstance(value, np.ndarray | np.generic) else bytes(memoryview(value))
-            return self._bytes(raw)
+            try:
+                return self._bytes(bytes_argument(param, value))
+            except LaunchError as error:
+                raise refused(self.kernel.function, param, error) from None
         if value is None:
             return {"kind": "ptr", "buffer": None, "byte_offset": 0}
         if param.type.bits == 64 and param.type.kind != "f":
             place = self._pointer(value, name)
             if place is not None:
                 return {"kind": "ptr", "buffer": place[0].name, "byte_offset": place[1]}
+        try:
+            pack_scalar(value, param.type.kind, param.type.bits)
+        except LaunchError as error:
+            raise refused(self.kernel.function, param, error) from None
         return _scalar(param, value)
 
     def _pointer(self, value: Any, name: str) -> tuple[Region, int] | None:
