@@ -119,6 +119,56 @@ def test_the_warp_orders_only_its_own_lanes():
     assert races(body.format(BARRIER)) == []
 
 
+def test_lanes_that_a_guard_holds_back_do_not_meet():
+    """Where the guard of a collective is false for a whole warp, nothing orders its lanes."""
+    body = "setp.lt.u32 %p1, %r1, 32; st.shared.u32 [%r3], %r1;\n{} shfl.sync.idx.b32 %r6, %r1, 0, 31, {};\nld.shared.u32 %r4, [%r7];"
+    for mask in ("-1", "%r10"):
+        set_mask = "mov.u32 %r10, -1; "
+        assert races(set_mask + body.format("@%p1", mask)) == [(2, 0)]
+        assert races(set_mask + body.format("@%p1", mask), block=32) == []
+        assert races(set_mask + body.format("", mask)) == []
+
+
+LEAVES = (
+    "@%p8 mbarrier.init.shared.b64 [m], 1; setp.eq.u32 %p1, %r1, 37; bar.sync 0;\n@%p1 st.shared.u32 [%r3], 5;\n"
+    "@%p1 {told} @%p1 exit;\n{learn} bar.sync 0;\nld.shared.u32 %r4, [s+148];"
+)
+
+
+@pytest.mark.parametrize(
+    ("told", "learn", "severity"),
+    [
+        (
+            "mbarrier.arrive.shared.b64 _, [m];",
+            "W: mbarrier.try_wait.parity.shared.b64 %p2, [m], 0; @!%p2 bra W;",
+            None,
+        ),
+        ("mov.u32 %r5, 0;", "", "warning"),
+        ("mov.u32 %r5, 0;", "bar.warp.sync -1;", "warning"),
+        ("bar.arrive 0, 64;", "", None),
+    ],
+)
+def test_who_has_left(told, learn, severity):
+    """A thread that exits orders what it did before only if it tells others, by whatever way; barriers do not wait for it."""
+    body = LEAVES.format(told=told, learn=learn)
+
+    for level in ("error", "warning"):
+        assert races(body, severity=level) == ([(4, 1)] if severity == level else [])
+
+
+def test_who_has_left_before_a_cluster_meets():
+    """Neither do barriers of the cluster; of a thread that has arrived there before it exits, they order all."""
+    body = (
+        "setp.eq.u32 %p1, %r1, 37; st.shared.u32 [%r3], %r1;\n{first} @%p1 exit; bar.sync 0; {rest} barrier.cluster.wait;"
+        " mov.u32 %r10, %cluster_ctarank; xor.b32 %r10, %r10, 1; mov.u32 %r11, s; mapa.shared::cluster.u32 %r11, %r11, %r10;\n"
+        "ld.shared::cluster.u32 %r12, [%r11+148];\nbarrier.cluster.arrive; barrier.cluster.wait;"
+    )
+    arrive = "barrier.cluster.arrive;"
+    for first, rest, found in (("", arrive, [(2, 0)]), (arrive, "", [])):
+        assert races(body.format(first=first, rest=rest), grid=2, cluster=(2, 1, 1), severity="warning") == found
+        assert races(body.format(first=first, rest=rest), grid=2, cluster=(2, 1, 1)) == []
+
+
 def test_masks_of_a_warp():
     """A mask of half a warp orders that half: a neighbour inside it, not a lane of the other half."""
     body = (

@@ -22,7 +22,7 @@ class Meetings(warpsim.Watcher):
     def __init__(self):
         self.count = 0
 
-    def warp_synchronised(self, machine, group, members):
+    def warp_synchronised(self, machine, group, members, active):
         """One more."""
         self.count += 1
 

@@ -51,8 +51,10 @@ class Order(Learned):
         self.width = 1
         self.cta_time = np.ones((self.rows, 1), np.int64)
         self.warp_time = np.zeros((self.rows, 1), np.int64)
+        self.given: Array | None = None
+        """The time before which each thread has released what it did through a sync variable or at a cluster barrier."""
         self.left: Array | None = None
-        """Of threads that have exited, the time of the last barrier of the CTA that they passed; of others, no limit."""
+        """Of threads that have exited, the time before which they have told anybody what they did; of others, no limit."""
         self.lanes_met: LanesMet | None = None
         self.phases: ClusterPhases | None = None
         self.fences: dict[str, Array] = {}
@@ -71,6 +73,8 @@ class Order(Learned):
         for clocks in (self.lanes_met, self.agents):
             if clocks is not None:
                 clocks.widen(self.width)
+        if self.given is not None:
+            self.given = np.repeat(self.given, self.width, axis=1)
         if self.left is not None:
             self.left = np.repeat(self.left, self.width, axis=1)
         self.fences = {scope: np.repeat(a, self.width, axis=-1) for scope, a in self.fences.items()}
@@ -106,11 +110,24 @@ class Order(Learned):
             self._share(np.arange(self.shape.n) if positions is None else positions)
 
     def leave(self, positions: Array) -> None:
-        """Note that these threads have exited: later barriers of the CTA do not order what they did since their last."""
+        """Note that these threads have exited: what others do later does not order what they did after they last met others or
+        released something.
+        """
         if self.left is None:
             self.left = np.full_like(self.cta_time, NEVER)
         index = self._index(positions)
-        self.left.reshape(-1)[index] = self.cta_time.reshape(-1)[index]
+        told = np.maximum(self.cta_time.reshape(-1)[index], self.warp_time.reshape(-1)[index])
+        if self.lanes_met is not None:
+            told = np.maximum(told, self.lanes_met.times[index].max(axis=1))
+        if self.given is not None:
+            told = np.maximum(told, self.given.reshape(-1)[index])
+        self.left.reshape(-1)[index] = told
+
+    def _give(self, positions: Array, times: Array) -> None:
+        """Note that these threads release what they did before these times."""
+        if self.given is None:
+            self.given = np.zeros((self.rows, self.width), np.int64)
+        np.maximum.at(self.given.reshape(-1), self._index(positions), times)
 
     def warp_sync(self, positions: Array, masks: Array | None, now: int) -> None:
         """Note that these threads synchronised in their warps, or with the lanes of ``masks`` (uint32)."""
@@ -146,6 +163,7 @@ class Order(Learned):
         index, clocks = self._index(positions), self.phases
         everything = self._clocks(index, now) if release else self._at_fence(index, "gpu")
         clocks.relaxed |= not release
+        self._give(positions, everything[0])
         clocks.arrive(index, phases, (everything, np.maximum(everything, self._at_fence(index, "inits"))))
         before = everything[0]
         if self.lanes_met is not None:
@@ -233,6 +251,7 @@ class Order(Learned):
     def publish_past(self, key: Hashable, positions: Array, own: Array, past: Past) -> None:
         """`publish` what threads knew when `past_of` was called."""
         self.widen()
+        self._give(positions, own)
         rows = self.variables.setdefault(key, {})
         n_ctas = self.shape.n_ctas
         last = dict(by_column(own, positions % n_ctas))
@@ -249,6 +268,7 @@ class Order(Learned):
     def publish(self, key: Hashable, positions: Array, own: Array) -> None:
         """Release what threads know, and their own accesses before ``own``, through a sync variable."""
         self.widen()
+        self._give(positions, own)
         rows = self.variables.setdefault(key, {})
         n_ctas, n_threads = self.shape.n_ctas, self.shape.n_threads
         last = dict(by_column(own, positions % n_ctas))
@@ -286,6 +306,7 @@ class Order(Learned):
                 return False
             if self.phases is not None and self.phases.waited.reshape(-1)[positions].any():
                 return False
+        self._give(positions, own)
         n_ctas, n_threads = self.shape.n_ctas, self.shape.n_threads
         threads = positions // n_ctas
         group = np.repeat(np.arange(len(starts)), np.diff(np.r_[starts, len(positions)]))
@@ -336,17 +357,14 @@ class Order(Learned):
     ) -> Array:
         """A mask of the accesses by ``threads`` (numbers in the launch) at ``times`` that do not happen before what the
         thread at each of ``positions`` does now; ``kinds`` as in `ClusterPhases`. ``stayed``: as if those that have
-        exited had arrived at the barriers of their CTA since.
+        exited had arrived at the barriers since.
         """
         n_ctas = self.shape.n_ctas
         theirs = threads - self.base
         inside = (theirs >= 0) & (theirs < self.rows * n_ctas)
         same_cta = inside & (theirs % n_ctas == positions % n_ctas)
         ordered = theirs == positions
-        met = self._of(self.cta_time, positions)
-        if self.left is not None and not stayed:
-            met = np.minimum(met, self._of(self.left, np.where(inside, theirs, 0)))
-        ordered |= same_cta & (theirs < self.shape.n) & (times < met)
+        ordered |= same_cta & (theirs < self.shape.n) & (times < self._of(self.cta_time, positions))
         same_warp = same_cta & (theirs // n_ctas >> 5 == positions // n_ctas >> 5)
         ordered |= same_warp & (times < self._of(self.warp_time, positions))
         if self.lanes_met is not None:
@@ -359,4 +377,7 @@ class Order(Learned):
             ordered |= near & self.phases.ordered(self._index(here), times, self._index(positions), kinds)
         if self.known is not None and not ordered.all():
             self._ask(threads, times, positions, ordered)
+        if self.left is not None and not stayed:
+            told = times < self._of(self.left, np.where(inside, theirs, 0))
+            ordered &= told | ~inside | (theirs == positions)
         return ~ordered

@@ -233,12 +233,14 @@ class RaceCells(RaceFindings):
             gone = bad & ~np.logical_or.reduce(self._unordered(pairs, ends, kinds, stayed=True))
         for some, reason in ((bad & ~near & ~gone, ""), (near & ~gone, IN_TURN), (gone, EXITED)):
             if some.any():
-                which = int(np.flatnonzero(some)[0])
+                here = pairs.ends[0] if len(wrong) == 1 else np.where(wrong[0], *pairs.ends)
+                cta, found = machine.batch.ctas[here % self.n_ctas], np.flatnonzero(some)
+                which = int(found[np.lexsort((here[found], cta[found]))[0]])  # the thread that the finding names first
                 told = not reason and self._told(pairs, wrong)
                 self.report(
                     machine,
                     group,
-                    (pairs.ends[0] if wrong[0][which] else pairs.ends[1])[some],
+                    here[some],
                     int(accesses.at[pairs.chosen[which]]),
                     int(pairs.theirs[which]),
                     int(pairs.times[which]),

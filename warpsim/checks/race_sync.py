@@ -89,8 +89,8 @@ class RaceClocks:
         if (alive[group.selection.per_cta > 0] > 0).any():
             self._left.append(group.selection)
 
-    def warp_sync(self, group: Group, members: Reg | Imm | None) -> None:
-        """Note that the threads of a group met in a warp-wide instruction: all, or those of a membermask."""
+    def warp_sync(self, group: Group, members: Reg | Imm | None, active: Array | None) -> None:
+        """Note that the (active) threads of a group met in a warp-wide instruction: all, or those of a membermask."""
         masks: Array | None = None
         if isinstance(members, Imm):
             if members.bits & 0xFFFFFFFF != 0xFFFFFFFF:
@@ -102,8 +102,9 @@ class RaceClocks:
                 masks = None
         if masks is not None and masks.size > 1:
             self.widen()
-            masks = np.broadcast_to(masks, group.selection.shape).reshape(-1)
-        self.order.warp_sync(self.threads_of(group), masks, self.now)
+            masks = np.broadcast_to(masks, group.selection.shape)
+            masks = masks.reshape(-1) if active is None else masks[np.broadcast_to(active, masks.shape)]
+        self.order.warp_sync(self.threads_of(group, active), masks, self.now)
 
     def agent_wait(self, group: Group) -> None:
         """Note that the threads of a group waited for wgmma."""

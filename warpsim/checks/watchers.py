@@ -170,9 +170,9 @@ class RaceWatcher(Watcher):
                 races.fence(group, scope, active)
             races.launch.step = None
 
-    def warp_synchronised(self, machine: Machine, group: Group, members: Members) -> None:
+    def warp_synchronised(self, machine: Machine, group: Group, members: Members, active: Array | None) -> None:
         """Note lanes that have met."""
-        self._at(machine, group).warp_sync(group, members)
+        self._at(machine, group).warp_sync(group, members, active)
 
     def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:  # noqa: FBT001  an event's arguments are told by their places
         """Note arrivals at a barrier that others need not reach."""

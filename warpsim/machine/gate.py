@@ -50,7 +50,7 @@ def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
         if told is not None and not (active is None and group.warps.dense and _whole(machine)):
             told(machine, group, members, active)
         if machine.window.warp_synchronised is not None:
-            machine.window.warp_synchronised(machine, group, members)
+            machine.window.warp_synchronised(machine, group, members, active)
         return step(machine, group)
 
     return gated

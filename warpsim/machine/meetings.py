@@ -35,7 +35,7 @@ def meet(machine: Machine, instruction: Instruction) -> None:
         return
     if machine.window.warp_synchronised is not None:
         for group in parts:
-            machine.window.warp_synchronised(machine, group, membermask(present(group)))
+            machine.window.warp_synchronised(machine, group, membermask(present(group)), None)
     if instruction.form.n_dest:
         _exchange(machine, parts)
     for group in parts:

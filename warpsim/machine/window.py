@@ -236,8 +236,10 @@ class Watcher:
     def fence(self, machine: Machine, group: Group, instruction: Instruction, active: Array | None) -> None:
         """Threads have executed a fence. The instruction's modifiers give its kind, scope and proxies."""
 
-    def warp_synchronised(self, machine: Machine, group: Group, members: Members) -> None:
-        """Lanes of warps have met in a collective: all lanes, or those in the membermask ``members``."""
+    def warp_synchronised(self, machine: Machine, group: Group, members: Members, active: Array | None) -> None:
+        """The ``active`` lanes (None: all) of warps have met in a collective: all lanes of a warp, or those in the membermask
+        ``members``.
+        """
 
     def collective_reached(self, machine: Machine, group: Group, members: Members, active: Array | None) -> None:
         """Lanes have reached a collective with the membermask ``members`` (None if it is for whole warps). Called again
