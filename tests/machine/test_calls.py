@@ -12,9 +12,10 @@ HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
 REGISTERS = ".reg .b32 t, u, v, w; .reg .b64 o, a, f; .reg .pred p, q; .reg .b16 h; .reg .b8 c;"
 
 
-def launch(body, functions="", threads=64, grid=1, size=64, **options):
+def launch(body, functions="", threads=64, grid=1, size=64, target="sm_80", **options):
     """What each thread stores of ``v``; ``t`` is the thread's number, ``o`` the address of its word."""
-    text = f"""{HEAD}{functions}
+    head = HEAD.replace("8.0", "8.3").replace("sm_80", target)
+    text = f"""{head}{functions}
 .visible .entry k(.param .u64 out) {{ {REGISTERS}
 ld.param.u64 o, [out]; mov.u32 t, %tid.x; mul.wide.u32 a, t, 4; add.u64 o, o, a; mov.u32 v, 0;
 {body}
@@ -136,6 +137,8 @@ def test_the_depth_of_calls():
     [
         ("brx.idx t, T;", [(1, 10, 100, 1000)[t] for t in range(4)]),
         ("mov.u32 u, 2; brx.idx u, T;", [100] * 4),
+        ("brx.idx 3, T;", [1000] * 4),
+        ("setp.ne.u32 p, t, 1; @p brx.idx 1, T; mov.u32 v, 5;", [10, 5, 10, 10]),
         ("setp.lt.u32 p, t, 2; @p brx.idx t, T; mov.u32 v, 5;", [1, 10, 5, 5]),
         ("and.b32 u, t, 1; brx.idx u, T;", [1, 10, 1, 10]),
     ],
@@ -177,6 +180,81 @@ ld.param.u64 o, [out]; mov.u32 t, %tid.x; mul.wide.u32 a, t, 4; add.u64 o, o, a;
         result = warpsim.load(changed)["k"](1, 64, (out,), engine="interpreter")
         assert out.tolist() == [t if t < 40 or "@p" not in changed else 99 for t in range(64)]
         assert result.findings == ()
+
+
+BRACES = [
+    ("mov.u32 r, 0; L: add.u32 r, r, 1; setp.lt.u32 p, r, n; @p bra L;", lambda t: max(t, 1)),
+    ("call (r), one, (n);", lambda t: t + 1),
+    ("mov.u32 r, 5; setp.eq.u32 p, n, 2; @p call (r), one, (n);", lambda t: 3 if t == 2 else 5),
+    ("mov.u32 r, 5; setp.eq.u32 p, n, 2; @p ret;", lambda t: 5),
+    ("mov.u32 r, 6; setp.eq.u32 p, n, 2; @!p bra L; mov.u32 r, 7; L:", lambda t: 7 if t == 2 else 6),
+    ("add.u32 r, n, 9;", lambda t: t + 9),
+]
+
+
+@pytest.mark.parametrize("argument", ["t", "2", "3"])
+@pytest.mark.parametrize(("body", "expected"), BRACES)
+def test_a_function_returns_at_its_closing_brace(body, expected, argument):
+    """Threads that come to it go back to the caller, whatever instruction is the last (ptxas takes each)."""
+    functions = f""".func (.reg .b32 r) one(.reg .b32 n) {{ add.u32 r, n, 1; ret; }}
+.func (.reg .b32 r) last(.reg .b32 n) {{ .reg .pred p; {body} }}
+"""
+    found, _ = launch(f"call (v), last, ({argument}); add.u32 v, v, 100;", functions, threads=8, size=8)
+
+    assert found == [expected(t if argument == "t" else int(argument)) + 100 for t in range(8)]
+
+
+VPRINTF = ".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);\n.global .align 1 .b8 text[3] = {37, 100, 0};\n"
+"""%d"""
+
+
+@pytest.mark.parametrize(
+    "guard", ["", "setp.lt.u32 p, t, 2; @p ", "setp.lt.u32 p, t, 9; @p ", "setp.gt.u32 p, t, 9; @p "]
+)
+def test_arguments_in_registers_of_the_runtime(guard):
+    """printf takes its arguments from registers, too, and gives its result to one, in the threads that call it."""
+    body = f""".local .align 8 .b32 l; st.local.u32 [l], t; mov.u64 a, l; cvta.local.u64 a, a; mov.u64 f, text; cvta.global.u64 f, f;
+    mov.u32 v, 7; {guard} call (v), vprintf, (f, a);"""
+    found, result = launch(body, VPRINTF, threads=4, size=4)
+    printing = [t for t in range(4) if not guard or (t < 2 if ", 2;" in guard else "lt" in guard)]
+
+    assert result.stdout == "".join(map(str, printing))
+    assert found == [1 if t in printing else 7 for t in range(4)]
+
+
+def test_a_constant_argument_of_the_runtime():
+    """malloc of a size that is a constant gives each thread its own memory."""
+    functions = ".extern .func (.param .b64 r) malloc(.param .b64 n);\n"
+    body = "call (a), malloc, (16); st.global.u32 [a+12], t; bar.sync 0; ld.global.u32 v, [a+12];"
+    assert launch(body, functions, threads=40, size=40)[0] == list(range(40))
+
+
+@pytest.mark.parametrize("register", ["h", "c"])
+@pytest.mark.parametrize("lanes", ["shared", "one"])
+def test_narrow_addresses(register, lanes):
+    """An address in a register of 8 or 16 bits is extended with zeros (ptxas takes it)."""
+    width = 16 if register == "h" else 8
+    body = f""".shared .align 4 .b32 s[64]; mov.u32 u, s; {"shl.b32 w, t, 2; add.u32 u, u, w;" if lanes == "shared" else ""}
+    cvt.u{width}.u32 {register}, u; st.shared.u32 [{register}], t; ld.shared.u32 v, [{register}]; ld.shared.u32 w, [u]; add.u32 v, v, w;"""
+    assert launch(body, threads=32, size=32)[0] == [2 * t if lanes == "shared" else 62 for t in range(32)]
+
+
+def test_constants_of_128_bits():
+    """A constant fills the low half (ptxas takes it); stores keep all 16 bytes."""
+    body = ".reg .b128 z; .reg .b64 x, y; mov.b128 z, 0x123456789abcdef0; mov.b128 {x, y}, z; cvt.u32.u64 v, y; shr.u64 x, x, 32; cvt.u32.u64 u, x; add.u32 v, v, u;"
+    assert launch(body, threads=1, size=1, target="sm_90")[0] == [0x12345678]
+
+
+def test_memory_that_a_called_function_allocates():
+    """alloca in a function gives each thread and each call its own bytes, and they are gone behind the call."""
+    functions = """.func (.reg .b32 r) twice(.reg .b32 n) { .reg .b32 p, q; .reg .b64 a, b; .reg .b64 s, m;
+mul.wide.u32 s, n, 4; add.u64 s, s, 4; alloca.u64 a, s, 8; st.local.u32 [a], n; alloca.u64 b, 16, 16; st.local.u32 [b], 1000;
+ld.local.u32 p, [a]; ld.local.u32 q, [b]; add.u32 r, p, q; ret; }
+.func (.reg .b32 r) outer(.reg .b32 n) { .reg .b32 p; .reg .b64 a; alloca.u64 a, 8, 8; st.local.u32 [a], n; call (r), twice, (n); ld.local.u32 p, [a];
+call (r), twice, (r); add.u32 r, r, p; ret; }
+"""
+    found, _ = launch("call (v), outer, (t); call (v), twice, (v);", functions, threads=40, size=40, target="sm_80")
+    assert found == [2 * t + 3000 for t in range(40)]
 
 
 def test_loops_at_the_end_of_a_kernel():

@@ -42,6 +42,7 @@ def bind_end(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, fo
         taken = _exit
     if instruction.guard is None:
         return taken
+    assert following is not None, "a closing brace that threads may come to returns"
     register, negated = instruction.guard
     target = plan.place_of.get(labels_of(instruction)[0].target) if ending is Ending.BRANCH else None
     return _conditional(plan, register.index, taken, target, following, negated=negated)
@@ -55,7 +56,7 @@ def jump(target: int | None) -> End:
 
 
 def _conditional(
-    plan: FunctionPlan, slot: int, taken: End, target: int | None, following: int | None, *, negated: bool
+    plan: FunctionPlan, slot: int, taken: End, target: int | None, following: int, *, negated: bool
 ) -> End:
     def end(machine: Machine, group: Group) -> int | None:
         value = group.env[slot]
@@ -63,19 +64,14 @@ def _conditional(
             value = machine.need(group, slot, "the condition of a branch")
         value = as_array(value)
         if value.size == 1:
-            return taken(machine, group) if bool(value.item()) != negated else _next(machine, group, following)
-        if value.dtype != np.bool_:
-            value = value.view(np.bool_)
+            return taken(machine, group) if bool(value.item()) != negated else following
         count = int(np.count_nonzero(value))
         if count == 0 or count == value.size:
-            return taken(machine, group) if (count > 0) != negated else _next(machine, group, following)
+            return taken(machine, group) if (count > 0) != negated else following
         mask = ~value if negated else value
         yes, no = part(machine, group, mask, live_after(plan, target, following))
-        if following is None:
-            leave(machine, no)
-        else:
-            no.block, no.at = following, 0
-            machine.push(no)
+        no.block, no.at = following, 0
+        machine.push(no)
         if target is not None:
             yes.block, yes.at = target, 0
             if target > group.block or not back_edge(machine, yes, group.plan.blocks[group.block]):
@@ -90,15 +86,9 @@ def _conditional(
     return end
 
 
-def _next(machine: Machine, group: Group, following: int | None) -> int | None:
-    if following is None:
-        leave(machine, group)
-    return following
-
-
-def live_after(plan: FunctionPlan, target: int | None, following: int | None) -> frozenset[int] | None:
+def live_after(plan: FunctionPlan, target: int | None, following: int) -> frozenset[int] | None:
     """Registers that either side of a branch reads; None (all) if a side calls, or returns with results."""
-    if target is None or following is None:
+    if target is None:
         return None
     return plan.blocks[target].live_in | plan.blocks[following].live_in
 
@@ -153,7 +143,7 @@ def compact(machine: Machine, group: Group, keep: Array, live: frozenset[int] | 
 def _table(plan: FunctionPlan, instruction: Instruction) -> End:
     """``brx.idx``: one target per value of the index."""
     index = next(o for o in instruction.operands if isinstance(o, (Reg, Imm)))
-    targets = [plan.place_of.get(t.target) for t in labels_of(instruction)]
+    targets = [plan.place_of[label.target] for label in labels_of(instruction)]
 
     def values_of(group: Group) -> Array:
         if isinstance(index, Imm):
@@ -172,7 +162,7 @@ def _table(plan: FunctionPlan, instruction: Instruction) -> End:
         if values.size == 1:
             number = int(values.reshape(-1)[0])
             if number < len(targets):
-                return _place(targets[number])
+                return targets[number]
             beyond(machine, group, number)
             return None
         numbers = np.unique(values)
@@ -183,17 +173,11 @@ def _table(plan: FunctionPlan, instruction: Instruction) -> End:
             if number >= len(targets):
                 beyond(machine, chosen, number)
                 continue
-            chosen.block, chosen.at = _place(targets[number]), 0
+            chosen.block, chosen.at = targets[number], 0
             machine.push(chosen)
         return None
 
     return end
-
-
-def _place(target: int | None) -> int:
-    if target is None:
-        raise InternalError("branch to the end of a function")
-    return target
 
 
 def check_depth(machine: Machine, group: Group) -> None:
@@ -212,11 +196,11 @@ def _exit(machine: Machine, group: Group) -> int | None:
 
 @attrs.frozen(eq=False)
 class _Call:
-    """A call in a function; ``following`` is the block behind it, None at the end of the kernel."""
+    """A call in a function; ``following`` is the block behind it."""
 
     plan: FunctionPlan
     block: int
-    following: int | None
+    following: int
     arguments: tuple[Operand, ...]
     returns: tuple[Operand, ...]
 
@@ -226,11 +210,10 @@ class _Call:
         name = program.aliases.get(name, name)
         if name not in program.functions:
             system_call(machine, group, name, self.plan, self.arguments, self.returns)
-            return _next(machine, group, self.following)
+            return self.following
         target = self.plan.kernel.function(name)
         base = self._frame(machine, group, target, name)
-        following = self.following if self.following is not None else -1
-        stack = (*group.stack, (self.plan, self.block, following, group.local_base))
+        stack = (*group.stack, (self.plan, self.block, self.following, group.local_base))
         inner = machine.group(group.selection, target, stack, 0, 0, base, group.generation)
         inner.follow(group)
         for argument, param in zip(self.arguments, target.function.params, strict=False):
@@ -281,6 +264,7 @@ class _Call:
 def _call(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, following: int | None) -> End:
     lists = [o for o in instruction.operands if isinstance(o, Arguments)]
     block.returns = lists.pop(0).elements if isinstance(instruction.operands[0], Arguments) else ()
+    assert following is not None, "a closing brace that threads may come to returns"
     made = _Call(plan, block.index, following, lists[-1].elements if lists else (), block.returns)
     callee = next((o for o in instruction.operands if isinstance(o, (FunctionRef, Reg))), None)
     if isinstance(callee, FunctionRef):
@@ -338,7 +322,7 @@ def _return(machine: Machine, group: Group) -> int | None:
         leave(machine, group)
         return None
     caller, block, following, base = group.stack[-1]
-    back = machine.group(group.selection, caller, group.stack[:-1], max(following, 0), 0, base, group.generation)
+    back = machine.group(group.selection, caller, group.stack[:-1], following, 0, base, group.generation)
     back.follow(group)
     returns = caller.blocks[block].returns
     for operand, param in zip(returns, group.plan.function.returns, strict=False):
@@ -347,10 +331,7 @@ def _return(machine: Machine, group: Group) -> int | None:
         written = tuple(slot for operand in returns for slot in registers_of(operand))
         if written:
             machine.window.registers_written(machine, back, written)
-    if following < 0:
-        leave(machine, back)
-    else:
-        machine.push(back)
+    machine.push(back)
     return None
 
 

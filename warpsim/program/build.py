@@ -8,6 +8,7 @@ import attrs
 
 from warpsim.errors import Finding, PtxError
 from warpsim.isa import matching
+from warpsim.isa.traits import Ending
 from warpsim.program.blocks import Blocks
 from warpsim.program.collector import no_collection
 from warpsim.program.linking import judge_head, judge_links, judge_whole
@@ -198,8 +199,8 @@ def _function(node: ast.Function, resolver: Resolver, problems: Problems, module
         checked = checker.check(instruction, scope, places)
         if checked is not None:
             code.append(checked)
-    # The closing brace returns; a label there, and a function without code, need an instruction to run.
-    if not problems.findings and (not code or len(builder.code) in builder.labels.values()):
+    # The closing brace returns; a label there, what may be passed, and a function without code need an instruction to run.
+    if not problems.findings and (not code or len(builder.code) in builder.labels.values() or _goes_on(code[-1])):
         ret = matching.candidates("ret", ())[0]
         code.append(Instruction(ret.form, ret.op, ret.traits, (), None, node.body.span))
     directives = {d.name: d.arguments for d in node.directives}
@@ -217,6 +218,12 @@ def _function(node: ast.Function, resolver: Resolver, problems: Problems, module
         node.linkage,
         "noreturn" in directives,
     )
+
+
+def _goes_on(instruction: Instruction) -> bool:
+    """Whether a block's last instruction lets threads come to what is behind it."""
+    ending = instruction.traits.ending
+    return ending is Ending.CALL or (ending is not None and instruction.guard is not None)
 
 
 def _parameter(
