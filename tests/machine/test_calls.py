@@ -102,7 +102,9 @@ def test_threads_that_do_not_call_go_on():
 
 @pytest.mark.parametrize("offset", [-16, -1, 1, 8, 15, 48, 1 << 40])
 def test_an_address_of_no_function(offset):
-    """Three functions lie side by side; what is before, between and behind them is none: threads that go there end."""
+    """Four functions lie side by side, the last of them a kernel; what is before, between and behind them is none: threads that
+    go there end.
+    """
     functions = TWO + ".func (.reg .b32 r) last(.reg .b32 x) { mov.u32 r, x; ret; }\n"
     body = f"""proto: .callprototype (.reg .b32 _) _ (.reg .b32 _);
     mov.u64 f, twice; mov.u64 a, next; min.u64 f, f, a; mov.u64 a, last; min.u64 f, f, a; mov.u64 a, k; min.u64 f, f, a; mov.u64 a, f;
@@ -115,6 +117,20 @@ def test_an_address_of_no_function(offset):
     assert "which is not a function" in result.findings[0].message
     assert result.findings[0].lanes == tuple(range(1, 32, 2))
     assert found == [77 if t & 1 else 2 * t for t in range(64)]
+
+
+def test_a_function_that_nobody_provides():
+    """Its address may be taken; a call of it is named."""
+    body = "P: .callprototype _ (.param .b32 _); mov.u64 f, nobody; call f, (t), P;"
+    with pytest.raises(warpsim.ExecutionError, match="call of extern function nobody, which warpsim does not provide"):
+        launch(body, ".extern .func nobody(.param .b32 x);\n")
+
+
+def test_a_kernel_is_no_function():
+    """Its address may be taken, to be launched; a call of it is named."""
+    body = "P: .callprototype _ (.param .b32 _); mov.u64 f, other; call f, (t), P;"
+    with pytest.raises(warpsim.ExecutionError, match=r"call through 0x[0-9a-f]+, which is not a function"):
+        launch(body, ".visible .entry other(.param .b32 x) { ret; }\n")
 
 
 def nested(depth):

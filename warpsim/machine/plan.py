@@ -256,10 +256,10 @@ class Image:
         return FUNCTION_CODE + 16 * self.function_numbers[name]
 
     def function_at(self, address: int) -> str | None:
-        """The function at a code address."""
-        number, rest = divmod(address - FUNCTION_CODE, 16)
-        names = [*self.program.functions, *self.program.externs]
-        return names[number] if rest == 0 and 0 <= number < len(names) else None
+        """The function at a code address; None for a kernel, which cannot be called, and where there is none."""
+        names = {FUNCTION_CODE + 16 * number: name for name, number in self.function_numbers.items()}
+        found = names.get(address)
+        return None if found in self.program.functions and self.program.functions[found].entry else found
 
     def plan(self, kernel: str) -> KernelPlan:
         """The bound kernel, made at its first launch."""
