@@ -1,0 +1,361 @@
+"""Requests of an editor one by one: what each answers, and what it says of arguments that make no sense."""
+
+import base64
+import gc
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from warpsim.cli import main
+from warpsim.cli.dap import wire
+from warpsim.cli.dap.adapter import Adapter
+from warpsim.cli.dap.launch import _text
+from warpsim.cli.dap.wire import Broken, Printed, Wire
+
+ROOT = Path(__file__).parents[2]
+KERNELS = Path(__file__).parent / "kernels"
+CALLS = {"program": str(KERNELS / "calls.ptx"), "grid": 1, "block": [64], "args": ["zeros:u32:64", "i32:5"]}
+
+
+@pytest.fixture
+def begun(client):
+    """A client of a launch that stands before its first step."""
+    client.start(**CALLS)
+    client.event("stopped")
+    return client
+
+
+def line(client, thread=1):
+    """Where a warp stands."""
+    return client.ask("stackTrace", threadId=thread)["stackFrames"][0]["line"]
+
+
+def moved(client, command, **arguments):
+    """The line after a motion of the first warp."""
+    client.ask(command, threadId=1, **arguments)
+    stop = client.event("stopped")
+    return stop["reason"], line(client, stop["threadId"])
+
+
+def test_motion(begun):
+    """Each button, and the way back to the beginning."""
+    assert moved(begun, "next") == ("step", 18)
+    assert moved(begun, "stepIn") == ("step", 19)
+    begun.ask("setFunctionBreakpoints", breakpoints=[{"name": "small"}])
+    assert moved(begun, "continue") == ("breakpoint", 24)
+    begun.ask("setFunctionBreakpoints", breakpoints=[])
+    assert moved(begun, "stepIn") == ("step", 25)
+    assert moved(begun, "stepIn") == ("step", 7)
+    assert moved(begun, "stepOut") == ("step", 26)
+    assert moved(begun, "stepBack") == ("step", 10)
+    begun.ask("restart")
+    assert begun.event("stopped")["reason"] == "entry"
+    assert line(begun) == 17
+    begun.ask("stepOut", threadId=1)
+    assert "outermost" in begun.event("output")["output"]
+    assert begun.event("stopped")["reason"] == "step"
+    assert moved(begun, "reverseContinue")[1] == 17
+    assert "running already" in begun.ask("launch", **CALLS)
+    begun.ask("terminate")
+    begun.event("terminated")
+    begun.process.stdin.close()
+    assert begun.process.wait(20) == 0
+
+
+def test_the_last_position(client):
+    """Who wants to stay at the end stops there, and can go back."""
+    client.start(**CALLS, stayAtEnd=True, stopOnEntry=False)
+    stop = client.event("stopped")
+    assert (stop["reason"], stop["description"]) == ("pause", "The launch has ended")
+    assert [t["name"] for t in client.ask("threads")["threads"]] == ["the launch has ended"]
+    assert client.ask("stackTrace", threadId=1)["stackFrames"] == []
+    assert moved(client, "stepBack")[1] == 37
+    assert client.leave() == 0
+
+
+def test_an_error_at_the_end(client):
+    """It is told as output, and in the status."""
+    client.start(**CALLS, maxInstructions=5, stopOnEntry=False)
+    assert client.event("stopped")["description"] == "limit"
+    client.ask("continue", threadId=1)
+    assert "more than 5 warp-instructions" in client.event("output")["output"]
+    assert client.event("exited")["exitCode"] == 1
+    assert client.leave() == 1
+
+
+def test_frames(begun):
+    """Some of a stack, by number; a frame that is chosen gives its own registers."""
+    begun.ask("setFunctionBreakpoints", breakpoints=[{"name": "twice", "condition": "%laneid == 3"}])
+    begun.ask("continue", threadId=1)
+    stop = begun.event("stopped")
+    assert stop["hitBreakpointIds"] == [1]
+    for start, levels, names in ((0, 0, ["twice", "k"]), (0, 1, ["twice"]), (1, 0, ["k"]), (1, 5, ["k"]), (2, 1, [])):
+        found = begun.ask("stackTrace", threadId=1, startFrame=start, levels=levels)
+        assert [f["name"] for f in found["stackFrames"]] == names
+        assert found["totalFrames"] == 2
+    frames = begun.ask("stackTrace", threadId=1)["stackFrames"]
+    assert "no register" in begun.ask("evaluate", expression="%r0", frameId=frames[0]["id"])
+    assert begun.ask("evaluate", expression="%r0[5]", frameId=frames[1]["id"])["result"] == "5"
+    second = begun.ask("stackTrace", threadId=2)["stackFrames"]
+    assert second[-1]["name"] == "k"
+
+
+def test_scopes(begun):
+    """Registers of the warp and of a lane, variables, special registers; parts of long lists."""
+    begun.ask("setBreakpoints", source={"name": "calls.ptx"}, breakpoints=[{"line": 33}])
+    begun.ask("continue", threadId=1)
+    begun.event("stopped")
+    frame = begun.ask("stackTrace", threadId=1)["stackFrames"][0]
+    scopes = {s["name"]: s["variablesReference"] for s in begun.ask("scopes", frameId=frame["id"])["scopes"]}
+    assert list(scopes) == ["Registers", "Registers of lane 0", "Variables", "Special registers"]
+
+    def children(reference, **more):
+        found = begun.ask("variables", variablesReference=reference, **more)["variables"]
+        return {v["name"]: v for v in found}
+
+    lane = children(scopes["Registers of lane 0"])
+    assert (lane["%r1"]["value"], lane["%r3"]["value"], lane["%r1"]["evaluateName"]) == ("0", "0", "%r1[0]")
+    special = children(scopes["Special registers"])
+    assert set(special) == {f"%{n}.{c}" for n in ("tid", "ctaid", "ntid", "nctaid") for c in "xyz"}
+    assert (special["%ntid.x"]["value"], special["%tid.x"]["value"]) == ("64", "0, 1, 2, 3 .. 31")
+    variables = children(scopes["Variables"])
+    assert variables["n"]["value"] == "5"
+    assert (
+        variables["s"]["value"] == "{0 <repeats 8 times>, ... (64 elements)}"
+        or "64 elements" in variables["s"]["value"]
+    )
+    elements = children(variables["s"]["variablesReference"])
+    assert (len(elements), elements["63"]["evaluateName"]) == (64, "s[63]")
+    part = children(variables["s"]["variablesReference"], start=10, count=3)
+    assert list(part) == ["10", "11", "12"]
+    assert list(children(variables["s"]["variablesReference"], start=62)) == ["62", "63"]
+    begun.ask("setVariable", variablesReference=variables["s"]["variablesReference"], name="5", value="77")
+    assert begun.ask("evaluate", expression="s[4:7]", frameId=frame["id"])["result"] == "{0, 77, 0}"
+    assert "moved on" in begun.ask("setVariable", variablesReference=999, name="5", value="77")
+    hover = begun.ask("evaluate", expression="s", context="hover")
+    assert (hover["indexedVariables"], hover["memoryReference"]) == (64, "shared:0x0")
+    assert "memoryReference" not in begun.ask("evaluate", expression="%r1")
+
+
+def test_breakpoints(begun):
+    """At instructions, with counts and conditions; what is none is told, and the others are set."""
+    code = begun.ask("disassemble", memoryReference="0x0", instructionOffset=-1, instructionCount=27)["instructions"]
+    assert code[0] == {"address": "-0x1", "instruction": "", "presentationHint": "invalid"}
+    assert [c["line"] for c in code[1:6]] == [7, 8, 9, 10, 17]
+    assert code[5]["instruction"] == "ld.param.u64 %rd0, [out];"
+    assert code[-1]["presentationHint"] == "invalid"
+    given = [{"instructionReference": code[5]["address"], "offset": 2}, {"instructionReference": "0x1000"}]
+    answer = begun.ask("setInstructionBreakpoints", breakpoints=given)["breakpoints"]
+    assert [(b["verified"], b.get("line")) for b in answer] == [(True, 19), (False, None)]
+    assert moved(begun, "continue") == ("breakpoint", 19)
+    begun.ask("setInstructionBreakpoints", breakpoints=[])
+    source = {"path": CALLS["program"]}
+    given = [
+        {"line": 26, "hitCondition": "2"},
+        {"line": 33, "condition": "%tid.x =="},
+        {"line": 34, "hitCondition": "x"},
+    ]
+    answer = begun.ask("setBreakpoints", source=source, breakpoints=given)["breakpoints"]
+    assert [b["verified"] for b in answer] == [True, False, False]
+    begun.ask("continue", threadId=1)
+    assert begun.event("stopped")["threadId"] == 2
+    assert line(begun, 2) == 26
+    answer = begun.ask("setBreakpoints", source={"path": "/some/other.cu"}, breakpoints=[{"line": 3}])["breakpoints"]
+    assert "-lineinfo" in answer[0]["message"]
+    given = [{"dataId": "s[3]", "accessType": kind} for kind in ("read", "write", "readWrite")]
+    answer = begun.ask("setDataBreakpoints", breakpoints=given)["breakpoints"]
+    assert [b["verified"] for b in answer] == [True] * 3
+    info = begun.ask("dataBreakpointInfo", name="%r1")
+    assert info["accessTypes"] == ["write"]
+    assert begun.ask("dataBreakpointInfo", name="s[3]")["accessTypes"] == ["read", "write", "readWrite"]
+    assert begun.ask("setExceptionBreakpoints", filters=[])["breakpoints"] == []
+
+
+def test_sources(begun):
+    """The module and its CUDA files; a text that is in no file is sent."""
+    (source,) = begun.ask("loadedSources")["sources"]
+    assert Path(source["path"]).name == "calls.ptx"
+    content = begun.ask("source", sourceReference=1)
+    assert content["content"].startswith(".version 8.0\n")
+    assert content["mimeType"] == "text/x-ptx"
+
+
+def test_memory(begun):
+    """Bytes from an offset; as many as there are; nothing written where nothing is given."""
+    assert begun.ask("readMemory", memoryReference="shared:0x0", offset=252, count=8) == {
+        "address": "0xfc",
+        "data": base64.b64encode(bytes(4)).decode(),
+        "unreadableBytes": 4,
+    }
+    assert begun.ask("readMemory", memoryReference="shared:0x1000", count=8) == {
+        "address": "0x1000",
+        "unreadableBytes": 8,
+    }
+    answer = begun.ask("writeMemory", memoryReference="shared:0x10", offset=1, data=base64.b64encode(b"\5\6").decode())
+    assert answer["bytesWritten"] == 2
+    assert begun.ask("writeMemory", memoryReference="shared:0x10", data="")["bytesWritten"] == 0
+    assert begun.ask("evaluate", expression="s[4]")["result"] == str(0x060500)
+    assert "malformed arguments" in begun.ask("writeMemory", memoryReference="shared:0x10", data="###")
+    assert "cannot be changed" in begun.ask("writeMemory", memoryReference="param:0x0", data="AAAA")
+
+
+def test_the_console(begun):
+    """Commands that look are obeyed; those that move are not; the rest is no command."""
+    assert begun.ask("evaluate", expression="n * 2", context="repl")["result"] == "10"
+    for command, said in (
+        ("info warps", "warp  1"),
+        ("help quit", "end the session"),
+        ("bt", "#0  k"),
+        ("warp 1", "moves"),
+    ):
+        answer = begun.ask("evaluate", expression=command, context="repl")
+        assert said in (answer if isinstance(answer, str) else answer["result"])
+    for command in ("step", "q", "run"):
+        assert "moves the launch: use the editor's buttons" in begun.ask("evaluate", expression=command, context="repl")
+    assert "no command" in begun.ask("evaluate", expression="zzz", context="repl")
+    labels = [t["label"] for t in begun.ask("completions", text="info re", column=8)["targets"]]
+    assert labels == ["registers"]
+    assert begun.ask("completions", text="info re", column=0)["targets"] != []
+
+
+def test_lines_of_cuda(client):
+    """Where the editor shows CUDA, steps are of its lines, unless it asks for instructions."""
+    client.start(case="saxpy", sources="cuda")
+    client.event("stopped")
+    before = line(client)
+    client.ask("stepIn", threadId=1)
+    client.event("stopped")
+    assert line(client) != before
+    client.ask("stepBack", threadId=1)
+    client.event("stopped")
+    assert line(client) == before
+    assert [Path(s["path"]).name for s in client.ask("loadedSources")["sources"]] == ["kernel.ptx", "kernel.cu"]
+    client.ask("setBreakpoints", source={"name": "kernel.cu"}, breakpoints=[{"line": 5}])
+    assert client.leave() == 0
+
+
+class Raw(Adapter):
+    """An adapter without a client: what it is asked, and what it answers."""
+
+    def __init__(self):
+        self.out = io.BytesIO()
+        super().__init__(Wire(io.BytesIO(), self.out))
+
+    def on_breaks(self, given, respond):
+        """A defect."""
+        raise ZeroDivisionError("here")
+
+    def asked(self, request):
+        """The answer to a request."""
+        self.out.seek(0)
+        self.out.truncate()
+        self.answer(request)
+        return json.loads(self.out.getvalue().split(b"\r\n\r\n")[1])
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        ({"command": "nonsense"}, "unknown request nonsense"),
+        ({}, "unknown request None"),
+        ({"command": "threads"}, "nothing has been launched"),
+        ({"command": "launch", "arguments": {}}, "needs a program (PTX) or a case"),
+        ({"command": "launch", "arguments": {"program": "a", "case": "b"}}, "needs a program (PTX) or a case"),
+        ({"command": "launch", "arguments": [1]}, "needs a program"),
+        ({"command": "readMemory", "arguments": {}}, "readMemory: malformed arguments: KeyError"),
+        ({"command": "breaks"}, "internal error: ZeroDivisionError: here"),
+    ],
+)
+def test_requests_that_fail(request_, said):
+    """Each has an answer that says why, and a brace in it is no place for a value."""
+    answer = Raw().asked({"seq": 7, **request_})
+    assert (answer["success"], answer["request_seq"]) == (False, 7)
+    assert said in answer["message"]
+    assert not set("{}") & set(answer["body"]["error"]["format"])
+
+
+def test_what_an_adapter_can():
+    """Events and rules are filters."""
+    body = Raw().asked({"seq": 1, "command": "initialize"})["body"]
+    assert body["supportsStepBack"] is True
+    assert [f["filter"] for f in body["exceptionBreakpointFilters"]][:3] == ["findings", "rule", "arrival"]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(16, "16"), ([16, 2], "16,2"), ("16x2", "16x2"), ([1], "1"), (1.5, "1.5"), ("all", "all")]
+)
+def test_values_of_a_configuration(value, words):
+    """As the command line takes them."""
+    assert _text(value) == words
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b"", None),
+        (b"Content-Length: 5", None),
+        (b"Content-Length: 5\r\n\r\n{}", None),
+        (b"X: 1\r\n\r\n{}", "header without Content-Length"),
+        (b"Content-Length: many\r\n\r\n", "bad Content-Length b'many'"),
+        (b"Content-Length: -1\r\n\r\n", "bad Content-Length"),
+        (b"Content-Length: 1234567890\r\n\r\n", "bad Content-Length"),
+        (b"Content-Length: 67108865\r\n\r\n", "bad Content-Length"),
+        (b"Content-Length: 3\r\n\r\n{]}", "body is not JSON"),
+        (b"Content-Length: 2\r\n\r\n[]", "message is not an object"),
+        (b"content-length : 2\r\nX: y\r\n\r\n{}", {}),
+        (b'Content-Length: 7\n\n{"a":1}', {"a": 1}),
+        (b"Content-Length: 67108864\r\n\r\n{}", None),
+    ],
+)
+def test_messages(raw, said):
+    """A header with the length, then JSON; the end of the input is none, anything else is broken."""
+    made = Wire(io.BytesIO(raw), io.BytesIO())
+    if isinstance(said, str):
+        with pytest.raises(Broken) as caught:
+            made.read()
+        assert said in str(caught.value)
+    else:
+        assert made.read() == said
+
+
+def test_what_is_sent():
+    """Messages are numbered; a client that is gone is none; what is printed becomes events."""
+    out = io.BytesIO()
+    made = Wire(io.BytesIO(), out)
+    made.event("output", output="ü")
+    printed = Printed(made, "stdout")
+    assert [printed.write("text"), printed.write(""), printed.flush(), printed.isatty()] == [4, 0, None, False]
+    found = []
+    raw = out.getvalue()
+    while raw:
+        head, _, raw = raw.partition(b"\r\n\r\n")
+        length = int(head.removeprefix(b"Content-Length: "))
+        found.append(json.loads(raw[:length]))
+        raw = raw[length:]
+    assert [m["seq"] for m in found] == [1, 2]
+    assert [m["body"] for m in found] == [{"output": "ü"}, {"category": "stdout", "output": "text"}]
+    out.close()
+    made.event("output", output="gone")
+    assert wire.LARGEST == 1 << 26
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # a thread may read there to the end of the process
+def test_the_command(monkeypatch, tmp_path):
+    """`warpsim dap` speaks on the standard streams, and what it prints besides is an event."""
+    given = b"".join(
+        b"Content-Length: %d\r\n\r\n" % len(body) + body
+        for body in (
+            json.dumps({"seq": n, "type": "request", "command": command}).encode()
+            for n, command in ((1, "initialize"), (2, "disconnect"))
+        )
+    )
+    (tmp_path / "in").write_bytes(given)
+    out = io.TextIOWrapper(io.BytesIO())
+    with open(tmp_path / "in", "rb") as stream:
+        monkeypatch.setattr("sys.stdin", stream)
+        monkeypatch.setattr("sys.stdout", out)
+        assert main(["dap"]) == 0
+    assert out.buffer.getvalue().count(b"Content-Length") == 2
+    gc.collect()
