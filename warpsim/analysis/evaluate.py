@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.analysis.flow import registers_of
+from warpsim.analysis.flow import reads_and_writes, registers_of
 from warpsim.analysis.lanes import (
     ANYTHING,
     U64,
@@ -30,7 +30,7 @@ from warpsim.analysis.lanes import (
 from warpsim.analysis.shared_layout import SharedLayout
 from warpsim.isa.data_movement import Unpacked
 from warpsim.isa.spec import Scope
-from warpsim.isa.traits import Access, Mbarrier, Modular, Traits
+from warpsim.isa.traits import Access, Ending, Mbarrier, Modular, Traits
 from warpsim.program.program import (
     Addr,
     Imm,
@@ -59,6 +59,8 @@ class Evaluator:
     def results(self, instruction: Instruction, read: Read) -> dict[int, Value]:
         """What is known about each register that an instruction writes."""
         form = instruction.form
+        if instruction.traits.ending is Ending.CALL:
+            return dict.fromkeys(reads_and_writes(instruction)[1], ANYTHING)
         destinations = instruction.operands[: form.n_dest]
         if not destinations:
             return {}

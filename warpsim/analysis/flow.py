@@ -171,6 +171,8 @@ def used_registers(function: Function) -> frozenset[int]:
 
 def _reads_and_writes(instruction: Instruction) -> tuple[tuple[int, ...], tuple[int, ...]]:
     n_dest, operands = instruction.form.n_dest, instruction.operands
+    if instruction.traits.ending is Ending.CALL:
+        n_dest = int(isinstance(operands[0], Arguments))  # the results come first
     writes: list[int] = []
     reads: list[int] = []
     for place, operand in enumerate(operands):

@@ -149,8 +149,8 @@ class Clocks:
                 if instruction.traits.access is Access.LOAD and kept:
                     tells = True
                 if tells:
-                    self.registers.update(reads if _is_call(instruction) else writes)
-                    kept |= not writes
+                    self.registers.update(writes)
+                    kept |= not writes or _is_call(instruction)
             if (len(self.registers), kept) == before:
                 return
 

@@ -1,7 +1,7 @@
 """uninitialised: registers that no path writes before a place where their value matters.
 
 The result of an operation on such a register is undefined too. Selections and bitwise logic, which may not depend on
-it, count as defined; so do wgmma accumulators, which compilers leave unwritten where scale-d is false.
+it, count as defined; so do accumulators of a wgmma whose scale-d is false, or unknown.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from warpsim.analysis.dataflow import settle
+from warpsim.analysis.deciding import deciding
 from warpsim.analysis.facts import Facts
 from warpsim.analysis.flow import reads_and_writes, registers_of
+from warpsim.analysis.unwritten import additions
 from warpsim.errors import Finding
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Ending, Matrix, Undefined
@@ -21,7 +23,7 @@ RULE = "uninitialised"
 ADVICE = "initialise the register on every path to here"
 SHARED = "the value of a store to shared memory"
 """Only a warning, because the stored value may never be read."""
-_OF_WGMMA = ("a", "a_desc", "b_desc", "sp_meta")
+_OF_WGMMA = ("a", "a_desc", "b_desc", "sp_meta", "scale_d")
 """Operands of wgmma that are always read."""
 
 
@@ -31,6 +33,7 @@ def check_undefined(facts: Facts) -> Iterator[Finding]:
     every = (1 << len(function.registers)) - 1
     given = 0 if function.entry else _parameters(facts)
     before = settle(facts.graph, every & ~given, lambda index, state: _through(facts, index, state), int.__and__)
+    adds = additions(function)
     told: set[int] = set()
     roots: dict[int, Root] = {}
     for block in sorted(facts.blocks, key=lambda b: b.first):
@@ -39,9 +42,11 @@ def check_undefined(facts: Facts) -> Iterator[Finding]:
             continue
         for at in range(block.first, block.last):
             instruction = function.code[at]
-            for register, use in _uses(instruction):
+            accumulators = registers_of(instruction.operands[0]) if adds.get(at) else []
+            first = next((r for r in accumulators if state >> r & 1 and r not in told), None)
+            for register, use in _uses(instruction, first):
                 if state >> register & 1 and register not in told:
-                    told.add(register)
+                    told.update((register, *accumulators))
                     name = function.registers[register].name
                     root = roots.get(register)
                     what = "no path writes it before"
@@ -104,24 +109,32 @@ def _trace(instruction: Instruction, state: int, roots: dict[int, Root]) -> None
 
 def _spreads(instruction: Instruction) -> bool:
     """Whether any undefined source makes the result undefined."""
-    form = instruction.form
-    if instruction.traits.copies:
-        return len(instruction.operands) == 2 and len(registers_of(instruction.operands[1])) == 1
-    return form.scope is Scope.THREAD and not form.ports and not instruction.traits.absorbs
-
-
-def _uses(instruction: Instruction) -> Iterator[tuple[int, str]]:
-    """The registers whose value matters when an instruction executes, and what they are used as."""
     form, traits = instruction.form, instruction.traits
-    multiplies = traits.undefined is Undefined.MULTIPLIED or traits.matrix is Matrix.STORE
+    if traits.undefined is Undefined.MOVES and len(traits.moved) > 1:
+        return False
+    if traits.copies:
+        return len(instruction.operands) == 2 and len(registers_of(instruction.operands[1])) == 1
+    return form.scope is Scope.THREAD and not form.ports and not traits.absorbs
+
+
+def _uses(instruction: Instruction, accumulator: int | None) -> Iterator[tuple[int, str]]:
+    """The registers whose value matters when an instruction executes, and what they are used as; to ``accumulator`` it
+    adds.
+    """
+    form, traits = instruction.form, instruction.traits
+    multiplies = traits.undefined is Undefined.MULTIPLIED
+    stores = traits.access is Access.STORE or traits.matrix is Matrix.STORE
     if instruction.guard is not None:
         yield instruction.guard[0].index, "a branch condition" if traits.ending is Ending.BRANCH else "a guard"
+    yield from deciding(instruction).items()
+    if accumulator is not None:
+        yield accumulator, "an accumulator of wgmma"
     for spec, operand in zip(form.operands, instruction.operands, strict=False):
         if isinstance(operand, Addr):
             yield from _each(operand, "an address")
         elif multiplies and not spec.dest and ("accumulator" not in form.ports or spec.name in _OF_WGMMA):
             yield from _each(operand, "a matrix operand")
-        elif traits.access is Access.STORE and len(registers_of(operand)) == 1:
+        elif stores and len(registers_of(operand)) == 1:
             if "global" in traits.spaces:
                 yield from _each(operand, "the value of a store to global memory")
             elif "shared" in traits.spaces:

@@ -50,6 +50,10 @@ class Origins:
         """Note the origin of a register's undefined bits."""
         self._slots[group.plan.function.name, slot] = origin
 
+    def hand(self, function: str, slot: int, origin: Finding) -> None:
+        """Note the origin of undefined bits that a call or a return brings to a register of another function."""
+        self._slots[function, slot] = origin
+
     def read(self, machine: Machine, group: Group, slot: int, instruction: Instruction) -> Finding:
         """The origin of what an instruction computes from an undefined register."""
         known = self.get(group, slot)

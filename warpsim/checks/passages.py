@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from warpsim.analysis.deciding import deciding
 from warpsim.analysis.flow import registers_of
-from warpsim.checks.undefined_bits import RULE, bind_store_bits, destinations_of, rule_of, unwritten
+from warpsim.analysis.unwritten import read_unwritten, scale_of
+from warpsim.checks.undefined_bits import bind_store_bits, destinations_of, rule_of
+from warpsim.checks.undefined_registers import RULE
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Family, Undefined
-from warpsim.machine.binding.operand_slots import commit_of, guard_of, source_getter
-from warpsim.program.program import Addr, Instruction
+from warpsim.machine.binding.operand_slots import commit_of, guard_of, source_getter, value_getter
+from warpsim.machine.values import Array
+from warpsim.program.program import Addr, Imm, Instruction, Reg
 
 if TYPE_CHECKING:
     from warpsim.machine.plan import FunctionPlan
@@ -27,26 +33,46 @@ class Passage:
         self.wide = form.scope is Scope.WARPGROUP
         self.written = destinations_of(instruction)
         self.addresses = sorted({r for o in instruction.operands if isinstance(o, Addr) for r in registers_of(o)})
+        self.decides = deciding(instruction)
+        """The registers that decide what it does, and what they are used as."""
         data = {r for o in sources if not isinstance(o, Addr) for r in registers_of(o)}
-        self.data = sorted({*data, *self.written} if "accumulator" in form.ports else data)
+        self.data = sorted(data - self.decides.keys())
+        scale = scale_of(instruction)
+        self.adds = None if scale is None else value_getter(plan, scale)
+        """Of a wgmma: the threads that add to their accumulator."""
         self.guard = guard_of(plan, instruction) if instruction.guard is not None else None
         self.guard_slot = instruction.guard[0].index if instruction.guard is not None else -1
         self.pure = not form.ports and not self.warps
         self.multiplies = traits.undefined is Undefined.MULTIPLIED
+        self.metadata = _metadata(instruction)
         self.spread = rule_of(plan, instruction)
         stored = traits.undefined is Undefined.STORED
-        self.before_store, self.after_store = bind_store_bits(plan, instruction) if stored else (None, None)
+        self.stores = bind_store_bits(plan, instruction) if stored else None
+        self.combines = traits.undefined is Undefined.COMBINED
         self.getters = [source_getter(plan, o) for o in sources]
         self.commit = commit_of(instruction)
         self.moves_memory = traits.is_async(Family.CP_ASYNC) or ("memory" in form.ports and bool(form.n_dest))
         """Whether what it reads from memory goes anywhere: to registers, or elsewhere in memory."""
 
 
+def _metadata(instruction: Instruction) -> tuple[int, Array] | None:
+    """The register with the metadata of a sparse product, and a mask of the lanes of a warp that the selector names."""
+    found = instruction.traits.metadata
+    if found is None:
+        return None
+    named = {spec.name: o for spec, o in zip(instruction.form.operands, instruction.operands, strict=False)}
+    words, selector = named[found.words], named[found.selector]
+    if not (isinstance(words, Reg) and isinstance(selector, Imm)):
+        return None
+    return words.register.index, np.arange(32) % 4 // found.lanes == selector.bits % (4 // found.lanes)
+
+
 class Known:
     """What the rule knows about a function, for every launch."""
 
     def __init__(self, plan: FunctionPlan) -> None:
-        self.unwritten = unwritten(plan)
+        given = {r.index for param in plan.function.params for r in param.registers}
+        self.unwritten = sorted(read_unwritten(plan.function) - given)
         self.passages: dict[int, Passage] = {}
 
 

@@ -12,39 +12,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpsim.analysis.flow import registers_of
-from warpsim.checks.origins import REGISTER, Origins
 from warpsim.checks.undefined_memory import AtOnce, UndefinedMemory, muted
+from warpsim.checks.undefined_registers import PADDING, lanes_of, ones, origins, report_use, undefined
 from warpsim.isa.spec import Form, Scope
 from warpsim.isa.traits import Undefined
 from warpsim.machine.address import Address
 from warpsim.machine.binding.operand_slots import commit_of, source_getter
 from warpsim.machine.binding.ports import port
+from warpsim.machine.binding.warp_steps import spread, warp_ports
 from warpsim.machine.state.global_memory import LOCAL_WINDOW
 from warpsim.machine.values import Array, as_array, retype
-from warpsim.program.program import Addr, Instruction, Operand, Reg, Vec, called
+from warpsim.program.program import Addr, Instruction, Operand, Reg, Vec
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.plan import FunctionPlan
     from warpsim.machine.state.group import Group
-
-RULE = "uninitialised"
-UNDEFINED = "undefined"
-"""Companion of registers: an unsigned integer of the register's width with a 1 for each undefined bit."""
-PADDING = "padding"
-"""Companion of registers: True in lanes that have loaded what may be structure padding."""
-WRITE_FIRST = "initialise the register on every path to here"
-
-
-def undefined(group: Group, slot: int) -> Array | None:
-    """The undefined bits of a register; None if it is defined."""
-    return group.companion(UNDEFINED, slot)
-
-
-def origins(machine: Machine) -> Origins:
-    """The origins of undefined bits in registers."""
-    found: Origins = machine.batch.notes[RULE]
-    return found
 
 
 def destinations_of(instruction: Instruction) -> list[int]:
@@ -52,80 +35,8 @@ def destinations_of(instruction: Instruction) -> list[int]:
     return [r for o in instruction.operands[: instruction.form.n_dest] for r in registers_of(o)]
 
 
-def report_use(machine: Machine, group: Group, slot: int, bits: Array, active: Array | None, use: str) -> None:
-    """Report undefined bits of a register that matter here."""
-    lanes = np.broadcast_to(bits != 0, group.selection.shape)
-    if active is not None:
-        lanes = lanes & active
-    if not lanes.any():
-        return
-    name = group.plan.function.registers[slot].name
-    other = origins(machine).get(group, slot)
-    if other is None:
-        report_unwritten(machine, group, slot, lanes, use)
-        return
-    source = other.values.get(REGISTER)
-    if source is None:
-        what, advice = (
-            "uninitialised bytes",
-            "initialise the memory on every path to here",
-        )
-    else:
-        what, advice = (
-            f"what comes from {called(str(source))}, which was never written",
-            f"write {source} before line {other.line} reads it",
-        )
-    machine.fault(
-        RULE,
-        f"{called(name)} is used as {use}, but holds {what}",
-        group,
-        lanes,
-        before=True,
-        register=name,
-        other=other,
-        advice=advice,
-    )
-
-
 Rule = Callable[["Machine", "Group", "Array | None"], Any]
 """Bits of the results of a step that are undefined: per destination, None for none."""
-
-
-def report_unwritten(machine: Machine, group: Group, slot: int, lanes: Any, use: str) -> None:
-    """Report a register that matters here but was never written."""
-    name = group.plan.function.registers[slot].name
-    message = f"{called(name)} is used as {use} before anything wrote it"
-    machine.fault(RULE, message, group, lanes, before=True, register=name, advice=WRITE_FIRST)
-
-
-def ones(plan: FunctionPlan, slot: int, mask: Array) -> Array:
-    """All bits of a register, in the lanes where ``mask`` is nonzero."""
-    dtype = plan.function.registers[slot].type.dtype
-    if dtype.kind == "b":
-        return mask != 0
-    unsigned = np.dtype(f"u{min(dtype.itemsize, 8)}").type
-    return np.where(mask != 0, ~unsigned(0), unsigned(0))
-
-
-def unwritten(plan: FunctionPlan) -> list[int]:
-    """Registers that some path reads before any write.
-
-    Accumulators of wgmma are excluded, because compilers leave them unwritten where scale-d is false.
-    """
-    accumulators = {
-        slot
-        for block in plan.blocks
-        for instruction in block.instructions
-        if "accumulator" in instruction.form.ports
-        for slot in destinations_of(instruction)
-    }
-    given = {r.index for param in plan.function.params for r in param.registers}
-    registers = plan.function.registers
-    return [
-        slot
-        for slot in sorted(plan.blocks[0].live_in - accumulators - given)
-        if slot < plan.n_registers and registers[slot].type.bits <= 64
-    ]
 
 
 def rule_of(plan: FunctionPlan, instruction: Instruction) -> Rule:
@@ -166,13 +77,13 @@ def _any(group: Group, operands: tuple[Operand, ...]) -> Array | None:
         for slot in registers_of(operand):
             bits = undefined(group, slot)
             if bits is not None:
-                mask = bits != 0 if mask is None else mask | (bits != 0)
+                mask = lanes_of(bits) if mask is None else mask | lanes_of(bits)
     return mask
 
 
 def _any_rule(plan: FunctionPlan, instruction: Instruction) -> Rule:
     operands = instruction.operands[instruction.form.n_dest :]
-    written = [s for s in destinations_of(instruction) if plan.function.registers[s].type.bits <= 64]
+    written = destinations_of(instruction)
     together = instruction.form.scope is not Scope.THREAD
 
     def rule(machine: Machine, group: Group, active: Array | None) -> dict[int, Array]:
@@ -238,7 +149,7 @@ class Into:
         found = undefined(self.group, slot)
         if found is None:
             dtype = self.group.plan.function.registers[slot].type.dtype
-            return np.zeros(1, dtype if dtype.kind == "b" else f"u{dtype.itemsize}")
+            return np.zeros(1, f"u{dtype.itemsize}" if dtype.kind not in "bV" else dtype)
         return found
 
     def bits(self, slots: list[int]) -> dict[int, Array]:
@@ -260,17 +171,19 @@ def _bitwise_rule(plan: FunctionPlan, instruction: Instruction) -> Rule:
     commit = commit_of(instruction)
     written = destinations_of(instruction)
     otherwise = _any_rule(plan, instruction)
+    sources = [o.register.index if isinstance(o, Reg) else -1 for o in operands]
 
     def rule(machine: Machine, group: Group, active: Array | None) -> Any:
         if commit is None or form.n_dest != 1:
             return otherwise(machine, group, active)
         values = [as_array(get(machine, group)) for get in getters]
         bits = [_bits_of(group, o) for o in operands]
-        unsure = [k for k, b in enumerate(bits) if b.any()]
+        unsure = list(dict.fromkeys(source for source, b in zip(sources, bits, strict=True) if b.any()))
         first = form.function(op, *values)
         changed: Any = None
-        for turned in product((False, True), repeat=len(unsure)):
-            tried = [v ^ bits[k].view(v.dtype) if k in unsure and turned[unsure.index(k)] else v for k, v in enumerate(values)]  # fmt: skip
+        for flips in product((False, True), repeat=len(unsure)):
+            turned = {source for source, flip in zip(unsure, flips, strict=True) if flip}
+            tried = [v ^ b.view(v.dtype) if source in turned else v for source, v, b in zip(sources, values, bits, strict=True)]  # fmt: skip
             differs = form.function(op, *tried) ^ first
             changed = differs if changed is None else changed | differs
         into = Into(group)
@@ -292,41 +205,70 @@ def _global_lanes(group: Group, op: Any, address: Address) -> Any:
     return None if mask.all() else mask if mask.any() else False
 
 
-Effect = Callable[["Machine", "Group", "Array | None"], None]
+Effect = Callable[["Machine", "Group", "Array | None"], "Callable[[], None] | None"]
+"""Acts before a step, and returns what there is to do after it."""
 
 
-def bind_store_bits(plan: FunctionPlan, instruction: Instruction) -> tuple[Effect | None, Effect | None]:
-    """The effects of a store of undefined bits, before and after it: a report if it goes to global memory, and
-    propagation to shared and local memory.
+def bind_store_bits(plan: FunctionPlan, instruction: Instruction) -> Effect | None:
+    """The effect of a store of undefined bits: a report if it goes to global memory; after it, they are in shared and
+    local memory.
     """
     form, op = instruction.form, instruction.op
     getters = _getters(plan, instruction)
     value = instruction.operands[form.n_dest + 1]
-
-    parts = value.elements if isinstance(value, Vec) else (value,)
     if form.scope is not Scope.THREAD:
-        return None, None
+        return _warp_store(plan, instruction)
 
-    def before(machine: Machine, group: Group, active: Array | None) -> None:
-        where = _global_lanes(group, op, getters[0](machine, group))
-        if where is not False:
-            _report_value(machine, group, (value,), _both(where, active), "the value of a store to global memory")
-
-    def after(machine: Machine, group: Group, active: Array | None) -> None:
+    def store(machine: Machine, group: Group, active: Array | None) -> Callable[[], None] | None:
         address = getters[0](machine, group)
         where = _global_lanes(group, op, address)
+        if where is not False:
+            _report_value(machine, group, (value,), _both(where, active), "the value of a store to global memory")
         if where is None:
-            return
-        rest = [get(machine, group) for get in getters[2:]]
-        form.function(op, address, _bits_of(group, value), *rest, **bit_ports(machine, group, form, active))
-        own = active if where is False else ~where if active is None else active & ~where
-        for part in parts:
+            return None
+        bits, rest = _bits_of(group, value), [get(machine, group) for get in getters[2:]]
+        _note_stored(machine, group, instruction, address, (value,), _elsewhere(where, active))
+        return lambda: form.function(op, address, bits, *rest, **bit_ports(machine, group, form, active))
+
+    return store
+
+
+def _warp_store(plan: FunctionPlan, instruction: Instruction) -> Effect:
+    """Of matrices, which go to shared memory: the lanes of a warp store each other's bits."""
+    form, op = instruction.form, instruction.op
+    getters = _getters(plan, instruction)
+    _, value = instruction.operands
+
+    def store(machine: Machine, group: Group, active: Array | None) -> Callable[[], None] | None:
+        address = getters[0](machine, group)
+        arguments = [spread(group.warps, a, wide=False) for a in (address, _bits_of(group, value))]
+        _note_stored(machine, group, instruction, address, (value,), active)
+
+        def finish() -> None:
+            ports = {**warp_ports(machine, group, active, form), **stand_ins(machine, group, form, None)}
+            form.function(op, *arguments, **ports)
+
+        return finish
+
+    return store
+
+
+def _elsewhere(where: Any, active: Array | None) -> Array | None:
+    """The active lanes whose address is not in global memory."""
+    return active if where is False else ~where if active is None else active & ~where
+
+
+def _note_stored(
+    machine: Machine, group: Group, instruction: Instruction, address: Address, values: Any, lanes: Array | None
+) -> None:
+    """Note undefined registers that go to shared or local memory."""
+    for value in values:
+        for part in value.elements if isinstance(value, Vec) else (value,):
             bits = undefined(group, part.register.index) if isinstance(part, Reg) else None
             if bits is not None and isinstance(part, Reg):
-                lanes = np.broadcast_to(bits != 0 if own is None else (bits != 0) & own, group.selection.shape)
-                origins(machine).stored(machine, group, instruction, address, lanes, part.register.index)
-
-    return before, after
+                mask = lanes_of(bits) if lanes is None else lanes_of(bits) & lanes
+                mask = np.broadcast_to(mask, group.selection.shape)
+                origins(machine).stored(machine, group, instruction, address, mask, part.register.index)
 
 
 def bit_ports(
@@ -362,7 +304,7 @@ def _report_value(machine: Machine, group: Group, operands: tuple[Operand, ...],
         for part in operand.elements if isinstance(operand, Vec) else (operand,):
             bits = undefined(group, part.register.index) if isinstance(part, Reg) else None
             if bits is not None and isinstance(part, Reg):
-                read = bits if bits.dtype.kind == "b" else retype(bits, np.dtype(f"u{part.type.dtype.itemsize}"))
+                read = bits if bits.dtype.kind in "bV" else retype(bits, np.dtype(f"u{part.type.dtype.itemsize}"))
                 whole = (np.ascontiguousarray(read)[..., None].view(np.uint8) != 0).all(axis=-1)
                 padding = group.companion(PADDING, part.register.index)
                 if padding is not None:
@@ -371,23 +313,32 @@ def _report_value(machine: Machine, group: Group, operands: tuple[Operand, ...],
 
 
 def _atomic_rule(plan: FunctionPlan, instruction: Instruction) -> Rule:
-    """Report an atomic's undefined operands in global memory; elsewhere they make memory and the result undefined."""
+    """Report an atomic's undefined operands in global memory; elsewhere they become part of memory, and of what is read
+    from it. The result is the old value, however undefined the operands are.
+    """
     form, op = instruction.form, instruction.op
     operands = instruction.operands[form.n_dest :]
-    whole = _any_rule(plan, instruction)
     getters = _getters(plan, instruction)
+    commit = commit_of(instruction)
+    written = destinations_of(instruction)
 
     def rule(machine: Machine, group: Group, active: Array | None) -> Any:
-        where = _global_lanes(group, op, getters[0](machine, group))
-        if where is not None:
-            bits = [_bits_of(group, o) if not isinstance(o, Addr) else get(machine, group) for o, get in zip(operands, getters, strict=True)]  # fmt: skip
-            with muted(machine):
-                form.function(op, *bits, **bit_ports(machine, group, form, active, combines=True))
+        address = getters[0](machine, group)
+        where = _global_lanes(group, op, address)
         if where is not False:
             _report_value(
                 machine, group, operands[1:], _both(where, active), "the operand of an atomic on global memory"
             )
+        if where is None:
             return {}
-        return whole(machine, group, active)
+        _note_stored(machine, group, instruction, address, operands[1:], _elsewhere(where, active))
+        bits = [get(machine, group) if isinstance(o, Addr) else _bits_of(group, o) for o, get in zip(operands[1:], getters[1:], strict=True)]  # fmt: skip
+        with muted(machine):
+            old = form.function(op, address, *bits, **bit_ports(machine, group, form, active, combines=True))
+        if commit is None or old is None:
+            return {}
+        into = Into(group)
+        commit(machine, into, old, None)  # type: ignore[arg-type]
+        return into.bits(written)
 
     return rule

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from warpsim.checks.undefined_registers import lanes_of
 from warpsim.machine.address import Address
 from warpsim.machine.asynchrony.moves import copy_threads, store_remote
 from warpsim.machine.asynchrony.transfers import late
 from warpsim.machine.memory.access import Memory
+from warpsim.machine.memory.addresses import space_of
 from warpsim.machine.values import Array, DType, as_array
 from warpsim.machine.window import Window
-from warpsim.types import ScalarType
+from warpsim.types import ScalarType, bits_type
 
 if TYPE_CHECKING:
     from warpsim.checks.written import WrittenBits
@@ -52,6 +54,9 @@ class UndefinedMemory:
         kept = tuple([_inverted(as_array(v)).view(type.dtype) for v in values])
         with muted(self.machine):
             self.port.store(space, address, type, kept)
+        self._reopen()
+
+    def _reopen(self) -> None:
         for memory in (self.machine.batch.shared, self.machine.batch.local):
             companion: WrittenBits | None = memory.companion  # type: ignore[assignment]
             if companion is not None:
@@ -66,25 +71,34 @@ class UndefinedMemory:
         operands: tuple[Array, ...],
         *,
         returns: bool,
+        kind: str = "",
         **_: Any,
     ) -> Array | None:
-        """The undefined bits of the old value. Memory stays as undefined as it was and, with ``combines``, becomes
-        undefined with the operands.
+        """The undefined bits of the old value. With ``combines``, memory becomes undefined as the operands are that lanes
+        exchange it for, and wholly undefined where they combine it with undefined ones; else it stays as it is.
         """
-        old = self.load(space, address, type)[0] if returns or self.combines else None
-        if self.combines and old is not None:
-            unsigned = old.dtype.type
-            for value in operands:
-                unsure = as_array(value).view(old.dtype) != 0
-                old_or_whole = old | np.where(unsure, ~unsigned(0), unsigned(0))
-                self.store(space, address, type, (old_or_whole,))
-        return old if returns else None
+        if not self.combines:
+            return self.load(space, address, type)[0] if returns else None
+        word = bits_type(type.bits)
+        written = tuple([_inverted(as_array(v)).view(word.dtype) for v in operands])
+        with muted(self.machine):
+            old = self.port.atomic(
+                space, address, word, _exchanged if kind == "exch" else _combined, written, returns=returns
+            )
+        self._reopen()
+        return None if old is None else _inverted(old)
 
     def read_words(self, space: str, address: Array, count: int) -> tuple[Array, ...]:
         """The undefined bits of matrix rows, which are in shared memory."""
         with muted(self.machine):
             words = self.port.read_words(space, address, count)
         return tuple([~w for w in words])
+
+    def write_words(self, space: str, address: Array, words: tuple[Array, ...], active: Array) -> None:
+        """Store the undefined bits of matrix rows."""
+        with muted(self.machine):
+            self.port.write_words(space, address, tuple([~w for w in words]), active)
+        self._reopen()
 
 
 class AtOnce:
@@ -144,8 +158,34 @@ class _Companions(Memory):
                     target[here] = bits.data[at[:, None] + np.arange(dtype.itemsize)]
         return tuple([target.view(dtype)[..., 0] for target in out])
 
+    def atomic(
+        self,
+        space: str,
+        address: Address,
+        type: ScalarType,
+        update: Any,
+        operands: tuple[Array, ...],
+        *,
+        returns: bool,
+        **_: Any,
+    ) -> Array | None:
+        """Update the written bits; those of global memory are only read."""
+        if space_of(space, address) != "global":
+            return super().atomic(space, address, type, update, operands, returns=returns)
+        return self.load_global(address, type.dtype, 1)[0] if returns else None
+
     def store_global(self, address: Address, values: tuple[Array, ...]) -> None:
         """Mark as written; undefined values stored to global memory are reported elsewhere."""
+
+
+def _exchanged(old: Array, new: Array, *_: Array) -> Array:
+    return new
+
+
+def _combined(old: Array, *operands: Array) -> Array:
+    """The written bits of memory combined with operands of such written bits."""
+    unsure = np.any([lanes_of(_inverted(operand)) for operand in operands], axis=0)
+    return np.where(unsure, np.zeros(1, old.dtype), old)
 
 
 def _inverted(array: Array) -> Array:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.checks.origins import REGISTER
-from warpsim.checks.undefined_bits import RULE, origins
+from warpsim.checks.undefined_registers import RULE, origins
 from warpsim.checks.written import WrittenBits
 from warpsim.machine.state.transfers import BoxStore, RunStore, Transfer, Which
 from warpsim.machine.values import Array

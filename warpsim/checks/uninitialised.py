@@ -9,6 +9,7 @@ global memory.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -16,30 +17,30 @@ import numpy as np
 
 from warpsim.checks.origins import Origins
 from warpsim.checks.passages import Passage, known_of, passage_of
-from warpsim.checks.undefined_bits import (
-    PADDING,
-    RULE,
-    UNDEFINED,
-    Into,
-    bit_ports,
-    ones,
-    origins,
-    report_unwritten,
-    report_use,
-    stand_ins,
-    undefined,
-)
+from warpsim.checks.undefined_bits import Into, bit_ports, stand_ins
 from warpsim.checks.undefined_copies import landed
 from warpsim.checks.undefined_memory import UndefinedMemory, muted
+from warpsim.checks.undefined_registers import (
+    PADDING,
+    RULE,
+    halves,
+    ones,
+    origins,
+    put,
+    report_use,
+    together,
+    undefined,
+)
 from warpsim.checks.undefined_stores import stored
+from warpsim.checks.undefined_uses import check_end, check_matrices
 from warpsim.checks.written import WrittenBits, WrittenBytes, lacks, mark, written_bits
-from warpsim.isa.traits import Access, Ending, Family
+from warpsim.isa.traits import Access
 from warpsim.machine.address import Address
 from warpsim.machine.binding.warp_steps import collect, spread, warp_ports
 from warpsim.machine.reporting import present
 from warpsim.machine.values import Array
 from warpsim.machine.window import WRITE, MemoryAccess
-from warpsim.program.program import Addr, Instruction, Reg, Vec
+from warpsim.program.program import Addr, Instruction, Vec
 from warpsim.types import TYPES
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 @attrs.frozen(eq=False)
 class Begun:
     """A step before which undefined bits were computed. ``new`` are those that its destinations will get, ``old`` those
-    that they had, ``unsure`` the lanes whose guard is undefined.
+    that they had, ``unsure`` the lanes whose guard is undefined, ``later`` what is left to do after the step.
     """
 
     group: Group
@@ -61,6 +62,7 @@ class Begun:
     unsure: Array | None
     new: dict[int, Array]
     old: dict[int, Array | None]
+    later: Callable[[], None] | None
 
     @property
     def clean(self) -> bool:
@@ -70,18 +72,21 @@ class Begun:
 
 @attrs.frozen(eq=False)
 class Met:
-    """A step that read bytes never written, with its operands at that time."""
+    """A step that read bytes never written, with its operands at that time; ``bits`` are those of its results, if it has
+    written those bytes since.
+    """
 
     group: Group
     passage: Passage
     active: Array | None
     arguments: list[Any]
+    bits: Any = None
 
 
 class Uninitialised(WrittenBytes):
     """The rule ``uninitialised``."""
 
-    compiled = frozenset({"companion_accessed", "register_needed", "carried_before", "carried_after"})
+    compiled = frozenset({"companion_accessed", "carried_before", "carried_after"})
 
     _begun: Begun | None = None
     _met: Met | None = None
@@ -106,11 +111,11 @@ class Uninitialised(WrittenBytes):
         for slot in known_of(plan).unwritten:
             if not group.stack and frame.values[slot] is not None:
                 continue
-            file = frame.companions.setdefault(UNDEFINED, {})
-            if slot not in file:
-                file[slot] = ones(plan, slot, np.zeros(machine.batch.shape.extents, np.bool_))
-            whole = ones(plan, slot, np.ones(1, np.bool_))
-            file[slot].reshape(-1)[group.selection.positions.reshape(-1)] = whole
+            for name, whole in halves(ones(plan, slot, np.ones(1, np.bool_))).items():
+                file = frame.companions.setdefault(name, {})
+                if slot not in file:
+                    file[slot] = np.zeros(machine.batch.shape.extents, whole.dtype)
+                file[slot].reshape(-1)[group.selection.positions.reshape(-1)] = whole
 
     def stack_extended(self, machine: Machine, group: Group, positions: Array, first: int, nbytes: int) -> None:
         """Mark new parts of the stack as undefined."""
@@ -123,21 +128,29 @@ class Uninitialised(WrittenBytes):
 
     def companion_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Mark what stores write; check what others read."""
-        nbytes, active = access.nbytes, access.active
+        nbytes, active, writes = access.nbytes, access.active, access.kind == WRITE
+        exchanges = writes and present(group).traits.access is Access.ATOMIC
         if access.allocation is not None:
             written = written_bits(access.allocation)
-            if access.kind == WRITE:
+            if (exchanges or not writes) and lacks(written, access.at, nbytes, active):
+                self._meet(machine, group, exchanges=exchanges)
+            if writes:
                 mark(written, access.at, nbytes, active)
-            elif lacks(written, access.at, nbytes, active):
-                self._meet(machine, group)
             return
         bits = companion(machine, access.space)
-        if not bits.open:
+        if not bits.open or (exchanges and self._has_combined(group)):
             return
-        if access.kind == WRITE:
+        if (exchanges or not writes) and bits.lacks(
+            access.place, access.columns, nbytes, active, rows=access.everywhere
+        ):
+            self._meet(machine, group, exchanges=exchanges)
+        if writes:
             bits.mark(access.place, access.columns, nbytes, active, rows=access.everywhere)
-        elif bits.lacks(access.place, access.columns, nbytes, active, rows=access.everywhere):
-            self._meet(machine, group)
+
+    def _has_combined(self, group: Group) -> bool:
+        """Whether the present step has brought undefined bits to memory already."""
+        begun = self._begun
+        return begun is not None and bool(begun.tainted) and begun.passage.instruction is present(group)
 
     def async_delivered(
         self, machine: Machine, group: Group, active: Array | None, transfer: Transfer, which: Array
@@ -156,7 +169,7 @@ class Uninitialised(WrittenBytes):
         if bits.lacks(place, columns, access.nbytes, access.active, rows=everywhere):
             self._meet(machine, group)
 
-    def _meet(self, machine: Machine, group: Group) -> None:
+    def _meet(self, machine: Machine, group: Group, *, exchanges: bool = False) -> None:
         """Note that the current step reads bytes never written; its results are handled when it is done."""
         if machine.delivering:
             return
@@ -169,24 +182,12 @@ class Uninitialised(WrittenBytes):
             arguments = [spread(group.warps, a, wide=passage.wide) for a in arguments]
         active = None if passage.guard is None else passage.guard(machine, group)
         assert active is not False, "a step that no thread executes accesses no memory"
-        self._met = Met(group, passage, active, arguments)
+        self._met = met = Met(group, passage, active, arguments)
+        if exchanges:
+            self._met = attrs.evolve(met, bits=_met_bits(machine, met))
         machine.attend()
 
     # ---- where it matters --------------------------------------------------------------------
-
-    def register_needed(self, machine: Machine, group: Group, slot: int, use: str) -> None:
-        """Report registers that no thread has written."""
-        frame = group.frame
-        if slot >= group.plan.n_registers or frame.values[slot] is not None:
-            return
-        if present(group).traits.is_async(Family.WGMMA):
-            name = group.plan.function.registers[slot].name
-            machine.fault(
-                RULE, f"wgmma adds to its accumulator {name} before anything wrote it", group, register=name,
-                advice="pass scale-d = false to the first wgmma of a sum, or zero the accumulators before its wgmma.fence",
-            )  # fmt: skip
-        elif slot not in frame.companions.get(UNDEFINED, {}):
-            report_unwritten(machine, group, slot, None, use)
 
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
@@ -208,7 +209,7 @@ class Uninitialised(WrittenBytes):
     def carried_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """Report undefined bits that matter to the step, and compute those of its results."""
         if instruction.traits.ending is not None:
-            _check_end(machine, group, instruction)
+            check_end(machine, group, instruction)
             return
         passage = passage_of(group.plan, instruction)
         self._begun, unsure, active = None, None, None
@@ -225,15 +226,17 @@ class Uninitialised(WrittenBytes):
             bits = undefined(group, slot)
             if bits is not None:
                 report_use(machine, group, slot, bits, active, "an address")
+        for slot, use in passage.decides.items():
+            bits = undefined(group, slot)
+            if bits is not None:
+                report_use(machine, group, slot, bits, active, use)
         tainted = [slot for slot in passage.data if undefined(group, slot) is not None]
         old = {slot: undefined(group, slot) for slot in passage.written}
         if passage.multiplies:
-            for slot in tainted:
-                report_use(machine, group, slot, group.companions[UNDEFINED][slot], active, "a matrix operand")
+            check_matrices(machine, group, passage, tainted, active)
         new = passage.spread(machine, group, active) if tainted else {}
-        if passage.before_store is not None and tainted:
-            passage.before_store(machine, group, active)
-        self._begun = Begun(group, passage, active, tainted, unsure, new, old)
+        later = passage.stores(machine, group, active) if passage.stores is not None and tainted else None
+        self._begun = Begun(group, passage, active, tainted, unsure, new, old, later)
 
     def carried_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """Give the step's results their undefined bits."""
@@ -248,8 +251,8 @@ class Uninitialised(WrittenBytes):
             if known and not loaded:
                 _write(group, known, None, begun.active)
             return
-        if passage.after_store is not None and begun.tainted:
-            passage.after_store(machine, group, begun.active)
+        if begun.later is not None:
+            begun.later()
         known_origins = origins(machine)
         source = begun.tainted[0] if begun.tainted else passage.guard_slot
         for slot in passage.written:
@@ -258,7 +261,7 @@ class Uninitialised(WrittenBytes):
                 before = undefined(group, slot)
                 before = begun.old[slot] if before is None else before
                 whole = ones(passage.plan, slot, begun.unsure)
-                group.accompany(UNDEFINED, slot, whole if before is None else before | whole)
+                put(group, slot, whole if before is None else together(before, whole))
             if (slot != source or begun.active is None) and undefined(group, slot) is not None:
                 known_origins.put(group, slot, known_origins.read(machine, group, source, instruction))
 
@@ -270,33 +273,25 @@ def companion(machine: Machine, space: str) -> WrittenBits:
     return found
 
 
-def _check_end(machine: Machine, group: Group, last: Instruction) -> None:
-    """Report a branch on undefined bits."""
-    slots = [last.guard[0].index] if last.guard is not None else []
-    if last.traits.ending in (Ending.INDEXED_BRANCH, Ending.CALL):
-        slots += [o.register.index for o in last.operands if isinstance(o, Reg)]
-    for slot in slots:
-        bits = undefined(group, slot)
-        if bits is not None and bits.any():
-            report_use(machine, group, slot, bits, None, "the condition of a branch")
+def _met_bits(machine: Machine, met: Met) -> Any:
+    """The undefined bits of the results of a step that reads bytes never written."""
+    passage, group, form = met.passage, met.group, met.passage.instruction.form
+    with muted(machine):
+        if passage.warps:
+            ports = {**warp_ports(machine, group, met.active, form), **stand_ins(machine, group, form, None)}
+        else:
+            ports = bit_ports(machine, group, form, met.active)
+        return form.function(passage.instruction.op, *met.arguments, **ports)
 
 
 def _take(machine: Machine, met: Met) -> bool:
     """Propagate the undefined bits that a step read from memory to its destinations; False if no register takes them."""
     passage, group, active = met.passage, met.group, met.active
     instruction = passage.instruction
-    form = instruction.form
-    with muted(machine):
-        if passage.warps:
-            ports = {**warp_ports(machine, group, active, form), **stand_ins(machine, group, form, None)}
-        else:
-            ports = bit_ports(machine, group, form, active)
-        bits = form.function(instruction.op, *met.arguments, **ports)
-        padding = _padding(group, instruction, met.arguments[0], ports.get("memory"))
+    bits = _met_bits(machine, met) if met.bits is None else met.bits
+    padding = _padding(machine, group, instruction, met.arguments[0], active)
     slots = passage.written
     if passage.commit is None or bits is None:
-        return False
-    if any(passage.plan.function.registers[s].type.bits > 64 for s in slots):
         return False
     into = Into(group)
     passage.commit(machine, into, collect(group.warps, bits, wide=passage.wide) if passage.warps else bits, active)  # type: ignore[arg-type]
@@ -304,23 +299,25 @@ def _take(machine: Machine, met: Met) -> bool:
     origins(machine).loaded(machine, group, instruction, met.arguments[0], slots)
     for number, slot in enumerate(slots):
         if slot in taken:
-            found = taken[slot].any()
-            group.accompany(UNDEFINED, slot, taken[slot] if found else None)
+            put(group, slot, taken[slot])
+            found = undefined(group, slot) is not None
             group.accompany(PADDING, slot, padding[number] if found and len(padding) == len(slots) else None)
     return True
 
 
-def _padding(group: Group, instruction: Instruction, address: Address, memory: UndefinedMemory | None) -> list[Array]:
+def _padding(
+    machine: Machine, group: Group, instruction: Instruction, address: Address, active: Array | None
+) -> list[Array]:
     """Per element, a mask of lanes with written bytes beside it in its aligned eight bytes; empty if no neighbour is
     loaded with it, as the words of a structure would be.
     """
     op, target = instruction.op, instruction.operands[0]
-    if memory is None or instruction.traits.access is not Access.LOAD or op.type.kind not in "bu" or op.type.bits > 32:
+    if instruction.traits.access is not Access.LOAD or op.type.kind not in "bu" or op.type.bits > 32:
         return []
     space = op.get("space") or ""
     if space.split("::")[0] not in ("shared", "local") or not _in_a_row(group, instruction):
         return []
-    place = address.places
+    memory, place = UndefinedMemory(machine, group, active), address.places
     found = []
     for k in range(len(target.elements) if isinstance(target, Vec) else 1):
         around = memory.load(space, Address((place + k * op.type.bytes) & ~7), TYPES["b64"])[0]
@@ -343,16 +340,14 @@ def _in_a_row(group: Group, instruction: Instruction) -> bool:
 
 def _write(group: Group, slots: list[int], bits: Array | None, active: Array | None) -> None:
     """Set the undefined bits of registers, in the executing lanes."""
-    if bits is not None and bits.dtype.itemsize > 8:  # 128-bit values count as defined
-        bits = None
     for slot in slots:
         new, old = bits, undefined(group, slot) if active is not None else None
         group.accompany(PADDING, slot, None)
         some = new if old is None else old
         if active is not None and some is not None:
-            none = some.dtype.type(0)
+            none = np.zeros(1, some.dtype)
             new = np.where(active, none if new is None else new, none if old is None else old)
-        group.accompany(UNDEFINED, slot, new if new is not None and new.any() else None)
+        put(group, slot, new)
 
 
 __all__ = ["Uninitialised"]

@@ -28,7 +28,7 @@ from warpsim.checks.register_counts import RULE as SETMAXNREG
 from warpsim.checks.register_counts import RegisterCountRules
 from warpsim.checks.tensor_maps import RULE as TENSOR_MAP
 from warpsim.checks.tensor_maps import TensorMaps
-from warpsim.checks.undefined_bits import RULE as UNINITIALISED
+from warpsim.checks.undefined_registers import RULE as UNINITIALISED
 from warpsim.checks.uninitialised import Uninitialised
 from warpsim.checks.wgmma_registers import RULES as WGMMA
 from warpsim.checks.wgmma_registers import WgmmaRegisters

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import numpy as np
 
 from warpsim.isa.mma import (
@@ -23,6 +24,7 @@ from warpsim.isa.mma import (
 from warpsim.isa.ports import DevicePort, ReportPort
 from warpsim.isa.registry import Function, instruction
 from warpsim.isa.spec import Gate, Op, Scope
+from warpsim.isa.traits import Metadata
 from warpsim.layout import fragments, registers
 from warpsim.numerics.operands import expand
 
@@ -157,7 +159,7 @@ def _declare(pattern: str, classes: str, multiplicand: str) -> Callable[[Functio
         constants={"f": selectors},
         legal=_legal,
         gate=_gate,
-        traits=MULTIPLIES,
+        traits=lambda op: attrs.evolve(MULTIPLIES, metadata=Metadata("e", "f", chunks(op) // 4)),
     )
 
 

@@ -142,6 +142,17 @@ class Asynchronous:
 
 
 @attrs.frozen
+class Metadata:
+    """The operands of a sparse product that are its metadata and its selector. So many lanes of each quad hold metadata
+    that counts; the selector says which.
+    """
+
+    words: str
+    selector: str
+    lanes: int
+
+
+@attrs.frozen
 class Barrier:
     """A barrier among the threads of a ``warp``, a ``cta`` or a ``cluster``; ``reduction`` is that of the predicates."""
 
@@ -229,6 +240,8 @@ class Traits:
     """What is known about the result's low bits if low bits of the sources are known."""
     contraction: Contraction | None = None
     """What the assembler may contract it with."""
+    metadata: Metadata | None = None
+    """Where a sparse product has its metadata."""
     factors: Callable[..., tuple[Any, Any]] | None = None
     """The factors of a product, if they are not the operands: a function of its sources."""
     sorts: bool = False

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import numpy as np
 
 from warpsim.isa.ports import DevicePort, ReportPort, SharedMatrixPort
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Gate, Op, Scope
-from warpsim.isa.traits import Asynchronous, Family, Matrix, Stage, Traits, Undefined
+from warpsim.isa.traits import Asynchronous, Family, Matrix, Metadata, Stage, Traits, Undefined
 from warpsim.layout import wgmma_fragments as fragments
 from warpsim.numerics import matrix, plain_matrix
 from warpsim.numerics.operands import expand
@@ -103,8 +104,15 @@ def _declare(
         version=(8, 2) if sparse else (8, 0),
         arch="90a",
         gate=gate,
-        traits=_MULTIPLIES,
+        traits=(lambda op: attrs.evolve(_MULTIPLIES, metadata=Metadata("sp_meta", "sp_sel", _contributors(op))))
+        if sparse
+        else _MULTIPLIES,
     )
+
+
+def _contributors(op: Op) -> int:
+    """Lanes of each quad that hold metadata."""
+    return 4 if STORAGE[op.atype.name] == "u1" else 2
 
 
 def _mixed_signs(op: Op) -> Gate | None:

@@ -61,7 +61,7 @@ def _conditional(
     def end(machine: Machine, group: Group) -> int | None:
         value = group.env[slot]
         if value is None:
-            value = machine.need(group, slot, "the condition of a branch")
+            value = group.fetch(slot)
         value = as_array(value)
         if value.size == 1:
             return taken(machine, group) if bool(value.item()) != negated else following

@@ -229,7 +229,7 @@ class Run:
                     return pause
             elif group.at == 0:
                 self._count(machine, block, group)
-            steps, carries, end = block.steps, group.carries, block.end
+            steps, carries, end = block.steps, group.heeds, block.end
             if telling is not None:
                 steps, end = self._of_registers(block)
             stop = len(steps)
@@ -247,7 +247,7 @@ class Run:
                         return False
                     if after is not None:
                         after(machine, group, block.instructions[at - 1])
-                    carries = group.carries
+                    carries = group.heeds
             for number in range(at, stop):
                 group.at = number
                 if carries and before is not None:
@@ -257,7 +257,7 @@ class Run:
                     return False
                 if (carries or suspended) and after is not None:
                     after(machine, group, block.instructions[number])
-                    carries = carries or group.carries
+                    carries = carries or group.heeds
                 if told:
                     pause = self._tell(machine, group, block)
                     if pause is not None:

@@ -108,7 +108,6 @@ class Window:
     registers_read: Callable[..., None] | None
     registers_written: Callable[..., None] | None
     registers_changed: Callable[..., None] | None
-    register_needed: Callable[..., None] | None
     memory_accessed: Callable[..., None] | None
     memory_written: Callable[..., None] | None
     companion_accessed: Callable[..., None] | None

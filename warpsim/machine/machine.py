@@ -94,12 +94,6 @@ class Machine:
         selection = group.selection if selection is None else selection
         return self.group(selection, group.plan, group.stack, group.block, group.at, group.local_base, group.generation)
 
-    def need(self, group: Group, index: int, use: str) -> Value:
-        """A register's value, where its content matters."""
-        if self.window.register_needed is not None:
-            self.window.register_needed(self, group, index, use)
-        return group.fetch(index)
-
     def attend(self) -> None:
         """Request `carried_after` for the current step. For watchers, during a memory access of lanes."""
         self.attention = True

@@ -17,7 +17,7 @@ import numpy as np
 
 from warpsim.analysis.constants import fold
 from warpsim.analysis.contraction import contract
-from warpsim.analysis.flow import Block, calls_into, polling_functions
+from warpsim.analysis.flow import Block, calls_into, polling_functions, reads_and_writes
 from warpsim.analysis.identities import drop_identities
 from warpsim.analysis.loops import Clocks, Loop, clock_readers, loop_at
 from warpsim.analysis.operand_order import order_operands
@@ -45,6 +45,7 @@ class BoundBlock:
     """Steps of a basic block and the closure that says where to go next."""
 
     __slots__ = (
+        "consulted",
         "end",
         "function",
         "index",
@@ -61,6 +62,10 @@ class BoundBlock:
         self.function = function
         self.index = block.index
         self.live_in = block.live_in
+        self.consulted = block.live_in | {
+            r for i in instructions if i.guard is not None for r in reads_and_writes(i)[1]
+        }
+        """The registers whose values from before the block it may read; guarded writes keep some lanes'."""
         self.successors = block.successors
         self.waits = block.waits
         self.instructions = instructions

@@ -164,11 +164,6 @@ class Watcher:
     def registers_changed(self, machine: Machine, group: Group, count: int) -> None:
         """Warps have requested ``count`` registers per thread (setmaxnreg) and need not wait for them."""
 
-    def register_needed(self, machine: Machine, group: Group, slot: int, use: str) -> None:
-        """A register's content is about to matter as ``use`` (an address, a condition, a value stored to global
-        memory), and the group has neither read nor written the register since it last split or merged.
-        """
-
     # ---- memory ------------------------------------------------------------------------------
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:

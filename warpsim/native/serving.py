@@ -29,7 +29,6 @@ STEPS = frozenset(
         "carried_after",
         "group_split",
         "groups_met",
-        "register_needed",
         "registers_read",
         "registers_written",
     }

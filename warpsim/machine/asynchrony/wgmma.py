@@ -72,7 +72,6 @@ def start(machine: Machine, group: Group, issue: Issue) -> None:
     state.starting = None
     state.issued[columns] = tickets
     use = state.use(group.plan)
-    use.used[issue.rows] = True
     use.accumulator[issue.accumulators(columns)] = tickets
 
 
@@ -90,7 +89,6 @@ def rename(machine: Machine, group: Group, sources: Array, targets: Array) -> bo
     if state.pending:
         wgmma_late.perform(machine, group, early=True)
     use.accumulator[np.ix_(targets, columns)] = use.accumulator[np.ix_(sources, columns)].max(axis=0)
-    use.used[targets] = use.used[sources[-1]]
     if machine.window.wgmma_registers_renamed is not None:
         machine.window.wgmma_registers_renamed(machine, group, sources, targets)
     return True

@@ -145,7 +145,7 @@ def _address_in_register(base: Reg, offset: int) -> AddressGetter:
     def get(machine: Machine, group: Group) -> Address:
         value = group.env[slot]
         if value is None:
-            value = machine.need(group, slot, "an address")
+            value = group.fetch(slot)
         if narrow is not None:
             value = as_array(value).view(narrow).astype(U32)
         if type(value) is not Affine:

@@ -9,8 +9,6 @@ import numpy as np
 from warpsim.analysis.loops import CLOCKS
 from warpsim.isa.traits import Access
 from warpsim.machine.binding.operand_slots import (
-    Argument,
-    Getter,
     commit_of,
     destination,
     guard_of,
@@ -27,7 +25,6 @@ from warpsim.program.program import (
     Addr,
     Imm,
     Instruction,
-    Operand,
     Param,
     Reg,
     Special,
@@ -290,13 +287,11 @@ def _lift(value: Value, dtype: DType) -> Affine:
     return Affine.constant(int(value.reshape(-1)[0]), dtype)
 
 
-def bind_thread(plan: FunctionPlan, instruction: Instruction, *, unread: bool) -> Step:  # noqa: C901  where launches spend their time: no calls
+def bind_thread(plan: FunctionPlan, instruction: Instruction, *, unread: bool) -> Step:
     """Bind any per-thread instruction, with ports and guard."""
     form, op, function = instruction.form, instruction.op, instruction.form.function
     linear = form.linear and instruction.guard is None
     getters = [source_getter(plan, o, linear=linear) for o in instruction.operands[form.n_dest :]]
-    if instruction.traits.access is Access.STORE and "global" in instruction.traits.spaces:
-        getters = [_needed(g, o) for g, o in zip(getters, instruction.operands, strict=True)]
     commit = commit_of(instruction)
     guard = guard_of(plan, instruction) if instruction.guard is not None else None
     ports = [(name, _unread if unread and name == "memory" else PORTS[name]) for name in sorted(form.ports)]
@@ -335,17 +330,3 @@ def bind_thread(plan: FunctionPlan, instruction: Instruction, *, unread: bool) -
 def _unread(machine: Machine, group: Group, active: Array | None) -> Memory:
     """The memory of a step whose result is never read."""
     return Memory(machine, group, active, unused=True)
-
-
-def _needed(get: Getter, operand: Operand) -> Getter:
-    """A getter of a value that leaves the thread, which requires its registers to be written."""
-    parts = operand.elements if isinstance(operand, Vec) else (operand,)
-    slots = [o.register.index for o in parts if isinstance(o, Reg)]
-
-    def checked(machine: Machine, group: Group) -> Argument:
-        for slot in slots:
-            if group.env[slot] is None:
-                machine.need(group, slot, "the value of a store to global memory")
-        return get(machine, group)
-
-    return checked

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,11 +11,10 @@ from warpsim.analysis.wgmma_moves import moved, operand_registers
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Family, Stage
 from warpsim.machine.asynchrony import wgmma
-from warpsim.machine.binding.operand_slots import value_getter
 from warpsim.machine.issue import Issue
 from warpsim.machine.plan import FunctionPlan, Step
 from warpsim.machine.state.group import Group
-from warpsim.machine.values import Array, as_array
+from warpsim.machine.values import as_array
 from warpsim.program.program import Imm, Instruction
 
 if TYPE_CHECKING:
@@ -46,24 +44,7 @@ def bind_wgmma(plan: FunctionPlan, instruction: Instruction, execute: Step) -> S
         np.array([plan.wgmma_rows[s] for s in slots_a], np.int64),
         execute,
     )
-    names = [o.name for o in instruction.form.operands]
-    scale_d = value_getter(plan, dict(zip(names, instruction.operands, strict=False))["scale_d"])
-
-    def start(machine: Machine, group: Group) -> None:
-        told = machine.window.register_needed
-        if told is not None and not wgmma.state_of(machine).use(group.plan).used[issue.rows_d[0]]:
-            _tell_accumulator(machine, group, issue, scale_d)
-        wgmma.start(machine, group, issue)
-
-    return start
-
-
-def _tell_accumulator(machine: Machine, group: Group, issue: Issue, scale_d: Callable[[Machine, Group], Array]) -> None:
-    """Report an accumulator that is added to but was never set by a thread."""
-    unset = next((s for s in issue.slots_d if group.env[s] is None and group.frame.values[s] is None), None)
-    if unset is not None and scale_d(machine, group).any():
-        assert machine.window.register_needed is not None
-        machine.window.register_needed(machine, group, unset, "an accumulator of wgmma")
+    return lambda machine, group: wgmma.start(machine, group, issue)
 
 
 def watch_registers(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:

@@ -271,6 +271,15 @@ class Group:
         """Whether its register values may have companions."""
         return bool(self.companions or self.frame.companions)
 
+    @property
+    def heeds(self) -> bool:
+        """Whether it may read a value that has a companion before the end of its block."""
+        files = self.frame.companions
+        if self.companions or not files or self.at:
+            return self.carries
+        block, env = self.plan.blocks[self.block], self.env
+        return any(env[i] is None and i in block.consulted for file in files.values() for i in file)
+
     def files(self) -> list[dict[int, Array]]:
         """The companions of its registers, by their indices."""
         return [*self.companions.values(), *self.frame.companions.values()]

@@ -21,12 +21,9 @@ GROUPS = 8
 
 @attrs.define(eq=False)
 class RegisterUse:
-    """Rows of one function's registers: the last ticket as accumulator, whether any wgmma has used them, and by slot
-    the values that have not appeared.
-    """
+    """Rows of one function's registers: the last ticket as accumulator, and by slot the values that have not appeared."""
 
     accumulator: Array
-    used: Array
     held: dict[int, Array] = attrs.field(factory=dict)
 
 
@@ -68,7 +65,5 @@ class Wgmma:
         found = self.uses.get(plan.name)
         if found is None:
             n_rows = len(plan.wgmma_rows)
-            found = self.uses[plan.name] = RegisterUse(
-                np.zeros((n_rows, self.n_columns), np.int64), np.zeros(n_rows, np.bool_)
-            )
+            found = self.uses[plan.name] = RegisterUse(np.zeros((n_rows, self.n_columns), np.int64))
         return found
