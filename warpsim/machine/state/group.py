@@ -275,8 +275,10 @@ class Group:
     def heeds(self) -> bool:
         """Whether it may read a value that has a companion before the end of its block."""
         files = self.frame.companions
-        if self.companions or not files or self.at:
-            return self.carries
+        if not files:
+            return bool(self.companions)
+        if self.companions or self.at:
+            return True
         block, env = self.plan.blocks[self.block], self.env
         return any(env[i] is None and i in block.consulted for file in files.values() for i in file)
 
