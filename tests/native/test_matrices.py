@@ -37,6 +37,9 @@ mma.sp.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32 d, a, b, c, e, 1;
 wmma.mma.sync.aligned.row.col.m16n16k16.f16.f16
 wmma.mma.sync.aligned.row.col.m16n16k16.f16.f32
 wgmma.mma_async.sync.aligned.m64n56k32.f32.e5m2.e5m2 desc None -1 -1
+mma.sync.aligned.m8n8k128.row.col.s32.b1.b1.s32.xor.popc d, a, b, c;
+mma.sync.aligned.m8n8k16.row.col.satfinite.s32.s8.u8.s32 d, a, b, c;
+wmma.mma.sync.aligned.row.col.m16n16k8.f32.tf32.tf32.f32
 """.strip().split("\n")
 """Few forms that together come to every line of what writes products."""
 ELSEWHERE = ("sm_89", "sm_80", "sm_75", "sm_120a")
@@ -96,6 +99,14 @@ def test_a_sample_of_forms(served: Callable[[], int]) -> None:
     some = [trial for trial in (*WARPS, *GROUPS) if trial.name in SAMPLE] + GROUPS[::2468]
     assert len(some) >= len(SAMPLE) + 1
     assert compared(some, served) == ([], [])
+
+
+@pytest.mark.parametrize("target", ["sm_89", "sm_120a"])
+def test_fp8_elsewhere(target: str, served: Callable[[], int]) -> None:
+    """GPUs that multiply fp8 as it is."""
+    some = [trial for trial in WARPS if trial.name == "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32 d, a, b, c;"]
+    assert len(some) == 1
+    assert compared(some, served, target) == ([], [])
 
 
 @pytest.mark.long

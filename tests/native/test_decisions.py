@@ -1,0 +1,489 @@
+"""What the compiled engine decides: what a unit that gave up may do no longer, when code pays, where it lies, how values come in."""
+
+import ctypes
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from warpsim.isa.traits import Matrix
+from warpsim.machine.selection import Rect, Shape
+from warpsim.machine.values import Affine
+from warpsim.native import cache, later, pace
+from warpsim.native.calls import FAR, _block_limit
+from warpsim.native.inputs import Given, given, look_of, row_of
+from warpsim.native.options import Options, Outcome
+from warpsim.native.order import conflicts
+from warpsim.native.pace import Pace
+from warpsim.native.reading import describe
+from warpsim.native.spots import WAITING, Account, Spot
+
+EVERYTHING = Options(alone=False, barriers=True)
+PARTED, CONFLICT, REFUSED, DOUBT, OVER = (Outcome[n] for n in ("PARTED", "CONFLICT", "REFUSED", "DOUBT", "OVER"))
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "options"),
+    [
+        ([], EVERYTHING),
+        ([OVER] * 9, EVERYTHING),
+        ([DOUBT], EVERYTHING._replace(strides=False)),
+        ([CONFLICT], EVERYTHING._replace(barriers=False)),
+        ([CONFLICT] * 2, EVERYTHING._replace(barriers=False, stores=False)),
+        ([CONFLICT] * 3, None),
+        ([PARTED] * 2, EVERYTHING),
+        ([PARTED] * 3, EVERYTHING._replace(collectives=False)),
+        ([PARTED] * 6, EVERYTHING._replace(collectives=False, stores=False)),
+        ([PARTED] * 9, None),
+        ([REFUSED] * 3, EVERYTHING._replace(stores=False)),
+        ([REFUSED] * 5, EVERYTHING._replace(stores=False)),
+        ([REFUSED] * 6, None),
+        ([PARTED, REFUSED, PARTED], EVERYTHING._replace(collectives=False)),
+        ([PARTED, PARTED, DOUBT, OVER, PARTED], EVERYTHING._replace(strides=False, collectives=False)),
+        ([PARTED, PARTED, CONFLICT, PARTED, PARTED], EVERYTHING._replace(barriers=False)),
+    ],
+)
+def test_what_a_unit_may_do_no_longer(outcomes, options):
+    """A conflict counts at once, others the third time; then it loses barriers, collectives or stores, and at last the place is left
+    to the interpreter (None)."""
+    spot = Spot(EVERYTHING)
+    spot.shape, spot.formed = object(), True
+    for outcome in outcomes:
+        if not spot.formed:
+            spot.shape, spot.formed = object(), True
+        spot.codes["a"], spot.looks["a"], spot.ready = object(), object(), True
+        before = spot.options
+        spot.weaken(outcome)
+        if spot.options != before:
+            assert (spot.codes, spot.looks, spot.ready) == ({}, {}, False)
+            assert spot.formed == (outcome is DOUBT)
+        else:
+            assert spot.codes
+    if options is None:
+        assert (spot.shape, spot.formed) == (None, True)
+    else:
+        assert spot.options == options
+        assert spot.shape is not None or not spot.formed
+
+
+@pytest.mark.parametrize(("spent", "left"), [([2.0] * 8, True), ([2.0] * 7 + [1.0], False), ([1.0] + [9.0] * 7, False)])
+def test_a_unit_on_trial(spent, left):
+    """One that was never as fast as the interpreter in eight runs is left to it."""
+    spot = Spot(EVERYTHING)
+    spot.shape, spot.formed = object(), True
+    spot.put("a", object())
+    for seconds in spent:
+        assert spot.on_trial
+        assert spot.shape is not None
+        spot.judge(seconds, 1.0)
+    assert not spot.on_trial
+    assert (spot.shape is None) == left
+    assert (spot.codes == {}) == left
+    assert spot.formed
+
+
+def test_what_is_put():
+    """Code makes a place ready, and looked at; that there can be none does not."""
+    spot = Spot(EVERYTHING)
+    spot.look_at = 5
+    spot.put("a", None)
+    assert (spot.ready, spot.look_at, spot.codes) == (False, 0, {"a": None})
+    spot.put("b", code := object())
+    spot.put("c", None)
+    assert (spot.ready, spot.codes) == (True, {"a": None, "b": code, "c": None})
+
+
+@pytest.mark.parametrize(
+    ("through", "threads", "waves"),
+    [
+        (None, 64, 1),
+        ((10.0, 4.0), 64, 1 << 14),
+        ((0.0, 0.0), 1 << 20, 1),
+        ((0.0, 0.0), 1 << 22, 1),
+        ((1000.0, 0.0), 1000, 100),
+        ((10.0, 1024.0), 1 << 10, 16),
+    ],
+)
+def test_joined_waves(through, threads, waves):
+    """At most 2^20 threads, 10^8 thread-instructions and 2^24 bytes of stores in one batch."""
+    spot = Spot(EVERYTHING)
+    spot.through = through
+    assert spot.waves(threads) == 1
+    spot.trials = 0
+    assert spot.waves(threads) == waves
+    spot.stopped = 2
+    assert spot.waves(threads) == waves
+    spot.stopped = 3
+    assert spot.waves(threads) == 1
+
+
+def test_what_compiling_costs(monkeypatch):
+    """By the lines that were measured; the import of LLVM counts once, and lines that lie on disk do not."""
+    rate = pace.Rate()
+    assert rate.of(4000) == pytest.approx(0.6)
+    rate.note(4000, 1.4)
+    assert rate.of(400) == pytest.approx(0.1)
+    monkeypatch.setattr(pace, "rate", lambda: rate)
+    monkeypatch.setitem(pace.sys.modules, "llvmlite", pace)
+    assert pace.cost(100, kept=True) == pytest.approx(0.05 + 0.1)
+    assert pace.cost(100, kept=False) == pytest.approx(0.05 + 0.1 + 1.0)
+    monkeypatch.delitem(pace.sys.modules, "llvmlite")
+    assert pace.cost(100, kept=True) == pytest.approx(0.12 + 0.05 + 0.1)
+
+
+def test_pace_of_an_engine(monkeypatch):
+    """Engine ``compiled`` asks for code, and waits for it where the environment says so; ``auto`` takes a share of the time."""
+    monkeypatch.delenv("WARPSIM_COMPILE", raising=False)
+    assert [pace.pace_of(e) for e in ("auto", "compiled")] == [Pace.AUTO, Pace.ASKED]
+    monkeypatch.setenv("WARPSIM_COMPILE", "at-once")
+    assert [pace.pace_of(e) for e in ("auto", "compiled")] == [Pace.AUTO, Pace.AT_ONCE]
+
+
+def test_what_is_worth_compiling_later():
+    """What may pay for later launches; other code that was asked for is forgotten."""
+    account, spots = Account(Pace.ASKED), [Spot(EVERYTHING) for _ in range(4)]
+    plans = [
+        SimpleNamespace(allows=lambda spot, share, good=good: good and share == pace.BEHIND) for good in (True, False)
+    ]
+    from warpsim.native.spots import Request
+
+    requests = [Request(plans[k % 2], k, spot, None if k > 1 else "v") for k, spot in enumerate(spots)]
+    for request in requests:
+        request.spot.codes["v"] = WAITING
+        account.ask(request)
+        account.ask(request._replace(now=True))
+    assert account.worth() == [requests[0], requests[2]]
+    assert [spot.codes for spot in spots] == [{"v": WAITING}, {}, {"v": WAITING}, {"v": WAITING}]
+
+
+# ---- an engine that comes later --------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds of the clock, and of the thread."""
+    now = SimpleNamespace(clock=100.0, thread=10.0)
+    monkeypatch.setattr(later.time, "perf_counter", lambda: now.clock)
+    monkeypatch.setattr(later.time, "thread_time", lambda: now.thread)
+    taken = later.Taken()
+    monkeypatch.setattr(later, "taken", lambda: taken)
+    now.taken = taken
+    return now
+
+
+class Engine:
+    """Notes what it is asked for."""
+
+    def __init__(self):
+        self.asked = []
+        self.bodies = SimpleNamespace(of=lambda instruction: ("compiled", instruction))
+        self.compiling = 1.5
+
+    def __getattr__(self, name):
+        return lambda *given: self.asked.append((name, given)) or name
+
+
+def instruction(matrix):
+    """One that multiplies matrices, or not."""
+    return SimpleNamespace(traits=SimpleNamespace(matrix=matrix), form=SimpleNamespace(function="body"))
+
+
+def test_an_engine_is_made_when_launches_have_taken_a_while(clock):
+    """By the thread's own time, for which it asks no sooner than the clock allows; what earlier launches took counts."""
+    made = []
+    clock.taken.seconds = 0.02
+    engine = later.Later(lambda: made.append(Engine()) or made[-1], units=True)
+    assert engine.units
+    assert (engine.advance(1, 2, 3), engine.joined(4), engine.until("group", 9), engine.compiling) == (False, 1, 9, 0.0)
+    assert engine.reason(5) is None
+    assert engine.of(instruction(None)) == "body"
+    clock.clock += 0.029
+    clock.thread += 0.029
+    assert (engine.advance(1, 2, 3), made) == (False, [])
+    clock.clock += 0.002
+    clock.thread -= 0.009  # others had the processor: 0.02 seconds so far
+    assert (engine.advance(1, 2, 3), made) == (False, [])
+    clock.clock += 0.009
+    clock.thread += 5
+    assert (engine.advance(1, 2, 3), made) == (False, [])  # not asked yet
+    clock.clock += 0.002
+    assert engine.advance(1, 2, 3) == "advance"
+    assert len(made) == 1
+    assert (engine.joined(4), engine.until("group", 9), engine.run_through(6, 7)) == ("joined", "until", "run_through")
+    assert (engine.compiling, engine.reason(5), engine.bodies) == (1.5, "reason", engine)
+    assert engine.of(product := instruction(Matrix.MULTIPLY)) == ("compiled", product)
+    engine.over()
+    assert [name for name, _ in made[0].asked] == ["advance", "joined", "until", "run_through", "reason", "over"]
+    assert made[0].asked[0][1] == (1, 2, 3)
+    assert clock.taken.seconds == 0.02
+
+
+def test_products_want_the_engine_now(clock):
+    """An instruction that multiplies matrices stays with the launch; without an engine it has its own body."""
+    engine = later.Later(Engine, units=False)
+    product = instruction(Matrix.MULTIPLY)
+    assert engine.of(instruction(None)) == "body"
+    assert engine.of(product) == ("compiled", product)
+    none = later.Later(lambda: None, units=False)
+    assert none.of(product) == "body"
+
+
+def test_where_there_is_no_engine(clock):
+    """Nobody asks a second time; and the time of a launch without one is noted."""
+    asked = []
+    engine = later.Later(lambda: asked.append(1), units=True)
+    clock.clock += 1
+    clock.thread += 1
+    for _ in range(3):
+        assert not engine.advance(1, 2, 3)
+        clock.clock += 100
+    assert asked == [1]
+    engine.over()
+    assert clock.taken.seconds == pytest.approx(1.0)
+    assert clock.taken.enough
+    assert not later.Taken().enough
+
+
+# ---- objects on disk -------------------------------------------------------------------------------
+
+
+def test_the_folder_of_objects(monkeypatch, tmp_path):
+    """``WARPSIM_CACHE`` names it, and where that is empty there is none; else it is in the user's folder for caches."""
+    folder = cache.cache_folder.__wrapped__
+    monkeypatch.setenv("WARPSIM_CACHE", str(tmp_path / "a" / "b"))
+    assert folder() == tmp_path / "a" / "b"
+    assert (tmp_path / "a" / "b").is_dir()
+    monkeypatch.setenv("WARPSIM_CACHE", "")
+    assert folder() is None
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("WARPSIM_CACHE", str(tmp_path / "file"))
+    assert folder() is None
+    monkeypatch.delenv("WARPSIM_CACHE")
+    for system, variable, parts in (
+        ("linux", "XDG_CACHE_HOME", ("warpsim",)),
+        ("win32", "LOCALAPPDATA", ("warpsim",)),
+        ("darwin", "HOME", ("Library", "Caches", "warpsim")),
+    ):
+        monkeypatch.setattr(cache.sys, "platform", system)
+        monkeypatch.setenv(variable, str(tmp_path / system))
+        if system == "darwin":
+            monkeypatch.setattr(cache.Path, "home", lambda: tmp_path / "darwin")
+        assert folder() == tmp_path.joinpath(system, *parts)
+    monkeypatch.setattr(cache.sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    assert folder() == tmp_path / "darwin" / ".cache" / "warpsim"
+
+
+def test_objects_and_notes(monkeypatch, tmp_path):
+    """Are there once they are kept; without a folder nothing is, and a folder that has gone is no fault."""
+    monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
+    assert (cache.has_object("k"), cache.noted("k"), cache.read_object("k")) == (False, False, None)
+    cache.write_object("k", b"body")
+    assert (cache.has_object("k"), cache.noted("k"), cache.read_object("k")) == (True, False, b"body")
+    cache.note("k")
+    assert cache.noted("k")
+    monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path / "gone")
+    cache.write_object("k", b"body")
+    cache.note("k")
+    assert (cache.has_object("k"), cache.noted("k"), cache.read_object("k")) == (False, False, None)
+    monkeypatch.setattr(cache, "cache_folder", lambda: None)
+    cache.write_object("k", b"body")
+    cache.note("k")
+    assert (cache.has_object("k"), cache.noted("k"), cache.read_object("k")) == (False, False, None)
+
+
+# ---- how values come in ----------------------------------------------------------------------------
+
+
+def affine(s1, s0, c1=0, c0=0):
+    """A value by strides."""
+    return Affine(5, (s1, s0, c1, c0), (4, 8, 4, 2), np.dtype(np.uint32))
+
+
+HOW = [
+    (7, 32, Given("same")),
+    (affine(0, 0), 32, Given("same")),
+    (affine(4, 1), 32, Given("along", (1, 0))),
+    (affine(4, 1), 8, Given("along", (1, 4))),
+    (affine(65, 64), 8, Given("along", (64, None))),
+    (affine(-64, -65), 8, Given("along", (None, -64))),
+    (affine(4, 1), 0, Given("lanes")),
+    (affine(4, 0), 0, Given("lanes")),
+    (affine(0, 1), 0, Given("lanes")),
+    (affine(0, 0, 3), 0, Given("along", (0, 0))),
+    (np.zeros((1, 1, 1, 1), np.uint32), 32, Given("same")),
+    (np.zeros(1, np.uint32), 32, Given("same")),
+    (np.zeros((1, 1, 3, 2), np.uint32), 32, Given("column")),
+    (np.zeros((1, 4, 3, 2), np.uint32), 32, Given("lanes")),
+    (np.zeros((4, 1, 3, 2), np.uint32), 32, Given("lanes")),
+    (np.zeros(6, np.uint32), 32, Given("lanes")),
+]
+"""A value, how many lanes lie in a row, and how it comes in."""
+
+
+@pytest.mark.parametrize("number", range(len(HOW)))
+def test_how_values_come_in(number):
+    """One for all, one for each CTA, by strides (those up to 64 as part of the code), or as lanes; what looks alike comes in alike."""
+    value, row, expected = HOW[number]
+    assert given(value, row) == expected
+    other = value + 1 if type(value) is int else value
+    assert look_of(other) == look_of(value)
+
+
+@pytest.mark.parametrize(
+    ("extents", "axes", "row"),
+    [
+        ((1, 64, 1, 3), None, 32),
+        ((8, 32, 1, 3), None, 32),
+        ((8, 64, 1, 3), None, 32),
+        ((16, 8, 1, 3), None, 8),
+        ((32, 1, 1, 1), None, 1),
+        ((8, 24, 1, 1), None, 0),
+        ((4, 8, 1, 1), None, 8),
+        ((1, 20, 1, 1), None, 32),
+        ((3, 20, 1, 1), None, 0),
+    ],
+)
+def test_rows_of_lanes(extents, axes, row):
+    """Lanes of a warp lie in rows where a row of threads is a warp's or a part of it that divides 32."""
+    shape = Shape(*extents)
+    whole = Rect(shape, tuple((0, 1, n) for n in extents))
+    assert row_of(whole) == row
+    assert row_of(object()) == 0
+
+
+def test_descriptors():
+    """What a descriptor says of an array is the element of each thread; numbers and strides stand in it as they are."""
+    n1, n0, m1, m0 = shape = (2, 3, 4, 5)
+    base = np.arange(n1 * n0 * m1 * m0, dtype=np.uint32).reshape(shape)
+    arrays = [
+        base,
+        base.transpose(1, 0, 2, 3).copy().transpose(1, 0, 2, 3),
+        np.ascontiguousarray(base.transpose(2, 3, 0, 1)).transpose(2, 3, 0, 1),
+        base[:1],
+        base[:, :1],
+        base[:, :, :1, :1],
+        base[1:, 2:, 3:, 4:],
+    ]
+    words = [0] * 6 * (len(arrays) + 5)
+    values = [
+        *arrays,
+        5,
+        (1 << 64) - 3,
+        Affine(7, (3, 2, 1, -4), shape, np.dtype(np.uint32)),
+        Affine(-9, (0, 0, 0, 0), shape, np.dtype(np.int32)),
+        base,
+    ]
+    describe(words, values, ["lanes"] * len(arrays) + ["same"] * 5, shape)
+    for k, array in enumerate(arrays):
+        address, *strides, kind = words[6 * k : 6 * k + 6]
+        s1, s0, c1, c0 = strides
+        whole = np.broadcast_to(array, shape)
+        for t1, t0, b1, b0 in np.ndindex(shape):
+            place = address + t1 * s1 + t0 * s0 + b1 * c1 + b0 * c0
+            assert ctypes.c_uint32.from_address(place).value == whole[t1, t0, b1, b0]
+        in_a_row = s0 == 4 and s1 == 4 * n0
+        assert kind == (1 if in_a_row else 2)
+    last = words[6 * len(arrays) :]
+    assert last[:6] == [5, 0, 0, 0, 0, 0]
+    assert last[6:12] == [-3, 0, 0, 0, 0, 0]
+    assert last[12:18] == [7, 3, 2, 1, -4, 0]
+    assert last[18:24] == [-9, 0, 0, 0, 0, 0]
+    assert last[24:30] == [0, 0, 0, 0, 0, 0]
+    flat = np.arange(6, dtype=np.uint32)
+    words = [0] * 12
+    describe(words, [flat, flat[2:3]], ["lanes"] * 2, (6,))
+    assert words == [flat.ctypes.data, 0, 4, 0, 0, 2, flat[2:].ctypes.data, 0, 0, 0, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("limit", "key", "stack", "block", "expected"),
+    [
+        (None, (3,), [], 3, FAR),
+        ((5, (3,)), (3,), [], 3, FAR),  # of a later generation
+        ((4, (7,)), (3,), [], 3, 7),
+        ((4, (2,)), (3,), [], 3, 4),
+        ((4, (3,)), (3,), [], 3, 4),
+        ((4, (2, 9, 1)), (2, 9, 5), [1, 2], 5, 6),
+        ((4, (2, 9, 8)), (2, 9, 5), [1, 2], 5, 8),
+        ((4, (2, 8, 8)), (2, 9, 5), [1, 2], 5, 0),
+        ((4, (3, 8, 8)), (2, 9, 5), [1, 2], 5, FAR),
+        ((4, (2, 9)), (2, 9, 5), [1, 2], 5, 0),
+        ((4, (3,)), (2, 9, 5), [1, 2], 5, FAR),
+    ],
+)
+def test_how_far_a_group_may_go(limit, key, stack, block, expected):
+    """Up to the block of those who wait in the same calls; not at all where these stand before, as far as it likes behind."""
+    group = SimpleNamespace(generation=4, stack=stack, key=key, block=block)
+    assert _block_limit(group, limit) == expected
+
+
+# ---- whether anybody may have seen an order ---------------------------------------------------------
+
+
+def effect(kind, space="global", commutes=""):
+    """An access."""
+    return SimpleNamespace(kind=kind, space=space, commutes=commutes)
+
+
+def seen(effects, ranges, starts, distinct, once=None, warps=True):
+    """Whether the order may have been seen; ``starts`` are the warps at which CTAs begin."""
+    tables = SimpleNamespace(cta_starts=np.array(starts))
+    ranges = np.array(ranges, np.int64)
+    return conflicts(effects, once or [False] * len(effects), ranges, tables, lambda low, high: distinct, warps=warps)
+
+
+NOWHERE = [1 << 60, 0]
+ORDERS = {
+    "loads": ([effect("load")], [[[0, 9]], [[0, 9]]], False),
+    "stores apart": ([effect("store")], [[[0, 4]], [[4, 8]]], False),
+    "stores that overlap": ([effect("store")], [[[0, 5]], [[4, 8]]], True),
+    "stores apart, in any order": ([effect("store")], [[[8, 12]], [[0, 4]], [[4, 8]]], False),
+    "one within another": ([effect("store")], [[[0, 90]], [[80, 84]], [[40, 44]]], True),
+    "a store and a load apart": ([effect("store"), effect("load")], [[[0, 4], [8, 12]], [[4, 8], [12, 16]]], False),
+    "a load of what another has stored": ([effect("store"), effect("load")], [[[0, 4], [8, 12]], [[8, 12], [16, 20]]], True),
+    "a load of what it has stored itself": ([effect("store"), effect("load")], [[[0, 4], [0, 4]], [[4, 8], [4, 8]]], False),
+    "a warp that does nothing": ([effect("store")], [[[0, 4]], [NOWHERE], [[4, 8]]], False),
+    "sums": ([effect("atomic", commutes="add")], [[[0, 4]], [[0, 4]]], False),
+    "sums and the greatest": ([effect("atomic", commutes="add"), effect("atomic", commutes="max")], [[[0, 4]] * 2] * 2, True),
+    "sums and loads": ([effect("atomic", commutes="add"), effect("load")], [[[0, 4]] * 2] * 2, True),
+    "exchanges": ([effect("atomic")], [[[0, 4]], [[0, 4]]], True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ORDERS)
+@pytest.mark.parametrize("space", ["global", "shared", "generic"])
+def test_orders_of_warps(name, space):
+    """Seen where one may have stored what another has looked at or stored; atomics that commute leave the same."""
+    effects, ranges, expected = ORDERS[name]
+    effects = [SimpleNamespace(**{**vars(e), "space": space}) for e in effects]
+    assert seen(effects, ranges, [0], distinct=False) is expected
+    assert seen(effects, ranges, [0], distinct=False, warps=False) is (expected and space != "shared")
+
+
+def test_orders_within_a_cta():
+    """Warps of different CTAs do not meet in shared memory; those of one do."""
+    stores = [effect("store", "shared")]
+    ranges = [[[0, 4]], [[4, 8]], [[0, 4]], [[4, 8]]]
+    assert not seen(stores, ranges, [0, 2], distinct=False)
+    assert seen(stores, ranges, [0], distinct=False)
+    assert seen(stores, ranges, [0, 3], distinct=False)
+    assert not seen(stores, ranges, [0, 1, 2, 3], distinct=False)
+
+
+def test_orders_of_single_bytes():
+    """Stores to global memory whose extents overlap leave the same if no byte was stored twice; in shared memory nobody looks, nor
+    where something else takes part. Of one store that each warp does once, the last lane's value stays in any case."""
+    overlap = [[[0, 100]], [[4, 108]]]
+    assert not seen([effect("store")], overlap, [0], distinct=True)
+    assert seen([effect("store", "shared")], overlap, [0], distinct=True)
+    assert seen([effect("store"), effect("load")], [[r[0], r[0]] for r in overlap], [0], distinct=True)
+    assert not seen([effect("store")], overlap, [0], distinct=False, once=[True])
+    assert seen(
+        [effect("store"), effect("store")], [[r[0], r[0]] for r in overlap], [0], distinct=False, once=[True, True]
+    )
+    asked = []
+    tables = SimpleNamespace(cta_starts=np.array([0]))
+    ranges = np.array([[[8, 50]], [[40, 90]], [NOWHERE]], np.int64)
+    conflicts([effect("store")], [False], ranges, tables, lambda *given: asked.append(given), warps=True)
+    assert asked == [(8, 90)]

@@ -1,0 +1,106 @@
+"""Registers of every kind across barriers, branches and loops, whatever lanes share of them: the bits and counts of the interpreter."""
+
+import numpy as np
+import pytest
+
+import warpsim
+
+pytest.importorskip("llvmlite", reason="the extra jit is not installed")
+
+HEAD = """.version 8.4
+.target sm_90
+.address_size 64
+.const .b32 constants[4] = {5, 7, 11, 13};
+.visible .entry k(.param .u64 a, .param .u64 o, .param .u32 n, .param .align 4 .b8 s[16]) {
+.reg .b32 %r<30>; .reg .b64 %d<12>; .reg .f32 %f<8>; .reg .f64 %g<4>; .reg .pred %p<9>; .reg .b16 %h<4>; .reg .b128 %w;
+.shared .align 16 .b8 tile[2048]; .local .align 8 .b8 mine[64];
+ld.param.u64 %d1, [a]; ld.param.u64 %d2, [o]; ld.param.u32 %r1, [n]; mov.u32 %r2, %tid.x; mov.u32 %r3, %ctaid.x; mov.u32 %r0, tile;
+mad.lo.u32 %r4, %r3, 64, %r2; mul.wide.u32 %d3, %r4, 4; add.u64 %d4, %d1, %d3; add.u64 %d2, %d2, %d3; and.b32 %r5, %r2, 31;
+mov.u32 %r6, 0; mov.u32 %r7, 1; shl.b32 %r8, %r2, 2; add.u32 %r8, %r8, %r0; ld.global.u32 %r9, [%d4]; ld.global.u32 %r10, [%d1];
+mov.b32 %f1, 0f3F800000; mov.b64 %g1, 0d3FF0000000000000;
+"""
+TAIL = "st.global.u32 [%d2], %r7; ret; }"
+LOOP = "L: {} add.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, %r1; @%p1 bra L;"
+BODIES = {
+    "predicates across a barrier": LOOP.format(
+        "setp.lt.u32 %p2, %r5, 7; setp.lt.u32 %p3, %r6, 3; setp.lt.u32 %p4, %r3, 1; setp.gt.u32 %p5, %r9, 500; bar.sync 0;"
+        "@%p2 add.u32 %r7, %r7, 5; @%p3 mad.lo.u32 %r7, %r7, 3, 1; @!%p4 xor.b32 %r7, %r7, 99; @%p5 add.u32 %r7, %r7, %r2;"
+    ),
+    "numbers across a barrier": LOOP.format(
+        "cvt.u16.u32 %h1, %r2; cvt.u16.u32 %h2, %r6; cvt.u64.u32 %d5, %r2; mul.lo.u64 %d6, %d5, 12; cvt.rn.f32.u32 %f2, %r9;"
+        "cvt.rn.f64.u32 %g2, %r9; mul.lo.u32 %r11, %r3, 5; mul.lo.u32 %r12, %r2, 100; bar.sync 0;"
+        "cvt.u32.u16 %r13, %h1; cvt.u32.u16 %r14, %h2; cvt.u32.u64 %r15, %d6; cvt.rzi.u32.f32 %r16, %f2; cvt.rzi.u32.f64 %r17, %g2;"
+        "add.u32 %r7, %r7, %r11; add.u32 %r7, %r7, %r12; add.u32 %r7, %r7, %r13; mad.lo.u32 %r7, %r7, 3, %r14; add.u32 %r7, %r7, %r15;"
+        "add.u32 %r7, %r7, %r16; xor.b32 %r7, %r7, %r17;"
+    ),
+    "registers that become lanes in a loop": LOOP.format(
+        "selp.u32 %r11, %r2, 7, %p1; add.u32 %r12, %r12, %r11; mul.lo.u32 %r13, %r6, 3; add.u32 %r13, %r13, %r2; xor.b32 %r14, %r13, %r14;"
+        "add.u32 %r7, %r7, %r12; add.u32 %r7, %r7, %r14;"
+    ).replace("L:", "setp.eq.u32 %p1, 0, 1; mov.u32 %r12, 5; mov.u32 %r14, 0; L:"),
+    "strides that change": LOOP.format(
+        "add.u32 %r11, %r11, %r2; and.b32 %r12, %r11, 31; shl.b32 %r12, %r12, 2; add.u32 %r12, %r12, %r0;"
+        "ld.shared.u32 %r13, [%r12]; add.u32 %r7, %r7, %r13;"
+    ).replace(
+        "L:",
+        "mov.u32 %r11, %r2; st.shared.u32 [%r8], %r2; st.shared.u32 [%r8+256], %r9; st.shared.u32 [%r8+512], 5; st.shared.u32 [%r8+768], 9;"
+        "bar.sync 0; L:",
+    ),
+    "both ways to one place": LOOP.format("setp.lt.u32 %p2, %r5, 7; @%p2 bra M; M: add.u32 %r7, %r7, %r2;"),
+    "a switch": LOOP.format(
+        "rem.u32 %r11, %r4, 3; setp.eq.u32 %p2, %r11, 0; @%p2 bra A; setp.eq.u32 %p2, %r11, 1; @%p2 bra B; add.u32 %r7, %r7, 1; bra C;"
+        "A: mul.lo.u32 %r7, %r7, 3; bra C; B: xor.b32 %r7, %r7, %r6; C: add.u32 %r7, %r7, %r5;"
+    ),
+    "loops apart": LOOP.format(
+        "and.b32 %r11, %r2, 3; M: add.u32 %r7, %r7, %r11; mad.lo.u32 %r12, %r7, 5, %r12; setp.eq.u32 %p2, %r11, 0; sub.u32 %r11, %r11, 1;"
+        "@!%p2 bra M; xor.b32 %r7, %r7, %r12;"
+    ).replace("L:", "mov.u32 %r12, 0; L:"),
+    "together again": LOOP.format(
+        "setp.lt.u32 %p2, %r5, 7; setp.gt.u32 %p3, %r9, 300; @%p2 bra M; mul.lo.u32 %r11, %r2, 4; cvt.u64.u32 %d5, %r11; mov.u32 %r12, 8;"
+        "bra N; M: shl.b32 %r11, %r2, 2; cvt.u64.u32 %d5, %r11; mov.u32 %r12, 8; N: @%p3 add.u32 %r7, %r7, %r11; add.u32 %r7, %r7, %r12;"
+        "cvt.u32.u64 %r13, %d5; mad.lo.u32 %r7, %r7, 3, %r13;"
+    ),
+    "a predicate that is written on one way": LOOP.format(
+        "setp.lt.u32 %p2, %r5, 9; setp.eq.u32 %p4, %r6, 2; @%p2 bra M; setp.gt.u32 %p4, %r9, 400; M: @%p4 add.u32 %r7, %r7, 11;"
+    ),
+    "members in a register": LOOP.format(
+        "shfl.sync.bfly.b32 %r12, %r7, 1, 31, %r11; vote.sync.ballot.b32 %r13, %p1, %r11; add.u32 %r7, %r12, %r13;"
+    ).replace("L:", "setp.lt.u32 %p1, %r5, 9; mov.u32 %r11, -1; L:"),
+    "members from memory": LOOP.format("shfl.sync.down.b32 %r12|%p2, %r7, 1, 31, %r11; selp.u32 %r7, %r12, %r5, %p2; add.u32 %r7, %r7, %r9;").replace(
+        "L:", "or.b32 %r11, %r9, 0; not.b32 %r12, %r9; or.b32 %r11, %r11, %r12; L:"
+    ),
+    "atomics of a CTA": LOOP.format(
+        "and.b32 %r11, %r2, 7; shl.b32 %r11, %r11, 2; add.u32 %r11, %r11, %r0; red.shared.add.u32 [%r11], %r2; red.shared.max.u32 [%r11+64], %r9;"
+        "red.shared.xor.b32 [%r11+128], %r9; bar.sync 0; ld.shared.u32 %r12, [%r11]; ld.shared.u32 %r13, [%r11+64]; ld.shared.u32 %r14, [%r11+128];"
+        "add.u32 %r7, %r7, %r12; mad.lo.u32 %r7, %r7, 3, %r13; xor.b32 %r7, %r7, %r14; bar.sync 0;"
+    ).replace("L:", "st.shared.u32 [%r8], 0; bar.sync 0; L:"),
+    "atomics of a warp": "setp.ge.u32 %p2, %r2, 32; @%p2 bra E; st.shared.u32 [%r8], 3; "
+    + LOOP.format("and.b32 %r11, %r2, 7; shl.b32 %r11, %r11, 2; add.u32 %r11, %r11, %r0; atom.shared.exch.b32 %r12, [%r11], %r2; add.u32 %r7, %r7, %r12;")
+    + "E:",
+    "a guarded parameter": LOOP.format("setp.lt.u32 %p2, %r5, 9; mov.u32 %r11, 3; @%p2 ld.param.u32 %r11, [s+4]; add.u32 %r7, %r7, %r11;"),
+    "128 bits": LOOP.format("mov.b64 %d5, 7; mov.b64 %d6, 9; mov.b128 %w, {%d5, %d6}; mov.b128 {%d5, %d6}, %w; cvt.u32.u64 %r11, %d6; add.u32 %r7, %r7, %r11;"),
+    "vectors of parameters": LOOP.format("ld.param.v2.u32 {%r11, %r12}, [s+8]; mad.lo.u32 %r7, %r7, %r11, %r12;"),
+    "a discarded half": LOOP.format("mov.b64 %d5, 0x500000003; mov.b64 {%r11, _}, %d5; add.u32 %r7, %r7, %r11;"),
+    "addresses of variables": LOOP.format(
+        "mov.u64 %d5, constants; ld.const.u32 %r11, [%d5+4]; mov.u64 %d6, mine; st.local.u32 [%d6+4], %r2; ld.local.u32 %r12, [mine+4]; mov.u32 %r13, mine;"
+        "add.u32 %r7, %r7, %r11; add.u32 %r7, %r7, %r12;"
+    ),
+    "lanes that end": LOOP.format("add.u32 %r7, %r7, %r9; setp.gt.u32 %p2, %r7, 4000; @%p2 bra E;") + "E:",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_bodies(name, done):
+    """Twice each, for a unit may end early the first time; CTAs of two warps, the second one of which lacks lanes, too."""
+    found = []
+    module = warpsim.load(HEAD + BODIES[name] + TAIL)
+    for engine in ("interpreter", "compiled", "compiled"):
+        kept = []
+        for threads in (64, 40):
+            given, out = (np.arange(192, dtype=np.uint32) * 7919) % 1000, np.zeros(192, np.uint32)
+            result = module["k"]((3,), (threads,), (given, out, 5, np.arange(4, dtype=np.uint32)), engine=engine)
+            kept.append((out.tolist(), result.instructions, result.thread_instructions, dict(result.opcodes)))
+        found.append(kept)
+
+    assert found[1] == found[0]
+    assert found[2] == found[0]
+    assert done
