@@ -34,8 +34,6 @@ def cast(code: Code, value: Val, source: np.dtype[Any], target: np.dtype[Any]) -
             if type == "half":
                 raise Unlowerable("f64 as f16")
             value = code.convert("fpext", value, "float")
-        if value.type == type:
-            return value
         return code.convert("fpext" if width(value.type) < width(type) else "fptrunc", value, type)
     if source.kind == "f":
         if value.type == "half":
