@@ -9,6 +9,7 @@ import pytest
 from warpsim.isa.traits import Matrix
 from warpsim.machine.selection import Rect, Shape
 from warpsim.machine.values import Affine
+from warpsim.machine.window import Watcher
 from warpsim.native import cache, later, pace
 from warpsim.native.calls import FAR, _block_limit
 from warpsim.native.inputs import Given, given, look_of, row_of
@@ -16,6 +17,7 @@ from warpsim.native.options import Options, Outcome
 from warpsim.native.order import conflicts
 from warpsim.native.pace import Pace
 from warpsim.native.reading import describe
+from warpsim.native.serving import _serves
 from warpsim.native.spots import WAITING, Account, Spot
 
 EVERYTHING = Options(alone=False, barriers=True)
@@ -487,3 +489,28 @@ def test_orders_of_single_bytes():
     ranges = np.array([[[8, 50]], [[40, 90]], [NOWHERE]], np.int64)
     conflicts([effect("store")], [False], ranges, tables, lambda *given: asked.append(given), warps=True)
     assert asked == [(8, 90)]
+
+
+@pytest.mark.parametrize(
+    ("event", "served"),
+    [
+        (None, (True, True, True)),
+        ("launch_ended", (True, True, True)),
+        ("step_after", (False, True, True)),
+        ("registers_written", (False, True, True)),
+        ("memory_accessed", (False, True, True)),
+        ("memory_written", (False, True, True)),
+        ("collective_reached", (True, False, True)),
+        ("warp_synchronised", (True, False, True)),
+        ("barrier_left", (True, True, False)),
+        ("barrier_completed", (True, True, False)),
+    ],
+)
+def test_what_is_served_beside_a_watcher(event, served):
+    """Units need that nobody follows steps or accesses, collectives and barriers in them that nobody hears of these."""
+    kind = type("Hears", (Watcher,), {} if event is None else {event: lambda self, *given, **named: None})
+    assert tuple(_serves((kind,))) == served
+    assert tuple(_serves((Watcher, kind, Watcher))) == served
+    if event is not None:
+        compiled = type("Compiled", (kind,), {"compiled": frozenset({event})})
+        assert tuple(_serves((compiled,))) == (True, True, True)

@@ -11,6 +11,8 @@ HEAD = """.version 8.4
 .target sm_90
 .address_size 64
 .const .b32 constants[4] = {5, 7, 11, 13};
+.func (.param .b32 v) powers(.param .b32 q) { .reg .b32 %a, %b, %k; .reg .pred %p; ld.param.b32 %a, [q]; mov.u32 %b, 1; mov.u32 %k, 0;
+L: mad.lo.u32 %b, %b, %a, 7; add.u32 %k, %k, 1; setp.lt.u32 %p, %k, 6; @%p bra L; st.param.b32 [v], %b; ret; }
 .visible .entry k(.param .u64 a, .param .u64 o, .param .u32 n, .param .align 4 .b8 s[16]) {
 .reg .b32 %r<30>; .reg .b64 %d<12>; .reg .f32 %f<8>; .reg .f64 %g<4>; .reg .pred %p<9>; .reg .b16 %h<4>; .reg .b128 %w;
 .shared .align 16 .b8 tile[2048]; .local .align 8 .b8 mine[64];
@@ -84,6 +86,38 @@ BODIES = {
         "mov.u64 %d5, constants; ld.const.u32 %r11, [%d5+4]; mov.u64 %d6, mine; st.local.u32 [%d6+4], %r2; ld.local.u32 %r12, [mine+4]; mov.u32 %r13, mine;"
         "add.u32 %r7, %r7, %r11; add.u32 %r7, %r7, %r12;"
     ),
+    "values behind a clock": LOOP.format(
+        "sub.u32 %r11, %r2, 5; add.u32 %r12, %r2, 1020; mov.u32 %r13, %clock; setp.lt.u32 %p2, %r11, 40; setp.gt.u32 %p3, %r12, 1030;"
+        "or.b32 %r14, %r12, 1024; @%p2 add.u32 %r7, %r7, 3; @%p3 mul.lo.u32 %r7, %r7, 3; add.u32 %r7, %r7, %r14; xor.b32 %r7, %r7, %r11;"
+    ),
+    "a clock of one warp": LOOP.format(
+        "setp.ge.u32 %p2, %r2, 32; @%p2 bra M; mov.u32 %r11, %clock; and.b32 %r11, %r11, 0; add.u32 %r7, %r7, %r11; add.u32 %r7, %r7, 3;"
+        "M: st.shared.u32 [%r8], %r7; ld.shared.u32 %r12, [%r8]; add.u32 %r7, %r7, %r12; mad.lo.u32 %r7, %r7, 3, %r6;"
+    ),
+    "a clock of some lanes": LOOP.format(
+        "setp.ge.u32 %p2, %r5, 9; @%p2 bra M; mov.u32 %r11, %clock; and.b32 %r11, %r11, 0; add.u32 %r7, %r7, %r11; add.u32 %r7, %r7, 3;"
+        "M: st.local.u32 [mine], %r7; ld.local.u32 %r12, [mine]; add.u32 %r7, %r7, %r12; mad.lo.u32 %r7, %r7, 3, %r6;"
+    ),
+    "stores of warps that meet": "ld.param.u64 %d5, [o]; setp.eq.u32 %p3, %r3, 0; setp.lt.and.u32 %p4, %r2, 32, %p3;"
+    "setp.ge.and.u32 %p5, %r2, 32, %p3; "
+    + LOOP.format(
+        "@%p4 st.global.u32 [%d5], %r6; add.u32 %r11, %r6, 100; @%p5 st.global.u32 [%d5], %r11; add.u32 %r11, %r6, 200;"
+        "@%p4 st.global.u32 [%d5], %r11; bar.sync 0; mov.u32 %r12, 0; @%p3 ld.global.u32 %r12, [%d5]; add.u32 %r7, %r7, %r12; bar.sync 0;"
+    ),
+    "stores of lanes in turns": LOOP.format(
+        "mul.wide.u32 %d5, %r6, 4; st.local.u32 [mine], %r7; st.shared.u32 [%r8+1024], %r7; st.shared.u8 [%r8+1025], %r6;"
+        "ld.shared.u32 %r11, [%r8+1024]; ld.local.u16 %r12, [mine]; add.u32 %r7, %r11, %r12;"
+    ),
+    "a calculation in a function": "{ .param .b32 q; .param .b32 v; " + LOOP.format(
+        "st.param.b32 [q], %r7; call.uni (v), powers, (q); ld.param.b32 %r11, [v]; add.u32 %r7, %r11, %r2;"
+    ) + "}",
+    "a function of some lanes": "{ .param .b32 q; .param .b32 v; setp.lt.u32 %p2, %r5, 7; " + LOOP.format(
+        "@%p2 bra M; st.param.b32 [q], %r7; call (v), powers, (q); ld.param.b32 %r7, [v]; M: add.u32 %r7, %r7, %r2;"
+    ) + "}",
+    "numbers of 16 bits": LOOP.format(
+        "mov.u16 %h1, %tid.x; mul.lo.u16 %h2, %h1, 3; add.u16 %h3, %h2, 7; cvt.u32.u16 %r11, %h3; shr.u16 %h3, %h1, 2; cvt.s32.s16 %r12, %h3;"
+        "add.u32 %r7, %r7, %r11; mad.lo.u32 %r7, %r7, 3, %r12;"
+    ),
     "lanes that end": LOOP.format("add.u32 %r7, %r7, %r9; setp.gt.u32 %p2, %r7, 4000; @%p2 bra E;") + "E:",
 }  # fmt: skip
 
@@ -104,3 +138,55 @@ def test_bodies(name, done):
     assert found[1] == found[0]
     assert found[2] == found[0]
     assert done
+
+
+MEMBERS = {
+    "a constant": "mov.u32 %r11, 0xffff; shfl.sync.bfly.b32 %r12, %r7, 1, 31, %r11;",
+    "from memory": "and.b32 %r11, %r10, 0; add.u32 %r11, %r11, 0xff00ff; shfl.sync.bfly.b32 %r12, %r7, 1, 31, %r11;",
+    "of each lane": "and.b32 %r11, %r9, 0; add.u32 %r11, %r11, 0xff00ff; vote.sync.ballot.b32 %r12, %p1, %r11;",
+}
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_lanes_that_are_not_named(name):
+    """A lane that executes a collective without being named in its mask is found in either engine."""
+    found = []
+    body = "setp.eq.u32 %p1, %r5, 3;" + LOOP.format(MEMBERS[name] + "add.u32 %r7, %r12, %r2;")
+    for engine in ("interpreter", "compiled"):
+        given, out = np.arange(192, dtype=np.uint32), np.zeros(192, np.uint32)
+        launch = (3,), (64,), (given, out, 5, np.arange(4, dtype=np.uint32))
+        result = warpsim.load(HEAD + body + TAIL)["k"](*launch, engine=engine, on_finding="collect")
+        found.append((out.tolist(), result.instructions, [(f.rule, f.line, f.lanes, f.count) for f in result.findings]))
+
+    assert found[0] == found[1]
+    assert found[0][2]
+
+
+def test_a_register_that_nothing_has_written():
+    """Without checks it is 0 in either engine."""
+    body = LOOP.format("add.u32 %r7, %r7, %r20; xor.b32 %r7, %r7, %r9;")
+    found = []
+    for engine in ("interpreter", "compiled"):
+        given, out = np.arange(192, dtype=np.uint32), np.zeros(192, np.uint32)
+        launch = (3,), (64,), (given, out, 5, np.arange(4, dtype=np.uint32))
+        result = warpsim.load(HEAD + body + TAIL)["k"](*launch, engine=engine, checks="none")
+        found.append((out.tolist(), result.instructions))
+    assert found[0] == found[1]
+
+
+WIDE = """.version 8.8
+.target sm_100a
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u64 o) { .reg .b64 %d<9>; .reg .b32 %t, %i; .reg .pred %q;
+ld.param.u64 %d1, [a]; ld.param.u64 %d2, [o]; mov.u32 %t, %tid.x; mul.wide.u32 %d3, %t, 32; add.u64 %d1, %d1, %d3; add.u64 %d2, %d2, %d3;
+mov.u32 %i, 0; L: ld.global.v4.u64 {%d4, %d5, %d6, %d7}, [%d1]; add.u64 %d4, %d4, %d7; st.global.v4.u64 [%d2], {%d4, %d5, %d6, %d7};
+add.u32 %i, %i, 1; setp.lt.u32 %q, %i, 3; @%q bra L; ret; }"""
+
+
+def test_accesses_of_32_bytes():
+    """They have no machine code; what is around them has."""
+    given, out = np.arange(128, dtype=np.uint64).reshape(32, 4), np.zeros((32, 4), np.uint64)
+    warpsim.load(WIDE)["k"]((1,), (32,), (given, out), engine="compiled")
+    expected = given.copy()
+    expected[:, 0] += given[:, 3]
+    assert out.tolist() == expected.tolist()
