@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import warpsim
@@ -123,6 +124,57 @@ def test_flights(program, effects):
     for f in loads:
         assert f.signalled == (f.issued if effects == "eager" else f.visible)
         assert (f.high - f.low) % 1024 == 0
+
+
+FLIGHTS = (
+    HEAD
+    + """
+.visible .entry k(.param .u64 in, .param .u64 out)
+{
+    .shared .align 128 .b8 tile[1024];
+    .reg .b64 %in, %out; .reg .b32 %t, %s, %at; .reg .pred %first;
+    ld.param.u64 %in, [in]; ld.param.u64 %out, [out]; mov.u32 %t, %tid.x; mov.u32 %s, tile; setp.eq.u32 %first, %t, 0;
+    mad.lo.u32 %at, %t, 16, %s; mad.wide.u32 %in, %t, 16, %in;
+    cp.async.cg.shared.global [%at], [%in], 16;
+    cp.async.commit_group;
+    @%first cp.async.cg.shared.global [%at+512], [%in], 16;
+    cp.async.commit_group;
+    cp.async.wait_group 1;
+    cp.async.wait_group 0;
+    fence.proxy.async.shared::cta;
+    bar.sync 0;
+    @%first cp.async.bulk.global.shared::cta.bulk_group [%out], [%s], 512;
+    @%first cp.async.bulk.commit_group;
+    @%first cp.async.bulk.wait_group.read 0;
+    @%first cp.async.bulk.wait_group 0;
+    ret;
+}
+"""
+)
+
+
+@pytest.mark.parametrize("effects", ["eager", "at_wait"])
+def test_groups_of_copies(effects):
+    """Each is visible at the wait for its group; the source of a store is free at the wait for reading, before it."""
+    tracer, given = Tracer(), np.arange(128, dtype=np.uint32)
+    warpsim.load(FLIGHTS)["k"]((2,), (32,), (given, np.zeros(128, np.uint32)), watchers=[tracer], async_effects=effects)
+    trace = tracer.trace()
+    found = [(f.kind, f.cta, f.low, f.high, f.nbytes, opcode(trace, f.issued), opcode(trace, f.visible)) for f in trace.flights]  # fmt: skip
+    stores = [f for f in trace.flights if f.kind == "store"]
+
+    copy, bulk = "cp.async.cg.shared.global", "cp.async.bulk.global.shared::cta.bulk_group"
+    assert sorted(found) == sorted(
+        row
+        for cta in (0, 1)
+        for row in (
+            ("cp.async", cta, 0, 512, 512, copy, "cp.async.wait_group"),
+            ("cp.async", cta, 512, 528, 16, copy, "cp.async.wait_group"),
+            ("store", cta, 0, 512, 512, bulk, "cp.async.bulk.wait_group"),
+        )
+    )
+    assert [f.visible < g.visible for f, g in zip(trace.flights[:2], trace.flights[2:4], strict=True)] == [True, True]
+    assert [opcode(trace, f.free) for f in stores] == ["cp.async.bulk.wait_group.read"] * 2
+    assert all(f.issued < f.free < f.visible for f in stores)
 
 
 def test_some_ctas():
