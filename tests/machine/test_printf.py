@@ -1,7 +1,9 @@
 """Conversions of the device's printf; the expected texts are those of C."""
 
+import json
 import math
 import struct
+from pathlib import Path
 
 import pytest
 
@@ -97,3 +99,24 @@ def test_what_prints_nothing():
     for given, taken in ((1 << 20, 1 << 20), ((1 << 20) + 1, 1 << 20), (999_999, 999_999), (10**30, 1 << 20)):
         assert len(format_text(f"%{given}d", lambda size: bytes(size), None)[0]) == taken
         assert len(format_text(f"%.{given}d", lambda size: bytes(size), None)[0]) == taken
+
+
+ROWS = [json.loads(line) for line in Path(__file__).with_name("printf_h100.txt").read_text().splitlines()]
+
+
+def test_as_an_h100_prints():
+    """A thousand formats of the documented set, with arguments of 64 bits or strings (``tests/recordings/printf.py``)."""
+    wrong = []
+    for template, given, said in ROWS:
+        words = iter(given)
+
+        def read(size, words=words, given=given):
+            word = next(words)
+            number = given.index(word) if word[:1] == '"' else int(word, 16)
+            return (number % (1 << 8 * size)).to_bytes(size, "little")
+
+        found = format_text(template, read, lambda place, given=given: given[place].strip('"'))[0]
+        if found != said:
+            wrong.append((template, given, found, said))
+
+    assert wrong == []

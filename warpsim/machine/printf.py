@@ -95,8 +95,13 @@ class _Call:
 
     def hexadecimal(self, field: _Field) -> str:
         """%a."""
-        text = _hexadecimal(struct.unpack("<d", self.read(8))[0], field.precision)
-        text = "+" + text if "+" in field.flags and text[0] != "-" else text
+        value = struct.unpack("<d", self.read(8))[0]
+        sign = _sign(field.flags, negative=math.copysign(1, value) < 0)
+        if math.isfinite(value):
+            digits = _hexadecimal(abs(value), field.precision, point="#" in field.flags)
+            text = f"{sign}0x{_filled(field, digits, len(sign) + 2)}"
+        else:
+            text = f"{sign}{abs(value)}"
         return field.padded(text.upper() if field.kind == "A" else text)
 
     def character(self, field: _Field) -> str:
@@ -110,7 +115,11 @@ class _Call:
     def pointer(self, field: _Field) -> str:
         """%p."""
         address = self._word(8)
-        return field.padded(f"0x{address:x}" if address else "(nil)")
+        if not address:
+            return field.padded("(nil)")
+        digits = f"{address:x}".rjust(int(field.precision[1:] or 0), "0")
+        sign = _sign(field.flags, negative=False)
+        return field.padded(f"{sign}0x{digits if field.precision else _filled(field, digits, len(sign) + 2)}")
 
     def nothing(self, field: _Field) -> str:
         """%n, which a device leaves out."""
@@ -142,7 +151,7 @@ def _integer(flags: str, width: str, precision: str, kind: str, value: int) -> s
     digits = f"{abs(value):{'d' if kind in 'iu' else kind}}".rjust(least, "0") if value or least else ""
     sign = ""
     if kind in "di":
-        sign = "-" if value < 0 else "+" if "+" in flags else " " if " " in flags else ""
+        sign = _sign(flags, negative=value < 0)
     elif "#" in flags and kind == "o":
         digits = digits if digits.startswith("0") else "0" + digits
     elif "#" in flags and kind in "xX" and value:
@@ -152,11 +161,20 @@ def _integer(flags: str, width: str, precision: str, kind: str, value: int) -> s
     return _padded(flags, width, sign + digits)
 
 
-def _hexadecimal(value: float, precision: str) -> str:
-    """%a: as few digits as needed, or ``precision`` of them, rounded to even."""
-    if not math.isfinite(value):
-        return str(value)
-    sign, lead, digits, exponent = re.fullmatch(r"(-?)0x([01])\.([0-9a-f]+)p(.*)", value.hex()).groups()  # type: ignore[union-attr]
+def _sign(flags: str, *, negative: bool) -> str:
+    """What stands before a number."""
+    return "-" if negative else "+" if "+" in flags else " " if " " in flags else ""
+
+
+def _filled(field: _Field, digits: str, before: int) -> str:
+    """Digits with zeros to the width of the field, if the flag 0 asks for them; ``before`` characters precede."""
+    zeros = "0" in field.flags and "-" not in field.flags
+    return digits.rjust(int(field.width or 0) - before, "0") if zeros else digits
+
+
+def _hexadecimal(value: float, precision: str, *, point: bool) -> str:
+    """%a of a finite number behind 0x: as few digits as needed, or ``precision`` of them, rounded to even."""
+    lead, digits, exponent = re.fullmatch(r"0x([01])\.([0-9a-f]+)p(.*)", value.hex()).groups()  # type: ignore[union-attr]
     if precision and len(digits) > int(precision[1:] or 0):
         keep = int(precision[1:] or 0)
         cut = 4 * (len(digits) - keep)
@@ -167,4 +185,4 @@ def _hexadecimal(value: float, precision: str) -> str:
         digits = digits.ljust(int(precision[1:]), "0")
     else:
         digits = digits.rstrip("0")
-    return f"{sign}0x{lead}{'.' if digits else ''}{digits}p{exponent}"
+    return f"{lead}{'.' if digits or point else ''}{digits}p{exponent}"
