@@ -25,12 +25,33 @@ RULES = frozenset({RULE, OPERANDS})
 BARRIERS = 16
 
 
-@attrs.frozen
+@attrs.define(eq=False)
 class Last:
-    """Where threads last arrived at a barrier, and whether they vote there."""
+    """Where threads of each CTA last arrived at a barrier, by number in ``places``, and whether they vote there.
 
-    place: Instruction
-    reduction: bool
+    CTAs of a batch stand at different places of the kernel: what one did says nothing of the others.
+    """
+
+    place: Array
+    votes: Array
+    places: list[Instruction] = attrs.Factory(list)
+
+    @classmethod
+    def of(cls, n_ctas: int) -> Last:
+        """No arrival."""
+        return cls(np.zeros(n_ctas, np.intp), np.zeros(n_ctas, bool))
+
+    def note(self, group: Group, here: Instruction, *, votes: bool) -> None:
+        """The group arrives here."""
+        index = next((i for i, place in enumerate(self.places) if place is here), len(self.places))
+        if index == len(self.places):
+            self.places.append(here)
+        ctas = slice(None) if group.selection.all_ctas else group.selection.per_cta > 0
+        self.place[ctas], self.votes[ctas] = index, votes
+
+    def before(self, met: Array) -> Instruction:
+        """Where threads of the first of some CTAs arrived."""
+        return self.places[int(self.place[met.argmax()])]
 
 
 class Barriers(Watcher):
@@ -50,12 +71,10 @@ class Barriers(Watcher):
     def barrier_reached(self, machine: Machine, group: Group, number: int, count: int) -> None:
         """Compare with the operands of threads that have arrived."""
         here, barrier, arrived = present(group), machine.batch.barrier(number), machine.batch.notes[RULE]
-        last: Last | None = arrived.get(number)
-        reduction = last.reduction if last is not None and last.place is here else _votes(here)
+        last: Last = arrived.setdefault(number, Last.of(len(barrier.arrived)))
         _check_count(machine, group, barrier, count, last)
-        _check_kind(machine, group, barrier, last, reduction=reduction)
-        if last is None or last.place is not here:
-            arrived[number] = Last(here, reduction)
+        _check_kind(machine, group, barrier, last, votes=_votes(here))
+        last.note(group, here, votes=_votes(here))
 
     def cluster_barrier_arrived(self, machine: Machine, group: Group) -> None:
         """Report threads that arrive again without having waited."""
@@ -72,7 +91,7 @@ class Barriers(Watcher):
             )
 
 
-def _check_count(machine: Machine, group: Group, barrier: Barrier, count: int, last: Last | None) -> None:
+def _check_count(machine: Machine, group: Group, barrier: Barrier, count: int, last: Last) -> None:
     """Report a count that no barrier can have, or one that differs from others in the same phase."""
     number, n_threads = barrier.number, machine.batch.shape.n_threads
     if count == 0 and not _waits(present(group)):
@@ -90,19 +109,20 @@ def _check_count(machine: Machine, group: Group, barrier: Barrier, count: int, l
             advice="the count must be a multiple of 32, and at most the CTA's threads rounded up to whole warps",
         )
     if np.count_nonzero(barrier.arrived):
-        before = barrier.expected[_met(barrier, group)]
-        if (before != count).any():
+        other = _met(barrier, group) & (barrier.expected != count)
+        if other.any():
             machine.fault(
                 RULE,
                 f"barrier {number} expects {_threads(count)} here; threads that have arrived expect"
-                f" {_threads(int(before[before != count][0]))}",
+                f" {_threads(int(barrier.expected[other.argmax()]))}",
                 group,
-                other=None if last is None else last.place,
+                other[group.selection.ctas],
+                other=last.before(other),
                 advice="all threads of a barrier must give the same count",
             )
 
 
-def _check_kind(machine: Machine, group: Group, barrier: Barrier, last: Last | None, *, reduction: bool) -> None:
+def _check_kind(machine: Machine, group: Group, barrier: Barrier, last: Last, *, votes: bool) -> None:
     """Report a barrier that does not exist, or one where others vote (or do not) in the same phase."""
     number = barrier.number
     if number >= BARRIERS:
@@ -112,13 +132,15 @@ def _check_kind(machine: Machine, group: Group, barrier: Barrier, last: Last | N
             group,
             advice=f"barrier numbers are 0 to {BARRIERS - 1}",
         )
-    if last is not None and last.reduction != reduction and _met(barrier, group).any():
+    other = (last.votes != votes) & _met(barrier, group)
+    if other.any():
         names = ("sync or arrive", "red")
         machine.fault(
             RULE,
-            f"barrier {number} is used with .{names[reduction]} here; other threads have arrived with .{names[not reduction]}",
+            f"barrier {number} is used with .{names[votes]} here; other threads have arrived with .{names[not votes]}",
             group,
-            other=last.place,
+            other[group.selection.ctas],
+            other=last.before(other),
             advice="use one kind of barrier instruction until the barrier is complete",
         )
 
