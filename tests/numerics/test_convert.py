@@ -413,3 +413,24 @@ def test_integers_of_nan(type: str, source: str) -> None:
     top = 1 << (8 * dtype.itemsize - 1) if type[1] == "8" or source == "f64" else 0
     found = convert.to_integer(x, dtype, "rzi")
     assert found.view(f"u{dtype.itemsize}").tolist() == [top, 1]
+
+
+NORMAL, ABOVE, HALFWAY = 0x3810000000000000, 0x380FFFFFE0000001, 0x380FFFFFF0000000
+FLUSHED_BELOW = {"rn": (HALFWAY, HALFWAY), "rz": (NORMAL, NORMAL), "rm": (NORMAL, ABOVE), "rp": (ABOVE, NORMAL)}
+"""The magnitudes of f64 from which on ``cvt.ftz.f32.f64`` does not flush, of positive and of negative numbers: what the code
+of ptxas 13.0 for sm_90 compares with. An H100 flushed 0x380FFFFFE0000000 under .rp."""
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("negative", [False, True])
+def test_flushed_from_double(mode: str, *, negative: bool) -> None:
+    """A number is flushed if it rounds to less than the smallest normal one where exponents have no end."""
+    bound = FLUSHED_BELOW[mode][negative]
+    codes = [1, 0x000FFFFFFFFFFFFF, 0x36A0000000000000, bound - 1, bound, NORMAL, 0x7FEFFFFFFFFFFFFF]
+    x = np.array([code | negative << 63 for code in codes], np.uint64).view(np.float64)
+
+    result = convert.double_to_flushed(x, mode).view(np.uint32)
+
+    last = _round(Fraction(float(x[-1])), FORMATS["f32"], mode)
+    magnitudes = [0, 0, 0, 0, 0x00800000, 0x00800000, last]
+    assert result.tolist() == [magnitude | negative << 31 for magnitude in magnitudes]

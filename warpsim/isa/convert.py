@@ -149,9 +149,12 @@ def cvt_float(op: Op, a: Lanes) -> Lanes:
     target, source = _named(op)
     if op.ftz and source.name == "f32" and target.name == "f64":
         a = convert.canonical_single(flush_subnormal(a))
-    r = convert.float_to_float(a, target.dtype, op.frnd or "rn")
-    if op.ftz and target.name == "f32":
-        r = flush_subnormal(r)
+    if op.ftz and source.name == "f64":
+        r = convert.double_to_flushed(a, op.frnd or "rn")
+    else:
+        r = convert.float_to_float(a, target.dtype, op.frnd or "rn")
+        if op.ftz and target.name == "f32":
+            r = flush_subnormal(r)
     return convert.clamp_unit(r) if op.sat else r
 
 

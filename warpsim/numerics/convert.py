@@ -177,6 +177,16 @@ def _from_double(x: Array, dtype: np.dtype[Any], mode: str) -> Array:
     return code.astype(f"u{dtype.itemsize}").view(dtype)
 
 
+def double_to_flushed(x: Array, mode: str) -> Array:
+    """Convert f64 to f32 with .ftz: zero of the same sign where the number, rounded to 24 bits with no least exponent, is
+    subnormal. So 2^-126 - 2^-150 becomes 0 even where f32 would round it up to 2^-126: ptxas compares the f64 itself.
+    """
+    rounded = _from_double(x, F32, mode)
+    scaled = _from_double(x * 2.0**64, F32, mode)
+    zero = np.copysign(np.float32(0), rounded)
+    return np.where(np.abs(scaled) < np.float32(2.0**-62), zero, rounded).astype(F32)
+
+
 def canonical_single(x: Array) -> Array:
     """f32 with NaN replaced by 0x7FFFFFFF; copies only if there is a NaN."""
     return np.where(np.isnan(x), np.uint32(0x7FFFFFFF), x.view(np.uint32)).view(F32) if has_nan(x) else x
