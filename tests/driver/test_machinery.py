@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from warpsim.driver import images, library
+from warpsim.driver import images, library, reports
 from warpsim.driver.abi import binding, calls, theirs
 from warpsim.driver.abi.calls import CALLS, PROCESS, Call, guarded
 from warpsim.driver.abi.nvcc.__main__ import translated
 from warpsim.driver.results import DriverError, Result
+from warpsim.errors import Finding
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from driver_calls import OUT_OF_MEMORY, UNKNOWN, row, string
@@ -39,7 +40,9 @@ def test_what_leaves_a_call(call, capfd, problem, code, said):
         raise problem
 
     assert guarded(Call("cuNothing", "", fails))() == code
-    assert capfd.readouterr().err.startswith(said)
+    told = capfd.readouterr().err
+    assert told.startswith(said)
+    assert ("in fails" in told) is bool(said)  # where it happened
     assert guarded(Call("cuNothing", "", lambda: None))() == 0
     assert guarded(Call("cuNothing", "", lambda: 7))() == 7
 
@@ -343,3 +346,26 @@ def test_every_function_of_the_run_time_has_a_code():
     for name, begins in starts.items():
         assert all(each.startswith(begins) for each in CALLS[name])
     assert not any(each.startswith("cuda") for each in CALLS["cuda"])
+
+
+def test_findings_are_printed_so_often(capsys, tmp_path):
+    """Twenty in full, each place once; all of them are in the report."""
+    report = reports.Report(str(tmp_path / "report"))
+    for line in range(reports.SHOWN + 3):
+        for _ in range(2):
+            report.finding(Finding("race", f"number {line}", line=line, kernel="k"), "CUDA_SUCCESS")
+    assert capsys.readouterr().err.count("in kernel k, launch 0") == reports.SHOWN == 20
+    assert len((tmp_path / "report").read_text().splitlines()) == reports.SHOWN + 3
+    quiet = reports.Report(quiet=True)
+    quiet.finding(Finding("race", "text", line=1, kernel="k"), "CUDA_SUCCESS")
+    quiet.problem("cuInit", "why", "CUDA_SUCCESS")
+    assert capsys.readouterr().err == ""
+    loud = reports.Report(str(tmp_path / "other"))
+    for result, severity in ((reports.NO_KERNEL, "error"), ("CUDA_SUCCESS", "note")):
+        for _ in range(2):
+            loud.problem("cuInit", f"why {result}", result)
+        assert f'"severity": "{severity}"' in (tmp_path / "other").read_text().splitlines()[-1]
+    assert len((tmp_path / "other").read_text().splitlines()) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        f"warpsim: cuInit: why {r}" for r in (reports.NO_KERNEL, "CUDA_SUCCESS")
+    ]

@@ -212,3 +212,37 @@ def test_waiting_for_values(ask, words, wide, stored, value, flags, met):
     bits = 64 if wide else 32
     ask(f"cuStreamWriteValue{bits}_v2", 0, address, stored, 0)
     ask(f"cuStreamWaitValue{bits}_v2", 0, address, value, flags, status=0 if met else NOT_SUPPORTED)
+
+
+def test_copies_of_planes(ask, words):
+    """cudaMemcpy3DParms: positions of either side count bytes, rows of a pitch, and planes of so many rows."""
+    address, read = words
+    given = (ctypes.c_uint8 * 96)(*range(96))
+    for source, target in (((1, 2, 1), (0, 0, 0)), ((0, 0, 0), (3, 0, 1)), ((5, 1, 0), (1, 1, 0))):
+        ask("cuMemsetD32_v2", address, 0, 16)
+        words_of = struct.pack("<8Q", 0, *source, ctypes.addressof(given), 8, 8, 4)
+        words_of += struct.pack("<8Q", 0, *target, address, 8, 8, 3) + struct.pack("<QQQI", 2, 2, 2, 1)
+        ask("cudaMemcpy3D", string(words_of))
+        found = b"".join(word.to_bytes(4, "little") for word in read())
+        for plane, line, byte in ((p, r, b) for p in range(2) for r in range(2) for b in range(2)):
+            at = (target[2] + plane) * 24 + (target[1] + line) * 8 + target[0] + byte
+            if at < 64:
+                assert found[at] == (source[2] + plane) * 32 + (source[1] + line) * 8 + source[0] + byte
+
+
+def test_copies_of_boxes_by_the_driver(ask, words):
+    """CUDA_MEMCPY3D and CUDA_MEMCPY2D: the same, from either side."""
+    address, read = words
+    given = (ctypes.c_uint8 * 96)(*range(96))
+    side = "<QQQQI4xQQQQQQ"
+    made = struct.pack(side, 1, 2, 1, 0, 1, ctypes.addressof(given), 0, 0, 0, 8, 4)
+    made += struct.pack(side, 2, 1, 1, 0, 2, 0, address, 0, 0, 8, 3) + struct.pack("<QQQ", 2, 2, 1)
+    ask("cuMemcpy3D_v2", string(made))
+    found = b"".join(word.to_bytes(4, "little") for word in read())
+    assert {at: byte for at, byte in enumerate(found) if byte} == {34: 49, 35: 50, 42: 57, 43: 58}
+    ask("cuMemsetD32_v2", address, 0, 16)
+    side = "<QQI4xQQQQ"
+    made = struct.pack(side, 3, 2, 1, ctypes.addressof(given), 0, 0, 8) + struct.pack(side, 1, 1, 2, 0, address, 0, 16)
+    ask("cuMemcpy2D_v2", string(made + struct.pack("<QQ", 2, 2)))
+    found = b"".join(word.to_bytes(4, "little") for word in read())
+    assert {at: byte for at, byte in enumerate(found) if byte} == {17: 19, 18: 20, 33: 27, 34: 28}

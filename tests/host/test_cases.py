@@ -245,6 +245,7 @@ def test_renewed(tmp_path):
     assert np.load(folder / "data.npz")["in_x"].tolist() == [3, 1]
     assert np.load(folder / "data.npz")["out_x"].tolist() == [7, 1]
     assert run_case(folder).bits_equal
+    assert not (folder / "stdout.txt").exists()
     (folder / "kernel.ptx").write_text(ADD.replace("[%d0]", "[%d2]"))
     before = (folder / "case.json").read_bytes()
     with pytest.raises(warpsim.LaunchError):
