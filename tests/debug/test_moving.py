@@ -303,6 +303,21 @@ def test_collected_findings_are_told_once():
     assert session.error is None
 
 
+def test_the_way_back_to_a_finding():
+    """It is found again from behind it, where findings stop; with stop_at_findings off it is passed."""
+    text = (KERNELS / "faulty.ptx").read_text()
+    session = Session(warpsim.load(text)["k"], 1, 64, (np.zeros(64, np.uint32),), on_finding="collect")
+    first = session.cont()
+    session.cont()
+    back = session.reverse_cont()
+    assert (back.reason, back.step, back.finding.rule, back.number) == ("finding", first.step, "out-of-bounds", None)
+    assert session.reverse_cont().step == 0
+    session.cont()
+    session.cont()
+    session.stop_at_findings = False
+    assert session.reverse_cont().step == 0
+
+
 def test_what_was_printed_is_told_once(session):
     """The device's standard output gets what a kernel prints where the launch first ends."""
     text = """.version 8.0

@@ -96,6 +96,44 @@ def test_sparse_operands(shape, types, registers, metadata, kept, chunk):
         session.matrix("q")
 
 
+@pytest.mark.parametrize(
+    ("shape", "dtype", "acc", "selector", "patterns"),
+    [
+        *[("m16n8k16", "f16", "f", selector, (4, 8, 9, 12, 13, 14)) for selector in range(4)],
+        *[("m16n8k32", "bf16", "f", selector, (4, 8, 9, 12, 13, 14)) for selector in range(2)],
+        *[("m16n8k8", "tf32", "f", selector, (4, 14)) for selector in range(4)],
+        *[("m16n8k16", "tf32", "f", selector, (4, 14)) for selector in range(2)],
+        *[("m16n8k32", "s8", "s", selector, (4, 8, 9, 12, 13, 14)) for selector in range(2)],
+        ("m16n8k64", "u8", "s", 0, (4, 8, 9, 12, 13, 14)),
+    ],
+)  # fmt: skip
+def test_sparsity_selectors(shape, dtype, acc, selector, patterns):
+    """A as the metadata of the chosen lanes expand it is what is multiplied."""
+    k = int(shape.split("k")[1])
+    bits = {"f16": 16, "bf16": 16, "tf32": 32, "s8": 8, "u8": 8}[dtype]
+    count_a, count_b = 16 * k // 2 * bits // 1024, 8 * k * bits // 1024
+    registers = "{c0, c1, c2, c3}" if acc == "f" else "{d0, d1, d2, d3}"
+    a, b = ("{" + ", ".join(f"{n}{i}" for i in range(count)) + "}" for n, count in (("a", count_a), ("b", count_b)))
+    types = f"{acc}32.{dtype}.{dtype}.{acc}32"
+    moves = "mov.b32 e, 0; " + " ".join(f"mov.b32 {n}{i}, 0;" for n in "abd" for i in range(4))
+    instruction = f"mma.sp::ordered_metadata.sync.aligned.{shape}.row.col.{types} {registers}, {a}, {b}, {registers}, e, {selector};"
+    session = at_the(instruction, moves)
+    random = np.random.default_rng(selector)
+    nibbles = random.choice(patterns, (32, 8)).astype(np.uint32)
+    session.set("e", (nibbles << (4 * np.arange(8, dtype=np.uint32))).sum(axis=1).astype(np.uint32))
+    small = {"f16": 0x3C00, "bf16": 0x3F80, "tf32": 0x3F800000, "s8": 1, "u8": 1}[dtype]
+    for name, count in (("a", count_a), ("b", count_b)):
+        for i in range(count):
+            pick = random.integers(0, 2, (32, 32 // bits))
+            words = sum((pick[:, part].astype(np.uint64) * small) << (bits * part) for part in range(32 // bits))
+            session.set(f"{name}{i}", words.astype(np.uint32))
+    whole, columns, before = (session.matrix(name).values for name in "abc")
+    filled = np.ma.filled(whole.astype(np.float64), 0)
+    assert np.ma.getmaskarray(whole).sum() == whole.size // 2
+    session.step()
+    assert session.matrix("d").values.tolist() == (filled @ columns.astype(np.float64) + before).tolist()
+
+
 def test_tiles():
     """A tile stops where an element of it changes, with its owner; elements beside it do not."""
     instruction = "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {c0, c1, c2, c3}, {a0, a1, a2, a3}, {b0, b1}, {c0, c1, c2, c3};"

@@ -119,6 +119,7 @@ def test_what_is_in_flight():
     first = session.in_flight()[0]
     assert first.instruction.startswith("cp.async.bulk.tensor.2d")
     assert first.writes == (((0, 0, 0), 0, 8192),)
+    assert (first.cta, first.warp, first.lanes) == ((0, 0, 0), 0, "0")
     assert first.until.endswith("is over")
     assert session.mbarriers()[0].bytes == 8192
 

@@ -195,7 +195,8 @@ def test_back_by_several(session, monkeypatch, stride):
         session.goto(0)
         session.until(36)
         assert session.back(n).step == one_by_one[n - 1]
-    assert session.back(0).step == session.stop.step
+    here = session.stop.step
+    assert (session.back(0).step, session.stop.step) == (here, here)
 
 
 @pytest.mark.parametrize("limit", [0, 20_000, 1 << 20])

@@ -202,6 +202,26 @@ def test_writes_that_are_refused(session, what, value, said):
     assert [session.evaluate(text).tolist() for text in ("tile", "mine", "cells", "%r0")] == before
 
 
+def test_names_of_two_variables():
+    """A function's variable hides one of the module, for who reads and who writes; the module's is seen from elsewhere."""
+    text = """.version 8.0
+.target sm_90a
+.address_size 64
+.global .align 4 .u32 v = 7;
+.func f() { .reg .b32 r; ld.global.u32 r, [v]; ret; }
+.visible .entry k() { .reg .b32 r; .shared .align 4 .u32 v; st.shared.u32 [v], 3; call f, (); ld.shared.u32 r, [v]; ret; }"""
+    session = Session(warpsim.load(text)["k"], 1, 1, ())
+    session.until("op:call*")
+    assert session.evaluate("v") == 3
+    session.set("v", 5)
+    session.until("f")
+    assert session.evaluate("v") == 7
+    session.until("op:ret")
+    session.step()
+    session.step()
+    assert session.evaluate("r[0]") == 5
+
+
 def test_lanes_that_a_warp_lacks(session):
     """Warp 1 has eight threads: the others have no values, and cannot be set."""
     session.focus(warp=1)

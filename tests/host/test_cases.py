@@ -19,7 +19,7 @@ from warpsim.host.cases import Case, run_case
 from warpsim.host.comparing import Comparison, bits_of, is_float
 from warpsim.host.json_schema import problems
 from warpsim.host.launch_description import Description
-from warpsim.host.unseen import Unseen
+from warpsim.host.unseen import Unseen, launching
 from warpsim.testing import record
 
 HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
@@ -469,6 +469,58 @@ def test_what_a_kernel_printed(tmp_path):
     assert run_case(tmp_path / "case").error == r"printed 'hi\n', not 'ho\n'"
 
 
+def test_printed_text_that_is_not_compared(tmp_path):
+    """A case without a recorded text has none when it is renewed, either; one that has is renewed with it."""
+    text = (
+        HEAD
+        + """.extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);
+.global .align 1 .b8 words[4] = {104, 105, 10, 0};
+.visible .entry k() { .reg .b64 %d; .reg .b32 %r; .param .b64 f; .param .b64 a; .param .b32 r;
+  cvta.global.u64 %d, words; st.param.b64 [f], %d; mov.u64 %d, 0; st.param.b64 [a], %d; call (r), vprintf, (f, a); ret; }"""
+    )
+    folder = tmp_path / "case"
+    record(warpsim.load(text)["k"], 1, 1, (), folder, device=warpsim.Device(stdout=lambda text: None))
+    (folder / "stdout.txt").write_text("ho\n")
+    recording.renew(folder)
+    assert (folder / "stdout.txt").read_text() == "hi\n"
+    (folder / "stdout.txt").unlink()
+    recording.renew(folder)
+    assert not (folder / "stdout.txt").exists()
+    assert run_case(folder).ok
+
+
+@pytest.mark.parametrize(("body", "fails"), [("trap;", True), ("", False), ("ld.global.u32 %r, [5];", False)])
+def test_cases_that_are_to_fail(body, fails, tmp_path):
+    """A case whose kernel has to trap is good if it does, and in no other way."""
+    record(warpsim.load(HEAD + ".visible .entry k() { ret; }")["k"], 1, 1, (), tmp_path / "case")
+    case = json.loads((tmp_path / "case" / "case.json").read_text())
+    (tmp_path / "case" / "case.json").write_text(json.dumps({**case, "expect_error": True}))
+    (tmp_path / "case" / "kernel.ptx").write_text(HEAD + f".visible .entry k() {{ .reg .b32 %r; {body} ret; }}")
+    result = run_case(tmp_path / "case")
+    assert (result.ok, result.bits_equal) == (fails, fails)
+    if not body:
+        assert result.error == "the launch was expected to fail, and did not"
+
+
+def test_inputs_that_are_shorter(tmp_path):
+    """Behind what is recorded a buffer has zeros."""
+    made = warpsim.load(ADD)["k"]
+    record(made, 1, 1, (np.array([3, 1], np.uint32), np.zeros(3, np.uint32), 4), tmp_path / "case")
+    case = json.loads((tmp_path / "case" / "case.json").read_text())
+    case["buffers"][0] |= {"shape": [4], "nbytes": 16, "out": None}
+    (tmp_path / "case" / "case.json").write_text(json.dumps(case))
+    ready = Case.read(tmp_path / "case").prepare()
+    assert ready.buffers["x"].get().view(np.uint32).tolist() == [3, 1, 0, 0]
+
+
+def test_variables_that_are_not_on_a_device(tmp_path):
+    """Shared variables of a module are no part of what is recorded."""
+    text = HEAD + ".shared .align 4 .u32 s;\n.global .align 4 .u32 g = 3;\n.visible .entry k() { .reg .b32 %r; st.shared.u32 [s], 1; st.global.u32 [g], 5; ret; }"  # fmt: skip
+    record(warpsim.load(text)["k"], 1, 1, (), tmp_path / "case")
+    case = json.loads((tmp_path / "case" / "case.json").read_text())
+    assert case["globals"] == [{"name": "g", "out": "out_variable_g"}]
+
+
 # ---- errors that nobody sees ---------------------------------------------------------------------
 
 
@@ -527,6 +579,31 @@ def test_futures_that_nobody_asks():
     assert Future.set_exception is before
     assert isinstance(kept, Future)
     assert isinstance(again, Future)
+
+
+def test_threads_that_launch():
+    """Whether a thread that Python waits for is in a launch."""
+    begun, goes_on = threading.Event(), threading.Event()
+    device = warpsim.Device(stdout=lambda text: (begun.set(), goes_on.wait(30)))
+    text = (
+        HEAD
+        + """.extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);
+.global .align 1 .b8 words[4] = {104, 105, 10, 0};
+.visible .entry k() { .reg .b64 %d; .reg .b32 %r; .param .b64 f; .param .b64 a; .param .b32 r;
+  cvta.global.u64 %d, words; st.param.b64 [f], %d; mov.u64 %d, 0; st.param.b64 [a], %d; call (r), vprintf, (f, a); ret; }"""
+    )
+    made = warpsim.load(text)["k"]
+    for daemon in (False, True):
+        begun.clear()
+        goes_on.clear()
+        thread = threading.Thread(target=made, args=(1, 1, ()), kwargs={"device": device}, daemon=daemon)
+        assert not launching()
+        thread.start()
+        assert begun.wait(30)
+        assert launching() is not daemon
+        goes_on.set()
+        thread.join()
+    assert not launching()
 
 
 def test_an_array_of_a_device_is_no_host_array():

@@ -87,9 +87,10 @@ class Scene:
         for param in [*plan.function.params, *plan.function.returns]:
             if param.name == name and not param.registers:
                 return self._param(param, plan)
-        found = [v for v in plan.function.variables if name in (v.name, v.unique)]
-        found += [v for v in self.launch.plan.program.variables if name in (v.name, v.unique)]
-        return self._variable(found[-1] if plan.function.variables and found else found[0], plan) if found else None
+        own, others = plan.function.variables, self.launch.plan.program.variables
+        named = (v for v in (*reversed(own), *others) if name in (v.name, v.unique))  # an inner block's come last
+        found = next(named, None)
+        return None if found is None else self._variable(found, plan)
 
     def _param(self, param: Param, plan: Any) -> Location:
         count = param.size // param.type.bytes if param.array else None
