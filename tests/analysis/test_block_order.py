@@ -66,6 +66,16 @@ def test_loops_stay_together() -> None:
         assert not wrong_order(edges, order)
 
 
+def test_many_entries_into_loops_in_loops() -> None:
+    """Deeper than loops with several entries are taken apart, every node is still there once, and they are together."""
+    rng, count = random.Random(3), 300
+    edges = [sorted({min(i + 1, count - 1), rng.randrange(1, count)}) for i in range(count)]
+    order = loop_order([[1], *edges[1:-1], []])
+
+    assert sorted(order) == list(range(count))
+    assert (order[0], order[-1]) == (0, count - 1)
+
+
 def test_ways_meet() -> None:
     """The first node, other than the block itself, without which there is no way from the block to the end."""
     for edges in graphs(2, 400):

@@ -2,12 +2,17 @@
 
 If every loop has a single entry (reducible graphs, which compilers make), one depth-first search finds the loop of each
 node (Havlak, Nesting of Reducible and Irreducible Loops, 1997). Each loop is then ordered by itself, with inner loops
-as single nodes. Other graphs are decomposed component by component.
+as single nodes. Other graphs are decomposed component by component, to a depth that no program needs: what is nested
+deeper keeps the order of the code.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 Edges = list[list[int]]
+DEPTH = 32
+"""Components in components that are decomposed: each takes a search of its own."""
 
 
 def loop_order(edges: Edges) -> list[int]:
@@ -119,7 +124,7 @@ def _by_headers(edges: Edges, header: list[int], outer_first: list[int]) -> list
     for node in reversed(outer_first):
         if header[node] >= 0:
             greatest[header[node]] = max(greatest[header[node]], greatest[node])
-    following = _between_loops(edges, header)
+    following = _between_loops(edges, header, inside)
     order: list[int] = []
     work = [-1]
     started = [False] * count
@@ -134,17 +139,35 @@ def _by_headers(edges: Edges, header: list[int], outer_first: list[int]) -> list
     return order
 
 
-def _between_loops(edges: Edges, header: list[int]) -> Edges:
+def _between_loops(edges: Edges, header: list[int], inside: list[list[int]]) -> Edges:
     """Edges between nodes and loops that lie directly in one loop, without those back to its header."""
     following: Edges = [[] for _ in edges]
+    number, last = _nesting(inside)
+    starts = [[number[n] for n in nodes] for nodes in inside]
     for node, targets in enumerate(edges):
         for target in targets:
-            outer, at = header[target], node
-            while at >= 0 and header[at] != outer:
-                at = header[at]
-            if at >= 0 and at != target:
+            outer = header[target]
+            child = bisect_right(starts[outer], number[node]) - 1
+            at = inside[outer][child]
+            if child >= 0 and number[node] <= last[at] and at != target:
                 following[at].append(target)
     return following
+
+
+def _nesting(inside: list[list[int]]) -> tuple[list[int], list[int]]:
+    """The number of each node in a walk through the loops from the outermost, and the last number in it."""
+    number, last = [0] * len(inside), [0] * len(inside)
+    work, count = [(node, False) for node in reversed(inside[-1])], 0
+    while work:
+        node, left = work.pop()
+        if left:
+            last[node] = count - 1
+            continue
+        number[node] = count
+        count += 1
+        work.append((node, True))
+        work += [(inner, False) for inner in reversed(inside[node])]
+    return number, last
 
 
 def _topological(nodes: list[int], following: Edges, greatest: list[int]) -> list[int]:
@@ -177,11 +200,14 @@ def _by_components(edges: Edges) -> list[int]:
     """Order strongly connected components, each from its first entry on, and the rest of each in the same way."""
     order: list[int] = []
     sources = _sources(edges)
-    work: list[int | list[int]] = [list(range(len(edges)))]
+    work: list[tuple[int | list[int], int]] = [(list(range(len(edges))), 0)]
     while work:
-        item = work.pop()
+        item, depth = work.pop()
         if isinstance(item, int):
             order.append(item)
+            continue
+        if depth > DEPTH:
+            order += item
             continue
         parts: list[int | list[int]] = []
         for component in _components(item, edges):
@@ -192,7 +218,7 @@ def _by_components(edges: Edges) -> list[int]:
             entered = [n for n in component if any(m not in inside for m in sources[n])]
             header = min(entered or component)
             parts += [header, [n for n in sorted(component) if n != header]]
-        work += reversed(parts)
+        work += [(part, depth + 1) for part in reversed(parts)]
     return order
 
 

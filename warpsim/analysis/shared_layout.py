@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
+from operator import itemgetter
 
 import attrs
 
@@ -53,8 +55,12 @@ class SharedLayout:
 
     def name(self, address: int, size: int) -> str:
         """Name an address in the ``size`` bytes of a CTA: ``tile+0x10``; empty if no named variable contains it."""
-        for name, start, length in self.variables:
-            if start <= address < (start + length if length else size):
+        before = bisect_right(self.variables, address, key=itemgetter(1))
+        if not before:
+            return ""
+        begin = self.variables[before - 1][1]
+        for name, start, length in self.variables[bisect_left(self.variables, begin, key=itemgetter(1)) : before]:
+            if address < (start + length if length else size):
                 return f"{name}+0x{address - start:x}" if address > start else name
         return ""
 

@@ -82,11 +82,11 @@ class SharedUses:
 
     def settle(self) -> None:
         """Drop the copies that have finished reading and writing here."""
-        open = [t for t in self._copies.values() if t.open.any() and not (t.writes is None and t.free.all())]
+        open = [t for t in self._copies.values() if not t.over and not (t.writes is None and t.released)]
         if len(open) < len(self._copies):
             self._copies = {t.serial: t for t in open}
         self._oldest["writes"] = next((t.serial for t in open if t.writes is not None), _NEVER)
-        self._oldest["reads"] = next((t.serial for t in open if t.reads is not None and not t.free.all()), _NEVER)
+        self._oldest["reads"] = next((t.serial for t in open if t.reads is not None and not t.released), _NEVER)
         for kind, claims in self._claims.items():
             if self._oldest[kind] == _NEVER:
                 claims.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,7 @@ from warpsim.analysis.unwritten import read_unwritten, scale_of
 from warpsim.checks.undefined_bits import bind_store_bits, destinations_of, rule_of
 from warpsim.checks.undefined_registers import RULE
 from warpsim.isa.spec import Scope
-from warpsim.isa.traits import Family, Undefined
+from warpsim.isa.traits import Access, Family, Undefined
 from warpsim.machine.binding.operand_slots import commit_of, guard_of, source_getter, value_getter
 from warpsim.machine.values import Array
 from warpsim.program.program import Addr, Imm, Instruction, Reg
@@ -74,6 +75,21 @@ class Known:
         given = {r.index for param in plan.function.params for r in param.registers}
         self.unwritten = sorted(read_unwritten(plan.function) - given)
         self.passages: dict[int, Passage] = {}
+        self._plan = plan
+        self._loads: dict[int, dict[object, list[int]]] = {}
+
+    def loads(self, block: int) -> dict[object, list[int]]:
+        """By base, the offsets that the loads of a block add to it, in ascending order."""
+        found = self._loads.get(block)
+        if found is None:
+            found = self._loads[block] = defaultdict(list)
+            for instruction in self._plan.blocks[block].instructions:
+                if instruction.traits.access is Access.LOAD:
+                    address = next(o for o in instruction.operands if isinstance(o, Addr))
+                    found[address.base].append(address.offset)
+            for offsets in found.values():
+                offsets.sort()
+        return found
 
 
 def known_of(plan: FunctionPlan) -> Known:

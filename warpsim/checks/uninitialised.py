@@ -9,6 +9,7 @@ global memory.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -327,15 +328,11 @@ def _padding(
 
 def _in_a_row(group: Group, instruction: Instruction) -> bool:
     """Whether the block also loads from the same base less than eight bytes away."""
-    own = next(o for o in instruction.operands if isinstance(o, Addr))
     if isinstance(instruction.operands[0], Vec):
         return True
-    for other in group.plan.blocks[group.block].instructions:
-        if other is not instruction and other.traits.access is Access.LOAD:
-            address = next(o for o in other.operands if isinstance(o, Addr))
-            if address.base == own.base and abs(address.offset - own.offset) < 8:
-                return True
-    return False
+    own = next(o for o in instruction.operands if isinstance(o, Addr))
+    offsets = known_of(group.plan).loads(group.block)[own.base]
+    return bisect_left(offsets, own.offset + 8) - bisect_right(offsets, own.offset - 8) > 1  # itself, and another
 
 
 def _write(group: Group, slots: list[int], bits: Array | None, active: Array | None) -> None:

@@ -47,7 +47,7 @@ def start(machine: Machine, group: Group, active: Array | None, transfer: Transf
     if kept(machine):
         transfer.place = present(group)
     if transfer.kind:
-        transfer.number = _group_numbers(machine, transfer.kind)[transfer.positions]
+        transfer.join(_group_numbers(machine, transfer.kind)[transfer.positions])
     if transfer.signal is not None:
         transfer.phase = mbarriers.phase(_words(machine, transfer.signal.columns, transfer.signal.address))
     if window.async_issued is not None:
@@ -103,20 +103,21 @@ def wait(
     limit = np.full(machine.batch.shape.n, -1, np.int64)
     lanes = group.lanes(active)
     limit[lanes] = np.iinfo(np.int64).max if everything else _group_numbers(machine, kind)[lanes] - n
+    latest = int(limit.max())
     for transfer in [*freed, *state.open]:
-        if transfer.kind == kind:
+        if transfer.kind == kind and transfer.first < latest:
             due = (transfer.open & (transfer.number < limit[transfer.positions])).nonzero()[0]
             if not len(due):
                 continue
             if machine.window.async_waited is not None:
                 machine.window.async_waited(machine, transfer, due[~transfer.free[due]])
-            transfer.free[due] = True
+            transfer.release(due)
             if not read_only:
                 _complete(machine, transfer, due)
             elif late(machine):
                 _fetch(machine, transfer.group, transfer.lanes(due), transfer, due)
     if freed:
-        state.freed = [t for t in freed if t.open.any()]
+        state.freed = [t for t in freed if not t.over]
     _sweep(machine)
 
 
@@ -215,7 +216,7 @@ def _complete(machine: Machine, transfer: Transfer, which: Which) -> None:
     _land(machine, transfer, which)
     if machine.window.async_visible is not None:
         machine.window.async_visible(machine, transfer, which)
-    transfer.open[which] = False
+    transfer.complete(which)
 
 
 def _complete_before(machine: Machine, arrival: Transfer, which: Which) -> None:
@@ -292,9 +293,9 @@ def finish(machine: Machine) -> None:
 def _sweep(machine: Machine) -> None:
     """Put aside the copies that are complete, and the stores of which only the end is missing."""
     state = machine.batch.transfers
-    state.open = [t for t in state.open if t.open.any()]
+    state.open = [t for t in state.open if not t.over]
     if not late(machine) and any(t.target for t in state.open):
-        freed = [t.target is not None and bool(t.free.all()) for t in state.open]
+        freed = [t.target is not None and t.released for t in state.open]
         state.freed += compress(state.open, freed)
         state.open = [t for t, done in zip(state.open, freed, strict=True) if not done]
 

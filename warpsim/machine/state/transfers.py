@@ -169,12 +169,32 @@ class Transfer:
     landed: Array = attrs.field(init=False)
     free: Array = attrs.field(init=False)
     """Masks of receivers: incomplete; source read; has acted; source may be overwritten."""
+    first: int = attrs.field(init=False, default=0)
+    """The lowest group of a receiver: waits for earlier ones need not look further."""
+    over: bool = attrs.field(init=False, default=False)
+    released: bool = attrs.field(init=False, default=False)
+    """Whether all receivers are complete; whether all sources may be overwritten."""
 
     def __attrs_post_init__(self) -> None:
         self.open = np.ones(len(self.positions), np.bool_)
         self.fetched = ~self.open
         self.landed = ~self.open
         self.free = ~self.open
+
+    def join(self, numbers: Array) -> None:
+        """Make the copies part of these groups."""
+        self.number = numbers
+        self.first = int(numbers.min()) if numbers.size else 0
+
+    def release(self, which: Which) -> None:
+        """Note that sources may be overwritten."""
+        self.free[which] = True
+        self.released = bool(self.free.all())
+
+    def complete(self, which: Which) -> None:
+        """Note that copies are complete."""
+        self.open[which] = False
+        self.over = not self.open.any()
 
     def lanes(self, which: Which) -> Array:
         """A mask of the lanes of the group that started some of the copies."""

@@ -1,0 +1,65 @@
+"""What grows with a program, or with what is in flight, grows in proportion: four times as much takes four times as long."""
+
+import time
+
+import numpy as np
+import pytest
+
+import warpsim
+
+HEADER = ".version 8.6\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 p) {\n"
+REGISTERS = ".reg .b32 %r<64>; .reg .pred %p; .reg .b64 %rd<8>; ld.param.u64 %rd0, [p]; mov.u32 %r1, %tid.x;\n"
+COLUMN = "mul.wide.u32 %rd2, %r1, 4; add.u64 %rd2, %rd2, %rd0; mov.u32 %r4, s; mad.lo.u32 %r5, %r1, 4, %r4;\n"
+FACTOR, SLACK = 4, 2.4
+
+
+def groups(count):
+    """Groups of copies, all in flight, then waited for one by one."""
+    copies = "".join(
+        f"cp.async.ca.shared.global [%r5+{128 * i}], [%rd2+{128 * i}], 4; cp.async.commit_group;\n"
+        for i in range(count)
+    )
+    reads = "".join(f"cp.async.wait_group {count - 1 - i}; ld.shared.u32 %r6, [%r5+{128 * i}];\n" for i in range(count))
+    return f".shared .align 8 .b8 s[{128 * count}];\n{COLUMN}{copies}{reads}"
+
+
+def unwritten(count):
+    """Loads from one variable that nobody has written, each a finding."""
+    uses = "".join(f"ld.shared.u32 %r4, [s+{4 * i}]; st.global.u32 [%rd0+{4 * i}], %r4;\n" for i in range(count))
+    return f".shared .b32 s[{count}];\n{uses}"
+
+
+def raced(count):
+    """Variables that lanes write at once, each a finding that names its variable."""
+    return "".join(f".shared .u32 s{i}; st.shared.u32 [s{i}], %r1; ld.shared.u32 %r3, [s{i}];\n" for i in range(count))
+
+
+def jumps(count):
+    """Jumps from anywhere to anywhere: loops with many entries, deep in one another."""
+    places = np.random.default_rng(1).integers(count, size=count)
+    return "mov.u32 %r2, 0;" + "".join(
+        f"L{i}: add.u32 %r2, %r2, 1; setp.gt.u32 %p, %r2, 1000000; @%p bra L{to};\n" for i, to in enumerate(places)
+    )
+
+
+def seconds(code, checks):
+    """CPU time to load and launch it for the first time."""
+    text = f"{HEADER}{REGISTERS}{code} ret; }}"
+    x = np.zeros(1 << 16, np.uint32)
+    started = time.process_time()
+    warpsim.load(text)["k"]((1,), (32,), (x,), on_finding="collect", checks=checks)
+    return time.process_time() - started
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("code", "few", "checks"), [
+    (groups, 400, "default"),
+    (unwritten, 1200, "default"),
+    (raced, 2000, "all"),
+    (jumps, 600, "default"),
+])  # fmt: skip
+def test_proportion(code, few, checks):
+    """The factor is that of the lengths, with some slack for what a small one has in the cache."""
+    seconds(code(10), checks)
+
+    assert any(seconds(code(FACTOR * few), checks) < SLACK * FACTOR * seconds(code(few), checks) for _ in range(3))
