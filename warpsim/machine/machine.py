@@ -289,7 +289,3 @@ class Machine:
             if ends_launch(self.launch, finding):
                 self.fatal = group, lanes, rule, before
                 stop(self.launch, finding)
-
-    def constant(self, value: int) -> Affine:
-        """A uniform 32-bit value."""
-        return Affine.constant(value, U32)

@@ -23,7 +23,7 @@ from warpsim.analysis.loops import Clocks, Loop, clock_readers, loop_at
 from warpsim.analysis.operand_order import order_operands
 from warpsim.analysis.shared_layout import place_shared
 from warpsim.errors import InternalError
-from warpsim.isa.traits import PLAIN, Ending, Family
+from warpsim.isa.traits import Ending, Family
 from warpsim.machine.issue import Issue
 from warpsim.machine.values import Affine, Value
 from warpsim.program.build import program_of
@@ -186,8 +186,6 @@ def uses_of(program: Program) -> Uses:
     for function in program.functions.values():
         for instruction in function.code:
             traits = instruction.traits
-            if traits is PLAIN and not instruction.form.ports:
-                continue
             ports |= instruction.form.ports
             if traits.asynchronous is not None:
                 families.add(traits.asynchronous.family)
@@ -203,7 +201,7 @@ def _key(item: Variable | Param) -> str:
 
 def zero(type: ScalarType) -> Value:
     """The value of an unwritten register."""
-    if type.dtype.kind in "iu" and type.bits >= 8:
+    if type.dtype.kind in "iu":
         return Affine.constant(0, type.dtype)
     return np.zeros(1, type.dtype)
 
@@ -322,8 +320,6 @@ class KernelPlan:
             return self.shared.address(symbol)
         if symbol.unique in self.image.addresses:
             return self.image.addresses[symbol.unique]
-        if symbol.name in self.image.addresses:
-            return self.image.addresses[symbol.name]
         raise InternalError(f"no address for {symbol.unique}")
 
 

@@ -326,9 +326,7 @@ class Warps:
             return repeated(array, 32)
         if not self.dense:
             out = np.zeros(self.n * 32, array.dtype)
-            out[self.slots] = np.broadcast_to(
-                array.reshape(-1) if array.ndim == 1 else array, self.selection.shape
-            ).reshape(-1)
+            out[self.slots] = np.broadcast_to(array, self.selection.shape).reshape(-1)
             return out.reshape(self.n, 32, 1)
         if array.shape == self.selection.shape and not self.padded:
             whole: Array = array.reshape(self.n, 32, self.m)
@@ -382,8 +380,6 @@ def from_positions(batch: Shape, positions: Array) -> Selection:
 
 def union(selections: list[Selection]) -> Selection:
     """All threads of disjoint selections."""
-    if len(selections) == 1:
-        return selections[0]
     batch = selections[0].batch_shape
     if sum(s.n for s in selections) == batch.n:
         return batch.whole

@@ -109,8 +109,6 @@ def deadlock(machines: list[Machine]) -> None:
     polls.sort(key=lambda stall: stall.wait != PHASE)
     own = [*collectives, *barriers]
     stalls = [*[s for s in own if not s.polled_for], *polls, *[s for s in own if s.polled_for], *clusters]
-    if not stalls:
-        return
     first = stalls[0]
     machine, launch = first.machine, first.machine.launch
     values: StallValues = {"advice": first.advice, "place": first.place, "other": _other(first, stalls)}

@@ -231,9 +231,6 @@ class Affine:
     def __getattr__(self, name: str) -> NoReturn:
         raise NotAffine(name)
 
-    def __array__(self, *_: object, **__: object) -> Array:
-        raise NotAffine
-
     def __bool__(self) -> bool:
         raise NotAffine
 

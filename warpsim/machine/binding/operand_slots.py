@@ -66,14 +66,11 @@ def slot_of(plan: FunctionPlan, operand: Operand) -> int:
 
 
 def _symbol_slot(plan: FunctionPlan, operand: SymbolAddress) -> int:
+    """The slot of an address that is the same for all threads (`in_frame` says which are not)."""
     symbol = operand.symbol
     dtype = operand.type.dtype if operand.type.dtype.kind in "iu" else np.dtype(f"u{operand.type.dtype.itemsize}")
     if isinstance(symbol, Param):
-        if plan.function.entry:
-            return plan.special(f"param+{symbol.offset + operand.offset}:{dtype.itemsize}")
-        return plan.special(f"frame+{plan.offset(symbol) + operand.offset}:{dtype.itemsize}")
-    if isinstance(symbol, Variable) and symbol.space in (StateSpace.LOCAL, StateSpace.PARAM):
-        return plan.special(f"frame+{plan.offset(symbol) + operand.offset}:{dtype.itemsize}")
+        return plan.special(f"param+{symbol.offset + operand.offset}:{dtype.itemsize}")
     return plan.constant(Affine.constant(plan.kernel.address(symbol) + operand.offset, dtype))
 
 
@@ -218,11 +215,7 @@ def destination(operand: Operand) -> Setter:
 
     def set_one(machine: Machine, group: Group, value: Value, active: Array | None) -> None:
         if value.dtype.itemsize != width:
-            value = as_array(value)
-            if value.dtype.itemsize < width:
-                value = extend(value, width, signed=signed)
-            else:
-                value = retype(value, np.dtype(f"u{width}"))
+            value = extend(as_array(value), width, signed=signed)
         if active is not None:
             value = as_array(value)
             old = as_array(group.read(slot))

@@ -132,17 +132,13 @@ def _of_two(  # noqa: C901  where launches spend their time: no calls
             if b.dtype is not other:
                 b = b.view(other) if b.itemsize == other_size else retype(b, other)
             result = function(op, a, b)
-            if result.ndim == 0:
-                result = np.asarray(result).reshape(1)
             if result.dtype.itemsize != width:
-                result = _fit(result, width, signed=signed)
+                result = extend(result, width, signed=signed)
         elif linear and type(a) is Affine and type(b) is Affine:
             try:
                 result = function(op, a if a.dtype is one else a.view(one), b if b.dtype is other else b.view(other))
             except NotAffine:
                 return general(machine, group)
-            if result.dtype.itemsize != width:
-                result = _fit_linear(result, width, signed=signed)
         else:
             return general(machine, group)
         env[d] = result
@@ -177,7 +173,7 @@ def _of_three(
             a, b, c = [x.reshape(()) if x.size == 1 else x for x in (a, b, c)]
         result = function(op, a, b, c)
         if result.dtype.itemsize != width:
-            result = _fit(result, width, signed=signed)
+            result = extend(result, width, signed=signed)
         env[d] = result
         group.dirty.add(d)
         return None
@@ -204,7 +200,7 @@ def _of_affine(instruction: Instruction, target: Reg, pairs: tuple[Source, ...],
         except NotAffine:
             return general(machine, group)
         if result.dtype.itemsize != width:
-            result = _fit_linear(result, width, signed=signed)
+            result = extend(as_array(result), width, signed=signed)
         env[d] = result
         group.dirty.add(d)
         return None
@@ -243,7 +239,7 @@ def _plain(instruction: Instruction, target: Reg, pairs: tuple[Source, ...], *, 
                 pass
             else:
                 if result.dtype.itemsize != width:
-                    result = _fit_linear(result, width, signed=signed)
+                    result = extend(as_array(result), width, signed=signed)
                 env[d] = result
                 group.dirty.add(d)
                 return None
@@ -258,26 +254,12 @@ def _plain(instruction: Instruction, target: Reg, pairs: tuple[Source, ...], *, 
         if result.ndim == 0:
             result = np.asarray(result).reshape(1)
         if result.dtype.itemsize != width:
-            result = _fit(result, width, signed=signed)
+            result = extend(result, width, signed=signed)
         env[d] = result
         group.dirty.add(d)
         return None
 
     return step
-
-
-def _fit(result: Array, width: int, *, signed: bool) -> Array:
-    """Convert a result to its register's width."""
-    if result.dtype.itemsize < width:
-        return extend(result, width, signed=signed)
-    return retype(result, np.dtype(f"u{width}"))
-
-
-def _fit_linear(result: Value, width: int, *, signed: bool) -> Value:
-    """Convert a result that may be affine to its register's width."""
-    if type(result) is Affine and result.dtype.itemsize > width:
-        return result.astype(f"u{width}")
-    return _fit(as_array(result), width, signed=signed)
 
 
 def _lift(value: Value, dtype: DType) -> Affine:
