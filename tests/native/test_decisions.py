@@ -514,3 +514,90 @@ def test_what_is_served_beside_a_watcher(event, served):
     if event is not None:
         compiled = type("Compiled", (kind,), {"compiled": frozenset({event})})
         assert tuple(_serves((compiled,))) == (True, True, True)
+
+
+def test_products_of_matrices_that_pay(monkeypatch):
+    """Engine ``auto`` loads code when bodies have taken a tenth of a second, and compiles after 2.5; ``compiled`` asks for it, and has it
+    made behind the launch where it would have paid."""
+    from warpsim.native import matrices
+
+    made, submitted, loaded = [], [], set()
+
+    class Compiler:
+        def has(self, text, name):
+            return name in loaded
+
+        def function(self, text, name):
+            made.append(name)
+            return text
+
+    monkeypatch.setattr(matrices, "compiler", Compiler)
+    monkeypatch.setattr(matrices, "behind", lambda: SimpleNamespace(submit=submitted.append))
+    codes = matrices.Codes()
+
+    def of(key, pace):
+        return codes.of(key, lambda name: f"define @{name}({key})", pace)
+
+    assert of("a", Pace.AT_ONCE).startswith("define @matrix_")
+    assert of("a", Pace.AUTO) is codes.functions["a"]
+    assert len(made) == 1
+
+    codes.spent["b"] = 0.09
+    assert (of("b", Pace.AUTO), "b" in codes.texts) == (None, False)
+    codes.spent["b"] = 0.1
+    assert (of("b", Pace.AUTO), "b" in codes.texts) == (None, True)
+    loaded.add(codes.texts["b"][1])
+    assert of("b", Pace.AUTO)
+    codes.spent["c"] = 2.5
+    assert of("c", Pace.AUTO)
+    assert len(made) == 3
+
+    assert of("d", Pace.ASKED) is None
+    loaded.add(codes.texts["d"][1])
+    assert of("d", Pace.ASKED) is None  # asked once
+    codes.spent["d"] = 2.4
+    assert of("d", Pace.ASKED) is None
+    codes.spent["e"] = 0.01
+    assert of("e", Pace.ASKED) is None
+    codes.over()
+    codes.over()
+    assert len(submitted) == 1  # of d: fifty times its seconds are more than compiling takes, of e they are not
+    assert len(made) == 3
+    submitted[0]()
+    assert codes.functions["d"] == codes.texts["d"][0]
+    codes.spent["e"] = 2.5
+    assert of("e", Pace.ASKED)
+
+    assert codes.timed("f", lambda: 7) == 7
+    assert codes.timed("f", lambda: 8) == 8
+    assert 0 < codes.spent["f"] < 1
+    plans = []
+    assert [codes.planned("g", lambda: plans.append(1)) for _ in range(2)] == [None, None]
+    assert plans == [1]
+
+
+def test_without_a_compiler(monkeypatch):
+    """Where the extra is not installed, the interpreter runs the launch alone."""
+    from warpsim.native import serving
+
+    monkeypatch.setattr(cache, "available", lambda: False)
+    taken = later.Taken()
+    monkeypatch.setattr(serving, "taken", lambda: taken)
+    state = SimpleNamespace(settings=SimpleNamespace(by_warp=False), schedule=None)
+    assert serving.compiled_for("interpreter", (), state) is None
+    assert not taken.enough
+    later_on = serving.compiled_for("auto", (), state)
+    assert (type(later_on), later_on.units) == (later.Later, True)
+    assert serving.compiled_for("compiled", (), state) is None
+    assert taken.enough
+    assert serving.compiled_for("auto", (), state) is None
+
+
+def test_units_need_the_usual_order(monkeypatch):
+    """Where warps run one by one, or in the order of a seed, only products are compiled."""
+    from warpsim.native import serving
+
+    monkeypatch.setattr(serving, "taken", later.Taken)
+    for by_warp, schedule, units in ((False, None, True), (True, None, False), (False, 3, False)):
+        state = SimpleNamespace(settings=SimpleNamespace(by_warp=by_warp), schedule=schedule)
+        assert serving.compiled_for("auto", (), state).units == units

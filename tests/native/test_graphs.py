@@ -482,6 +482,8 @@ def test_a_number_of_all_lanes():
     for ask in (
         lambda a: a.min() > 0,
         lambda a: np.isnan(np.minimum.reduce(a, axis=None)),
+        lambda a: np.minimum(a, a.max()),
+        lambda a: a.min() != a,
         lambda a: bool(a.max()),
         lambda a: a.max() > 3,
     ):

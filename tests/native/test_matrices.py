@@ -38,6 +38,8 @@ wmma.mma.sync.aligned.row.col.m16n16k16.f16.f16
 wmma.mma.sync.aligned.row.col.m16n16k16.f16.f32
 wgmma.mma_async.sync.aligned.m64n56k32.f32.e5m2.e5m2 desc None -1 -1
 mma.sync.aligned.m8n8k128.row.col.s32.b1.b1.s32.xor.popc d, a, b, c;
+wmma.mma.and.popc.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32
+mma.sync.aligned.m16n8k16.row.col.f16.e4m3.e5m2.f16 d, a, b, c;
 mma.sync.aligned.m8n8k16.row.col.satfinite.s32.s8.u8.s32 d, a, b, c;
 wmma.mma.sync.aligned.row.col.m16n16k8.f32.tf32.tf32.f32
 """.strip().split("\n")
@@ -50,19 +52,22 @@ ARRAYS = re.compile(r"m8n8k4\..*\.f16|\.r[zmp]\.f64|mma\.sp.*\.s32|wgmma.*\.s32"
 """Names of trials that run as arrays under both engines."""
 
 
-def differences(trial: Any, target: str | None = None) -> list[str]:
+def differences(trial: Any, target: str | None = None, **device: Any) -> list[str]:
     """Where the engines differ."""
     text = trial.text
     if target is not None:
         text = text.replace(".target sm_90a", f".target {target}")
     kernel = warpsim.load(text)["k"]
+    gpu = {"device": warpsim.Device(target or "sm_90a", **device)} if device else {}
     numbers = range(len(trial.arrays[-1]))
     # CTAs side by side, some of them, and alone
     for cases in {len(numbers[c]): c for c in (slice(5, 6), slice(7, None, 29), slice(None))}.values():
         found = {}
         for engine in ("interpreter", "compiled"):
             arrays = [array[cases].copy() for array in trial.arrays]
-            kernel(len(arrays[-1]), trial.threads, arrays, engine=engine, checks="none")  # descriptors may overlap
+            kernel(
+                len(arrays[-1]), trial.threads, arrays, engine=engine, checks="none", **gpu
+            )  # descriptors may overlap
             found[engine] = arrays[-1]
         wrong = np.argwhere(found["interpreter"] != found["compiled"])
         if len(wrong):
@@ -99,6 +104,15 @@ def test_a_sample_of_forms(served: Callable[[], int]) -> None:
     some = [trial for trial in (*WARPS, *GROUPS) if trial.name in SAMPLE] + GROUPS[::2468]
     assert len(some) >= len(SAMPLE) + 1
     assert compared(some, served) == ([], [])
+
+
+def test_sums_of_doubles(served: Callable[[], int]) -> None:
+    """A device of numerics="ieee" computes products as arrays, whoever asks for machine code."""
+    names = SAMPLE[0], SAMPLE[5], SAMPLE[8]
+    some = [trial for trial in (*WARPS, *GROUPS) if trial.name in names]
+    assert len(some) == len(names)
+    assert [line for trial in some for line in differences(trial, numerics="ieee")] == []
+    assert not served()
 
 
 @pytest.mark.parametrize("target", ["sm_89", "sm_120a"])

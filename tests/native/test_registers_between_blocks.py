@@ -118,6 +118,27 @@ BODIES = {
         "mov.u16 %h1, %tid.x; mul.lo.u16 %h2, %h1, 3; add.u16 %h3, %h2, 7; cvt.u32.u16 %r11, %h3; shr.u16 %h3, %h1, 2; cvt.s32.s16 %r12, %h3;"
         "add.u32 %r7, %r7, %r11; mad.lo.u32 %r7, %r7, 3, %r12;"
     ),
+    "conditions that are known": LOOP.format(
+        "setp.eq.u32 %p2, 0, 0; @%p2 add.u32 %r7, %r7, 3; @!%p2 add.u32 %r7, %r7, 100; mov.u32 %r11, 12; setp.gt.u32 %p3, %r11, 20;"
+        "selp.u32 %r12, %r2, %r5, %p3; add.u32 %r7, %r7, %r12; @%p3 st.shared.u32 [%r8], %r7; @%p2 st.shared.u32 [%r8+512], %r7;"
+        "ld.shared.u32 %r13, [%r8+512]; add.u32 %r7, %r7, %r13;"
+    ),
+    "members that are known": LOOP.format(
+        "mov.u32 %r11, -1; mov.u32 %r12, 5; shfl.sync.bfly.b32 %r13, %r7, %r12, 31, %r11; mov.u32 %r14, 0x1c1f;"
+        "shfl.sync.down.b32 %r15|%p2, %r13, 2, %r14, %r11; selp.u32 %r16, 1, 2, %p2; mad.lo.u32 %r7, %r15, %r16, %r7;"
+    ),
+    "lanes here and there": LOOP.format(
+        "setp.gt.u32 %p2, %r9, 500; @%p2 bra M; mov.u32 %r11, %clock; and.b32 %r11, %r11, 0; add.u32 %r7, %r7, %r11; mad.lo.u32 %r7, %r7, 3, %r2;"
+        "and.b32 %r12, %r9, 2; setp.eq.u32 %p3, %r12, 0; @%p3 bra N; mov.u32 %r11, %clock; and.b32 %r11, %r11, 0; add.u32 %r7, %r7, %r11;"
+        "add.u32 %r7, %r7, 3; N: add.u32 %r7, %r7, 1; M: add.u32 %r7, %r7, %r5;"
+    ),
+    "some of the CTAs": LOOP.format(
+        "setp.eq.u32 %p2, %r3, 1; @%p2 bra M; mov.u32 %r11, %clock; and.b32 %r11, %r11, 0; add.u32 %r7, %r7, %r11; st.shared.u32 [%r8], %r7;"
+        "ld.shared.u32 %r12, [%r8]; add.u32 %r7, %r12, %r2; mov.u32 %r11, %clock; M: add.u32 %r7, %r7, 1;"
+    ).replace("L:", "st.shared.u32 [%r8], 7; L:") + "ld.shared.u32 %r12, [%r8]; add.u32 %r7, %r7, %r12;",
+    "stores between one another": "ld.param.u64 %d5, [o]; setp.eq.u32 %p3, %r3, 0; shl.b32 %r11, %r5, 1; shr.u32 %r12, %r2, 5; add.u32 %r11, %r11, %r12;"
+    "mul.wide.u32 %d6, %r11, 4; add.u64 %d5, %d5, %d6; "
+    + LOOP.format("@%p3 st.global.u32 [%d5], %r7; bar.sync 0; mad.lo.u32 %r7, %r7, 3, %r2; @%p3 st.global.u32 [%d5], %r7; bar.sync 0;"),
     "lanes that end": LOOP.format("add.u32 %r7, %r7, %r9; setp.gt.u32 %p2, %r7, 4000; @%p2 bra E;") + "E:",
 }  # fmt: skip
 

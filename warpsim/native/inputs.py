@@ -106,9 +106,6 @@ class Inputs:
         self._strides: dict[Key, tuple[Val, Val]] = {}
         self._words: dict[Key, list[str]] = {}
 
-    def _one(self, key: Key) -> bool:
-        return self.given[key].how != "lanes" or self._is_lane(key)
-
     def _is_lane(self, key: Key) -> bool:
         return special_name(self.emitter.shape, key) == "laneid"
 

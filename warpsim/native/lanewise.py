@@ -84,10 +84,7 @@ class ByLanes(Reached):
         for k in range(effect.count):
             place = self._element(effect, k)
             if effect.kind == "store":
-                value = given[k]
-                if value.type == "i1":
-                    value = code.convert("zext", value, "i8")
-                code.line(f"store {code.of(code.splat(value))}, ptr {place}, align 64")
+                code.line(f"store {code.of(code.splat(given[k]))}, ptr {place}, align 64")
             elif one:
                 code.line(f"store i{size * 8} 0, ptr {place}, align 64")
             else:

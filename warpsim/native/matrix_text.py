@@ -67,15 +67,6 @@ class Text:
         self.line(f"br i1 %c{number}, label %{head}, label %{end}")
         self.lines.append(f"{end}:")
 
-    @contextmanager
-    def when(self, condition: str) -> Iterator[None]:
-        """What is done only where a condition holds."""
-        number = self.fresh("")
-        self.line(f"br i1 {condition}, label %then{number}, label %rest{number}")
-        self.lines.append(f"then{number}:")
-        yield
-        self.label(f"rest{number}")
-
     # ---- places -----------------------------------------------------------------------------------
 
     def at(self, pointer: str, type: str, index: str | int) -> str:

@@ -239,7 +239,7 @@ class ByRows(ByLanes):
     def _store_rows(self, effect: Effect, rows: Rows, pointers: list[str], given: list[Val]) -> None:
         emitter, code, size, count = self.emitter, self.emitter.code, effect.type.bytes, effect.count
         type = f"i{size * 8}"
-        values = [code.splat(code.convert("zext", v, "i8") if v.type == "i1" else v) for v in given]
+        values = [code.splat(v) for v in given]
         if effect.space == "global":
             name = code.declare("ws_log", "i32", "ptr, i64, i64")
             for pointer in pointers:
