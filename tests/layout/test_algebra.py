@@ -91,3 +91,11 @@ def test_one_element():
     """The layout of one element has one mode of size 1: whatever picks it finds it."""
     assert Layout((), ()).compose(Layout(1, 0)) == Layout(1, 0)
     assert Layout((), ()).compose(Layout(3, 1)) == Layout(3, 0)
+
+
+def test_modes_of_a_number():
+    """A layout of one number has none."""
+    for layout in (Layout(8, 1), Layout.parse("8:2")):
+        with pytest.raises(IndexError, match="has no modes"):
+            layout[0]
+    assert Layout.parse("(4,8):(1,4)")[1] == Layout(8, 4)

@@ -45,3 +45,56 @@ def test_base_offset_is_subtracted_from_the_pattern() -> None:
     shifted = addresses(descriptors.encode(1024 + 256, 0, 1024, span=128, base_offset=2), 8, 8, 2, False)
     plain = addresses(descriptors.encode(1024, 0, 1024, span=128), 8, 8, 2, False)
     assert np.array_equal(shifted[:, :6] - 256, plain[:, :6])
+
+
+@pytest.mark.parametrize("span", [0, 32, 64, 128])
+@pytest.mark.parametrize("base", range(8))
+def test_patterns_that_begin_elsewhere(span, base):
+    """A base offset counts within the pattern: eight rows of 128 bytes, four of 64, two of 32."""
+    rows = span // 16
+    moved = span if span and base % rows else 0
+    assert descriptors.moved_span(descriptors.encode(1024, 128, 256, span=span, base_offset=base)) == moved
+
+
+@pytest.mark.parametrize(
+    ("leading", "stride", "span", "k", "extent", "size", "transposed", "overlaps"),
+    [
+        (128, 256, 0, 16, 16, 2, False, False),
+        (128, 128, 0, 16, 16, 2, False, True),
+        (256, 128, 0, 16, 16, 2, False, False),
+        (256, 128, 0, 16, 24, 2, False, True),
+        (0, 512, 64, 32, 16, 2, False, False),
+        (0, 256, 64, 32, 16, 2, False, True),
+        (128, 256, 0, 16, 16, 2, True, False),
+        (128, 128, 0, 16, 16, 2, True, True),
+        (128, 128, 0, 8, 16, 2, True, False),
+        (128, 256, 0, 32, 16, 1, False, False),
+    ],
+)
+def test_elements_that_overlap(leading, stride, span, k, extent, size, transposed, overlaps):
+    """Matrices of eight rows of 16 bytes (of a swizzle's row) that the offsets lay over each other."""
+    bits = descriptors.encode(0, leading, stride, span=span)
+    found = descriptors.problem(bits, k, extent, size, transposed=transposed)
+    assert (found is not None) == overlaps
+    if overlaps:
+        assert f"a leading offset of {leading} and a stride offset of {stride} bytes" in found
+
+
+@pytest.mark.parametrize(("size", "k", "transposed"), [(1, 32, False), (2, 16, False), (2, 16, True), (4, 8, False)])
+@pytest.mark.parametrize("columns", [1, 3])
+def test_elements_in_words_of_columns(size, k, transposed, columns):
+    """Each CTA's words lie beside those of the others: where the elements of the first one are, and how far they reach."""
+    bits = descriptors.encode(64, 128, 256)
+    found = descriptors.elements(bits, k, 16, size, transposed=transposed)
+    memory = np.random.default_rng(1).integers(0, 1 << 32, (256, columns), np.uint32)
+    own = np.ascontiguousarray(memory[:, 0]).view(f"u{size}")
+    address = found.address.reshape(-1)
+    assert (memory.reshape(-1).view(f"u{size}")[found.places(columns)] == own[address // size]).all()
+    assert (found.low, found.high) == (address.min(), address.max() + size)
+    assert sorted(found.chunks.reshape(-1).tolist()) == sorted({int(a) // 16 * 16 for a in address})
+    places, start = found.words(columns)
+    assert start == places.ctypes.data
+    words = memory.reshape(-1)[places.reshape(-1) // 4]
+    along = found.address[:, :: 4 // size] if transposed else found.address[:: 4 // size]
+    assert (words == memory[along.reshape(-1) // 4, 0]).all()
+    assert places.shape == (1, 1, *along.shape[:2])

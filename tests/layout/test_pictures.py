@@ -448,6 +448,11 @@ def test_colours_are_defined():
     assert all(int(r.get("x")) + int(r.get("width")) <= wide for r in rects)
     assert all(int(r.get("y")) + int(r.get("height")) <= high for r in rects)
     assert len({(r.get("x"), r.get("y")) for r in rects}) == 16 * 16
+    texts = [t for t in root.findall(f"{space}text") if t.get("text-anchor") == "middle"]
+    assert [t.text for t in texts] == [*map(str, range(16))]
+    assert all(0 < int(t.get("y")) < min(int(r.get("y")) for r in rects) for t in texts)
+    columns = sorted({int(r.get("x")) for r in rects})
+    assert all(x < int(t.get("x")) < x + 46 for x, t in zip(columns, texts, strict=True))
 
 
 def test_large_layouts_are_not_drawn():

@@ -63,3 +63,10 @@ def test_wgmma_accumulators_move_as_described(n):
         unsigned = f"u{found.dtype.itemsize}"
         np.testing.assert_array_equal(plain.transpose(2, 0, 1).view(unsigned), found.view(unsigned))
         np.testing.assert_array_equal(stack, back(found, warpgroups, ctas))
+
+
+def test_layouts_that_leave_elements_out():
+    """A matrix cannot be made of a fragment that does not hold every element equally often."""
+    fragment = fragments.fragment(4, 4, 32, fragments.layout_of((4, 1)), fragments.layout_of((2, 2)))
+    with pytest.raises(ValueError, match="does not hold every element once"):
+        registers.gather(fragment, (np.zeros((1, 4, 1), np.uint32),) * 2, 1, 1)
