@@ -53,6 +53,11 @@ def test_a_function_is_given_its_parameters():
     assert check_program(warpsim.load(text).program) == ()
 
 
+CHOSEN = "add.u32 r2, n, 1; setp.lt.u32 p1, lane, 8; selp.b32 r3, n, r2, p1; "
+PARTED = "setp.lt.u32 p1, lane, 8; @p1 bra other; add.u32 r3, n, 1; bra on; other: add.u32 r3, n, 2; on: "
+"""One of two numbers that are unknown, each the same in all lanes."""
+
+
 @pytest.mark.parametrize(
     ("lines", "found"),
     [
@@ -67,6 +72,9 @@ def test_a_function_is_given_its_parameters():
         (["setp.lt.u32 p1, lane, 16; @!p1 ret;", "bar.warp.sync -1;"], []),  # who has left is not waited for
         (["setp.lt.u32 p1, tid, 32; @!p1 bra after;", "shfl.sync.idx.b32 r1, tid, 0, 31, -1;", AFTER], []),
         (["setp.lt.u32 p1, lane, n; @!p1 bra after;", "shfl.sync.idx.b32 r1, tid, 0, 31, 0xff;", AFTER], []),
+        ([CHOSEN + "setp.eq.u32 p2, r3, 7; @!p2 bra after;", "shfl.sync.idx.b32 r1, tid, 0, 31, 0xff;", AFTER], []),
+        ([PARTED + "setp.eq.u32 p2, r3, 7; @!p2 bra after;", "shfl.sync.idx.b32 r1, tid, 0, 31, 0xff;", AFTER], []),
+        ([CHOSEN.replace("lane", "n") + "setp.eq.u32 p2, r3, 7; @!p2 bra after;", "shfl.sync.idx.b32 r1, tid, 0, 31, 0xff;", AFTER], [(1, MASK)]),
     ],
 )  # fmt: skip
 def test_masks(check, lines, found):

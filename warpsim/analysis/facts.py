@@ -134,7 +134,7 @@ class Facts:
         """A register's value where paths join, in threads that may have come on different paths since it was written."""
         kinds: list[tuple[Value, int]] = []
         for place, value in values:
-            k = next((k for k, (v, _) in enumerate(kinds) if v.same(value)), None)
+            k = next((k for k, (v, _) in enumerate(kinds) if v.equals(value)), None)
             if k is None:
                 kinds.append((value, 1 << place))
             else:

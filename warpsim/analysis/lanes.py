@@ -60,13 +60,17 @@ class Value:
         return int(self.bits[0]) if self.exact and spread_of(self.bits) <= Spread.CTA else None
 
     def same(self, other: Value) -> bool:
-        """Whether two values are identical."""
+        """Whether the same is known of two values."""
         return self is other or (
             self.unknown is other.unknown
             and self.zeros == other.zeros
             and self.symbols == other.symbols
             and (self.bits is other.bits or np.array_equal(self.bits, other.bits))
         )
+
+    def equals(self, other: Value) -> bool:
+        """Whether two values are surely equal: of unknown ones the same may be known, and yet they differ."""
+        return self is other or (self.exact and self.same(other))
 
 
 def spread_of(bits: Array) -> Spread:
@@ -109,7 +113,7 @@ def trailing_zeros(bits: Array) -> int:
 
 def joined(a: Value, b: Value, at_least: Spread) -> Value:
     """The merge of two values; ``at_least`` says over which threads the choice between them is the same."""
-    if a.same(b):
+    if a.equals(b):
         return a
     zeros = min(a.zeros, b.zeros, trailing_zeros(a.bits ^ b.bits))
     return congruent(a.bits, zeros, max(a.spread, b.spread, at_least), a.symbols | b.symbols)
