@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import warpsim
 from warpsim.machine import arrivals, clusters
 from warpsim.machine.state.batch import ClusterBarrier
 
@@ -108,3 +109,34 @@ def test_clusters(stage):
     assert not clusters.wait(s.machine, every[1])
     arrivals.leave(s.machine, every[3])
     assert not clusters.wait(s.machine, every[2])
+
+
+def test_clusters_that_are_done_and_that_are_not(stage):
+    """Of threads that wait together, those whose cluster is complete go on, and the others wait for theirs."""
+    s = stage(32, 4)
+    s.batch.cluster_barrier = ClusterBarrier.of(np.array([0, 0, 1, 1]), s.batch.shape.n)
+    for cta in (0, 1, 2):
+        clusters.arrive(s.machine, s.group(cta=cta))
+    first = [s.group(cta=c) for c in (0, 1, 2)]
+    together = s.machine.merge(first, None)
+
+    assert clusters.wait(s.machine, together)
+    assert s.runnable() == [(c, t) for c in (0, 1) for t in range(32)]
+    clusters.arrive(s.machine, s.group(cta=3))
+    assert s.runnable() == [(2, t) for t in range(32)]
+
+
+@pytest.mark.parametrize("arriving", ["bar.arrive n, 64;", "barrier.arrive n, 64;"])
+def test_warps_that_arrive_at_their_own_barriers(arriving):
+    """Two warps arrive each at its own barrier and go on; two others wait there, each for one of them."""
+    text = f""".version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 out) {{ .reg .b32 t, n, w, v; .reg .b64 o, a; .reg .pred p; .shared .b32 s[4]; ld.param.u64 o, [out]; mov.u32 t, %tid.x;
+shr.u32 w, t, 5; and.b32 n, w, 1; add.u32 n, n, 1; setp.ge.u32 p, w, 2; mul.wide.u32 a, t, 4; add.u64 o, o, a; mov.u32 v, s; shl.b32 w, n, 2; add.u32 w, v, w;
+@p bra L; st.shared.u32 [w], n; {arriving} mov.u32 v, 9; bra D; L: bar.sync n, 64; ld.shared.u32 v, [w]; D: st.global.u32 [o], v; ret; }}
+"""
+    out = np.zeros(128, np.uint32)
+    warpsim.load(text)["k"](1, 128, (out,), checks="all")
+
+    assert out.tolist() == [9] * 64 + [1] * 32 + [2] * 32

@@ -187,3 +187,45 @@ def test_from_positions(shape):
             if m > 1:
                 assert isinstance(from_positions(shape, positions[:-1]), Lanes)
     assert from_positions(shape, np.arange(shape.n)) is shape.whole
+
+
+WIDE = [*CUT, *((shape, cut(shape, random.Random(seed))) for shape in (Shape(8, 8, 1, 2), Shape(6, 6, 2, 1), Shape(2, 2, 2, 2), Shape(4, 32, 3, 1)) for seed in range(6))]  # fmt: skip
+
+
+@pytest.mark.parametrize(("shape", "selection"), WIDE)
+def test_warps_of_values_that_lack_axes(shape, selection):
+    """A value that is the same along some axes lies in whole warps as it would with all of them, and comes back."""
+    warps, generator = selection.warps, random.Random(3)
+    for _ in range(16):
+        lacking = [e if generator.random() < 0.5 else 1 for e in selection.shape]
+        value = np.arange(1, np.prod(lacking) + 1, dtype=U32).reshape(lacking)
+        full = np.broadcast_to(value, selection.shape).copy()
+        spread = np.broadcast_to(warps.spread(value), warps.active.shape)
+        assert np.array_equal(
+            spread[warps.active], np.broadcast_to(warps.spread(full), warps.active.shape)[warps.active]
+        )
+        assert np.array_equal(np.broadcast_to(warps.collect(warps.spread(value)), selection.shape), full)
+        assert np.array_equal(np.broadcast_to(warps.collect(spread), selection.shape), full)
+        assert np.array_equal(np.broadcast_to(warps.collect(spread.copy()), selection.shape), full)
+    place = np.where(warps.active, np.arange(1, warps.active.size + 1).reshape(warps.active.shape), 0)
+    for row in (place[:1], place[:, :1], place[:, :, :1], place[:1, :1], place[:1, :, :1], place[:, :1, :1]):
+        got = np.broadcast_to(warps.collect(np.ascontiguousarray(row)), selection.shape)
+        wanted = warps.collect(np.broadcast_to(row, warps.active.shape).copy())
+        assert np.array_equal(got, np.broadcast_to(wanted, selection.shape))
+
+
+@pytest.mark.parametrize("ctas", [1, 2, 3])
+@pytest.mark.parametrize("chosen", [(0,), (1,), (0, 1), (0, 2), (1, 2), (0, 1, 2)])
+def test_warpgroups(ctas, chosen):
+    """Their numbers, sizes and places, of whole ones and of one that lacks threads."""
+    shape = Shape(1, 328, 1, ctas)
+    positions = np.array([t * ctas + c for t in range(328) for c in range(ctas) if t // 128 in chosen])
+    found = from_positions(shape, positions)
+    numbers = sorted(g * ctas + c for g in chosen for c in range(ctas))
+    every = np.arange(9 * ctas)
+
+    assert found.warpgroups.tolist() == numbers
+    assert every[found.warpgroup_places].tolist() == numbers
+    assert isinstance(found.warpgroup_places, slice) == (numbers[-1] - numbers[0] + 1 == len(numbers))
+    assert found.warpgroup_of.reshape(-1).tolist() == [int(p) // ctas // 128 * ctas + int(p) % ctas for p in positions]
+    assert found.warpgroup_sizes.tolist() == [(128, 128, 72)[g] * (g in chosen) for g in range(3) for _ in range(ctas)]

@@ -64,6 +64,19 @@ def test_heap():
     assert out.tolist() == [1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0]
 
 
+@pytest.mark.parametrize("leaking", [0, 8])
+def test_many_threads_allocate_and_free(leaking):
+    """Each thread has its own block, which can be had again when it is freed; freeing null does nothing. Forty threads take twenty
+    times 50,000 bytes, of which so many free none.
+    """
+    forget = f"mov.u32 t, %tid.x; setp.lt.u32 g, t, {leaking}; selp.u64 p, 0, p, g;"
+    loop = f"mov.u32 u, 0; L: {allocation('50000', 4)} {forget} {FREE} add.u32 u, u, 1; setp.lt.u32 g, u, 20; @g bra L;"
+    out = np.zeros(2, np.uint32)
+    kernel(loop + allocation("16", 0))((1,), (40,), (out,), checks="none")
+
+    assert out.tolist() == [int(not leaking)] * 2  # 3,680 bytes are left for forty blocks of 16 + 256
+
+
 def test_free_of_foreign_memory():
     """free takes only what malloc gave."""
     with pytest.raises(warpsim.ExecutionError, match="which malloc did not return"):

@@ -198,6 +198,29 @@ def test_any_moment(late):
     assert late.shared(0, 1) == [5]
 
 
+@pytest.mark.parametrize("seed", [0, 1, 5, 6, 7])  # orders in which not all act at once
+def test_arrivals_behind_copies_at_any_moment(late, seed):
+    """In a random order, too, an arrival that follows a thread's copies counts only when these have acted; other threads' copies,
+    and those that it began later, may be later.
+    """
+    late.barrier(2, 0)
+    for thread in (3, 4):
+        late.thread_copy(thread, 4 * (thread - 3))
+        late.port(AsyncGroups, thread).arrive(np.array([0]), np.array([BAR]))
+        late.thread_copy(thread, 4 * (thread - 1))
+    schedule, moments = Schedule.of(seed), set()
+    for _ in range(60):
+        transfers.land(late.stage.machine, schedule)
+        word = late.stage.batch.shared.gather(np.array([BAR]), np.array([0]), U64)
+        arrived = 2 if int(mbarriers.phase(word)[0]) else 2 - int(mbarriers.pending(word)[0])
+        done = [late.shared(4 * k) == list(range(100 + 4 * k, 104 + 4 * k)) for k in range(4)]
+        assert arrived <= done[0] + done[1]
+        moments.add((arrived, *done))
+
+    assert moments >= {(2, True, True, True, True)}
+    assert len(moments) > 1
+
+
 def counted(copies):
     """Missing bytes and phase of the mbarrier."""
     word = copies.stage.batch.shared.gather(np.array([BAR]), np.array([0]), U64)

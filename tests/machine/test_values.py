@@ -135,3 +135,12 @@ def test_bits_of_128():
     assert retype(words, WIDE).tolist() == [(0x8001_80FE, 0), (1, 0)]
     assert extend(words, 16, signed=True)["lo"].tolist() == [(1 << 64) - (1 << 32) + 0x8001_80FE, 1]
     assert retype(np.array([(5, 7), (1 << 40, 0)], WIDE), np.dtype(np.uint32)).tolist() == [5, 0]
+
+
+def test_axes_of_one():
+    """An axis of one element changes nothing, whatever its stride."""
+    value = Affine(7, (0, 5, 3, 0), (1, 1, 1, 4), np.dtype(np.uint8))
+
+    assert value.array().tolist() == [7]
+    assert value.limits() == (7, 7)
+    assert Affine(250, (0, 0, 0, 9), (1, 1, 1, 4), np.dtype(np.uint8)).array().reshape(-1).tolist() == [250, 3, 12, 21]
