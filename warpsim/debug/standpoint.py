@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from warpsim.debug.breakpoints import Catchpoint, Point, spot
+from warpsim.debug.breakpoints import Catchpoint, Point
 from warpsim.debug.places import Focus, first_of, holds
 from warpsim.debug.records import Stop
 from warpsim.debug.timeline import Timeline
@@ -86,11 +86,6 @@ class Standpoint(Views):
         number = x + gx * (y + gy * z)
         free = self.scheduler_locking == "off" or self.timeline.state.schedule is not None
         self.timeline.prefer(None if free else (number, self.thread.warp))
-
-    def here(self, spots: frozenset[tuple[int, int]]) -> bool:
-        """Whether the thread in focus stands at one of these places."""
-        instruction = self.instruction
-        return instruction is not None and spot(instruction) in spots
 
     @property
     def error(self) -> ExecutionError | None:

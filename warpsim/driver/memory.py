@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import enum
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -242,10 +242,6 @@ class Memory:
             shape, steps = (rows, count, unit), (pitch if rows > 1 else 0, unit, 1)
             np.lib.stride_tricks.as_strided(data, shape, steps)[...] = element
             _define(place, address - place.start, shape, steps, None)
-
-    def total(self) -> Iterator[Block]:
-        """The blocks in allocation order."""
-        yield from self.blocks.values()
 
 
 def _steps(side: Side, shape: tuple[int, int, int]) -> tuple[int, int, int]:

@@ -1,14 +1,13 @@
-"""Occupancy from threads, blocks and shared memory; registers are unknown."""
+"""Occupancy from threads, blocks and shared memory; registers are unknown, and those reported never limit it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from warpsim.driver import properties
-from warpsim.driver.modules import REGISTERS, Function
+from warpsim.driver.modules import Function
 from warpsim.host.launch_options import MAX_CLUSTER
 
-REGISTER_FILE = 65536
 PORTABLE_CLUSTER = 8
 """Most blocks in a cluster, unless a kernel allows more."""
 
@@ -25,7 +24,7 @@ def blocks_per_sm(function: Function, threads: int, dynamic_shared: int) -> int:
     if not 0 < threads <= function.max_threads:
         return 0
     warps = -(-threads // 32)
-    limits = [gpu.blocks_per_sm, gpu.threads_per_sm // 32 // warps, REGISTER_FILE // (warps * 32 * REGISTERS)]
+    limits = [gpu.blocks_per_sm, gpu.threads_per_sm // 32 // warps]
     shared = function.static_shared + dynamic_shared
     if shared > function.module.device.max_shared:
         return 0

@@ -7,7 +7,7 @@ import time
 from warpsim.driver.graphs import Graph, Node
 from warpsim.driver.owner import Owner
 from warpsim.driver.results import DriverError, Result
-from warpsim.driver.work import Nothing, Work
+from warpsim.driver.work import Work
 
 
 class Capture:
@@ -108,8 +108,3 @@ class Event:
         if not (self.recorded and other.recorded) or (self.flags | other.flags) & 2:
             raise DriverError(Result.INVALID_HANDLE, "the event was not recorded, or was created without timing")
         return (self.nanoseconds - other.nanoseconds) / 1e6
-
-
-def empty() -> Work:
-    """Make a node without work."""
-    return Nothing()

@@ -135,8 +135,7 @@ class Mapping:
 
     def unmap(self) -> None:
         """Remove the memory from the device."""
-        if not self.lives_in(self._memory):
-            return
+        self.lives_in(self._memory)
         with self._memory.lock:
             self._memory.unmap(self.ptr)
         self.ptr = 0
