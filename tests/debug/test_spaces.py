@@ -116,6 +116,7 @@ def test_memory(session):
     assert [word("local", local), word("local", local, thread=33)] == [50, 83]
     assert [word("local", local, cta=1, thread=3), word("generic", int(session.evaluate("%rd2")[0]) + 4)] == [53, 50]
     assert [word("const", const + 4), word("global", out), word("param", 8)] == [20, 7, 6]
+    assert session.memory("const", 4, 4) == (20).to_bytes(4, "little")  # from the beginning of constant memory
     assert session.memory("shared", 5, 6) == bytes([0, 0, 0]) + session.memory("shared", 8, 3)
     assert session.memory("shared", 32, 0) == b""
     assert session.memory("param", 0, 12) == out.to_bytes(8, "little") + (6).to_bytes(4, "little")

@@ -279,3 +279,57 @@ def test_graphs_of_the_run_time(call, words_of):
     assert run(ready) == 4
     assert run(ask("cudaGraphInstantiateWithFlags", ..., graph, 0)) == 5
     assert ask("__cudaGetKernel", ..., stub) == ctypes.addressof(stub)
+
+
+def test_a_graph_in_a_capture(ask, words):
+    """A graph that is launched in a stream that is captured becomes a node of it."""
+    address, read = words
+    graph, stream = ask("cuGraphCreate", ..., 0), ask("cuStreamCreate", ..., 0)
+    given = string(struct.pack("<QQIIQQ", address, 0, 7, 4, 2, 1))
+    ask("cuGraphAddMemsetNode", ..., graph, 0, 0, given, 0)
+    ready = ask("cuGraphInstantiateWithFlags", ..., graph, 0)
+    ask("cuStreamBeginCapture_v2", stream, 0)
+    ask("cuGraphLaunch", ready, stream)
+    captured = ask("cuStreamEndCapture", stream, ...)
+    nodes, count = row(0), ctypes.c_uint64(1)
+    ask("cuGraphGetNodes", captured, nodes, count)
+    assert ask("cuGraphNodeGetType", nodes[0], ...) == 4
+    assert not any(read())
+    ask("cuGraphLaunch", ask("cuGraphInstantiateWithFlags", ..., captured, 0), 0)
+    assert read()[:3] == [7, 7, 0]
+
+
+@pytest.mark.parametrize(
+    ("threads", "shared", "blocks"),
+    [
+        (0, 0, 0), (1, 0, 32), (32, 0, 32), (33, 0, 32), (64, 0, 32), (65, 0, 21), (1024, 0, 2), (1025, 0, 0), (256, 0, 8),
+        (32, 227 << 10, 1), (32, (227 << 10) + 1, 0), (32, 113 << 10, 2), (32, (113 << 10) + 1, 1), (32, 6 << 10, 32), (32, 7 << 10, 28),
+    ],
+)  # fmt: skip
+def test_blocks_of_a_multiprocessor(ask, functions, threads, shared, blocks):
+    """An H100: 2,048 threads, 32 blocks, 228 KiB of which each block costs one more, 227 KiB at most."""
+    assert ask("cuOccupancyMaxActiveBlocksPerMultiprocessor", ..., functions[1]["put"], threads, shared) == blocks
+
+
+@pytest.mark.parametrize(
+    ("blocks", "threads", "free"),
+    [
+        (1, 32, 227 << 10),
+        (2, 32, 113 << 10),
+        (2, 1024, 113 << 10),
+        (3, 1024, 0),
+        (0, 32, 0),
+        (32, 32, (7 << 10) + 128 - 1024),
+    ],
+)
+def test_shared_memory_that_is_left(ask, functions, blocks, threads, free):
+    """As much as with which so many blocks are resident, and no more."""
+    found = ask("cuOccupancyAvailableDynamicSMemPerBlock", ..., functions[1]["put"], blocks, threads)
+    assert found == free
+
+
+@pytest.mark.parametrize(("limit", "block"), [(0, 128), (64, 64), (100, 64), (16, 16), (1024, 128)])
+def test_the_best_block(ask, functions, limit, block):
+    """The largest with most threads on a multiprocessor, of those that the kernel allows."""
+    grid, found = ask("cuOccupancyMaxPotentialBlockSize", ..., ..., functions[1]["wide"], 0, 0, limit)
+    assert (found, grid) == (block, 132 * min(32, 64 // -(-block // 32)))

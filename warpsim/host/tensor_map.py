@@ -162,9 +162,12 @@ def _fill(word: Any) -> int:
 
 def _rank(values: Any) -> int:
     try:
-        return len(values)
+        rank = len(values)
     except TypeError:
         raise LaunchError(f"global_dim must be a sequence of integers, not {shown(values)}") from None
+    if not 1 <= rank <= 5:
+        raise LaunchError(f"a tensor map has 1 to 5 dimensions, not {rank}")
+    return rank
 
 
 def _integers(what: str, values: Any, count: int) -> tuple[int, ...]:
@@ -175,8 +178,6 @@ def _integers(what: str, values: Any, count: int) -> tuple[int, ...]:
 
 
 def _check(fields: layout.Fields) -> None:
-    if not 1 <= fields.rank <= 5:
-        raise LaunchError(f"a tensor map has 1 to 5 dimensions, not {fields.rank}")
     found = layout.problem(fields)
     if found:
         raise LaunchError(found)
