@@ -93,6 +93,13 @@ def loads():
     return found
 
 
+def launch(text, block, *arrays):
+    """Two CTAs, of which every instruction has machine code."""
+    module = warpsim.load(text)
+    module["k"]((2,), block, arrays, engine="compiled")
+    assert module.image(module.device).plan("k").main.notes["native"].reasons == {}
+
+
 def blocks(one, *others):
     """One by default, all in the long run: each shape is compiled."""
     return pytest.mark.parametrize("block", [one, *(pytest.param(b, marks=pytest.mark.long) for b in others)])
@@ -108,7 +115,7 @@ def test_loads(block, done):
     text += f"mov.u32 %t, 0; L: {rounds} add.u32 %t, %t, 1; setp.lt.u32 %q, %t, 2; @%q bra L; st.global.u32 [%out], %r; ret; }}"
     given = np.random.default_rng(1).integers(0, 1 << 32, WORDS, dtype=np.uint64).astype(np.uint32)
     out = np.zeros((2, high, wide), np.uint32)
-    warpsim.load(text)["k"]((2,), block, (given, out), engine="compiled")
+    launch(text, block, given, out)
 
     views = {size: given.view(f"u{size}").tolist() for size in (1, 2, 4)}
     assert any(code.shape.loops for code in done)
@@ -170,7 +177,7 @@ def test_stores(block, done):
     text += f"{' '.join(lines)} st.global.u32 [%out], %r; ret; }}"
     given = np.arange(WORDS, dtype=np.uint32) * 7919
     out = np.zeros((2, high, wide), np.uint32)
-    warpsim.load(text)["k"]((2,), block, (given, out), engine="compiled")
+    launch(text, block, given, out)
 
     assert done
     for c in range(2):
@@ -205,7 +212,7 @@ def test_stores_to_global_memory(block, done):
     text += f"{' '.join(lines)} st.global.u32 [%out], %t; ret; }}"
     memory = np.full((2, 8, 8192), 0xA5, np.uint8)
     out = np.zeros((2, high, wide), np.uint32)
-    warpsim.load(text)["k"]((2,), block, (memory, out), engine="compiled")
+    launch(text, block, memory, out)
 
     assert done
     assert out.reshape(2, -1).tolist() == [list(range(threads))] * 2

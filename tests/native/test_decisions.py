@@ -362,6 +362,7 @@ def test_descriptors():
         base,
         base.transpose(1, 0, 2, 3).copy().transpose(1, 0, 2, 3),
         np.ascontiguousarray(base.transpose(2, 3, 0, 1)).transpose(2, 3, 0, 1),
+        np.zeros((m1, m0, n1, n0 + 1), np.uint32)[..., :n0].transpose(2, 3, 0, 1),
         base[:1],
         base[:, :1],
         base[:, :, :1, :1],

@@ -139,8 +139,29 @@ BODIES = {
     "stores between one another": "ld.param.u64 %d5, [o]; setp.eq.u32 %p3, %r3, 0; shl.b32 %r11, %r5, 1; shr.u32 %r12, %r2, 5; add.u32 %r11, %r11, %r12;"
     "mul.wide.u32 %d6, %r11, 4; add.u64 %d5, %d5, %d6; "
     + LOOP.format("@%p3 st.global.u32 [%d5], %r7; bar.sync 0; mad.lo.u32 %r7, %r7, 3, %r2; @%p3 st.global.u32 [%d5], %r7; bar.sync 0;"),
+    "a number of some lanes": LOOP.format(
+        "setp.lt.u32 %p2, %r5, 7; @%p2 add.u32 %r11, %r11, 5; mul.lo.u32 %r12, %r6, 3; mov.u32 %r13, %clock; add.u32 %r7, %r7, %r11;"
+        "add.u32 %r7, %r7, %r12; setp.eq.u32 %p3, %r6, 3; @!%p3 bra M; @%p2 mov.u32 %r14, %r6; M: add.u32 %r7, %r7, %r14;"
+    ).replace("L:", "mov.u32 %r11, 0; mov.u32 %r14, 1; L:"),
+    "numbers of two ways": LOOP.format(
+        "setp.lt.u32 %p2, %r5, 9; @%p2 bra M; mov.u32 %r11, 5; mov.u32 %r12, 1; bra N; M: mov.u32 %r11, 9; mov.u32 %r12, 1;"
+        "N: add.u32 %r7, %r7, %r11; mad.lo.u32 %r7, %r7, 3, %r12; add.u32 %r13, %r2, %r11; xor.b32 %r7, %r7, %r13;"
+    ),
+    "strides of two ways": LOOP.format(
+        "setp.lt.u32 %p2, %r5, 9; @%p2 bra M; mul.lo.u32 %r11, %r2, 5; mov.u32 %r12, 1; bra N; M: mul.lo.u32 %r11, %r2, 6; mov.u32 %r12, 1;"
+        "N: add.u32 %r7, %r7, %r11; mad.lo.u32 %r7, %r7, 3, %r12; xor.b32 %r7, %r7, %r6;"
+    ),
     "lanes that end": LOOP.format("add.u32 %r7, %r7, %r9; setp.gt.u32 %p2, %r7, 4000; @%p2 bra E;") + "E:",
 }  # fmt: skip
+
+
+REASONS = {
+    "128 bits": {"an array is wanted"},
+    "a guarded parameter": {"a guarded load of parameters"},
+    "a calculation in a function": {"an access of param"},
+    "a function of some lanes": {"an access of param"},
+}
+"""Why instructions have no machine code: clocks, and these."""
 
 
 @pytest.mark.parametrize("name", BODIES)
@@ -159,6 +180,11 @@ def test_bodies(name, done):
     assert found[1] == found[0]
     assert found[2] == found[0]
     assert done
+    notes = module.image(module.device).plan("k").main.notes
+    reasons = {
+        reason for plans in ("native", "careful native") if plans in notes for reason in notes[plans].reasons.values()
+    }
+    assert reasons - {"a clock"} == REASONS.get(name, set())
 
 
 MEMBERS = {

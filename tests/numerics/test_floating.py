@@ -192,3 +192,98 @@ def test_uniform_factors_beside_a_varying_addend():
         float(r) if abs(x) >= below else 0 for r, x in zip(rounded.reshape(-1), exact, strict=True)
     ]
     assert found[0] == 0 != found[1]
+
+
+@pytest.mark.parametrize("type", [np.float32, np.float64])
+@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
+def test_fma_that_is_zero(type, mode):
+    """A product of zero and a zero keep their sign if it is the same; what cancels is +0, rounded down -0 (IEEE 754, 6.3)."""
+    rows = [
+        (0.0, 5.0, 0.0, False), (-0.0, 5.0, -0.0, True), (0.0, -5.0, -0.0, True), (-0.0, -5.0, 0.0, False),
+        (0.0, 5.0, -0.0, mode == "rm"), (-0.0, 5.0, 0.0, mode == "rm"), (2.0, 3.0, -6.0, mode == "rm"), (-2.0, 3.0, 6.0, mode == "rm"),
+        (0.0, 2.0**1000 if type is np.float64 else 2.0**100, 0.0, False), (-0.0, 2.0**1000 if type is np.float64 else 2.0**100, 0.0, mode == "rm"),
+    ]  # fmt: skip
+    a, b, c = (np.array(column, type) for column in list(zip(*rows, strict=True))[:3])
+    with np.errstate(all="ignore"):
+        found = floating.fma(a, b, c, mode)
+
+    assert not found.any()
+    assert np.signbit(found).tolist() == [row[3] for row in rows]
+
+
+def root(exact, bits, mode):
+    """The square root of a rational to so many bits, in a mode."""
+    n, d = exact.as_integer_ratio()
+    place = (n.bit_length() - d.bit_length()) // 2 - bits - 2
+    while True:
+        scaled = exact / Fraction(4) ** place
+        low = math.isqrt(scaled.numerator // scaled.denominator)
+        if low.bit_length() == bits:
+            break
+        place += 1
+    rest = scaled - low * low
+    up = rest and (mode == "rp" or (mode == "rn" and rest > low + Fraction(1, 4)))
+    return (low + bool(up)) * Fraction(2) ** place
+
+
+@pytest.mark.parametrize("type", [np.float32, np.float64])
+@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
+def test_roots(type, mode):
+    """Square roots of all sizes, of squares and of their neighbours."""
+    rng, bits = np.random.default_rng(9), 24 if type is np.float32 else 53
+    high = 254 << 23 if type is np.float32 else 2046 << 52
+    word = np.uint32 if type is np.float32 else np.uint64
+    x = rng.integers(1, high, 60).astype(word).view(type)
+    whole = (rng.integers(1, 1 << bits // 2, 30).astype(type) ** 2) * type(4.0) ** rng.integers(-20, 20, 30).astype(
+        type
+    )
+    x = np.concatenate(
+        [
+            x,
+            whole,
+            np.nextafter(whole, type(0)),
+            np.nextafter(whole, type(np.inf)),
+            np.array([1, 2, 3], word).view(type),
+        ]
+    )
+    found = floating.sqrt(x, mode)
+
+    for value, result in zip(x.tolist(), found.tolist(), strict=True):
+        assert Fraction(result) == root(Fraction(value), bits, mode), (value, mode)
+    with np.errstate(invalid="ignore"):
+        special = floating.sqrt(np.array([0.0, -0.0, np.inf, -1.0], type), mode)
+    assert special[:3].tolist() == [0.0, 0.0, math.inf]
+    assert np.signbit(special[:2]).tolist() == [False, True]
+    assert np.isnan(special[3])
+
+
+@pytest.mark.parametrize("mode", ["rz", "rm", "rp"])
+def test_sums_next_to_one(mode):
+    """A tiny part moves the sum to the neighbour that the mode names, at 1 and at powers of two as well."""
+    for one in (1.0, 2.0, 0.5, 3.0, -1.0, -2.0):
+        for tiny in (2.0**-60, -(2.0**-60)):
+            found = float(floating.add64(np.array([one]), np.array([tiny]), mode)[0])
+            assert found == rounded(Fraction(one) + Fraction(tiny), mode)
+
+
+@pytest.mark.parametrize("is_least", [False, True])
+@pytest.mark.parametrize("type", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("many", [1, 5000])
+def test_extremes(type, is_least, many):
+    """-0 is less than +0; a number wins over a NaN, and two NaNs of f32 are the canonical one, however many lanes there are."""
+    numbers = [-math.inf, -2.0, -0.0, 0.0, 1.0, math.inf, math.nan]
+    pairs = [(a, b) for a in numbers for b in numbers]
+    a, b = (np.tile(np.array(column, type), many) for column in zip(*pairs, strict=True))
+    found = floating.extreme(a, b, is_least=is_least)[: len(pairs)]
+    for (x, y), value in zip(pairs, found.tolist(), strict=True):
+        if math.isnan(x) and math.isnan(y):
+            assert math.isnan(value)
+        elif math.isnan(x) or math.isnan(y):
+            assert value == (y if math.isnan(x) else x)
+        elif x == y == 0:
+            negative = [math.copysign(1, v) < 0 for v in (x, y)]
+            assert (math.copysign(1, value) < 0) == (any(negative) if is_least else all(negative))
+        else:
+            assert value == (min(x, y) if is_least else max(x, y))
+    if type is np.float32:
+        assert found[-1:].view(np.uint32)[0] == 0x7FFFFFFF

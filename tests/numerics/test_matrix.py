@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from warpsim.numerics import matrix, plain_matrix
+from warpsim.numerics import matrix, operands, plain_matrix
 
 
 def reference(a, b, c, fraction):
@@ -147,3 +147,31 @@ def test_sums_that_every_step_holds(below, quick):
     c = np.full((1, 1, 1), bound - below, np.float32)
     ones = np.ones((2, 1, 1, 1), np.float32)
     assert (matrix._whole_numbers(ones, ones, c, unit) is not None) == quick
+
+
+@pytest.mark.parametrize("kind", ["e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "f16", "bf16"])
+@pytest.mark.parametrize("odd", [False, True])
+def test_decoding_few_and_many(kind, odd):
+    """However many operands there are, one by one or in words: their values, and whether an infinity or NaN is among them."""
+    types = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2, "e3m2": ml_dtypes.float6_e3m2fn,
+             "e2m3": ml_dtypes.float6_e2m3fn, "e2m1": ml_dtypes.float4_e2m1fn, "f16": np.float16, "bf16": ml_dtypes.bfloat16}  # fmt: skip
+    width = {"e3m2": 6, "e2m3": 6, "e2m1": 4, "f16": 16, "bf16": 16}.get(kind, 8)
+    codes = np.arange(1 << width, dtype=np.uint16 if width == 16 else np.uint8)
+    with np.errstate(invalid="ignore"):
+        values = codes.view(types[kind]).astype(np.float32)
+    bad = ~np.isfinite(values)
+    codes, values = codes[odd | ~bad], values[odd | ~bad]
+    for count in (600, 1200):
+        chosen = np.resize(np.arange(len(codes))[::-1], count)
+        found = operands.decode(codes[chosen], kind)
+        np.testing.assert_array_equal(found.values, values[chosen])
+        assert found.special == bool((~np.isfinite(values[chosen])).any())
+        low = 2 if kind == "e2m1" else 0
+        words = np.ascontiguousarray(codes[chosen] << low).view(np.uint32).reshape(-1, 1)
+        found = operands.decode(words, kind)
+        np.testing.assert_array_equal(found.values.reshape(-1), values[chosen])
+        some = (values[chosen] != 0) & np.isfinite(values[chosen])
+        exponent = np.frexp(values[chosen][some])[1] - 1
+        least = {"f16": -14, "e5m2": -14, "e4m3": -6, "e3m2": -2, "e2m3": 0, "e2m1": 0, "bf16": -126}[kind]
+        raised = 0 if kind == "bf16" else operands.RAISED
+        assert (found.exponents.reshape(-1)[some] == np.maximum(exponent, least) + raised).all()
