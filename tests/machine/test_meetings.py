@@ -94,3 +94,30 @@ def test_one_warp_of_a_group_meets():
     warpsim.load(HEAD + body)["k"](1, 64, (out,), checks="none")
 
     assert out.tolist() == [20] * 16 + [3] * 16 + [52] * 16 + [35] * 16
+
+
+@pytest.mark.parametrize("ended", [(0, 4), (16, 20), (0, 16), (3, 30)])
+def test_lanes_that_have_ended_are_not_waited_for(ended):
+    """Lanes of two branches meet though a mask names others, when these have ended; sums and ballots are of those that are left."""
+    first, last = ended
+    out = np.full(32, 99, np.uint32)
+    body = (
+        f"setp.ge.u32 %p2, %r1, {first}; setp.lt.and.u32 %p3, %r1, {last}, %p2; @%p3 exit; @%p1 bra L;\n"
+        "redux.sync.add.u32 %r9, %r1, -1; bra D;\nL: redux.sync.add.u32 %r9, %r1, -1;\nD: st.global.u32 [%rd4], %r9;\nret; }\n"
+    )
+    warpsim.load(HEAD + body)["k"](1, 32, (out,), checks="none")
+    left = [t for t in range(32) if not first <= t < last]
+
+    assert out.tolist() == [sum(left) if t in left else 99 for t in range(32)]
+
+
+def test_lanes_that_end_while_others_wait():
+    """Lanes wait in two branches for a third part of their warp, which ends."""
+    out = np.full(32, 99, np.uint32)
+    body = (
+        "setp.lt.u32 %p2, %r1, 4; @%p2 bra E; @%p1 bra L;\nredux.sync.add.u32 %r9, %r1, -1; bra D;\nL: redux.sync.add.u32 %r9, %r1, -1; bra D;\n"
+        "E: mov.u32 %r2, 0; C: add.u32 %r2, %r2, 1; setp.lt.u32 %p3, %r2, 50; @%p3 bra C; exit;\nD: st.global.u32 [%rd4], %r9;\nret; }\n"
+    )
+    warpsim.load(HEAD + body)["k"](1, 32, (out,), checks="none")
+
+    assert out.tolist() == [99] * 4 + [sum(range(4, 32))] * 28

@@ -1,6 +1,7 @@
 """Whose turn it is, alone: which group runs next and with whom, who sleeps until when, which CTAs begin, orders of a seed."""
 
 import copy
+import itertools
 from types import SimpleNamespace
 
 import numpy as np
@@ -202,3 +203,39 @@ def test_cut_and_joined(stage, seed):
         assert sorted(t for g in groups for t in threads(g)) == list(range(128))
         assert schedule.lanes or all(len(threads(g)) % 32 == 0 for g in groups)
         s.machine.push(group)
+
+
+class Order(warpsim.Watcher):
+    """The warps and CTAs of each step."""
+
+    def __init__(self):
+        self.seen = []
+
+    def step_before(self, machine, group, instruction):
+        """A step."""
+        self.seen.append((instruction.text, *machine.number_of(group), group.selection.n))
+
+
+STEPS = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 out) { .reg .b32 t, u, v; .reg .b64 o, a; .reg .pred p; ld.param.u64 o, [out]; mov.u32 t, %tid.x; mul.wide.u32 a, t, 4; add.u64 o, o, a;
+mov.u32 u, 0; L: add.u32 u, u, 1; ld.global.u32 v, [o]; add.u32 v, v, u; st.global.u32 [o], v; setp.lt.u32 p, u, 6; @p bra L; ret; }
+"""
+
+
+def test_orders_of_seeds():
+    """Seeds give different orders: of groups, of their sizes, and of how long each runs; one seed gives one order, and all the same sums."""
+    kernel, orders = warpsim.load(STEPS)["k"], []
+    for seed in (*range(12), 3):
+        order, out = Order(), np.zeros(96, np.uint32)
+        kernel(1, 96, (out,), schedule=seed, watchers=[order])
+        assert out.tolist() == [21] * 96
+        orders.append(order.seen)
+
+    assert orders[3] == orders[-1]
+    assert len({tuple(o) for o in orders}) > 6
+    assert len({tuple(n for *_, n in o) for o in orders}) > 4
+    turns = [sum(a[1:] != b[1:] for a, b in itertools.pairwise(o)) for o in orders]
+    assert max(turns) > 20
+    assert min(turns) <= 5
