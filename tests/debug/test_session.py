@@ -383,3 +383,15 @@ def test_in_a_notebook(session):
     assert '<th>%r3</th><td colspan="32">99</td>' in shown
     session.cont()
     assert "ended after" in session._repr_html_()
+
+
+def test_sums_that_stand_as_operands_are_no_registers():
+    """``a+4`` is computed in a register that no text names: it is not among those of the function."""
+    code = ".reg .b32 a; .reg .b64 q; mov.b32 a, 1; mov.b64 q, 2; add.u64 q, q+4, q; add.u32 a, a+-4, q+4;"
+    text = f".version 8.7 .target sm_90 .address_size 64 .entry k() {{ {code} bar.sync 0; ret; }}"
+    session = Session(warpsim.load(text)["k"], (1,), (32,), ())
+    for _ in range(8):
+        session.step()
+
+    assert set(session.registers) == {"a", "q"}
+    assert session.registers["a"][0] == (1 - 4 + 12) % 2**32

@@ -15,7 +15,8 @@ import pytest
 import warpsim
 
 DATA = Path(__file__).parents[1] / "data" / "legality.json.gz"
-FAMILIES = ["directives", "declarations", "initialisers", "calls", "prototypes", "movement", "modifiers", "leading", "labels", "barriers"]  # fmt: skip
+FAMILIES = ["directives", "declarations", "initialisers", "calls", "prototypes", "movement", "modifiers", "leading", "labels", "barriers",
+    "targets", "pragmas", "debugging", "numbers", "scopes", "kernels", "guards"]  # fmt: skip
 LEFT = 0.001
 """The share that may disagree."""
 

@@ -5,7 +5,7 @@
     python tests/recordings/legality.py compare          holds the package against what is recorded, and prints what differs
     python tests/recordings/legality.py show N           prints module N
 
-The modules come from ``legality_templates.py``: directives, declarations and what stands in front of them, initialisers,
+The modules come from ``legality_templates.py`` and ``legality_wider.py``: directives, declarations and what stands in front of them, initialisers,
 calls, prototypes, labels, operands of data movement, addresses of mbarriers, modifiers in other orders. A verdict is 0 (accepted), the line of the first error, or -1 (an error without one).
 """
 
@@ -94,6 +94,12 @@ KNOWN = frozenset(
     f"sm_{n}"
     for n in [
         "75",
+        "100f",
+        "103f",
+        "110a",
+        "120f",
+        "121a",
+        "121f",
         "80",
         "86",
         "87",
@@ -212,7 +218,12 @@ def compare(only: str = "") -> None:
 
 
 sys.path.insert(0, str(Path(__file__).parent))
-from legality_templates import BODY, FAMILIES, HEADER, REGISTERS, SHUFFLED, SYMBOLS  # noqa: E402
+import legality_wider  # noqa: E402
+from legality_templates import BODY, HEADER, REGISTERS, SHUFFLED, SYMBOLS  # noqa: E402
+from legality_templates import FAMILIES as FIRST_FAMILIES  # noqa: E402
+
+FAMILIES = FIRST_FAMILIES | legality_wider.WIDER
+USUAL |= legality_wider.USUAL
 
 OTHERS = sorted({word for one in SHUFFLED for word in one.partition(" ")[0].rstrip(";").split(".")[1:]} - {"finite"})
 

@@ -86,7 +86,7 @@ class Views:
         return {
             register.name: np.ma.MaskedArray(scene.held(register), mask)
             for register in group.plan.function.registers
-            if is_written(group, register.index)
+            if is_written(group, register.index) and not register.hidden
         }
 
     def evaluate(self, text: str) -> Any:

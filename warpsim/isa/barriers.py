@@ -5,16 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from warpsim.isa.registry import instruction
-from warpsim.isa.spec import Op, Scope
+from warpsim.isa.spec import LowBits, Op, Scope
 from warpsim.isa.traits import Barrier, Fence, Order, Traits
+from warpsim.types import TYPES
 
 Lanes = Any
 _B32 = {"a": ".u32", "b": ".u32"}
 
 
-def _counts(op: Op) -> range:
+class _Counts(LowBits):
+    """The constant thread counts of a barrier where threads only arrive: there must be one."""
+
+    def __contains__(self, value: object) -> bool:
+        return value != 0 and super().__contains__(value)
+
+
+def _counts(op: Op) -> LowBits:
     """The constant thread counts that a barrier accepts."""
-    return range(32 if op.get("arrive") else 0, 4097, 32)
+    return (_Counts if op.get("arrive") else LowBits)(range(0, 1 << 32, 32))
 
 
 def _cta_barrier(op: Op) -> Traits:
@@ -30,7 +38,7 @@ def _cta_barrier(op: Op) -> Traits:
 
 
 _CTA: dict[str, Any] = {"cta": (None, (7, 8))}
-_LIMITS: dict[str, Any] = {"a": (0, 15), "b": _counts}
+_LIMITS: dict[str, Any] = {"a": LowBits(range(16)), "b": _counts}
 
 
 @instruction(
@@ -56,7 +64,7 @@ def bar(op: Op, a: Lanes, b: Lanes = None) -> None:
     """,
     anchor="parallel-synchronization-and-communication-instructions-bar",
     scope=Scope.SYNC,
-    types={"d": ".u32", "c": ".pred", **_B32},
+    types={"d": TYPES["u32"], "c": ".pred", **_B32},
     limits=_LIMITS,
     gates=_CTA,
     gate=lambda op: (None, (6, 0)) if op.text.startswith("barrier") else None,
@@ -72,7 +80,7 @@ def bar_popc(op: Op, a: Lanes, b: Lanes, c: Lanes) -> None:
     """,
     anchor="parallel-synchronization-and-communication-instructions-bar",
     scope=Scope.SYNC,
-    types={"d": ".u32", "c": ".pred", **_B32},
+    types={"d": TYPES["u32"], "c": ".pred", **_B32},
     limits=_LIMITS,
     gates=_CTA,
     gate=lambda op: (None, (6, 0)) if op.text.startswith("barrier") else None,
@@ -121,6 +129,7 @@ def bar_red_all(op: Op, a: Lanes, c: Lanes) -> None:
     anchor="parallel-synchronization-and-communication-instructions-bar-warp-sync",
     scope=Scope.SYNC,
     types={"membermask": ".b32"},
+    judged={"membermask": ".u32"},
     version=(6, 0),
     target=30,
     traits=Traits(barrier=Barrier("warp")),

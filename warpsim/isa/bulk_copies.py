@@ -7,7 +7,7 @@ from typing import Any
 from warpsim.isa.atomic_updates import Reduction
 from warpsim.isa.ports import BulkPort
 from warpsim.isa.registry import instruction
-from warpsim.isa.spec import Op
+from warpsim.isa.spec import LowBits, Op
 from warpsim.isa.traits import Asynchronous, Family, Stage, Traits
 
 Lanes = Any
@@ -15,8 +15,8 @@ _ANCHOR = "data-movement-and-conversion-instructions-cp-async-bulk"
 _DIM = ".dim = { .1d, .2d, .3d, .4d, .5d };"
 _MODE = ".mode = { .tile, .im2col };"
 _COMMON: dict[str, Any] = {"version": (8, 0), "target": 90}
-_TYPES = {"mask": ".u16", "cache_policy": ".b64", "size": ".u32", "offsets": ".u16"}
-_SIZES = range(0, 1 << 32, 16)
+_TYPES = {"mask": ".u16", "cache_policy": ".u64", "size": ".u32", "offsets": ".u16"}
+_SIZES = LowBits(range(0, 1 << 31, 16))
 _BYTES = "mbarrier::complete_tx::bytes"
 _HINTS = {"multicast::cluster", "L2::cache_hint"}
 _BARE: dict[str, Any] = {"bar": lambda op: None if _HINTS & set(op.modifiers) else "value"}
@@ -258,7 +258,7 @@ def reduce_shared(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: Bu
     "cp.async.bulk.prefetch.L2.global{.L2::cache_hint} [src], size{, cache_policy};",
     anchor=_ANCHOR + "-prefetch",
     types=_TYPES,
-    limits={"size": _SIZES},
+    limits={"size": range(0, 1 << 31, 16)},
     spaces={"src": {"global"}},
     **_COMMON,
     traits=Traits(asynchronous=Asynchronous(Family.BULK, Stage.PREFETCH)),
@@ -294,7 +294,6 @@ def wait_group(op: Op, n: Lanes, *, bulk: BulkPort) -> None:
 @instruction(
     "prefetch{.space}.tensormap [address]; .space = { .param, .const };",
     anchor="data-movement-and-conversion-instructions-prefetch-prefetchu",
-    spaces={"address": {"global", "param", "const"}},
     **_COMMON,
 )
 def prefetch_tensormap(op: Op, address: Any) -> None:

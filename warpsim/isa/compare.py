@@ -84,6 +84,11 @@ def compare_packed(op: Op, type: ScalarType, a: Lanes, b: Lanes) -> tuple[Lanes,
     )
 
 
+def _of_bf16(op: Op) -> bool:
+    """Whether bf16 is compared: the assembler then takes no number as the predicate that a comparison is combined with."""
+    return "bf16" in op.modifiers or "bf16x2" in op.modifiers
+
+
 def combine(name: str, t: Lanes, c: Lanes) -> Lanes:
     """A Boolean operator by its PTX name."""
     return t & c if name == "and" else t | c if name == "or" else t ^ c
@@ -122,6 +127,7 @@ def setp_two(op: Op, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
     f"setp.cmp.bool{{.ftz}}.type p, a, b, {{!}}c; {_CMP} {_BOOL} .type = {{ .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64, .f16, .bf16 }};",
     anchor="comparison-and-selection-instructions-setp",
     types={"p": ".pred", "c": ".pred"},
+    registers={"c": _of_bf16},
     legal=_legal,
     gates=_GATES,
     sinks=("p",),
@@ -136,6 +142,7 @@ def setp_bool(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     f"setp.cmp.bool{{.ftz}}.type p|q, a, b, {{!}}c; {_CMP} {_BOOL} {_TYPES}",
     anchor="comparison-and-selection-instructions-setp",
     types={"p": ".pred", "q": ".pred", "c": ".pred"},
+    registers={"c": _of_bf16},
     legal=_legal,
     sinks=("p",),
     traits=Traits(wide_predicates=False),
@@ -154,6 +161,7 @@ def setp_bool_two(op: Op, a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
     """,
     anchor="half-precision-comparison-instructions-setp",
     types={"p": ".pred", "c": ".pred"},
+    registers={"c": _of_bf16},
     legal=_legal,
     gates=_GATES,
     sinks=("p",),
@@ -184,6 +192,7 @@ def setp_packed(op: Op, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
     f"setp.cmp.bool{{.ftz}}.type p{{|q}}, a, b, {{!}}c; {_CMP} {_BOOL} {_PACKED}",
     anchor="half-precision-comparison-instructions-setp",
     types={"p": ".pred", "q": ".pred", "c": ".pred"},
+    registers={"c": _of_bf16},
     legal=_legal,
     gates=_GATES,
     sinks=("p",),
@@ -224,6 +233,8 @@ def _legal_set(op: Op) -> str | None:
     _SET,
     anchor="comparison-and-selection-instructions-set",
     types={"d": "dtype", "a": "stype", "b": "stype", "c": ".pred"},
+    judged={"d": lambda op: ".u16" if op.dtype.name == "bf16" else None},
+    registers={"c": _of_bf16},
     legal=_legal_set,
     gates=_GATES,
     gate=_integers_of_halves,
@@ -246,6 +257,8 @@ def set_(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """,
     anchor="half-precision-comparison-instructions-set",
     types={"d": "dtype", "a": "stype", "b": "stype", "c": ".pred"},
+    judged={"d": lambda op: ".b32" if op.dtype.name == "bf16x2" else None},
+    registers={"c": _of_bf16},
     legal=lambda op: (
         "the packed types differ"
         if op.dtype.bits == 32 and op.dtype.kind == "b" and op.dtype is not op.stype

@@ -18,6 +18,11 @@ _PAIR = {"d": "dtype", "a": "atype"}
 _BF16 = {"bf16": (90, (7, 8))}
 
 
+def takes_wider(op: Op) -> bool:
+    """Whether registers may be wider than the types: not where bf16 or a narrower format is converted."""
+    return not any(word in TYPES and (word[:2] in ("bf", "ue") or word[0] == "e") for word in op.modifiers)
+
+
 def converts(op: Op) -> Traits:
     """Traits of every cvt except between integers, which `cvt_integer` declares itself."""
     sat = "sat" in op.modifiers
@@ -36,7 +41,7 @@ def _contains(outer: ScalarType, inner: ScalarType) -> bool:
     f"cvt.dtype.atype d, a; .dtype = {_INT}; .atype = {_INT};",
     anchor=CVT,
     types=_PAIR,
-    relaxed=True,
+    relaxed=takes_wider,
     linear=True,
     traits=Traits(
         undefined=Undefined.CONVERTS, moved=(0,), absorbs=True, modular=Modular.CONVERSION, special_registers=True
@@ -51,7 +56,7 @@ def cvt_integer(op: Op, a: Lanes) -> Lanes:
     f"cvt.sat.dtype.atype d, a; .dtype = {_INT}; .atype = {_INT};",
     anchor=CVT,
     types=_PAIR,
-    relaxed=True,
+    relaxed=takes_wider,
     legal=lambda op: "every value fits: .sat has no effect" if _contains(op.dtype, op.atype) else None,
     traits=converts,
 )
@@ -73,7 +78,7 @@ def _legal_float(op: Op) -> str | None:
     f"cvt.irnd{{.ftz}}{{.sat}}.dtype.atype d, a; .irnd = {{ .rni, .rzi, .rmi, .rpi }}; .dtype = {_INT}; .atype = {{ .f16, .bf16, .f32, .f64 }};",
     anchor=CVT,
     types=_PAIR,
-    relaxed=True,
+    relaxed=takes_wider,
     legal=_legal_float,
     gates=_BF16,
     traits=converts,
@@ -91,7 +96,7 @@ def cvt_to_integer(op: Op, a: Lanes) -> Lanes:
     f"cvt.frnd{{.ftz}}{{.sat}}.dtype.atype d, a; .frnd = {{ .rn, .rz, .rm, .rp }}; .dtype = {{ .f16, .bf16, .f32, .f64 }}; .atype = {_INT};",
     anchor=CVT,
     types=_PAIR,
-    relaxed=True,
+    relaxed=takes_wider,
     legal=_legal_float,
     gates=_BF16,
     traits=converts,
@@ -115,7 +120,7 @@ _SAME = """
     """
 
 
-@instruction(_SAME, anchor=CVT, relaxed=True, gates=_BF16, traits=converts)
+@instruction(_SAME, anchor=CVT, relaxed=takes_wider, gates=_BF16, traits=converts)
 def cvt_same(op: Op, a: Lanes) -> Lanes:
     """Round to an integral value, flush or saturate, within one format."""
     if op.ftz:
@@ -140,7 +145,7 @@ def cvt_same(op: Op, a: Lanes) -> Lanes:
     """,
     anchor=CVT,
     types={"d": lambda op: _named(op)[0], "a": lambda op: _named(op)[1]},
-    relaxed=True,
+    relaxed=takes_wider,
     gates=_BF16,
     traits=converts,
 )
@@ -162,7 +167,7 @@ def cvt_float(op: Op, a: Lanes) -> Lanes:
     "cvt{.frnd}{.ftz}.f32.bf16 d, a; .frnd = { .rn, .rz, .rm, .rp };",
     anchor=CVT,
     types={"d": ".f32", "a": ".bf16"},
-    relaxed=True,
+    relaxed=takes_wider,
     target=80,
     version=(7, 1),
     gate=lambda op: (90, (7, 8)) if op.ftz else None,
@@ -178,7 +183,7 @@ def cvt_f32_bf16(op: Op, a: Lanes) -> Lanes:
     "cvt.frnd{.ftz}.bf16.f32 d, a; .frnd = { .rn, .rz, .rm, .rp };",
     anchor=CVT,
     types={"d": ".bf16", "a": ".f32"},
-    relaxed=True,
+    relaxed=takes_wider,
     target=80,
     version=(7, 0),
     traits=converts,

@@ -141,21 +141,25 @@ def fused_f32(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     return _finish(op, floating.fma(a, b, c, "rn"))
 
 
+_PAIRS: dict[str, Any] = {
+    "types": _one_type("b64"),
+    "exact": "dabc",
+    "registers": "abc",
+    "version": (8, 6),
+    "target": 100,
+    "traits": contractible,
+}
+
+
 @instruction(
     f"add{{.rnd}}{{.ftz}}.f32x2 d, a, b; sub{{.rnd}}{{.ftz}}.f32x2 d, a, b; mul{{.rnd}}{{.ftz}}.f32x2 d, a, b; {RND}",
     anchor="floating-point-instructions-add",
-    types=_one_type("b64"),
-    version=(8, 6),
-    target=100,
-    traits=contractible,
+    **_PAIRS,
 )
 @instruction(
     f"fma.rnd{{.ftz}}.f32x2 d, a, b, c; {RND}",
     anchor="floating-point-instructions-fma",
-    types=_one_type("b64"),
-    version=(8, 6),
-    target=100,
-    traits=contractible,
+    **_PAIRS,
 )
 def pairs_f32(op: Op, a: Lanes, b: Lanes, c: Lanes = None) -> Lanes:
     """The same on two f32 in a 64-bit register."""
@@ -168,29 +172,6 @@ def pairs_f32(op: Op, a: Lanes, b: Lanes, c: Lanes = None) -> Lanes:
         parts = [(x >> np.uint64(shift)).astype(np.uint32).view(np.float32) for x in operands]
         halves.append(plain(single, *parts).view(np.uint32).astype(np.uint64) << np.uint64(shift))
     return halves[0] | halves[1]
-
-
-@instruction(
-    f"""
-    add{{.rnd}}{{.sat}}.f32.atype d, a, c;
-    sub{{.rnd}}{{.sat}}.f32.atype d, a, c;
-    fma.rnd{{.sat}}.f32.atype     d, a, b, c;
-    {RND} .atype = {{ .f16, .bf16 }};
-    """,
-    anchor="mixed-precision-floating-point-instructions-fma",
-    types={"d": ".f32", "a": "atype", "b": "atype", "c": ".f32"},
-    version=(8, 6),
-    target=100,
-    traits=contractible,
-)
-def mixed(op: Op, a: Lanes, c: Lanes, b: Lanes = None) -> Lanes:
-    """f32 arithmetic on operands that are widened first."""
-    root, wide = op.text.split(".")[0], a.astype(np.float32)
-    if root == "fma":
-        r = floating.fma(wide, b.astype(np.float32), c, op.rnd)
-    else:
-        r = floating.add(wide, -c if root == "sub" else c, op.rnd or "rn")
-    return saturate(r) if op.sat else r
 
 
 @instruction(

@@ -11,8 +11,8 @@ from warpsim.isa.contractible import contractible
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Op
 from warpsim.isa.traits import Traits
-from warpsim.numerics import approx, convert
-from warpsim.numerics.floating import extreme, odd_sum
+from warpsim.numerics import approx, convert, floating
+from warpsim.numerics.floating import extreme, odd_sum, saturate
 
 Lanes = Any
 F16, BF16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
@@ -222,3 +222,27 @@ def approx_bf16(op: Op, a: Lanes) -> Lanes:
     """The f32 unit on widened bf16, truncated."""
     unit = approx.ex2_ftz if op.text.startswith("ex2") else approx.tanh
     return _join(op, [approx.truncate_bf16(unit(p.astype(np.float32))).view(BF16) for p in _split(op, a)])
+
+
+@instruction(
+    """
+    add{.rnd}{.sat}.f32.atype d, a, c;
+    sub{.rnd}{.sat}.f32.atype d, a, c;
+    fma.rnd{.sat}.f32.atype     d, a, b, c;
+    .rnd = { .rn, .rz, .rm, .rp }; .atype = { .f16, .bf16 };
+    """,
+    anchor="mixed-precision-floating-point-instructions-fma",
+    types={"d": ".f32", "a": "atype", "b": "atype", "c": ".f32"},
+    judged=dict.fromkeys("ab", lambda op: ".u16" if op.atype.name == "bf16" else None),
+    version=(8, 6),
+    target=100,
+    traits=contractible,
+)
+def mixed(op: Op, a: Lanes, c: Lanes, b: Lanes = None) -> Lanes:
+    """f32 arithmetic on operands that are widened first."""
+    root, wide = op.text.split(".")[0], a.astype(np.float32)
+    if root == "fma":
+        r = floating.fma(wide, b.astype(np.float32), c, op.rnd)
+    else:
+        r = floating.add(wide, -c if root == "sub" else c, op.rnd or "rn")
+    return saturate(r) if op.sat else r

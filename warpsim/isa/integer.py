@@ -298,6 +298,7 @@ def bfi(op: Op, a: Lanes, b: Lanes, c: Lanes, d: Lanes) -> Lanes:
     "fns.b32 d, mask, base, offset;",
     anchor="integer-arithmetic-instructions-fns",
     types={"d": ".b32", "mask": ".b32", "base": ".b32", "offset": ".s32"},
+    judged={"offset": ".b32"},
     version=(6, 0),
     target=30,
 )
@@ -342,7 +343,7 @@ def szext(op: Op, a: Lanes, b: Lanes) -> Lanes:
 @instruction(
     "dp4a.atype.btype d, a, b, c; .atype = { .u32, .s32 }; .btype = { .u32, .s32 };",
     anchor="integer-arithmetic-instructions-dp4a",
-    types=dict.fromkeys("dabc", ".u32"),
+    types={**dict.fromkeys("dc", ".u32"), **dict.fromkeys("ab", TYPES["u32"])},
     version=(5, 0),
     target=61,
 )
@@ -354,7 +355,7 @@ def dp4a(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
 @instruction(
     "dp2a.mode.atype.btype d, a, b, c; .mode = { .lo, .hi }; .atype = { .u32, .s32 }; .btype = { .u32, .s32 };",
     anchor="integer-arithmetic-instructions-dp2a",
-    types=dict.fromkeys("dabc", ".u32"),
+    types={**dict.fromkeys("dc", ".u32"), **dict.fromkeys("ab", TYPES["u32"])},
     version=(5, 0),
     target=61,
 )

@@ -80,6 +80,7 @@ def lop3(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes) -> Lanes:
     constants={"immLut": None},
     version=(8, 2),
     target=70,
+    registers=("p",),
     traits=Traits(undefined=Undefined.BITWISE, absorbs=True),
     sinks=("d",),
 )

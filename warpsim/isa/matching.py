@@ -29,6 +29,7 @@ class TypedOperand:
     count: int | None
     limit: Limit | None
     spaces: frozenset[str] | None
+    judged: ScalarType | None = None
 
 
 @attrs.frozen(eq=False)
@@ -54,6 +55,7 @@ def candidates(root: str, modifiers: tuple[str, ...]) -> tuple[Candidate, ...]:
 @functools.cache
 def _candidates(root: str, modifiers: tuple[str, ...], revision: int) -> tuple[Candidate, ...]:
     text = ".".join((root, *modifiers))
+    modifiers = _looked_at(root, modifiers)
     once = tuple(dict.fromkeys(w for w in modifiers if w in REPEATED))
     words = tuple(w for i, w in enumerate(modifiers) if w not in once or w not in modifiers[:i])
     return tuple(
@@ -65,13 +67,25 @@ def _candidates(root: str, modifiers: tuple[str, ...], revision: int) -> tuple[C
     )
 
 
-REPEATED = frozenset({"approx", "cc", "relu", "sat", "satfinite", "shiftamt", "sync"})
+REPEATED = frozenset({"NaN", "approx", "cc", "relu", "sat", "satfinite", "shiftamt", "sync", "uni"})
 """Modifiers that may be repeated."""
+PASSED_OVER = tuple(
+    frozenset(words.split())
+    for words in (
+        "finite infinite normal notanumber number subnormal",
+        "global_address rank box_dim global_dim global_stride element_stride elemtype interleave_layout swizzle_mode fill_mode",
+        "b8x16 b6x16_p32 b4x16_p64",
+        "acc::f32",
+    )
+)
+"""Modifiers that the assembler (ptxas 13.0) does not look at behind the name of an instruction that has none of the set; one
+of each."""
 NAMES = {
     root: frozenset(words.split())
     for root, words in {
         "bar": "cta warp sync arrive red",
         "barrier": "cta cluster arrive wait red",
+        "brx": "idx",
         "cp": "reduce async bulk prefetch tensor commit_group wait_group wait_all mbarrier arrive",
         "createpolicy": "fractional range cvt",
         "cvt": "pack",
@@ -99,6 +113,25 @@ NAMES = {
 """Words that belong to an instruction's name; they come first, in this order."""
 BIT_OPERATIONS = frozenset({"and", "or", "xor", "popc"})
 STATE_SPACES = frozenset({"global", "shared", "shared::cta", "shared::cluster", "local", "const", "param"})
+
+
+_PASSING_PRED = "abs add atom cos cp cvt ex2 fma lg2 max min mul multimem neg rcp red rsqrt set setp sin sqrt sub tanh"
+PASSING_PRED = frozenset(_PASSING_PRED.split())
+"""Opcodes that pass over a .pred among their types; cp only in reductions, mul not with .lo, .hi or .wide, red not with .async."""
+
+
+def _looked_at(root: str, modifiers: tuple[str, ...]) -> tuple[str, ...]:
+    """The modifiers without those that the assembler passes over."""
+    left = list(modifiers)
+    for words in PASSED_OVER:
+        found = [place for place, word in enumerate(left) if word in words]
+        if len(found) != 1 or any(word in NAMES.get(root, ()) for word in left[found[0] :]):
+            continue
+        if not any(words & slot.values for form in REGISTRY.get(root, ()) for slot in form.pattern.slots):
+            del left[found[0]]
+    if "pred" in left and root in PASSING_PRED and ("reduce" in left or not {"async", "lo", "hi", "wide"} & set(left)):
+        left = [word for word in left if word != "pred"]
+    return tuple(left)
 
 
 def _named(root: str, form: Form, filled: dict[int, str], words: tuple[str, ...]) -> bool:
@@ -219,12 +252,18 @@ def _typed(spec: OperandSpec, op: Op) -> TypedOperand:
     if isinstance(spaces, str):
         word = op.given.get(spaces, spaces)
         spaces = {word} if word else None
+    if callable(spec.relaxed):
+        spec = attrs.evolve(spec, relaxed=spec.relaxed(op))
+    if callable(spec.register):
+        spec = attrs.evolve(spec, register=spec.register(op))
+    judged = spec.judged(op) if callable(spec.judged) else spec.judged
     return TypedOperand(
         spec,
         operand_type(spec, op),
         count,
         limit,
         None if spaces is None else frozenset(space.split("::")[0].lstrip(".") for space in spaces),
+        None if judged is None else _type_of(judged, op),
     )
 
 

@@ -61,7 +61,7 @@ _DOES = {
     "pending_count": Mbarrier.READ,
 }
 _SPACES = {"address": {"shared"}}
-_COUNT = {"count": (1, (1 << 32) - 1)}
+_COUNT = {"count": (1, (1 << 63) - 1)}
 """What ptxas takes; whether an object can count so many is said at run time."""
 
 

@@ -178,6 +178,8 @@ def ld_mmio(op: Op, a: Any, *, memory: MemoryPort) -> Any:
 
 
 def _ldu_illegal(op: Op) -> str | None:
+    if op.vec == "v8":
+        return "a vector has at most 4 elements"
     return None if op.type.bits * vector_size(op) <= 128 else "a vector has at most 128 bits"
 
 

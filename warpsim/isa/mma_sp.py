@@ -142,6 +142,11 @@ def one(value: Lanes) -> int:
     return int(np.asarray(value).reshape(-1)[0])
 
 
+def _sums(op: Op) -> str | None:
+    """Any registers of 32 bits hold the f32 sums of ordered metadata."""
+    return ".b32" if op.text.startswith("mma.sp::ordered_metadata") and op.dtype.name == "f32" else None
+
+
 def _declare(pattern: str, classes: str, multiplicand: str) -> Callable[[Function], Function]:
     """Declare both orders of metadata; ``pattern`` is the line from the shape on, ``multiplicand`` the register type of
     A and B.
@@ -155,6 +160,7 @@ def _declare(pattern: str, classes: str, multiplicand: str) -> Callable[[Functio
             **{"e": ".b32", "f": ".u32"},
         },
         vectors=VECTORS,
+        judged={"d": _sums, "c": _sums},
         registers=("a", "b", "e"),
         constants={"f": selectors},
         legal=_legal,

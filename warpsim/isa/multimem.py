@@ -19,7 +19,7 @@ _ANCHOR = "data-movement-and-conversion-instructions-multimem"
 _SCOPE = ".scope = { .cta, .cluster, .gpu, .sys };"
 _HALVES = ".htype = { .f16, .bf16, .f16x2, .bf16x2 }; .vec = { .v2, .v4, .v8 };"
 _INTEGERS = ".type = { .b32, .b64, .u32, .u64, .s32, .s64 };"
-_OPTIONS: dict[str, Any] = {"anchor": _ANCHOR, "spaces": {"a": {"global"}}, "version": (8, 1), "target": 90}
+_OPTIONS: dict[str, Any] = {"anchor": _ANCHOR, "version": (8, 1), "target": 90}
 _OF_INTEGERS = {
     "add": ("u32", "s32", "u64"),
     **dict.fromkeys(("min", "max"), ("u32", "s32", "u64", "s64")),
@@ -29,6 +29,11 @@ _OF_INTEGERS = {
 
 def _size(op: Op) -> int:
     return int(op.vec[1:]) if op.vec else 1
+
+
+def _judged(op: Op) -> str | None:
+    """Values of bf16 are loaded into and stored from any registers of their size."""
+    return {"bf16": ".b16", "bf16x2": ".b32"}.get(op.htype.name)
 
 
 def _type(op: Op) -> Any:
@@ -71,6 +76,7 @@ _LOADS = """
     f"{_LOADS.replace('.WHAT', '{.acc::f32}{.vec}.htype')} {_HALVES} .op = {{ .add }}; {_SCOPE}",
     vectors={"d": _size},
     types={"d": "htype"},
+    judged={"d": _judged},
     legal=_legal,
     gates={"acc::f32": (90, (8, 2))},
     **_OPTIONS,
@@ -79,6 +85,7 @@ _LOADS = """
     f"{_LOADS.replace('.WHAT', '{.vec}.htype')} {_HALVES} .op = {{ .min, .max }}; {_SCOPE}",
     vectors={"d": _size},
     types={"d": "htype"},
+    judged={"d": _judged},
     legal=_legal,
     **_OPTIONS,
 )
@@ -108,6 +115,7 @@ _STORES = """
     f"{_STORES.replace('.WHAT', '{.vec}.htype')} {_HALVES} {_SCOPE}",
     vectors={"b": _size},
     types={"b": "htype"},
+    judged={"b": _judged},
     legal=_legal,
     **_OPTIONS,
 )

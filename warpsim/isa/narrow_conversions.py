@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.isa.convert import CVT, converts
+from warpsim.isa.convert import CVT, converts, takes_wider
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Op
 from warpsim.numerics import convert
@@ -37,7 +37,7 @@ def _fp8(syntax: str, **options: Any) -> Callable[[Any], Any]:
     "cvt.frnd{.relu}{.satfinite}.dtype.f32 d, a; .frnd = { .rn, .rz }; .dtype = { .f16, .bf16 };",
     anchor=CVT,
     types={"d": "dtype", "a": ".f32"},
-    relaxed=True,
+    relaxed=takes_wider,
     gate=lambda op: (
         (80, (8, 1))
         if op.satfinite and (op.relu or op.dtype.name == "bf16")
@@ -56,7 +56,7 @@ def cvt_half(op: Op, a: Lanes) -> Lanes:
     "cvt.frnd{.relu}{.satfinite}.dtype.f32 d, a, b; .frnd = { .rn, .rz }; .dtype = { .f16x2, .bf16x2 };",
     anchor=CVT,
     types={"d": "dtype", "a": ".f32", "b": ".f32"},
-    relaxed=True,
+    relaxed=takes_wider,
     version=(7, 0),
     target=80,
     gates=_FINITE,
@@ -78,7 +78,8 @@ def cvt_half2(op: Op, a: Lanes, b: Lanes) -> Lanes:
     .frnd = { .rn, .rz };
     """,
     anchor=CVT,
-    types={"d": ".u32", "a": ".f32"},
+    types={"d": ".b32", "a": ".f32"},
+    exact=("d",),
     gate=lambda op: (
         ((80, (8, 1)) if op.satfinite else (80, (7, 0)))
         if op.rna
@@ -94,13 +95,13 @@ def cvt_tf32(op: Op, a: Lanes) -> Lanes:
 @_fp8(
     "cvt.rn.satfinite{.relu}.f8type.f32 d, a, b; .f8type = { .e4m3x2, .e5m2x2 };",
     types={"d": "f8type", "a": ".f32", "b": ".f32"},
-    relaxed=True,
+    relaxed=takes_wider,
 )
 @instruction(
     "cvt.rn.satfinite{.relu}.f8type.f32 d, a, b; .f8type = { .e2m3x2, .e3m2x2 };",
     anchor=CVT,
     types={"d": "f8type", "a": ".f32", "b": ".f32"},
-    relaxed=True,
+    relaxed=takes_wider,
     arch=_BLACKWELL,
     version=(8, 6),
     traits=converts,
@@ -114,7 +115,7 @@ def cvt_small(op: Op, a: Lanes, b: Lanes) -> Lanes:
 @_fp8(
     "cvt.rn.satfinite{.relu}.f8type.f16x2 d, a; .f8type = { .e4m3x2, .e5m2x2 };",
     types={"d": "f8type", "a": ".f16x2"},
-    relaxed=True,
+    relaxed=takes_wider,
 )
 def cvt_small_half(op: Op, a: Lanes) -> Lanes:
     """Convert two halves to packed 8-bit formats."""
@@ -125,13 +126,13 @@ def cvt_small_half(op: Op, a: Lanes) -> Lanes:
 @_fp8(
     "cvt.rn{.relu}.f16x2.f8type d, a; .f8type = { .e4m3x2, .e5m2x2 };",
     types={"d": ".f16x2", "a": "f8type"},
-    relaxed=True,
+    relaxed=takes_wider,
 )
 @instruction(
     "cvt.rn{.relu}.f16x2.f8type d, a; .f8type = { .e2m3x2, .e3m2x2 };",
     anchor=CVT,
     types={"d": ".f16x2", "a": "f8type"},
-    relaxed=True,
+    relaxed=takes_wider,
     arch=_BLACKWELL,
     version=(8, 6),
     traits=converts,
@@ -186,7 +187,7 @@ def cvt_from_fp4(op: Op, a: Lanes) -> Lanes:
     "cvt.frnd{.satfinite}.ue8m0x2.f32 d, a, b; .frnd = { .rz, .rp };",
     anchor=CVT,
     types={"d": ".ue8m0x2", "a": ".f32", "b": ".f32"},
-    relaxed=True,
+    relaxed=takes_wider,
     arch=_BLACKWELL,
     version=(8, 6),
     traits=converts,
@@ -201,7 +202,8 @@ def cvt_scale(op: Op, a: Lanes, b: Lanes) -> Lanes:
     "cvt.frnd{.satfinite}.ue8m0x2.bf16x2 d, a; .frnd = { .rz, .rp };",
     anchor=CVT,
     types={"d": ".ue8m0x2", "a": ".bf16x2"},
-    relaxed=True,
+    judged={"a": ".b32"},
+    relaxed=takes_wider,
     arch=_BLACKWELL,
     version=(8, 6),
     traits=converts,
@@ -216,7 +218,8 @@ def cvt_scale_bf16(op: Op, a: Lanes) -> Lanes:
     "cvt.rn.bf16x2.ue8m0x2 d, a;",
     anchor=CVT,
     types={"d": ".bf16x2", "a": ".ue8m0x2"},
-    relaxed=True,
+    judged={"d": ".b32"},
+    relaxed=takes_wider,
     arch=_BLACKWELL,
     version=(8, 6),
     traits=converts,
@@ -235,7 +238,7 @@ def cvt_from_scale(op: Op, a: Lanes) -> Lanes:
     .dtype = { .u8, .s8, .u4, .s4, .u2, .s2 };
     """,
     anchor="data-movement-and-conversion-instructions-cvt-pack",
-    types={"d": ".b32", "a": ".s32", "b": ".s32", "c": ".b32"},
+    types={"d": ".u32", "a": ".s32", "b": ".s32", "c": ".b32"},
     relaxed=True,
     version=(6, 5),
     target=72,

@@ -6,7 +6,7 @@ from typing import Any
 
 from warpsim.isa.ports import MapFencesPort, ObjectsPort
 from warpsim.isa.registry import instruction
-from warpsim.isa.spec import Op
+from warpsim.isa.spec import LowBits, Op
 from warpsim.isa.traits import Fence, Traits
 
 
@@ -42,13 +42,14 @@ def fence_mbarrier_init(op: Op, *, objects: ObjectsPort) -> None:
 
 @instruction(
     """
-    fence.proxy.tensormap::generic.release.scope;
+    fence.proxy.tensormap::generic.release{.space}.scope;  // the manual has no space here, ptxas takes one
     fence.proxy.tensormap::generic.acquire.scope [address], size;
+    .space = { .global, .shared::cta, .shared::cluster };
     .scope = { .cta, .cluster, .gpu, .sys };
     """,
     anchor="parallel-synchronization-and-communication-instructions-membar-fence",
     types={"size": ".u32"},
-    constants={"size": {128}},
+    constants={"size": LowBits({128})},
     spaces={"address": {"global"}},
     version=(8, 3),
     target=90,
@@ -64,8 +65,9 @@ def fence_tensormap(op: Op, address: Any = None, size: Any = None, *, maps: MapF
 
 @instruction(
     """
-    fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster;
-    fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster;
+    fence.proxy.async::generic.acquire{.space}.sync_restrict::shared::cluster.cluster;
+    fence.proxy.async::generic.release{.space}.sync_restrict::shared::cta.cluster;
+    .space = { .global, .shared::cta, .shared::cluster };  // the manual has none here, ptxas takes one
     """,
     anchor="parallel-synchronization-and-communication-instructions-membar-fence",
     version=(8, 6),

@@ -24,7 +24,7 @@ def instruction(
     types: Mapping[str, Any] | None = None,
     vectors: Mapping[str, Any] | None = None,
     linear: bool = False,
-    relaxed: bool | Collection[str] = False,
+    relaxed: bool | Collection[str] | Callable[[Op], bool] = False,
     version: tuple[int, int] | None = None,
     target: Target | None = None,
     arch: Target | None = None,
@@ -35,9 +35,10 @@ def instruction(
     classes: Mapping[str, Sequence[str]] | None = None,
     constants: Mapping[str, Any] | None = None,
     limits: Mapping[str, Any] | None = None,
-    registers: Collection[str] = (),
+    registers: Collection[str] | Mapping[str, Callable[[Op], bool]] = (),
     sinks: Collection[str] = (),
     exact: Collection[str] | Mapping[str, Callable[[Op], bool]] = (),
+    judged: Mapping[str, Any] | None = None,
     kinds: Mapping[str, str] | None = None,
     spaces: Mapping[str, Any] | None = None,
     bare: Mapping[str, Any] | None = None,
@@ -52,16 +53,19 @@ def instruction(
     - ``vectors``: operand -> number of elements in braces, the name of a slot (``"vec"``: ``.v4`` is 4), or a function of the op. 1 is a
       scalar without braces, or in warp-wide instructions one element in braces; 0 takes as many elements as the type needs (mov).
       Default: ``d`` and ``b`` follow the slot ``.vec``, if the block has one.
-    - ``relaxed``: registers may be wider than the type (all operands, or those named).
+    - ``relaxed``: registers may be wider than the type (all operands, those named, or all where a function of the op says so).
     - ``version``, ``target`` (``arch`` is the same for ``"90a"``): what all forms require. ``until``: the target and PTX version from
       which on, together, the forms no longer exist. ``gates``: modifier word -> ``(target, version)``, such as ``{".bf16": (80, (7,
       0))}``; a key ``"atype.e4m3"`` applies to that slot only. ``gate``: the same as a function of the op.
     - ``legal``: a function of the op that returns why these modifiers cannot be combined, or None.
     - ``classes``: modifier classes besides those of the block, name -> words without dots.
     - ``constants``: operand -> the values of a mandatory immediate: ``(least, greatest)``, a set, None for any, or a function of the op.
-      ``limits``: the same for operands that may also be registers. ``registers``: never immediates, and never ``_``.
+      ``limits``: the same for operands that may also be registers. ``registers``: never immediates, and never ``_``;
+      in a mapping, if its function of the op says so.
     - ``sinks``: destinations for which ``_`` is allowed (it always is for elements of vectors and halves of pairs).
     - ``exact``: operands whose register must be declared ``.bN``; in a mapping, if its function of the op says so.
+    - ``judged``: operand -> the type whose registers it takes, without pairs of halves if that is an integer; for where the assembler
+      does not go by the operand's own type. As in ``types``, or None from a function of the op.
     - ``kinds``: operand -> target, tlist. ``spaces``: address operand -> the spaces of a symbol in it (``{"shared"}``); by default the
       slot ``space`` or ``ss``. ``bare``: address operand -> ``"address"`` if the assembler accepts it without brackets, ``"value"`` if it
       accepts a 64-bit register or a number, or a function of the op.
@@ -87,6 +91,7 @@ def instruction(
         "registers": registers,
         "sinks": sinks,
         "exact": exact,
+        "judged": judged or {},
         "kinds": kinds or {},
         "spaces": spaces or {},
         "bare": bare or {},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -22,6 +22,22 @@ Limit = tuple[int, int] | Collection[int]
 """The allowed values of an immediate: (least, greatest), a set or a range. A list has one of these per element of a
 vector.
 """
+
+
+@attrs.frozen
+class LowBits(Collection[int]):
+    """The numbers whose low 32 bits are ``allowed``: the assembler looks at no others of some immediates."""
+
+    allowed: Collection[int]
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, int) and value & 0xFFFFFFFF in self.allowed
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.allowed)
+
+    def __len__(self) -> int:
+        return len(self.allowed)
 
 
 class Scope(enum.Enum):
@@ -79,7 +95,7 @@ class OperandSpec:
     ``rule`` determines its type; ``count`` is its number of elements (None: not a vector). ``constant``: it must be an
     immediate; ``register``: it must not be one; ``limit``: the allowed immediates. ``coordinates`` names what follows
     the comma in its brackets, which is part of the same argument. ``bare`` is what the assembler accepts for it without
-    brackets. ``sign`` is ``-`` for a mandatory minus, ``{-}`` for an optional one, or empty.
+    brackets. ``judged`` is the type whose registers it takes, if that is not its own. ``sign`` is ``-`` for a mandatory minus, ``{-}`` for an optional one, or empty.
     """
 
     name: str
@@ -89,15 +105,16 @@ class OperandSpec:
     count: Any = None
     braces: bool = False
     constant: bool = False
-    register: bool = False
+    register: Any = False
     limit: Any = None
     negatable: bool = False
     sign: str = ""
     sink: bool = False
     optional: bool = False
     pair: bool = False
-    relaxed: bool = False
+    relaxed: Any = False
     exact: Any = False
+    judged: Any = None
     spaces: Any = None
     bare: Any = None
     coordinates: tuple[str, ...] = ()
@@ -224,7 +241,7 @@ def _operands(line: syntax.Pattern, parameters: list[str], options: dict[str, An
         count = options["vectors"].get(atom.name, atom.count or None)
         if count is None and "vec" in slots and atom.name in ("d", "b"):
             count = "vec"
-        relaxed, exact = options["relaxed"], options["exact"]
+        relaxed = options["relaxed"]
         found.append(
             OperandSpec(
                 name=atom.name,
@@ -234,14 +251,15 @@ def _operands(line: syntax.Pattern, parameters: list[str], options: dict[str, An
                 count=count,
                 braces=options["scope"] in (Scope.WARP, Scope.WARPGROUP) or ".aligned" in line.line,
                 constant=atom.name in options["constants"],
-                register=atom.name in options["registers"],
+                register=_chosen(options["registers"], atom.name),
                 limit=options["constants"].get(atom.name, options["limits"].get(atom.name)),
                 negatable=atom.negatable,
                 sign=atom.sign,
                 sink=atom.name in options["sinks"] or bool(atom.second) or atom.kind == "sink",
                 pair=bool(atom.second),
-                relaxed=relaxed if isinstance(relaxed, bool) else atom.name in relaxed,
-                exact=exact.get(atom.name, False) if isinstance(exact, Mapping) else atom.name in exact,
+                relaxed=relaxed if isinstance(relaxed, bool) or callable(relaxed) else atom.name in relaxed,
+                exact=_chosen(options["exact"], atom.name),
+                judged=options["judged"].get(atom.name),
                 spaces=options["spaces"].get(atom.name, _space_slot(slots)) if kind == "address" else None,
                 bare=options["bare"].get(atom.name),
                 coordinates=atom.extra,
@@ -257,9 +275,15 @@ def _operands(line: syntax.Pattern, parameters: list[str], options: dict[str, An
                     rule=options["types"].get(atom.second, ".pred"),
                     sink=True,
                     optional=atom.second_optional,
+                    register=atom.second in options["registers"],
                 )
             )
     return tuple(found)
+
+
+def _chosen(operands: Any, name: str) -> Any:
+    """Whether an option names an operand, or the function that says so."""
+    return operands.get(name, False) if isinstance(operands, Mapping) else name in operands
 
 
 def _space_slot(slots: set[str]) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 from warpsim.isa.ports import StackPort
 from warpsim.isa.registry import instruction
-from warpsim.isa.spec import Op
+from warpsim.isa.spec import LowBits, Op
 from warpsim.isa.traits import Traits
 
 Lanes = Any
@@ -16,7 +16,7 @@ Lanes = Any
     "alloca.type ptr, size{, immAlign}; .type = { .u32, .u64 };",
     anchor="stack-manipulation-instructions-alloca",
     types={"immAlign": ".u32"},
-    constants={"immAlign": {1 << k for k in range(24)}},
+    constants={"immAlign": LowBits({1 << k for k in range(24)})},
     version=(7, 3),
     target=52,
     traits=Traits(moves_stack=True),

@@ -8,7 +8,7 @@ import numpy as np
 
 from warpsim.isa.ports import MemoryPort, ReportPort, first_of
 from warpsim.isa.registry import instruction
-from warpsim.isa.spec import Op
+from warpsim.isa.spec import LowBits, Op
 from warpsim.isa.traits import Traits
 from warpsim.layout import tensor_map
 from warpsim.types import TYPES, bits_type
@@ -133,7 +133,7 @@ def replace_packed(
     """,
     anchor="parallel-synchronization-and-communication-instructions-tensormap-cp-fenceproxy",
     types={"size": ".u32"},
-    constants={"size": {128}},
+    constants={"size": LowBits({128})},
     spaces={"dst": {"global"}, "src": {"shared"}},
     version=(8, 3),
     target=90,

@@ -14,6 +14,7 @@ import numpy as np
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Op
 from warpsim.numerics import video
+from warpsim.types import TYPES
 
 Lanes = Any
 _SCALAR_PARTS = ".asel, .bsel, .dsel = { .b0, .b1, .b2, .b3, .h0, .h1 };"
@@ -113,7 +114,7 @@ for _name in ("vadd", "vsub", "vabsdiff", "vmin", "vmax"):
     .mode = {{ .clamp, .wrap }}; .op2 = {{ .add, .min, .max }};
     """,
     anchor="scalar-video-instructions-vshl-vshr",
-    types={**_RULES, "b": ".u32"},
+    types={**_RULES, "b": TYPES["u32"]},
     version=(2, 0),
     target=20,
 )

@@ -240,9 +240,9 @@ def vote_unsynced_ballot(op: Op, a: Lanes, *, active: Lanes) -> Lanes:
     anchor="parallel-synchronization-and-communication-instructions-match-sync",
     scope=Scope.WARP,
     types={"d": ".b32", "membermask": ".u32"},
+    judged={"d": ".u32"},
     version=(6, 0),
     target=70,
-    sinks=("d",),
 )
 @_per_mask
 def match_any(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
@@ -261,6 +261,7 @@ def match_any(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     anchor="parallel-synchronization-and-communication-instructions-match-sync",
     scope=Scope.WARP,
     types={"d": ".b32", "membermask": ".u32"},
+    judged={"d": ".u32"},
     version=(6, 0),
     target=70,
     traits=Traits(uniform="warp"),
@@ -277,6 +278,7 @@ def match_all_mask(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lan
     anchor="parallel-synchronization-and-communication-instructions-match-sync",
     scope=Scope.WARP,
     types={"d": ".b32", "p": ".pred", "membermask": ".u32"},
+    judged={"d": ".u32"},
     version=(6, 0),
     target=70,
     traits=Traits(uniform="warp"),
@@ -316,6 +318,7 @@ _REDUX = {
     anchor="parallel-synchronization-and-communication-instructions-redux-sync",
     scope=Scope.WARP,
     types={"membermask": ".u32", **{n: (lambda op: op.type or TYPES["u32"]) for n in "da"}},
+    judged=dict.fromkeys("da", ".u32"),
     version=(7, 0),
     target=80,
     traits=Traits(uniform="warp"),
@@ -377,6 +380,8 @@ def activemask(op: Op, *, active: Lanes) -> Lanes:
     anchor="parallel-synchronization-and-communication-instructions-elect-sync",
     scope=Scope.WARP,
     types={"d": ".b32", "p": ".pred", "membermask": ".u32"},
+    judged={"d": ".u32"},
+    registers=("p",),
     version=(8, 0),
     target=90,
     traits=Traits(elects=True),

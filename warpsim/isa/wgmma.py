@@ -15,7 +15,7 @@ import numpy as np
 
 from warpsim.isa.ports import DevicePort, ReportPort, SharedMatrixPort
 from warpsim.isa.registry import instruction
-from warpsim.isa.spec import Gate, Op, Scope
+from warpsim.isa.spec import Gate, LowBits, Op, Scope
 from warpsim.isa.traits import Asynchronous, Family, Matrix, Metadata, Stage, Traits, Undefined
 from warpsim.layout import wgmma_fragments as fragments
 from warpsim.numerics import matrix, plain_matrix
@@ -97,8 +97,9 @@ def _declare(
             "imm_scale_b": {-1, 1},
             "imm_trans_a": {0, 1},
             "imm_trans_b": {0, 1},
-            "sp_sel": (0, selectors - 1),
+            "sp_sel": LowBits(range(selectors)),
         },
+        limits={"scale_d": {0, 1}},
         registers=("d", "a", "a_desc", "b_desc", "sp_meta"),
         exact=("a",),
         version=(8, 2) if sparse else (8, 0),
@@ -354,7 +355,7 @@ def commit_group(op: Op) -> None:
     anchor=_MISC + "wait-group",
     scope=Scope.WARPGROUP,
     types={"n": ".u32"},
-    constants={"n": (0, 7)},
+    constants={"n": (0, (1 << 63) - 1)},
     version=(8, 0),
     arch="90a",
     traits=Traits(asynchronous=Asynchronous(Family.WGMMA, Stage.WAIT)),

@@ -109,7 +109,7 @@ class Blocks:
                     labels.append(found)
                     continue
                 message = f"label {argument} of .branchtargets is not defined in this function"
-                self.problems.add("undeclared", directive.span, message)
+                self.problems.add("undeclared", directive.span, message, order=self.builder.end)
             scope.labels[name] = Targets(labels=tuple(labels))
             scope.lists[name] = directive.span
 
@@ -139,6 +139,7 @@ class Blocks:
     def _judge_register(self, node: ast.Variable, item: ast.Declarator, type: ScalarType) -> None:
         """Check what cannot be a register."""
         add = self.problems.add
+        self.resolver.judge_wide(type, node.span)
         if item.initialiser is not None:
             add("initialiser", item.span, "a .reg variable cannot have an initialiser")
         if node.vector > 1 and type.kind == "p":

@@ -11,8 +11,8 @@ from warpsim.isa import matching
 from warpsim.isa.traits import Ending
 from warpsim.program.blocks import Blocks
 from warpsim.program.collector import no_collection
-from warpsim.program.linking import judge_head, judge_links, judge_whole
-from warpsim.program.problems import Problems
+from warpsim.program.linking import judge_head, judge_links
+from warpsim.program.problems import LAST, Problems
 from warpsim.program.program import (
     Function,
     Instruction,
@@ -51,27 +51,23 @@ def _program(text: str, file: str) -> Program:
     early: list[Finding] = []
     if module is not None:
         try:
-            load_program(module, text, link=False)
+            load_program(module, text, link=False, before=min(f.line for f in findings))
         except PtxError as error:
-            first = min(f.line for f in findings)
-            # The missing part may contain a label, and a module's header is checked as a whole.
-            early = [
-                f for f in error.findings if f.line < first and not f.message.startswith(("label ", "PTX .version"))
-            ]
+            early = list(error.findings)
     raise PtxError(findings=(*early, *findings))
 
 
-def load_program(module: ast.Module, source: str = "", *, link: bool = True) -> Program:
-    """Load a module as a typed program; without ``link``, names may be undefined.
+def load_program(module: ast.Module, source: str = "", *, link: bool = True, before: int = LAST) -> Program:
+    """Load a module as a typed program; without ``link``, names may be undefined. Problems from the line ``before`` on do not
+    count.
 
     Raises:
         PtxError: with every problem of the module.
     """
-    problems = Problems(module.file, source or module.source)
+    problems = Problems(module.file, source or module.source, before)
     resolver = Resolver(module, problems)
     judge_head(module, problems)
     bodies = _enter(module, resolver)
-    judge_whole(module, resolver, problems)
     externs = {}
     for name, symbol in resolver.globals.items():
         if isinstance(symbol, ast.Function) and symbol.body is None:
@@ -187,6 +183,7 @@ def _function(node: ast.Function, resolver: Resolver, problems: Problems, module
     ]
     _sizes(node, params, problems)
     assert node.body is not None
+    builder.end = node.body.end.line
     blocks = Blocks(builder, resolver)
     blocks.add(node.body, outer)
     blocks.branch_targets()

@@ -22,6 +22,8 @@ def limits_in_words(limit: spec.Limit | None) -> str:
         return ""
     if isinstance(limit, tuple) and len(limit) == 2:
         return f" from {limit[0]} to {limit[1]}"
+    if isinstance(limit, spec.LowBits):
+        limit = limit.allowed
     if isinstance(limit, range) and limit.step != 1 and len(limit) > 100:
         return f": a multiple of {limit.step}, from {limit.start} to {limit[-1]}"
     values = sorted(limit)
@@ -38,6 +40,8 @@ def fits(type: ScalarType, register: ScalarType, packed: str = "bu", *, relaxed:
     """
     if type.kind == "p" or register.kind == "p":
         return type.kind == register.kind
+    if relaxed and type.name == "f16x2":
+        return register.name == "f16x2" or (register.kind == "b" and register.bits >= 32 and "x2" not in register.name)
     if relaxed:
         if register.kind == "f":
             return register.bits >= type.bits if type.kind == "b" else type.name == register.name
@@ -50,7 +54,7 @@ def fits(type: ScalarType, register: ScalarType, packed: str = "bu", *, relaxed:
         "bf16",
         "f16",
     ):  # packed and half types need registers of their own type, or .b
-        return register.name in (f"b{type.bits}", type.name)
+        return register.name in (f"b{type.bits}", "f16x2" if type.bits == 32 and type.name[0] in "us" else type.name)
     if register.name in ("f16x2", "bf16x2"):
         return type.kind in packed
     if type.kind == "b" or register.kind == "b":

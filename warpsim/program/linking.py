@@ -15,6 +15,8 @@ from warpsim.ptx import ast
 MAX_CONST_BYTES = 65536
 MAX_SHARED_BYTES = 227 * 1024
 """The limit of sm_90 and sm_100, the largest."""
+KNOWN_PRAGMAS = frozenset({'"nounroll"'})
+"""Pragmas of a module."""
 LEAST_VERSION = {
     **{50: (4, 0), 52: (4, 1), 53: (4, 2), 60: (5, 0), 61: (5, 0), 62: (5, 0)},
     **{70: (6, 0), 72: (6, 1), 75: (6, 3), 80: (7, 0), 86: (7, 1), 87: (7, 4), 88: (9, 0), 89: (7, 8), 90: (7, 8)},
@@ -26,26 +28,39 @@ LEAST_OF_SUFFIX = {"a": (8, 0), "f": (8, 8)}
 
 
 def judge_head(module: ast.Module, problems: Problems) -> None:
-    """Check a module's target and address size."""
+    """Check a module's target."""
     target = module.target[0] if module.target else ""
     if not _known_target(target):
         problems.add("target", _first_span(module), f"{target} is not a target", "for example sm_80, sm_90a")
-    if module.address_size == 32:
-        line = next((n for n, text in enumerate(problems.lines, 1) if ".address_size" in text), 1)
-        span = Span(module.file, line, 1)
-        problems.add("unsupported", span, "addresses of 32 bits are not simulated", "compile for .address_size 64")
 
 
 def judge_whole(module: ast.Module, resolver: Resolver, problems: Problems) -> None:
-    """Check what depends on the whole module: target and version, constant memory."""
+    """Check what depends on the whole module, which the assembler does at the end: version and size of addresses, pragmas, what
+    a debugger needs, constant memory.
+    """
     target = module.target[0] if module.target else ""
     if _known_target(target):
         least = max(LEAST_VERSION.get(int(target[3:].rstrip("af")), (1, 0)), LEAST_OF_SUFFIX.get(target[-1], (1, 0)))
         if module.version < least:
-            line = next((n for n, text in enumerate(problems.lines, 1) if text.lstrip().startswith(".target")), 1)
             have = f"{module.version[0]}.{module.version[1]}"
             message = f"PTX .version {have} does not support {target}"
-            problems.add("target", Span(module.file, line, 1), message, f"it needs .version {least[0]}.{least[1]}")
+            problems.add("target", _target_span(module, problems), message, f"it needs .version {least[0]}.{least[1]}")
+    if module.address_size == 32:
+        line = next((n for n, text in enumerate(problems.lines, 1) if ".address_size" in text), 1)
+        span = Span(module.file, line, 1)
+        message = "addresses of 32 bits are not simulated"
+        problems.add("unsupported", span, message, "compile for .address_size 64")
+    for item in module.items:
+        if (
+            isinstance(item, ast.Directive)
+            and item.name == "pragma"
+            and (strange := set(item.arguments) - KNOWN_PRAGMAS)
+        ):
+            message = f"{' and '.join(sorted(map(str, strange)))}: a module has no such pragma"
+            problems.add("directive", item.span, message, 'it takes "nounroll"')
+    if "debug" in module.target and not any(isinstance(item, ast.Section) for item in module.items):
+        message = ".target has the option debug, but the module has no .section for debuggers"
+        problems.add("directive", _target_span(module, problems), message, "remove the option, or compile with -G")
     constant = sum(v.size for v in resolver.variables if v.space.value == "const")
     if constant > MAX_CONST_BYTES:
         message = f"{constant} bytes of .const variables; the limit is {MAX_CONST_BYTES}"
@@ -62,6 +77,13 @@ def judge_links(resolver: Resolver, functions: Mapping[str, Function], problems:
         elif isinstance(item, Variable) and _lacks_definition(item) and item.space.value != "shared":
             span = item.span or _first_span(resolver.module)
             problems.add("linkage", span, f"{name} is not defined in this module", "link the module that defines it")
+    judge_whole(resolver.module, resolver, problems)
+    for declared in resolver.module.items:
+        if not isinstance(declared, (ast.Function, ast.Variable)):
+            continue
+        if any(attribute.startswith(".unified") for attribute in declared.attributes):
+            message = ".unified is for modules that are linked, and this is a whole program"
+            problems.add("linkage", declared.span, message, "remove .attribute(.unified(...))")
     for function in functions.values():
         _judge_function(function, resolver, problems)
 
@@ -108,6 +130,11 @@ def _lacks_definition(variable: Variable) -> bool:
 
 def _known_target(name: str) -> bool:
     return name.startswith("sm_") and name[3:].rstrip("af").isdigit() and len(name) < 10
+
+
+def _target_span(module: ast.Module, problems: Problems) -> Span:
+    line = next((n for n, text in enumerate(problems.lines, 1) if text.lstrip().startswith(".target")), 1)
+    return Span(module.file, line, 1)
 
 
 def _first_span(module: ast.Module) -> Span:

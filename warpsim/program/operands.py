@@ -105,7 +105,10 @@ class Operands(Addresses):
             raise unfit(node.span, "expected a label", 1)
         found = lookup_label(self.scope, node.text)
         if found is None:
-            raise Mismatch("undeclared", node.span, f"label {node.text} is not defined in this function", weight=9)
+            if self.find(node) is not None:
+                raise unfit(node.span, f"{node.text} is not a label", 9)
+            message = f"label {node.text} is not defined in this function"
+            raise Mismatch("undeclared", node.span, message, weight=9, late="function")
         if kind is Targets and self.scope.declared_later(node.text, node.span):
             raise unfit(node.span, f"the list {node.text} must be declared before its use", 9)
         if not isinstance(found, kind):

@@ -10,9 +10,11 @@ from warpsim.errors import Finding, PtxError, Span
 class Mismatch(Exception):
     """An operand does not fit a form; another form may accept it."""
 
-    def __init__(self, rule: str, span: Span, message: str, advice: str = "", weight: int = 0) -> None:
+    def __init__(self, rule: str, span: Span, message: str, advice: str = "", weight: int = 0, late: str = "") -> None:
         super().__init__(message)
         self.rule, self.span, self.message, self.advice, self.weight = rule, span, message, advice, weight
+        self.late = late
+        """After what other problems come: those of the "function", or of the "module"."""
 
 
 def unfit(span: Span, message: str, weight: int, advice: str = "") -> Mismatch:
@@ -22,6 +24,8 @@ def unfit(span: Span, message: str, weight: int, advice: str = "") -> Mismatch:
 
 
 MAX_FINDINGS = 2000
+LAST = 1 << 60
+"""A line behind all others."""
 LONG = 500
 """Length of a message from which on its longest words are cut."""
 SHOWN = 80
@@ -29,9 +33,13 @@ _LONG_WORD = re.compile(r"[\w$%]{200,}")
 
 
 class Problems:
-    """Findings of the load phases, up to a maximum. `raise_any` ends the load if there are any."""
+    """Findings of the load phases, up to a maximum. `raise_any` ends the load if there are any. With ``before``, those count
+    that belong before this line."""
 
-    def __init__(self, file: str, source: str) -> None:
+    def __init__(self, file: str, source: str, before: int = LAST) -> None:
+        self.before = before
+        self.orders: list[int] = []
+        """The line that each finding belongs to among the others."""
         self.file = file
         self.lines = tuple(source.split("\n"))
         self.findings: list[Finding] = []
@@ -42,13 +50,22 @@ class Problems:
         return len(self.findings) >= MAX_FINDINGS
 
     def add(
-        self, rule: str, span: Span, message: str, advice: str = "", instruction: str | None = None, section: str = ""
+        self,
+        rule: str,
+        span: Span,
+        message: str,
+        advice: str = "",
+        instruction: str | None = None,
+        section: str = "",
+        *,
+        order: int | None = None,
     ) -> None:
-        """Add a problem at a place."""
+        """Add a problem at a place; ``order`` is the line after which it is named, if that is a later one."""
         if self.full:
             return
         if len(message) > LONG:
             message = _LONG_WORD.sub(lambda word: word[0][:SHOWN] + "...", message)
+        self.orders.append(order or span.line)
         text = self.lines[span.line - 1].rstrip("\r") if 0 < span.line <= len(self.lines) else ""
         self.findings.append(
             Finding(
@@ -66,6 +83,9 @@ class Problems:
 
     def raise_any(self) -> None:
         """Raise all problems, in code order."""
-        if self.findings:
-            self.findings.sort(key=lambda f: (f.line, f.column))
-            raise PtxError(findings=tuple(self.findings))
+        places = zip(self.orders, self.findings, strict=True)
+        found = sorted(
+            ((o, f) for o, f in places if o < self.before), key=lambda each: (each[0], each[1].line, each[1].column)
+        )
+        if found:
+            raise PtxError(findings=tuple(finding for _, finding in found))

@@ -23,6 +23,11 @@ class Register:
     index: int
     type: ScalarType
 
+    @property
+    def hidden(self) -> bool:
+        """Whether it holds a sum that stands as an operand (``%r+4``): no text names it."""
+        return "+" in self.name or "-" in self.name
+
 
 CARRY = "CC.CF"
 """The name of the register that is the carry flag of extended-precision arithmetic, which PTX programs cannot write."""

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import attrs
 
 from warpsim.errors import Span
+from warpsim.isa.matching import satisfies
 from warpsim.program.initial_values import InitialValues
 from warpsim.program.names import SPECIALS
 from warpsim.program.problems import Problems
@@ -22,6 +23,8 @@ Symbol: TypeAlias = "Register | VectorRegister | Variable | Param | ast.Function
 RESERVED_NAMES = frozenset(name.split(".")[0] for name in SPECIALS)
 OF_INSTRUCTIONS = frozenset(["bf16", "bf16x2", "tf32", "e4m3", "e5m2", "e4m3x2", "e5m2x2", "u16x2", "s16x2"])
 """Types that cannot be declared."""
+WIDE = (70, (8, 3))
+"""The target and PTX version that introduced .b128."""
 MAX_PARAM_ALIGN = 128
 """Largest alignment of a function's parameter."""
 MOST_VARIABLES = 1 << 20
@@ -99,6 +102,7 @@ class FunctionBuilder:
         self.pending: list[tuple[str, ast.Directive, Scope]] = []
         self.results: frozenset[str] = frozenset()
         self.at = 0  # index of the current instruction
+        self.end = 0  # the line of the closing brace
         self._carry: Register | None = None
 
     def register(self, name: str, type: ScalarType) -> Register:
@@ -153,6 +157,11 @@ class Resolver:
                 self.problems.add("syntax", span, f".{name} is not a type")
             return TYPES["b32"]
         return found
+
+    def judge_wide(self, type: ScalarType, span: Span) -> None:
+        """Check whether the module may declare a .b128."""
+        if type.name == "b128" and not satisfies(WIDE, self.module.target[0], self.module.version):
+            self.problems.add("target", span, ".b128 needs .target sm_70 or higher and PTX .version 8.3")
 
     def variable(self, node: ast.Variable, owner: str, scope: Scope | None, at: int = 0) -> list[Variable]:
         """Make the variables of a declaration in memory."""
@@ -215,6 +224,7 @@ class Resolver:
 
     def _declarable(self, node: ast.Variable, type: ScalarType, scope: Scope | None) -> None:
         """Check what no declaration may be, whatever it declares."""
+        self.judge_wide(type, node.span)
         if type.kind == "p":
             self.problems.add("directive", node.span, f"a .pred variable must be a register, not in .{node.space}")
         if type.name in OF_INSTRUCTIONS:
@@ -334,6 +344,7 @@ class Resolver:
 
     def _parameter(self, node: ast.Variable, item: ast.Declarator, type: ScalarType, of: str) -> None:
         """Check what no parameter may be."""
+        self.judge_wide(type, node.span)
         if type.name in OF_INSTRUCTIONS and (node.vector > 1 or not item.dimensions):
             message = f".{type.name} is a type for instructions only"
             self.problems.add("directive", node.span, message, f"use .b{type.bits}")

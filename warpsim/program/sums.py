@@ -1,8 +1,8 @@
 """Operands that are sums with a constant: ``add.u32 %r1, %r2+4, tile+16``.
 
-The manual has such sums in addresses, and with a variable's address in mov. The assembler takes one for any integer, and
-computes it in an instruction before: in the register's own type, then converted to the operand's size (ptxas 13.0, seen
-in its code). So they become instructions here.
+The manual has such sums in addresses, and with a variable's address in mov. The assembler takes one for any integer, one of
+an untyped register for a float or a pair of halves, too, and computes it in an instruction before: in the register's own
+type, then converted to the operand's size (ptxas 13.0, seen in its code). So they become instructions here.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ import attrs
 from warpsim.isa import matching
 from warpsim.isa.matching import TypedOperand
 from warpsim.isa.traits import Traits
-from warpsim.program.fitting import fits
-from warpsim.program.program import Register, Variable
+from warpsim.program.program import Param, Register, Variable
 from warpsim.program.resolve import FunctionBuilder, Resolver, Scope, Symbol, lookup
 from warpsim.ptx import ast
 from warpsim.types import TYPES, ScalarType
 
 SIZES = (16, 32, 64)
 """Sizes of the integers that a constant is added to; with one for another type the assembler crashes, or does not end."""
+
+CONVERTED = frozenset({"f16", "f32", "f64", "f16x2", "u16x2", "s16x2"})
+"""Other types for which a sum of an untyped register is cut or extended to their size; bf16 and narrower ones take their own."""
+_INTEGERS = frozenset(f"{kind}{bits}" for kind in "usb" for bits in SIZES)
 
 
 def apart(node: ast.Instruction, scope: Scope, builder: FunctionBuilder, resolver: Resolver) -> list[ast.Instruction]:
@@ -34,7 +37,7 @@ def apart(node: ast.Instruction, scope: Scope, builder: FunctionBuilder, resolve
         if taken is None or not isinstance(operand, ast.SymbolOffset):
             continue
         of, (typed, traits) = lookup(scope, operand.symbol.text, builder, resolver), taken
-        if isinstance(of, Variable) and traits.symbols is not None:  # it takes addresses itself
+        if isinstance(of, (Variable, Param)) and traits.symbols is not None:  # it takes addresses itself
             continue
         number = ast.Integer(operand.offset, unsigned=False, span=operand.span)
         read: tuple[ast.Operand, ...] = (operand.symbol, number) if isinstance(of, Register) else (operand,)
@@ -56,6 +59,8 @@ def _taken(node: ast.Instruction, place: int) -> tuple[TypedOperand, Traits] | N
         if len(specs) == len(node.operands):
             typed = specs[place]
             single = typed.spec.kind == "value" and typed.type is not None and not typed.spec.dest
+            if node.opcode[0] == "v" and node.opcode[-1] in "24":  # video instructions on halves or bytes take none
+                return None
             return (typed, candidate.traits) if single else None
     return None
 
@@ -64,19 +69,23 @@ def _steps(of: Symbol, typed: TypedOperand) -> list[tuple[ScalarType, tuple[str,
     """The instructions that make a sum, each with the type of its result; none where there can be no sum."""
     wanted = typed.type
     assert wanted is not None
-    steps: list[tuple[ScalarType, tuple[str, ...]]]
-    if isinstance(of, Variable) and wanted.kind in "usb" and wanted.bits in SIZES:
+    integer = wanted.kind in "usb" and wanted.name == f"{wanted.kind}{wanted.bits}"
+    if wanted.bits not in SIZES or typed.spec.selectors:
+        return []
+    rule = typed.spec.rule  # masks, counts, policies and metadata are of their own size
+    fixed = typed.judged is not None or rule in (".u32", ".u64", ".b64") or (rule == ".b32" and typed.spec.register)
+    if isinstance(of, (Variable, Param)) and integer and not (fixed and wanted.bits == 64):
         made = TYPES[f"u{max(wanted.bits, 32)}"]
-        steps = [(made, ("mov", made.name))]
-    elif isinstance(of, Register) and of.type.kind in "usb" and of.type.bits in SIZES and "x2" not in of.type.name:
+        steps: list[tuple[ScalarType, tuple[str, ...]]] = [(made, ("mov", made.name))]
+    elif isinstance(of, Register) and of.type.kind in ("usb" if integer else "b") and of.type.bits in SIZES:
         made = of.type
+        if "x2" in made.name or (made.bits != wanted.bits and (fixed or wanted.name not in CONVERTED | _INTEGERS)):
+            return []
         steps = [(made, ("add", f"u{made.bits}"))]
     else:
         return []
-    if made.bits == wanted.bits or typed.spec.rule == ".u32" or fits(wanted, made, "bus", relaxed=typed.spec.relaxed):
+    if made.bits == wanted.bits:
         return steps
-    if wanted.kind not in "usb" or wanted.bits not in SIZES:
-        return []
     sign = "s" if made.kind == "s" else "u"
     return [*steps, (TYPES[f"b{wanted.bits}"], ("cvt", f"{sign}{wanted.bits}", f"{sign}{made.bits}"))]
 

@@ -11,11 +11,11 @@ from warpsim.isa.spec import Op
 from warpsim.isa.traits import Ending
 from warpsim.program.calls import call
 from warpsim.program.operands import Operands
-from warpsim.program.problems import Mismatch, Problems
-from warpsim.program.program import Discard, Instruction, Operand, Reg, Register
+from warpsim.program.problems import LAST, Mismatch, Problems
+from warpsim.program.program import Addr, Discard, Instruction, Operand, Reg, Register, Variable
 from warpsim.program.resolve import FunctionBuilder, Place, Resolver, Scope, lookup
 from warpsim.ptx import ast
-from warpsim.types import TYPES
+from warpsim.types import TYPES, StateSpace
 
 
 class Checker:
@@ -50,12 +50,16 @@ class Checker:
                 if best is None or mismatch.weight > best.weight:
                     best = mismatch
                 continue
+            if guard is not None and any(isinstance(o, Addr) and _is_argument(o.base) for o in operands):
+                message = f"{text} of a call's argument or result cannot have a guard"
+                self.problems.add("operand-type", node.span, message, "branch around the call with its arguments", text)
             op, source = self._selected(candidate), places[0] if places else None
             return Instruction(
                 candidate.form, op, candidate.traits, operands, guard, node.span, source, inlined_at=places[1:]
             )
         assert best is not None
-        self.problems.add(best.rule, best.span, best.message, best.advice, text, found[0].form.anchor)
+        order = {"function": self.builder.end, "module": LAST - 1}.get(best.late)
+        self.problems.add(best.rule, best.span, best.message, best.advice, text, found[0].form.anchor, order=order)
         return None
 
     def _guard(self, node: ast.Instruction, scope: Scope) -> tuple[Register, bool] | None:
@@ -180,6 +184,11 @@ class Checker:
             return op
         found = {"selectors": self.operands.selectors, "negative": frozenset(self.operands.negative)}
         return Op(op.text, op.modifiers, {**op.given, **found}, candidate.form.names)
+
+
+def _is_argument(base: object) -> bool:
+    """Whether an address is that of a .param variable of a function's body."""
+    return isinstance(base, Variable) and base.space is StateSpace.PARAM
 
 
 def _targets(need: spec.Target | None) -> str:

@@ -100,6 +100,10 @@ class Values:
             node = node.operand
         if isinstance(node, ast.Negative) and s.sign:
             self.negative.add(s.name)
+            of = node.operand.base if isinstance(node.operand, ast.Component) else node.operand
+            register = self.find(of) if isinstance(of, ast.Name) else None
+            if isinstance(register, Register) and register.type.name == "f16x2":
+                raise unfit(node.span, f"{register.name} is a .f16x2 register: it has no negative", 2)
             return node.operand
         if s.sign == "-":
             raise unfit(node.span, f"operand {s.name} of {op.text} needs a minus here", 2)
@@ -202,13 +206,16 @@ class Values:
             raise unfit(span, f"an address cannot be operand {s.name} of type .{type.name}", 2)
         narrow = type.bits == 32 and not self.traits.symbols and not offset
         if narrow and isinstance(symbol, Variable) and symbol.space is StateSpace.GLOBAL:
-            raise unfit(span, f"the address of {symbol.name} has 64 bits", 3, "take it as .u64")
+            message = f"the address of {symbol.name} has 64 bits"
+            raise Mismatch("operand-type", span, message, "take it as .u64", 3, late="module")
         if isinstance(symbol, ast.Function):
             if self.traits.symbols:
                 raise unfit(span, f"{symbol.name} is a function: take its address with mov", 2)
             return FunctionRef(symbol.name)
         if not isinstance(symbol, (Variable, Param)):
             raise unfit(span, "this name is not allowed here", 2)
+        if isinstance(symbol, Variable) and symbol.space is StateSpace.PARAM:
+            raise unfit(span, f"{symbol.name} is an argument or result of a call, which has no address", 3)
         if s.name != "a":
             raise unfit(span, f"operand {s.name} of {op.text} must be a number", 2)
         if self.traits.symbols:
@@ -264,8 +271,17 @@ def _takes(op: Op, typed: TypedOperand, type: ScalarType, register: ScalarType) 
     s = typed.spec
     if s.exact(op) if callable(s.exact) else s.exact:
         return register.name == f"b{type.bits}"
+    if typed.judged is not None:
+        return fits(typed.judged, register, "b", relaxed=s.relaxed)
+    if type.name in ("f16", "f32", "f64") and register.kind in "us" and _is_element(typed, type):
+        return type.bits == register.bits
     packed = "b" if s.rule == ".u32" else "bu" if s.braces else "bus"  # counts, fragments, operands of the form's type
     return fits(type, register, packed, relaxed=s.relaxed)
+
+
+def _is_element(typed: TypedOperand, type: ScalarType) -> bool:
+    """Whether an operand is a vector whose elements the assembler compares by size: not the fragments of matrices, but f64."""
+    return bool(typed.count) and (type.bits == 64 if typed.spec.braces else typed.count != 1)
 
 
 def _of_float(op: Op, typed: TypedOperand, type: ScalarType, node: ast.Float) -> Imm:

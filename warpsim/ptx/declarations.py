@@ -6,7 +6,7 @@ import attrs
 
 from warpsim.ptx import ast
 from warpsim.ptx.expressions import ExpressionParser
-from warpsim.ptx.stream import SyntaxProblem
+from warpsim.ptx.stream import Stream, SyntaxProblem
 from warpsim.ptx.words import LEADING, SPACES, TYPES
 
 MAX_DEPTH = 64
@@ -14,6 +14,8 @@ NO_NAMES = frozenset({"%", "$", "_", "WARP_SZ"})
 """Words that the assembler does not accept as names."""
 PARAMETER_SPACES = frozenset({".param", ".reg"})
 POINTED = frozenset({".global", ".shared", ".const", ".local"})
+STORED = frozenset({".v2", ".v4", *(f".{name}" for name in TYPES)})
+"""What may follow a state space, and begins a declaration that lacks one."""
 MASKS = frozenset(0xFF << shift for shift in range(0, 64, 8))
 
 
@@ -29,17 +31,21 @@ class _Prefix:
 
 
 class DeclarationParser(ExpressionParser):
-    """Parses declarations."""
+    """Parses declarations. ``unfinished`` is the one that cannot be read to its end, with the names that can."""
 
-    def attributes(self) -> tuple[str, ...]:
-        """Parse an optional ``.attribute(...)``."""
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(stream)
+        self.unfinished: ast.Variable | None = None
+
+    def attributes(self, *, function: bool = False) -> tuple[str, ...]:
+        """Parse an optional ``.attribute(...)``; that of a function is ``.unified``."""
         s = self.s
         if not s.accept(".attribute"):
             return ()
         s.expect("(")
         words: list[str] = []
         while True:
-            if s.accept(".managed"):
+            if not function and s.accept(".managed"):
                 words.append(".managed")
             elif s.accept(".unified"):
                 s.expect("(")
@@ -48,7 +54,8 @@ class DeclarationParser(ExpressionParser):
                 words.append(f".unified({low},{self.integer(64)})")
                 s.expect(")")
             else:
-                raise s.problem(f"found {s.shown()} where .managed or .unified was expected")
+                wanted = ".unified" if function else ".managed or .unified"
+                raise s.problem(f"found {s.shown()} where {wanted} was expected")
             if not s.accept(","):
                 break
         s.expect(")")
@@ -80,26 +87,49 @@ class DeclarationParser(ExpressionParser):
                 self._align(found)
             else:
                 found.attributes = self.attributes()
-        if s.text not in (PARAMETER_SPACES if parameter else SPACES):
-            wanted = ".param or .reg" if parameter else "a state space"
-            raise s.problem(f"found {s.shown()} where {wanted} was expected")
-        space = s.take()[1:]
-        if s.text in (".v8", ".v3", ".v1"):
-            raise s.problem(f"found {s.shown()} where .v2, .v4 or the type of a variable was expected")
+        space = self._space(parameter=parameter)
         while s.kind == "dotted":
             self._modifier(found, space, parameter=parameter)
         if not found.type:
             raise s.problem(f"found {s.shown()} where the type of a .{space} variable was expected")
-        if found.attributes and space != "global" and not parameter:
-            message = f"{found.attributes[0]} is an attribute of .global variables"
-            self.note(SyntaxProblem(message, s.span(), rule="directive"))
         declarators = [self._declarator(parameter=parameter)]
-        while not parameter and s.accept(","):
-            declarators.append(self._declarator(parameter=parameter))
-        names = tuple(declarators)
-        return ast.Variable(
-            space, found.type, names, span, linkage, found.align, found.vector, found.pointer, found.attributes
+        made = ast.Variable(
+            space, found.type, (), span, linkage, found.align, found.vector, found.pointer, found.attributes
         )
+        if not parameter:
+            self._placed(found, space)
+            try:
+                while s.accept(","):
+                    declarators.append(self._declarator(parameter=False))
+            except SyntaxProblem:
+                if linkage != "common":  # which is judged with the whole
+                    self.unfinished = attrs.evolve(made, declarators=tuple(declarators))
+                raise
+        return attrs.evolve(made, declarators=tuple(declarators))
+
+    def _space(self, *, parameter: bool) -> str:
+        """The state space of a declaration; empty if it begins with what follows one."""
+        s = self.s
+        if parameter and s.text not in PARAMETER_SPACES:
+            raise s.problem(f"found {s.shown()} where .param or .reg was expected")
+        if s.text not in SPACES and s.text not in STORED:
+            raise s.problem(f"found {s.shown()} where a state space was expected")
+        space = s.take()[1:] if s.text in SPACES else ""
+        if s.text in (".v8", ".v3", ".v1"):
+            raise s.problem(f"found {s.shown()} where .v2, .v4 or the type of a variable was expected")
+        return space
+
+    def _placed(self, found: _Prefix, space: str) -> None:
+        """Check that a declaration, of which one name is read, has a state space, and one for its attributes."""
+        s = self.s
+        if s.text not in (",", ";"):
+            if not space:
+                raise s.problem(f"found {s.shown()} where ';' was expected")
+        elif not space:
+            raise s.problem("the declaration has no state space", "write .global, .shared or .reg before the type")
+        elif found.attributes and space != "global":
+            message = f"{found.attributes[0]} is an attribute of .global variables"
+            self.note(s.problem(message, rule="directive"))
 
     def _modifier(self, found: _Prefix, space: str, *, parameter: bool) -> None:
         """One of the words between a state space and a name."""

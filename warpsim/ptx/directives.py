@@ -7,8 +7,9 @@ import re
 from warpsim.errors import Span
 from warpsim.ptx import ast
 from warpsim.ptx.declarations import DeclarationParser
+from warpsim.ptx.pragmas import wrong_pragma
 from warpsim.ptx.stream import Stream, SyntaxProblem
-from warpsim.ptx.words import ENTRY_DIRECTIVES, FUNC_DIRECTIVES, LISTS, NEWER, POSITIVE
+from warpsim.ptx.words import ENTRY_DIRECTIVES, FUNC_DIRECTIVES, LISTS, NEWER, POSITIVE, TYPES
 
 LABEL = re.compile(r"([\w$%.]+)\s*:")
 DATA = {".b8": 1, ".b16": 2, ".b32": 4, ".b64": 8}
@@ -17,13 +18,14 @@ EXCLUDED = {"reqnctapercluster": "maxclusterrank", "maxclusterrank": "reqnctaper
 
 
 class DirectiveParser(DeclarationParser):
-    """Parses directives. ``files`` and ``places`` are those that .file and .loc have named, and ``named`` the labels
-    of functions' names.
+    """Parses directives. ``files`` and ``places`` are those that .file and .loc have named, ``named`` the labels of functions'
+    names, ``place`` is where a .pragma would stand: in the module, a heading, an entry or a func.
     """
 
     def __init__(self, stream: Stream) -> None:
         super().__init__(stream)
-        self.version = (0, 0)
+        self.version, self.target = (0, 0), 0
+        self.place = "module"
         self.files: set[object] = set()
         self.places: set[object] = set()
         self.named: dict[str, Span] = {}
@@ -47,11 +49,13 @@ class DirectiveParser(DeclarationParser):
             if s.kind == "end":
                 raise s.problem("found the end of the text inside a .section: a closing brace is missing")
             first = s.i
-            if s.text in DATA:
-                width = 8 * DATA[s.take()]
-                self._datum(width)
+            if s.text[1:] in TYPES and s.kind == "dotted":
+                type = s.take()
+                self._datum(8 * DATA.get(type, 8))
+                if type not in DATA:
+                    self.note(s.problem(f"{type} is no type of a section's data", rule="directive"))
                 while s.accept(","):
-                    self._datum(width)
+                    self._datum(8 * DATA.get(type, 8))
             else:
                 s.word("a label, .b8, .b16, .b32 or .b64")
                 s.expect(":")
@@ -64,7 +68,7 @@ class DirectiveParser(DeclarationParser):
         negative = s.accept("-")
         if s.kind == "integer":
             value = self._decode(s.take())[0] * (-1 if negative else 1)
-            if not -(1 << (width - 1)) <= value < 1 << width:  # the assembler names the line of what follows
+            if -(1 << (width - 1)) > value or (width < 32 and value >> width > 0):
                 self.note(s.problem(f"{value} does not fit .b{width}", rule="directive"))
             return
         if negative or s.kind not in ("word", "dotted"):
@@ -141,19 +145,15 @@ class DirectiveParser(DeclarationParser):
     def _pragma(self) -> list[int | str]:
         """Parse ``.pragma "a", "b";``."""
         s = self.s
-        found: list[int | str] = [self._string()]
+        span = s.span()
+        found = [self._string()]
         while s.accept(","):
             found.append(self._string())
         s.expect(";")
-        return found
-
-    def module_pragma(self) -> ast.Directive:
-        """Parse a .pragma of a module, which knows one only; those that a function does not know are ignored."""
-        span, found = self.s.span(), self.directive("pragma")
-        for text in found.arguments:
-            if text != '"nounroll"':
-                self.note(SyntaxProblem(f"{text} is no pragma of a module", span, rule="directive"))
-        return found
+        for text in found:
+            if wrong := wrong_pragma(text, self.place, self.version):
+                self.note(SyntaxProblem(wrong, span, rule="directive"))
+        return list(found)
 
     def _alias(self) -> list[int | str]:
         """Parse ``.alias name, function;``."""
@@ -161,6 +161,7 @@ class DirectiveParser(DeclarationParser):
         found: list[int | str] = [s.word("the name of a function")]
         s.expect(",")
         found.append(s.word("the name of a function"))
+        self.gated("alias", s.span())
         s.expect(";")
         return found
 
@@ -183,19 +184,27 @@ class DirectiveParser(DeclarationParser):
         if limit is None or (name == "noreturn" and before):
             wanted = f"a directive of {'an .entry' if entry else 'a .func'}"
             raise s.problem(f"found {s.shown()} where {wanted} was expected")
-        if self.version < NEWER.get(name, (0, 0)):
-            self.note(s.problem(f".{name} needs PTX .version {'.'.join(map(str, NEWER[name]))}", rule="target"))
         if not entry and any(d.name == name for d in before):
             self.note(s.problem(f".{name} is given twice", rule="directive"))
         s.skip()
         arguments = self._numbers(name, limit)
+        behind = s.span() if name in LISTS and len(arguments) < limit else span
+        self.gated(name, behind if name in LISTS else span)
         if name == "maxnctapersm":
             self.note(SyntaxProblem(".maxnctapersm was removed in PTX 2.1", span, "write .minnctapersm", "directive"))
         other = EXCLUDED.get(name)
         if other is not None and any(d.name == other for d in before):
             message = f".{name} and .{other} exclude each other"
-            self.note(SyntaxProblem(message, s.span() if name in LISTS else span, rule="directive"))
+            self.note(SyntaxProblem(message, behind, rule="directive"))
         return ast.Directive(name, arguments, span)
+
+    def gated(self, name: str, span: Span) -> None:
+        """Note a directive that the module's target or PTX version does not have."""
+        target, version = NEWER.get(name, (0, (0, 0)))
+        if self.version < version:
+            self.note(SyntaxProblem(f".{name} needs PTX .version {version[0]}.{version[1]}", span, rule="target"))
+        elif self.target < target:
+            self.note(SyntaxProblem(f".{name} needs .target sm_{target} or higher", span, rule="target"))
 
     def _pragmas(self, *, entry: bool) -> ast.Directive:
         s = self.s

@@ -98,7 +98,7 @@ class ExpressionParser:
             s.skip()
             name_span = s.span()
             return ast.Negated(ast.Name(s.word("a predicate register"), name_span), span)
-        if text == "-" and s.kinds[s.i + 1] == "word":
+        if text == "-" and s.kinds[s.i + 1] == "word" and s.texts[s.i + 1] != "WARP_SZ":
             span = s.span()
             s.skip()
             return ast.Negative(self._name_operand(), span)
@@ -152,6 +152,8 @@ class ExpressionParser:
             return first
         s.skip()
         span = s.span()
+        if isinstance(first, ast.Sink) and s.text == "_":
+            raise s.problem("found '_' for both destinations")
         second: ast.Operand
         second = ast.Sink(span) if s.accept("_") else ast.Name(s.word("a register after |"), span)
         return ast.Pair(first, second, span)
@@ -171,6 +173,8 @@ class ExpressionParser:
                 raise s.problem("found '-' in an address", "write [reg+-imm]")
         else:
             offset = self.constant()
+        if base is not None and s.text == "," and s.texts[s.i - 1] != base.text:
+            raise s.problem("found ',' after an offset: the address of a tensor map has none")
         extra: list[ast.Operand] = []
         self.enter()
         while s.accept(","):
@@ -224,6 +228,8 @@ class ExpressionParser:
     def integer(self, bits: int = 32) -> int:
         """Parse a plain integer literal of at most ``bits`` bits."""
         s = self.s
+        if s.accept("WARP_SZ"):
+            return 32
         if s.kind != "integer":
             raise s.problem(f"found {s.shown()} where a number was expected")
         text = s.text

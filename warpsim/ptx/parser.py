@@ -6,7 +6,7 @@ import re
 
 from warpsim.errors import Finding, PtxError, Span
 from warpsim.ptx import ast
-from warpsim.ptx.declarations import MAX_DEPTH
+from warpsim.ptx.declarations import MAX_DEPTH, STORED
 from warpsim.ptx.directives import DirectiveParser
 from warpsim.ptx.stream import Stream, SyntaxProblem
 from warpsim.ptx.words import (
@@ -14,6 +14,7 @@ from warpsim.ptx.words import (
     MODULE_DIRECTIVES,
     NAME_WORDS,
     RESERVED,
+    SUFFIXED,
     TARGET_OPTIONS,
     TARGETS,
     TOGETHER,
@@ -109,6 +110,9 @@ class _Parser(DirectiveParser):
                     items.append(item)
             except SyntaxProblem as problem:
                 self.note(problem)
+                if self.unfinished is not None:
+                    items.append(self.unfinished)
+                    self.unfinished = None
                 self.recover_item(before)
             if s.i == before:
                 s.skip()
@@ -132,6 +136,7 @@ class _Parser(DirectiveParser):
         target: tuple[str, ...] = ()
         while s.accept(".target"):
             target = self._targets()
+        self.target = int("".join(filter(str.isdigit, target[0])))
         size = 64
         if s.accept(".address_size"):
             span = s.span()
@@ -169,7 +174,7 @@ class _Parser(DirectiveParser):
     def _item(self) -> ast.Function | ast.Variable | ast.Directive | ast.Section | None:
         s = self.s
         span = s.span()
-        self.nesting = 0
+        self.nesting, self.place = 0, "module"
         linkage = LINKAGES.get(s.text)
         if linkage is not None:
             s.skip()
@@ -180,7 +185,7 @@ class _Parser(DirectiveParser):
                     f"found {s.shown()} after .common", ".common belongs to variables in .global", "linkage"
                 )
             return self._function(linkage, span)
-        if text in DECLARING:
+        if text in DECLARING or text in STORED:
             variable = self.variable(linkage)
             s.expect(";")
             return variable
@@ -189,22 +194,30 @@ class _Parser(DirectiveParser):
         if s.kind == "dotted":
             if text in HEADER:
                 raise s.problem(f"{text} may stand only once, at the beginning of a module")
-            if text == ".pragma" and linkage is None:
-                return self.module_pragma()
             if text[1:] in MODULE_DIRECTIVES and linkage is None:
                 return self.directive(text[1:])
+        self._dwarf()
         raise s.problem(
             f"found {s.shown()} where a directive of the module was expected",
             "at module level stand functions, variables, .file, .section, .alias and .pragma",
         )
+
+    def _dwarf(self) -> None:
+        """Skip a line ``@@DWARF ...`` of PTX 1, which the assembler reads as one word."""
+        s = self.s
+        if (s.text, s.peek(1), s.peek(2)) == ("@", "@", "DWARF"):
+            line = s.line_of(s.i)
+            while s.kind != "end" and s.line_of(s.i) == line:
+                s.skip()
 
     # ---- functions ---------------------------------------------------------------------------
 
     def _function(self, linkage: str | None, span: Span) -> ast.Function:
         s = self.s
         entry = s.text == ".entry"
+        self.place = "heading"
         s.skip()
-        attributes = self.attributes()
+        attributes = () if entry else self.attributes(function=True)
         returns: tuple[ast.Variable, ...] = ()
         if not entry and s.text == "(":
             returns = self.params(named=True)
@@ -222,6 +235,7 @@ class _Parser(DirectiveParser):
         elif s.text != "{":
             raise s.problem(f"found {s.shown()} where the body of {name} or a semicolon was expected")
         else:
+            self.place = "entry" if entry else "func"
             body = self._block(1)
         if returns and any(d.name == "noreturn" for d in directives):
             message = f"{name} returns a value, and is .noreturn"
@@ -246,7 +260,8 @@ class _Parser(DirectiveParser):
         statements: list[ast.Statement] = []
         while s.text != "}":
             if s.kind == "end":
-                raise s.problem("found the end of the text where a statement or a closing brace was expected")
+                self.note(s.problem("found the end of the text where a statement or a closing brace was expected"))
+                break
             before = s.i
             try:
                 self._statement(statements, depth)
@@ -279,7 +294,7 @@ class _Parser(DirectiveParser):
                 raise s.problem(
                     f"found {s.shown()} inside a function", "linkage belongs to variables of the module", "linkage"
                 )
-            if text in DECLARING:
+            if text in DECLARING or text in STORED:
                 out.append(self.variable(None))
                 s.expect(";")
             elif text in (".pragma", ".loc"):
@@ -377,5 +392,5 @@ class _Parser(DirectiveParser):
 
 def _is_target(name: str) -> bool:
     """Whether a name is a GPU target such as ``sm_90a``."""
-    match = re.fullmatch(r"(?:sm|compute)_(\d{2,3})[af]?", name)
-    return match is not None and int(match[1]) in TARGETS
+    match = re.fullmatch(r"(?:sm|compute)_(\d{2,3})([af]?)", name)
+    return match is not None and int(match[1]) in TARGETS and int(match[1]) >= SUFFIXED[match[2]]

@@ -31,8 +31,14 @@ FUNC_DIRECTIVES = {"noreturn": 0, "abi_preserve": 1, "abi_preserve_control": 1}
 """The same for a .func: .noreturn comes first, and each appears once."""
 POSITIVE = frozenset({"maxntid", "reqntid", "minnctapersm", "maxnreg"})
 LISTS = frozenset({"maxntid", "reqntid", "reqnctapercluster"})
-NEWER = {"blocksareclusters": (9, 0), "abi_preserve": (9, 0), "abi_preserve_control": (9, 0)}
-"""The PTX version that introduced a directive."""
+NEWER: dict[str, tuple[int, tuple[int, int]]] = {
+    **dict.fromkeys(("reqnctapercluster", "maxclusterrank", "explicitcluster"), (90, (7, 8))),
+    "blocksareclusters": (90, (9, 0)),
+    **dict.fromkeys(("abi_preserve", "abi_preserve_control"), (0, (9, 0))),
+    "noreturn": (0, (6, 4)),
+    "alias": (0, (6, 3)),
+}
+"""The target and PTX version that introduced a directive."""
 
 MODULE_DIRECTIVES = frozenset({"pragma", "file", "alias"})
 VERSIONS = frozenset(
@@ -47,6 +53,8 @@ TARGETS = frozenset(
         *(80, 86, 87, 88, 89, 90, 100, 101, 103, 107, 110, 120, 121),
     )
 )
+SUFFIXED = {"": 0, "a": 90, "f": 100}
+"""The first target with each suffix."""
 TARGET_OPTIONS = frozenset({"debug", "texmode_unified", "texmode_independent", "map_f64_to_f32"})
 RESERVED = frozenset({".reg", ".align", ".entry", ".func", ".visible", ".extern"})
 """Directives that are never a modifier of an instruction."""
