@@ -151,6 +151,31 @@ BODIES = {
         "setp.lt.u32 %p2, %r5, 9; @%p2 bra M; mul.lo.u32 %r11, %r2, 5; mov.u32 %r12, 1; bra N; M: mul.lo.u32 %r11, %r2, 6; mov.u32 %r12, 1;"
         "N: add.u32 %r7, %r7, %r11; mad.lo.u32 %r7, %r7, 3, %r12; xor.b32 %r7, %r7, %r6;"
     ),
+    "wide atomics of a warp": "setp.ge.u32 %p2, %r2, 32; @%p2 bra E; shl.b32 %r8, %r2, 3; add.u32 %r8, %r8, %r0; st.shared.u64 [%r8], 3; "
+    + LOOP.format("cvt.u64.u32 %d5, %r9; atom.shared.add.u64 %d6, [%r8], %d5; cvt.u32.u64 %r11, %d6; add.u32 %r7, %r7, %r11;")
+    + "E:",
+    "sums of numbers of a warp": "setp.ge.u32 %p2, %r2, 32; @%p2 bra E; mov.b32 %r11, 0f3F800000; st.shared.u32 [%r8], %r11; "
+    + LOOP.format(
+        "cvt.rn.f32.u32 %f2, %r9; and.b32 %r12, %r2, 3; shl.b32 %r12, %r12, 2; add.u32 %r12, %r12, %r0; atom.shared.add.f32 %f3, [%r12], %f2;"
+        "cvt.rzi.u32.f32 %r13, %f3; add.u32 %r7, %r7, %r13; atom.shared.cas.b32 %r14, [%r8], %r11, %r9; add.u32 %r7, %r7, %r14;"
+        "atom.shared.inc.u32 %r15, [%r8], 7; atom.shared.max.s32 %r16, [%r8], %r6; atom.shared.and.b32 %r17, [%r8], 255; add.u32 %r7, %r7, %r15;"
+        "xor.b32 %r7, %r7, %r16; add.u32 %r7, %r7, %r17;"
+    )
+    + "E:",
+    "atomics by a generic address": "cvt.u64.u32 %d5, %r8; cvta.shared.u64 %d5, %d5; st.shared.u32 [%r8], 1; "
+    + LOOP.format("atom.add.u32 %r11, [%d5], %r9; add.u32 %r7, %r7, %r11;"),
+    "numbers of eight bits": LOOP.format(
+        "ld.global.s8 %r11, [%d4]; ld.global.u8 %r12, [%d4+1]; ld.global.s16 %r13, [%d4]; add.u32 %r14, %r9, 200; st.shared.u8 [%r8], %r14;"
+        "ld.shared.s8 %r15, [%r8]; st.shared.u16 [%r8], %r14; ld.shared.s16 %r16, [%r8]; add.u32 %r7, %r7, %r11; add.u32 %r7, %r7, %r12;"
+        "mad.lo.u32 %r7, %r7, 3, %r13; add.u32 %r7, %r7, %r15; xor.b32 %r7, %r7, %r16; cvt.s64.s32 %d5, %r15; shr.u64 %d5, %d5, 40;"
+        "cvt.u32.u64 %r17, %d5; add.u32 %r7, %r7, %r17; cvt.u16.u32 %h1, %r14; cvt.s32.s8 %r18, %r14; cvt.s32.s16 %r19, %h1; add.u32 %r7, %r7, %r18;"
+        "add.u32 %r7, %r7, %r19;"
+    ),
+    "the warp and its lanes": LOOP.format(
+        "mov.u32 %r11, %warpid; mov.u32 %r12, %laneid; mov.u32 %r13, %lanemask_lt; mov.u32 %r14, %nctaid.x; mov.u32 %r15, %ntid.x; popc.b32 %r13, %r13;"
+        "mov.u32 %r16, %lanemask_eq; mad.lo.u32 %r7, %r7, 3, %r11; add.u32 %r7, %r7, %r12; add.u32 %r7, %r7, %r13; add.u32 %r7, %r7, %r14;"
+        "add.u32 %r7, %r7, %r15; xor.b32 %r7, %r7, %r16;"
+    ),
     "lanes that end": LOOP.format("add.u32 %r7, %r7, %r9; setp.gt.u32 %p2, %r7, 4000; @%p2 bra E;") + "E:",
 }  # fmt: skip
 
@@ -160,6 +185,8 @@ REASONS = {
     "a guarded parameter": {"a guarded load of parameters"},
     "a calculation in a function": {"an access of param"},
     "a function of some lanes": {"an access of param"},
+    "wide atomics of a warp": {"an atomic in shared memory"},
+    "atomics by a generic address": {"an atomic in generic memory"},
 }
 """Why instructions have no machine code: clocks, and these."""
 
