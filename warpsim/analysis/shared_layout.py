@@ -78,12 +78,11 @@ def source_name(name: str) -> str:
 
 def place_shared(program: Program, entry: Function) -> SharedLayout:
     """Lay out the static variables that the kernel can reach, one after another, then those of dynamic size, all at the
-    same place.
+    same place. ptxas puts the kernel's own first, then those of the module, then those of functions.
     """
-    variables = [v for v in program.variables if v.space is StateSpace.SHARED]
-    for function in program.functions.values():
-        if function is entry or not function.entry:
-            variables += [v for v in function.variables if v.space is StateSpace.SHARED]
+    functions = [f for f in program.functions.values() if not f.entry and f is not entry]
+    declared = [entry.variables, program.variables, *[f.variables for f in functions]]
+    variables = [v for group in declared for v in group if v.space is StateSpace.SHARED]
     names = _reachable_names(program, entry)
     offsets: dict[str, int] = {}
     at = reserved = RESERVED if SYSTEM in names else 0
