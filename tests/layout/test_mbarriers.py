@@ -33,3 +33,12 @@ def test_drop_lowers_later_phases() -> None:
     """A thread that drops out is not expected again."""
     word = mbarriers.arrive(mbarriers.initial(np.array([2])), 1, drop=True)
     assert mbarriers.pending(mbarriers.arrive(word, 1))[0] == 1
+
+
+def test_the_ends_of_the_count_of_bytes() -> None:
+    """From -(2^20 - 1) to 2^20 - 1 (PTX ISA, contents of the mbarrier object)."""
+    word = mbarriers.initial(np.array([5], np.uint32))
+    for count in (1, 2, (1 << 20) - 2, (1 << 20) - 1):
+        assert mbarriers.tx_count(mbarriers.expect(word, np.array([count]))).tolist() == [count]
+        assert mbarriers.tx_count(mbarriers.complete_bytes(word, np.array([count]))).tolist() == [-count]
+    assert mbarriers.MAX_TX == (1 << 20) - 1

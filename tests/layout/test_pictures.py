@@ -459,3 +459,27 @@ def test_large_layouts_are_not_drawn():
     """A notebook shows their notation."""
     assert Layout(4097, 1)._repr_html_() == "<code>4097:1</code>"
     assert Layout(4096, 1)._repr_html_().startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    ("shape", "type"),
+    [
+        ("m16n16k16", "f32"),
+        ("m8n32k16", "f16"),
+        ("m32n8k16", "s32"),
+        ("m16n16k8", "f32"),
+        ("m8n8k4", "f64"),
+        ("m8n8k32", "s32"),
+        ("m8n8k128", "s32"),
+    ],
+)
+def test_accumulators_of_every_wmma(shape, type):
+    """C is loaded and D is stored in every shape (PTX ISA: wmma.load, wmma.store)."""
+    m, n = map(int, shape[1:].split("k")[0].split("n"))
+    for spelling, name in (
+        (f"wmma.load.c.sync.aligned.row.{shape}.{type}", "c"),
+        (f"wmma.store.d.{shape}.{type}", "d"),
+    ):
+        shown = instructions.operands(spelling)
+        assert list(shown) == [name]
+        assert (shown[name].fragment.rows, shown[name].fragment.columns) == (m, n)
