@@ -16,6 +16,7 @@ import pytest
 
 from warpsim.cli import commands, elsewhere, executing, launching, main, outcome, programs
 from warpsim.cli.debug.shell import Shell, Terminal
+from warpsim.cli.grammar import parser
 from warpsim.cli.launching import Argument, Progress, argument, dims
 from warpsim.cli.outcome import Unusable
 
@@ -220,6 +221,41 @@ def test_run(capsys, tmp_path):
         assert main(["run", str(tmp_path / "bad.ptx"), "--grid", "1", "--block", "1", *words]) == 1
         said_of_it = capsys.readouterr()
         assert "nonsense" in (json.loads(said_of_it.out)["error"] if words else said_of_it.err)
+
+
+def test_timing(capsys):
+    """How long each part of a launch took, as text and as a document."""
+    fitting = [*RUN[:-1], "zeros:u32:65", "--timing"]
+    record = json.loads(said(capsys, *fitting, "--json"))["timing"]
+    assert record
+    assert all(value >= 0 for value in record.values() if isinstance(value, int | float))
+    assert "bind" in said(capsys, *fitting)
+
+
+def test_defaults_of_options():
+    """A thousand million instructions; ten minutes for a recorded launch, no limit of time for another."""
+    given = parser().parse_args(["replay", "saxpy"])
+    assert (given.max_instructions, given.max_seconds, given.case) == (10**9, 600, ["saxpy"])
+    given = parser().parse_args(
+        ["run", "k.ptx", "--grid", "1", "--block", "2", "--max-instructions", "none", "--max-seconds", "1.5"]
+    )
+    assert (given.max_instructions, given.max_seconds, given.json) == (None, 1.5, False)
+    shrinks = parser().parse_args(
+        ["shrink", "case", "--async-effects", "at_wait", "--schedule", "3", "--checks", "all", "-o", "dir"]
+    )
+    assert (shrinks.case, shrinks.async_effects, shrinks.schedule, shrinks.checks) == ("case", "at_wait", 3, "all")
+    assert (shrinks.output, shrinks.seconds, shrinks.json) == ("dir", 60, False)
+    records = parser().parse_args(["record", "--launches", "4", "--kernels", "k*", "--", "prog", "-x"])
+    assert (records.output, records.kernels, records.launches, records.program) == ("cases", "k*", 4, ["prog", "-x"])
+    for words in (
+        ["replay", "saxpy", "--async-effects", "late"],
+        ["run", "k.ptx"],
+        ["shrink"],
+        ["init-tests"],
+        ["exec"],
+    ):
+        with pytest.raises(Unusable):
+            parser().parse_args(words)
 
 
 def test_trace(capsys, tmp_path):

@@ -5,13 +5,16 @@ import itertools
 import re
 from pathlib import Path
 
+import attrs
 import numpy as np
 import pytest
 
 import warpsim
+from warpsim.cli.debug import running
 from warpsim.cli.debug.formats import grid, short, show
 from warpsim.cli.debug.shell import Shell
 from warpsim.debug import Session
+from warpsim.errors import Finding
 
 KERNELS = Path(__file__).parent / "kernels"
 CALLS = (KERNELS / "calls.ptx").read_text()
@@ -346,6 +349,39 @@ def test_watched_values(talk):
     assert not any("old" in line for line in answer)
 
 
+def test_only_errors_are_errors(talk):
+    """Of findings at which the launch has stopped, those of severity error decide the exit status."""
+    for severity, count in (("warning", 0), ("error", 1)):
+        finding = Finding("race", "text", severity=severity, line=17)
+        talk.shell.report(attrs.evolve(talk.session.stop, reason="finding", finding=finding), None)
+        assert len(talk.shell.errors) == count
+        assert f"{severity}: " in talk.out.getvalue()
+
+
+def test_interrupts(talk, monkeypatch):
+    """While a command runs, Ctrl-C stops the launch; then it is again what it was. Other threads have no signals."""
+    handlers, now = [], ["default"]
+
+    def put(number, handler):
+        handlers.append(handler)
+        before, now[0] = now[0], handler
+        return before
+
+    monkeypatch.setattr(running.signal, "signal", put)
+    endless = Talk((KERNELS / "loop.ptx").read_text(), (np.zeros(1, np.uint32),), max_seconds=60)
+    forward = endless.session.timeline.forward
+    monkeypatch.setattr(endless.session.timeline, "forward", lambda *given: now[0](2, None) or forward(*given))
+    assert "Interrupted." in endless("c").splitlines()
+    assert now == ["default"]
+    assert len(handlers) == 2
+
+    def refuses(number, handler):
+        raise ValueError("signal only works in main thread")
+
+    monkeypatch.setattr(running.signal, "signal", refuses)
+    assert talk("c").splitlines()[0].startswith("The launch has ended")
+
+
 def test_displays(talk):
     """Each is shown at every stop, in its format; what has no value there is told in a line."""
     assert talk("display/x n") == "1: n = 0x5"
@@ -368,6 +404,7 @@ def test_sets(talk):
     talk("u 33")
     for line, shown, value in (
         ("set %r1 = 3", "%r1", "3 in all lanes"),
+        ("set %r1=4", "%r1", "4 in all lanes"),
         ("set var %r1[4] = 9", "%r1[4]", "9"),
         ("set variable s[1] = 1 == 1", "s[0:2]", "{0, 1}"),
         ("set s[1:3] = 6", "s[0:4]", "{0, 6, 6, 0}"),

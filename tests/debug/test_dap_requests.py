@@ -182,6 +182,26 @@ def test_sources(begun):
     assert content["mimeType"] == "text/x-ptx"
 
 
+def test_files_that_are_not_there(client, tmp_path):
+    """A CUDA file that cannot be found is named, and the module is shown in its place."""
+    text = Path(CALLS["program"]).read_text().replace("  mov.u32 %r0, %tid.x;", "  .loc 1 5 1\n  mov.u32 %r0, %tid.x;")
+    (tmp_path / "k.ptx").write_text(text + '.file 1 "gone.cu"\n')
+    client.start(**{**CALLS, "program": str(tmp_path / "k.ptx")}, sources="cuda")
+    client.event("stopped")
+    sources = client.ask("loadedSources")["sources"]
+    assert sources[0]["path"] == str(tmp_path / "k.ptx")
+    assert sources[1] == {"name": "gone.cu", "sourceReference": 1}
+    frame = client.ask("stackTrace", threadId=1)["stackFrames"][0]
+    assert (frame["source"]["name"], frame["line"]) == ("k.ptx", 17)
+    client.ask("stepIn", threadId=1)
+    client.event("stopped")
+    frame = client.ask("stackTrace", threadId=1)["stackFrames"][0]
+    assert (frame["source"]["name"], frame["line"]) == ("gone.cu", 5)
+    result = client.ask("evaluate", expression="info frame", context="repl")
+    assert result["variablesReference"] == 0
+    assert client.leave() == 0
+
+
 def test_memory(begun):
     """Bytes from an offset; as many as there are; nothing written where nothing is given."""
     assert begun.ask("readMemory", memoryReference="shared:0x0", offset=252, count=8) == {
@@ -225,6 +245,7 @@ def test_lines_of_cuda(client):
     client.start(case="saxpy", sources="cuda")
     client.event("stopped")
     before = line(client)
+    assert client.ask("stackTrace", threadId=1)["stackFrames"][0]["source"]["name"] == "kernel.cu"
     client.ask("stepIn", threadId=1)
     client.event("stopped")
     assert line(client) != before

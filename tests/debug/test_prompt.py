@@ -126,6 +126,13 @@ def test_everything(prompt):
     assert answers[6].splitlines()[0] in answers[2] + answers[3]
 
 
+def test_what_is_repeated(prompt):
+    """An empty line repeats the last command, not a comment; a line of a file repeats nothing."""
+    answers = prompt("s", "# no command", "", "", "q")
+
+    assert [answer.split()[0] for answer in answers[1:5] if answer] == ["18", "19", "20"]
+
+
 def test_passing_breakpoints(prompt):
     """ignore N COUNT passes breakpoint N so many times, whatever N is."""
     answers = prompt("b 26", "b 33", "ignore 2 1", "c", "c", "q")
