@@ -258,6 +258,54 @@ def test_defaults_of_options():
             parser().parse_args(words)
 
 
+def test_replay(capsys, tmp_path):
+    """A profile of one case goes to a file or into the document; of several it cannot."""
+    assert main(["replay", "saxpy", "histogram", "--profile-to", str(tmp_path / "p.json")]) == 2
+    assert "--profile-to needs a single case" in capsys.readouterr().err
+    (case,) = json.loads(said(capsys, "replay", "saxpy", "--profile", "--json"))["cases"]
+    assert case["profile"]["kernel"] == "saxpy"
+    (case,) = json.loads(said(capsys, "replay", "saxpy", "--json"))["cases"]
+    assert "profile" not in case
+    said(capsys, "replay", "saxpy", "--profile-to", str(tmp_path / "p.json"))
+    assert json.loads((tmp_path / "p.json").read_text())["kernel"] == "saxpy"
+    assert "saxpy: equal in every bit" in said(capsys, "replay", "saxpy")
+
+
+def test_layouts(capsys):
+    """Descriptors by their 64 bits; drawings of tiles."""
+    assert main(["layout", "wgmma.m64n64k16.f16", "--descriptor", "many"]) == 2
+    assert "give its 64 bits, for example 0x4000004000010000" in capsys.readouterr().err
+
+
+def test_the_debugger(capsys, tmp_path, monkeypatch):
+    """A file of commands that cannot be read, a module that cannot be loaded, a launch that is refused."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("c\n"))
+    assert main(["debug", *RUN, "-x", str(tmp_path / "none")]) == 2
+    assert f"cannot read {tmp_path / 'none'}" in capsys.readouterr().err
+    (tmp_path / "bad.ptx").write_text("nonsense")
+    for words in ([], ["--json"]):
+        assert main(["debug", "run", str(tmp_path / "bad.ptx"), "--grid", "1", "--block", "1", *words]) == 1
+        told = capsys.readouterr()
+        assert "nonsense" in (json.loads(told.out)["error"] if words else told.err)
+    assert main(["debug", *RUN[:-2]]) == 2
+    assert "takes 1 arguments, not 0" in capsys.readouterr().err
+    assert (
+        main(["trace", "run", str(tmp_path / "bad.ptx"), "--grid", "1", "--block", "1", "-o", str(tmp_path / "t.html")])
+        == 1
+    )
+    assert not (tmp_path / "t.html").exists()
+
+
+def test_a_reader_that_is_gone(monkeypatch):
+    """Nobody is told, and the status is 2."""
+    module = sys.modules["warpsim.cli.main"]
+    muted = []
+    monkeypatch.setattr(module.outcome, "mute", muted.append)
+    monkeypatch.setattr(module, "_run", lambda words: (_ for _ in ()).throw(BrokenPipeError()))
+    assert main(["replay", "saxpy"]) == 2
+    assert muted == [sys.stdout]
+
+
 def test_trace(capsys, tmp_path):
     """A page or a file of Perfetto, of a launch or of a case; any other name is unusable, before anything runs."""
     page = tmp_path / "t.html"

@@ -43,22 +43,37 @@ def assert_fits(message, name):
     assert list(problems(message, SCHEMA["definitions"][name], SCHEMA)) == []
 
 
+class Served(Adapter):
+    """An adapter that says when nobody reads its input any more."""
+
+    def __init__(self, wire):
+        self.unread = threading.Event()
+        super().__init__(wire)
+
+    def _listen(self):
+        try:
+            super()._listen()
+        finally:
+            self.unread.set()
+
+
 class Thread:
     """A server in this process, with what a `subprocess.Popen` has."""
 
     def __init__(self):
-        source, self.stdin = (
+        self.source, self.stdin = (
             os.fdopen(end, mode, buffering=0) for end, mode in zip(os.pipe(), ("rb", "wb"), strict=True)
         )
         self.stdout, sink = (os.fdopen(end, mode) for end, mode in zip(os.pipe(), ("rb", "wb"), strict=True))
         self.status = None
-        self.thread = threading.Thread(target=self.serve, args=(source, sink), daemon=True)
+        self.adapter = Served(Wire(self.source, sink))
+        self.thread = threading.Thread(target=self.serve, args=(sink,), daemon=True)
         self.thread.start()
 
-    def serve(self, source, sink):
+    def serve(self, sink):
         """Until the client leaves."""
-        with source, sink:
-            self.status = Adapter(Wire(source, sink)).serve()
+        with sink:
+            self.status = self.adapter.serve()
 
     def wait(self, seconds):
         """The exit status."""
@@ -66,8 +81,10 @@ class Thread:
         return self.status
 
     def kill(self):
-        """It ends with what it reads."""
+        """It ends with what it reads; a file that a thread may still read is not closed, as its number is soon another's."""
         self.stdin.close()
+        self.adapter.unread.wait(20)
+        self.source.close()
 
 
 class Client:

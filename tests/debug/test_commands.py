@@ -492,6 +492,26 @@ def test_calls(talk):
     assert talk("p n") == "n = 5"
 
 
+def test_behind_the_end(talk):
+    """There is no line to break at; a warp that has exited is told; variables that are gone say so."""
+    talk("u 34")
+    talk("warp 1")
+    talk("u 34")
+    talk("warp 0")
+    while talk.session.stop.line != 37:
+        talk("s")
+    assert "warp 1" in talk("s")
+    talk("warp 0")
+    assert talk("frame").startswith("k, CTA (0,0,0), warp 0, lane 0; not running")
+    talk.shell.report(attrs.evolve(talk.session.stop, reason="step"), None)
+    assert talk.out.getvalue().splitlines()[-1] == "CTA (0,0,0), warp 0, lane 0 has exited"
+    talk("d")
+    talk("c")
+    assert talk("b") == "break PLACE: a PTX line, file.cu:N, a label, a function, op:PATTERN"
+    assert "the CTA is not running, so it has no shared memory" in talk("info locals")
+    assert talk("print " + "(" * 40 + "1").startswith("expected")
+
+
 def test_lists(talk):
     """Eleven lines around the current one, then those behind; the current line is marked."""
     source = CALLS.split("\n")

@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from driver_calls import (
     FILE_NOT_FOUND,
     HEAD,
+    INVALID_CONTEXT,
     INVALID_DEVICE,
     INVALID_HANDLE,
     INVALID_VALUE,
@@ -150,6 +151,20 @@ def test_contexts(ask):
     ask("cuDevicePrimaryCtxRelease_v2", 0)
     assert ask("cuDevicePrimaryCtxGetState", 0, ..., ...)[1] == 0
     assert ask("cuCtxGetCacheConfig", ...) == ask("cudaDeviceGetSharedMemConfig", ...) == 0
+
+
+def test_a_device_that_is_chosen(ask):
+    """cudaSetDevice changes the context on top of the stack, and no other."""
+    mine = ask("cuCtxGetCurrent", ...)
+    other = ask("cuCtxCreate_v2", ..., 0, 0)
+    ask("cudaSetDevice", 0)
+    assert ask("cuCtxGetCurrent", ...) == mine != other
+    assert ask("cuCtxPopCurrent_v2", ...) == ask("cuCtxPopCurrent_v2", ...) == mine
+    assert ask("cuCtxGetCurrent", ...) == 0
+    ask("cuCtxPopCurrent_v2", ..., status=INVALID_CONTEXT)
+    ask("cudaSetDevice", 0)
+    assert ask("cuCtxPopCurrent_v2", ...) == mine
+    assert ask("cuCtxGetCurrent", ...) == 0
 
 
 def test_entry_points(ask, monkeypatch):
@@ -313,7 +328,7 @@ def test_management(call, monkeypatch):
     assert call("nvmlSystemGetDriverVersion", said, len(said.value) + 1) == 0
     assert call("nvmlSystemGetCudaDriverVersion", out) == call("cuDriverGetVersion", version) == 0
     assert out.value == version.value >= 13000
-    assert [text(call("nvmlErrorString", n)) for n in (0, 2, 7, 77)] == ["Success", "Invalid Argument", "Insufficient Size", "Unknown Error"]  # fmt: skip
+    assert [text(call("nvmlErrorString", n)) for n in (0, 2, 3, 6, 7, 77)] == ["Success", "Invalid Argument", "Not Supported", "Not Found", "Insufficient Size", "Unknown Error"]  # fmt: skip
 
 
 @pytest.mark.parametrize(

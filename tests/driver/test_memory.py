@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from driver_calls import INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, box, row, string
+from driver_calls import INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, box, row, string
 
 
 def test_copies_in_graphs(ask, words):
@@ -246,3 +246,44 @@ def test_copies_of_boxes_by_the_driver(ask, words):
     ask("cuMemcpy2D_v2", string(made + struct.pack("<QQ", 2, 2)))
     found = b"".join(word.to_bytes(4, "little") for word in read())
     assert {at: byte for at, byte in enumerate(found) if byte} == {17: 19, 18: 20, 33: 27, 34: 28}
+
+
+@pytest.mark.parametrize(
+    ("pitch", "rows", "width", "height", "depth", "good"),
+    [
+        (8, 2, 8, 2, 2, True), (8, 2, 4, 2, 2, True), (8, 2, 9, 2, 1, False), (8, 1, 9, 1, 1, True), (8, 1, 4, 2, 2, False),
+        (8, 1, 8, 1, 2, True), (8, 1, 9, 1, 2, False), (8, 1, 4, 2, 1, True),
+    ],
+)  # fmt: skip
+def test_pitches(ask, words, pitch, rows, width, height, depth, good):
+    """Rows do not reach into the next one, planes do not, where there are several."""
+    address, read = words
+    given = (ctypes.c_uint8 * 256)(*[255] * 256)
+    made = struct.pack("<8Q", 0, 0, 0, 0, ctypes.addressof(given), 16, 16, 4)
+    made += struct.pack("<8Q", 0, 0, 0, 0, address, pitch, pitch, rows) + struct.pack("<QQQI", width, height, depth, 1)
+    ask("cudaMemcpy3D", string(made), status=0 if good else INVALID_VALUE)
+    found = b"".join(word.to_bytes(4, "little") for word in read())
+    assert found.count(255) == (width * height * depth if good else 0)
+
+
+def test_memory_that_overlaps_registered_memory(ask):
+    """It is registered already, in part; what is larger than any memory is refused."""
+    mine = (ctypes.c_uint8 * (1 << 15))()
+    page = -(-ctypes.addressof(mine) // 4096) * 4096
+    ask("cuMemHostRegister_v2", page + 4096, 4096, 0)
+    for start, nbytes in ((page, 8192), (page + 4096, 16), (page + 5000, 16), (page + 8191, 4096)):
+        ask("cuMemHostRegister_v2", start, nbytes, 0, status=712)
+    ask("cuMemHostRegister_v2", page + 8192, 4096, 0)
+    ask("cuMemHostRegister_v2", page, 4096, 0)
+    ask("cuMemHostRegister_v2", page + (1 << 20), (1 << 44) + 1, 0, status=OUT_OF_MEMORY)
+
+
+def test_copies_past_an_end(ask, words):
+    """The last byte may be copied, the next may not, from either side; memory between allocations is none."""
+    address, _ = words
+    given = (ctypes.c_uint8 * 128)()
+    for target, source, nbytes, status in (
+        (address, given, 64, 0), (address, given, 65, 1), (address + 63, given, 1, 0), (address + 64, given, 1, 1),
+        (given, address, 65, 1), (given, address + 60, 8, 1), (given, address - 1, 1, 1), (given, address, 0, 0),
+    ):  # fmt: skip
+        ask("cuMemcpy", target, source, nbytes, status=status)

@@ -84,7 +84,10 @@ def test_launches(ask, functions, words):
         first, last = ask("cuEventCreate", ..., 0), ask("cuEventCreate", ..., 0)
         ask("cuEventRecord", first, 0)
         ask("cuEventElapsedTime", ctypes.c_float(), first, last, status=INVALID_HANDLE)
-        given = config(one, one, launch_attribute(9, 1) + launch_attribute(number, last & 0xFFFFFFFF, last >> 32))
+        ends = last & 0xFFFFFFFF, last >> 32
+        ask("cuLaunchKernelEx", config(one, one, launch_attribute(9, *ends)), found["put"], params, 0)
+        ask("cuEventElapsedTime", ctypes.c_float(), first, last, status=INVALID_HANDLE)
+        given = config(one, one, launch_attribute(9, 1) + launch_attribute(number, *ends))
         ask("cuLaunchKernelEx", given, found["put"], params, 0)
         ask("cuEventElapsedTime", ctypes.c_float(), first, last)
     ask("cuLaunchKernelEx", config(one, one, bytes(72 * 64)), found["put"], params, 0)

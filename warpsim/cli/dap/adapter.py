@@ -88,8 +88,6 @@ class Adapter(Values):
         except (DebugError, WarpsimError, Unusable) as problem:
             self._fail(request, str(problem))
             return
-        except Left:
-            raise
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as problem:
             self._fail(request, f"{command}: malformed arguments: {problem!r}")
             return

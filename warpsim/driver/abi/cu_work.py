@@ -37,9 +37,7 @@ def packed(function: Function, params: int, extra: int) -> bytes:
         extra += 16
     if function.parameter_bytes and not buffer:
         raise DriverError(Result.INVALID_VALUE, f"{function.name} takes {len(function.kernel.params)} parameters")
-    block = bytearray(bytes_at(buffer, size) if buffer else b"")
-    block.extend(bytes(max(function.parameter_bytes - len(block), 0)))
-    return bytes(block)
+    return (bytes_at(buffer, size) if buffer else b"").ljust(function.parameter_bytes, b"\0")
 
 
 def submit(work: Launch, stream: int) -> None:
