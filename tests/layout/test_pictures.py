@@ -483,3 +483,18 @@ def test_accumulators_of_every_wmma(shape, type):
         shown = instructions.operands(spelling)
         assert list(shown) == [name]
         assert (shown[name].fragment.rows, shown[name].fragment.columns) == (m, n)
+
+
+@pytest.mark.parametrize(
+    ("operand", "begins"),
+    [
+        ("a", "(lane, value) -> m + 16 * k:"),
+        ("b", "(lane, value) -> n + 8 * k:"),
+        ("d", "(lane, value) -> m + 16 * n:"),
+    ],
+)
+def test_formulas_name_what_they_count(operand, begins):
+    """Rows and columns of the fragment itself: B lies with n as its rows, however it is shown."""
+    formula = instructions.operands("mma.m16n8k16.f16")[operand].formula()
+    assert formula.startswith(begins)
+    assert formula.endswith("value = register" if operand == "d" else "value = 2 * register + part")

@@ -602,3 +602,16 @@ def test_units_need_the_usual_order(monkeypatch):
     for by_warp, schedule, units in ((False, None, True), (True, None, False), (False, 3, False)):
         state = SimpleNamespace(settings=SimpleNamespace(by_warp=by_warp), schedule=schedule)
         assert serving.compiled_for("auto", (), state).units == units
+
+
+def test_what_was_compiled_before(monkeypatch):
+    """Looked up once, by the name of the place."""
+    from warpsim.native import spots
+
+    asked = []
+    monkeypatch.setattr(spots, "noted", lambda name: asked.append(name) or name == "note of 3")
+    plans = SimpleNamespace(note_of=lambda place: f"note of {place}")
+    for place, kept in ((3, True), (4, False)):
+        spot = Spot(EVERYTHING)
+        assert [spots.Plans.keeps(plans, place, spot) for _ in range(2)] == [kept] * 2
+    assert asked == ["note of 3", "note of 4"]
