@@ -138,6 +138,8 @@ def session():
         ("%f0", -1.5),
         ("s8(0x80)", -128),
         ("~5", -6),
+        ("f32(bf16x2(%r0).hi)", float(np.uint16(0x3C00).view(ml_dtypes.bfloat16))),
+        ("f64(f16x2(%r0).lo)", 3.0),
         ("~%h", 2),
     ],
 )

@@ -57,6 +57,7 @@ def test_places(session, place, lines):
     [
         (0, "there is no line 0"),
         (40, "there is no line 40"),
+        (39, "there is no instruction at or after line 39"),
         (38, "there is no instruction at or after line 38"),
         ("1234567890", "there is no line 1234567890..."),
         ("op:mma*", "no instruction matches 'mma*'; opcodes: "),
@@ -214,6 +215,48 @@ def test_numbers_of_breakpoints(session):
         session.delete(3)
     session.delete()
     assert session.breakpoints == {}
+
+
+def test_lines_before_the_first():
+    """Before the first line of CUDA there is only the start."""
+    session = made(LINES)
+    assert (session.back(by="line").step, session.stop.line) == (0, 19)
+    with pytest.raises(DebugError, match="-lineinfo"):
+        made().back(by="line")
+
+
+@pytest.mark.parametrize("cta", [(1, 0, 0), (0, 1, 0), (1, 1, 0), (0, 0, 1), (1, 1, 1)])
+def test_a_step_of_one_warp_among_many(cta):
+    """It moves the warp in focus, of whichever CTA, and no other."""
+    text = CALLS.replace(
+        "  ld.param.u64 %rd0, [out];",
+        "  barrier.cluster.arrive;\n  barrier.cluster.wait;\n  ld.param.u64 %rd0, [out];",
+        1,
+    )
+    text = text.replace("sm_80", "sm_90")
+    session = Session(
+        warpsim.load(text)["k"], (2, 2, 2), 64, (np.zeros(64, np.uint32), 5), cluster=(2, 2, 2), checks="none"
+    )
+    session.break_at("op:ld.param.u64")
+    for _ in range(16):
+        session.cont()
+    session.delete()
+    before = {(w.cta, w.warp): w.line for w in session.warps()}
+    session.focus(cta, 1)
+    session.step(2)
+    after = {(w.cta, w.warp): w.line for w in session.warps()}
+    assert {who for who in after if after[who] != before[who]} == {(cta, 1)}
+
+
+@pytest.mark.parametrize("given", [0, 16, 20])
+def test_shared_memory_of_the_launch(given):
+    """An array without a size has what the launch gives it, in whole elements."""
+    text = ".version 8.0\n.target sm_90a\n.address_size 64\n.extern .shared .align 4 .b8 bytes[];\n.extern .shared .align 8 .u64 words[];\n.visible .entry k() { .reg .b32 r; mov.u32 r, bytes; mov.u32 r, words; ret; }"  # fmt: skip
+    session = Session(warpsim.load(text)["k"], 1, 32, (), shared_mem=given)
+    assert session.evaluate("bytes").shape == (given,)
+    assert session.evaluate("words").shape == (given // 8,)
+    with pytest.raises(DebugError, match="out of range"):
+        session.evaluate(f"bytes[{given}]")
 
 
 def test_switched_off(session):

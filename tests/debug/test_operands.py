@@ -157,6 +157,10 @@ def test_tiles():
     assert session.reverse_cont().event == second.event
     session.delete()
     session.goto(at)
+    numbers = [session.watch(what).number for what in ("matrix d[0,0]", "matrix d[3,7]")]
+    assert session.cont().number == numbers[0]
+    session.delete()
+    session.goto(at)
     session.watch("matrix d")
     assert session.cont().event == "d[0,0] (lane 0, c0): 0.5 to 16.5; 127 elements more"
     session.delete()
@@ -172,6 +176,28 @@ def test_tiles():
         assert said in str(caught.value)
     with pytest.raises(DebugError, match="a matrix can be watched for changes only"):
         session.watch("matrix a", read=True)
+
+
+def test_registers_of_a_wide_product():
+    """D of wgmma: element j of pair i of block b lies in register 4 b + 2 i + j, in rows of eight by warps."""
+    text = """.version 8.3
+.target sm_90a
+.address_size 64
+.visible .entry k() {
+.reg .b32 r; .reg .b64 d; .reg .f32 f<8>; .reg .pred p; .shared .align 128 .b8 s[4096];
+mov.u32 r, s; shr.u32 r, r, 4; cvt.u64.u32 d, r; or.b64 d, d, 0x1000080000; setp.ne.u32 p, r, r; wgmma.fence.sync.aligned;
+wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {f0, f1, f2, f3, f4, f5, f6, f7}, d, d, p, 1, 1, 0, 0;
+wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; ret; }
+"""
+    session = Session(warpsim.load(text)["k"], 1, 128, (), checks="none")
+    session.until("op:wgmma.mma*")
+    d = session.matrix("d")
+    assert d.values.shape == (64, 16)
+    for row in range(64):
+        for column in range(16):
+            lane = 32 * (row // 16) + 4 * (row % 8) + column % 8 // 2
+            register = 4 * (column // 8) + 2 * (row % 16 // 8) + column % 2
+            assert d.owner(row, column) == f"lane {lane}, f{register}"
 
 
 def test_matrices_before():

@@ -28,9 +28,9 @@ class Breakpoint:
     number: int
     place: str
     spots: frozenset[Spot]
-    condition: str | None = None
-    ignore: int = 0
-    temporary: bool = False
+    condition: str | None
+    ignore: int
+    temporary: bool
     enabled: bool = True
     hits: int = 0
 

@@ -225,7 +225,7 @@ class Scene:
                 return None
             type = found.type
         start = found.address
-        total = found.each * (found.count or 1) // type.bytes
+        total = found.each * (1 if found.count is None else found.count) // type.bytes
         if first is None:
             return attrs.evolve(found, type=type)
         numbers = integers(first)
