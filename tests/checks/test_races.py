@@ -119,6 +119,16 @@ def test_the_warp_orders_only_its_own_lanes():
     assert races(body.format(BARRIER)) == []
 
 
+@pytest.mark.parametrize(("space", "place"), [("shared", "s"), ("global", "%rd1")])
+def test_a_reader_between_two_reads_of_the_writer(space, place):
+    """Who reads a word twice and writes it races with the lane that has read it in between."""
+    read = f"ld.{space}.u32 %r4, [{place}];\n"
+    body = f"setp.eq.u32 %p1, %r1, 1; mov.u32 %r5, 7;\n@%p8 {read}@%p1 {read}@%p8 {read}@%p8 st.{space}.u32 [{place}], %r5;"
+
+    assert races(body) == [(4, 2)]
+    assert races(body.replace("@%p1", "@%p8")) == []
+
+
 def test_lanes_that_a_guard_holds_back_do_not_meet():
     """Where the guard of a collective is false for a whole warp, nothing orders its lanes."""
     body = "setp.lt.u32 %p1, %r1, 32; st.shared.u32 [%r3], %r1;\n{} shfl.sync.idx.b32 %r6, %r1, 0, 31, {};\nld.shared.u32 %r4, [%r7];"

@@ -170,7 +170,8 @@ class RaceCells(RaceFindings):
         second = cells.of("other")
         kept = second.take(index)
         far = before // (n_ctas * 32) != last // (n_ctas * 32)
-        wanted = (old != 0) & (before != last) & (far | (kept == 0) | self._is_stale(cells, kept, last, n_ctas))
+        spare = (kept & THREAD == last) | self._is_stale(cells, kept, last, n_ctas)
+        wanted = (old != 0) & (before != last) & (far | (kept == 0) | spare)
         if wanted.any():
             second[index[wanted]] = old[wanted]
 
