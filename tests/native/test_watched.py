@@ -68,3 +68,32 @@ def test_a_register_that_some_lanes_have_not_written(use, lanes, done):
     assert found[0] == found[1]
     assert [f[3] for f in found[0][3]] == ([] if lanes is None else [tuple(lanes)])
     assert any(code.shape.loops for code in done)
+
+
+MBARRIER = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 p) { .reg .b32 %r<8>; .reg .b64 %d<4>; .reg .pred %p<4>; .shared .align 8 .b64 bar;
+ld.param.u64 %d1, [p]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 4; add.u64 %d1, %d1, %d2; setp.eq.u32 %p1, %r1, 0; mov.u32 %r2, 0; mov.u32 %r3, 0;
+@%p1 mbarrier.init.shared.b64 [bar], 64; WAIT
+L: mad.lo.u32 %r2, %r2, 3, %r1; INSIDE add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, 4; @%p2 bra L;
+@%p1 mbarrier.init.shared.b64 [bar], 64; st.global.u32 [%d1], %r2; ret; }"""
+
+
+@pytest.mark.parametrize(
+    ("wait", "inside", "good"), [("bar.sync 0;", "", True), ("", "bar.sync 0;", True), ("", "", False)]
+)
+def test_barriers_behind_an_mbarrier(wait, inside, good, done):
+    """Making it again is an error unless threads have met in between: where they met in machine code is known, too."""
+    found = []
+    text = MBARRIER.replace("WAIT", wait).replace("INSIDE", inside)
+    for engine in ("compiled", "interpreter"):
+        words = np.zeros(64, np.uint32)
+        launch = {"engine": engine, "checks": "none+mbarrier", "on_finding": "collect"}
+        result = warpsim.load(text)["k"]((1,), (64,), (words,), **launch)
+        found.append(
+            (words.tolist(), result.instructions, [(f.rule, f.severity, f.line, f.lanes) for f in result.findings])
+        )
+    assert found[0] == found[1]
+    assert any(code.shape.loops for code in done)
+    assert any(severity == "error" for _, severity, *_ in found[0][2]) != good
