@@ -190,7 +190,9 @@ def test_moved_matrices():
             assert fragments.moved("m8n8", transposed=False).place(lane, h) == (g, 2 * t + h)
             assert fragments.moved("m8n8", transposed=True).place(lane, h) == (2 * t + h, g)
     for shape in ("m16n16", "m16n8", "m8n16"):
-        assert fragments.moved(shape, transposed=True).layout.is_bijection
+        fragment = fragments.moved(shape, transposed=True)
+        assert fragment.layout.is_bijection
+        assert fragment.layout.size == fragment.rows * fragment.columns
 
 
 @pytest.mark.parametrize("along_k", [True, False])
