@@ -138,8 +138,9 @@ def test_warps_that_poll():
     stop = session.cont()
     assert stop.reason == "finding"
     states = {w.state for w in session.warps()}
-    assert states <= {"polls memory", "runs", "ready"}
-    assert session.mbarriers()[0].waiting in ((0, 1), (1,), (0,))
+    assert "polls memory" in states
+    assert session.mbarriers()[0].waiting == (0, 1)
+    assert session.mbarriers()[1].waiting == ()
 
 
 def test_origins():

@@ -67,6 +67,7 @@ def test_registers_of_a_snippet(code, value, expected):
         ("add.u32 d, a, 0;", {"a": "text"}, "must be numbers"),
         ("add.u32 d, a, 0;", {"a": [1, [2]]}, "register 'a' is not an array"),
         ("add.u32 d, a, 0;", {"a": None}, "must be numbers"),
+        ("add.u32 d, a, 0;", {"a": np.zeros((), "O,i4")}, "must be numbers"),
         ("add.u32 d, a, 0;", {"a": np.arange(31)}, "takes a scalar or 32 values, not [31]"),
         ("add.u32 d, a, 0;", {"a": np.zeros((1, 1, 1))}, "takes a scalar or 32 values, not [1, 1, 1]"),
         ("add.u32 d, a, 0;", {"q": 1}, "the instructions have no register q; registers: d, a"),
