@@ -37,6 +37,14 @@ CASES = [
     # what is for debuggers
     (".entry k() { ret; }\n.section .debug { }", 0),
     (".entry k() { ret; }\n.section .debug_info {\n.b32 4294967296\n.b8 256\n}", 8),
+    (".entry k() { ret; }\n.section .text {\n.b8 1\n}", 0),
+    (".entry k() { ret; }\n.section .debug_a {\nL:\n.b8 1\n}\n.section .debug_b {\nL: .b32 5\n}", 10),
+    (".entry k() {\nL: ret; }\n.section .debug_a {\nL:\n.b8 1\n}", 0),
+    # WARP_SZ is a number, %tid a known name, and a call's variable has no address
+    (".global .align WARP_SZ .b8 x[WARP_SZ];\n.entry k()\n.maxntid WARP_SZ\n{ ret; }", 0),
+    (".entry k()\n{\n@WARP_SZ trap\n}", 6),
+    (".entry k() {\nbra %tid;\n.reg .b32 r;\nmov.b32 r, q;\n}", 5),
+    (".entry k() {\n.reg .b64 d; .param .b32 q;\nmov.b64 d, q;\nret; }", 6),
     # labels are looked for at the end of a function, all that is declared at once
     (".entry k() {\n.reg .b32 r;\nbra L;\nmov.f32 r, r, r;\n}", 7),
     (".entry k() {\nbra L;\n}\n.entry k() { ret; }", 5),

@@ -13,6 +13,7 @@ from warpsim.program.names import SPECIALS
 from warpsim.program.problems import Mismatch, unfit
 from warpsim.program.program import Discard, Imm, LabelRef, Operand, Reg, Special, Targets, Vec
 from warpsim.program.resolve import VectorRegister, lookup_label
+from warpsim.program.values import is_special
 from warpsim.ptx import ast
 from warpsim.types import TYPES, ScalarType
 
@@ -105,7 +106,7 @@ class Operands(Addresses):
             raise unfit(node.span, "expected a label", 1)
         found = lookup_label(self.scope, node.text)
         if found is None:
-            if self.find(node) is not None:
+            if self.find(node) is not None or is_special(node) or f"{node.text[1:]}.x" in SPECIALS:
                 raise unfit(node.span, f"{node.text} is not a label", 9)
             message = f"label {node.text} is not defined in this function"
             raise Mismatch("undeclared", node.span, message, weight=9, late="function")

@@ -12,6 +12,7 @@ from warpsim.ptx.stream import Stream, SyntaxProblem
 from warpsim.ptx.words import ENTRY_DIRECTIVES, FUNC_DIRECTIVES, LISTS, NEWER, POSITIVE, TYPES
 
 LABEL = re.compile(r"([\w$%.]+)\s*:")
+LINE_LABEL = re.compile(r"^[ \t]*([a-zA-Z_$][\w$]*):", re.MULTILINE)
 DATA = {".b8": 1, ".b16": 2, ".b32": 4, ".b64": 8}
 
 EXCLUDED = {"reqnctapercluster": "maxclusterrank", "maxclusterrank": "reqnctapercluster"}
@@ -27,6 +28,7 @@ class DirectiveParser(DeclarationParser):
         self.version, self.target = (0, 0), 0
         self.place = "module"
         self.files: set[object] = set()
+        self.section_labels: set[str] = set()
         self.places: set[object] = set()
         self.named: dict[str, Span] = {}
 
@@ -35,7 +37,11 @@ class DirectiveParser(DeclarationParser):
         s = self.s
         span = s.span()
         if s.kind == "section":
-            head, _, data = s.sections[s.i].partition("{")
+            whole = s.sections[s.i]
+            head, _, data = whole.partition("{")
+            for found in LINE_LABEL.finditer(whole):
+                at = span if found[1] not in self.section_labels else _within(span, whole, found.start(1))
+                self._labelled(found[1], at)
             s.skip()
             return ast.Section(head.split()[1], data[:-1], span)
         s.skip()
@@ -57,10 +63,17 @@ class DirectiveParser(DeclarationParser):
                 while s.accept(","):
                     self._datum(8 * DATA.get(type, 8))
             else:
-                s.word("a label, .b8, .b16, .b32 or .b64")
+                at = s.span()
+                self._labelled(s.word("a label, .b8, .b16, .b32 or .b64"), at)
                 s.expect(":")
             lines.append(" ".join(s.texts[first : s.i]))
         return ast.Section(name, "\n".join(lines), span)
+
+    def _labelled(self, name: str, span: Span) -> None:
+        """Note a label that some section of the module has already."""
+        if name in self.section_labels:
+            self.note(SyntaxProblem(f"label {name} is defined twice in sections", span, rule="redeclared"))
+        self.section_labels.add(name)
 
     def _datum(self, width: int) -> None:
         """Parse one value of a section."""
@@ -228,3 +241,10 @@ class DirectiveParser(DeclarationParser):
         if s.text == "," and limit:
             raise s.problem(f".{name} takes at most {limit} numbers", rule="directive")
         return tuple(numbers)
+
+
+def _within(span: Span, text: str, at: int) -> Span:
+    """The place of a character in a text that begins at a span."""
+    before = text[:at]
+    column = at - before.rfind("\n") if "\n" in before else span.column + at
+    return Span(span.file, span.line + before.count("\n"), column, 1)

@@ -312,6 +312,8 @@ class _Parser(DirectiveParser):
         s.skip()
         negated = s.accept("!")
         name_span = s.span()
+        if s.text == "WARP_SZ":
+            raise s.problem("found the number WARP_SZ where a predicate register was expected")
         return ast.Guard(ast.Name(s.word("a predicate register"), name_span), negated, span)
 
     def _instruction(self, guard: ast.Guard | None) -> ast.Instruction:
