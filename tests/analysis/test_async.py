@@ -101,6 +101,51 @@ def test_loads(check, lines, found, warned):
     assert errors(check, lines, "warning") == warned
 
 
+SECOND = "mbarrier.init.shared::cta.b64 [next+8], 1;"
+AWAY = "shl.b32 r6, n, 4; mov.u32 r5, next; add.u32 r6, r6, r5; mbarrier.init.shared::cta.b64 [r6], 1;"
+REMOTE = "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [r7], n, [r8];"
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ([INIT, SYNC, LOAD], [(2, MBARRIER)]),
+        ([INIT_FENCE, INIT, SYNC, LOAD], [(3, MBARRIER)]),
+        ([INIT, INIT_FENCE, SECOND, SYNC, LOAD], []),
+        ([SECOND, INIT_FENCE, INIT, SYNC, LOAD], [(4, MBARRIER)]),
+        ([INIT, SECOND, SYNC, LOAD], [(3, MBARRIER)]),
+        ([AWAY, SYNC, LOAD.replace("[next]", "[r6]")], [(2, MBARRIER)]),
+        ([AWAY, INIT_FENCE, SYNC, LOAD.replace("[next]", "[r6]")], []),
+        ([INIT, SYNC, "mapa.shared::cluster.u32 r7, at, n; mapa.shared::cluster.u32 r8, next, n;", REMOTE], [(3, MBARRIER)]),
+        ([INIT, INIT_FENCE, SYNC, "mapa.shared::cluster.u32 r7, at, n; mapa.shared::cluster.u32 r8, next, n;", REMOTE], []),
+    ],
+)  # fmt: skip
+def test_objects_that_others_use(check, lines, found):
+    """The async proxy and other CTAs see an mbarrier that a fence has made visible: the one that they use."""
+    assert errors(check, lines, "note") == found
+
+
+SOMEWHERE = "shl.b32 r8, n, 4; add.u32 r8, r8, at;"
+
+
+@pytest.mark.parametrize(
+    ("lines", "found", "warned"),
+    [
+        ([SOMEWHERE, STORE.replace("r9", "r8"), SYNC, ONE, OUT, OUT_COMMIT, OUT_WAIT, "rest:"], [], [(4, PROXY)]),
+        ([SOMEWHERE, STORE.replace("r9", "r8"), FENCE, SYNC, ONE, OUT, OUT_COMMIT, OUT_WAIT, "rest:"], [], []),
+        ([SOMEWHERE, READ.replace("r9", "r8"), SYNC, ONE, OUT, OUT_COMMIT, OUT_WAIT, "rest:"], [], []),
+        (["mov.u32 r5, next;" + SOMEWHERE.replace("at;", "r5;"), STORE.replace("r9", "r8"), SYNC, ONE, OUT, OUT_COMMIT, OUT_WAIT, "rest:"], [], []),
+        ([ONE, OUT, OUT_COMMIT, "rest:", SYNC, SOMEWHERE, STORE.replace("r9", "r8")], [(6, OVERWRITE)], []),
+        ([ONE, OUT, OUT_COMMIT, OUT_WAIT, "rest:", SYNC, SOMEWHERE, STORE.replace("r9", "r8")], [], []),
+        ([ONE, OUT, OUT_COMMIT, "rest:", SYNC, SOMEWHERE, READ.replace("r9", "r8")], [], [(6, OVERWRITE)]),
+    ],
+)  # fmt: skip
+def test_somewhere_in_a_variable(check, lines, found, warned):
+    """An access at an unknown place of the variable: a warning where only a fence lacks; other variables are no matter."""
+    assert errors(check, lines) == found
+    assert [f for f in errors(check, lines, "warning") if f[1] == PROXY] == [f for f in warned if f[1] == PROXY]
+
+
 def test_the_end_of_the_kernel(check):
     """A bulk store is waited for before its thread leaves."""
     assert errors(check, [ONE, OUT, OUT_COMMIT, "rest:"], "warning") == [(4, OVERWRITE)]

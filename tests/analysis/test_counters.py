@@ -73,6 +73,12 @@ OTHERS = {
     "numbers of floating point": "L: add.u32 %r1, %r1, 2; setp.ne.f32 %p1, %r1, 0f40E00000; @%p1 bra L;",
     "a multiple": "L: mul.lo.u32 %r1, %r1, 3; setp.ne.u32 %p1, %r1, 7; @%p1 bra L;",
     "halves of a register": "L: add.u32 %r1, %r1, 2; mov.b32 {%h1, %h2}, %r1; setp.ne.u16 %p1, %h1, 7; @%p1 bra L;",
+    "a difference to it": "L: sub.u32 %r1, 2, %r1; setp.ne.u32 %p1, %r1, 7; @%p1 bra L;",
+    "no end": "L: add.u32 %r1, %r1, 2; bra L;",
+    "another loop": "L: add.u32 %r1, %r1, 2; setp.ne.u32 %p1, %r1, 7; @%p1 bra M; M: bra L;",
+    "a trap": "L: add.u32 %r1, %r1, 2; setp.ne.u32 %p1, %r1, 7; @%p2 trap; @%p1 bra L;",
+    "two predicates": "L: add.u32 %r1, %r1, 2; setp.ne.u32 %p1|%p2, %r1, 7; @%p1 bra L;",
+    "bits of a narrower word": "L: add.u32 %r1, %r1, 2; cvt.u16.u32 %h1, %r1; setp.ne.u16 %p1, %h1, 7; @%p1 bra L;",
     "an atomic bound": "L: add.u32 %r1, %r1, 2; ld.global.u32 %r2, [%rd1]; setp.ne.u32 %p1, %r1, %r2; @%p1 bra L;",
 }
 
@@ -83,9 +89,12 @@ def test_no_counter(name):
     assert found(OTHERS[name]) is None
 
 
-@pytest.mark.parametrize(("sign", "stride"), [("add", 2), ("sub", -2)])
-def test_counter(sign, stride):
+@pytest.mark.parametrize(
+    ("step", "stride"),
+    [("add.u32 %r1, %r1, 2", 2), ("sub.u32 %r1, %r1, 2", -2), ("add.u32 %r1, 2, %r1", 2), ("add.s32 %r1, %r1, -2", -2)],
+)
+def test_counter(step, stride):
     """The nearest loop that is one."""
-    counter = found(f"L: {sign}.u32 %r1, %r1, 2; st.global.u32 [%rd1], %r1; setp.ne.u32 %p1, %r1, 7; @%p1 bra L;")
+    counter = found(f"L: {step}; st.global.u32 [%rd1], %r1; setp.ne.u32 %p1, %r1, 7; @%p1 bra L;")
 
     assert (counter.name, counter.stride, counter.leaves) == ("%r1", stride, False)
