@@ -192,3 +192,19 @@ def test_rsqrt_of_small_numbers(x):
     """Subnormal arguments are scaled by an even power of two, and the root back by half of it: a unit in the last place or two."""
     exact = 1 / math.sqrt(x)
     assert abs(float(approx.rsqrt_f64(np.array([x]))[0]) / exact - 1) < 2.0**-50
+
+
+def test_quotients_below_the_least_normal_number():
+    """With .ftz, quotients that only the spacing of subnormal numbers rounds up to 2^-126 are flushed: as an H100 does."""
+    a = np.array(
+        [0x0676F361, 0x04BE2AA3, 0x86B67F34, 0x89AF742B, 0x88586007, 0x87A2024C, 0x86B68F51, 0x89DE1538, 0x898C50C4],
+        np.uint32,
+    )
+    b = np.array(
+        [0x4576F361, 0xC3BE2AA4, 0xC5B67F34, 0xC8AF742C, 0xC7586007, 0x46A2024C, 0xC5B68F51, 0xC8DE1537, 0x488C50C4],
+        np.uint32,
+    )
+    wanted = [0, 1 << 31, 0, 0, 0, 1 << 31, 0x00800000, 0x00800000, 0x80800000]
+
+    for unit in (approx.div_ftz, approx.div_full_ftz):
+        assert unit(a.view(np.float32), b.view(np.float32)).view(np.uint32).tolist() == wanted

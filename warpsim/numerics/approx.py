@@ -213,6 +213,12 @@ def _mul(a: Array, b: Any) -> Array:
     return canonical(np.asarray(a * b, F32))
 
 
+def _mul_ftz(a: Array, b: Any) -> Array:
+    from warpsim.numerics.floating import flush_product
+
+    return flush_product(_mul(a, b), "rn", a, b)
+
+
 def rcp(x: Array, unit: Unit = rcp_ftz) -> Array:
     """``rcp.approx.f32``."""
     return _mul(*rcp_factors(x, unit))
@@ -276,9 +282,7 @@ def div_factors(a: Array, b: Array, unit: Unit = rcp_ftz) -> Factors:
 
 def div_ftz(a: Array, b: Array, unit: Unit = rcp_ftz) -> Array:
     """``div.approx.ftz.f32``."""
-    from warpsim.numerics.floating import flush
-
-    return flush(_mul(*div_ftz_factors(a, b, unit)))
+    return _mul_ftz(*div_ftz_factors(a, b, unit))
 
 
 def div_ftz_factors(a: Array, b: Array, unit: Unit = rcp_ftz) -> Factors:
@@ -302,9 +306,7 @@ def div_full_factors(a: Array, b: Array, unit: Unit = rcp_ftz) -> Factors:
 
 def div_full_ftz(a: Array, b: Array, unit: Unit = rcp_ftz) -> Array:
     """``div.full.ftz.f32``."""
-    from warpsim.numerics.floating import flush
-
-    return flush(_mul(*div_full_ftz_factors(a, b, unit)))
+    return _mul_ftz(*div_full_ftz_factors(a, b, unit))
 
 
 def div_full_ftz_factors(a: Array, b: Array, unit: Unit = rcp_ftz) -> Factors:
@@ -313,7 +315,7 @@ def div_full_ftz_factors(a: Array, b: Array, unit: Unit = rcp_ftz) -> Factors:
 
     a, b = flush(a), flush(b)
     k = np.where(np.abs(b) > _LARGE, np.float32(0.25), np.float32(1))
-    return unit(flush(_mul(b, k))), flush(_mul(a, k))
+    return unit(_mul_ftz(b, k)), _mul_ftz(a, k)
 
 
 # ---- f64: only the high word counts ------------------------------------------------------------------
