@@ -342,6 +342,8 @@ def test_engines_and_workers(monkeypatch):
         (lambda d: d.empty(2, object), "Python objects"),
         (lambda d: d.map(5), "5 is not a buffer and cannot be mapped"),
         (lambda d: d.map(np.zeros((4, 4))[:, ::2]), "not C-contiguous"),
+        (lambda d: d.map(np.zeros(4, ">i4")), "big-endian"),
+        (lambda d: d.map(np.zeros(4, object)), "Python objects"),
         (lambda d: d.map(np.zeros(4), address=0), "address must be"),
         (lambda d: d.map(np.zeros(4), address=d.array(np.zeros(4)).ptr), "overlap"),
         (lambda d: d.read(5, 4), "4 bytes at address 0x5 do not lie in a single allocation"),
