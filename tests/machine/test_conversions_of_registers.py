@@ -89,3 +89,48 @@ mov.u64 w, -1; cvt.pack.sat.u8.s32.b32 w, b, a, 0x1234; st.global.u64 [o+16], w;
     assert out[:, 0].tolist() == halves
     assert out[:, 1].tolist() == [v + 1 << 16 | v for v in values]
     assert out[:, 2].tolist() == [0x1234 << 16 | v + 1 << 8 | v for v in values]
+
+
+OPERANDS = {
+    "computed": ("cvt.rn.f32.u32 {r}, {n};", lambda n, t: float(n)),
+    "bits": ("mul.lo.u32 u, {n}, 1; cvt.rn.f32.u32 w, u; mov.b32 u, w; mov.b32 {r}, u;", lambda n, t: float(n)),
+    "loaded": ("ld.global.b32 {r}, [j];", lambda n, t: t * 0.5),
+    "loaded as f32": ("ld.global.f32 {r}, [j];", lambda n, t: t * 0.5),
+    "loaded and uniform": ("ld.global.b32 {r}, [i+12];", lambda n, t: 1.5),
+    "constant": ("mov.f32 {r}, 0f40200000;", lambda n, t: 2.5),
+    "bits of a constant": ("mov.b32 {r}, 0x40200000;", lambda n, t: 2.5),
+    "affine bits": ("add.u32 u, t, 0x3F800000; mov.b32 {r}, u;", lambda n, t: 1 + t * 2.0**-23),
+}
+"""How a register gets its bits: as float, as integer, for each thread or for all."""
+
+
+@pytest.mark.parametrize("kinds", list(itertools.combinations_with_replacement(OPERANDS, 2)), ids="-".join)
+def test_floats_of_every_origin(kinds):
+    """Sums, products and choices of floats do not depend on the types in which their registers were written."""
+    lines, wanted = [], []
+    for roles in set(itertools.permutations((*kinds, "computed"))) | {(kinds[0],) * 3, (kinds[1],) * 3}:
+        lines += [OPERANDS[kind][0].format(r=r, n="t") for kind, r in zip(roles, "abc", strict=True)]
+        a, b, c = (
+            np.array([OPERANDS[kind][1](t, t) for t in range(40)], np.float32).astype(np.float64) for kind in roles
+        )
+        for text, exact in (
+            ("fma.rn.f32 d, a, b, c;", a * b + c),
+            ("add.rn.f32 d, a, b;", a + b),
+            ("mul.rn.f32 d, b, c;", b * c),
+            ("max.f32 d, a, c;", np.maximum(a, c)),
+            ("neg.f32 d, b;", -b),
+            ("setp.lt.f32 p, b, a; selp.f32 d, c, a, p;", np.where(b < a, c, a)),
+        ):
+            lines.append(f"{text} st.global.f32 [o+{4 * len(wanted)}], d;")
+            wanted.append(exact.astype(np.float32))
+    module = f""".version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 in, .param .u64 out) {{ .reg .b32 t, u; .reg .f32 a, b, c, d, w; .reg .b64 i, j, o, x; .reg .pred p; ld.param.u64 i, [in]; ld.param.u64 o, [out];
+mov.u32 t, %tid.x; mul.wide.u32 x, t, 4; add.u64 j, i, x; mul.wide.u32 x, t, {4 * len(wanted)}; add.u64 o, o, x;
+{" ".join(lines)} ret; }}
+"""
+    out = np.zeros((40, len(wanted)), np.float32)
+    warpsim.load(module)["k"](1, 40, (np.arange(40, dtype=np.float32) * 0.5, out), engine="interpreter")
+
+    assert out.T.tolist() == [w.tolist() for w in wanted]
