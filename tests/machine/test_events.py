@@ -278,3 +278,13 @@ def test_stores_that_are_done():
     kernel(".local .b32 l; st.global.u32 [x], t; st.shared.u32 [s], t; mov.u32 u, s; shl.b32 w, t, 2; add.u32 u, u, w; st.shared.u32 [u], t; st.local.u32 [l], t; ld.shared.u32 v, [s]; atom.shared.add.u32 v, [s], 1; st.u32 [x], v;")(1, 32, (np.zeros(32, np.uint32),), watchers=[watcher], checks="none")  # fmt: skip
 
     assert watcher.seen == ["st.global.u32", "st.shared.u32", "st.shared.u32", "st.local.u32", "st.u32"]
+
+
+@pytest.mark.parametrize("checks", ["race", "default-aligned-divergence", "none"])
+def test_parts_of_a_warp_at_an_aligned_barrier(checks):
+    """Where that rule is not asked for, they arrive in parts, as on a GPU, and nobody is told."""
+    out = np.zeros(64, np.uint32)
+    found = kernel(LATER.format(one="bar.sync 0;"))(1, 64, (out,), checks=checks).findings
+
+    assert found == ()
+    assert out.tolist() == list(range(64))
