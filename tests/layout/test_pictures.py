@@ -451,6 +451,7 @@ def test_colours_are_defined():
     texts = [t for t in root.findall(f"{space}text") if t.get("text-anchor") == "middle"]
     assert [t.text for t in texts] == [*map(str, range(16))]
     assert all(0 < int(t.get("y")) < min(int(r.get("y")) for r in rects) for t in texts)
+    assert [t.text for t in root.iter(f"{space}text") if t.get("font-size")] == ["A"]
     columns = sorted({int(r.get("x")) for r in rects})
     assert all(x < int(t.get("x")) < x + 46 for x, t in zip(columns, texts, strict=True))
 

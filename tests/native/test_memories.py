@@ -122,7 +122,16 @@ def test_how_far_memory_is_written(size):
     assert clean(None, 0, size) == size
 
 
-@pytest.mark.parametrize("instruction", ["st.global.u32 [%a], %v", "ld.global.u32 %v, [%a]", "st.u32 [%a], %v"])
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        "st.global.u32 [%a], %v",
+        "ld.global.u32 %v, [%a]",
+        "st.u32 [%a], %v",
+        "red.global.add.u32 [%a], %v",
+        "atom.global.max.u32 %v, [%a], %v",
+    ],
+)
 def test_no_memory_at_all(instruction, monkeypatch):
     """A GPU on which nothing is allocated: each access is out of bounds, in machine code, too."""
     called = []
