@@ -86,10 +86,9 @@ def mov_pack(op: Op, a: tuple[Lanes, ...]) -> Lanes:
 
 
 def _join(parts: tuple[Lanes, ...], bits: int, dtype: np.dtype[Any]) -> Lanes:
-    total: Lanes = 0
-    for k, part in enumerate(parts):
-        word = part.view(f"u{bits // 8}").astype(dtype)
-        total = total | (word << dtype.type(bits * k)) if k else word
+    total, *others = [part.view(f"u{bits // 8}").astype(dtype) for part in parts]
+    for k, word in enumerate(others, 1):
+        total = total | (word << dtype.type(bits * k))
     return total
 
 
