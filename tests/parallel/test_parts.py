@@ -5,6 +5,7 @@ import io
 import os
 import pickle
 import random
+import signal
 import subprocess
 import sys
 
@@ -442,6 +443,15 @@ def test_an_interrupted_launch(part):
     assert words.tolist() == [1] * 96 * (part - 1) + [0] * 96 * (5 - part)
 
 
+def test_an_interrupted_launch_whose_parts_meet():
+    """Where parts before the interruption have written the same word, memory stays as it was: no order of theirs is known."""
+    words = np.full(4, 77, np.uint32)
+    with pytest.raises(KeyboardInterrupt):
+        kernel("st.global.u32 [%rd0], %r1;")((12,), (32,), (words,), executor=Interrupted(3), workers=4)
+
+    assert words.tolist() == [77] * 4
+
+
 def test_what_parts_have_done_is_not_done_again(monkeypatch):
     """Their memory, counts and text are the launch's; nothing runs here."""
     monkeypatch.setattr("warpsim.host.kernel.run", None)
@@ -562,7 +572,15 @@ def test_files_that_are_left_are_swept(tmp_path, monkeypatch):
     os.utime(left, (0, 0))
     files = Files()
     one, other = files._take(), files._take()
+    left.write_bytes(b"")
+    os.utime(left, (0, 0))
+    handle = os.open(os.devnull, os.O_RDONLY)
+    os.close(handle)
+    shipping.sweep(str(tmp_path))
+    again = os.open(os.devnull, os.O_RDONLY)
+    os.close(again)
 
+    assert again == handle  # nothing is left open
     assert sorted(map(str, tmp_path.iterdir())) == sorted([one, other])
     handles = list(files.paths.values())
     files.end()
@@ -616,6 +634,19 @@ def test_a_worker_as_a_process():
     assert answers.read() == b""
     assert done.stderr.decode().split() == ["said"]
     assert done.returncode == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a process group has no Ctrl-C there")
+def test_a_worker_leaves_ctrl_c_to_its_parent():
+    """It answers what comes after the signal."""
+    command = [sys.executable, "-m", "warpsim.parallel.processes"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+        for _ in range(2):
+            processes._send(worker.stdin, (divmod, (7, 2), {}))
+            assert processes._receive(worker.stdout) == (True, (3, 1))
+            worker.send_signal(signal.SIGINT)
+        worker.stdin.close()
+        assert worker.wait(60) == 0
 
 
 def test_processes_are_used_again_and_end():
