@@ -40,6 +40,10 @@ CASES = [
     (".entry k() { ret; }\n.section .text {\n.b8 1\n}", 0),
     (".entry k() { ret; }\n.section .debug_a {\nL:\n.b8 1\n}\n.section .debug_b {\nL: .b32 5\n}", 10),
     (".entry k() {\nL: ret; }\n.section .debug_a {\nL:\n.b8 1\n}", 0),
+    (".entry k() { ret; }\n.section .debug_a {\n.b32 k+4, 5\n}", 6),
+    (".entry k() { ret; }\n.section .debug_a {\n.b8 1, -5, 6\n.b32 1, k\n}", 7),
+    (".entry k() {\n.reg .b32 r;\nshl.b32 r, r, WARP_SZ*2;\nret; }", 0),
+    (".entry k() {\n.reg .b32 r; .reg .pred p;\nshfl.sync.idx.b32 _|p, r, 0, 31, -1;\nret; }", 6),
     # WARP_SZ is a number, %tid a known name, and a call's variable has no address
     (".global .align WARP_SZ .b8 x[WARP_SZ];\n.entry k()\n.maxntid WARP_SZ\n{ ret; }", 0),
     (".entry k()\n{\n@WARP_SZ trap\n}", 6),

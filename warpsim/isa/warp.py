@@ -108,6 +108,7 @@ def shfl_sync(op: Op, a: Lanes, b: Lanes, c: Lanes, membermask: Lanes, *, active
 @instruction(
     "shfl.sync.mode.b32 d|p, a, b, c, membermask;  .mode = { .up, .down, .bfly, .idx };",
     **_SHFL,
+    registers=("d",),
     traits=Traits(undefined=Undefined.MOVES, moved=(0,), shuffles=True),
 )
 def shfl_sync_pred(

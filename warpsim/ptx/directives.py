@@ -57,10 +57,13 @@ class DirectiveParser(DeclarationParser):
             first = s.i
             if s.text[1:] in TYPES and s.kind == "dotted":
                 type = s.take()
+                listed = s.kind == "integer" or s.text == "-"
                 self._datum(8 * DATA.get(type, 8))
                 if type not in DATA:
                     self.note(s.problem(f"{type} is no type of a section's data", rule="directive"))
-                while s.accept(","):
+                while listed and s.accept(","):
+                    if s.kind != "integer" and s.text != "-":
+                        raise s.problem(f"found {s.shown()} in a list of numbers: a symbol stands alone")
                     self._datum(8 * DATA.get(type, 8))
             else:
                 at = s.span()

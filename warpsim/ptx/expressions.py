@@ -57,6 +57,10 @@ def decode_float(text: str) -> tuple[int, int]:
     return int(text[2:], 16), 32 if text[1] in "fF" else 64
 
 
+ENDS = frozenset(",;}])|")
+"""What may stand behind an operand."""
+
+
 class ExpressionParser:
     """Parses operands."""
 
@@ -87,7 +91,7 @@ class ExpressionParser:
         """Parse one operand of an instruction."""
         s = self.s
         kind, text = s.kind, s.text
-        if kind == "word":
+        if kind == "word" and (text != "WARP_SZ" or s.texts[s.i + 1] in ENDS):
             return self._name_operand()
         if text == "[":
             return self._address()

@@ -8,7 +8,7 @@ LEAST_VERSION = {"used_bytes_mask": (8, 3), "enable_smem_spilling": (8, 7), "fre
 """Pragmas of a function's body, and the PTX version that introduced each."""
 NUMBERED = frozenset({"used_bytes_mask", "frequency"})
 """Those with a number behind the name."""
-_NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|\d+")
+_NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|-?\d+")
 
 
 def wrong_pragma(text: str, place: str, version: tuple[int, int]) -> str:
