@@ -61,7 +61,40 @@ class Nameless:
         raise RuntimeError("no name")
 
 
+def broken(method, problem):
+    """Something of which one method fails, or gives what it must not."""
+
+    def act(*_, **__):
+        if isinstance(problem, Exception):
+            raise problem
+        return problem
+
+    return type("Broken", (), {method: act})()
+
+
+METHODS = ("__index__", "__int__", "__float__", "__len__", "__iter__", "__getitem__", "__array__", "__bool__", "__str__",
+           "__fspath__", "__dlpack__", "__hash__", "__eq__")  # fmt: skip
+PROBLEMS = (ValueError("v"), RuntimeError("r"), OverflowError("o"), None, "x", -1, 10**30, [1, "a"])
+INTERFACES = ({}, None, 5, {"shape": ("a",), "typestr": "??", "data": "x"},
+              {"shape": (-4,), "typestr": "<f4", "data": (8, False), "version": 3})  # fmt: skip
+
+
+class Odd(np.ndarray):
+    """An array of which no element can be had."""
+
+    def __getitem__(self, index):
+        raise ValueError("odd")
+
+
 VALUES = [
+    *(broken(method, problem) for method in METHODS for problem in PROBLEMS),
+    *(
+        type("Interface", (), {name: i})()
+        for name in ("__array_interface__", "__cuda_array_interface__")
+        for i in INTERFACES
+    ),
+    *(np.ones(6, np.float32).view(Odd), np.broadcast_to(np.float32(1), (8,)), np.void(b"abc"), np.str_("k"), "\udcff"),
+    *(Path("a\0b"), memoryview(bytearray(8))[::2], np.zeros((0, 4)), {"race"}, {1, "race"}, slice(1), Ellipsis),
     *(0, 1, -1, 2, 3, 7, 32, 33, 64, 1024, 2**31, 2**32, 2**63, 2**64, 10**400, 10**5000, -(10**400)),
     *(0.5, 1e300, float("nan"), float("inf"), -0.0, True, False, None, 1j),
     *("", "k", "sm_90a", "sm_" + "9" * 5000, "default", "eager", "all-race", "none", "1", "x" * 1000, "%r1", "\0"),
@@ -75,7 +108,7 @@ VALUES = [
 ]
 OPTIONS = (
     *("shared_mem", "cluster", "cooperative", "device", "checks", "on_finding", "async_effects", "max_instructions"),
-    *("max_seconds", "batch_threads"),
+    *("max_seconds", "batch_threads", "schedule", "executor", "watchers", "engine", "profile"),
 )
 PARAMS = ".param .u32 n, .param .f32 a, .param .u64 p, .param .align 8 .b8 s[16], .param .f16 h"
 CODES = ("add.u32 d, a, b;", "mov.b32 d, a;", "add.f32 d, a, b;", "and.pred d, a, b;", "add.f64 d, a, b;",
@@ -185,6 +218,10 @@ def arguments(modules):
         return rng.choice([
             lambda: warpsim.Device(first),
             lambda: warpsim.Device(numerics=first),
+            lambda: warpsim.Device(stdout=first),
+            lambda: warpsim.Device().read(first, second),
+            lambda: warpsim.Device().write(first, second),
+            lambda: warpsim.Device().allocation(first),
             lambda: warpsim.Device().array(first),
             lambda: warpsim.Device().empty(first, second),
             lambda: warpsim.Device().empty(4, second),

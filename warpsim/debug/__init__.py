@@ -10,9 +10,10 @@
 """
 
 from warpsim.debug.breakpoints import Breakpoint, Catchpoint, Watchpoint
+from warpsim.debug.given import DebugError
 from warpsim.debug.matrix import Matrix
 from warpsim.debug.origins import Origin
-from warpsim.debug.places import DebugError, Focus
+from warpsim.debug.places import Focus
 from warpsim.debug.records import Call, Stop, WarpState
 from warpsim.debug.session import Session
 from warpsim.debug.waiting import BarrierState, InFlight, MbarrierState

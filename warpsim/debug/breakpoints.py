@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from warpsim.debug.places import DebugError
+from warpsim.debug.given import DebugError, number
 from warpsim.program.program import Function, Instruction, Program
 
 Spot = tuple[int, int]
@@ -84,8 +84,8 @@ def resolve(program: Program, place: int | str, function: str | None = None) -> 
     Raises:
         DebugError: there is no such place; the message says what there is.
     """
-    text = str(place).strip()
-    if isinstance(place, int) or (text.isascii() and text.isdigit()):
+    text = place.strip() if isinstance(place, str) else str(number("place", place))
+    if not isinstance(place, str) or (text.isascii() and text.isdigit()):
         return _at_line(program, _line_number(text))
     if text.startswith("op:"):
         return _by_opcode(program, text[3:])

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpsim.debug import expressions as ex
+from warpsim.debug.given import DebugError
 from warpsim.debug.memory import Place
-from warpsim.debug.places import DebugError, Focus, column_of, of_type, peek, places
+from warpsim.debug.places import Focus, column_of, of_type, peek, places
 from warpsim.debug.values import (
     Location,
     Value,

@@ -17,7 +17,8 @@ from typing import Any
 
 import attrs
 
-from warpsim.debug.places import DebugError
+from warpsim.debug.given import DebugError
+from warpsim.errors import shown
 from warpsim.types import TYPES
 
 SPACES = ("global", "shared", "local", "const", "param", "generic")
@@ -121,6 +122,8 @@ def parse(text: str) -> Node:
     Raises:
         DebugError: a syntax error; the message says what was expected, and where.
     """
+    if not isinstance(text, str):
+        raise DebugError(f"an expression is text, not {shown(text)}")
     if len(text) > LONGEST:
         raise DebugError(f"an expression has at most {LONGEST} characters")
     return _Parser(text).whole()

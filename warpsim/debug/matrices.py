@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpsim.debug.evaluation import Scene
+from warpsim.debug.given import DebugError
 from warpsim.debug.matrix import Matrix
 from warpsim.debug.memory import Place
-from warpsim.debug.places import DebugError, column_of, peek, places, standing
+from warpsim.debug.places import column_of, peek, places, standing
 from warpsim.debug.sparse import expanded, selected
 from warpsim.isa.spec import Scope
 from warpsim.layout import descriptors, instructions

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 from numpy.typing import NDArray
 
-from warpsim.debug.places import DebugError
+from warpsim.debug.given import DebugError
 
 Array = NDArray[Any]
 NOBODY = "not stored: the metadata skip this element"

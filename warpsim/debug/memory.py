@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsim.debug.places import DebugError
+from warpsim.debug.given import DebugError
 from warpsim.machine.machine import Machine
 from warpsim.machine.memory.addresses import CLUSTER_SHIFT
 from warpsim.machine.state.global_memory import CONST_ADDRESS, LOCAL_WINDOW, SHARED_WINDOW, WINDOW

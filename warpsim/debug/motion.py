@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from warpsim.debug.breakpoints import Spot, spot
-from warpsim.debug.places import DebugError, Focus, Standing, holds
+from warpsim.debug.given import DebugError
+from warpsim.debug.places import Focus, Standing, holds
 from warpsim.debug.standpoint import Standpoint
 from warpsim.debug.stops import Stops, Struck, place_of
 from warpsim.debug.timeline import Hit

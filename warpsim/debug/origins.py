@@ -10,8 +10,9 @@ import numpy as np
 
 from warpsim.analysis.flow import reads_and_writes
 from warpsim.debug import expressions as ex
+from warpsim.debug.given import DebugError, number
 from warpsim.debug.memory import Place
-from warpsim.debug.places import DebugError, Focus, column_of, cta_at, holds, peek, places
+from warpsim.debug.places import Focus, column_of, cta_at, holds, peek, places
 from warpsim.debug.standpoint import Standpoint
 from warpsim.debug.watching import MemoryTarget, MemoryWatch, RegisterTarget, target_of
 from warpsim.machine.machine import Machine
@@ -72,7 +73,7 @@ def origin_of(session: Standpoint, what: str, depth: int) -> Origin:
 
     Afterwards the session stands where it stood before.
     """
-    if not 1 <= depth <= DEEPEST:
+    if not 1 <= number("depth", depth) <= DEEPEST:
         raise DebugError(f"depth must be 1 to {DEEPEST}, not {depth}")
     timeline, was, focus = session.timeline, session.timeline.step, session.thread
     stop, frame = session.stop, session.frame

@@ -9,7 +9,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsim.errors import WarpsimError
+from warpsim.debug import given
+from warpsim.debug.given import DebugError
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
@@ -17,10 +18,6 @@ from warpsim.machine.values import as_array
 from warpsim.program.program import Instruction
 
 Array = NDArray[Any]
-
-
-class DebugError(WarpsimError, ValueError):
-    """A session cannot answer a request, or the request makes no sense."""
 
 
 @attrs.frozen
@@ -178,7 +175,7 @@ def chosen_focus(launch: LaunchState, old: Focus, cta: Any, warp: int | None, la
         DebugError: there is no such CTA, warp or lane.
     """
     if cta is not None:
-        parts = [int(v) for v in (cta if isinstance(cta, Sequence) else (cta,))]
+        parts = [given.number("a coordinate of a CTA", v) for v in (cta if isinstance(cta, Sequence) else (cta,))]
         if not 1 <= len(parts) <= 3:
             raise DebugError("give one to three coordinates for a CTA")
         x, y, z = (*parts, 0, 0)[:3]
@@ -186,7 +183,11 @@ def chosen_focus(launch: LaunchState, old: Focus, cta: Any, warp: int | None, la
             raise DebugError(f"there is no CTA ({x},{y},{z}) in a grid of {launch.grid}")
         cta = (x, y, z)
     threads = launch.block[0] * launch.block[1] * launch.block[2]
-    chosen = Focus(cta or old.cta, old.warp if warp is None else int(warp), old.lane if lane is None else int(lane))
+    chosen = Focus(
+        cta or old.cta,
+        old.warp if warp is None else given.number("warp", warp),
+        old.lane if lane is None else given.number("lane", lane),
+    )
     if warp is not None and lane is None and chosen.warp * 32 + chosen.lane >= threads:
         chosen = attrs.evolve(chosen, lane=0)
     warps = -(-threads // 32)

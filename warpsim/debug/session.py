@@ -14,13 +14,14 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsim.debug import expressions, motion
+from warpsim.debug import expressions, given, motion
 from warpsim.debug.breakpoints import Breakpoint, Catchpoint, Watchpoint, resolve
+from warpsim.debug.given import DebugError, flag, number, text
 from warpsim.debug.handover import hand_over
 from warpsim.debug.html import html_of
 from warpsim.debug.listening import check_event
 from warpsim.debug.origins import Origin, origin_of
-from warpsim.debug.places import DebugError, Focus, chosen_focus
+from warpsim.debug.places import Focus, chosen_focus
 from warpsim.debug.records import Call, Stop
 from warpsim.debug.standpoint import Standpoint
 from warpsim.debug.tiles import TileTarget, tile_of
@@ -130,6 +131,7 @@ class Session(Standpoint):
 
     def goto(self, step: int) -> Stop:
         """Go to the position after ``step`` steps, forward or backward. Ignores breakpoints on the way."""
+        step = number("step", step)
         if step < 0:
             raise DebugError(f"there is no step {step}: steps count from 0")
         return self.stopped("end" if self.timeline.goto(step) == "end" else "step", refocus=True)
@@ -138,6 +140,7 @@ class Session(Standpoint):
         """Undo the last ``n`` instructions of the warp in focus; with ``by="line"``, go back to the starts of its last
         ``n`` CUDA lines. Stops at the start of the launch.
         """
+        n = number("n", n)
         if _unit(by):
             return motion.back(self, n) if n > 0 else self.stop
         stop = self.stop
@@ -157,7 +160,7 @@ class Session(Standpoint):
 
     def _repeat(self, n: int, move: Any) -> Stop:
         stop = self.stop
-        for _ in range(n):
+        for _ in range(number("n", n)):
             stop = move(self)
             if stop.reason not in ("step",):
                 break
@@ -219,6 +222,7 @@ class Session(Standpoint):
         spots = resolve(self.timeline.state.plan.program, place, self._function)
         if condition is not None:
             expressions.parse(condition)
+        ignore, temporary = number("ignore", ignore), flag("temporary", temporary)
         self._numbers += 1
         made = Breakpoint(self._numbers, str(place), spots, condition, ignore, temporary)
         self.breakpoints[made.number] = made
@@ -238,7 +242,8 @@ class Session(Standpoint):
         before the current one. ``scope`` selects whose register to watch: that of the ``lane`` or the ``warp`` in
         focus, or of ``any`` thread. Memory is watched for changes by any thread and by asynchronous copies.
         """
-        if scope not in ("lane", "warp", "any"):
+        expression, read, write = text("expression", expression), flag("read", read), flag("write", write)
+        if text("scope", scope) not in ("lane", "warp", "any"):
             raise DebugError(f"scope must be 'lane', 'warp' or 'any', not {scope!r}")
         scene = self.scene
         target = tile_of(scene, expression, self.instruction) or target_of(scene, expression, scope, read=read)
@@ -257,7 +262,7 @@ class Session(Standpoint):
         observes that an mbarrier's phase has completed), ``async`` (asynchronous copies or wgmma complete), ``visible``
         (data written by copies becomes readable).
         """
-        check_event(what, self.timeline.state.settings.checks, others=self.timeline.has_watchers)
+        check_event(text("what", what), self.timeline.state.settings.checks, others=self.timeline.has_watchers)
         self._numbers += 1
         made = Catchpoint(self._numbers, what)
         self.breakpoints[made.number] = made
@@ -267,7 +272,7 @@ class Session(Standpoint):
         """Delete a breakpoint, watchpoint or catchpoint; without ``number``, delete all."""
         if number is None:
             self.breakpoints.clear()
-        elif self.breakpoints.pop(number, None) is None:
+        elif self.breakpoints.pop(given.number("number", number), None) is None:
             raise DebugError(f"no breakpoint {number}; breakpoints: {', '.join(map(str, self.breakpoints)) or 'none'}")
 
     # ---- who ---------------------------------------------------------------------------------
@@ -287,7 +292,7 @@ class Session(Standpoint):
         """Select a frame of the thread in focus, numbered as in `where`. Its registers and variables are shown until
         the launch moves.
         """
-        calls = self.where()
+        calls, frame = self.where(), number("frame", frame)
         if not 0 <= frame < len(calls):
             there = f"0 to {len(calls) - 1}" if calls else "none, because the thread is not running"
             raise DebugError(f"no frame {frame}; frames: {there}")
@@ -358,6 +363,6 @@ class Session(Standpoint):
 
 def _unit(by: str) -> bool:
     """True for instructions, False for CUDA lines."""
-    if by not in ("instruction", "line"):
+    if text("by", by) not in ("instruction", "line"):
         raise DebugError(f"step by 'instruction' or 'line', not {by!r}")
     return by == "instruction"

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from warpsim.analysis.flow import reads_and_writes
 from warpsim.debug.evaluation import Scene
+from warpsim.debug.given import DebugError
 from warpsim.debug.matrices import matrix_at, nearest_matrix
 from warpsim.debug.matrix import Matrix
-from warpsim.debug.places import DebugError, Focus, column_of, holds, standing
+from warpsim.debug.places import Focus, column_of, holds, standing
 from warpsim.isa.traits import Family, Stage
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group

@@ -15,7 +15,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsim.debug.places import DebugError, of_type
+from warpsim.debug.given import DebugError
+from warpsim.debug.places import of_type
 from warpsim.types import ELEMENTS, TYPES, ScalarType
 
 Array = NDArray[Any]

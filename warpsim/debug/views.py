@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from warpsim.debug import expressions, waiting
 from warpsim.debug.evaluation import Scene
+from warpsim.debug.given import number, text
 from warpsim.debug.matrices import matrix_at, nearest_matrix
 from warpsim.debug.matrix import Matrix
 from warpsim.debug.places import Focus, Standing, activation, chosen_focus, column_of, holds, is_written
@@ -99,9 +100,10 @@ class Views:
 
     def memory(self, space: str, address: int, nbytes: int, cta: Any = None, thread: int | None = None) -> bytes:
         """Read bytes of a state space, of the CTA and thread in focus unless others are given."""
-        warp, lane = (None, None) if thread is None else (int(thread) >> 5, int(thread) & 31)
+        chosen = None if thread is None else number("thread", thread)
+        warp, lane = (None, None) if chosen is None else (chosen >> 5, chosen & 31)
         scene = self.scene_of(self.timeline, chosen_focus(self.timeline.state, self.thread, cta, warp, lane))
-        return scene.place(space, address).read(nbytes)
+        return scene.place(text("space", space), number("address", address)).read(number("nbytes", nbytes))
 
     def where(self) -> tuple[Call, ...]:
         """The call stack of the thread in focus, innermost first."""

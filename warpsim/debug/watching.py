@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from warpsim.analysis.flow import reads_and_writes
 from warpsim.debug import expressions as ex
 from warpsim.debug.evaluation import Scene
+from warpsim.debug.given import DebugError
 from warpsim.debug.memory import Place
-from warpsim.debug.places import DebugError, Focus, column_of, of_type, peek, places, standing, warps_in
+from warpsim.debug.places import Focus, column_of, of_type, peek, places, standing, warps_in
 from warpsim.debug.values import Location
 from warpsim.isa.traits import Family, Stage
 from warpsim.machine.machine import Machine

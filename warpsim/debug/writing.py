@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 
 from warpsim.debug import expressions as ex
 from warpsim.debug.evaluation import Scene
-from warpsim.debug.places import DebugError, peek, places
+from warpsim.debug.given import DebugError
+from warpsim.debug.places import peek, places
 from warpsim.debug.standpoint import Standpoint
 from warpsim.debug.values import Value, as_bits
 from warpsim.debug.watching import location_of
+from warpsim.errors import shown
 from warpsim.program.program import Register
 from warpsim.types import ScalarType
 
@@ -64,11 +66,14 @@ def assign(session: Standpoint, what: str, value: Any) -> None:
 def _value(value: Any) -> Value:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return Value(np.array(value, object if isinstance(value, int) else np.float64))
-    data = np.ma.getdata(value)
+    try:
+        data = np.ma.getdata(value)
+    except Exception:  # whatever an object of the caller's raises
+        raise DebugError(f"{shown(value)} is not a number") from None
     if data.dtype.kind not in "iufb" and (
         data.dtype.kind != "V" or data.dtype.itemsize > 2
     ):  # V: the types of ml_dtypes
-        raise DebugError(f"{value!r} is not a number")
+        raise DebugError(f"{shown(value)} is not a number")
     if data.ndim > 1:
         raise DebugError("give one number, or one per lane or element")
     return Value(data, lanes=data.shape == (32,))

@@ -31,7 +31,7 @@ def pack(function: Function, args: Sequence[Any], device: Device, mapped: list[i
     if type(args) is not tuple:
         try:
             args = list(args) if isinstance(args, Sized) else list(itertools.islice(args, len(params) + 1))
-        except TypeError:
+        except Exception:  # whatever an object of the caller's raises
             raise LaunchError(f"args must be a sequence of arguments, not {shown(args)}") from None
     if len(args) != len(params):
         raise LaunchError(
@@ -95,7 +95,7 @@ def _address_of(interface: Any) -> int:
     """The address in a CUDA array interface: one of the simulated device."""
     try:
         return int(interface["data"][0])
-    except (TypeError, KeyError, IndexError, ValueError):
+    except Exception:  # whatever an object of the caller's raises
         raise LaunchError(f"__cuda_array_interface__ has no address: {shown(interface)}") from None
 
 
@@ -119,7 +119,7 @@ def bytes_argument(param: Param, value: Any) -> bytes:
     else:
         try:
             data = bytes(memoryview(value))
-        except TypeError:
+        except Exception:  # whatever an object of the caller's raises
             raise LaunchError(
                 f"takes {param.size} bytes (bytes, a structured NumPy scalar or a TensorMap), not {type(value).__name__}"
             ) from None
@@ -200,7 +200,7 @@ def pack_scalar(value: Any, kind: str, bits: int) -> bytes:
         raise LaunchError(f"takes an integer of {bits} bits, not {type(value).__name__}")
     try:
         integer = int(value)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # whatever an object of the caller's raises
         raise LaunchError(f"takes an integer, an array or None, not {type(value).__name__}") from None
     return _integer(integer, bits)
 
@@ -223,7 +223,7 @@ def _float(value: Any, kind: str, bits: int, *, typed: bool) -> bytes:
         raise LaunchError(f"takes a number, not {type(value).__name__}")
     try:
         number = float(value)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # whatever an object of the caller's raises
         raise LaunchError(f"takes a number, not {shown(value)}") from None
     if bits not in (16, 32, 64):
         raise LaunchError(f"a float does not fit {bits} bits")

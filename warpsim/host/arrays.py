@@ -64,7 +64,7 @@ class DeviceArray:
         with self._memory.lock:
             try:
                 self._data[...] = values
-            except (TypeError, ValueError, OverflowError) as error:
+            except Exception as error:  # whatever an object of the caller's raises
                 raise LaunchError(f"{shown(values)} cannot be written to {self!r}: {error}") from None
             all_written(self._memory, self.ptr)
 
@@ -83,6 +83,15 @@ class DeviceArray:
     def _check(self) -> None:
         if self.ptr == 0:
             raise LaunchError("this DeviceArray was freed")
+
+    def __copy__(self) -> DeviceArray:
+        """Another array with the same contents, in memory of its own on the same device."""
+        data = self.get()
+        with self._memory.lock:
+            return DeviceArray(data, self._memory.map(bytes_of(data), name=f"a copy of {self!r}"), self._memory)
+
+    def __deepcopy__(self, memo: object) -> DeviceArray:
+        return self.__copy__()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:  # noqa: FBT001  NumPy's protocol
         """A copy of the contents, for NumPy."""
@@ -149,11 +158,11 @@ class Mapping:
 
 def is_buffer(value: Any) -> bool:
     """Whether a value exposes the place of its elements in memory."""
-    if hasattr(value, "__array_interface__") or hasattr(value, "__dlpack__"):
-        return True
     try:
+        if hasattr(value, "__array_interface__") or hasattr(value, "__dlpack__"):
+            return True
         memoryview(value)
-    except TypeError:
+    except Exception:  # whatever an object of the caller's raises
         return False
     return True
 
@@ -168,7 +177,7 @@ def array_of(value: Any) -> Array:
         if hasattr(value, "__dlpack__"):
             return from_dlpack(value)
         return np.asarray(memoryview(value))
-    except (TypeError, ValueError, BufferError, RuntimeError, AttributeError) as error:
+    except Exception as error:  # whatever an object of the caller's raises
         raise LaunchError(f"{type(value).__name__} does not provide an array that NumPy can read: {error}") from None
 
 

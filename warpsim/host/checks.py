@@ -81,7 +81,7 @@ def resolve_checks(checks: str | Iterable[str] | None) -> frozenset[str]:
     terms: list[str] | None
     try:
         terms = list(itertools.islice(checks, 1000))
-    except TypeError:
+    except Exception:  # whatever an object of the caller's raises
         terms = None
     if terms is not None and all(isinstance(term, str) for term in terms):
         return frozenset().union(*map(resolve_checks, terms))

@@ -59,6 +59,10 @@ class Extent:
     read_only: bool
 
 
+DIMENSIONS = 64
+"""Of an array of NumPy's, which would look at every element of a larger shape."""
+
+
 class Device:
     """A simulated GPU, named by its target. ``sm_90`` and ``sm_90a`` are the same GPU.
 
@@ -86,7 +90,9 @@ class Device:
         self._processes: dict[int, Processes] = {}
         self._threads: dict[int, Threads] = {}
         self.max_seconds: float | None = None
-        self.stdout = stdout or (lambda text: sys.stdout.write(text))
+        if stdout is not None and not callable(stdout):
+            raise LaunchError(f"stdout must be something to call with text, not {shown(stdout)}")
+        self.stdout = (lambda text: sys.stdout.write(text)) if stdout is None else stdout
 
     @property
     def spec(self) -> DeviceSpec:
@@ -123,7 +129,7 @@ class Device:
         """Copy an array to device memory."""
         try:
             data = np.array(array_of(values) if is_buffer(values) else values, order="C", copy=True)
-        except (TypeError, ValueError, OverflowError, MemoryError) as error:
+        except Exception as error:  # whatever an object of the caller's raises
             raise LaunchError(f"{shown(values)} is not an array: {error}") from None
         plain(data.dtype)
         return self._place(data)
@@ -134,14 +140,16 @@ class Device:
         ``name`` is what findings call it; by default its shape and type.
         """
         try:
+            if isinstance(shape, np.ndarray) and shape.size > DIMENSIONS:
+                raise LaunchError(f"an array has at most {DIMENSIONS} dimensions, not {shape.size}")
+            plain(np.dtype(dtype))  # first: objects would be made one by one
             data = np.zeros(shape, dtype)
-            plain(data.dtype)
             with self.lock:
                 array = self._place(data, name)
                 nothing_written(self.memory, array.ptr)
         except LaunchError:
             raise
-        except (TypeError, ValueError, OverflowError, MemoryError) as error:
+        except Exception as error:  # whatever an object of the caller's raises
             raise LaunchError(
                 f"cannot make an array of shape {shown(shape)} and type {shown(dtype)}: {error}"
             ) from None
@@ -175,6 +183,7 @@ class Device:
 
     def allocation(self, address: int) -> Extent | None:
         """The array, mapping or module variable that contains an address, or None."""
+        address = integer("address", address)
         with self.lock:
             found = self.memory.find(address, address + 1)
             return None if found is None else Extent(found.start, found.data.size, found.name, found.read_only)

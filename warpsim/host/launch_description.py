@@ -171,7 +171,7 @@ class Description:
             return None
         try:
             address = int(value)
-        except (TypeError, ValueError, OverflowError):
+        except Exception:  # whatever an object of the caller's raises
             return None
         region = self._device_region(address, name) if address > 0 else None
         return None if region is None else (region, address - region.start)

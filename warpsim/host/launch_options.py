@@ -49,7 +49,7 @@ class LaunchOptions:
         key = (device.target, grid, block, *options, *map(type, options))  # 1.0 equals 1, and is refused
         try:
             known = self._known.get(key) if plain else None
-        except TypeError:  # a set of rules
+        except Exception:  # a set of rules, or an object of the caller's
             known, plain = None, False
         if known is not None and known[0] is plan:
             return known[1]

@@ -121,7 +121,7 @@ def _bits(name: str, values: Any, type: str, shape: tuple[int, int], *, raw: boo
     """Elements as unsigned bits ``[..., rows, columns]``, in the shape that the instruction takes."""
     try:
         array, dtype = np.asarray(values), ELEMENTS[type]
-    except (ValueError, TypeError, OverflowError) as problem:
+    except Exception as problem:  # whatever an object of the caller's raises
         raise LaunchError(f"{name} is not a matrix: {problem}") from None
     if type == "b1" or dtype.name.startswith(("float6_", "float4_")):
         plain = np.dtype(np.uint8)

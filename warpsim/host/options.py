@@ -1,4 +1,7 @@
-"""Validates numbers, words and dimensions passed by a caller; raises a `LaunchError` that names what is wrong."""
+"""Validates numbers, words and dimensions passed by a caller; raises a `LaunchError` that names what is wrong.
+
+Objects of the caller's may raise anything where they are asked for a number or for elements: they have none then.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ def integer(what: str, value: Any, least: int = 0, most: int = 2**63 - 1) -> int
     """An integer of Python or NumPy, from ``least`` to ``most``."""
     try:
         number = operator.index(value)
-    except TypeError:
+    except Exception:
         raise LaunchError(f"{what} must be an integer, not {shown(value)}") from None
     if not least <= number <= most:
         raise LaunchError(f"{what} must be {least} to {most}, not {shown(number)}")
@@ -31,12 +34,12 @@ def budget(what: str, value: Any) -> float | None:
     number: float
     try:
         number = operator.index(value)
-    except TypeError:
+    except Exception:
         try:
             number = (
                 math.nan if getattr(value, "ndim", 0) else float(value)
             )  # older NumPy accepts a one-element array, with a warning
-        except (TypeError, ValueError, OverflowError):
+        except Exception:
             number = math.nan
     if isinstance(value, (str, bytes)) or not number >= 0:
         raise LaunchError(f"{what} must be a nonnegative number or None (no limit), not {shown(value)}")
@@ -60,11 +63,11 @@ def dims(what: str, value: Any) -> tuple[int, int, int]:
             return (*value, 1, 1)[:3]
     try:
         given = [operator.index(value)]
-    except TypeError:
+    except Exception:
         given = elements(value, 4)
     try:
         x, y, z = [*map(operator.index, given), 1, 1][:3]
-    except (TypeError, ValueError):  # not integers, or no elements
+    except Exception:  # not integers, or no elements
         x = y = z = 0
     if len(given) > 3 or min(x, y, z) < 1:
         raise LaunchError(f"{what} must be one to three positive integers, not {shown(value)}")
@@ -75,5 +78,5 @@ def elements(value: Any, most: int | None = None) -> list[Any]:
     """The first ``most`` elements of an iterable; empty for anything else."""
     try:
         return list(itertools.islice(value, most))
-    except TypeError:  # 0-dimensional arrays are Iterable too
+    except Exception:  # 0-dimensional arrays are Iterable too
         return []

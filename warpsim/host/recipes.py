@@ -50,7 +50,7 @@ def element_type(dtype: Any) -> str:
     """
     try:
         name = dtype if isinstance(dtype, str) and dtype in LOGICAL else name_of(np.dtype(dtype))
-    except TypeError:
+    except Exception:  # whatever an object of the caller's raises
         name = None
     if name is None:
         raise LaunchError(f"{shown(dtype)} is not an element type; element types: {', '.join(LOGICAL)}")

@@ -165,7 +165,7 @@ def _array(what: str, values: Any) -> Array:
     """An array of numbers or raw elements."""
     try:
         array = np.asarray(values)
-    except (ValueError, TypeError, OverflowError) as problem:
+    except Exception as problem:  # whatever an object of the caller's raises
         raise LaunchError(f"{what} is not an array: {problem}") from None
     if array.dtype.kind == "O" and all(type(value) is int for value in array.reshape(-1)):
         return array  # integers too large for NumPy's types

@@ -32,7 +32,7 @@ def read(source: Any) -> tuple[str, str]:
         return _checked(source.rstrip("\0"), "<ptx>"), "<ptx>"
     try:
         path = os.fsdecode(source)
-    except TypeError:
+    except Exception:  # whatever an object of the caller's raises
         _refuse("<ptx>", f"{shown(source)} is neither a path nor text", "give a path to a PTX file, or PTX text")
     return _decode(_contents(path), path), path
 

@@ -163,7 +163,7 @@ def _fill(word: Any) -> int:
 def _rank(values: Any) -> int:
     try:
         rank = len(values)
-    except TypeError:
+    except Exception:  # whatever an object of the caller's raises
         raise LaunchError(f"global_dim must be a sequence of integers, not {shown(values)}") from None
     if not 1 <= rank <= 5:
         raise LaunchError(f"a tensor map has 1 to 5 dimensions, not {rank}")
