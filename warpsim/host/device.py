@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 import re
 import sys
 import threading
@@ -60,7 +62,15 @@ class Extent:
 
 
 DIMENSIONS = 64
-"""Of an array of NumPy's, which would look at every element of a larger shape."""
+"""The most that an array of NumPy's has."""
+
+
+def _extents(shape: Any) -> tuple[Any, ...]:
+    """A shape as NumPy takes it, from an integer or a sequence, which may be endless."""
+    try:
+        return (operator.index(shape),)
+    except TypeError:
+        return tuple(itertools.islice(shape, DIMENSIONS + 1))
 
 
 class Device:
@@ -140,10 +150,8 @@ class Device:
         ``name`` is what findings call it; by default its shape and type.
         """
         try:
-            if isinstance(shape, np.ndarray) and shape.size > DIMENSIONS:
-                raise LaunchError(f"an array has at most {DIMENSIONS} dimensions, not {shape.size}")
             plain(np.dtype(dtype))  # first: objects would be made one by one
-            data = np.zeros(shape, dtype)
+            data = np.zeros(_extents(shape), dtype)
             with self.lock:
                 array = self._place(data, name)
                 nothing_written(self.memory, array.ptr)
