@@ -20,6 +20,7 @@ import numpy as np
 
 from warpsim.checks.agents import Agents
 from warpsim.checks.cluster_phases import ALL, SLOTS, ClusterPhases
+from warpsim.checks.fences import released_since
 from warpsim.checks.knowledge import Numbering, Past, Rows, by_column, join, rows_of
 from warpsim.checks.lanes_met import LanesMet
 from warpsim.checks.learned import Learned
@@ -233,14 +234,28 @@ class Order(Learned):
 
     # ---- knowledge ---------------------------------------------------------------------------
 
-    def past_of(self, positions: Array) -> Past | None:
-        """What these threads know, if it is the same for all and consists of barrier times only."""
+    def _fences_before(self, positions: Array, own: Array) -> Array | None:
+        """The fences at the times ``own`` of these threads, if any has met others at a barrier since; as `_clocks`."""
+        if all((self._of(times, positions) <= own).all() for times in (self.cta_time, self.warp_time)):
+            return None
+        return next((self.fences[s] for s in ("gpu", "cta") if (self.fenced(positions, s) == own).any()), None)
+
+    def _told_since(self, fences: Array, column: int, mine: Array) -> Array:
+        """`released_since`, for threads of a CTA."""
+        met, count = [self._of(times, mine) for times in (self.cta_time, self.warp_time)], self.shape.n_threads
+        told = np.zeros(self.rows, np.int64)
+        told[:count] = released_since(fences[:, :count, column], mine // self.shape.n_ctas, *met)
+        return told
+
+    def past_of(self, positions: Array, own: Array | None = None) -> Past | None:
+        """What these threads know (before fences at ``own``), if it is the same for all and consists of barriers only."""
         waited = None if self.phases is None else self.phases.waited
         if self.agents is not None:
             return None
-        for times in (self.known, waited):
-            if times is not None and self._of(times, positions).any():
-                return None
+        if any(times is not None and self._of(times, positions).any() for times in (self.known, waited)):
+            return None
+        if own is not None and self._fences_before(positions, own) is not None:
+            return None
         if self.lanes_met is not None and self.lanes_met.any_of(self._index(positions)):
             return None
         cta, warp = (self._of(times, positions) for times in (self.cta_time, self.warp_time))
@@ -274,12 +289,16 @@ class Order(Learned):
         last = dict(by_column(own, positions % n_ctas))
         for column, mine in by_column(positions, positions % n_ctas):
             times, threads = last[column], mine // n_ctas
-            row = np.full(self.rows, self.cta_time.reshape(-1)[mine].max())
+            fences = self._fences_before(mine, times)
+            if fences is not None:
+                row = self._told_since(fences, column, mine)
+            else:
+                row = np.full(self.rows, self.cta_time.reshape(-1)[mine].max())
+                warp_times = self.warp_time.reshape(-1)[mine]
+                for warp in np.unique(threads[warp_times > 0] >> 5).tolist():
+                    part = row[warp * 32 : warp * 32 + 32]
+                    np.maximum(part, warp_times[threads >> 5 == warp].max(), out=part)
             row[n_threads:] = 0 if self.agents is None else self.agents.met[:, column]
-            warp_times = self.warp_time.reshape(-1)[mine]
-            for warp in np.unique(threads[warp_times > 0] >> 5).tolist():
-                part = row[warp * 32 : warp * 32 + 32]
-                np.maximum(part, warp_times[threads >> 5 == warp].max(), out=part)
             if self.lanes_met is not None:
                 _, others, met = self.lanes_met.known(mine)
                 np.maximum.at(row, others, met)
@@ -302,6 +321,8 @@ class Order(Learned):
         """
         self.widen()
         if past is None:
+            if self._fences_before(positions, own) is not None:
+                return False
             if self.lanes_met is not None and self.lanes_met.any_of(positions):
                 return False
             if self.phases is not None and self.phases.waited.reshape(-1)[positions].any():

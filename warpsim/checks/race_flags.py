@@ -132,7 +132,7 @@ class RaceFlags(RaceClocks):
             return False
         gives = own > 0
         stamp = (own << SHIFT | threads)[gives]
-        past = self.order.past_of(positions[gives]) if gives.any() else None
+        past = self.order.past_of(positions[gives], own[gives]) if gives.any() else None
         if past is None:
             return not gives.any()
         lead[index[gives]] = stamp
