@@ -15,7 +15,7 @@ KERNEL = """.version 9.0
 .target sm_80
 .address_size 64
 .visible .entry k(.param .u64 p) {
-    .reg .f32 %f<20>; .reg .pred %p<3>; .reg .b64 %d1;
+    .reg .f32 %f<20>; .reg .pred %p<3>; .reg .b64 %d<3>;
     ld.param.u64 %d1, [p];
     ld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%d1];
     BODY
@@ -56,6 +56,11 @@ TEXTS = {
     "the same twice": ("mul.f32 %f5, %f1, %f2; add.f32 %f9, %f5, %f5;", r(2 * ab)),
     "guarded sum": ("mul.f32 %f5, %f1, %f2; setp.gt.f32 %p1, %f3, %f4; @%p1 sub.f32 %f9, %f5, %f4;", r(a * b - d)),
     "guarded product": ("setp.gt.f32 %p1, %f3, %f4; @%p1 mul.f32 %f5, %f1, %f2; sub.f32 %f9, %f5, %f4;", r(ab - d)),
+    "a reciprocal between": (f"mul.f32 %f5, %f1, %f2; rcp.rp.f32 %f6, %f3; sub.f32 %f9, %f5, %f4; {OTHER} %f6;", r(ab - d)),
+    "a square root between": (f"mul.f32 %f5, %f1, %f2; sqrt.rn.ftz.f32 %f6, %f3; sub.f32 %f9, %f5, %f4; {OTHER} %f6;", r(ab - d)),
+    "a long division between": (f"mul.f32 %f5, %f1, %f2; rem.u64 %d2, %d1, %d1; cvt.rn.f32.u64 %f6, %d2; sub.f32 %f9, %f5, %f4; {OTHER} %f6;", r(ab - d)),
+    "a quotient after both": (f"mul.f32 %f5, %f1, %f2; sub.f32 %f9, %f5, %f4; div.rn.f32 %f6, %f3, %f4; {OTHER} %f6;", r(a * b - d)),
+    "an approximate quotient between": (f"mul.f32 %f5, %f1, %f2; div.full.f32 %f6, %f3, %f4; sub.f32 %f9, %f5, %f4; {OTHER} %f6;", r(a * b - d)),
     "a barrier between": ("mul.f32 %f5, %f1, %f2; bar.sync 0; sub.f32 %f9, %f5, %f4;", r(a * b - d)),
     "a label between": ("mul.f32 %f5, %f1, %f2; NEXT: sub.f32 %f9, %f5, %f4;", r(a * b - d)),
     "a branch between": ("mul.f32 %f5, %f1, %f2; setp.lt.f32 %p1, %f3, %f4; @%p1 bra OUT; sub.f32 %f9, %f5, %f4; OUT:", r(ab - d)),

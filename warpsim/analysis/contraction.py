@@ -8,6 +8,8 @@ ptxas does this for the output of any compiler, so the GPU's bits are those of t
 * Product and sum have the same type and flushing; the sum may saturate or have a guard, the product may not.
 * Every use of the product is such a sum, in the same run of instructions without a branch, possibly through `mov`, `neg` and
   operations that the assembler drops (see `identities`). No sum has the product as both operands. Uses by dead code do not count.
+* No division, reciprocal, square root with rounding, or 64-bit integer division stands between them: the assembler makes
+  a branch of it.
 * No operation between product and sum flushes where the product does not. Of those that flush, only one may change or drop a
   sign: a dropped one, a `neg`, or the sum's own minus.
 * Sums take their products in code order; in f32 and f64, those with one use first. Of two products, a sum takes the one with fewer
@@ -32,7 +34,8 @@ from warpsim.program.program import Function, Imm, Instruction, Operand, Reg, Re
 @attrs.define(eq=False)
 class _Product:
     """A product in the code: factors, type and flushing, uses as (sum, operand, negated), what the factors are
-    ``made_of``, whether they have been ``written`` since, and whether a sum would use it ``late``, after that.
+    ``made_of``, whether they have been ``written`` since, whether a sum would use it ``late``, after that, and whether a
+    branch of the assembler's own keeps it ``apart`` from what follows.
     """
 
     at: int
@@ -43,6 +46,7 @@ class _Product:
     fusible: bool = True
     written: bool = False
     late: bool = False
+    apart: bool = False
 
 
 _Held = tuple[_Product, bool, int]
@@ -159,6 +163,9 @@ class _Products:
     def follow(self, at: int, instruction: Instruction, *, dropped: bool) -> None:
         """Note what an instruction does with products. ``dropped``: the assembler drops it; here it still writes."""
         reads, writes = reads_and_writes(instruction)
+        if not dropped and _branches(instruction):
+            for product, _, _ in self.holds.values():
+                product.apart = True
         kind = () if dropped else _kind(instruction)
         makes = bool(kind) and instruction.traits.contraction is Contraction.PRODUCT
         held = [] if dropped else [self.holds[r] for r in dict.fromkeys(reads) if r in self.holds]
@@ -188,7 +195,7 @@ class _Products:
                 continue
             product, negative, flushed = self.holds[operand.register.index]
             minus = number == 1 and instruction.traits.contraction is Contraction.DIFFERENCE
-            if product.kind == kind and product not in found and flushed + minus <= 1:
+            if product.kind == kind and product not in found and flushed + minus <= 1 and not product.apart:
                 product.late |= product.written
                 found.append(product)
                 product.uses.append((at, number, negative))
@@ -238,6 +245,14 @@ def _kind(instruction: Instruction) -> tuple[str, ...]:
     if not all(isinstance(o, (Reg, Imm)) for o in instruction.operands):
         return ()
     return tuple(w for w in instruction.op.modifiers if w not in ("sat", "approx", "full"))
+
+
+def _branches(instruction: Instruction) -> bool:
+    """Whether the assembler makes code with a branch of it, for operands that a short sequence cannot take."""
+    root, words = instruction.form.root, instruction.op.modifiers
+    if root in ("div", "rem") and words[-1] in ("u64", "s64"):
+        return True
+    return root in ("div", "rcp", "sqrt") and not {"rn", "rz", "rm", "rp"}.isdisjoint(words)
 
 
 def _is_product(instruction: Instruction) -> bool:
