@@ -140,3 +140,19 @@ shr.u32 w, t, 5; and.b32 n, w, 1; add.u32 n, n, 1; setp.ge.u32 p, w, 2; mul.wide
     warpsim.load(text)["k"](1, 128, (out,), checks="all")
 
     assert out.tolist() == [9] * 64 + [1] * 32 + [2] * 32
+
+
+@pytest.mark.parametrize("warps", [2, 3, 8])
+def test_a_barrier_for_each_warp(warps):
+    """Numbers from a register: the warps that are left after one has gone are a box of threads again."""
+    text = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p) { .reg .b32 %r<4>; .reg .b64 %d<3>;
+mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 5; add.u32 %r2, %r2, 1; bar.sync %r2, 32;
+ld.param.u64 %d1, [p]; mul.wide.u32 %d2, %r1, 4; add.u64 %d1, %d1, %d2; st.global.u32 [%d1], %r2; ret; }"""
+    out = np.zeros(32 * warps, np.uint32)
+
+    warpsim.load(text)["k"]((1,), (32 * warps,), (out,))
+
+    assert out.tolist() == [i // 32 + 1 for i in range(32 * warps)]

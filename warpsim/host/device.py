@@ -203,7 +203,9 @@ class Device:
 
     def write(self, address: int, data: Any) -> None:
         """Copy a buffer to device memory. The bytes count as written from then on."""
-        flat = bytes_of(np.ascontiguousarray(array_of(data)))
+        given = array_of(data)
+        plain(given.dtype)
+        flat = bytes_of(np.ascontiguousarray(given))
         with self.lock:
             self._bytes_at(address, flat.size)[:] = flat
             some_written(self.memory, address, flat.size)

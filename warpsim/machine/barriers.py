@@ -85,8 +85,8 @@ class _CtaBarrier:
             keys = keys | value.astype(np.uint32).astype(np.int64) << 32 * k
         rest = group
         for key in np.unique(keys).tolist():
-            here = keys == key
-            part, keys = rest, keys[~here]
+            here = (keys == key).reshape(rest.selection.shape)  # the rest may be a whole box of threads again
+            part, keys = rest, keys.reshape(here.shape)[~here]
             if keys.size:
                 part, rest = machine.divide(rest, here)
             if not self.arrive(machine, part, [key & FULL, key >> 32]):
