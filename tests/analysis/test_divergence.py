@@ -137,6 +137,25 @@ def test_both_sides(check):
     assert check(*lines) == [(1, DIVERGENCE, "error"), (3, DIVERGENCE, "error")]
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "found"),
+    [
+        ("bar.warp.sync 0xffffffff;", "bar.warp.sync 0xffffffff;", []),
+        ("shfl.sync.bfly.b32 r3, tid, 16, 31, -1;", "shfl.sync.bfly.b32 r3, lane, 1, 31, -1;", []),
+        ("shfl.sync.bfly.b32 r3, tid, 16, 31, -1;", "shfl.sync.idx.b32 r3, tid, 0, 31, -1;", [1, 3]),
+        ("bar.warp.sync 0xffffffff;", "bar.warp.sync 0xffff0000;", [1]),
+        ("bar.warp.sync 0xffffffff;", "st.shared.u32 [at], tid;", [1]),
+    ],
+)
+def test_lanes_that_meet_at_two_places(check, one, other, found):
+    """An instruction with a membermask waits for lanes at any other with the same qualifiers and mask (PTX ISA, bar.warp.sync
+    and shfl.sync): which stand where does not matter.
+    """
+    lines = ["setp.lt.u32 p1, lane, 16; @!p1 bra other;", f"{one} bra.uni after;", "other:", other, "after: st.shared.u32 [at], tid;"]  # fmt: skip
+
+    assert check(*lines) == [(line, "membermask", "error") for line in found]
+
+
 @pytest.mark.parametrize(("instruction", "found"), [("bar.sync 0;", []), (LOAD, [(1, "exited-lane", "error")])])
 def test_early_return(check, instruction, found):
     """Lanes that have left are not waited for; matrix instructions need them."""

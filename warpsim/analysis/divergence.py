@@ -115,7 +115,7 @@ def _masked(facts: Facts, index: int, masks: dict[int, tuple[int, int]], seen: s
             named = np.uint64(mask) >> lane & np.uint64(1) != 0
             comes = facts.reach[at] & named
             some = np.repeat(comes.reshape(-1, WARP).any(axis=1), WARP)
-            missing = some & named & facts.reach[index] & ~facts.reach[at]
+            missing = some & named & facts.reach[index] & ~facts.reach[at] & ~_elsewhere(facts, i, masks, skipping)
             if missing.any():
                 seen.add(i)
                 instruction, first = facts.function.code[i], int(lane[missing][0])
@@ -124,6 +124,17 @@ def _masked(facts: Facts, index: int, masks: dict[int, tuple[int, int]], seen: s
                     f" {branch.span.line} sends down another path"
                 )
                 yield facts.finding("membermask", instruction, message, other=branch, threads=missing, advice=ADVICE)
+
+
+def _elsewhere(facts: Facts, i: int, masks: dict[int, tuple[int, int]], blocks: int) -> Array:
+    """Threads that may come, in some blocks, to an instruction with the same qualifiers and mask as ``i``, which waits for
+    these (PTX ISA, bar.warp.sync and shfl.sync).
+    """
+    code, mask = facts.function.code, masks[i][1]
+    alike = [
+        at for j, (at, other) in masks.items() if blocks >> at & 1 and other == mask and code[j].text == code[i].text
+    ]
+    return np.any([facts.reach[at] for at in alike], axis=0) if alike else np.zeros(1, np.bool_)
 
 
 def _stops(facts: Facts, blocks: int) -> bool:
