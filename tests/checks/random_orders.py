@@ -25,10 +25,12 @@ MANY = 64
 
 
 class Threads:
-    """What the threads of a grid know of each other, and the PTX of a kernel in the making; ``alike``: every CTA does the same."""
+    """What the threads of a grid know of each other, and the PTX of a kernel in the making; ``alike``: every CTA does the same;
+    ``strict``: a relaxed write hands on only what its thread knew at its fence.
+    """
 
-    def __init__(self, seed, ctas=4, warps=2, cluster=1, *, alike=False, kinds=None):
-        self.rng = random.Random(seed)
+    def __init__(self, seed, ctas=4, warps=2, cluster=1, *, alike=False, kinds=None, strict=False):
+        self.rng, self.strict = random.Random(seed), strict
         self.ctas, self.warps, self.cluster, self.alike = ctas, warps, cluster, alike
         self.block, self.n = warps * 32, ctas * warps * 32
         self.thread = np.arange(self.n)

@@ -199,9 +199,11 @@ class Kernel(Threads):
 
     def fenced(self, scope):
         """What a relaxed write hands on: what its thread had done before its last fence of at least a scope, and what it knows of
-        others. By the text that is what it knew at the fence; but CUDA programs fence, meet at a barrier, and let one thread
-        write, and no GPU so far is known to break this.
+        others. By the text that is what it knew at the fence (``strict``); but CUDA programs fence in all threads, meet at a
+        barrier, and let one thread write, and no GPU so far is known to break this.
         """
+        if self.strict:
+            return self.fences.get(scope, np.zeros_like(self.knows)).copy()
         own = self.fences.get(scope, np.zeros_like(self.knows)).diagonal()
         known = np.where(own[:, None] > 0, self.knows, 0)
         known[self.thread, self.thread] = own

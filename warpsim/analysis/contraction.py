@@ -25,7 +25,7 @@ import attrs
 
 from warpsim.analysis.flow import KEEP, Block, blocks_of, reads_and_writes, registers_of, rewritten
 from warpsim.analysis.identities import flushes
-from warpsim.isa.contracted import fused
+from warpsim.isa.contracted import branches, fused
 from warpsim.isa.spec import Op, Scope
 from warpsim.isa.traits import Contraction
 from warpsim.program.program import Function, Imm, Instruction, Operand, Reg, Register
@@ -163,7 +163,7 @@ class _Products:
     def follow(self, at: int, instruction: Instruction, *, dropped: bool) -> None:
         """Note what an instruction does with products. ``dropped``: the assembler drops it; here it still writes."""
         reads, writes = reads_and_writes(instruction)
-        if not dropped and _branches(instruction):
+        if not dropped and branches(instruction.form.root, instruction.op):
             for product, _, _ in self.holds.values():
                 product.apart = True
         kind = () if dropped else _kind(instruction)
@@ -245,14 +245,6 @@ def _kind(instruction: Instruction) -> tuple[str, ...]:
     if not all(isinstance(o, (Reg, Imm)) for o in instruction.operands):
         return ()
     return tuple(w for w in instruction.op.modifiers if w not in ("sat", "approx", "full"))
-
-
-def _branches(instruction: Instruction) -> bool:
-    """Whether the assembler makes code with a branch of it, for operands that a short sequence cannot take."""
-    root, words = instruction.form.root, instruction.op.modifiers
-    if root in ("div", "rem") and words[-1] in ("u64", "s64"):
-        return True
-    return root in ("div", "rcp", "sqrt") and not {"rn", "rz", "rm", "rp"}.isdisjoint(words)
 
 
 def _is_product(instruction: Instruction) -> bool:
