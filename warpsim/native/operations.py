@@ -145,6 +145,10 @@ def _shift(code: Code, a: Val, by: Val, *, left: bool, signed: bool) -> Val:
     if by.known is not None:
         if by.known >= n:
             return code.op("ashr", a, code.number(n - 1, a.type)) if signed and not left else code.number(0, a.type)
+        if n == 64 and by.known and not left and not a.uniform:
+            by = code.hidden(
+                by.known
+            )  # LLVM 22 takes 16 bits of a product of two i16 by pmulhw, and loses the sign above bit 31
         return code.op("shl" if left else "ashr" if signed else "lshr", a, by)
     inside = code.op("icmp ult", by, code.number(n, a.type), type="i1")
     if signed and not left:

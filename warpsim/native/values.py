@@ -86,6 +86,7 @@ class Code:
         self.doubt: Callable[[str], None] | None = None
         """Goes on only where a condition holds; None where nothing may be taken for granted."""
         self._count = 0
+        self._hidden: dict[int, str] = {}
 
     def fresh(self, stem: str = "v") -> str:
         """A name that nothing else has."""
@@ -137,6 +138,14 @@ class Code:
         if type == "i1":
             return Val(type, "true" if bits else "false", uniform=True, known=bits)
         return Val(type, str(bits - (1 << n) if bits >> (n - 1) else bits), uniform=True, known=bits)
+
+    def hidden(self, number: int) -> Val:
+        """An i64 that LLVM does not know at compile time."""
+        if number not in self._hidden:
+            place = self.slot("i64")
+            self._hidden[number] = f"%{self.fresh('hidden')}"
+            self.entry += [f"  store volatile i64 {number}, ptr {place}", f"  {self._hidden[number]} = load volatile i64, ptr {place}"]  # fmt: skip
+        return Val("i64", self._hidden[number], uniform=True)
 
     def splat(self, value: Val) -> Val:
         """A scalar in every lane, strides as lanes."""
