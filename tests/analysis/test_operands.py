@@ -168,3 +168,13 @@ def test_the_only_register():
     text = ".version 8.0\n.target sm_80\n.address_size 64\n.entry k()\n{ .reg .pred p;\n@p trap;\nret; }\n"
 
     assert [(f.rule, f.line) for f in check_program(warpsim.load(text).program)] == [(UNWRITTEN, 6)]
+
+
+@pytest.mark.parametrize("address", ["4096", "smem", "tid"])
+def test_a_policy_for_a_range_that_is_known(check, address):
+    """An address in brackets has no type of its own; a cache policy is opaque (PTX ISA, createpolicy): nothing follows from it."""
+    known = f"mov.u64 rd1, {address};" if address != "tid" else "cvt.u64.u32 rd1, tid;"
+    policy = "createpolicy.range.global.L2::evict_last.b64 rd2, [rd1], 128, 256;"
+    barrier = "setp.eq.u64 p1, rd2, 0; @p1 bra around; bar.sync 0; around:"
+
+    assert check(known, policy, barrier) == []

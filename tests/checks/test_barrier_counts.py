@@ -33,3 +33,26 @@ def test_one_count_for_a_phase(second, told):
     run = warpsim.load(text)["k"](1, 96, (np.zeros(1, np.uint32), 64), on_finding="collect")
 
     assert bool([f for f in run.findings if "expect" in f.message]) == told
+
+
+@pytest.mark.parametrize("cta", [0, 1])
+def test_who_arrived_last(cta):
+    """The finding names where threads of the same CTA arrived last: warps 0 and 1 come in turn, in CTA 1 to each other's place."""
+    text = f""".version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k() {{ .reg .b32 t, w, c, n, v; .reg .pred p; .shared .b32 turn;
+mov.u32 t, %tid.x; mov.u32 c, %ctaid.x; shr.u32 w, t, 5;
+mov.u32 v, 0; st.shared.u32 [turn], v; bar.sync 0;
+again: ld.volatile.shared.u32 v, [turn]; setp.ne.u32 p, v, w; @p bra again;
+setp.eq.u32 p, w, 2; @p bra last;
+setp.eq.u32 p, w, c; @p bra second;
+bar.arrive 1, 96; bra next;
+second: bar.arrive 1, 96;
+next: bar.warp.sync -1; add.u32 v, w, 1; st.volatile.shared.u32 [turn], v; ret;
+last: setp.eq.u32 p, c, {cta}; selp.u32 n, 64, 96, p; bar.sync 1, n; ret; }}
+"""
+    (found,) = warpsim.load(text)["k"](2, 96, (), on_finding="collect").findings
+
+    assert (found.rule, found.cta, found.line) == ("barrier-divergence", (cta, 0, 0), 13)
+    assert found.other.line == (10, 11)[cta]

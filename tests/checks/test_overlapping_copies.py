@@ -118,3 +118,24 @@ def test_reductions_of_one_step(late):
 
     assert found([both], [*waits("b0", "b1"), READ], "all") == []
     assert found([both], [*waits("b1" if late == "b0" else "b0"), READ]) == [("async-read-early", "", "mine")]
+
+
+def test_two_lanes_copy_from_one_place_of_another_cta():
+    """CTA 1 writes what its own copy still reads, whatever two lanes of CTA 0 copy from the same address since."""
+    text = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 to) { .reg .b32 t, c, v; .reg .b64 a, o; .reg .pred p, q; .shared .align 16 .b8 s[16];
+ld.param.u64 a, [to]; mov.u32 t, %tid.x; mov.u32 c, %ctaid.x; setp.eq.u32 p, c, 0; setp.lt.and.u32 p, t, 2, p;
+setp.eq.u32 q, c, 1; setp.eq.and.u32 q, t, 0, q; mad.lo.u32 v, c, 2, t; mul.wide.u32 o, v, 16; add.u64 a, a, o;
+@q st.shared.v4.u32 [s], {t, t, t, t}; @p st.shared.u32 [s], 7; fence.proxy.async.shared::cta; bar.sync 0;
+@q cp.async.bulk.global.shared::cta.bulk_group [a], [s], 16;
+@p cp.async.bulk.global.shared::cta.bulk_group [a], [s], 16;
+@q st.shared.u32 [s], v;
+cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; ret; }
+"""
+    run = warpsim.load(text)["k"](
+        2, 32, (np.zeros(12, np.uint32),), checks="async-smem-overwrite", on_finding="collect"
+    )
+
+    assert [(f.rule, f.cta, f.line, f.other.line) for f in run.findings] == [("async-smem-overwrite", (1, 0, 0), 10, 8)]
