@@ -165,7 +165,7 @@ class Evaluator:
             parts = [self._argument(e, read) for e in operand.elements]
             return None if any(p is None for p in parts) else tuple(parts)
         value, type = self.operand(operand, read), type_of(operand)
-        if not value.exact or type is None or type.bits > 64:
+        if not value.exact or type is None:
             return None
         if type.kind == "p":
             return value.bits != 0

@@ -335,7 +335,7 @@ def szext(op: Op, a: Lanes, b: Lanes) -> Lanes:
     n = (b & np.uint32(31)) if op.mode == "wrap" else np.minimum(b, np.uint32(32))
     shift = (np.uint32(32) - n).astype(np.int64)
     raised = (a.astype(np.int64) << shift) & 0xFFFFFFFF
-    wide = raised.astype(np.uint32).view(a.dtype).astype(np.int64) if op.type.signed else raised
+    wide = raised.astype(np.uint32).view(a.dtype).astype(np.int64)
     out = (wide >> shift).astype(a.dtype)
     return np.where(n == 0, a.dtype.type(0), out)
 
