@@ -6,6 +6,9 @@ import sys
 
 import pytest
 
+from warpsim.driver.abi.calls import get32
+from warpsim.driver.results import DriverError
+
 INVALID_VALUE = 1
 HUGE = (1 << 64) - 1
 
@@ -70,6 +73,10 @@ def test_memory_that_is_not_there(call, memory):
     assert call("cudaMemcpy", end - 16, memory, 17, 4) == INVALID_VALUE
     assert call("cudaMemcpy", memory, end, 1, 4) == INVALID_VALUE
     assert call("cudaMalloc", end, 16) == INVALID_VALUE
+    ctypes.c_uint32.from_address(end - 4).value = 7
+    assert get32(end - 4) == 7
+    with pytest.raises(DriverError, match="the program has no 4 bytes"):
+        get32(end - 3)
     assert libc.munmap(ctypes.c_void_p(address), ctypes.c_size_t(page)) == 0
 
 

@@ -237,6 +237,34 @@ def test_what_does_not_fit_is_said(change, words):
     assert words in str(error.value)
 
 
+ENDS = {  # type: an instruction, its k, an operand of the type, the least and the greatest number of its bits
+    "s32": ("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32", 16, "c", -(1 << 31), (1 << 31) - 1),
+    "s8": ("mma.sync.aligned.m16n8k16.row.col.s32.s8.u8.s32", 16, "a", -128, 127),
+    "u8": ("mma.sync.aligned.m16n8k16.row.col.s32.s8.u8.s32", 16, "b", 0, 255),
+    "s4": ("mma.sync.aligned.m16n8k32.row.col.s32.s4.u4.s32", 32, "a", -8, 7),
+    "u4": ("mma.sync.aligned.m16n8k32.row.col.s32.s4.u4.s32", 32, "b", 0, 15),
+    "b1": ("mma.sync.aligned.m16n8k128.row.col.s32.b1.b1.s32.and.popc", 128, "a", 0, 1),
+}
+
+
+@pytest.mark.parametrize("kind", ENDS)
+def test_ends_of_a_type(kind):
+    """The least and the greatest number are taken, those beyond them are not."""
+    instruction, k, name, least, most = ENDS[kind]
+    shapes = {"a": (16, k), "b": (k, 8), "c": (16, 8)}
+    given = {other: np.zeros(shape, np.int64) for other, shape in shapes.items()}
+    for value in (least, most):
+        given[name] = np.full(shapes[name], value)
+        found = warpsim.mma(instruction, **given)
+        np.testing.assert_array_equal(found, given["a"] @ given["b"] + given["c"])
+    for value in (least - 1, most + 1):
+        given[name] = np.full(shapes[name], value)
+        with pytest.raises(
+            warpsim.LaunchError, match=rf"^{name} \(\.{kind}\) takes values from {least} to {most}, not"
+        ):
+            warpsim.mma(instruction, **given)
+
+
 def test_a_form_of_another_target_is_a_ptx_error():
     """The assembler's verdict, with the instruction in full."""
     with pytest.raises(warpsim.PtxError, match="sm_80"):

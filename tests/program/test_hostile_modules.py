@@ -195,6 +195,18 @@ def test_widths_of_printf(template: str, words: tuple[int, ...], expected: str) 
     assert expected == result.stdout
 
 
+def test_long_names_in_messages() -> None:
+    """Their beginning says which it is."""
+    name = "x" * 5000
+    with pytest.raises(warpsim.PtxError) as caught:
+        warpsim.load(kernel(f"mov.u32 %r1, {name}; add.u32 %r1, %r1, {'%' + 'y' * 199}; ret;"))
+
+    first, second = (finding.message for finding in caught.value.findings)
+    assert "x" * 80 + "..." in first
+    assert "x" * 81 not in first
+    assert "%" + "y" * 199 in second
+
+
 @pytest.mark.parametrize(
     ("declaration", "call"),
     [

@@ -175,6 +175,16 @@ def test_snippet_types_from_use():
     assert found == {**expected, "v": "f32", "at": "u32", "g": "u64"}
 
 
+def test_snippet_types_of_second_destinations():
+    """``p|q``, where q may be left out."""
+    registers = snippet_program(
+        "setp.lt.f16x2 p|q, a, b; setp.lt.and.f16x2 r|s, c, d, p; setp.lt.f16x2 t, e, f; shfl.sync.down.b32 g|u, a, 1, 31, -1;"
+    ).registers
+
+    found = {name: register.type.name for name, register in registers.items()}
+    assert found == {**dict.fromkeys("pqrstu", "pred"), **dict.fromkeys("abcdefg", "b32")}
+
+
 def test_snippet_keeps_declarations():
     """What the code declares keeps its type."""
     registers = snippet_program(".reg .b32 %r<4>; .reg .u16 h; add.s32 %r1, %r2, 1; cvt.u32.u8 x, h;").registers

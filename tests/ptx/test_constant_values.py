@@ -38,6 +38,15 @@ def test_refused() -> None:
             assert caught.value.findings[0].line == 4
 
 
+def test_signs_of_floats() -> None:
+    """A plus leaves them as they are, a minus does not."""
+    given = {"+1.5": 1.5, "+ +1.5": 1.5, "+(-1.5)": -1.5, "-(+1.5)": -1.5, "3.0 - +0.5": 2.5}
+    lines = [f".global .f64 a{n} = {text};\n" for n, text in enumerate(given)]
+    module = warpsim.load(f"{HEAD}{''.join(lines)}.entry k() {{ ret; }}\n")
+
+    assert [np.asarray(module.get_global(f"a{n}")).item() for n in range(len(given))] == list(given.values())
+
+
 def test_the_least_number_divided() -> None:
     """Its quotient by -1 does not fit; ptxas ends with SIGFPE."""
     with pytest.raises(warpsim.PtxError, match="the quotient does not fit 64 bits"):

@@ -186,8 +186,13 @@ def test_some_ctas():
 
     assert trace.warps == [(1, 0, 0, 0), (1, 0, 0, 1)]
     assert trace.profile.total.executions == result.instructions
-    with pytest.raises(warpsim.LaunchError, match=r"\(3, 0, 0\).*the grid is \(3, 1, 1\)"):
-        kernel((3,), (64,), (), watchers=[Tracer(ctas=[(3, 0, 0)])])
+
+
+@pytest.mark.parametrize("cta", [(3, 0, 0), (0, 1, 0), (0, 0, 1), (-1, 0, 0), (0, -1, 0), (0, 0, -1)])
+def test_ctas_beyond_the_grid(cta):
+    """One step beyond each of its ends."""
+    with pytest.raises(warpsim.LaunchError, match=rf"{re.escape(str(cta))}.*the grid is \(3, 1, 1\)"):
+        warpsim.load(HANDOVER)["handover"]((3,), (64,), (), watchers=[Tracer(ctas=[(2, 0, 0), cta])])
 
 
 def test_any_batch_size():

@@ -42,15 +42,12 @@ class Moved:
 def gathered(fragment: Fragment, count: int, *, row_major: bool) -> Moved:
     """What `registers.gather` does with ``count`` registers."""
     bits, per = fragment.bits, fragment.per_register
-    ids = np.arange(count * LANES * per, dtype=np.int64)
-    found: Any = 0
-    for low in range(0, max(len(ids).bit_length(), 1), min(bits, 32)):  # what an element can hold of its number
-        digits = (ids >> low & (1 << min(bits, 32)) - 1).reshape(count, LANES, per)
-        words = (digits << bits * np.arange(per)).sum(axis=2) if per > 1 else digits[:, :, 0]
-        dtype = np.dtype(np.uint64 if bits == 64 else np.uint32)
-        held = tuple(word.astype(dtype).reshape(1, LANES, 1) for word in words)
-        found = found + (registers.gather(fragment, held, 1, 1, row_major=row_major).astype(np.int64) << low)
-    places = np.full(len(ids), found.size, np.int32)
+    ids = np.arange(count * LANES * per, dtype=np.int64).reshape(count, LANES, per)  # an element of 16 bits holds each
+    words = (ids << bits * np.arange(per)).sum(axis=2) if per > 1 else ids[:, :, 0]
+    dtype = np.dtype(np.uint64 if bits == 64 else np.uint32)
+    held = tuple(word.astype(dtype).reshape(1, LANES, 1) for word in words)
+    found = registers.gather(fragment, held, 1, 1, row_major=row_major).astype(np.int64)
+    places = np.full(ids.size, found.size, np.int32)
     places[found.reshape(-1)] = np.arange(found.size)
     return Moved(places.reshape(count, LANES, per), bits, found.size)
 
