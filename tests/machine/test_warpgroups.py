@@ -85,6 +85,16 @@ def test_warpgroups_that_lose_threads(effects):
     assert out.tolist() == expected.tolist()
 
 
+@pytest.mark.parametrize("engine", ["interpreter", "auto"])
+def test_shared_memory_of_any_size(engine, monkeypatch):
+    """It need not end with a whole word."""
+    monkeypatch.setattr(f"{__name__}.TEXT", TEXT.replace("room[4096]", "room[4097]"))
+    out, findings = launch(STEP + WAIT, grid=3, engine=engine)
+
+    assert (out == 17).all()
+    assert findings == []
+
+
 @pytest.mark.parametrize("effects", ["eager", "at_wait"])
 def test_moves_beside_products(effects):
     """Accumulators that are moved behind a wait, or between registers that no product in flight uses, keep their values."""

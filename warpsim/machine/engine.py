@@ -162,7 +162,6 @@ class Run:
             machines = [self.machine(batch) for batch in state.batches]
             if machines and not (pass_time(machines) or arrive_apart(machines)):
                 deadlock(machines)
-                return False
         if not state.batches:
             if self.window.launch_ended is not None:
                 self.window.launch_ended(state)

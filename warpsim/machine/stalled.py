@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NoReturn, TypedDict
 
 import attrs
 import numpy as np
@@ -83,7 +83,7 @@ def arrive_apart(machines: list[Machine]) -> bool:
     return found
 
 
-def deadlock(machines: list[Machine]) -> None:
+def deadlock(machines: list[Machine]) -> NoReturn:
     """End the launch because no thread can make progress, and say which threads wait for what. What the others
     ultimately wait for comes first: a collective or barrier whose threads do not poll memory elsewhere, then a loop
     that polls.

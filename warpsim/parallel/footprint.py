@@ -52,7 +52,8 @@ class Footprint(Watcher):
             marks = marks_of(self.reduced, (allocation.start, kind), allocation)
         else:
             marks = marks_of(self.written if access.writes else self.read, allocation.start, allocation)
-        if plain is not None and mark_affine(marks, plain, allocation.start, access.nbytes):
+        if plain is not None:
+            mark_affine(marks, plain, allocation.start, access.nbytes)
             return
         place = access.places
         if access.active is not None:
@@ -128,16 +129,10 @@ def mark(marks: Array, place: Array, nbytes: int) -> None:
             marks.view(f"u{unit}")[index] = ONES & ((1 << 8 * unit) - 1)
 
 
-def mark_affine(marks: Array, at: Affine, start: int, nbytes: int) -> bool:
-    """Mark affine addresses in an allocation that starts at ``start``, without expanding them; False if they are not
-    aligned.
-    """
-    pattern, first = pattern_of(at.strides, at.extents, nbytes), at.base - start
+def mark_affine(marks: Array, at: Affine, start: int, nbytes: int) -> None:
+    """Mark affine addresses in an allocation that starts at ``start``, without expanding them."""
     unit = min(nbytes & -nbytes, 8)
-    if not pattern.aligned or first % unit:
-        return False
-    strides, shape = at.strides, pattern.shape
+    strides, shape = at.strides, pattern_of(at.strides, at.extents, nbytes).shape
     if nbytes > unit:
         strides, shape = (*strides, unit), (*shape, nbytes // unit)
-    np.ndarray(shape, f"u{unit}", marks, first, strides)[...] = ONES & ((1 << 8 * unit) - 1)
-    return True
+    np.ndarray(shape, f"u{unit}", marks, at.base - start, strides)[...] = ONES & ((1 << 8 * unit) - 1)

@@ -90,7 +90,7 @@ class SharedMatrix:
             space.spare()
             address = np.minimum(matrix.addresses(), max(space.size - 16, 0)) & -16
         self._tell(matrix, address)
-        if inside and matrix.elements and not space.size % 4:
+        if inside and matrix.elements:
             per = 4 // size
             flat = space.flat.view(f"u{size}")
             if n_columns == 1 and self.extent == (1, 1):
@@ -114,7 +114,7 @@ class SharedMatrix:
         """Tell that the matrix is read, and where it stands; None, and nothing is told, where it leaves shared memory."""
         space = self.machine.batch.shared
         matrix = _Matrix(bits, k, extent, dtype.itemsize, transposed=transposed)
-        if matrix.high > space.size or space.size % 4:
+        if matrix.high > space.size:
             return None
         self._tell(matrix, None)
         n_columns = self.machine.batch.shape.n_ctas
