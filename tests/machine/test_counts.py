@@ -11,7 +11,7 @@ HEAD = """.version 8.0
 .address_size 64
 .visible .entry k(.param .u64 out)
 {
-  .reg .u32 %r<4>; .reg .u64 %d; .reg .pred %p;
+  .reg .u32 %r<4>; .reg .u64 %d; .reg .pred %p, %q;
   mov.u32 %r0, %tid.x;
 """
 WARPGROUP = "  bra.uni first;\nfirst:\n  wgmma.fence.sync.aligned;\n  add.u32 %r1, %r0, 1;\n  ret;\n}\n"
@@ -28,6 +28,11 @@ GUARDED = (
     "  @%p bar.warp.sync 0xffffffff;\n  add.u32 %r2, %r0, 1;\n  ret;\n}\n"
 )
 
+GUARDED_APART = (
+    "  and.b32 %r1, %r0, 1;\n  setp.ne.u32 %p, %r1, 0;\n  and.b32 %r1, %r0, 8;\n  setp.eq.u32 %q, %r1, 0;\n  @%q bra one;\n"
+    "  @%p bar.warp.sync 0xaaaaaaaa;\n  ret;\none:\n  @%p bar.warp.sync 0xaaaaaaaa;\n  ret;\n}\n"
+)
+
 
 @pytest.mark.parametrize(
     ("body", "warp_instructions", "thread_instructions"),
@@ -36,6 +41,7 @@ GUARDED = (
         pytest.param(DIVERGED, 4 * 8, 128 * 7 + 4 * 25, id="lanes that diverged"),
         pytest.param(APART, 4 * 8, 128 * 6, id="lanes that meet at two places"),
         pytest.param(GUARDED, 4 * 7, 128 * 7, id="a guard"),
+        pytest.param(GUARDED_APART, 4 * 10, 128 * 8, id="a guard in two branches"),
     ],
 )
 def test_counted_once(body, warp_instructions, thread_instructions):

@@ -98,6 +98,33 @@ def test_what_the_others_wait_for_is_named(grid):
     assert [(f.rule, f.line) for f in caught.value.findings[:1]] == [("deadlock", 10)]
 
 
+@pytest.mark.parametrize(("mask", "rules"), [("0xffffffff", ["membermask"]), ("0xaaaaaaaa", [])])
+def test_lanes_that_skip_a_collective(mask, rules):
+    """Even lanes skip it before the last odd lanes come, and exit: wrong only if the mask names them."""
+    body = LOAD + (
+        "and.b32 %r2, %r1, 1; setp.ne.u32 %p1, %r2, 0; and.b32 %r2, %r1, 9; setp.eq.u32 %p2, %r2, 1; @%p2 bra late;\n"
+        f"met: @%p1 bar.warp.sync {mask}; ret;\nlate: add.u32 %r2, %r2, 1; bra met;"
+    )
+    data = np.zeros(32, np.uint32)
+    result = kernel(body)(1, 32, (data, data), on_finding="collect")
+
+    assert [(f.rule, f.line, f.lanes) for f in result.findings] == [(rule, 9, tuple(range(1, 32, 2))) for rule in rules]
+
+
+@pytest.mark.parametrize("grid", [1, 4])
+def test_what_a_barrier_waits_for_is_named(grid):
+    """The first warp waits at a barrier for the second, which polls memory that nobody writes: the loop is named."""
+    body = LOAD + (
+        "setp.lt.u32 %p1, %r1, 32;\n@%p1 bar.sync 0; @%p1 bra done;\n"
+        "again: ld.volatile.global.u32 %r2, [%rd1]; setp.eq.u32 %p2, %r2, 0; @%p2 bra again;\ndone:"
+    )
+    data = np.zeros(64, np.uint32)
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        kernel(body)(grid, 64, (data, data))
+
+    assert [(f.rule, f.line) for f in caught.value.findings[:1]] == [("deadlock", 10)]
+
+
 def test_a_loop_without_exit_lets_others_run():
     """What another warp does wrong is named rather than the endless loop of the first."""
     body = LOAD + (

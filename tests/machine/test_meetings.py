@@ -111,6 +111,20 @@ def test_lanes_that_have_ended_are_not_waited_for(ended):
     assert out.tolist() == [sum(left) if t in left else 99 for t in range(32)]
 
 
+def test_each_cta_has_lanes_of_its_own():
+    """Lanes of one warp of one CTA have ended: it meets without them before its barrier, every other warp with all of its own."""
+    out = np.full(128, 99, np.uint32)
+    body = (
+        "mov.u32 %r2, %ctaid.x; mad.lo.u32 %r3, %r2, 64, %r1; mul.wide.u32 %rd3, %r3, 4; add.u64 %rd4, %rd1, %rd3;\n"
+        "setp.eq.u32 %p2, %r2, 1; setp.lt.and.u32 %p3, %r1, 4, %p2; @%p3 exit; and.b32 %r2, %r1, 16; setp.eq.u32 %p1, %r2, 0; @%p1 bra L;\n"
+        "redux.sync.add.u32 %r9, %r1, -1; bra D;\nL: redux.sync.add.u32 %r9, %r1, -1;\nD: barrier.sync 0; st.global.u32 [%rd4], %r9;\nret; }\n"
+    )
+    warpsim.load(HEAD + body)["k"](2, 64, (out,), checks="none")
+    high = [sum(range(32, 64))] * 32
+
+    assert out.tolist() == [sum(range(32))] * 32 + high + [99] * 4 + [sum(range(4, 32))] * 28 + high
+
+
 def test_lanes_that_end_while_others_wait():
     """Lanes wait in two branches for a third part of their warp, which ends."""
     out = np.full(32, 99, np.uint32)

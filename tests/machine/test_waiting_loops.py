@@ -223,6 +223,8 @@ ENDING = {
     "guarded writes": "w: add.u32 %r2, %r2, 1; setp.gt.u32 %p2, %r2, 400; @%p2 mov.u32 %r3, 1; setp.eq.u32 %p1, %r3, 0; @%p1 bra w;",
     "an exit in the loop": "w: add.u32 %r2, %r2, 1; setp.gt.u32 %p2, %r2, 400; @%p2 exit; bra w;",
     "two warps that vote": "shr.u32 %r4, %r1, 5; w: add.u32 %r2, %r2, %r4; setp.lt.u32 %p1, %r2, 400; barrier.cta.red.and.pred %p1, 0, %p1; @%p1 bra w;",
+    "a vote of two loops": "setp.lt.u32 %p2, %r1, 32; setp.ne.u32 %p1, %r3, 0; @%p2 bra w; s: add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 400; barrier.cta.red.or.pred %p1, 0, %p1; @%p1 bra s; bra e;"
+    " w: barrier.cta.red.or.pred %p2, 0, %p1; @%p2 bra w; e:",
 }
 
 
