@@ -164,6 +164,17 @@ def test_calls_of_our_own_are_not_recorded(recorder):
     assert (recorder.launches, recorder.notes) == ([], [])
 
 
+def test_the_lowest_address(recorder):
+    """From a megabyte on, a number may be one."""
+    load(recorder, PTX.encode())
+    recorder.driver.allocation = lambda address: (address, 64)
+    values, places = arguments()
+    values[0].value, values[3].value = 1 << 20, (1 << 20) - 1
+    launched(recorder, b"cuLaunchKernel", plain(places))
+
+    assert list(recorder.launches[0].memory) == [1 << 20]
+
+
 def test_memory_that_is_too_large(recorder):
     """Is not copied: the launch is left out, and why is said."""
     load(recorder, PTX.encode())

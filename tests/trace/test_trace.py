@@ -153,6 +153,41 @@ FLIGHTS = (
 )
 
 
+MULTICAST = (
+    HEAD
+    + """
+.visible .entry k(.param .u64 in) .reqnctapercluster 2
+{
+    .shared .align 128 .b8 tile[64]; .shared .align 8 .b64 bar;
+    .reg .b64 %in; .reg .b32 %rank, %tile, %bar; .reg .pred %first, %done; .reg .b16 %both;
+    ld.param.u64 %in, [in]; mov.u32 %tile, tile; mov.u32 %bar, bar; mov.u16 %both, 3;
+    mov.u32 %rank, %cluster_ctarank; setp.eq.u32 %first, %rank, 0;
+    mbarrier.init.shared.b64 [%bar], 1; mbarrier.arrive.expect_tx.shared.b64 _, [%bar], 64;
+    fence.mbarrier_init.release.cluster; barrier.cluster.arrive; barrier.cluster.wait;
+    @%first cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%tile], [%in], 64, [%bar], %both;
+WAIT: mbarrier.try_wait.parity.shared.b64 %done, [%bar], 0;
+    @!%done bra WAIT;
+    ret;
+}
+"""
+)
+
+
+def test_the_warp_that_starts_a_copy_to_others():
+    """The copy stands in its row, whichever CTA comes first."""
+    kernel = warpsim.load(MULTICAST)["k"]
+    for seed in range(12):
+        tracer = Tracer()
+        kernel((2,), (1,), (np.zeros(16, np.uint32),), watchers=[tracer], schedule=seed)
+        trace = tracer.trace()
+
+        assert trace.warps == [(0, 0, 0, 0), (1, 0, 0, 0)]
+        assert sorted((f.kind, f.cta, f.row, f.nbytes) for f in trace.flights) == [
+            ("load", 0, 0, 64),
+            ("load", 1, 0, 64),
+        ]
+
+
 @pytest.mark.parametrize("effects", ["eager", "at_wait"])
 def test_groups_of_copies(effects):
     """Each is visible at the wait for its group; the source of a store is free at the wait for reading, before it."""
