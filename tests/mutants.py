@@ -10,7 +10,7 @@ the quickest first and as many as ``--share`` seconds hold, in a fork of a proce
 second a mutant instead of minutes. The same seed makes the same mutants of the same source. Survivors are printed with the line before and after: each wants a test, or the line is not
 needed, or it means the same.
 
-Six draws over all folders, and two of native. Of the mutants of a draw some mean the same, or are only slower; the others change
+Draws over all folders, and two of native. Of the mutants of a draw some mean the same, or are only slower; the others change
 behaviour. Each of those was either killed as drawn, by tests that were there, or survived; and each survivor was looked at: a test that was
 written since kills it, or its code is gone, or it is left.
 
@@ -23,10 +23,15 @@ written since kills it, or its code is gone, or it is left.
 | seed 35, less native | 105 | 103 | 79 (77 %) | 24 | 0 |
 | seed 36, the first 90, less native | 76 | 67 | 48 (72 %) | 18 | 1 |
 | seeds 41 and 42, native alone | 44 | 39 | 33 (85 %) | 6 | 0 |
+| seeds 81 and 82 | 320 | 275 | 253 (92 %) | 21 | 1 |
 
 Seeds 31 to 34 were killed as drawn by 5 to 20 seconds of tests each, which is less than the default run kills. Of seeds 35 and 36
-every survivor also met all tests of the default run that come to its function, and those nearest to its folder. So the default run
-kills three of four mutants that it has never met, and of all six draws together more than 95 of 100 now.
+every survivor also met all tests of the default run that come to its function, and those nearest to its folder.
+
+Between them and seeds 81 and 82 every folder was drawn from by itself, some 2,400 mutants, and the blocks that no test entered were
+gone through: of 13,910 there were 1,634, now 735 of 14,099, most of them protocols, imports for type checkers and branches of other
+systems. Seeds 81 and 82 were judged in forks, by up to 12 seconds of tests each; forks do not see what runs while modules are imported
+or is kept by functions that remember results. What is left is an exception in debug/origins that no program was found to raise.
 
 Of the 34 survivors in native of seeds 32 to 35, run again by all tests of native, 15 are killed by tests that have come since or
 that the first run left out, 4 by tests that were written for them, 1 is code that is gone; 9 mean the same or are only slower, and

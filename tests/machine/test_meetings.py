@@ -135,3 +135,22 @@ def test_lanes_that_end_while_others_wait():
     warpsim.load(HEAD + body)["k"](1, 32, (out,), checks="none")
 
     assert out.tolist() == [99] * 4 + [sum(range(4, 32))] * 28
+
+
+@pytest.mark.parametrize("collective", ["bar.warp.sync -1;", "shfl.sync.idx.b32 %r9, %r1, 3, 31, -1;"])
+def test_lanes_that_took_a_third_path_and_exited(collective):
+    """Odd lanes meet in two branches, with a mask that names the even ones, which pass both branches: they never come. Without
+    that third path nothing is said.
+    """
+    body = (
+        "and.b32 %r2, %r1, 1; setp.ne.u32 %p2, %r2, 0; @!%p2 bra E; @%p1 bra L;\n"
+        f"{collective} ret;\nL: {collective} ret;\nE: add.u32 %r2, %r2, 1; ret; }}\n"
+    )
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        warpsim.load(HEAD + body)["k"](1, 32, (np.zeros(32, np.uint32),))
+    (finding,) = caught.value.findings
+
+    assert (finding.rule, finding.lanes) == ("membermask", tuple(range(1, 32, 2)))
+    assert "lanes 0, 2, 4" in finding.message
+    all_of_them = body.replace("@!%p2 bra E;", "")
+    assert not warpsim.load(HEAD + all_of_them)["k"](1, 32, (np.zeros(32, np.uint32),)).findings

@@ -33,6 +33,9 @@ def meet(machine: Machine, instruction: Instruction) -> None:
     parts = _unparked(machine, peers, _complete(machine, peers))
     if not parts:
         return
+    told, members = machine.window.collective_incomplete, membermask(present(parts[0]))
+    if told is not None and all(membermask(present(group)) == members for group in parts):
+        told(machine, _joint(machine, parts)[0], members, None)
     if machine.window.warp_synchronised is not None:
         for group in parts:
             machine.window.warp_synchronised(machine, group, membermask(present(group)), None)
@@ -93,15 +96,21 @@ def _spread(value: Array, group: Group) -> Array:
     return np.broadcast_to(value.reshape((1,) * len(shape)) if value.size == 1 else value, shape).reshape(-1)
 
 
+def _joint(machine: Machine, parts: list[Group]) -> tuple[Group, Array]:
+    """All threads of some groups as one that is where the first of them is, and their positions, group by group."""
+    positions = np.concatenate([g.selection.positions.reshape(-1) for g in parts])
+    together, first = from_positions(machine.batch.shape, np.sort(positions)), parts[0]
+    return machine.group(together, first.plan, first.stack, first.block, first.at, first.local_base), positions
+
+
 def _exchange(machine: Machine, parts: list[Group]) -> None:
     """Execute the instruction once for lanes at several places; each has its own operands and destinations."""
     instruction = present(parts[0])
     form = instruction.form
-    positions = np.concatenate([g.selection.positions.reshape(-1) for g in parts])
-    together = from_positions(machine.batch.shape, np.sort(positions))
+    joint, positions = _joint(machine, parts)
+    together = joint.selection
     place = np.searchsorted(together.positions.reshape(-1), positions)
     slices = np.split(place, np.cumsum([g.selection.n for g in parts])[:-1])
-    joint = machine.group(together, parts[0].plan, parts[0].stack, parts[0].block, parts[0].at, parts[0].local_base)
     warps = joint.warps
     arguments = []
     for number in range(form.n_dest, len(instruction.operands)):
