@@ -166,7 +166,9 @@ class Values:
         if s.constant:
             message = f"operand {s.name} of {op.text} must be a constant{limits_in_words(typed.limit)}"
             raise Mismatch("immediate-range", span, message, weight=3)
-        if register.type is not type and not _takes(op, typed, type, register.type):
+        if register.type is not type and not _takes(
+            op, typed, type, register.type, opaque=self.traits.opaque_fragments
+        ):
             kind = register.type.name
             message = f"{register.name} is a .{kind} register; operand {s.name} of {op.text} is .{type.name}"
             raise unfit(span, message, 2, f"declare it as .{type.name} or .b{type.bits}" if type.bits >= 16 else "")
@@ -266,21 +268,23 @@ def _discard(op: Op, typed: TypedOperand, type: ScalarType, node: ast.Sink) -> D
     return Discard(type)
 
 
-def _takes(op: Op, typed: TypedOperand, type: ScalarType, register: ScalarType) -> bool:
-    """Whether an operand accepts a register of another type."""
+def _takes(op: Op, typed: TypedOperand, type: ScalarType, register: ScalarType, *, opaque: bool) -> bool:
+    """Whether an operand accepts a register of another type; ``opaque``: fragments whose layout PTX leaves open."""
     s = typed.spec
     if s.exact(op) if callable(s.exact) else s.exact:
         return register.name == f"b{type.bits}"
     if typed.judged is not None:
         return fits(typed.judged, register, "b", relaxed=s.relaxed)
-    if type.name in ("f16", "f32", "f64") and register.kind in "us" and _is_element(typed, type):
+    if type.name in ("f16", "f32", "f64") and register.kind in "us" and not opaque and _is_element(typed, type):
         return type.bits == register.bits
     packed = "b" if s.rule == ".u32" else "bu" if s.braces else "bus"  # counts, fragments, operands of the form's type
     return fits(type, register, packed, relaxed=s.relaxed)
 
 
 def _is_element(typed: TypedOperand, type: ScalarType) -> bool:
-    """Whether an operand is a vector whose elements the assembler compares by size: not the fragments of matrices, but f64."""
+    """Whether an operand is a vector whose elements the assembler compares by size: not the fragments of matrices, but
+    those of mma in f64.
+    """
     return bool(typed.count) and (type.bits == 64 if typed.spec.braces else typed.count != 1)
 
 
