@@ -161,6 +161,33 @@ def test_origins():
     assert session.origin("u32[out + 4]").line == 36
 
 
+def test_the_origin_of_what_another_cta_stored():
+    """A load from another CTA of the cluster goes back to the store there: CTA 1 stores its rank and 7."""
+    text = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 out) {
+.reg .b32 %r<9>; .shared .b32 s;
+mov.u32 %r0, s; mov.u32 %r4, %cluster_ctarank; add.u32 %r5, %r4, 7;
+st.shared.u32 [%r0], %r5;
+barrier.cluster.arrive; barrier.cluster.wait;
+mapa.shared::cluster.u32 %r1, %r0, 1;
+ld.shared::cluster.u32 %r2, [%r1];
+barrier.cluster.arrive; barrier.cluster.wait;
+ret; }
+"""
+    session = Session(warpsim.load(text)["k"], (2,), (1,), (np.zeros(4, np.uint32),), cluster=(2, 1, 1))
+    session.break_at(12)
+    session.cont()
+    for cta in ((0, 0, 0), (1, 0, 0)):
+        session.focus(cta=cta)
+        origin = session.origin("%r2", 3)
+        stored = next(source for source in origin.sources if source.what.startswith("shared"))
+
+        assert origin.cta == cta
+        assert (stored.cta, stored.line, stored.values[-1]) == ((1, 0, 0), 7, ("%r5", 8))
+
+
 def test_the_origin_of_a_copy():
     """What an asynchronous copy brought comes from the step that started it."""
     session = session_of("gemm_ss_f16")

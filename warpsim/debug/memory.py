@@ -94,6 +94,11 @@ class Place:
             found.own()
         return found.data[address - found.start : address - found.start + nbytes]
 
+    def of_whom(self, nbytes: int) -> tuple[int, int]:
+        """The column and the offset of bytes in the shared memory of a CTA: the thread's own, or another of its cluster."""
+        _, column, address, _, _ = self._words(nbytes)
+        return column, address
+
     def _words(self, nbytes: int) -> tuple[WordSpace, int, int, int, int]:
         """The memory, column and address, and the first and one-past-last word of a run of bytes."""
         machine = self.machine

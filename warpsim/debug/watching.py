@@ -13,7 +13,7 @@ from warpsim.debug import expressions as ex
 from warpsim.debug.evaluation import Scene
 from warpsim.debug.given import DebugError
 from warpsim.debug.memory import Place
-from warpsim.debug.places import Focus, column_of, of_type, peek, places, standing, warps_in
+from warpsim.debug.places import Focus, column_of, cta_at, of_type, peek, places, standing, warps_in
 from warpsim.debug.values import Location
 from warpsim.isa.traits import Family, Stage
 from warpsim.machine.machine import Machine
@@ -68,8 +68,12 @@ def target_of(scene: Scene, text: str, scope: str, *, read: bool) -> RegisterTar
     if isinstance(at.address, np.ndarray):
         at = attrs.evolve(at, address=int(at.address[scene.focus.lane]))
     nbytes = at.each * (1 if at.count is None else at.count)
-    scene.place(at.space, at.address).read(nbytes)
-    return MemoryTarget(at, nbytes, scene.focus)
+    place, focus = scene.place(at.space, at.address), scene.focus
+    place.read(nbytes)
+    if at.space == "shared" and scene.machine is not None:
+        column, address = place.of_whom(nbytes)
+        at, focus = attrs.evolve(at, address=address), attrs.evolve(focus, cta=cta_at(scene.machine, column))
+    return MemoryTarget(at, nbytes, focus)
 
 
 def location_of(scene: Scene, node: ex.Node) -> Location | None:
