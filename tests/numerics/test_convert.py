@@ -19,7 +19,7 @@ BF16 = np.dtype(ml_dtypes.bfloat16)
 
 
 class Format(NamedTuple):
-    """Bits of the exponent and of the fraction, and the magnitudes of the greatest number, of infinity and of NaN."""
+    """Bits of exponent and fraction, and the magnitudes of the greatest number, of infinity and of NaN."""
 
     exponent: int
     fraction: int
@@ -38,19 +38,26 @@ class Format(NamedTuple):
         return 1 + self.exponent + self.fraction
 
 
+def _of(dtype: type[np.generic], *, infinite: bool, nan: int | None) -> Format:
+    """A format by what NumPy and ml_dtypes say of it; the code after the greatest number is infinity."""
+    info = ml_dtypes.finfo(dtype)
+    greatest = int.from_bytes(np.array(info.max, dtype).tobytes(), "little")
+    return Format(info.nexp, info.nmant, greatest, greatest + 1 if infinite else None, nan)
+
+
 FORMATS = {
-    "f16": Format(5, 10, 0x7BFF, 0x7C00, 0x7FFF),
-    "bf16": Format(8, 7, 0x7F7F, 0x7F80, 0x7FFF),
+    "f16": _of(np.float16, infinite=True, nan=0x7FFF),
+    "bf16": _of(ml_dtypes.bfloat16, infinite=True, nan=0x7FFF),
     "tf32": Format(8, 10, 0x3FBFF, 0x3FC00, 0x3FFFF),
-    "f32": Format(8, 23, 0x7F7FFFFF, 0x7F800000, 0x7FFFFFFF),
-    "f64": Format(11, 52, 0x7FEFFFFFFFFFFFFF, 0x7FF0000000000000, None),
-    "e4m3": Format(4, 3, 0x7E, None, 0x7F),
-    "e5m2": Format(5, 2, 0x7B, 0x7C, 0x7F),
-    "e2m3": Format(2, 3, 0x1F, None, None),
-    "e3m2": Format(3, 2, 0x1F, None, None),
-    "e2m1": Format(2, 1, 0x7, None, None),
+    "f32": _of(np.float32, infinite=True, nan=0x7FFFFFFF),
+    "f64": _of(np.float64, infinite=True, nan=None),
+    "e4m3": _of(ml_dtypes.float8_e4m3fn, infinite=False, nan=0x7F),
+    "e5m2": _of(ml_dtypes.float8_e5m2, infinite=True, nan=0x7F),
+    "e2m3": _of(ml_dtypes.float6_e2m3fn, infinite=False, nan=None),
+    "e3m2": _of(ml_dtypes.float6_e3m2fn, infinite=False, nan=None),
+    "e2m1": _of(ml_dtypes.float4_e2m1fn, infinite=False, nan=None),
 }
-"""IEEE 754, and the OCP's 8-bit and microscaling formats; NaNs as the PTX ISA makes them."""
+"""NaNs as the PTX ISA makes them."""
 
 
 @pytest.fixture(autouse=True)
