@@ -46,6 +46,9 @@ ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": _truncated,
     "|": operator.or_, "^": operator.xor, "&": operator.and_,
 }  # fmt: skip
+REAL: dict[str, Callable[[float, float], float]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
+}  # fmt: skip
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
@@ -64,13 +67,11 @@ def binary(symbol: str, left: Constant, right: Constant) -> Constant:
         raise ValueError(f"{symbol} has an integer on one side and a floating-point number on the other")
     if symbol in COMPARISONS:
         return signed(COMPARISONS[symbol](left, right))
-    if symbol not in ("+", "-", "*", "/"):
+    if symbol not in REAL:
         raise ValueError(f"{symbol} does not apply to floating-point constants")
-    if symbol == "/":
-        if not right:
-            raise ValueError("division by zero in a constant expression")
-        return left / right
-    return {"+": left + right, "-": left - right, "*": left * right}[symbol]
+    if symbol == "/" and not right:
+        raise ValueError("division by zero in a constant expression")
+    return REAL[symbol](left, right)
 
 
 def _integers(symbol: str, left: Whole, right: Whole) -> Whole:
