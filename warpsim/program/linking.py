@@ -11,12 +11,11 @@ from warpsim.program.problems import Problems
 from warpsim.program.program import Addr, Function, FunctionRef, Instruction, SymbolAddress, Variable
 from warpsim.program.resolve import Resolver, Symbol
 from warpsim.ptx import ast
+from warpsim.ptx.pragmas import OF_MODULES
 
 MAX_CONST_BYTES = 65536
 MAX_SHARED_BYTES = 227 * 1024
 """The limit of sm_90 and sm_100, the largest."""
-KNOWN_PRAGMAS = frozenset({'"nounroll"'})
-"""Pragmas of a module."""
 LEAST_VERSION = {
     **{50: (4, 0), 52: (4, 1), 53: (4, 2), 60: (5, 0), 61: (5, 0), 62: (5, 0)},
     **{70: (6, 0), 72: (6, 1), 75: (6, 3), 80: (7, 0), 86: (7, 1), 87: (7, 4), 88: (9, 0), 89: (7, 8), 90: (7, 8)},
@@ -51,11 +50,8 @@ def judge_whole(module: ast.Module, resolver: Resolver, problems: Problems) -> N
         message = "addresses of 32 bits are not simulated"
         problems.add("unsupported", span, message, "compile for .address_size 64")
     for item in module.items:
-        if (
-            isinstance(item, ast.Directive)
-            and item.name == "pragma"
-            and (strange := set(item.arguments) - KNOWN_PRAGMAS)
-        ):
+        strange = set(item.arguments) - OF_MODULES if isinstance(item, ast.Directive) and item.name == "pragma" else ()
+        if strange:
             message = f"{' and '.join(sorted(map(str, strange)))}: a module has no such pragma"
             problems.add("directive", item.span, message, 'it takes "nounroll"')
     if "debug" in module.target and not any(isinstance(item, ast.Section) for item in module.items):

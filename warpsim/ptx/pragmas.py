@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+OF_MODULES = frozenset({'"nounroll"'})
+"""Pragmas of a module, which are judged at its end (`warpsim.program.linking`)."""
 LEAST_VERSION = {"used_bytes_mask": (8, 3), "enable_smem_spilling": (8, 7), "frequency": (9, 0)}
 """Pragmas of a function's body, and the PTX version that introduced each."""
 NUMBERED = frozenset({"used_bytes_mask", "frequency"})
