@@ -13,6 +13,7 @@ import numpy as np
 
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Op
+from warpsim.isa.traits import Traits
 from warpsim.numerics import video
 from warpsim.types import TYPES
 
@@ -233,6 +234,7 @@ _SIMD = f"""
     vop.dtype.atype.btype.add       d{{.mask}}, a{{.asel}}, b{{.asel}}, c;
     {_TYPES}
     """
+_SIMD_TRAITS = Traits(sums=False)
 _CLASSES = {
     "2": {
         "asel": [f"h{x}{y}" for x in range(4) for y in range(4)],
@@ -266,6 +268,7 @@ for _name in ("vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax"):
             types=_RULES,
             version=(3, 0),
             target=30,
+            traits=_SIMD_TRAITS,
         )(_simd)
 
 
@@ -284,6 +287,7 @@ _SET_RULES = {**_RULES, "d": ".u32", "c": ".u32"}
     registers=("a", "b", "c"),
     version=(3, 0),
     target=30,
+    traits=_SIMD_TRAITS,
 )
 @instruction(
     _SET.replace("vop", "vset4"),
@@ -293,6 +297,7 @@ _SET_RULES = {**_RULES, "d": ".u32", "c": ".u32"}
     registers=("a", "b", "c"),
     version=(3, 0),
     target=30,
+    traits=_SIMD_TRAITS,
 )
 def vset_simd(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """1 for each pair where the comparison is true; merged into c, or counted and added to it."""

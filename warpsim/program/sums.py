@@ -59,9 +59,7 @@ def _taken(node: ast.Instruction, place: int) -> tuple[TypedOperand, Traits] | N
         if len(specs) == len(node.operands):
             typed = specs[place]
             single = typed.spec.kind == "value" and typed.type is not None and not typed.spec.dest
-            if node.opcode[0] == "v" and node.opcode[-1] in "24":  # video instructions on halves or bytes take none
-                return None
-            return (typed, candidate.traits) if single else None
+            return (typed, candidate.traits) if single and candidate.traits.sums else None
     return None
 
 
