@@ -452,16 +452,19 @@ def test_a_case_that_cannot_be_put_in_its_place(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["case"]
 
 
-def test_what_a_kernel_printed(tmp_path):
-    """It is part of the case, and compared."""
-    text = (
-        HEAD
-        + """.extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);
+PRINTS = (
+    HEAD
+    + """.extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);
 .global .align 1 .b8 words[4] = {104, 105, 10, 0};
 .visible .entry k() { .reg .b64 %d; .reg .b32 %r; .param .b64 f; .param .b64 a; .param .b32 r;
   cvta.global.u64 %d, words; st.param.b64 [f], %d; mov.u64 %d, 0; st.param.b64 [a], %d; call (r), vprintf, (f, a); ret; }"""
-    )
-    record(warpsim.load(text)["k"], 1, 1, (), tmp_path / "case", device=warpsim.Device(stdout=lambda text: None))
+)
+"""Prints "hi", and ends the line."""
+
+
+def test_what_a_kernel_printed(tmp_path):
+    """It is part of the case, and compared."""
+    record(warpsim.load(PRINTS)["k"], 1, 1, (), tmp_path / "case", device=warpsim.Device(stdout=lambda text: None))
     assert (tmp_path / "case" / "stdout.txt").read_text() == "hi\n"
     assert Case.read(tmp_path / "case").stdout == "hi\n"
     assert run_case(tmp_path / "case").ok
@@ -471,15 +474,8 @@ def test_what_a_kernel_printed(tmp_path):
 
 def test_printed_text_that_is_not_compared(tmp_path):
     """A case without a recorded text has none when it is renewed, either; one that has is renewed with it."""
-    text = (
-        HEAD
-        + """.extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);
-.global .align 1 .b8 words[4] = {104, 105, 10, 0};
-.visible .entry k() { .reg .b64 %d; .reg .b32 %r; .param .b64 f; .param .b64 a; .param .b32 r;
-  cvta.global.u64 %d, words; st.param.b64 [f], %d; mov.u64 %d, 0; st.param.b64 [a], %d; call (r), vprintf, (f, a); ret; }"""
-    )
     folder = tmp_path / "case"
-    record(warpsim.load(text)["k"], 1, 1, (), folder, device=warpsim.Device(stdout=lambda text: None))
+    record(warpsim.load(PRINTS)["k"], 1, 1, (), folder, device=warpsim.Device(stdout=lambda text: None))
     (folder / "stdout.txt").write_text("ho\n")
     recording.renew(folder)
     assert (folder / "stdout.txt").read_text() == "hi\n"
@@ -585,14 +581,7 @@ def test_threads_that_launch():
     """Whether a thread that Python waits for is in a launch."""
     begun, goes_on = threading.Event(), threading.Event()
     device = warpsim.Device(stdout=lambda text: (begun.set(), goes_on.wait(30)))
-    text = (
-        HEAD
-        + """.extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);
-.global .align 1 .b8 words[4] = {104, 105, 10, 0};
-.visible .entry k() { .reg .b64 %d; .reg .b32 %r; .param .b64 f; .param .b64 a; .param .b32 r;
-  cvta.global.u64 %d, words; st.param.b64 [f], %d; mov.u64 %d, 0; st.param.b64 [a], %d; call (r), vprintf, (f, a); ret; }"""
-    )
-    made = warpsim.load(text)["k"]
+    made = warpsim.load(PRINTS)["k"]
     for daemon in (False, True):
         begun.clear()
         goes_on.clear()
