@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 
-from warpsim.errors import WarpsimError, shown
-
-_WIDEST = 1 << 64
+from warpsim.errors import LaunchError, WarpsimError, shown
+from warpsim.host.options import integer
 
 
 class DebugError(WarpsimError, ValueError):
@@ -19,12 +17,9 @@ class DebugError(WarpsimError, ValueError):
 def number(what: str, value: Any) -> int:
     """An integer of Python or NumPy."""
     try:
-        found = operator.index(value)
-    except Exception:  # whatever an object of the caller's raises
-        raise DebugError(f"{what} must be an integer, not {shown(value)}") from None
-    if not -_WIDEST < found < _WIDEST:
-        raise DebugError(f"{what} must be an integer of 64 bits, not {shown(found)}")
-    return found
+        return integer(what, value, -(1 << 64), 1 << 64)
+    except LaunchError as problem:
+        raise DebugError(str(problem)) from None
 
 
 def text(what: str, value: Any) -> str:
