@@ -49,7 +49,6 @@ class Passage:
         self.spread = rule_of(plan, instruction)
         stored = traits.undefined is Undefined.STORED
         self.stores = bind_store_bits(plan, instruction) if stored else None
-        self.combines = traits.undefined is Undefined.COMBINED
         self.getters = [source_getter(plan, o) for o in sources]
         self.commit = commit_of(instruction)
         self.moves_memory = traits.is_async(Family.CP_ASYNC) or ("memory" in form.ports and bool(form.n_dest))
