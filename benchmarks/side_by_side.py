@@ -21,8 +21,8 @@ import numpy as np
 
 import warpsim
 from warpsim.host.cases import run_case
-from warpsim.native.behind import behind
-from warpsim.native.cache import available
+from warpsim.native.compiling.cache import available
+from warpsim.native.tiering.worker import behind
 
 try:
     import numba

@@ -12,8 +12,8 @@ def at_once(monkeypatch):
 @pytest.fixture
 def done(monkeypatch):
     """A list that grows with every unit that runs to its end: a comparison in which none does compares nothing."""
-    from warpsim.native.options import Outcome
-    from warpsim.native.runs import Runner
+    from warpsim.native.regions.options import Outcome
+    from warpsim.native.runtime.run import Runner
 
     units, run = [], Runner.run
 
@@ -30,7 +30,7 @@ def done(monkeypatch):
 @pytest.fixture
 def served(monkeypatch, done):
     """How many products of matrices machine code has served: within units, or in the place of a body."""
-    from warpsim.native.matrices import Codes
+    from warpsim.native.matrix.instructions import Codes
 
     bodies, of = [], Codes.of
 

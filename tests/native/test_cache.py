@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from warpsim.native import cache, compiler
+from warpsim.native.compiling import cache, compiler
 
 pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 RUN = """
 import numpy as np, warpsim
-from warpsim.native.compiler import compiler
+from warpsim.native.compiling.compiler import compiler
 text = '''.version 8.0
 .target sm_80
 .address_size 64
@@ -95,7 +95,7 @@ def test_no_folder(tmp_path):
 
 def test_a_text_that_is_not_valid():
     """A label that stands twice, over which LLVM's passes end the process, is refused before."""
-    from warpsim.native.compiler import Invalid, compiler
+    from warpsim.native.compiling.compiler import Invalid, compiler
 
     with pytest.raises(Invalid, match="Terminator found in the middle"):
         compiler().function("define i32 @f(ptr %p) {\n br label %a\na:\n ret i32 0\na:\n ret i32 1\n}", "f")

@@ -8,7 +8,7 @@ import warpsim
 
 pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 
-from warpsim.native.runs import Runner
+from warpsim.native.runtime.run import Runner
 
 HEAD = """.version 8.4
 .target sm_90

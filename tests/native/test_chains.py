@@ -9,7 +9,7 @@ pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 
 import llvmlite.binding as llvm
 
-from warpsim.native.compiler import Invalid, compiler
+from warpsim.native.compiling.compiler import Invalid, compiler
 
 LINE = "xor.b32 %r3, %r1, {0}; setp.gt.u32 %q, %r3, {0}; @%q bra L{0}; mad.lo.u32 %r1, %r1, 3, {0}; L{0}:"
 
@@ -22,7 +22,7 @@ def joins(count, monkeypatch):
         texts.append(made.text)
         raise Invalid("looked at")
 
-    monkeypatch.setattr("warpsim.native.making.finish", finish)
+    monkeypatch.setattr("warpsim.native.tiering.build.finish", finish)
     body = "\n".join(LINE.format(k) for k in range(count))
     module = warpsim.load(
         f""".version 8.0

@@ -10,15 +10,17 @@ from warpsim.isa.traits import Matrix
 from warpsim.machine.selection import Rect, Shape
 from warpsim.machine.values import Affine
 from warpsim.machine.window import Watcher
-from warpsim.native import cache, later, pace
-from warpsim.native.calls import FAR, _block_limit
-from warpsim.native.inputs import Given, given, look_of, row_of
-from warpsim.native.options import Options, Outcome
-from warpsim.native.order import conflicts
-from warpsim.native.pace import Pace
-from warpsim.native.reading import describe
-from warpsim.native.serving import _serves
-from warpsim.native.spots import WAITING, Account, Spot
+from warpsim.native.codegen.inputs import Given, given, look_of, row_of
+from warpsim.native.compiling import cache
+from warpsim.native.regions.options import Options, Outcome
+from warpsim.native.runtime.calls import FAR, _block_limit
+from warpsim.native.runtime.input_values import describe
+from warpsim.native.runtime.warp_order import conflicts
+from warpsim.native.tiering import cost as pace
+from warpsim.native.tiering import deferred as later
+from warpsim.native.tiering.cost import Pace
+from warpsim.native.tiering.eligibility import _serves
+from warpsim.native.tiering.entry_points import WAITING, Account, Spot
 
 EVERYTHING = Options(alone=False, barriers=True)
 PARTED, CONFLICT, REFUSED, DOUBT, OVER = (Outcome[n] for n in ("PARTED", "CONFLICT", "REFUSED", "DOUBT", "OVER"))
@@ -147,7 +149,7 @@ def test_what_is_worth_compiling_later():
     plans = [
         SimpleNamespace(allows=lambda spot, share, good=good: good and share == pace.BEHIND) for good in (True, False)
     ]
-    from warpsim.native.spots import Request
+    from warpsim.native.tiering.entry_points import Request
 
     requests = [Request(plans[k % 2], k, spot, None if k > 1 else "v") for k, spot in enumerate(spots)]
     for request in requests:
@@ -520,7 +522,7 @@ def test_what_is_served_beside_a_watcher(event, served):
 def test_products_of_matrices_that_pay(monkeypatch):
     """Engine ``auto`` loads code when bodies have taken a tenth of a second, and compiles after 2.5; ``compiled`` asks for it, and has it
     made behind the launch where it would have paid."""
-    from warpsim.native import matrices
+    from warpsim.native.matrix import instructions as matrices
 
     made, submitted, loaded = [], [], set()
 
@@ -579,7 +581,7 @@ def test_products_of_matrices_that_pay(monkeypatch):
 
 def test_without_a_compiler(monkeypatch):
     """Where the extra is not installed, the interpreter runs the launch alone."""
-    from warpsim.native import serving
+    from warpsim.native.tiering import eligibility as serving
 
     monkeypatch.setattr(cache, "available", lambda: False)
     taken = later.Taken()
@@ -596,7 +598,7 @@ def test_without_a_compiler(monkeypatch):
 
 def test_units_need_the_usual_order(monkeypatch):
     """Where warps run one by one, or in the order of a seed, only products are compiled."""
-    from warpsim.native import serving
+    from warpsim.native.tiering import eligibility as serving
 
     monkeypatch.setattr(serving, "taken", later.Taken)
     for by_warp, schedule, units in ((False, None, True), (True, None, False), (False, 3, False)):
@@ -606,7 +608,7 @@ def test_units_need_the_usual_order(monkeypatch):
 
 def test_what_was_compiled_before(monkeypatch):
     """Looked up once, by the name of the place."""
-    from warpsim.native import spots
+    from warpsim.native.tiering import entry_points as spots
 
     asked = []
     monkeypatch.setattr(spots, "noted", lambda name: asked.append(name) or name == "note of 3")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import warpsim
-from warpsim.native.cache import available
+from warpsim.native.compiling.cache import available
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from instruction_kernels import ROWS, Row, batches, kernel

@@ -12,11 +12,11 @@ import pytest
 
 pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 
-from warpsim.native.compiler import compiler
-from warpsim.native.lower import Lowering
+from warpsim.native.compiling.compiler import compiler
+from warpsim.native.lowering.graphs import Lowering
+from warpsim.native.lowering.values import BF16, Code, Unlowerable, Val, element, memory
 from warpsim.native.trace import LANES, Lane, Node, Untraceable
 from warpsim.native.tracing import Table, trace
-from warpsim.native.values import BF16, Code, Unlowerable, Val, element, memory
 
 SHAPE = (1, LANES, 1)
 NUMBERS = itertools.count()

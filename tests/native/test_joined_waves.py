@@ -8,7 +8,7 @@ import warpsim
 pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 
 from warpsim.machine.window import Watcher
-from warpsim.native.calls import Calls
+from warpsim.native.runtime.calls import Calls
 
 HEAD = """.version 8.0
 .target sm_80

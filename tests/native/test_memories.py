@@ -12,9 +12,9 @@ pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 
 from warpsim.machine.state.global_memory import Allocation, GlobalMemory
 from warpsim.machine.state.word_space import WordSpace
-from warpsim.native.compiler import compiler
-from warpsim.native.memories import Memories
-from warpsim.native.runs import Runner
+from warpsim.native.compiling.compiler import compiler
+from warpsim.native.runtime.memory_views import Memories
+from warpsim.native.runtime.run import Runner
 
 FIELDS = 5
 """Of an allocation in the table: start, end, its bytes, those of its companion, whether it is only read."""

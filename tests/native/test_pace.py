@@ -12,13 +12,17 @@ import warpsim
 
 pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 
-from warpsim.native import cache, later, making, pace, serving
-from warpsim.native.behind import Behind, behind
-from warpsim.native.codes import Code
-from warpsim.native.compiler import compiler
-from warpsim.native.engine import Compiled
-from warpsim.native.options import Outcome
-from warpsim.native.runs import Runner
+from warpsim.native.compiling import cache
+from warpsim.native.compiling.compiler import compiler
+from warpsim.native.compiling.region_code import Code
+from warpsim.native.regions.options import Outcome
+from warpsim.native.runtime.run import Runner
+from warpsim.native.tiering import build as making
+from warpsim.native.tiering import cost as pace
+from warpsim.native.tiering import deferred as later
+from warpsim.native.tiering import eligibility as serving
+from warpsim.native.tiering.engine import Compiled
+from warpsim.native.tiering.worker import Behind, behind
 
 PTX = """.version 8.0
 .target sm_80
@@ -109,7 +113,7 @@ def processors(monkeypatch, request):
 def test_a_share_of_the_time(monkeypatch, processors):
     """Engine ``auto`` compiles when that takes a share of the time that the function took, not before: in the launch, or in a
     thread beside it."""
-    monkeypatch.setattr("warpsim.native.engine.HOT", 0.001)
+    monkeypatch.setattr("warpsim.native.tiering.engine.HOT", 0.001)
     module = warpsim.load(PTX.replace("SALT", "6"))
     launch(module, "auto", 6)
     assert codes(module) == []
@@ -126,9 +130,9 @@ def test_a_share_of_the_time(monkeypatch, processors):
 @pytest.mark.parametrize("processors", [2], indirect=True)
 def test_a_long_first_launch(monkeypatch, processors):
     """A launch does not wait for the thread, and goes on as machine code when that is there."""
-    monkeypatch.setattr("warpsim.native.engine.HOT", 0.001)
+    monkeypatch.setattr("warpsim.native.tiering.engine.HOT", 0.001)
     monkeypatch.setattr(pace, "STEP", 1.0)
-    monkeypatch.setattr("warpsim.native.spots.STEP", 1.0)
+    monkeypatch.setattr("warpsim.native.tiering.entry_points.STEP", 1.0)
     done = []
     run = Runner.run
     monkeypatch.setattr(Runner, "run", lambda *a, **k: done.append(run(*a, **k)) or done[-1])
@@ -178,9 +182,9 @@ def test_the_child_of_a_fork():
 
 def test_a_busy_machine(monkeypatch):
     """Code is judged by the time of its own thread: that others take the processor does not condemn it."""
-    monkeypatch.setattr("warpsim.native.engine.HOT", 0.001)
+    monkeypatch.setattr("warpsim.native.tiering.engine.HOT", 0.001)
     hours = itertools.count(step=3600.0)
-    monkeypatch.setattr("warpsim.native.calls.time.perf_counter", lambda: next(hours))
+    monkeypatch.setattr("warpsim.native.runtime.calls.time.perf_counter", lambda: next(hours))
     module = warpsim.load(PTX.replace("SALT", "7"))
     launch(module, "auto", 7)
     native(module).interpreted = 1e9

@@ -12,7 +12,7 @@ import pytest
 
 import warpsim
 from warpsim.cli.main import main
-from warpsim.native.cache import available
+from warpsim.native.compiling.cache import available
 from warpsim.observe.timing import StopWatch
 
 LOOP = """

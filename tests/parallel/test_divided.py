@@ -13,8 +13,8 @@ import pytest
 import warpsim
 from warpsim.cli.elsewhere import results_of
 from warpsim.host.cases import run_case
-from warpsim.native import runs
-from warpsim.native.cache import available
+from warpsim.native.compiling.cache import available
+from warpsim.native.runtime import run as runs
 from warpsim.parallel import shipping
 from warpsim.parallel.part import perform
 from warpsim.parallel.processes import Processes

@@ -17,7 +17,7 @@ from warpsim.machine.plan import Image
 from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.state.launch import DeviceSpec, Dims, LaunchState, Settings
 from warpsim.machine.values import Array
-from warpsim.native.serving import compiled_for
+from warpsim.native.tiering.eligibility import compiled_for
 from warpsim.parallel.footprint import Footprint, Reduction
 from warpsim.parallel.shipping import Memory
 from warpsim.program.build import program_of

@@ -1,0 +1,178 @@
+"""What those who write a unit share: its registers and blocks, the words of its context, and the ways out of it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from warpsim.native.codegen.register_kinds import Facts
+from warpsim.native.lowering.values import Code, Val, memory, width
+from warpsim.native.regions.forms import Key, Traced
+from warpsim.native.regions.region import Known, Shape
+from warpsim.native.runtime.context import APART, CONTEXT, NOWHERE
+
+
+class Manner(NamedTuple):
+    """How a unit is to run: ``alone``, as the only warp; ``row`` lanes of each warp lie in a row of threads (0: nobody knows);
+    with ``strides`` where values may have them; ``private``: on a copy of shared memory that is the CTA's own; ``limited``: up to some block at
+    most; ``noted``: somebody wants to know what it accesses of global memory."""
+
+    alone: bool
+    row: int = 0
+    strides: bool = True
+    private: bool = False
+    limited: bool = False
+    noted: bool = False
+
+
+class UnitText:
+    """The text of one unit while it is written. ``access``, ``inputs``, ``meetings``, ``whole`` and ``apart`` write its parts."""
+
+    access: Any
+    inputs: Any
+    meetings: Any
+    whole: Any
+    apart: Any
+    words: dict[str, str]
+    """The words of the context that every warp needs."""
+    results: dict[int, str]
+    """Where registers that all lanes share are left."""
+    log_used: str
+    common: str
+    gone_back: str
+    waiting: str
+    place: str
+    leaving: str
+    source: str
+    group: str
+    now: str
+    """The number of the warp among all, and in its CTA; its row and its CTA in the tables, its lanes as bits, and how many."""
+    now_member: str
+    row: str
+    cta: str
+    row64: str
+    cta64: str
+    column: str
+    mask: str
+    lanes: str
+
+    def __init__(self, known: Known, shape: Shape, varying: frozenset[Key], manner: Manner, facts: Facts) -> None:
+        self.known, self.shape, self.varying, self.manner, self.facts = known, shape, varying, manner, facts
+        self.plan = shape.plan
+        self.code = Code()
+        self.code.row = manner.row or 32
+        self.exits = {place: number for number, place in enumerate(shape.exits)}
+        self.barriers = {place: number for number, place in enumerate(shape.barriers)}
+        self.written = {slot for p in shape.all() for i in self.instructions(p) for slot, _ in self.traced(i).outputs}
+        self.failures: set[int] = set()
+        self.left: set[int] = set()
+        """The registers that are read after an exit that warps may take."""
+
+    # ---- the unit ---------------------------------------------------------------------------------
+
+    def instructions(self, piece: Any) -> Any:
+        """What a piece executes, without what ends its block."""
+        return self.plan.blocks[piece.block].instructions[piece.first : piece.last]
+
+    def traced(self, instruction: Any) -> Traced:
+        """An instruction's graphs."""
+        made = self.known.of(instruction)
+        assert made is not None
+        return made
+
+    # ---- pieces of text ---------------------------------------------------------------------------
+
+    def word(self, name: str, type: str = "i64") -> str:
+        """A word of the context."""
+        pointer = self.code.make(f"getelementptr i64, ptr %ctx, i64 {CONTEXT[name]}")
+        return self.code.make(f"load {type}, ptr {pointer}")
+
+    def put_word(self, name: str, value: str, type: str = "i64", place: int = 0) -> None:
+        """Write a word of the context."""
+        pointer = self.code.make(f"getelementptr i64, ptr %ctx, i64 {CONTEXT[name] + place}")
+        self.code.line(f"store {type} {value}, ptr {pointer}")
+
+    def element(self, array: str, index: str, type: str = "i32") -> str:
+        """An element of an array."""
+        return self.code.make(f"load {type}, ptr {self.code.make(f'getelementptr {type}, ptr {array}, i64 {index}')}")
+
+    def descriptor(self, array: str, number: int) -> str:
+        """The descriptor of a value that comes in or goes out."""
+        return self.code.make(f"getelementptr i64, ptr {self.words[array]}, i64 {number * 6}")
+
+    def fail_unless(self, good: str, why: int) -> None:
+        """Give the unit up where a condition does not hold."""
+        code = self.code
+        on = code.fresh("on")
+        code.line(f"br i1 {good}, label %{on}, label %fail{why}")
+        self.failures.add(why)
+        code.label(on)
+
+    def count(self, block: int, lanes: str, how: str = "add") -> None:
+        """One more warp has come to a block with so many lanes."""
+        code, number = self.code, sorted(self.shape.pieces).index(block)
+        for k, more in enumerate(("1", lanes)):
+            place = code.make(f"getelementptr i64, ptr {self.words['counts']}, i64 {2 * number + k}")
+            old = code.make(f"load i64, ptr {place}")
+            code.line(f"store i64 {code.make(f'{how} i64 {old}, {more}')}, ptr {place}")
+
+    def count_back(self, block: int, at: int, lanes: str) -> None:
+        """So many lanes leave a block that they have come to. Whoever goes on where it begins counts them again."""
+        if at == 0:
+            self.count(block, lanes, "sub")
+
+    # ---- where warps leave ------------------------------------------------------------------------
+
+    def leave(self, exit: int, values: Any) -> None:
+        """All lanes of the warp leave at one place."""
+        code = self.code
+        self.left |= self.shape.live[exit]
+        self.left_by(f"{exit}")
+        self.put_outs(values, exit)
+        code.line("br label %left")
+
+    def left_by(self, exit: str) -> None:
+        """Note the exit of the warp, and whether all have taken the same."""
+        code = self.code
+        place = code.make(f"getelementptr i32, ptr {self.words['exits']}, i64 {self.now}")
+        code.line(f"store i32 {exit}, ptr {place}")
+        common = code.make(f"load i32, ptr {self.common}")
+        first, same = code.make(f"icmp eq i32 {common}, {NOWHERE}"), code.make(f"icmp eq i32 {common}, {exit}")
+        good = code.make(f"or i1 {first}, {same}")
+        code.line(f"store i32 {code.make(f'select i1 {good}, i32 {exit}, i32 {APART}')}, ptr {self.common}")
+
+    def put_outs(self, values: Any, exit: int | None = None) -> None:
+        """Registers that the unit leaves behind; those that are read after the exit, or after any."""
+        code = self.code
+        live = self.left if exit is None else self.shape.live[exit]
+        for number, slot in enumerate(self.shape.outs):
+            if slot not in live:
+                continue
+            value: Val = values(slot)
+            if slot not in self.varying:
+                wide = value if value.type == "i64" else code.convert("zext", value, "i64")
+                code.line(f"store i64 {wide.text}, ptr {self.results[slot]}")
+                continue
+            n = width(memory(value.type))
+            pointer = code.spill(value)
+            name = code.declare(f"ws_out_{n}", "void", "ptr, ptr, i32, i32, i32, ptr")
+            code.line(
+                f"call void @{name}(ptr %ctx, ptr {self.descriptor('outs', number)}, i32 {self.row}, i32 {self.cta}, "
+                f"i32 {self.mask}, ptr {pointer})"
+            )
+
+    # ---- loops ------------------------------------------------------------------------------------
+
+    def again(self, piece: Any, out: str) -> None:
+        """One more time round a loop: go to ``out`` before the branch where the interpreter wants to look."""
+        code = self.code
+        back_edges = code.make(f"load i64, ptr {self.gone_back}")
+        more = code.make(f"add i64 {back_edges}, 1")
+        over = code.make(f"icmp sgt i64 {more}, {self.words['back_edges']}")
+        if self.shape.stores:
+            used = code.make(f"load i64, ptr {self.log_used}")
+            half = code.make(f"lshr i64 {self.words['log_size']}, 1")
+            over = code.make(f"or i1 {over}, {code.make(f'icmp ugt i64 {used}, {half}')}")
+        on = code.fresh("on")
+        code.line(f"br i1 {over}, label %{out}, label %{on}")
+        code.label(on)
+        code.line(f"store i64 {more}, ptr {self.gone_back}")

@@ -1,0 +1,282 @@
+"""Blocks by warps whose lanes are together: nothing is masked, and what all lanes share is a scalar."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from warpsim.native.codegen.register_kinds import ALONG, LANEWISE
+from warpsim.native.codegen.slots import Slots
+from warpsim.native.codegen.steps import Steps
+from warpsim.native.lowering.values import Val, width
+from warpsim.native.regions.forms import Key
+from warpsim.native.regions.region import Piece, live_at, reachable
+
+if TYPE_CHECKING:
+    from warpsim.native.codegen.base import UnitText
+
+
+class Whole(Steps):
+    """Writes the blocks ``w<number>``; the first one may begin inside a block, as ``wfirst``."""
+
+    def __init__(self, emitter: UnitText) -> None:
+        super().__init__(emitter)
+        self.slots = Slots(emitter)
+        self.frame_bytes = 0
+        self._frames: dict[int, list[tuple[str, str, int]]] = {}
+
+    def get(self, key: Key) -> Val:
+        """What a register holds where a block begins."""
+        return self.slots.get(key)
+
+    def _name(self, block: int) -> str:
+        return f"w{block}"
+
+    @property
+    def here(self) -> Val:
+        """The lanes of the warp."""
+        return Val("i32", self.emitter.mask, uniform=True)
+
+    # ---- where warps begin ------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Registers as the warp finds them."""
+        emitter, code, shape = self.emitter, self.code, self.emitter.shape
+        code.doubt = self.doubt if emitter.manner.strides else None
+        coming = emitter.inputs.coming()
+        given = {key for key, _ in coming}
+        for key, value in coming:
+            self.slots.put(key, value)
+        for slot in sorted(emitter.written & shape.crossing - given):
+            self.slots.clear(slot)
+        if emitter.facts.parting:
+            emitter.apart.clear()
+        whole = shape.pieces.get(shape.entry.block) is shape.entry
+        code.line(f"br label %{self._name(shape.entry.block) if whole else 'wfirst'}")
+
+    def resume(self) -> None:
+        """Where a warp goes on behind a barrier."""
+        emitter, code = self.emitter, self.code
+        code.label("again")
+        pointer = code.make(f"getelementptr i32, ptr {emitter.words['states']}, i64 {emitter.now_member}")
+        state = code.make(f"load i32, ptr {pointer}")
+        cases = " ".join(f"i32 {k}, label %resume{k}" for k in range(len(emitter.shape.barriers)))
+        code.line(f"switch i32 {state}, label %passed [ {cases} ]")
+
+    # ---- blocks -----------------------------------------------------------------------------------
+
+    def blocks(self) -> None:
+        """All blocks."""
+        emitter, code, shape = self.emitter, self.code, self.emitter.shape
+        code.doubt = self.doubt if emitter.manner.strides else None
+        if shape.pieces.get(shape.entry.block) is not shape.entry:
+            code.label("wfirst")
+            self._body(shape.entry)
+        for block in sorted(shape.pieces):
+            code.label(self._name(block))
+            if emitter.manner.limited:
+                on, beyond = code.fresh("on"), code.fresh("beyond")
+                over = code.make(f"icmp sge i64 {block}, {emitter.words['limit']}")
+                code.line(f"br i1 {over}, label %{beyond}, label %{on}")
+                code.label(beyond)
+                emitter.leave(emitter.exits[block, 0], self.slots_value)
+                code.label(on)
+            emitter.count(block, emitter.lanes)
+            self._body(shape.pieces[block])
+        for block, at in shape.exits:
+            if at == 0 and block not in shape.pieces:
+                code.label(self._name(block))
+                emitter.leave(emitter.exits[block, 0], self.slots_value)
+        code.doubt = None
+
+    def slots_value(self, slot: int) -> Val:
+        """A register where a block begins or has ended."""
+        found = self.emitter.inputs.fixed.get(slot)
+        return found if found is not None else self.slots.get(slot)
+
+    def _body(self, piece: Piece) -> None:
+        emitter, code = self.emitter, self.code
+        self.current = {}
+        dirty: dict[int, None] = {}
+        for at, instruction in enumerate(emitter.instructions(piece), piece.first):
+            if (piece.block, at) in emitter.barriers:
+                self._settle(dirty)
+                self.arrive(emitter.barriers[piece.block, at])
+                if self._told_again(piece, at):
+                    return
+                self._resumed(emitter.barriers[piece.block, at], piece.block, at)
+                dirty, self.current = {}, {}
+                continue
+            for slot in self.step(piece.block, at, instruction, self.here):
+                dirty[slot] = None
+        guard = self.condition(piece.guard) if piece.ends and piece.guard is not None else None
+        self._settle(dirty)
+        if not piece.ends:
+            emitter.leave(emitter.exits[piece.block, piece.last], self.slots_value)
+            return
+        if piece.goes_back:
+            out = code.fresh("looked_at")
+            emitter.again(piece, out)
+        if guard is None:
+            target = piece.target if piece.target is not None else piece.following
+            assert target is not None
+            code.line(f"br label %{self._name(target)}")
+        else:
+            self._branch(piece, guard)
+        if piece.goes_back:
+            code.label(out)
+            emitter.leave(emitter.exits[piece.block, piece.last], self.slots_value)
+
+    def _settle(self, dirty: dict[int, None]) -> None:
+        for slot in dirty:
+            if slot in self.emitter.shape.crossing:
+                self.slots.put(slot, self.current[slot])
+
+    def _branch(self, piece: Piece, guard: Val) -> None:
+        emitter, code = self.emitter, self.code
+        assert piece.target is not None
+        assert piece.following is not None
+        yes, no = self._name(piece.target), self._name(piece.following)
+        if guard.uniform or piece.target == piece.following:
+            if not guard.uniform:
+                code.line(f"br label %{yes}")
+                return
+            code.line(f"br i1 {guard.text}, label %{yes}, label %{no}")
+            return
+        taken = self.among(guard, self.here)
+        some, part = code.fresh("some"), code.fresh("part")
+        none = code.make(f"icmp eq i32 {taken.text}, 0")
+        code.line(f"br i1 {none}, label %{no}, label %{some}")
+        code.label(some)
+        every = code.make(f"icmp eq i32 {taken.text}, {emitter.mask}")
+        code.line(f"br i1 {every}, label %{yes}, label %{part}")
+        code.label(part)
+        emitter.facts.part(reachable(emitter.shape, piece.successors))
+        emitter.apart.enter(piece, taken)
+
+    # ---- barriers ---------------------------------------------------------------------------------
+
+    def _told_again(self, piece: Piece, at: int) -> bool:
+        """Whether what follows the barrier stands in the whole block too: of a unit that begins inside a block of a loop."""
+        other = self.emitter.shape.pieces.get(piece.block)
+        return other is not None and other is not piece and other.first <= at < other.last
+
+    def arrive(self, number: int) -> None:
+        """A warp comes to a barrier, with its registers in their slots."""
+        emitter, code = self.emitter, self.code
+        frame = self._frame(number)
+        base = self._own_frame()
+        for place, type, offset in frame:
+            pointer = code.make(f"getelementptr i8, ptr {base}, i64 {offset}")
+            value = code.make(f"load {type}, ptr {place}")
+            if type == "<32 x i1>":
+                value, type = code.make(f"bitcast <32 x i1> {value} to i32"), "i32"
+            elif type == "i1":
+                value, type = code.make(f"zext i1 {value} to i8"), "i8"
+            code.line(f"store {type} {value}, ptr {pointer}, align 8")
+        code.line(f"store i64 {code.make(f'load i64, ptr {emitter.gone_back}')}, ptr {base}, align 8")
+        state = code.make(f"getelementptr i32, ptr {emitter.words['states']}, i64 {emitter.now_member}")
+        code.line(f"store i32 {number}, ptr {state}")
+        waiting = code.make(f"load i64, ptr {emitter.waiting}")
+        code.line(f"store i64 {code.make(f'add i64 {waiting}, 1')}, ptr {emitter.waiting}")
+        first = code.make(f"icmp eq i64 {waiting}, 0")
+        known = code.make(f"load i32, ptr {emitter.place}")
+        same = code.make(f"icmp eq i32 {known}, {number}")
+        good = code.make(f"or i1 {first}, {same}")
+        code.line(f"store i32 {code.make(f'select i1 {good}, i32 {number}, i32 -2')}, ptr {emitter.place}")
+        code.line("br label %done")
+
+    def _own_frame(self) -> str:
+        emitter, code = self.emitter, self.code
+        size = emitter.word("frame_bytes")
+        offset = code.make(f"mul i64 {emitter.now_member}, {size}")
+        return code.make(f"getelementptr i8, ptr {emitter.words['frames']}, i64 {offset}")
+
+    def kept(self, number: int) -> list[Key]:
+        """The registers that are read after a barrier."""
+        emitter, shape = self.emitter, self.emitter.shape
+        block, at = shape.barriers[number]
+        live = live_at(emitter.plan, block, at)
+        slotted = [
+            *[k for k in shape.reads if k not in emitter.inputs.fixed],
+            *sorted(emitter.written & shape.crossing),
+        ]
+        return [
+            k for k in dict.fromkeys(slotted) if not isinstance(k, int) or k in live or k >= emitter.plan.n_registers
+        ]
+
+    def _frame(self, number: int) -> list[tuple[str, str, int]]:
+        """Where registers lie that are put aside: their slot, its type, their offset."""
+        found = self._frames.get(number)
+        if found is None:
+            found, at = [], 8
+            for key in self.kept(number):
+                for place, type in self.slots.parts(key):
+                    found.append((place, type, at))
+                    lanes, element = (32, type[6:-1]) if type.startswith("<") else (1, type)
+                    at += max(-(-width(element) * lanes // 64), 1) * 8
+            self.frame_bytes = max(self.frame_bytes, -(-at // 64) * 64)
+            self._frames[number] = found
+        return found
+
+    def _resumed(self, number: int, block: int, at: int) -> None:
+        emitter, code = self.emitter, self.code
+        code.label(f"resume{number}")
+        base = self._own_frame()
+        for place, type, offset in self._frame(number):
+            pointer = code.make(f"getelementptr i8, ptr {base}, i64 {offset}")
+            if type == "<32 x i1>":
+                raw = code.make(f"load i32, ptr {pointer}, align 8")
+                value = code.make(f"bitcast i32 {raw} to <32 x i1>")
+            elif type == "i1":
+                value = code.make(f"trunc i8 {code.make(f'load i8, ptr {pointer}, align 8')} to i1")
+            else:
+                value = code.make(f"load {type}, ptr {pointer}, align 8")
+            code.line(f"store {type} {value}, ptr {place}")
+        code.line(f"store i64 {code.make(f'load i64, ptr {base}, align 8')}, ptr {emitter.gone_back}")
+        on, out = code.fresh("on"), code.fresh("unmet")
+        leaving = code.make(f"load i1, ptr {emitter.leaving}")
+        emitter.meetings.warp()
+        code.line(f"br i1 {leaving}, label %{out}, label %{on}")
+        code.label(out)
+        emitter.count_back(block, at, emitter.lanes)
+        emitter.leave(emitter.exits[block, at], self.slots_value)
+        code.label(on)
+
+    # ---- from lanes that were apart ---------------------------------------------------------------
+
+    def take_over(self, keys: Any, values: Any, failed: str) -> None:
+        """Lanes are together again: their registers into the slots; to ``failed`` where one is more than its slot holds."""
+        code, emitter = self.code, self.emitter
+        ready: list[tuple[Key, Val]] = []
+        good = "true"
+        for key in keys:
+            value: Val = values(key)
+            form = self.slots.form(key)
+            if form == LANEWISE or value.uniform:
+                ready.append((key, value))
+                continue
+            whole = f"<32 x {value.type}>"
+            first = Val(value.type, code.make(f"extractelement {whole} {value.text}, i32 0"), uniform=True)
+            made = first
+            if form == ALONG:
+                along = []
+                for lane, known in zip((1, code.row), emitter.facts.strides.get(key, (0, 0)), strict=True):
+                    if known is not None or lane >= 32 or (lane == 1 and code.row == 1):
+                        along.append(code.number(known or 0, value.type))
+                        continue
+                    other = code.make(f"extractelement {whole} {value.text}, i32 {lane}")
+                    along.append(Val(value.type, code.make(f"sub {value.type} {other}, {first.text}"), uniform=True))
+                made = Val(value.type, first.text, uniform=False, along=(along[0], along[1]))
+            same = code.op("icmp eq", code.splat(made), value, type="i1")
+            bits = code.make(f"bitcast {code.of(same)} to i32")
+            # Lanes that the warp does not have hold anything.
+            lacking = code.make(f"or i32 {bits}, {code.make(f'xor i32 {emitter.mask}, -1')}")
+            one = code.make(f"icmp eq i32 {lacking}, -1")
+            good = one if good == "true" else code.make(f"and i1 {good}, {one}")
+            ready.append((key, made))
+        if good != "true":
+            on = code.fresh("on")
+            code.line(f"br i1 {good}, label %{on}, label %{failed}")
+            code.label(on)
+        for key, value in ready:
+            self.slots.put(key, value)

@@ -1,0 +1,271 @@
+"""Blocks by warps whose lanes are not together: the lowest block of those that wait goes first, as in the interpreter.
+
+Registers are lanes here, and written under a mask. Where all lanes of the warp have come to one block again, they go on
+together if their registers allow it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from warpsim.native.codegen.inputs import key_type
+from warpsim.native.codegen.steps import Steps
+from warpsim.native.lowering.values import Val
+from warpsim.native.regions.forms import Key
+from warpsim.native.regions.region import Piece, live_at
+from warpsim.native.runtime.context import APART, CONTEXT, LOST
+
+if TYPE_CHECKING:
+    from warpsim.native.codegen.base import UnitText
+
+
+class Apart(Steps):
+    """Writes the blocks ``a<number>``, one after the other in the order of the program. The lanes that wait before each stand in
+    memory: as values of their own, each would go through all blocks before its own."""
+
+    together = False
+
+    def __init__(self, emitter: UnitText) -> None:
+        super().__init__(emitter)
+        shape, code = emitter.shape, emitter.code
+        self.slots: dict[Key, tuple[str, str, bool]] = {}
+        blocks = emitter.facts.parting
+        outside = {b for b, at in shape.exits if at == 0 and b not in shape.pieces}
+        self.chunks = sorted((blocks & set(shape.pieces)) | (blocks & outside))
+        self._waiting = code.slot(f"[{max(len(self.chunks), 1)} x i32]")
+        self._numbers = {b: k for k, b in enumerate(self.chunks)}
+        if self.chunks:  # LLVM takes apart what nobody else can see
+            word = f"%{code.fresh()}"
+            code.entry.append(f"  {word} = getelementptr i64, ptr %ctx, i64 {CONTEXT['pending']}")
+            code.entry.append(f"  store ptr {self._waiting}, ptr {word}")
+        self.used: set[int] = set()
+        self.stop_id, self.stop_mask = code.slot("i32"), code.slot("i32")
+
+    # ---- registers --------------------------------------------------------------------------------
+
+    def _place(self, key: Key) -> tuple[str, str, bool]:
+        found = self.slots.get(key)
+        if found is None:
+            type = key_type(self.emitter.shape, key)
+            uniform = isinstance(key, int) and key not in self.emitter.varying
+            found = self.slots[key] = (self.code.slot(self.code.typed(type, uniform=uniform)), type, uniform)
+        return found
+
+    def get(self, key: Key) -> Val:
+        """What a register holds where a block begins."""
+        pointer, type, uniform = self._place(key)
+        return Val(type, self.code.make(f"load {self.code.typed(type, uniform=uniform)}, ptr {pointer}"), uniform)
+
+    def _put(self, key: Key, value: Val, mask: Val | None) -> None:
+        pointer, _, uniform = self._place(key)
+        if not uniform:
+            value = self.code.splat(value)
+        if mask is not None and not uniform:
+            value = self.code.select(mask, value, self.get(key))
+        self.code.line(f"store {self.code.of(value)}, ptr {pointer}")
+
+    @cached_property
+    def _changing(self) -> set[int]:
+        """Registers that blocks write which lanes may enter apart: all others are as they were when the lanes parted."""
+        emitter, pieces = self.emitter, self.emitter.shape.pieces
+        inside = [pieces[b] for b in self.chunks if b in pieces]
+        return {slot for p in inside for i in emitter.instructions(p) for slot, _ in emitter.traced(i).outputs}
+
+    def _slotted(self) -> list[Key]:
+        emitter, shape = self.emitter, self.emitter.shape
+        reads = [k for k in shape.reads if k not in emitter.inputs.fixed]
+        return list(dict.fromkeys([*reads, *sorted(emitter.written & shape.crossing)]))
+
+    # ---- ways in ----------------------------------------------------------------------------------
+
+    def clear(self) -> None:
+        """A warp begins."""
+        name = self.code.declare("llvm.memset.p0.i64", "void", "ptr, i8, i64, i1")
+        self.code.line(f"call void @{name}(ptr align 64 {self._waiting}, i8 0, i64 {4 * len(self.chunks)}, i1 false)")
+
+    def enter(self, piece: Piece, taken: Val) -> None:
+        """Lanes that were together part at the end of a block: those ``taken`` go to its target."""
+        emitter, code = self.emitter, self.code
+        assert piece.target is not None
+        assert piece.following is not None
+        if piece.target not in self._numbers or piece.following not in self._numbers:
+            code.line("unreachable")  # this text is written anew
+            return
+        doubt, code.doubt = code.doubt, None
+        for key in self._slotted():
+            self._put(key, emitter.whole.slots.get(key), None)
+        code.doubt = doubt
+        rest = code.make(f"xor i32 {taken.text}, {emitter.mask}")
+        self._go(piece.target, taken)
+        self._go(piece.following, Val("i32", rest, uniform=True))
+        code.line(f"br label %a{min(piece.target, piece.following)}")
+
+    def _pending(self, block: int) -> str:
+        """Where the lanes stand that wait before a block."""
+        return self.code.make(f"getelementptr i32, ptr {self._waiting}, i64 {self._numbers[block]}")
+
+    def _go(self, block: int, lanes: Val) -> None:
+        pointer = self._pending(block)
+        old = self.code.make(f"load i32, ptr {pointer}")
+        self.code.line(f"store i32 {self.code.make(f'or i32 {old}, {lanes.text}')}, ptr {pointer}")
+
+    # ---- blocks -----------------------------------------------------------------------------------
+
+    def blocks(self) -> None:
+        """All blocks that lanes may enter apart."""
+        emitter, code, shape = self.emitter, self.code, self.emitter.shape
+        code.doubt = None
+        for number, block in enumerate(self.chunks):
+            after = f"a{self.chunks[number + 1]}" if number + 1 < len(self.chunks) else "none"
+            code.label(f"a{block}")
+            here = Val("i32", code.make(f"load i32, ptr {self._pending(block)}"), uniform=True)
+            enter = code.fresh("enter")
+            code.line(f"br i1 {code.make(f'icmp ne i32 {here.text}, 0')}, label %{enter}, label %{after}")
+            code.label(enter)
+            if block not in shape.pieces:
+                self._leave(emitter.exits[block, 0], here)
+                continue
+            self._rejoin(block, here)
+            if emitter.manner.limited:
+                on, beyond = code.fresh("on"), code.fresh("beyond")
+                over = code.make(f"icmp sge i64 {block}, {emitter.words['limit']}")
+                code.line(f"br i1 {over}, label %{beyond}, label %{on}")
+                code.label(beyond)
+                self._leave(emitter.exits[block, 0], here)
+                code.label(on)
+            code.line(f"store i32 0, ptr {self._pending(block)}")
+            lanes = Val("i1", code.make(f"bitcast i32 {here.text} to <32 x i1>"), uniform=False)
+            emitter.count(block, self._number(here))
+            self._body(shape.pieces[block], here, lanes, after)
+        self._stop()
+
+    def _number(self, lanes: Val) -> str:
+        """How many lanes these are."""
+        code = self.code
+        count = code.make(f"call i32 @{code.declare('llvm.ctpop.i32', 'i32', 'i32')}(i32 {lanes.text})")
+        return code.make(f"zext i32 {count} to i64")
+
+    def _rejoin(self, block: int, here: Val) -> None:
+        """Where all lanes are here, they go on together."""
+        emitter, code = self.emitter, self.code
+        every, on = code.fresh("every"), code.fresh("on")
+        whole = code.make(f"icmp eq i32 {here.text}, {emitter.mask}")
+        code.line(f"br i1 {whole}, label %{every}, label %{on}")
+        code.label(every)
+        live = live_at(emitter.plan, block, 0)
+        keys = [k for k in self._slotted() if not isinstance(k, int) or k in live or k >= emitter.plan.n_registers]
+        emitter.whole.take_over([k for k in keys if k in self._changing], self.get, on)
+        code.line(f"store i32 0, ptr {self._pending(block)}")
+        code.line(f"br label %w{block}")
+        code.label(on)
+
+    def _body(self, piece: Piece, here: Val, lanes: Val, after: str) -> None:
+        """The steps of a piece for the lanes ``here``; ``lanes`` is the same as a vector."""
+        emitter, code = self.emitter, self.code
+        self.current = {}
+        dirty: dict[int, None] = {}
+        for at, instruction in enumerate(emitter.instructions(piece), piece.first):
+            if (piece.block, at) in emitter.barriers:
+                self._settle(dirty, lanes)
+                self._barrier(emitter.barriers[piece.block, at], piece.block, at, here)
+                return
+            for slot in self.step(piece.block, at, instruction, here):
+                dirty[slot] = None
+        guard = self.condition(piece.guard) if piece.ends and piece.guard is not None else None
+        self._settle(dirty, lanes)
+        if not piece.ends:
+            self._leave(emitter.exits[piece.block, piece.last], here)
+            return
+        if piece.goes_back:
+            out, on = code.fresh("looked_at"), code.fresh("on")
+            emitter.again(piece, out)
+            code.line(f"br label %{on}")
+            code.label(out)
+            self._leave(emitter.exits[piece.block, piece.last], here)
+            code.label(on)
+        if guard is None:
+            target = piece.target if piece.target is not None else piece.following
+            assert target is not None
+            self._go(target, here)
+            code.line(f"br label %{f'a{target}' if target <= piece.block else after}")
+            return
+        assert piece.target is not None
+        assert piece.following is not None
+        taken = self.among(guard, here)
+        rest = code.op("xor", taken, here)
+        self._go(piece.target, taken)
+        self._go(piece.following, rest)
+        for where, who in ((piece.target, taken), (piece.following, rest)):
+            if where <= piece.block:
+                some, skip = code.make(f"icmp ne i32 {who.text}, 0"), code.fresh("on")
+                code.line(f"br i1 {some}, label %a{where}, label %{skip}")
+                code.label(skip)
+        code.line(f"br label %{after}")
+
+    def _settle(self, dirty: dict[int, None], lanes: Val) -> None:
+        for slot in dirty:
+            if slot in self.emitter.shape.crossing:
+                self._put(slot, self.current[slot], lanes)
+
+    def _barrier(self, number: int, block: int, at: int, here: Val) -> None:
+        """All lanes of the warp wait here, or it leaves."""
+        emitter, code = self.emitter, self.code
+        every, out = code.fresh("every"), code.fresh("unmet")
+        whole = code.make(f"icmp eq i32 {here.text}, {emitter.mask}")
+        code.line(f"br i1 {whole}, label %{every}, label %{out}")
+        code.label(every)
+        keys = [k for k in emitter.whole.kept(number) if k in self._changing]
+        emitter.whole.take_over(keys, self.get, out)
+        emitter.whole.arrive(number)
+        code.label(out)
+        emitter.count_back(block, at, self._number(here))
+        self._leave(emitter.exits[block, at], here)
+
+    # ---- where warps leave ------------------------------------------------------------------------
+
+    def _leave(self, exit: int, lanes: Val) -> None:
+        code = self.code
+        self.used.add(exit)
+        code.line(f"store i32 {exit}, ptr {self.stop_id}")
+        code.line(f"store i32 {lanes.text}, ptr {self.stop_mask}")
+        code.line("br label %astop")
+
+    def _value(self, slot: int) -> Val:
+        found = self.emitter.inputs.fixed.get(slot)
+        return found if found is not None else self.get(slot)
+
+    def _stop(self) -> None:
+        emitter, code = self.emitter, self.code
+        for number in self.used:
+            emitter.left |= emitter.shape.live[number]
+            for block in self.chunks:
+                if block > emitter.shape.exits[number][0]:  # the lowest goes first: these may wait
+                    emitter.left |= emitter.shape.live[emitter.exits[block, 0]]
+        code.label("none")  # no lane is anywhere: never reached
+        code.line(f"ret i32 {LOST}")
+        code.label("astop")
+        stopped = code.make(f"load i32, ptr {self.stop_mask}")
+        exit = code.make(f"load i32, ptr {self.stop_id}")
+        code.line(f"br i1 {code.make(f'icmp eq i32 {stopped}, {emitter.mask}')}, label %atogether, label %aapart")
+        code.label("aapart")
+        emitter.left_by(f"{APART}")
+        rows = code.make(f"mul i64 {emitter.now}, 32")
+        lanes = code.make(f"getelementptr i32, ptr {emitter.words['exit_lanes']}, i64 {rows}")
+        value: Any = code.splat(Val("i32", f"{exit}", uniform=True))
+        for block in self.chunks:
+            waiting = code.make(f"load i32, ptr {self._pending(block)}")
+            mine = code.make(f"and i32 {waiting}, {code.make(f'xor i32 {stopped}, -1')}")
+            flags = Val("i1", code.make(f"bitcast i32 {mine} to <32 x i1>"), uniform=False)
+            value = code.select(flags, code.number(emitter.exits[block, 0], "i32"), value)
+        code.line(f"store {code.of(value)}, ptr {lanes}, align 4")
+        emitter.put_outs(self._value)
+        code.line("br label %left")
+        code.label("atogether")
+        emitter.left_by(exit)
+        bare = [e for e in self.used if emitter.shape.live[e].isdisjoint(emitter.shape.outs)]
+        cases = " ".join(f"i32 {e}, label %left" for e in sorted(bare))
+        code.line(f"switch i32 {exit}, label %awrite [ {cases} ]")
+        code.label("awrite")
+        emitter.put_outs(self._value)
+        code.line("br label %left")

@@ -1,0 +1,221 @@
+"""How what a unit reads comes in: as one value for all, as one for each CTA, by strides, or as lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from warpsim.machine.values import FLAT, Affine
+from warpsim.native.lowering.affine import SPAN, add, times
+from warpsim.native.lowering.values import Val, memory, width
+from warpsim.native.regions.forms import Key
+from warpsim.native.trace import LANES
+from warpsim.types import TYPES
+
+if TYPE_CHECKING:
+    from warpsim.native.codegen.base import UnitText
+    from warpsim.native.regions.region import Shape
+
+SMALL = 64
+"""Strides up to here are part of the code."""
+THREAD_BITS = 10
+"""A thread's index has so many."""
+
+
+class Given(NamedTuple):
+    """``how``: "same" (one value), "column" (the address of one for each CTA), "along" (a first value and strides, None where
+    they are known only at run time) or "lanes"."""
+
+    how: str
+    along: tuple[int | None, int | None] = (0, 0)
+
+
+_SAME, _LANES, _COLUMN = Given("same"), Given("lanes"), Given("column")
+
+
+def given(value: Any, row: int) -> Given:
+    """How a value of a group comes in."""
+    if type(value) is int:
+        return _SAME
+    if type(value) is Affine:
+        if value.strides == FLAT:
+            return _SAME
+        s1, s0 = value.strides[:2]
+        if not row and (s1 or s0):
+            return _LANES
+        return Given("along", (_known(s0), _known(s1) if row < LANES else 0))
+    if value.size == 1:
+        return _SAME
+    return _COLUMN if value.ndim == 4 and value.shape[0] == value.shape[1] == 1 else _LANES
+
+
+def look_of(value: Any) -> Any:
+    """All of a value that decides how it comes in."""
+    if type(value) is int:
+        return 0
+    return value.strides if type(value) is Affine else (None, *value.shape)
+
+
+def _known(stride: int) -> int | None:
+    return stride if -SMALL <= stride <= SMALL else None
+
+
+def row_of(selection: Any) -> int:
+    """How many lanes of a warp lie in a row of the threads of a selection, 0 where they do not lie in rows."""
+    if not hasattr(selection, "axes") or not selection.warp_range:
+        return 0
+    wide = selection.batch_shape.extents[1]
+    n1, n0 = selection.shape[:2]
+    if n1 == 1 or wide % LANES == 0:
+        return LANES
+    return wide if n0 == wide and LANES % wide == 0 else 0
+
+
+def key_type(shape: Shape, key: Key) -> str:
+    """The LLVM type of what a key holds."""
+    if isinstance(key, int):
+        type = shape.plan.function.registers[key].type
+    elif isinstance(key[0], int):
+        type = TYPES[key[1]]
+    elif key[0] == "param":
+        type = TYPES[key[2]]
+    elif key[0] == "frame":
+        return f"i{np.dtype(key[2]).itemsize * 8}"
+    else:
+        return "i64"
+    return "i1" if type.dtype.kind == "b" else f"i{type.dtype.itemsize * 8}"
+
+
+def special_name(shape: Shape, key: Key) -> str:
+    """The special register that a key means, if any."""
+    plan = shape.plan
+    return plan.specials.get(key[0], "") if isinstance(key, tuple) and isinstance(key[0], int) else ""
+
+
+class Inputs:
+    """What a unit reads. ``fixed`` holds what no instruction of it writes, where that is no vector."""
+
+    def __init__(self, emitter: UnitText, given: Sequence[Given]) -> None:
+        self.emitter = emitter
+        self.given = dict(zip(emitter.shape.reads, given, strict=True))
+        self.fixed: dict[Key, Val] = {}
+        self.first: dict[Key, Val] = {}
+        """What has come in and is written later."""
+        self._strides: dict[Key, tuple[Val, Val]] = {}
+        self._words: dict[Key, list[str]] = {}
+
+    def _is_lane(self, key: Key) -> bool:
+        return special_name(self.emitter.shape, key) == "laneid"
+
+    def enter(self) -> None:
+        """Once: what all share."""
+        emitter, code = self.emitter, self.emitter.code
+        for number, key in enumerate(emitter.shape.reads):
+            how, type = self.given[key].how, key_type(emitter.shape, key)
+            if how == "same":
+                raw = Val("i64", code.make(f"load i64, ptr {emitter.descriptor('lives', number)}"), uniform=True)
+                self._keep(key, raw if type == "i64" else code.convert("trunc", raw, type))
+            elif how in ("along", "column"):
+                place = emitter.descriptor("lives", number)
+                words = [code.make(f"getelementptr i64, ptr {place}, i64 {k}") for k in range(5)]
+                self._words[key] = [code.make(f"load i64, ptr {w}") for w in words]
+
+    def _keep(self, key: Key, value: Val) -> None:
+        if key in self.emitter.written:
+            self.first[key] = value
+        else:
+            self.fixed[key] = value
+
+    def cta(self) -> None:
+        """For each CTA: where it is."""
+        self._ctas: dict[str, str] = {}
+        if any(g.how in ("along", "column") for g in self.given.values()):
+            for name in ("c1", "c0"):
+                self._place(name)
+
+    def warp(self) -> None:
+        """For each warp: what it alone has."""
+        emitter, code = self.emitter, self.emitter.code
+        self._threads: dict[str, str] = {}
+        for key in emitter.shape.reads:
+            how, type = self.given[key].how, key_type(emitter.shape, key)
+            if how == "along":
+                self._keep(key, self._along(key, type))
+            elif how == "column":
+                base, _, _, c1, c0 = self._words[key]
+                at = self._offset(base, (("c1", c1), ("c0", c0)))
+                pointer = code.make(f"inttoptr i64 {at} to ptr")
+                inner = memory(type)
+                value = Val(inner, code.make(f"load {inner}, ptr {pointer}"), uniform=True)
+                self._keep(key, code.convert("trunc", value, type) if inner != type else value)
+            elif how == "lanes" and self._is_lane(key):
+                along = code.number(1, type), code.number(code.row % LANES, type)
+                self._keep(key, Val(type, "0", uniform=False, along=along, zeros=64, top=SPAN))
+
+    def _along(self, key: Key, type: str) -> Val:
+        emitter, code = self.emitter, self.emitter.code
+        base, s1, s0, c1, c0 = self._words[key]
+        first = Val("i64", self._offset(base, (("t1", s1), ("t0", s0), ("c1", c1), ("c0", c0))), uniform=True)
+        x, y = self.given[key].along
+        along = [
+            Val("i64", dynamic, uniform=True) if known is None else code.number(known, "i64")
+            for known, dynamic in ((x, s0), (y, s1))
+        ]
+        narrow = [v if type == "i64" else self._narrow(v, type) for v in (first, *along)]
+        name = special_name(emitter.shape, key)
+        zeros = SPAN if name == "tid.x" and emitter.manner.row == LANES else 0
+        top = THREAD_BITS if name.startswith("tid.") else 64
+        if narrow[1].known == 0 and narrow[2].known == 0:
+            return Val(type, narrow[0].text, uniform=True, zeros=zeros, top=top)
+        return Val(type, narrow[0].text, uniform=False, along=(narrow[1], narrow[2]), zeros=zeros, top=top)
+
+    def _narrow(self, value: Val, type: str) -> Val:
+        if value.known is not None:
+            return self.emitter.code.number(value.known, type)
+        return self.emitter.code.convert("trunc", value, type)
+
+    def _offset(self, base: str, parts: tuple[tuple[str, str], ...]) -> str:
+        """The value of the warp's first lane, by strides."""
+        code = self.emitter.code
+        total = Val("i64", base, uniform=True)
+        for name, stride in parts:
+            total = add(
+                code,
+                "add",
+                total,
+                times(code, Val("i64", self._place(name), uniform=True), Val("i64", stride, uniform=True)),
+            )
+        return total.text
+
+    def _place(self, name: str) -> str:
+        """The index of the warp's first lane along an axis."""
+        emitter, code = self.emitter, self.emitter.code
+        kept = self._ctas if name in ("c1", "c0") else self._threads
+        if name not in kept:
+            index = emitter.cta64 if kept is self._ctas else code.make(f"shl i64 {emitter.row64}, 5")
+            kept[name] = code.make(f"sext i32 {emitter.element(emitter.words[name], index)} to i64")
+        return kept[name]
+
+    def vector(self, key: Key) -> Val:
+        """The lanes of a value."""
+        emitter, code = self.emitter, self.emitter.code
+        type = key_type(emitter.shape, key)
+        n, number = width(memory(type)), emitter.shape.reads.index(key)
+        out = code.slot(f"[32 x i{n}]")
+        name = code.declare(f"ws_live_{n}", "void", "ptr, ptr, i32, i32, ptr")
+        code.line(
+            f"call void @{name}(ptr %ctx, ptr {emitter.descriptor('lives', number)}, i32 {emitter.row}, "
+            f"i32 {emitter.cta}, ptr {out})"
+        )
+        return code.filled(out, type)
+
+    def coming(self) -> list[tuple[Key, Val]]:
+        """What comes in where a warp begins and has a slot."""
+        every: list[tuple[Key, Val]] = []
+        for key in self.emitter.shape.reads:
+            if key in self.fixed:
+                continue
+            every.append((key, self.first[key] if key in self.first else self.vector(key)))
+        return every

@@ -1,0 +1,369 @@
+"""Where the order of warps might be seen: the least and greatest address of each access, for each warp and each CTA.
+
+Warps run one after the other between two barriers, and CTAs one after the other. Where one may have stored what another
+looked at or stored, the unit is given up (within a CTA), or whoever runs it looks more closely (among CTAs, among warps
+where the unit holds no barrier, and at stores of both to global memory).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from warpsim.native.regions.forms import Effect
+from warpsim.native.runtime.context import MET
+
+if TYPE_CHECKING:
+    from warpsim.native.codegen.base import UnitText
+
+FIRST, LAST = (1 << 63) - 1, -(1 << 63)
+MOST_PAIRS = 64
+"""Of accesses that are compared one by one."""
+Name = tuple[int, int, int]
+"""An access: block, step, and which of the step's."""
+
+
+@attrs.frozen
+class Segment:
+    """Steps of a piece between two barriers."""
+
+    block: int
+    first: int
+    last: int
+
+
+def spaces_of(effect: Effect) -> tuple[str, ...]:
+    """Where an access may go."""
+    return ("global", "shared") if effect.space == "generic" else (effect.space,)
+
+
+class Meetings:
+    """Notes the extents of accesses. ``numbers`` are the accesses that it follows."""
+
+    def __init__(self, emitter: UnitText) -> None:
+        self.emitter = emitter
+        shape = emitter.shape
+        self.effects: dict[Name, Effect] = {}
+        self._segments: list[Segment] = []
+        self._after: dict[Segment, list[Segment]] = {}
+        self.numbers: dict[Name, int] = {}
+        self.inner: list[set[tuple[Name, Name]]] = []
+        """For the entry and for each barrier: what may meet from there up to the next barrier."""
+        self._regions: list[set[Segment]] = []
+        self.outer: set[tuple[Name, Name]] = set()
+        self.noted: set[Name] = set()
+        """Of which somebody wants to know the extents, met or not."""
+        alone, noted = emitter.manner.alone, emitter.manner.noted
+        if alone and not noted:
+            return
+        self._cut()
+        stores = {s for e in self.effects.values() if e.kind != "load" and not alone for s in spaces_of(e)} - {"local"}
+        self.noted = {n for n, e in self.effects.items() if noted and "global" in spaces_of(e)}
+        if not (stores or self.noted):
+            return
+        if shape.barriers:
+            for source in self._sources():
+                segments = self._reached([source])
+                pairs: set[tuple[Name, Name]] = set()
+                self._pairs(segments, pairs, stores, self._again)
+                self.inner.append(pairs)
+                self._regions.append(segments)
+            stores -= {"shared"}
+        self._pairs(set(self._segments), self.outer, stores, self._again_at_all)
+        used = {name for pairs in (*self.inner, self.outer) for pair in pairs for name in pair} | self.noted
+        self.numbers = {name: k for k, name in enumerate(sorted(used))}
+
+    # ---- what may meet ----------------------------------------------------------------------------
+
+    def _cut(self) -> None:
+        emitter, shape = self.emitter, self.emitter.shape
+        firsts: dict[int, Segment] = {}
+        lasts: list[tuple[Segment, Any]] = []
+        for piece in shape.all():
+            cuts = [at for block, at in shape.barriers if block == piece.block and piece.first <= at < piece.last]
+            bounds = [piece.first, *[at + 1 for at in sorted(cuts)], piece.last]
+            parts = [Segment(piece.block, a, b) for a, b in pairwise(bounds)]
+            self._segments += parts
+            if shape.pieces.get(piece.block) is piece:
+                firsts[piece.block] = parts[0]
+            lasts.append((parts[-1], piece))
+            for at, instruction in enumerate(emitter.instructions(piece), piece.first):
+                for number, effect in enumerate(emitter.traced(instruction).effects):
+                    self.effects[piece.block, at, number] = effect
+        for part in self._segments:
+            self._after[part] = []
+        for part, piece in lasts:
+            if piece.ends:
+                self._after[part] = [firsts[b] for b in piece.successors if b in firsts]
+
+    def _sources(self) -> list[Segment]:
+        """Where warps go on together: the entry, and behind each barrier. A unit that begins inside a block of a loop holds parts
+        of that block twice."""
+        begins, shape = {(s.block, s.first): s for s in self._segments}, self.emitter.shape
+        places = [(shape.entry.block, shape.entry.first), *((b, at + 1) for b, at in shape.barriers)]
+        return [begins[place] for place in places]
+
+    def _reached(self, work: list[Segment]) -> set[Segment]:
+        """Without a barrier in between."""
+        found: set[Segment] = set()
+        work = list(work)
+        while work:
+            one = work.pop()
+            if one not in found:
+                found.add(one)
+                work += self._after[one]
+        return found
+
+    def _again(self, segment: Segment) -> bool:
+        """Whether a warp may come to a segment twice between two barriers."""
+        return segment in self._reached(self._after[segment])
+
+    def _again_at_all(self, segment: Segment) -> bool:
+        """The same across barriers."""
+        if not self.emitter.shape.barriers:
+            return self._again(segment)
+        seen, work = set[int](), list(self._follow[segment.block])
+        while work:
+            block = work.pop()
+            if block not in seen:
+                seen.add(block)
+                work += self._follow[block]
+        return segment.block in seen
+
+    @cached_property
+    def _follow(self) -> dict[int, set[int]]:
+        """The blocks behind each."""
+        found: dict[int, set[int]] = {s.block: set() for s in self._segments}
+        for one in self._segments:
+            found[one.block] |= {s.block for s in self._after[one]}
+        return found
+
+    def _pairs(self, segments: set[Segment], found: set[tuple[Name, Name]], stores: set[str], again: Any) -> None:
+        names = [
+            (name, segment)
+            for segment in segments
+            for name in self.effects
+            if name[0] == segment.block and segment.first <= name[1] < segment.last
+        ]
+        for space in stores:
+            here = [(n, s) for n, s in names if space in spaces_of(self.effects[n])]
+            for one, segment in here:
+                for other, _ in here:
+                    a, b = self.effects[one], self.effects[other]
+                    if a.kind == b.kind == "load" or (a.commutes and a.commutes == b.commutes):
+                        continue
+                    if one == other and a.kind == "store" and not again(segment):
+                        continue  # its lanes store in the order CTA, warp, lane, as in a step
+                    found.add((one, other))
+
+    def ordered(self) -> list[tuple[Effect, bool]]:
+        """The accesses that are followed, and whether each warp does them once at most."""
+        by_name = {
+            name: not self._again_at_all(segment)
+            for segment in self._segments
+            for name in self.numbers
+            if name[0] == segment.block and segment.first <= name[1] < segment.last
+        }
+        return [(self.effects[n], by_name[n]) for n in sorted(self.numbers, key=self.numbers.__getitem__)]
+
+    # ---- the code ---------------------------------------------------------------------------------
+
+    def range(self, name: Name) -> str:
+        """Where the extent of an access is noted, ``null`` where nobody asks."""
+        number = self.numbers.get(name)
+        if number is None:
+            return "null"
+        self._touch()
+        return self.now[number]
+
+    def note(self, name: Name, low: str, high: str) -> None:
+        """An access lies within these addresses."""
+        number = self.numbers.get(name)
+        if number is None:
+            return
+        self._touch()
+        self._widen(self.now[number], low, high)
+
+    def _touch(self) -> None:
+        self.emitter.code.line(f"store i1 true, ptr {self.touched}")
+
+    def _widen(self, pair: str, low: str, high: str) -> None:
+        code = self.emitter.code
+        for at, value, name in ((0, low, "smin"), (1, high, "smax")):
+            place = self._end(pair, at)
+            old = code.make(f"load i64, ptr {place}")
+            full = code.declare(f"llvm.{name}.i64", "i64", "i64, i64")
+            code.line(f"store i64 {code.make(f'call i64 @{full}(i64 {old}, i64 {value})')}, ptr {place}")
+
+    def _end(self, pair: str, at: int) -> str:
+        return self.emitter.code.make(f"getelementptr i64, ptr {pair}, i64 {at}") if at else pair
+
+    def _reset(self, pairs: list[str]) -> None:
+        code = self.emitter.code
+        for pair in pairs:
+            code.line(f"store i64 {FIRST}, ptr {pair}")
+            code.line(f"store i64 {LAST}, ptr {self._end(pair, 1)}")
+
+    def enter(self) -> None:
+        """Once."""
+        code = self.emitter.code
+        self.now = [code.slot("[2 x i64]") for _ in self.numbers]
+        ends = {self.numbers[b] for pairs in self.inner for _, b in pairs}
+        self.phased = {n: code.slot("[2 x i64]") for n in sorted(ends)}
+        self.before = {
+            n: code.slot("[2 x i64]")
+            for n in sorted({self.numbers[b] for b in {b for _, b in self.outer} | self.noted})
+        }
+        self.whole = {n: code.slot("[2 x i64]") for n in self.before} if self.emitter.shape.barriers else {}
+        self.suspect = code.slot("i1")
+        code.line(f"store i1 false, ptr {self.suspect}")
+        self.near = code.slot("i1")
+        code.line(f"store i1 false, ptr {self.near}")
+        self.touched = code.slot("i1")
+        for pairs in (self.now, self.before.values(), self.whole.values()):
+            self._reset(list(pairs))
+
+    def _here(self, source: int) -> set[int]:
+        """The accesses between a barrier and the next."""
+        segments = self._regions[source]
+        return {
+            number
+            for name, number in self.numbers.items()
+            if any(name[0] == s.block and s.first <= name[1] < s.last for s in segments)
+        }
+
+    def _by_source(self, what: str, write: Callable[[int], None]) -> None:
+        """Something else for each place where warps may have come from."""
+        emitter, code = self.emitter, self.emitter.code
+        count = len(emitter.shape.barriers) + 1
+        source = code.make(f"load i32, ptr {emitter.source}")
+        cases = " ".join(f"i32 {k}, label %{what}{k}" for k in range(count))
+        code.line(f"switch i32 {source}, label %{what}_on [ {cases} ]")
+        for k in range(count):
+            code.label(f"{what}{k}")
+            write(k)
+            code.line(f"br label %{what}_on")
+        code.label(f"{what}_on")
+
+    def phase(self) -> None:
+        """All warps of a CTA begin, or go on from a barrier."""
+        if self.numbers:
+            self._by_source("phase", lambda k: self._reset([self.phased[n] for n in self._here(k) if n in self.phased]))
+
+    def warp(self) -> None:
+        """A warp begins, or goes on behind a barrier."""
+        if self.numbers:
+            self.emitter.code.line(f"store i1 false, ptr {self.touched}")
+
+    def _groups(self, pairs: set[tuple[Name, Name]]) -> list[tuple[tuple[Name, ...], tuple[Name, ...]]]:
+        """What is compared: single accesses, or, where these are many, all stores to global memory together."""
+        if len(pairs) <= MOST_PAIRS:
+            return [((a,), (b,)) for a, b in sorted(pairs)]
+        members: dict[Any, list[Name]] = {}
+        for name in sorted({name for pair in pairs for name in pair}):
+            members.setdefault(self._group(name), []).append(name)
+        found = sorted({(self._group(a), self._group(b)) for a, b in pairs}, key=str)
+        return [(tuple(members[a]), tuple(members[b])) for a, b in found]
+
+    def _group(self, name: Name) -> Any:
+        effect = self.effects[name]
+        return effect.space if effect.kind == "store" and effect.space == "global" else name
+
+    def _overlaps(self, pairs: set[tuple[Name, Name]], now: Any, before: Any) -> list[tuple[Name, Name, str]]:
+        """Whether extents have addresses in common: an access on each side, and a condition."""
+        code, kept = self.emitter.code, dict[Any, tuple[str, str]]()
+
+        def extent(which: str, names: tuple[Name, ...], places: Any) -> tuple[str, str]:
+            if (which, names) not in kept:
+                pointers = [places[self.numbers[n]] for n in names]
+                lows = [code.make(f"load i64, ptr {p}") for p in pointers]
+                highs = [code.make(f"load i64, ptr {self._end(p, 1)}") for p in pointers]
+                kept[which, names] = self._most("smin", lows), self._most("smax", highs)
+            return kept[which, names]
+
+        found = []
+        for a, b in self._groups(pairs):
+            (low_a, high_a), (low_b, high_b) = extent("now", a, now), extent("before", b, before)
+            left, right = code.make(f"icmp slt i64 {low_a}, {high_b}"), code.make(f"icmp slt i64 {low_b}, {high_a}")
+            found.append((a[0], b[0], code.make(f"and i1 {left}, {right}")))
+        return found
+
+    def _most(self, how: str, values: list[str]) -> str:
+        code, found = self.emitter.code, values[0]
+        for value in values[1:]:
+            full = code.declare(f"llvm.{how}.i64", "i64", "i64, i64")
+            found = code.make(f"call i64 @{full}(i64 {found}, i64 {value})")
+        return found
+
+    def _fold(self, target: str, source: str) -> None:
+        code = self.emitter.code
+        low, high = code.make(f"load i64, ptr {source}"), code.make(f"load i64, ptr {self._end(source, 1)}")
+        self._widen(target, low, high)
+
+    def done(self) -> None:
+        """A warp has stopped: what it touched, beside what others did."""
+        if not self.numbers:
+            return
+        if not self.emitter.shape.barriers:
+            self._out({n: self.now[n] for n in self.before})
+            self._reset(self.now)
+            return
+        code = self.emitter.code
+        code.line(f"br i1 {code.make(f'load i1, ptr {self.touched}')}, label %done_some, label %done_on")
+        code.label("done_some")
+        self._by_source("done", self._met)
+
+    def _met(self, source: int) -> None:
+        emitter, code = self.emitter, self.emitter.code
+        bad = near = "false"
+        for one, other, more in self._overlaps(self.inner[source], self.now, self.phased):
+            if all(self.effects[n].kind == "store" and self.effects[n].space == "global" for n in (one, other)):
+                near = code.make(f"or i1 {near}, {more}")
+            else:
+                bad = more if bad == "false" else code.make(f"or i1 {bad}, {more}")
+        if near != "false":
+            near = code.make(f"or i1 {near}, {code.make(f'load i1, ptr {self.near}')}")
+            code.line(f"store i1 {near}, ptr {self.near}")
+        if bad != "false":
+            emitter.fail_unless(code.make(f"xor i1 {bad}, true"), MET)
+        for number in sorted(self._here(source)):
+            for kept in (self.phased, self.whole):
+                if number in kept:
+                    self._fold(kept[number], self.now[number])
+            self._reset([self.now[number]])
+
+    def over(self) -> None:
+        """A CTA is done with."""
+        self._out(self.whole)
+        self._reset(list(self.whole.values()))
+
+    def _out(self, now: dict[int, str]) -> None:
+        """Into the table of all, and beside what came before."""
+        emitter, code = self.emitter, self.emitter.code
+        if not self.before:
+            return
+        bad = code.make(f"load i1, ptr {self.suspect}")
+        for _, _, more in self._overlaps(self.outer, now, self.before):
+            bad = code.make(f"or i1 {bad}, {more}")
+        code.line(f"store i1 {bad}, ptr {self.suspect}")
+        group = code.make(f"load i64, ptr {emitter.group}")
+        first = code.make(f"mul i64 {group}, {2 * len(self.numbers)}")
+        for number, pair in now.items():
+            self._fold(self.before[number], pair)
+            for at in (0, 1):
+                place = code.make(f"add i64 {first}, {2 * number + at}")
+                pointer = code.make(f"getelementptr i64, ptr {emitter.words['ranges']}, i64 {place}")
+                code.line(f"store i64 {code.make(f'load i64, ptr {self._end(pair, at)}')}, ptr {pointer}")
+
+    def finish(self) -> None:
+        """Whether somebody has to look more closely: 1, at the extents of CTAs or warps; 2, at what warps of a CTA have stored to
+        global memory."""
+        code = self.emitter.code
+        suspect, near = (
+            code.make(f"zext i1 {code.make(f'load i1, ptr {flag}')} to i64") for flag in (self.suspect, self.near)
+        )
+        self.emitter.put_word("suspect", code.make(f"or i64 {suspect}, {code.make(f'shl i64 {near}, 1')}"))

@@ -1,0 +1,105 @@
+"""Instructions of a block in LLVM's text, whether the lanes of the warp are together or not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from warpsim.native.codegen.matrix_calls import call
+from warpsim.native.lowering.graphs import Lowering
+from warpsim.native.lowering.values import Val
+from warpsim.native.regions.forms import Key, Traced
+from warpsim.native.runtime.context import PARTED, REFUSED
+
+if TYPE_CHECKING:
+    from warpsim.native.codegen.base import UnitText
+
+ALL = (1 << 32) - 1
+
+
+class Steps:
+    """Writes instructions; ``current`` holds registers inside a block."""
+
+    together = True
+
+    def __init__(self, emitter: UnitText) -> None:
+        self.emitter = emitter
+        self.code = emitter.code
+        self.current: dict[Key, Val] = {}
+
+    def get(self, key: Key) -> Val:
+        """What a register holds where a block begins."""
+        raise NotImplementedError
+
+    def doubt(self, good: str) -> None:
+        """Give the unit up where values are not what was taken for granted."""
+        self.emitter.fail_unless(good, REFUSED)
+
+    def value(self, key: Key) -> Val:
+        """What a register holds now."""
+        found = self.current.get(key)
+        if found is None:
+            found = self.emitter.inputs.fixed.get(key)
+            if found is None:
+                found = self.current[key] = self.get(key)
+        return found
+
+    def condition(self, guard: tuple[int, bool]) -> Val:
+        """A guard."""
+        code, value = self.code, self.value(guard[0])
+        if not guard[1]:
+            return value
+        if value.lanes is not None:
+            return code.lanes(code.make(f"xor i32 {value.lanes}, -1"))
+        return code.op("xor", value, code.number(1, "i1"))
+
+    def among(self, condition: Val, here: Val) -> Val:
+        """The lanes where a condition holds, as bits."""
+        code = self.code
+        if condition.uniform:
+            return code.select(condition, here, code.number(0, "i32"))
+        raw = condition.lanes or code.make(f"bitcast {code.of(condition)} to i32")
+        return Val("i32", code.make(f"and i32 {raw}, {here.text}"), uniform=True)
+
+    def step(self, block: int, at: int, instruction: Any, here: Val) -> list[int]:
+        """An instruction by the lanes ``here``; the registers that it writes."""
+        code, emitter = self.code, self.emitter
+        made = emitter.traced(instruction)
+        if made.collective and made.product is None:
+            reads = {r for r in made.inputs if isinstance(r, int)}
+            sure = {r: v.known for r in reads if (v := self.value(r)).known is not None}
+            if sure:
+                made = emitter.known.of(instruction, sure) or made
+        inputs = [self.value(k) for k in made.inputs]
+        results: dict[tuple[int, int], Val] = {}
+        lower = Lowering(code, inputs, lambda node: results[node.value])
+        guard = None if made.guard is None else self.condition(made.guard)
+        if made.collective:
+            self._gate(made, lower, here)
+        results |= call(code, made.product, lower)
+        mask = here if guard is None or not made.effects else self.among(guard, here)
+        for number, effect in enumerate(made.effects):
+            given = [lower(v) for v in effect.values]
+            found = emitter.access.make((block, at, number), effect, lower, mask, given, together=self.together)
+            for k, value in enumerate(found):
+                results[number, k] = value
+        values = [(slot, lower(node)) for slot, node in made.outputs]
+        for slot, value in values:
+            if guard is not None:
+                value = code.select(guard, value, self.value(slot))
+            self.current[slot] = value
+        return [slot for slot, _ in values]
+
+    def _gate(self, made: Traced, lower: Lowering, here: Val) -> None:
+        """A collective runs here for whole warps of which all lanes are named."""
+        code, emitter = self.code, self.emitter
+        emitter.fail_unless(code.make(f"icmp eq i32 {here.text}, -1"), PARTED)
+        if made.members is None:
+            return
+        members = code.flat(lower(made.members))
+        if members.known is not None and members.known & ALL == ALL:
+            return
+        named = code.op("icmp eq", members, code.number(-1, members.type), type="i1")
+        good = named.text
+        if not named.uniform:
+            good = code.make(f"icmp eq i32 {code.make(f'bitcast {code.of(named)} to i32')}, -1")
+        emitter.fail_unless(good, PARTED)

@@ -1,0 +1,1 @@
+"""From LLVM's text to functions, and objects kept on disk."""

@@ -1,0 +1,116 @@
+"""A unit in LLVM's text, and its machine code."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from warpsim.native.codegen.base import Manner
+from warpsim.native.codegen.function import Written, write
+from warpsim.native.codegen.inputs import Given
+from warpsim.native.compiling.compiler import LIGHT, compiler
+from warpsim.native.regions.forms import Key
+from warpsim.native.regions.region import Known, Shape, varying_of
+
+if TYPE_CHECKING:
+    from warpsim.machine.plan import BoundBlock
+
+
+@attrs.define(eq=False)
+class Code:
+    """A compiled unit for one choice of what its lanes share."""
+
+    shape: Shape
+    given: Sequence[Given]
+    manner: Manner
+    written: Written
+    function: Any
+    tables: int
+    """The address of the addresses of its tables."""
+    kept: Any
+    blocks: list[tuple[int, BoundBlock]]
+    outs: list[tuple[int, int, bool, Any]]
+    """Registers that are left behind: place among the unit's, register, whether lanes differ, type."""
+    hows: list[str]
+    outs_at: int
+    """What it reads, what it leaves, and its counts lie in a row of words: where the latter two begin, and the end."""
+    counts_at: int
+    n_words: int
+
+
+@attrs.frozen(eq=False)
+class Draft:
+    """A unit in LLVM's text, to be compiled."""
+
+    shape: Shape
+    varying: frozenset[Key]
+    given: Sequence[Given]
+    manner: Manner
+    written: Written
+    name: str
+    text: str
+
+    @property
+    def lines(self) -> int:
+        """What compiling takes goes by them."""
+        found = self.text.count("\n")
+        for name, text in self.written.code.products.items():
+            if not compiler().has(text, name):
+                found += 3 * text.count("\n")
+        return found
+
+    @property
+    def kept(self) -> bool:
+        """Whether no compiling is needed."""
+        has = compiler().has
+        products = self.written.code.products.items()
+        return has(self.text, self.name, LIGHT) and all(has(text, name) for name, text in products)
+
+
+def draft(known: Known, shape: Shape, given: Sequence[Given], manner: Manner) -> Draft:
+    """Write a unit down."""
+    differing = frozenset(k for k, g in zip(shape.reads, given, strict=True) if g.how != "same")
+    varying = varying_of(known, shape, differing)
+    written = write("unit", known, shape, varying, given, manner)
+    name = "unit_" + hashlib.sha256(written.text.encode()).hexdigest()[:24]
+    text = written.text.replace("define i32 @unit(", f"define i32 @{name}(")
+    return Draft(shape, varying, given, manner, written, name, text)
+
+
+def finish(made: Draft) -> Code:
+    """Machine code of a unit."""
+    written, shape = made.written, made.shape
+    helpers = sorted(n for n in written.code.declared if n.startswith("ws_"))
+    for name, text in written.code.products.items():
+        compiler().function(text, name, shared=True)
+    function = compiler().function(made.text, made.name, helpers, LIGHT)
+    tables = np.array([t.ctypes.data for t in written.code.tables] or [0], np.int64)
+    blocks = [(number, shape.plan.blocks[number]) for number in sorted(shape.pieces)]
+    registers = shape.plan.function.registers
+    outs = [
+        (number, slot, slot in made.varying, registers[slot].type.dtype)
+        for number, slot in enumerate(shape.outs)
+        if slot in written.left
+    ]
+    kept = tables, written.code.tables
+    outs_at = 6 * len(made.given)
+    counts_at = outs_at + 6 * len(shape.outs)
+    return Code(
+        shape,
+        made.given,
+        made.manner,
+        written,
+        function,
+        tables.ctypes.data,
+        kept,
+        blocks,
+        outs,
+        [g.how for g in made.given],
+        outs_at,
+        counts_at,
+        counts_at + 2 * len(blocks) + 1,
+    )

@@ -1,0 +1,146 @@
+"""Graphs of lanes as LLVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from warpsim.native.lowering.affine import linear
+from warpsim.native.lowering.comparisons import compared
+from warpsim.native.lowering.operations import cast, operate
+from warpsim.native.lowering.values import FLOATS, Code, Unlowerable, Val, bits_of, element, memory, width
+from warpsim.native.trace import LANES, Node
+
+
+class Lowering:
+    """The code of graphs over the same inputs."""
+
+    def __init__(self, code: Code, inputs: Sequence[Val], results: Callable[[Node], Val] | None = None) -> None:
+        self.code = code
+        self.inputs = inputs
+        self.results = results
+        self._done: dict[int, Val] = {}
+
+    def __call__(self, node: Node) -> Val:
+        """A node's value."""
+        found = self._done.get(id(node))
+        if found is None:
+            found = self._done[id(node)] = self._lower(node)
+        return found
+
+    def _lower(self, node: Node) -> Val:
+        code = self.code
+        if node.op == "input":
+            return self.inputs[node.value]
+        if node.op == "const":
+            return code.number(bits_of(node.value), element(node.dtype))
+        if node.op == "lanes":
+            return _lanes(code, node)
+        if node.op in ("load", "atomic", "product"):
+            assert self.results is not None
+            return self.results(node)
+        arguments = [self(a) for a in node.args]
+        found = linear(code, node, arguments)
+        if found is None:
+            found = compared(code, node, arguments)
+        if found is not None:
+            return found
+        arguments = [code.flat(a) for a in arguments]
+        if node.op == "cast":
+            return cast(code, arguments[0], node.args[0].dtype, node.dtype)
+        if node.op == "bits":
+            return _reinterpret(code, arguments[0], element(node.dtype))
+        if node.op == "where":
+            return code.select(*arguments)
+        if node.op == "fma":
+            return code.intrinsic("fma", *arguments)
+        if node.op == "byteswap":
+            return code.intrinsic("bswap", *arguments)
+        if node.op == "table":
+            return _table(code, node, arguments[0])
+        if node.op == "gather":
+            return _gather(code, node, *arguments)
+        if node.op == "lane":
+            return _broadcast_lane(code, arguments[0], node.value)
+        if node.op == "reduce":
+            return _reduce(code, node, arguments[0])
+        return operate(code, node.op, arguments, node.args[0].dtype)
+
+
+def _lanes(code: Code, node: Node) -> Val:
+    type = element(node.dtype)
+    if type in FLOATS:
+        raise Unlowerable("a vector of floating-point constants")
+    values = [int(v) for v in node.value]
+    texts = ", ".join(f"{type} {str(bool(v)).lower() if type == 'i1' else v}" for v in values)
+    return Val(type, f"<{texts}>", uniform=False)
+
+
+def _reinterpret(code: Code, value: Val, type: str) -> Val:
+    if value.type == "i1" and type == "i8":
+        return code.convert("zext", value, "i8")
+    if value.type == "i8" and type == "i1":
+        return code.op("icmp ne", value, code.number(0, "i8"), type="i1")
+    return code.convert("bitcast", value, type)
+
+
+def _table(code: Code, node: Node, index: Val) -> Val:
+    array = np.ascontiguousarray(node.value)
+    number = next((k for k, known in enumerate(code.tables) if known is node.value), len(code.tables))
+    if number == len(code.tables):
+        code.tables.append(array)
+    type = element(node.dtype)
+    table = code.make(f"load ptr, ptr {code.make(f'getelementptr ptr, ptr %tables, i64 {number}')}")
+    if index.uniform:
+        place = code.make(f"getelementptr {type}, ptr {table}, i64 {index.text}")
+        return Val(type, code.make(f"load {type}, ptr {place}"), uniform=True)
+    if type != "i64":
+        raise Unlowerable("a table of other than 64 bits")
+    where, out = code.spill(index), code.slot(f"[{LANES} x i64]")
+    code.declare("ws_table", "void", "ptr, ptr, ptr")
+    code.line(f"call void @ws_table(ptr {table}, ptr {where}, ptr {out})")
+    return code.filled(out, type)
+
+
+def _gather(code: Code, node: Node, value: Val, index: Val) -> Val:
+    value = code.splat(value)
+    source = node.args[1]
+    whole = f"<{LANES} x {value.type}>"
+    if source.op == "lanes":
+        mask = ", ".join(f"i32 {int(i) & 31}" for i in source.value)
+        return Val(
+            value.type,
+            code.make(f"shufflevector {whole} {value.text}, {whole} poison, <{LANES} x i32> <{mask}>"),
+            uniform=False,
+        )
+    inner = memory(value.type)
+    place, where = code.spill(value), code.spill(code.op("and", index, code.number(31, "i32")))
+    out = code.slot(f"[{LANES} x {inner}]")
+    name = code.declare(f"ws_permute_{width(inner) if inner != 'i8' else 8}", "void", "ptr, ptr, ptr")
+    code.line(f"call void @{name}(ptr {place}, ptr {where}, ptr {out})")
+    return code.filled(out, value.type)
+
+
+def _broadcast_lane(code: Code, value: Val, lane: int) -> Val:
+    value = code.splat(value)
+    whole = f"<{LANES} x {value.type}>"
+    return Val(
+        value.type,
+        code.make(f"shufflevector {whole} {value.text}, {whole} poison, <{LANES} x i32> splat (i32 {lane})"),
+        uniform=False,
+    )
+
+
+def _reduce(code: Code, node: Node, value: Val) -> Val:
+    value = code.splat(value)
+    kind = node.dtype.kind
+    if kind == "f":
+        raise Unlowerable("a sum of floating-point lanes")
+    name = node.value
+    if name in ("minimum", "maximum"):
+        name = ("u" if kind in "ub" else "s") + name[:3]
+    whole = f"<{LANES} x {value.type}>"
+    full = code.declare(f"llvm.vector.reduce.{name}.v{LANES}{value.type}", value.type, whole)
+    scalar = Val(value.type, code.make(f"call {value.type} @{full}({whole} {value.text})"), uniform=True)
+    return scalar if code.doubt is not None else code.splat(scalar)  # lanes of a warp share it, not those of the group

@@ -1,0 +1,358 @@
+"""Machine code in place of the bodies of matrix instructions: the same registers in, the same bits out.
+
+A body that is asked for what no machine code does (other numerics, operands of another width) runs itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from warpsim.isa import mma, mma_kinds, mma_sp, wgmma, wmma
+from warpsim.layout import registers
+from warpsim.native.compiling.compiler import compiler
+from warpsim.native.matrix.kernels import Warp, warp_kernel, warpgroup_kernel
+from warpsim.native.matrix.plain import Plain, plain_kernel, plain_plan, wmma_plain_plan
+from warpsim.native.matrix.plans import mma_plan, sparse_plan, wgmma_product, wmma_plan
+from warpsim.native.tiering.cost import BEHIND, Pace
+from warpsim.native.tiering.worker import behind
+
+if TYPE_CHECKING:
+    from warpsim.isa.spec import Op
+    from warpsim.machine.asynchrony.warpgroups import SharedMatrix, Words
+    from warpsim.native.matrix.products import Product
+    from warpsim.program.program import Instruction
+
+Array = Any
+Body = Callable[..., Any]
+KEPT, MADE = 0.1, 2.5
+"""Seconds that bodies have to take before code is loaded from disk, and before it is compiled."""
+WORD = np.dtype(np.uint32)
+NEWEST = 90
+"""Stands for the GPU where the body does not ask which it is."""
+
+
+class Codes:
+    """Functions by what they compute, and how long their bodies took while there were none."""
+
+    def __init__(self) -> None:
+        self.spent: dict[Any, float] = {}
+        self.texts: dict[Any, tuple[str, str]] = {}
+        self.functions: dict[Any, Any] = {}
+        self.asked: set[Any] = set()
+        self.plans: dict[Any, Any] = {}
+        self.lock = threading.RLock()
+
+    def of(self, key: Any, make: Callable[[str], str], pace: Pace) -> Any:
+        """A function, None while it does not pay. ``make`` writes it under a name."""
+        found, spent = self.functions.get(key), self.spent.get(key, 0.0)
+        if found is not None or (pace is Pace.AUTO and spent < KEPT):
+            return found
+        if pace is Pace.ASKED and key in self.texts and spent < MADE:
+            return None
+        with self.lock:
+            text, name = self.text(key, make)
+            if pace is Pace.AT_ONCE or spent >= MADE or compiler().has(text, name):
+                self.functions[key] = compiler().function(text, name)
+            return self.functions.get(key)
+
+    def text(self, key: Any, make: Callable[[str], str]) -> tuple[str, str]:
+        """A function's text, and its name."""
+        with self.lock:
+            if key not in self.texts:
+                text = make("matrix_core")
+                name = "matrix_" + hashlib.sha256(text.encode()).hexdigest()[:24]
+                self.texts[key] = text.replace("@matrix_core(", f"@{name}("), name
+            return self.texts[key]
+
+    def over(self) -> None:
+        """A launch is over that asked for code: what it had use for is compiled behind it."""
+        for key in self.texts.keys() - self.functions.keys() - self.asked:
+            if self.spent.get(key, 0.0) * BEHIND > MADE:
+                self.asked.add(key)
+                behind().submit(partial(self._make, key))
+
+    def _make(self, key: Any) -> None:
+        self.functions[key] = compiler().function(*self.texts[key])
+
+    def planned(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What a key means, found out once."""
+        if key not in self.plans:
+            self.plans[key] = make()
+        return self.plans[key]
+
+    def timed(self, key: Any, body: Callable[[], Any]) -> Any:
+        """What a body gives, its time noted."""
+        began = time.perf_counter()
+        result = body()
+        self.spent[key] = self.spent.get(key, 0.0) + time.perf_counter() - began
+        return result
+
+
+@lru_cache(maxsize=1)
+def codes() -> Codes:
+    """Those of this process."""
+    return Codes()
+
+
+class Matrices:
+    """Bodies of one launch."""
+
+    def __init__(self, pace: Pace) -> None:
+        self.pace = pace
+        self._found: dict[int, tuple[Op, Body]] = {}
+
+    def over(self) -> None:
+        """The launch is over."""
+        if self.pace is Pace.ASKED:
+            codes().over()
+
+    def of(self, instruction: Instruction) -> Body:
+        """What gives an instruction its results."""
+        found = self._found.get(id(instruction.op))
+        if found is None:
+            function = instruction.form.function
+            own = getattr(function, "__wrapped__", function)
+            maker = _MAKERS.get(own)
+            body = function if maker is None else _filled(maker(own, self.pace), getattr(function, "places", None))
+            found = self._found[id(instruction.op)] = instruction.op, body
+        return found[1]
+
+
+def _filled(body: Body, places: list[int] | None) -> Body:
+    """A body that gets None for operands that the form lacks (as `warpsim.isa.spec` has it)."""
+    if places is None:
+        return body
+    return lambda op, *given, **ports: body(op, *(given[k] if k >= 0 else None for k in places), **ports)
+
+
+def described(arrays: Any) -> list[int]:
+    """Address and strides of registers ``[n, 32, m]``."""
+    words: list[int] = []
+    for array in arrays:
+        (n, _, m), (warps, lanes, ctas) = array.shape, array.strides
+        words += (array.ctypes.data, warps if n > 1 else 0, lanes, ctas if m > 1 else 0)
+    return words
+
+
+def _reported(*_: Any, **__: Any) -> None:
+    """What is wrong with the metadata was reported when its positions were asked for."""
+
+
+@attrs.frozen(eq=False)
+class _Warps:
+    """Floats of mma, mma.sp and wmma."""
+
+    function: Body
+    pace: Pace
+    plan: Callable[[Op, int], Warp | None]
+
+    def __call__(
+        self, op: Op, a: Any, b: Any, c: Any, e: Any = None, f: Any = None, *, device: Any, **ports: Any
+    ) -> Any:
+        def itself(**more: Any) -> Any:
+            sparse = () if e is None else (e, f)
+            return self.function(op, a, b, c, *sparse, device=device, **(ports | more))
+
+        given = (*a, *b, *c)
+        if device.numerics != "exact" or any(r.dtype.itemsize != 4 for r in given):
+            return itself()
+        key = op.text, device.sm
+        plan = codes().planned(key, lambda: self.plan(op, device.sm))
+        if plan is None:
+            return itself()
+        function = codes().of(key, lambda name: warp_kernel(plan, name), self.pace)
+        if function is None:
+            return codes().timed(key, itself)
+        n, m = registers.extent(given if e is None else (*given, e))
+        table = None
+        if e is not None:
+            where = mma_sp.positions(op, e, mma_sp.one(f), n, m, ports["active"], ports["report"])
+            table = np.ascontiguousarray(where.transpose(2, 0, 1), np.int32)
+            if (table[:, 1:] == table[:, :-1]).any():
+                return itself(report=_reported)
+        d = np.empty((plan.results, n, 32, m), WORD if plan.d_half else np.dtype(np.float32))
+        arguments = [n, m, 0 if table is None else table.ctypes.data, *described(given)]
+        first, (step, *strides) = d.ctypes.data, d.strides
+        for k in range(plan.results):
+            arguments += (first + k * step, *strides)
+        words = np.array(arguments, np.int64)
+        function(words.ctypes.data)
+        return tuple(d)
+
+
+@attrs.frozen(eq=False)
+class _Plain:
+    """Integers, bits and f64 of mma and wmma."""
+
+    function: Body
+    pace: Pace
+    plan: Callable[[Op, int], Plain | None]
+
+    def __call__(self, op: Op, a: Any, b: Any, c: Any, **ports: Any) -> Any:
+        def itself() -> Any:
+            return self.function(op, a, b, c, **ports)
+
+        sm = ports["device"].sm if "device" in ports else NEWEST
+        key = op.text, sm
+        plan = codes().planned(key, lambda: self.plan(op, sm))
+        given = (*a, *b, *c)
+        size = c[0].dtype.itemsize
+        if plan is None or any(r.dtype.itemsize != size for r in given):
+            return itself()
+        function = codes().of(key, lambda name: plain_kernel(plan, name), self.pace)
+        if function is None:
+            return codes().timed(key, itself)
+        n, m = registers.extent(given)
+        d = np.empty((plan.results, n, 32, m), np.float64 if size == 8 else np.int32)
+        words = np.array([n, m, 0, *described(given), *described(d)], np.int64)
+        return itself() if function(words.ctypes.data) else tuple(d)
+
+
+@attrs.frozen(eq=False)
+class _Mixed:
+    """wmma.mma: floats of the tensor core, and all else."""
+
+    floats: _Warps
+    plain: _Plain
+
+    def __call__(self, op: Op, *operands: Any, **ports: Any) -> Any:
+        return (self.floats if op.atype.name in mma.FLOATS else self.plain)(op, *operands, **ports)
+
+
+class _Places:
+    """A port that gives where some matrices stand in place of their elements; None where that cannot be said."""
+
+    def __init__(self, port: SharedMatrix, gathered: list[bool]) -> None:
+        self.port, self.extent = port, port.extent
+        self.gathered = iter(gathered)
+
+    def read(self, bits: Array, k: int, extent: int, dtype: Any, *, transposed: bool) -> Any:
+        """The next matrix."""
+        if not next(self.gathered):
+            return self.port.read(bits, k, extent, dtype, transposed=transposed)
+        found = self.port.words(bits, k, extent, dtype, transposed=transposed)
+        if found is None:
+            self.port.read(bits, k, extent, dtype, transposed=transposed)  # for those who look on
+        return found
+
+
+@attrs.frozen(eq=False)
+class _Warpgroup:
+    """An instruction of wgmma: which matrices come as words of shared memory, and which of them across K."""
+
+    op: Op
+    product: Product
+    shared: tuple[bool, bool]
+
+    def text(self, name: str) -> str:
+        """Its code."""
+        return warpgroup_kernel(self.product, wgmma.columns(self.op), name, half=self.product.half, shared=self.shared)
+
+
+def _warpgroup(op: Op, sm: int, shared: tuple[bool, bool], across: tuple[int, int]) -> _Warpgroup:
+    packed = shared[0] and not across[0], shared[1] and not across[1]
+    return _Warpgroup(op, wgmma_product(op, sm, sparse="sp" in op.modifiers, packed=packed), shared)
+
+
+@attrs.frozen(eq=False)
+class _Warpgroups:
+    """Floats of wgmma."""
+
+    function: Body
+    pace: Pace
+
+    def __call__(
+        self, op: Op, *operands: Any, device: Any, accumulator: Array, shared_matrix: SharedMatrix, report: Any
+    ) -> Any:
+        ports = {"device": device, "accumulator": accumulator, "shared_matrix": shared_matrix, "report": report}
+        if device.numerics != "exact":
+            return self.function(op, *operands, **ports)
+        a, a_desc, b_desc, meta, sel, scale_d, scale_a, scale_b, trans_a, trans_b = (*operands, *[None] * 10)[:10]
+        one = wgmma.one
+        signs, across = (one(scale_a), one(scale_b)), (one(trans_a), one(trans_b))
+        shared = a is None and signs[0] != -1, signs[1] != -1
+        key = op.text, device.sm, shared, across
+        plan = codes().planned(key, lambda: _warpgroup(op, device.sm, shared, across))
+        function = codes().of(key, plan.text, self.pace)
+        if function is None:
+            return codes().timed(key, lambda: self.function(op, *operands, **ports))
+
+        def again() -> Any:
+            """By the body, of what has been reported already."""
+            shared_matrix.told = True
+            return self.function(op, *operands, **(ports | {"report": _reported}))
+
+        n, m = shared_matrix.extent
+        places = _Places(shared_matrix, list(shared if a is None else shared[1:]))
+        left, right, where = wgmma.operands(op, a, a_desc, b_desc, meta, sel, *across, places, report)
+        if left is None or right is None:
+            return again()
+        table = None
+        if where is not None:
+            table = np.ascontiguousarray(where, np.int32)
+            if (table[:, 1:] == table[:, :-1]).any():
+                return again()
+        come = [
+            _where(matrix, n, m) if gathered else _described(_lines(wgmma.scaled(matrix, sign)))
+            for matrix, sign, gathered in zip((left, right), signs, shared, strict=True)
+        ]
+        c = accumulator if accumulator.strides[2] == WORD.itemsize else _side_by_side(accumulator)
+        count = len(c)
+        keep = scale_d[:, 0]
+        keep = np.ascontiguousarray(keep if keep.shape == (n, m) else np.broadcast_to(keep, (n, m)), np.uint8)
+        d = np.empty((m, count, n, 128), np.float32 if not plan.product.half else WORD).transpose(1, 2, 3, 0)
+        given = [n, m, 0 if table is None else table.ctypes.data, keep.ctypes.data]
+        for stack in (c, d):
+            registers, warpgroups, _, ctas = stack.strides
+            given += (stack.ctypes.data, registers >> 2, warpgroups >> 2, ctas >> 2)
+        arguments = np.array(given + come[0][0] + come[1][0], np.int64)
+        function(arguments.ctypes.data)
+        return d
+
+
+def _side_by_side(stack: Array) -> Array:
+    """Registers ``[registers, n, 128, m]``, those of a CTA side by side in memory."""
+    return np.ascontiguousarray(stack.transpose(3, 0, 1, 2)).transpose(1, 2, 3, 0)
+
+
+def _lines(matrix: Array) -> Array:
+    """A matrix whose elements along a line stand side by side."""
+    return matrix if matrix.strides[2] == matrix.itemsize else np.ascontiguousarray(matrix)
+
+
+def _described(matrix: Array) -> tuple[list[int], Any]:
+    """What the code is told of lines, and what has to live until it is over."""
+    return [matrix.ctypes.data, matrix.strides[0] if len(matrix) > 1 else 0, matrix.strides[1]], matrix
+
+
+def _where(found: Words, n: int, m: int) -> tuple[list[int], Any]:
+    """The same of words."""
+    tables = found.tables
+    if tables.shape != (n, m):
+        tables = np.ascontiguousarray(np.broadcast_to(tables, (n, m)))
+    return [found.flat.ctypes.data, found.columns.ctypes.data, tables.ctypes.data], (tables, found)
+
+
+_MAKERS: dict[Body, Callable[[Body, Pace], Body]] = {
+    mma.mma_float: lambda function, pace: _Warps(function, pace, mma_plan),
+    mma_kinds.mma_kind: lambda function, pace: _Warps(function, pace, mma_plan),
+    mma_sp.mma_sp_float: lambda function, pace: _Warps(function, pace, sparse_plan),
+    mma_kinds.mma_sp_kind: lambda function, pace: _Warps(function, pace, sparse_plan),
+    wmma.wmma_mma_f16: lambda function, pace: _Warps(function, pace, wmma_plan),
+    wmma.wmma_mma: lambda function, pace: _Mixed(
+        _Warps(function, pace, wmma_plan), _Plain(function, pace, wmma_plain_plan)
+    ),
+    wmma.wmma_mma_b1: lambda function, pace: _Plain(function, pace, wmma_plain_plan),
+    mma.mma_f64: lambda function, pace: _Plain(function, pace, plain_plan),
+    mma.mma_integer: lambda function, pace: _Plain(function, pace, plain_plan),
+    mma.mma_bits: lambda function, pace: _Plain(function, pace, plain_plan),
+    wgmma.mma_float: _Warpgroups,
+}

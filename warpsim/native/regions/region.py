@@ -1,0 +1,344 @@
+"""Units: which instructions run as one piece of machine code, what they read and leave, and what all lanes share.
+
+A unit begins at a step and holds every block that can be reached from there through instructions that can be traced. It
+leaves at the first that cannot, at a back edge of a loop that waits, and where control leaves the function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from warpsim.analysis.flow import KEEP, labels_of, reads_and_writes, returned_by
+from warpsim.isa.traits import Ending
+from warpsim.native.codegen.matrix_steps import matrix_step
+from warpsim.native.lowering.values import Unlowerable
+from warpsim.native.regions.forms import Effect, Key, Traced, traced
+from warpsim.native.regions.options import Options
+from warpsim.native.runtime.input_values import Source, source_of
+from warpsim.native.tiering.cost import MOST
+from warpsim.native.trace import Untraceable
+from warpsim.program.program import Instruction
+
+if TYPE_CHECKING:
+    from warpsim.machine.plan import FunctionPlan
+
+
+class Known:
+    """What has been traced of a function, for every unit. ``sm`` is the GPU whose tensor cores' sums are exact, None where they
+    need not be. Instructions on ``doubtful`` registers are left to the interpreter."""
+
+    def __init__(self, plan: FunctionPlan, sm: int | None, doubtful: frozenset[int] = frozenset()) -> None:
+        self.plan, self.sm, self.doubtful = plan, sm, doubtful
+        self._traced: dict[Any, Traced | None] = {}
+        self.reasons: dict[int, str] = {}
+
+    def __deepcopy__(self, memo: object) -> Known:
+        return self
+
+    def of(self, instruction: Instruction, known: dict[int, int] | None = None) -> Traced | None:
+        """An instruction's graphs, None where it stays interpreted."""
+        key = id(instruction), tuple(sorted((known or {}).items()))
+        if key not in self._traced:
+            try:
+                if self.plan.wgmma_rows and _touches(self.plan.wgmma_rows, instruction):
+                    raise Untraceable("registers of wgmma")
+                made = None
+                if self.sm is not None and instruction.traits.matrix is not None:
+                    made = matrix_step(self.plan, instruction, self.sm)
+                self._traced[key] = traced(self.plan, instruction, known) if made is None else made
+            except (Untraceable, Unlowerable) as problem:
+                self._traced[key] = None
+                self.reasons[id(instruction)] = str(problem)
+        return self._traced[key]
+
+
+def _touches(registers: Container[int], instruction: Instruction) -> bool:
+    """Whether an instruction reads or writes some registers."""
+    reads, writes = reads_and_writes(instruction)
+    return any(slot in registers for slot in (*reads, *writes))
+
+
+@attrs.frozen(eq=False)
+class Piece:
+    """Steps ``[first, last)`` of a block; ``target`` and ``following`` are where its branch leads, ``guard`` what decides.
+    Without ``ends`` the unit leaves before the step ``last``."""
+
+    block: int
+    first: int
+    last: int
+    ends: bool
+    guard: tuple[int, bool] | None = None
+    target: int | None = None
+    following: int | None = None
+
+    @property
+    def successors(self) -> tuple[int, ...]:
+        """Where control goes from here."""
+        return tuple(b for b in (self.target, self.following) if b is not None)
+
+    @property
+    def goes_back(self) -> bool:
+        """Whether its branch leads to a block that is not further on."""
+        return any(b <= self.block for b in self.successors)
+
+
+@attrs.define(eq=False)
+class Shape:
+    """A unit. ``entry`` is its first piece; ``pieces`` those of whole blocks."""
+
+    plan: FunctionPlan
+    entry: Piece
+    pieces: dict[int, Piece]
+    exits: list[tuple[int, int]]
+    reads: list[Key]
+    """What the unit needs when it begins."""
+    outs: list[int]
+    """Registers that it leaves behind."""
+    crossing: frozenset[int]
+    touching: frozenset[int]
+    """Blocks that access memory."""
+    stores: bool
+    collective: bool
+    loops: bool
+    size: int
+    sources: list[Source]
+    """How ``reads`` are read."""
+    live: list[frozenset[int]]
+    """The registers that are read after each exit."""
+    barriers: list[tuple[int, int]]
+    """Steps where all warps of a CTA meet."""
+    stored: frozenset[str]
+    """The spaces to which it stores."""
+    shared: bool
+    """Whether it may access shared memory."""
+    registers: frozenset[int]
+    """All that it reads or writes."""
+
+    def all(self) -> list[Piece]:
+        """Its pieces in the order of blocks, the first one first."""
+        rest = [self.pieces[b] for b in sorted(self.pieces)]
+        return rest if self.entry in rest else [self.entry, *rest]
+
+
+def live_at(plan: FunctionPlan, block: int, at: int) -> frozenset[int]:
+    """The registers that are read after a step boundary."""
+    if at == 0:
+        return plan.blocks[block].live_in
+    bound = plan.blocks[block]
+    keeps = not bound.successors and KEEP in plan.function.directives
+    live = set(range(plan.n_registers)) if keeps else set()
+    for successor in bound.successors:
+        live |= plan.blocks[successor].live_in
+    live |= set(returned_by(plan.function))
+    for instruction in reversed(bound.instructions[at:]):
+        reads, writes = reads_and_writes(instruction)
+        if instruction.guard is None:
+            live -= set(writes)
+        live |= set(reads)
+    return frozenset(live)
+
+
+class Former:
+    """Makes the units of a function."""
+
+    def __init__(self, known: Known, options: Options) -> None:
+        self.known = known
+        self.plan = known.plan
+        self.options = options
+
+    def allowed(self, block: int, at: int) -> bool:
+        """Whether a step may be part of a unit."""
+        plan = self.plan
+        instruction = plan.blocks[block].instructions[at]
+        made = self.known.of(instruction)
+        if made is None:
+            return False
+        if self.known.doubtful and _touches(self.known.doubtful, instruction):
+            self.known.reasons[id(instruction)] = "a register that may be read before it is written"
+            return False
+        if made.barrier:
+            return self.options.barriers
+        if made.collective:
+            return self.options.collectives
+        if made.stores:
+            if not self.options.stores:
+                return False
+            if not self.options.alone and any(e.kind == "atomic" for e in made.effects):
+                return all(e.commutes for e in made.effects) and (
+                    not made.outputs or plan.flow[block].first + at in plan.unread
+                )
+        return True
+
+    def piece(self, block: int, first: int) -> Piece | None:
+        """The part of a block from a step on; None where not even that can be run."""
+        plan = self.plan
+        bound = plan.blocks[block]
+        steps = len(bound.steps)
+        for at in range(first, steps):
+            if not self.allowed(block, at):
+                return Piece(block, first, at, ends=False) if at > first else None
+        cut = Piece(block, first, steps, ends=False) if steps > first else None
+        following = plan.place_of.get(plan.flow[block].last)
+        if steps == len(bound.instructions):
+            if following is None:
+                return cut
+            whole = Piece(block, first, steps, ends=True, following=following)
+        else:
+            last = bound.instructions[-1]
+            if last.traits.ending is not Ending.BRANCH:
+                return cut
+            target = plan.place_of.get(labels_of(last)[0].target)
+            guard = None if last.guard is None else (last.guard[0].index, last.guard[1])
+            if guard is not None and guard[0] in self.known.doubtful:
+                return cut
+            if target is None or (guard is not None and following is None):
+                return cut
+            whole = Piece(
+                block,
+                first,
+                steps,
+                ends=True,
+                guard=guard,
+                target=target,
+                following=None if guard is None else following,
+            )
+        if whole.goes_back and (bound.waits or steps == first):
+            return cut
+        return whole
+
+    def form(self, block: int, at: int) -> Shape | None:
+        """The unit that begins at a step."""
+        entry = self.piece(block, at)
+        if entry is None:
+            return None
+        pieces: dict[int, Piece] = {}
+        if at == 0:
+            pieces[block] = entry
+        size, outside = entry.last - entry.first + 1, set[int]()
+        work = list(entry.successors) if entry.ends else []
+        while work:
+            number = work.pop(0)
+            if number in pieces or number in outside:
+                continue
+            piece = self.piece(number, 0) if size < MOST else None
+            if piece is None:
+                outside.add(number)
+                continue
+            pieces[number] = piece
+            size += piece.last - piece.first + 1
+            if piece.ends:
+                work += piece.successors
+        return self._shape(entry, pieces, outside, size)
+
+    def _is_barrier(self, block: int, at: int) -> bool:
+        made = self.known.of(self.plan.blocks[block].instructions[at])
+        return made is not None and made.barrier
+
+    def _shape(self, entry: Piece, pieces: dict[int, Piece], outside: set[int], size: int) -> Shape:
+        plan = self.plan
+        every = [entry, *(p for p in pieces.values() if p is not entry)]
+        exits = {(b, 0) for b in (*pieces, *outside)}
+        exits |= {(p.block, p.last) for p in every if not p.ends or p.goes_back}
+        barriers = {(p.block, at) for p in every for at in range(p.first, p.last) if self._is_barrier(p.block, at)}
+        exits |= barriers
+        crossing: set[int] = set()
+        for block, at in exits:
+            crossing |= live_at(plan, block, at)
+        crossing |= live_at(plan, entry.block, entry.first)
+        written: set[int] = set()
+        reads: dict[Key, None] = {}
+        stores = collective = loops = False
+        touching: set[int] = set()
+        effects: list[Effect] = []
+        for piece in every:
+            loops = loops or (piece.ends and piece.goes_back)
+            for instruction in plan.blocks[piece.block].instructions[piece.first : piece.last]:
+                made = self.known.of(instruction)
+                assert made is not None
+                effects += made.effects
+                if made.effects:
+                    touching.add(piece.block)
+                stores, collective = stores or made.stores, collective or made.collective
+                written |= {slot for slot, _ in made.outputs}
+                for key in made.inputs:
+                    reads[key] = None
+                if made.guard is not None:
+                    reads[made.guard[0]] = None
+            if piece.guard is not None:
+                reads[piece.guard[0]] = None
+        begin = live_at(plan, entry.block, entry.first)
+        outs = sorted(written & crossing)
+        needed = [k for k in reads if not isinstance(k, int) or k >= plan.n_registers or k in begin]
+        needed += [slot for slot in outs if slot in begin and slot not in reads]
+        crossed = frozenset(crossing)
+        return Shape(
+            plan,
+            entry,
+            pieces,
+            sorted(exits),
+            needed,
+            outs,
+            crossed,
+            frozenset(touching),
+            stores,
+            collective,
+            loops,
+            size,
+            [source_of(k) for k in needed],
+            [live_at(plan, *place) for place in sorted(exits)],
+            sorted(barriers),
+            frozenset(e.space for e in effects if e.kind != "load"),
+            any(e.space in ("shared", "generic") for e in effects),
+            frozenset(written).union(k for k in reads if isinstance(k, int)),
+        )
+
+
+# ---- what all lanes share -------------------------------------------------------------------------
+
+
+def varying_of(known: Known, shape: Shape, varying: frozenset[Key]) -> frozenset[Key]:
+    """The registers that differ among lanes where blocks begin and end, if the given of the unit's inputs do."""
+    plan = shape.plan
+    found, apart = set(varying), set[int]()
+    changed = True
+    while changed:
+        changed = False
+        for piece in shape.all():
+            local = set(found)
+            own = piece.block in apart and shape.pieces.get(piece.block) is piece
+            for instruction in plan.blocks[piece.block].instructions[piece.first : piece.last]:
+                made = known.of(instruction)
+                assert made is not None
+                guarded = made.guard is not None and made.guard[0] in local
+                differs = guarded or made.collective or any(k in local for k in made.inputs)
+                differs = differs or any(e.kind == "atomic" or e.space != "global" for e in made.effects)
+                for slot, _ in made.outputs:
+                    if differs or (made.guard is not None and slot in local):
+                        local.add(slot)
+                    else:
+                        local.discard(slot)
+                    if (slot in local or own) and slot not in found and slot in shape.crossing:
+                        found.add(slot)
+                        changed = True
+            if piece.ends and piece.guard is not None and piece.guard[0] in local and piece.target != piece.following:
+                reached = reachable(shape, piece.successors)
+                if not reached <= apart:
+                    apart |= reached
+                    changed = True
+    return frozenset(found)
+
+
+def reachable(shape: Shape, blocks: tuple[int, ...]) -> set[int]:
+    """The blocks of a unit, and those right behind it, that can be reached from some."""
+    reached, work = set[int](), list(blocks)
+    while work:
+        block = work.pop()
+        if block not in reached:
+            reached.add(block)
+            piece = shape.pieces.get(block)
+            if piece is not None and piece.ends:
+                work += piece.successors
+    return reached

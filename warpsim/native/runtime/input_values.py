@@ -1,0 +1,99 @@
+"""What a unit reads: values of a machine and a group, and the six words that describe each to machine code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from warpsim.machine.values import FLAT, Affine, retype
+from warpsim.native.regions.forms import Key
+from warpsim.types import TYPES
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.group import Group
+
+INTEGERS = {n: np.dtype(f"u{n}") for n in (1, 2, 4, 8)}
+"""By their bytes."""
+LARGE = 1 << 63
+
+
+REGISTER, TYPED, PARAM, FRAME, PARAMETERS, NUMBER = range(6)
+Source = tuple[int, int, Any]
+"""How a key is read: what it is, a place, and the end of a parameter or the type of a register's content."""
+
+
+def source_of(key: Key) -> Source:
+    """How a key is read."""
+    if isinstance(key, int):
+        return REGISTER, key, None
+    kind = key[0]
+    if isinstance(kind, int):
+        return TYPED, kind, TYPES[key[1]].dtype
+    if kind == "param":
+        return PARAM, key[1], key[1] + TYPES[key[2]].bytes
+    return {"frame": FRAME, "parameters": PARAMETERS}.get(kind, NUMBER), key[1], None
+
+
+def values_of(machine: Machine, group: Group, sources: list[Source]) -> list[Any] | None:
+    """What a unit reads; None where nothing ever was written to a register."""
+    env, params, values = group.env, machine.launch.params, list[Any]()
+    for kind, at, more in sources:
+        value: Any
+        if kind == PARAM:
+            value = int.from_bytes(params[at:more], "little")
+        elif kind == REGISTER:
+            value = env[at]
+            if value is None:
+                if group.frame.values[at] is None:
+                    return None
+                value = group.fetch(at)
+        elif kind == TYPED:
+            value = env[at]
+            if value is None:
+                value = group.fetch(at)
+            if value.dtype.itemsize != more.itemsize:
+                value = retype(value.array() if type(value) is Affine else value, more)
+        elif kind == FRAME:
+            value = group.local_base + at
+        else:
+            value = machine.launch.param_address + at if kind == PARAMETERS else at
+        values.append(value)
+    return values
+
+
+def _signed(value: int) -> int:
+    value &= (1 << 64) - 1
+    return value - (1 << 64) if value >> 63 else value
+
+
+def describe(words: list[int], values: list[Any], hows: list[str], shape: tuple[int, ...]) -> None:
+    """The descriptors of values, into the first of ``words``, which are 0."""
+    at = 0
+    for value, how in zip(values, hows, strict=True):
+        if type(value) is int:
+            words[at] = value if value < LARGE else _signed(value)
+        elif type(value) is Affine:
+            words[at] = _signed(value.base)
+            if value.strides != FLAT:
+                words[at + 1 : at + 5] = value.strides
+        else:
+            words[at : at + 6] = _array(value, how, shape)
+        at += 6
+
+
+def _array(value: Any, how: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The descriptor of an array."""
+    if how == "same":
+        flat = value.reshape(-1)
+        return _signed(int(flat.view(INTEGERS[flat.dtype.itemsize])[0])), 0, 0, 0, 0, 0
+    address, size, strides = value.ctypes.data, value.dtype.itemsize, value.strides
+    if value.size == 1:
+        return address, 0, 0, 0, 0, 2
+    if value.ndim == 1:
+        return address, 0, strides[0], 0, 0, 2
+    s1, s0, c1, c0 = [s if e > 1 else 0 for s, e in zip(strides, value.shape, strict=True)]
+    n1, n0 = shape[:2]
+    row = s0 == size and (n1 == 1 or s1 == n0 * size)
+    return address, s1, s0, c1, c0, 1 if row else 2

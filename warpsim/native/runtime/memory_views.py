@@ -1,0 +1,94 @@
+"""The memories that units access, as they lie in the host's: global memory's allocations, the words of shared and local memory."""
+
+from __future__ import annotations
+
+import operator
+from array import array
+from typing import TYPE_CHECKING, Any
+
+from warpsim.machine.values import address_of
+from warpsim.native.runtime.context import CONTEXT, OWN, SEEN
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.global_memory import GlobalMemory
+    from warpsim.native.compiling.region_code import Code
+
+_ALLOCATIONS, _MEMO = CONTEXT["n_allocations"], CONTEXT["memo"]
+
+
+class Memories:
+    """Describes them in the context of calls, and tells who waits for memory what calls have changed."""
+
+    def __init__(self) -> None:
+        self._held: list[Any] | None = None
+        """What the table of allocations was made of: nothing else can lie there meanwhile. None before there is one."""
+        self._table: Any = None
+        self._address = 0
+
+    def describe(self, machine: Machine, code: Code, context: Any) -> None:
+        """Before a call."""
+        memory, batch, spaces = machine.launch.memory, machine.batch, code.written.spaces
+        if code.shape.stores:
+            _own(machine, spaces)
+        if "global" in spaces:
+            count, address = self.allocations(memory)
+            context[_ALLOCATIONS], context[_ALLOCATIONS + 1], context[_MEMO] = count, address, address
+        if "shared" not in spaces and "local" not in spaces:
+            return
+        for name, space in (("shared", batch.shared), ("local", batch.local)):
+            if name not in spaces:
+                continue
+            at = CONTEXT[name + "_words"]
+            if name == "shared" and code.manner.private:
+                context[at + 1] = space.size
+                continue
+            marks: Any = space.companion
+            tracked = 0 if marks is None or not marks.open else address_of(marks.words)
+            context[at : at + 4] = address_of(space.words), space.size, space.n_columns, tracked
+
+    def allocations(self, memory: GlobalMemory) -> tuple[int, int]:
+        """How many there are, and the address of their table, which is made anew where any of them lies elsewhere."""
+        held, allocations = list[Any](), memory.allocations
+        for a in allocations:
+            held += a, a.data, None if a.companion is None else a.companion.data
+        if self._held is None or len(held) != len(self._held) or any(map(operator.is_not, held, self._held)):
+            self._held = held
+            table = list[int]()
+            for a in allocations:
+                written = 0 if a.companion is None else address_of(a.companion.data)
+                table += a.start, a.end, address_of(a.data), written, a.read_only
+            self._table = array("q", table or [0, 0, 0, 0, 1])
+            self._address, _ = self._table.buffer_info()
+        return len(allocations), self._address
+
+
+def _own(machine: Machine, spaces: frozenset[str]) -> None:
+    """Before a unit stores: no copy of the state has the same bytes."""
+    memory, batch = machine.launch.memory, machine.batch
+    if "global" in spaces:
+        for allocation in memory.allocations:
+            allocation.own()
+            if allocation.companion is not None:
+                allocation.companion.own()
+    for name, space in (("shared", batch.shared), ("local", batch.local)):
+        if name in spaces:
+            space.own()
+            if space.companion is not None:
+                space.companion.own()
+
+
+def changed(machine: Machine, stored: frozenset[str], reached: int, *, ended: bool) -> None:
+    """Tell those who wait for memory of what a call has stored (where by generic addresses, ``reached`` says), and the marks of
+    what is written, if anybody is left."""
+    memory = machine.launch.memory
+    if reached & SEEN or not stored <= {"local", "generic"}:
+        memory.version += 1
+    if reached & OWN or "local" in stored:
+        memory.private += 1
+    if ended:
+        return
+    for name, space in (("shared", machine.batch.shared), ("local", machine.batch.local)):
+        written: Any = space.companion
+        if (name in stored or "generic" in stored) and written is not None and written.open:
+            written.look_again()

@@ -1,0 +1,249 @@
+"""Running a unit on a group between two step boundaries: what it reads is described, and what it leaves becomes the
+group's registers and place. A unit that gives up leaves no trace."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from warpsim.machine.values import Affine, address_of
+from warpsim.native.compiling.region_code import Code
+from warpsim.native.regions.options import Outcome
+from warpsim.native.runtime import private_shared as private
+from warpsim.native.runtime import store_log as logged
+from warpsim.native.runtime.context import LOG_FULL, MET, PARTED, REFUSED, CallWords
+from warpsim.native.runtime.footprints import Noted, tell
+from warpsim.native.runtime.input_values import INTEGERS, describe
+from warpsim.native.runtime.lane_tables import WarpTables
+from warpsim.native.runtime.memory_views import Memories, changed
+from warpsim.native.runtime.regroup import all_leave, first_stop, leave
+from warpsim.native.runtime.scratch import Scratch
+from warpsim.native.runtime.warp_order import conflicts
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.group import Group
+
+_OUTCOMES = {
+    LOG_FULL: Outcome.CONFLICT,
+    MET: Outcome.CONFLICT,
+    PARTED: Outcome.PARTED,
+    REFUSED: Outcome.DOUBT,
+}
+
+
+@attrs.define(eq=False)
+class _Call:
+    """One call of a unit: whose it is, where its memory begins, and what it has left there."""
+
+    machine: Machine
+    group: Group
+    code: Code
+    limit: int
+    through: bool
+    tables: WarpTables
+    n_groups: int = 1
+    words: Any = None
+    """What it reads, what it leaves, and its counts."""
+    results: list[Any] = attrs.field(factory=list)
+    exits: Any = None
+    lanes: Any = None
+    ranges: Any = None
+    own: private.Private | None = None
+    found: CallWords | None = None
+    """The words of the context as they are left."""
+    counts: list[int] = attrs.field(factory=list)
+
+
+class Runner:
+    """Runs units for one launch."""
+
+    def __init__(self, scratch: Scratch, noted: Noted | None = None) -> None:
+        self.scratch, self.noted = scratch, noted
+        self._memories = Memories()
+        self.ahead = 0
+        """The block before which warps have to wait for others, after `Outcome.AHEAD`."""
+        self.ended, self.stored = False, 0
+        """Of the last unit that was done: whether all threads of the batch are about to leave, and how much it has stored."""
+
+    def run(
+        self,
+        machine: Machine,
+        group: Group,
+        code: Code,
+        tables: WarpTables,
+        values: list[Any],
+        limit: int,
+        back_edges: int,
+        *,
+        through: bool = False,
+    ) -> Outcome:
+        """One call; the group's registers, place and counts are then those after it. ``back_edges``: how often it may go back;
+        ``through``: all threads have to come to the end."""
+        call = _Call(machine, group, code, limit, through, tables)
+        self._prepare(call, values, back_edges)
+        status = code.function(self.scratch.pointer)
+        outcome = _OUTCOMES.get(status, Outcome.REFUSED) if status else self._looked_at(call)
+        if outcome is Outcome.DONE:
+            self._settle(call)
+        else:
+            logged.take_back(self.scratch.pointer)
+        return outcome
+
+    def _prepare(self, call: _Call, values: list[Any], back_edges: int) -> None:
+        """Describe what the unit is given."""
+        code, machine, tables, scratch = call.code, call.machine, call.tables, self.scratch
+        shape, selection, context = code.shape, call.group.selection, scratch.context
+        per_group = tables.n // tables.n_ctas if shape.barriers else 1
+        call.n_groups = n_groups = tables.n // per_group
+        context[0], context[1:11] = n_groups, tables.pointers
+        if shape.touching:
+            self._memories.describe(machine, code, context)
+        words = [0] * code.n_words
+        describe(words, values, code.hows, selection.shape)
+        for number, _, varying, dtype in code.outs:
+            call.results.append(_left_behind(selection, words, code.outs_at + 6 * number, dtype) if varying else None)
+        call.words, address = scratch.words(words)
+        frame = code.written.frame_bytes
+        scratch.give(
+            CallWords(
+                lives=address,
+                outs=address + 8 * code.outs_at,
+                counts=address + 8 * code.counts_at,
+                back_edges=back_edges,
+                limit=call.limit,
+                log_used=0,
+                longest=0,
+                per_group=per_group,
+                passed=0,
+                stored=0,
+                suspect=0,
+                reached=0,
+                common_exit=0,
+                tables=code.tables,
+                batch_columns=machine.batch.shape.n_ctas,
+                frame_bytes=frame,
+            )
+        )
+        call.exits = scratch.array("exits", tables.n, np.int32)[: tables.n]
+        call.lanes = scratch.array("exit_lanes", tables.n * 32, np.int32)
+        if shape.barriers:
+            scratch.array("states", per_group, np.int32)
+            scratch.array("frames", per_group * frame, np.uint8)
+        if code.written.outer:
+            size = n_groups * len(code.written.effects) * 2
+            call.ranges = scratch.array("ranges", size, np.int64)[:size].reshape(n_groups, len(code.written.effects), 2)
+        if code.manner.private:
+            one_by_one = call.through and bool(shape.barriers)
+            call.own = private.enter(machine, call.group, shape, tables, scratch, one_by_one=one_by_one)
+
+    def _looked_at(self, call: _Call) -> Outcome:
+        """Whether what the unit did is what the interpreter would have done."""
+        code, shape = call.code, call.code.shape
+        found = call.found = self.scratch.left()
+        call.counts = call.words[code.counts_at : code.counts_at + 2 * len(code.blocks)].tolist()
+        first = first_stop(shape, found.common_exit, call.exits, call.lanes)
+        self.ended = all_leave(call.machine, call.group, shape, found.common_exit)
+        if call.through and not self.ended:
+            return Outcome.PARTED
+        if _ahead(code, call.counts, first):
+            # Where warps part, those at the lowest place go on before others touch memory: run up to there only.
+            self.ahead = max(first + 1, shape.entry.block + 1)
+            return Outcome.AHEAD if call.limit > self.ahead else Outcome.PARTED
+        if call.ranges is not None and found.suspect and self._met(call, found.suspect):
+            return Outcome.CONFLICT
+        return Outcome.DONE if self._count(call) else Outcome.OVER
+
+    def _settle(self, call: _Call) -> None:
+        """What the unit has left becomes the machine's and the group's."""
+        machine, group, code, found = call.machine, call.group, call.code, call.found
+        assert found is not None
+        shape = code.shape
+        if self.noted is not None and call.ranges is not None:
+            mark = partial(logged.mark_stored, self.scratch.pointer)
+            tell(self.noted, machine.launch.memory, code.written.effects, call.ranges, mark)
+        self.stored = found.log_used
+        if call.own is not None and not self.ended:
+            call.own.leave()
+        _commit(call)
+        if found.log_used or found.stored:
+            changed(machine, shape.stored, found.reached, ended=self.ended)
+        group.back_edges += found.longest
+        if found.passed:
+            machine.batch.barriers_passed[call.tables.columns] += -(-found.passed // call.n_groups)
+        leave(machine, group, shape, found.common_exit, call.exits, call.lanes, call.tables)
+
+    def _met(self, call: _Call, suspect: int) -> bool:
+        """Whether the order of warps or CTAs may have been seen."""
+        written, chosen = call.code.written, call.code.written.outer
+        distinct = partial(logged.distinct, self.scratch.pointer, call.machine.launch.memory)
+        if suspect & 2:
+            stores = [k for k in chosen if written.effects[k].kind == "store" and written.effects[k].space == "global"]
+            low, high = call.ranges[:, stores, 0], call.ranges[:, stores, 1]
+            there = low < high
+            if not distinct(int(low[there].min()), int(high[there].max())):
+                return True
+        if not suspect & 1:
+            return False
+        effects, once = [written.effects[k] for k in chosen], [written.once[k] for k in chosen]
+        ranges, warps = call.ranges[:, chosen], not call.code.shape.barriers
+        return conflicts(effects, once, ranges, call.tables, distinct, warps=warps)
+
+    # ---- what comes of it -------------------------------------------------------------------------
+
+    def _count(self, call: _Call) -> bool:
+        """Count what was executed; False where that is over the budget, and nothing is counted."""
+        state, counts = call.machine.launch, call.counts
+        found = [
+            (block, counts[2 * k], counts[2 * k + 1]) for k, (_, block) in enumerate(call.code.blocks) if counts[2 * k]
+        ]
+        total = sum([len(block.instructions) * warps for block, warps, _ in found])
+        budget = state.settings.max_instructions
+        if budget is not None and state.instructions + total > budget:
+            return False
+        for block, warps, threads in found:
+            state.counts[block] = state.counts.get(block, 0) + warps
+            state.thread_instructions += len(block.instructions) * threads
+        state.instructions += total
+        return True
+
+
+def _left_behind(selection: Any, words: list[int], at: int, dtype: Any) -> Any:
+    """Where a register is left whose lanes differ, described in ``words``: lanes of a warp side by side."""
+    size = dtype.itemsize
+    if len(selection.shape) == 1:
+        array = np.empty(selection.n, dtype)
+        words[at : at + 6] = address_of(array), 0, size, 0, 0, 2
+        return array
+    n1, n0, m1, m0 = selection.shape
+    array = np.empty((m1, m0, n1, n0), dtype)
+    threads = n1 * n0 * size
+    words[at : at + 6] = address_of(array), n0 * size, size, m0 * threads, threads, 1
+    return array.transpose(2, 3, 0, 1)
+
+
+def _commit(call: _Call) -> None:
+    """The registers that the unit has left become the group's."""
+    env, dirty = call.group.env, call.group.dirty
+    for (number, slot, _, dtype), array in zip(call.code.outs, call.results, strict=True):
+        if array is None:
+            raw = call.words[call.code.outs_at + 6 * number] & ((1 << 8 * dtype.itemsize) - 1)
+            if dtype.kind in "iu":
+                array = Affine.constant(raw, dtype)
+            elif dtype.kind == "b":
+                array = np.array([bool(raw & 1)])
+            else:
+                array = np.array([raw], INTEGERS[dtype.itemsize]).view(dtype)
+        env[slot] = array
+        dirty.add(slot)
+
+
+def _ahead(code: Code, counts: list[int], block: int) -> bool:
+    """Whether any warp has touched memory in a block behind one in which others have stopped."""
+    touching = code.shape.touching
+    if not touching or block >= max(touching):
+        return False
+    return any(b > block and b in touching and counts[2 * k] for k, (b, _) in enumerate(code.blocks))

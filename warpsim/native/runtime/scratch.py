@@ -1,0 +1,57 @@
+"""What calls of units work in: the context, the log of stores, and arrays that are kept from call to call."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from warpsim.native.runtime.context import CALL_AT, CONTEXT, CallWords
+
+LOG_BYTES = 32 << 20
+_CALL = struct.Struct(f"{len(CallWords._fields)}q")
+
+
+class Scratch:
+    """What every call needs; each thread has its own."""
+
+    def __init__(self) -> None:
+        self.context = np.zeros(len(CONTEXT), np.int64)
+        self.log = np.empty(LOG_BYTES, np.uint8)
+        self.context[CONTEXT["log"]] = self.log.ctypes.data
+        self.context[CONTEXT["log_size"]] = LOG_BYTES
+        self.pointer = self.context.ctypes.data
+        self.kept: dict[str, Any] = {}
+        self._context = self.context.data
+        self._words, self._words_address = memoryview(b""), 0
+
+    def array(self, name: str, size: int, dtype: Any) -> Any:
+        """An array of at least a size, kept from call to call."""
+        found = self.kept.get(name)
+        if found is None or len(found) < size:
+            found = self.kept[name] = np.empty(max(size, 256), dtype)
+            self.context[CONTEXT[name]] = found.ctypes.data
+        return found
+
+    def words(self, values: Sequence[int]) -> tuple[memoryview, int]:
+        """These words, for what a call reads, leaves and counts, and their address."""
+        n = len(values)
+        if len(self._words) < n:
+            array = np.empty(max(n, 1024), np.int64)
+            self._words, self._words_address = array.data, array.ctypes.data
+        struct.pack_into(f"{n}q", self._words, 0, *values)
+        return self._words, self._words_address
+
+    def put(self, name: str, value: int) -> None:
+        """A word of the context."""
+        self.context[CONTEXT[name]] = value
+
+    def give(self, words: CallWords) -> None:
+        """The words of a call."""
+        _CALL.pack_into(self._context, 8 * CALL_AT, *words)
+
+    def left(self) -> CallWords:
+        """The words of a call as they are now."""
+        return CallWords._make(_CALL.unpack_from(self._context, 8 * CALL_AT))

@@ -1,0 +1,112 @@
+"""The compiled engine of a launch that nobody asked for: what it needs is imported once launches have taken a while."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from warpsim.isa.traits import Matrix
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.group import Group
+    from warpsim.machine.state.launch import LaunchState
+    from warpsim.native.tiering.engine import Compiled
+    from warpsim.program.program import Instruction
+
+LITTLE = 0.05
+"""Seconds that launches take before anything is imported."""
+
+
+class Taken:
+    """Seconds that launches without an engine have taken in this process; infinite once one was imported."""
+
+    seconds = 0.0
+
+    @property
+    def enough(self) -> bool:
+        """Whether the engine is worth its import."""
+        return self.seconds > LITTLE
+
+
+@lru_cache(maxsize=1)
+def taken() -> Taken:
+    """Those of this process."""
+    return Taken()
+
+
+class Later:
+    """Stands for the engine that ``make`` gives (None: there is none), until it is worth the import."""
+
+    def __init__(self, make: Callable[[], Compiled | None], *, units: bool) -> None:
+        self.units = units
+        self._make = make
+        self._taken = taken()
+        self._engine: Compiled | None = None
+        self._began = time.thread_time()
+        self._look = time.perf_counter() + LITTLE - self._taken.seconds
+        """When to ask for the thread's own time, which is dearer to ask for: on a busy machine it is less."""
+
+    def _wanted(self) -> Compiled | None:
+        if self._engine is None and time.perf_counter() > self._look:
+            left = LITTLE - self._taken.seconds - (time.thread_time() - self._began)
+            self._look += max(left, 0.0)
+            if left < 0.0:
+                self._import()
+        return self._engine
+
+    def _import(self) -> Compiled | None:
+        self._engine = self._make()
+        if self._engine is None:
+            self._look = math.inf
+        return self._engine
+
+    def advance(self, machine: Machine, group: Group, limit: Any) -> bool:
+        """Run what begins where a group stands; False where nothing was run."""
+        engine = self._wanted()
+        return engine is not None and engine.advance(machine, group, limit)
+
+    def until(self, group: Group, last: int) -> int:
+        """The next step of the group's block at which code may begin, else ``last``."""
+        return last if self._engine is None else self._engine.until(group, last)
+
+    def joined(self, state: LaunchState) -> int:
+        """How many waves may begin as one batch."""
+        engine = self._wanted()
+        return 1 if engine is None else engine.joined(state)
+
+    def run_through(self, machine: Machine, group: Group) -> bool:
+        """Run a batch to its end."""
+        assert self._engine is not None
+        return self._engine.run_through(machine, group)
+
+    @property
+    def bodies(self) -> Later:
+        """What computes in place of the bodies."""
+        return self
+
+    def of(self, instruction: Instruction) -> Callable[..., Any]:
+        """What gives an instruction its results: it stays with the launch, so for products the engine is wanted now."""
+        engine = None
+        if instruction.traits.matrix is Matrix.MULTIPLY:
+            engine = self._engine or self._import()
+        return instruction.form.function if engine is None else engine.bodies.of(instruction)
+
+    @property
+    def compiling(self) -> float:
+        """Seconds that compiling has taken in this launch."""
+        return 0.0 if self._engine is None else self._engine.compiling
+
+    def reason(self, instruction: Instruction) -> str | None:
+        """Why an instruction has no machine code, where that was tried."""
+        return None if self._engine is None else self._engine.reason(instruction)
+
+    def over(self) -> None:
+        """The launch is over."""
+        if self._engine is None:
+            self._taken.seconds += time.thread_time() - self._began
+        else:
+            self._engine.over()

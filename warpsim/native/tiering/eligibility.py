@@ -1,0 +1,83 @@
+"""Whether compiled code serves a launch, and how much of it: what is listened to decides."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from warpsim.machine.state.launch import LaunchState
+from warpsim.machine.window import Watcher
+from warpsim.native.tiering.cost import pace_of
+from warpsim.native.tiering.deferred import Later, taken
+
+if TYPE_CHECKING:
+    from warpsim.native.runtime.footprints import Noted
+    from warpsim.native.tiering.engine import Compiled
+
+ACCESSES = frozenset({"memory_accessed", "memory_written", "companion_accessed"})
+COLLECTIVES = frozenset(
+    {"collective_reached", "collective_waits", "collective_passed", "collective_incomplete", "warp_synchronised"}
+)
+BARRIERS = frozenset({"barrier_reached", "barrier_arrived", "barrier_left", "barrier_completed"})
+STEPS = frozenset(
+    {
+        "step_before",
+        "step_after",
+        "carried_before",
+        "carried_after",
+        "group_split",
+        "groups_met",
+        "registers_read",
+        "registers_written",
+    }
+)
+
+
+class _Serves(NamedTuple):
+    units: bool
+    collectives: bool
+    barriers: bool
+
+
+def compiled_for(
+    engine: str, watchers: Sequence[Watcher], state: LaunchState, noted: Noted | None = None, *, joins: bool = True
+) -> Compiled | Later | None:
+    """Compiled code for a launch, None where the interpreter runs it alone. ``noted`` is told what units access of global
+    memory. ``joins``: several waves may be one batch, and begin anew as several: rules keep what they know with a batch."""
+    if engine == "interpreter":
+        return None
+    pace, serves = pace_of(engine), _serves(tuple(map(type, watchers)))
+    units = serves.units and not state.settings.by_warp and state.schedule is None
+
+    def make() -> Compiled | None:
+        taken().seconds = math.inf  # later launches have nothing to import
+        from warpsim.native.compiling.cache import available
+
+        if not available():
+            return None
+        from warpsim.native.tiering.engine import Compiled
+
+        return Compiled(
+            state.device,
+            noted,
+            pace=pace,
+            collectives=serves.collectives,
+            units=units,
+            barriers=serves.barriers,
+            joins=joins,
+        )
+
+    return make() if engine == "compiled" or taken().enough else Later(make, units=units)
+
+
+@functools.lru_cache(maxsize=256)
+def _serves(watchers: tuple[type[Watcher], ...]) -> _Serves:
+    """What compiled code may do without an event that somebody wants to be told of by it, too."""
+    heard = frozenset(e for kind in watchers for e in kind.events if e not in kind.compiled)
+    return _Serves(
+        units=not heard & (STEPS | ACCESSES),  # rules that follow accesses follow their order, too
+        collectives=not heard & COLLECTIVES,
+        barriers=not heard & BARRIERS,
+    )
