@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from warpsim.host.module import Module, load
     from warpsim.host.snippet import run
     from warpsim.host.tensor_map import TensorMap
-    from warpsim.machine.window import Watcher
+    from warpsim.machine.watcher import Watcher
 
 __version__ = VERSION
 __all__ = [
@@ -48,7 +48,7 @@ _HOMES = {
     **dict.fromkeys(("Kernel", "LaunchResult"), "warpsim.host.kernel"),
     **dict.fromkeys(("Module", "load"), "warpsim.host.module"),
     "TensorMap": "warpsim.host.tensor_map",
-    "Watcher": "warpsim.machine.window",
+    "Watcher": "warpsim.machine.watcher",
     "mma": "warpsim.host.mma",
     "recording": "warpsim.capture.session",
     "rules": "warpsim.host.checks",

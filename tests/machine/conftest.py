@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 import warpsim
+from warpsim.machine.hooks import Hooks
 from warpsim.machine.machine import Machine
 from warpsim.machine.selection import Shape, from_positions
 from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.launch import LaunchState, Settings
-from warpsim.machine.window import Watcher, Window
+from warpsim.machine.watcher import Watcher
 
 KERNEL = """.version 8.3
 .target sm_90a
@@ -30,7 +31,7 @@ class Stage:
         spec = self.device.spec
         self.launch = LaunchState(plan, (ctas, 1, 1), (threads, 1, 1), b"", self.device.memory, spec, options)
         self.batch = BatchState.of(Shape(1, threads, 1, ctas), np.arange(ctas), shared, 0)
-        self.machine = Machine(self.launch, self.batch, Window([watcher or Watcher()]))
+        self.machine = Machine(self.launch, self.batch, Hooks([watcher or Watcher()]))
 
     def group(self, *threads, cta=None, generation=0):
         """Threads of one CTA, or of all."""

@@ -15,7 +15,7 @@ from warpsim.errors import ExecutionError
 from warpsim.host.cases import run_case
 from warpsim.machine.engine import Run
 from warpsim.machine.state.equality import difference, equal
-from warpsim.machine.window import Watcher
+from warpsim.machine.watcher import Watcher
 
 ROOT = Path(__file__).parent.parent.parent
 MODES = [("eager", "none"), ("at_wait", "none"), ("eager", "all"), ("at_wait", "all")]
@@ -186,7 +186,7 @@ class Back(Watcher):
         """Copy at the first step; at the second, pause."""
         if self.seen == self.to:
             self.then = machine.launch.copy()
-        machine.window.pausing |= self.seen == self.at
+        machine.hooks.pausing |= self.seen == self.at
         self.seen += 1
 
 

@@ -5,7 +5,7 @@ import pytest
 
 import warpsim
 from warpsim.machine import engine
-from warpsim.machine.window import Watcher
+from warpsim.machine.watcher import Watcher
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
 

@@ -8,7 +8,7 @@ from warpsim.layout import mbarriers
 from warpsim.machine.address import Address
 from warpsim.machine.asynchrony.mbarrier_objects import MbarrierObjects
 from warpsim.machine.values import Affine
-from warpsim.machine.window import Watcher
+from warpsim.machine.watcher import Watcher
 
 U32, U64 = np.dtype(np.uint32), np.dtype(np.uint64)
 FIRST, SECOND = (Address(Affine.constant(at, U32)) for at in (0, 8))
@@ -103,7 +103,7 @@ class Told(Watcher):
 
 
 def test_told_once(stage):
-    """The window hears of each event once, of the lanes that take part."""
+    """The hooks are called once per event, with the lanes that take part."""
     told = Told()
     s = stage(32, watcher=told)
     thread = np.arange(32, dtype=U32).reshape(1, 32, 1, 1)

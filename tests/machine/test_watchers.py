@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import warpsim
-from warpsim.machine.window import EVENTS, Watcher, Window
+from warpsim.machine.hooks import Hooks
+from warpsim.machine.watcher import EVENTS, Watcher
 
 ROOT = Path(__file__).parent.parent.parent / "programs"
 
@@ -133,8 +134,8 @@ def test_barriers_and_fences_are_told_of_once():
 
 
 def test_nobody_listens():
-    """An event without a listener is None on the window; one with two listeners tells both, in order."""
-    assert all(getattr(Window(), name) is None for name in EVENTS)
+    """An event without a listener is None on the hooks; one with two listeners calls both, in order."""
+    assert all(getattr(Hooks(), name) is None for name in EVENTS)
 
     heard = []
 
@@ -143,11 +144,11 @@ def test_nobody_listens():
             heard.append(self)
 
     first, second = One(), One()
-    window = Window([first, Watcher(), second])
-    window.batch_began(None)
+    hooks = Hooks([first, Watcher(), second])
+    hooks.batch_began(None)
 
     assert heard == [first, second]
-    assert window.step_before is None
+    assert hooks.step_before is None
 
 
 def test_what_is_no_watcher():

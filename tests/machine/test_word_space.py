@@ -57,15 +57,15 @@ def test_elements_are_bytes_of_their_columns(dtype):
 
 @pytest.mark.parametrize(("size", "to", "n_words"), [(16, 16, 4), (16, 17, 10), (16, 100, 50), (0, 4, 2), (8, 9, 6)])
 def test_growing(size, to, n_words):
-    """A memory that is too small becomes twice what is asked for, with what it held; its companion grows along."""
+    """A memory that is too small becomes twice what is asked for, with what it held; its shadow grows along."""
     space = WordSpace(size, 2)
-    space.companion = WordSpace(size, 2)
-    for one in (space, space.companion):
+    space.shadow = WordSpace(size, 2)
+    for one in (space, space.shadow):
         one.words[...] = np.arange(one.words.size).reshape(one.words.shape) + 1
     before = space.words.tolist()
     space.grow(to)
 
-    for one in (space, space.companion):
+    for one in (space, space.shadow):
         assert (one.size, len(one.words)) == (size if to <= size else 4 * n_words, n_words)
         assert one.words.tolist() == before + [[0, 0]] * (n_words - len(before))
         assert np.shares_memory(one.flat, one.words)
@@ -73,13 +73,13 @@ def test_growing(size, to, n_words):
 
 @pytest.mark.parametrize("size", [0, 4, 28, 32, 64])
 def test_room_for_lanes_with_faulty_addresses(size):
-    """However small a memory is, 32 bytes can be accessed at its address 0, in it and in its companion; its size is what it was."""
+    """However small a memory is, 32 bytes can be accessed at its address 0, in it and in its shadow; its size is what it was."""
     space = WordSpace(size, 2)
-    space.companion = WordSpace(size, 2)
+    space.shadow = WordSpace(size, 2)
     space.words[...] = 7
     space.spare()
 
-    for one in (space, space.companion):
+    for one in (space, space.shadow):
         assert len(one.words) == max(size // 4, 8)
         assert one.size == size
     assert (space.words[: size // 4] == 7).all()
@@ -87,7 +87,7 @@ def test_room_for_lanes_with_faulty_addresses(size):
 
 
 def test_copies():
-    """Copies see the same words until one of them writes, by whichever way; companions are copied along."""
+    """Copies see the same words until one of them writes, by whichever way; shadows are copied along."""
     ways = [
         lambda s: s.scatter(4, np.array([0]), np.array([9], np.uint32)),
         lambda s: s.scatter(np.array([4]), np.array([0]), np.array([9], np.uint64)),
@@ -97,19 +97,19 @@ def test_copies():
     ]
     for way in ways:
         space = WordSpace(16, 2)
-        space.companion = WordSpace(16, 2)
+        space.shadow = WordSpace(16, 2)
         space.words[...] = 5
         first = copy.deepcopy(space)
         second = copy.deepcopy(first)
         assert first.words is second.words is space.words
-        assert first.companion is not space.companion
+        assert first.shadow is not space.shadow
         way(first)
         assert first.words is not space.words
         assert second.words is space.words
         assert (space.words == 5).all()
         again = pickle.loads(pickle.dumps(space))
         assert (again.words == 5).all()
-        assert again.companion.size == 16
+        assert again.shadow.size == 16
         again.words[0] = 3
         assert again.flat[0] == 3
         assert (space.words == 5).all()

@@ -9,7 +9,7 @@ import pytest
 from warpsim.isa.traits import Matrix
 from warpsim.machine.selection import Rect, Shape
 from warpsim.machine.values import Affine
-from warpsim.machine.window import Watcher
+from warpsim.machine.watcher import Watcher
 from warpsim.native.codegen.inputs import Given, given, look_of, row_of
 from warpsim.native.compiling import cache
 from warpsim.native.regions.options import Options, Outcome

@@ -7,7 +7,7 @@ import warpsim
 
 pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 
-from warpsim.machine.window import Watcher
+from warpsim.machine.watcher import Watcher
 from warpsim.native.runtime.calls import Calls
 
 HEAD = """.version 8.0

@@ -17,7 +17,7 @@ from warpsim.native.runtime.memory_views import Memories
 from warpsim.native.runtime.run import Runner
 
 FIELDS = 5
-"""Of an allocation in the table: start, end, its bytes, those of its companion, whether it is only read."""
+"""Of an allocation in the table: start, end, its bytes, those of its shadow, whether it is only read."""
 
 
 def bytes_told(memories, memory):
@@ -27,7 +27,7 @@ def bytes_told(memories, memory):
 
 
 def test_bytes_that_move():
-    """A copy of the state that writes first has its bytes elsewhere from then on; a companion may come later."""
+    """A copy of the state that writes first has its bytes elsewhere from then on; a shadow may come later."""
     memory, memories = GlobalMemory(), Memories()
     memory.map(np.zeros(64, np.uint8))
     state = copy.deepcopy(memory)
@@ -36,9 +36,9 @@ def test_bytes_that_move():
     assert before == [allocation.data.ctypes.data, 0]
 
     allocation.own()
-    allocation.companion = Allocation(allocation.start, np.zeros(64, np.uint8), "beside", read_only=False)
+    allocation.shadow = Allocation(allocation.start, np.zeros(64, np.uint8), "beside", read_only=False)
     after = bytes_told(memories, state)
-    assert after == [allocation.data.ctypes.data, allocation.companion.data.ctypes.data]
+    assert after == [allocation.data.ctypes.data, allocation.shadow.data.ctypes.data]
     assert after[0] != before[0]
 
 

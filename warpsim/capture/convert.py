@@ -19,7 +19,7 @@ from warpsim.host.cases import Case, CaseResult, run_prepared
 from warpsim.host.module import Module, load_text
 from warpsim.host.recipes import DTYPES
 from warpsim.layout import tensor_map as layout
-from warpsim.machine.window import MemoryAccess, Watcher
+from warpsim.machine.watcher import MemoryAccess, Watcher
 from warpsim.program.program import Param
 
 if TYPE_CHECKING:

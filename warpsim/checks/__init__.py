@@ -1,7 +1,7 @@
 """The rules: watchers that report what the PTX manual leaves undefined.
 
 `watchers.watchers_of` selects those that a launch needs. A watcher stores what it knows about a launch in the state's
-notes and companions. The machine imports nothing from here; it reports only its own faults.
+notes and shadows. The machine imports nothing from here; it reports only its own faults.
 
 ::
 

@@ -10,7 +10,7 @@ from warpsim.checks.async_global import GlobalStores
 from warpsim.checks.async_shared import MatrixFootprint, SharedUses
 from warpsim.machine.asynchrony.transfers import late
 from warpsim.machine.reporting import present
-from warpsim.machine.window import ATOMIC, READ, WRITE, MemoryAccess, Watcher
+from warpsim.machine.watcher import ATOMIC, READ, WRITE, MemoryAccess, Watcher
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine

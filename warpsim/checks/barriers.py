@@ -12,7 +12,7 @@ import numpy as np
 from warpsim.machine.reporting import present
 from warpsim.machine.state.batch import NEVER
 from warpsim.machine.values import Array, as_array
-from warpsim.machine.window import Watcher
+from warpsim.machine.watcher import Watcher
 from warpsim.program.program import Instruction
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from warpsim.isa.traits import Family
 from warpsim.machine.collectives import FULL, Members, masks_of, named_by, places, taking_part, wanted
 from warpsim.machine.reporting import counted, present
 from warpsim.machine.values import Affine, Array, as_array
-from warpsim.machine.window import Watcher
+from warpsim.machine.watcher import Watcher
 from warpsim.program.program import Imm
 
 if TYPE_CHECKING:

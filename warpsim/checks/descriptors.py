@@ -17,7 +17,7 @@ from warpsim.layout import descriptors, tensor_map
 from warpsim.machine.reporting import present
 from warpsim.machine.state.transfers import BoxLoad
 from warpsim.machine.values import Array
-from warpsim.machine.window import Watcher
+from warpsim.machine.watcher import Watcher
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine

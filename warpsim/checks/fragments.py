@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from warpsim.analysis.wmma_fragments import ADVICE, RULE, Mismatch, mismatches
-from warpsim.machine.window import Watcher
+from warpsim.machine.watcher import Watcher
 
 if TYPE_CHECKING:
     from warpsim.machine.collectives import Members

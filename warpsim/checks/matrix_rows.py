@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from warpsim.machine.memory.outside import RowProblem
 from warpsim.machine.memory.row_access import report_rows
 from warpsim.machine.values import Array
-from warpsim.machine.window import Watcher
+from warpsim.machine.watcher import Watcher
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine

@@ -11,7 +11,7 @@ from warpsim.isa.traits import Family, Stage
 from warpsim.layout import mbarriers
 from warpsim.machine.reporting import present
 from warpsim.machine.values import Array
-from warpsim.machine.window import Watcher
+from warpsim.machine.watcher import Watcher
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine

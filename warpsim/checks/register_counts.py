@@ -9,7 +9,7 @@ import numpy as np
 
 from warpsim.machine.reporting import present
 from warpsim.machine.values import Array
-from warpsim.machine.window import Watcher
+from warpsim.machine.watcher import Watcher
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine

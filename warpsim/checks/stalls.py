@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from warpsim.machine.reporting import party, present
 from warpsim.machine.stalled import BARRIER, LANES, PHASE, REGISTERS, WARP
-from warpsim.machine.window import Watcher
+from warpsim.machine.watcher import Watcher
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine

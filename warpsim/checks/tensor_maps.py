@@ -10,7 +10,7 @@ import numpy as np
 
 from warpsim.layout.tensor_map import ROW_UNIT
 from warpsim.machine.state.transfers import BoxStore
-from warpsim.machine.window import BoxProblem, Watcher
+from warpsim.machine.watcher import BoxProblem, Watcher
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine

@@ -306,7 +306,7 @@ def _report_value(machine: Machine, group: Group, operands: tuple[Operand, ...],
             if bits is not None and isinstance(part, Reg):
                 read = bits if bits.dtype.kind in "bV" else retype(bits, np.dtype(f"u{part.type.dtype.itemsize}"))
                 whole = (np.ascontiguousarray(read)[..., None].view(np.uint8) != 0).all(axis=-1)
-                padding = group.companion(PADDING, part.register.index)
+                padding = group.shadow(PADDING, part.register.index)
                 if padding is not None:
                     whole = whole & ~padding
                 report_use(machine, group, part.register.index, whole, lanes, use)

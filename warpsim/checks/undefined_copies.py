@@ -39,7 +39,7 @@ def landed(machine: Machine, group: Group, active: Array | None, transfer: Trans
 
 def _land(machine: Machine, work: RunLoad | BoxLoad, which: Which) -> None:
     """Copy the written state of a bulk copy's sources to shared memory."""
-    bits = machine.batch.shared.companion
+    bits = machine.batch.shared.shadow
     assert isinstance(bits, WrittenBits)
     to = work.to
     if isinstance(work, RunLoad):
@@ -73,10 +73,10 @@ def _of_runs(machine: Machine, addresses: Array, nbytes: int) -> Array:
     """The written bits of runs of global memory: words ``[runs, nbytes / 4]``."""
     out = np.full((len(addresses), nbytes), 0xFF, np.uint8)
     for allocation in machine.launch.memory.accompanied():
-        assert allocation.companion is not None
+        assert allocation.shadow is not None
         for row in np.flatnonzero((addresses >= allocation.start) & (addresses + nbytes <= allocation.end)):
             at = int(addresses[row]) - allocation.start
-            out[row] = allocation.companion.data[at : at + nbytes]
+            out[row] = allocation.shadow.data[at : at + nbytes]
     return out.view(np.uint32)
 
 
@@ -87,10 +87,10 @@ def _of_boxes(machine: Machine, work: BoxLoad, which: Which) -> Array:
     size = boxes.dtype.itemsize
     out = np.full((*place.shape, size), ALL & 0xFF, np.uint8)
     for allocation in machine.launch.memory.accompanied():
-        assert allocation.companion is not None
+        assert allocation.shadow is not None
         address = boxes.fields.address + place
         here = inside & (address >= allocation.start) & (address + size <= allocation.end)
         if here.any():
             at: Any = address[here] - allocation.start
-            out[here] = allocation.companion.data[at[:, None] + np.arange(size)]
+            out[here] = allocation.shadow.data[at[:, None] + np.arange(size)]
     return out.view(boxes.dtype)[..., 0]

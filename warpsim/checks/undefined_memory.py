@@ -1,4 +1,4 @@
-"""A memory port on the companions of memory: transfers the undefined bits of what a body loads and stores."""
+"""A memory port on the shadows of memory: transfers the undefined bits of what a body loads and stores."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from warpsim.checks.undefined_registers import lanes_of
 from warpsim.machine.address import Address
 from warpsim.machine.asynchrony.moves import copy_threads, store_remote
 from warpsim.machine.asynchrony.transfers import late
+from warpsim.machine.hooks import Hooks
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.addresses import space_of
 from warpsim.machine.values import Array, DType, as_array
-from warpsim.machine.window import Window
 from warpsim.types import ScalarType, bits_type
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.group import Group
 
-QUIET = Window()
+QUIET = Hooks()
 
 
 class UndefinedMemory:
@@ -34,7 +34,7 @@ class UndefinedMemory:
 
     def __init__(self, machine: Machine, group: Group, active: Array | None, *, combines: bool = False) -> None:
         self.machine, self.combines = machine, combines
-        self.port = _Companions(machine, group, active)
+        self.port = _ShadowMemory(machine, group, active)
 
     def among(self, active: Array) -> UndefinedMemory:
         """The port restricted to some of its threads."""
@@ -58,9 +58,9 @@ class UndefinedMemory:
 
     def _reopen(self) -> None:
         for memory in (self.machine.batch.shared, self.machine.batch.local):
-            companion: WrittenBits | None = memory.companion  # type: ignore[assignment]
-            if companion is not None:
-                companion.reopen()
+            shadow: WrittenBits | None = memory.shadow  # type: ignore[assignment]
+            if shadow is not None:
+                shadow.reopen()
 
     def atomic(
         self,
@@ -132,8 +132,8 @@ def muted(machine: Machine) -> Iterator[None]:
         machine.muted -= 1
 
 
-class _Companions(Memory):
-    """A group's port on the companions of memories: a bit is 1 if it has been written. Memory without a companion
+class _ShadowMemory(Memory):
+    """A group's port on the shadows of memories: a bit is 1 if it has been written. Memory without a shadow
     counts as written.
     """
 
@@ -141,8 +141,8 @@ class _Companions(Memory):
 
     def __init__(self, machine: Machine, group: Group, active: Array | None, *, unused: bool = False) -> None:
         super().__init__(machine, group, active, unused=unused)
-        self.shared, self.local = self.shared.companion or self.shared, self.local.companion or self.local
-        self.window = QUIET
+        self.shared, self.local = self.shared.shadow or self.shared, self.local.shadow or self.local
+        self.hooks = QUIET
 
     def load_global(self, address: Address, dtype: DType, count: int) -> tuple[Array, ...]:
         """A 1 for each written bit of the elements."""
@@ -150,7 +150,7 @@ class _Companions(Memory):
         place, owner, good = self.resolve(as_array(base).view(np.int64), offset, dtype.itemsize * count, write=False)
         out = tuple([np.full((*place.shape, dtype.itemsize), 0xFF, np.uint8) for _ in range(count)])
         for index in np.unique(owner[good]):
-            bits = self.globals.allocation(int(index)).companion
+            bits = self.globals.allocation(int(index)).shadow
             if bits is not None:
                 here = good & (owner == index)
                 for k, target in enumerate(out):

@@ -1,4 +1,4 @@
-"""The undefined bits of registers, kept as companions of their values, and reports of those that matter.
+"""The undefined bits of registers, kept as shadows of their values, and reports of those that matter.
 
 Undefined bits are an unsigned integer of the register's width (`B128` where that is 128 bits) with a 1 for each.
 """
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 RULE = "uninitialised"
 UNDEFINED = "undefined"
-"""Companion of registers: the undefined bits; of 128-bit registers, those of the low half."""
+"""Shadow of registers: the undefined bits; of 128-bit registers, those of the low half."""
 HIGH = "undefined high half"
-"""Companion of 128-bit registers: the undefined bits of the high half."""
+"""Shadow of 128-bit registers: the undefined bits of the high half."""
 PADDING = "padding"
-"""Companion of registers: True in lanes that have loaded what may be structure padding."""
+"""Shadow of registers: True in lanes that have loaded what may be structure padding."""
 WRITE_FIRST = "initialise the register on every path to here"
 
 
 def undefined(group: Group, slot: int) -> Array | None:
     """The undefined bits of a register; None if it is defined."""
-    low = group.companion(UNDEFINED, slot)
+    low = group.shadow(UNDEFINED, slot)
     if group.plan.function.registers[slot].type.bits <= 64:
         return low
-    high, none = group.companion(HIGH, slot), np.zeros(1, np.uint64)
+    high, none = group.shadow(HIGH, slot), np.zeros(1, np.uint64)
     if low is None and high is None:
         return None
     return _wide(none if low is None else low, none if high is None else high)
@@ -75,7 +75,7 @@ def ones(plan: FunctionPlan, slot: int, mask: Array) -> Array:
 
 
 def halves(bits: Array) -> dict[str, Array]:
-    """The companions that hold undefined bits, by their names."""
+    """The shadows that hold undefined bits, by their names."""
     return {UNDEFINED: bits} if bits.dtype.names is None else {UNDEFINED: bits["lo"], HIGH: bits["hi"]}
 
 

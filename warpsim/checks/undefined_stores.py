@@ -23,7 +23,7 @@ ADVICE = "write everything that the copy reads before starting it"
 
 def stored(machine: Machine, group: Group, transfer: Transfer, which: Which) -> None:
     """Report bytes never written in the sources that copies have read."""
-    work, bits = transfer.work, machine.batch.shared.companion
+    work, bits = transfer.work, machine.batch.shared.shadow
     assert isinstance(bits, WrittenBits)
     if not isinstance(work, (RunStore, BoxStore)) or bits.covers(work.source.low, work.source.high):
         return

@@ -1,6 +1,6 @@
 """Undefined bits of registers: where they come from, how they propagate, and where they matter.
 
-A load of bytes that were never written gives its destination a companion: an unsigned integer of the register's width
+A load of bytes that were never written gives its destination a shadow: an unsigned integer of the register's width
 with a 1 for each undefined bit. From then on, the watcher observes each step of the group. Moves, shuffles and bit
 operations propagate undefined bits one by one; other operations make their whole result undefined. Copying is not an
 error; a report is made where an undefined bit decides an address, a branch, a matrix product, or a value stored to
@@ -40,7 +40,7 @@ from warpsim.machine.address import Address
 from warpsim.machine.binding.warp_steps import collect, spread, warp_ports
 from warpsim.machine.reporting import present
 from warpsim.machine.values import Array
-from warpsim.machine.window import WRITE, MemoryAccess
+from warpsim.machine.watcher import WRITE, MemoryAccess
 from warpsim.program.program import Addr, Instruction, Vec
 from warpsim.types import TYPES
 
@@ -87,7 +87,7 @@ class Met:
 class Uninitialised(WrittenBytes):
     """The rule ``uninitialised``."""
 
-    compiled = frozenset({"companion_accessed", "carried_before", "carried_after"})
+    compiled = frozenset({"shadow_accessed", "shadowed_before", "shadowed_after"})
 
     _begun: Begun | None = None
     _met: Met | None = None
@@ -98,11 +98,11 @@ class Uninitialised(WrittenBytes):
         """Start with nothing written in shared and local memory, but for what is the system's."""
         machine.batch.notes[RULE] = Origins()
         for space in (machine.batch.shared, machine.batch.local):
-            space.companion = WrittenBits(space.size, space.n_columns)
+            space.shadow = WrittenBits(space.size, space.n_columns)
         reserved = np.arange(0, machine.launch.plan.shared.reserved, 4)
         if reserved.size:
             columns = np.arange(machine.batch.shared.n_columns)
-            companion(machine, "shared").mark(reserved[:, None], columns, 4, None, rows=True)
+            shadow(machine, "shared").mark(reserved[:, None], columns, 4, None, rows=True)
 
     def function_entered(self, machine: Machine, group: Group) -> None:
         """Mark registers that are read before they are written as undefined, whatever the frame contained. Those of a
@@ -113,21 +113,21 @@ class Uninitialised(WrittenBytes):
             if not group.stack and frame.values[slot] is not None:
                 continue
             for name, whole in halves(ones(plan, slot, np.ones(1, np.bool_))).items():
-                file = frame.companions.setdefault(name, {})
+                file = frame.shadows.setdefault(name, {})
                 if slot not in file:
                     file[slot] = np.zeros(machine.batch.shape.extents, whole.dtype)
                 file[slot].reshape(-1)[group.selection.positions.reshape(-1)] = whole
 
     def stack_extended(self, machine: Machine, group: Group, positions: Array, first: int, nbytes: int) -> None:
         """Mark new parts of the stack as undefined."""
-        companion(machine, "local").forget(first, nbytes, positions)
+        shadow(machine, "local").forget(first, nbytes, positions)
 
     def memory_filled(self, machine: Machine, space: str, place: Array, nbytes: int, columns: Array) -> None:
         """Mark bytes that were written by something other than stores."""
         if np.size(place):
-            companion(machine, space).mark(place, columns, nbytes, None, rows=False)
+            shadow(machine, space).mark(place, columns, nbytes, None, rows=False)
 
-    def companion_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
+    def shadow_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Mark what stores write; check what others read."""
         nbytes, active, writes = access.nbytes, access.active, access.kind == WRITE
         exchanges = writes and present(group).traits.access is Access.ATOMIC
@@ -138,7 +138,7 @@ class Uninitialised(WrittenBytes):
             if writes:
                 mark(written, access.at, nbytes, active)
             return
-        bits = companion(machine, access.space)
+        bits = shadow(machine, access.space)
         if not bits.open or (exchanges and self._has_combined(group)):
             return
         if (exchanges or not writes) and bits.lacks(
@@ -162,7 +162,7 @@ class Uninitialised(WrittenBytes):
 
     def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Check matrix rows."""
-        bits, place, columns = companion(machine, "shared"), access.places, access.columns
+        bits, place, columns = shadow(machine, "shared"), access.places, access.columns
         if access.writes:
             bits.mark(place, columns, access.nbytes, access.active, rows=False)
             return
@@ -194,7 +194,7 @@ class Uninitialised(WrittenBytes):
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
     ) -> None:
         """Report undefined shared memory that wgmma multiplies."""
-        bits = companion(machine, "shared")
+        bits = shadow(machine, "shared")
         if (
             not machine.delivering
             and not bits.covers(*limits)
@@ -207,7 +207,7 @@ class Uninitialised(WrittenBytes):
 
     # ---- how it spreads ----------------------------------------------------------------------
 
-    def carried_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
+    def shadowed_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """Report undefined bits that matter to the step, and compute those of its results."""
         if instruction.traits.ending is not None:
             check_end(machine, group, instruction)
@@ -239,7 +239,7 @@ class Uninitialised(WrittenBytes):
         later = passage.stores(machine, group, active) if passage.stores is not None and tainted else None
         self._begun = Begun(group, passage, active, tainted, unsure, new, old, later)
 
-    def carried_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
+    def shadowed_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """Give the step's results their undefined bits."""
         begun, met = self._begun, self._met
         self._begun = self._met = None
@@ -267,9 +267,9 @@ class Uninitialised(WrittenBytes):
                 known_origins.put(group, slot, known_origins.read(machine, group, source, instruction))
 
 
-def companion(machine: Machine, space: str) -> WrittenBits:
+def shadow(machine: Machine, space: str) -> WrittenBits:
     """The written bits of shared or local memory."""
-    found = (machine.batch.local if space == "local" else machine.batch.shared).companion
+    found = (machine.batch.local if space == "local" else machine.batch.shared).shadow
     assert isinstance(found, WrittenBits)
     return found
 

@@ -37,7 +37,7 @@ from warpsim.layout import mbarriers
 from warpsim.machine.asynchrony.transfers import late
 from warpsim.machine.reporting import present
 from warpsim.machine.state.launch import BATCH_BYTES
-from warpsim.machine.window import WRITE, MemoryAccess, Watcher
+from warpsim.machine.watcher import WRITE, MemoryAccess, Watcher
 
 if TYPE_CHECKING:
     from warpsim.machine.collectives import Members

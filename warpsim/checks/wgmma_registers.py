@@ -13,7 +13,7 @@ import numpy as np
 from warpsim.analysis.wgmma_advice import ADVICE, FENCE, IN_FLIGHT, SERIALISED, UNCOMMITTED, WAIT_ADVICE
 from warpsim.machine.reporting import present
 from warpsim.machine.values import Array
-from warpsim.machine.window import Watcher
+from warpsim.machine.watcher import Watcher
 
 if TYPE_CHECKING:
     from warpsim.machine.issue import Issue

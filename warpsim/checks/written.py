@@ -1,6 +1,6 @@
 """Which bytes of shared, local and global memory have been written.
 
-Every memory that starts undefined has a companion with a 1 for each written bit. Rows of words that are written in
+Every memory that starts undefined has a shadow with a 1 for each written bit. Rows of words that are written in
 every column are remembered, so that fully written memory costs nothing.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 from warpsim.machine.state.global_memory import Allocation, GlobalMemory
 from warpsim.machine.state.word_space import WordSpace
 from warpsim.machine.values import Affine, Array, Place
-from warpsim.machine.window import WRITE, MemoryAccess, Watcher
+from warpsim.machine.watcher import WRITE, MemoryAccess, Watcher
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -26,7 +26,7 @@ FEW = 1024
 
 
 class WrittenBits(WordSpace):
-    """The companion of a `WordSpace`. ``full`` marks rows written in every column, ``open`` counts the others. As long as
+    """The shadow of a `WordSpace`. ``full`` marks rows written in every column, ``open`` counts the others. As long as
     nothing else is written, ``full`` says it all, and the words are not made.
     """
 
@@ -207,7 +207,7 @@ def nothing_written(memory: GlobalMemory, address: int) -> None:
     """Mark the allocation at an address as unwritten."""
     allocation = memory.at(address)
     if allocation is not None:
-        allocation.companion = Allocation(
+        allocation.shadow = Allocation(
             address, np.zeros(allocation.data.size, np.uint8), allocation.name, read_only=False, anchored=False
         )
 
@@ -216,13 +216,13 @@ def all_written(memory: GlobalMemory, address: int) -> None:
     """Mark the whole allocation at an address as written."""
     allocation = memory.at(address)
     if allocation is not None:
-        allocation.companion = None
+        allocation.shadow = None
 
 
 def some_written(memory: GlobalMemory, address: int, nbytes: int) -> None:
     """Mark bytes of one allocation as written."""
     allocation = memory.find(address, address + nbytes)
-    if allocation is not None and (bits := allocation.companion) is not None:
+    if allocation is not None and (bits := allocation.shadow) is not None:
         bits.data[address - allocation.start :][:nbytes] = 0xFF
 
 
@@ -263,24 +263,24 @@ def _elements(bits: Allocation, place: Affine, nbytes: int) -> Array:
 
 
 def written_bits(allocation: Allocation) -> Allocation:
-    """The companion of an allocation."""
-    assert allocation.companion is not None
-    return allocation.companion
+    """The shadow of an allocation."""
+    assert allocation.shadow is not None
+    return allocation.shadow
 
 
 class WrittenBytes(Watcher):
     """Tracks global memory that began undefined, for this launch and the next."""
 
-    compiled = frozenset({"companion_accessed"})
+    compiled = frozenset({"shadow_accessed"})
 
     def launch_began(self, launch: LaunchState) -> None:
-        """Drop companions of fully written allocations."""
+        """Drop shadows of fully written allocations."""
         for allocation in launch.memory.accompanied():
-            assert allocation.companion is not None
-            if allocation.companion.data.all():
-                allocation.companion = None
+            assert allocation.shadow is not None
+            if allocation.shadow.data.all():
+                allocation.shadow = None
 
-    def companion_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
+    def shadow_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Mark stores of lanes."""
         if access.kind == WRITE and access.allocation is not None:
             mark(written_bits(access.allocation), access.at, access.nbytes, access.active)
@@ -294,8 +294,8 @@ class WrittenBytes(Watcher):
         for allocation in machine.launch.memory.accompanied():
             inside = (address >= allocation.start) & (address + nbytes <= allocation.end)
             if inside.any():
-                assert allocation.companion is not None
-                mark(allocation.companion, address[inside], nbytes, None)
+                assert allocation.shadow is not None
+                mark(allocation.shadow, address[inside], nbytes, None)
 
     def memory_allocated(self, machine: Machine, group: Group, allocation: Allocation) -> None:
         """Mark memory from malloc as unwritten."""

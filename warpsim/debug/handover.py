@@ -20,7 +20,7 @@ def hand_over(source: GlobalMemory, target: GlobalMemory, known: list[Allocation
                 target.unmap(allocation.start)
         elif not allocation.read_only:
             np.copyto(allocation.data, given.data)
-            allocation.companion = copy.deepcopy(given.companion)
+            allocation.shadow = copy.deepcopy(given.shadow)
     for given in source.everything():
         if given.start not in starts and given.name == HEAP:
             data = given.data.copy()

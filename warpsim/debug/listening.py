@@ -17,7 +17,7 @@ from warpsim.machine.reporting import ALWAYS
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array
-from warpsim.machine.window import MemoryAccess, Watcher
+from warpsim.machine.watcher import MemoryAccess, Watcher
 
 EVENTS = {
     "arrival": "a warp arrives at a barrier of its CTA",

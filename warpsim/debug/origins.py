@@ -17,7 +17,7 @@ from warpsim.debug.standpoint import Standpoint
 from warpsim.debug.watching import MemoryTarget, MemoryWatch, RegisterTarget, target_of
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
-from warpsim.machine.window import READ, MemoryAccess
+from warpsim.machine.watcher import READ, MemoryAccess
 from warpsim.program.program import Addr, Instruction, Operand, Param, Reg, Special, SymbolAddress, Variable, Vec
 
 DEEPEST = 32

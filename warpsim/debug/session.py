@@ -321,15 +321,15 @@ class Session(Standpoint):
         grid, block, args, options = self._given
         with self.device.lock:
             memory = self.device.memory
-            kept = [(a, a.data.copy(), copy.deepcopy(a.companion)) for a in self._allocations if not a.read_only]
+            kept = [(a, a.data.copy(), copy.deepcopy(a.shadow)) for a in self._allocations if not a.read_only]
             hand_over(self.timeline.start.memory, memory, self._allocations, frozenset())
             try:
                 with contextlib.suppress(ExecutionError):  # recorded without outputs, for replay
                     record(self.kernel, grid, block, args, directory, note=note, device=self.device, **options)
             finally:
-                for allocation, data, companion in kept:
+                for allocation, data, shadow in kept:
                     np.copyto(allocation.data, data)
-                    allocation.companion = companion
+                    allocation.shadow = shadow
                 memory.version += 1
 
     def set(self, what: str, value: Any) -> None:

@@ -17,7 +17,7 @@ from warpsim.debug.watching import MemoryTarget, MemoryWatch, RegisterTarget, Re
 from warpsim.errors import Finding
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
-from warpsim.machine.window import WRITE, MemoryAccess
+from warpsim.machine.watcher import WRITE, MemoryAccess
 from warpsim.program.program import Instruction
 
 

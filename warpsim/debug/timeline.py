@@ -23,7 +23,7 @@ from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.values import Array
-from warpsim.machine.window import Watcher
+from warpsim.machine.watcher import Watcher
 from warpsim.program.program import Instruction
 
 Hit = Callable[[Machine, Group, Instruction], int]
@@ -94,11 +94,11 @@ class Timeline(Listener):
         self.step += 1
         self.machine, self.group = machine, group
         if self.step == self._ahead:
-            machine.window.pausing = True
+            machine.hooks.pausing = True
         elif self._hit is not None and self._hit(machine, group, instruction):
-            self._struck = machine.window.pausing = True
+            self._struck = machine.hooks.pausing = True
         elif self.step >= self._alarm:
-            machine.window.pausing = True
+            machine.hooks.pausing = True
 
     def finding(self, machine: Machine, group: Group, finding: Finding) -> None:
         """Handle a finding; each is reported once."""

@@ -18,7 +18,7 @@ from warpsim.debug.values import Location
 from warpsim.isa.traits import Family, Stage
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
-from warpsim.machine.window import MemoryAccess
+from warpsim.machine.watcher import MemoryAccess
 from warpsim.program.program import Instruction, Register
 
 Array = NDArray[Any]

@@ -195,7 +195,7 @@ class Memory:
             written, place = self._place(target, nbytes)
             written[:] = read
             if place is not None:
-                bits = None if origin is None else origin.companion
+                bits = None if origin is None else origin.shadow
                 known = None if bits is None else bits.data[source - origin.start :][:nbytes]  # type: ignore[union-attr]
                 _define(place, target - place.start, (nbytes,), (1,), known)
 
@@ -212,7 +212,7 @@ class Memory:
                 read, shape, before
             )
             if place is not None:
-                bits = None if origin is None else origin.companion
+                bits = None if origin is None else origin.shadow
                 known = None
                 if bits is not None:
                     start = bits.data[source.address - bits.start :]
@@ -259,9 +259,9 @@ def _define(place: Allocation, offset: int, shape: tuple[int, ...], steps: tuple
     """Mark copied bytes as defined where the source is: ``known`` has its bits, or None if all are defined."""
     if known is not None and bool(known.all()):
         known = None
-    if place.companion is None:
+    if place.shadow is None:
         if known is None:
             return
-        place.companion = Allocation(place.start, np.full(place.data.size, 0xFF, np.uint8), place.name, read_only=False)
-    bits = np.lib.stride_tricks.as_strided(place.companion.data[offset:], shape, steps)
+        place.shadow = Allocation(place.start, np.full(place.data.size, 0xFF, np.uint8), place.name, read_only=False)
+    bits = np.lib.stride_tricks.as_strided(place.shadow.data[offset:], shape, steps)
     bits[...] = 0xFF if known is None else known

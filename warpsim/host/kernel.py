@@ -22,7 +22,7 @@ from warpsim.machine.fidelity import Executed, Fidelity
 from warpsim.machine.plan import Image
 from warpsim.machine.state.launch import BATCH_THREADS, LaunchState
 from warpsim.machine.state.schedule import Schedule
-from warpsim.machine.window import Watcher
+from warpsim.machine.watcher import Watcher
 from warpsim.native.tiering.eligibility import compiled_for
 from warpsim.parallel.divide import divided
 from warpsim.program.program import Function, Program

@@ -124,8 +124,8 @@ class Description:
             if region.start == allocation.start and np.shares_memory(region.view, allocation.data):
                 return region
         data = allocation.data if view is None or view.nbytes != allocation.data.size else view
-        companion = allocation.companion
-        unwritten = companion is not None and not companion.data.any()
+        shadow = allocation.shadow
+        unwritten = shadow is not None and not shadow.data.any()
         return self._add(
             Region(name, allocation.start, allocation.end, data, not allocation.read_only, unwritten=unwritten)
         )

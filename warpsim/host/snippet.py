@@ -25,7 +25,7 @@ from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.group import Frame, Group
 from warpsim.machine.state.launch import LaunchState, Settings
 from warpsim.machine.values import as_array
-from warpsim.machine.window import Watcher
+from warpsim.machine.watcher import Watcher
 from warpsim.program.program import Register
 from warpsim.program.snippet import KERNEL, snippet_program
 

@@ -22,18 +22,18 @@ def arrive(machine: Machine, group: Group, number: int, count: int, *, waits: bo
     """Arrive at a barrier. Returns True if the group has to wait; it is then kept here, and continues behind the
     barrier later.
     """
-    batch, window, selection = machine.batch, machine.window, group.selection
+    batch, hooks, selection = machine.batch, machine.hooks, group.selection
     barrier = batch.barrier(number)
     everybody = count in (0, batch.shape.n_threads)
     unused = vote is None and not barrier.waiting and not np.count_nonzero(barrier.arrived)
     if waits and unused and selection.n == batch.shape.n and everybody:
         batch.barriers_passed += 1
-        if window.barrier_left is not None:
-            window.barrier_left(machine, None, number, False)  # noqa: FBT003  as every event's, by its place
+        if hooks.barrier_left is not None:
+            hooks.barrier_left(machine, None, number, False)  # noqa: FBT003  as every event's, by its place
         return False
     partial = barrier.partial or not (everybody and waits)
-    if window.barrier_arrived is not None:
-        window.barrier_arrived(machine, group, number, partial)
+    if hooks.barrier_arrived is not None:
+        hooks.barrier_arrived(machine, group, number, partial)
     barrier.partial = partial
     per_cta = selection.per_cta
     barrier.arrived += per_cta
@@ -60,14 +60,14 @@ def release(machine: Machine, barrier: Barrier) -> None:
         if stay is not None:
             barrier.waiting.append(stay)
         if go is not None:
-            if machine.window.barrier_left is not None:
-                machine.window.barrier_left(machine, go, barrier.number, barrier.partial)
+            if machine.hooks.barrier_left is not None:
+                machine.hooks.barrier_left(machine, go, barrier.number, barrier.partial)
             _give_result(machine, go, votes)
             go.at += 1
             go.generation = machine.batch.generation
             machine.push(go)
-    if barrier.partial and machine.window.barrier_completed is not None:
-        machine.window.barrier_completed(machine, barrier.number, np.flatnonzero(done))
+    if barrier.partial and machine.hooks.barrier_completed is not None:
+        machine.hooks.barrier_completed(machine, barrier.number, np.flatnonzero(done))
     barrier.arrived[done] = 0
     barrier.expected[done] = 0
 
@@ -101,8 +101,8 @@ def _give_result(machine: Machine, group: Group, votes: tuple[Array, Array]) -> 
     else:
         result = (true == total)[ctas] if barrier.reduction == "and" else (true > 0)[ctas]
     destination(instruction.operands[0])(machine, group, result, None)
-    if machine.window.registers_written is not None:
-        machine.window.registers_written(machine, group, reads_and_writes(instruction)[1])
+    if machine.hooks.registers_written is not None:
+        machine.hooks.registers_written(machine, group, reads_and_writes(instruction)[1])
 
 
 def _by_cta(machine: Machine, group: Group, chosen: Array) -> tuple[Group | None, Group | None]:
@@ -120,16 +120,16 @@ def _by_cta(machine: Machine, group: Group, chosen: Array) -> tuple[Group | None
 
 def leave(machine: Machine, group: Group) -> None:
     """Exit the threads of a group."""
-    batch, window = machine.batch, machine.window
-    if window.group_exiting is not None:
-        window.group_exiting(machine, group)
+    batch, hooks = machine.batch, machine.hooks
+    if hooks.group_exiting is not None:
+        hooks.group_exiting(machine, group)
     _mark_exited(batch, group.selection)
-    if window.group_exited is not None:
-        window.group_exited(machine, group)
-    if window.cta_ended is not None:
+    if hooks.group_exited is not None:
+        hooks.group_exited(machine, group)
+    if hooks.cta_ended is not None:
         over = np.flatnonzero((batch.alive == 0) & (group.selection.per_cta > 0))
         if len(over):
-            window.cta_ended(machine, over)
+            hooks.cta_ended(machine, over)
     if group.selection.n == batch.shape.n:
         return
     for barrier in list(batch.barriers.values()):
@@ -137,9 +137,9 @@ def leave(machine: Machine, group: Group) -> None:
     clusters.turn(machine)
     parked, batch.parked = batch.parked, []
     batch.runnable += parked
-    if window.group_woken is not None:
+    if hooks.group_woken is not None:
         for woken in parked:
-            window.group_woken(machine, woken)
+            hooks.group_woken(machine, woken)
 
 
 def _mark_exited(batch: BatchState, selection: Selection) -> None:

@@ -71,15 +71,15 @@ class _CtaBarrier:
     def arrive(self, machine: Machine, group: Group, numbers: list[int]) -> bool:
         """The group arrives at one barrier; True where it waits."""
         number, count = [*numbers, 0, 0][:2]
-        if machine.window.barrier_reached is not None:
-            machine.window.barrier_reached(machine, group, number, count)
+        if machine.hooks.barrier_reached is not None:
+            machine.hooks.barrier_reached(machine, group, number, count)
         vote = None if self.vote is None else self.vote(machine, group)
         return arrivals.arrive(machine, group, number, count, waits=self.waits, vote=vote)
 
     def arrive_apart(self, machine: Machine, group: Group, values: list[Array]) -> bool:
         """Threads that name different barriers or counts arrive one after the other. Always True."""
-        if machine.window.barrier_operands_differ is not None:
-            machine.window.barrier_operands_differ(machine, group, values)
+        if machine.hooks.barrier_operands_differ is not None:
+            machine.hooks.barrier_operands_differ(machine, group, values)
         keys: Array = np.zeros(group.selection.shape, np.int64)
         for k, value in enumerate(values):
             keys = keys | value.astype(np.uint32).astype(np.int64) << 32 * k

@@ -27,8 +27,8 @@ def arrive(machine: Machine, group: Group) -> None:
     barrier = _barrier(machine)
     positions = group.selection.positions.reshape(-1)
     clusters = barrier.cluster[group.selection.ctas.reshape(-1)]
-    if machine.window.cluster_barrier_arrived is not None:
-        machine.window.cluster_barrier_arrived(machine, group)
+    if machine.hooks.cluster_barrier_arrived is not None:
+        machine.hooks.cluster_barrier_arrived(machine, group)
     barrier.entered[positions] = barrier.phase[clusters]
     barrier.arrived += np.bincount(clusters, minlength=len(barrier.arrived))
     turn(machine)
@@ -70,8 +70,8 @@ def wait(machine: Machine, group: Group) -> bool:
 
 
 def _tell(machine: Machine, group: Group) -> None:
-    if machine.window.cluster_barrier_left is not None:
-        machine.window.cluster_barrier_left(machine, group)
+    if machine.hooks.cluster_barrier_left is not None:
+        machine.hooks.cluster_barrier_left(machine, group)
 
 
 def _go_on(machine: Machine, group: Group) -> None:

@@ -112,8 +112,8 @@ def part(machine: Machine, group: Group, mask: Array, live: frozenset[int] | Non
         group.flush(live)
         yes, no = split(selection, mask)
         parts = fork(machine, group, yes), fork(machine, group, no)
-    if machine.window.group_split is not None:
-        machine.window.group_split(machine, group, parts)
+    if machine.hooks.group_split is not None:
+        machine.hooks.group_split(machine, group, parts)
     return parts
 
 
@@ -219,8 +219,8 @@ class _Call:
         for argument, param in zip(self.arguments, target.function.params, strict=False):
             if param.registers:
                 _hand_over(machine, group, argument, inner, param)
-        if machine.window.function_entered is not None:
-            machine.window.function_entered(machine, inner)
+        if machine.hooks.function_entered is not None:
+            machine.hooks.function_entered(machine, inner)
         group.flush(None)
         machine.push(inner)
         return None
@@ -232,8 +232,8 @@ class _Call:
         base = stack.callee_frame()
         stack.reach(base + target.frame_size, f"the call of {name}")
         positions = group.selection.positions.reshape(-1)
-        if machine.window.stack_extended is not None:
-            machine.window.stack_extended(machine, group, positions, base, target.frame_size)
+        if machine.hooks.stack_extended is not None:
+            machine.hooks.stack_extended(machine, group, positions, base, target.frame_size)
         if target.stack_word is not None:
             word = np.full(len(positions), base + target.stack_word)
             machine.fill("local", word, positions, np.zeros(len(positions), np.uint32))
@@ -327,10 +327,10 @@ def _return(machine: Machine, group: Group) -> int | None:
     returns = caller.blocks[block].returns
     for operand, param in zip(returns, group.plan.function.returns, strict=False):
         _hand_back(machine, group, back, operand, param)
-    if machine.window.registers_written is not None:
+    if machine.hooks.registers_written is not None:
         written = tuple(slot for operand in returns for slot in registers_of(operand))
         if written:
-            machine.window.registers_written(machine, back, written)
+            machine.hooks.registers_written(machine, back, written)
     machine.push(back)
     return None
 

@@ -13,6 +13,7 @@ from warpsim.machine import shuffled
 from warpsim.machine.asynchrony import transfers
 from warpsim.machine.binding import register_events
 from warpsim.machine.fatal import act_before
+from warpsim.machine.hooks import Hooks
 from warpsim.machine.machine import Bodies, Machine
 from warpsim.machine.plan import ATTEND, BoundBlock, End, Step
 from warpsim.machine.stalled import arrive_apart, deadlock
@@ -20,8 +21,8 @@ from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.waiting import back_edge, pass_time, wake
+from warpsim.machine.watcher import Watcher
 from warpsim.machine.waves import all_begun, next_batch
-from warpsim.machine.window import Watcher, Window
 
 Progress = Callable[[int, int, int], object]
 
@@ -76,21 +77,21 @@ class Run:
         in_order = compiled is not None and compiled.units and state.schedule is None
         self.compiled = compiled if in_order else None
         self.bodies = None if compiled is None else compiled.bodies
-        self.window = Window(watchers)
+        self.hooks = Hooks(watchers)
         self.progress = progress
         self._machines: dict[int, Machine] = {}
         self._next_report = time.monotonic() + 2.0
         seconds = state.settings.max_seconds
         self._deadline = None if seconds is None else time.monotonic() + seconds
-        self._told = self.window.step_before is not None or self.window.step_after is not None
-        registers = self.window.registers_read is not None or self.window.registers_written is not None
+        self._told = self.hooks.step_before is not None or self.hooks.step_after is not None
+        registers = self.hooks.registers_read is not None or self.hooks.registers_written is not None
         self._telling: dict[BoundBlock, tuple[list[Step], End]] | None = {} if registers else None
 
     def machine(self, batch: BatchState) -> Machine:
         """The machine through which the steps of a batch act."""
         found = self._machines.get(id(batch))
         if found is None:
-            found = self._machines[id(batch)] = Machine(self.state, batch, self.window, self.bodies)
+            found = self._machines[id(batch)] = Machine(self.state, batch, self.hooks, self.bodies)
         return found
 
     # ---- rounds and turns --------------------------------------------------------------------
@@ -135,8 +136,8 @@ class Run:
         batch, state.entered = state.turns.pop(0), False
         if not machine.waits():
             transfers.finish(machine)
-            if self.window.batch_ended is not None:
-                self.window.batch_ended(machine)
+            if self.hooks.batch_ended is not None:
+                self.hooks.batch_ended(machine)
             state.batches = [other for other in state.batches if other is not batch]
             state.done_ctas += batch.shape.n_ctas
             state.moved = True
@@ -155,16 +156,16 @@ class Run:
     def _round(self) -> bool:
         """Begin the next round after every batch has had its turn; False at the end of the launch."""
         state = self.state
-        if not state.started and self.window.launch_began is not None:
-            self.window.launch_began(state)
+        if not state.started and self.hooks.launch_began is not None:
+            self.hooks.launch_began(state)
         begun = self._begin_wave()
         if state.started and not (begun or state.moved or state.memory.version != state.version):
             machines = [self.machine(batch) for batch in state.batches]
             if machines and not (pass_time(machines) or arrive_apart(machines)):
                 deadlock(machines)
         if not state.batches:
-            if self.window.launch_ended is not None:
-                self.window.launch_ended(state)
+            if self.hooks.launch_ended is not None:
+                self.hooks.launch_ended(state)
             return False
         state.started, state.moved, state.version = True, False, state.memory.version
         state.turns = list(state.batches)
@@ -192,10 +193,10 @@ class Run:
 
     def _begin(self, batch: BatchState) -> Machine:
         machine = self.machine(batch)
-        if self.window.batch_began is not None:
-            self.window.batch_began(machine)
-        if self.window.cta_began is not None:
-            self.window.cta_began(machine, np.arange(batch.shape.n_ctas))
+        if self.hooks.batch_began is not None:
+            self.hooks.batch_began(machine)
+        if self.hooks.cta_began is not None:
+            self.hooks.cta_began(machine, np.arange(batch.shape.n_ctas))
         machine.start(self.state.plan.main)
         self.state.batches.append(batch)
         return machine
@@ -205,7 +206,7 @@ class Run:
     def _run_group(self, machine: Machine, group: Group) -> bool:  # noqa: C901  the innermost loop: no calls
         """Run a group until another comes before it; True for a pause."""
         state, batch, told = self.state, machine.batch, self._told
-        before, after, compiled = self.window.carried_before, self.window.carried_after, self.compiled
+        before, after, compiled = self.hooks.shadowed_before, self.hooks.shadowed_after, self.compiled
         telling = self._telling
         waiting = len(batch.runnable)
         limit = min([g.turn or g.order for g in batch.runnable]) if waiting else None
@@ -228,7 +229,7 @@ class Run:
                     return pause
             elif group.at == 0:
                 self._count(machine, block, group)
-            steps, carries, end = block.steps, group.heeds, block.end
+            steps, shadowed, end = block.steps, group.may_read_shadows, block.end
             if telling is not None:
                 steps, end = self._of_registers(block)
             stop = len(steps)
@@ -237,7 +238,7 @@ class Run:
             elif compiled is not None and group.at < stop:
                 stop = compiled.until(group, stop)
             at = group.at
-            while not (carries or told) and at < stop:  # the hot loop: as few tests as possible
+            while not (shadowed or told) and at < stop:  # the hot loop: as few tests as possible
                 group.at = at
                 suspended = steps[at](machine, group)
                 at += 1
@@ -246,17 +247,17 @@ class Run:
                         return False
                     if after is not None:
                         after(machine, group, block.instructions[at - 1])
-                    carries = group.heeds
+                    shadowed = group.may_read_shadows
             for number in range(at, stop):
                 group.at = number
-                if carries and before is not None:
+                if shadowed and before is not None:
                     before(machine, group, block.instructions[number])
                 suspended = steps[number](machine, group)
                 if suspended and suspended is not ATTEND:
                     return False
-                if (carries or suspended) and after is not None:
+                if (shadowed or suspended) and after is not None:
                     after(machine, group, block.instructions[number])
-                    carries = carries or group.heeds
+                    shadowed = shadowed or group.may_read_shadows
                 if told:
                     pause = self._tell(machine, group, block)
                     if pause is not None:
@@ -268,7 +269,7 @@ class Run:
                     continue
                 machine.push(group)
                 return False
-            if carries and before is not None and stop < len(block.instructions):
+            if shadowed and before is not None and stop < len(block.instructions):
                 before(machine, group, block.instructions[-1])
             place = end(machine, group)
             if place is None:
@@ -302,14 +303,14 @@ class Run:
 
     def _pauses(self, machine: Machine, group: Group, block: BoundBlock) -> bool | None:
         """Report the next step, once. True if a watcher requests a pause before it, False if the group is passed on."""
-        window, state, instructions = self.window, self.state, block.instructions
+        hooks, state, instructions = self.hooks, self.state, block.instructions
         if state.settings.by_warp and machine.spreads(group):
             machine.push(group)
             return False
-        if not state.told and window.step_before is not None and group.at < len(instructions):
-            window.step_before(machine, group, instructions[group.at])
-        if window.pausing:
-            window.pausing, state.told = False, True
+        if not state.told and hooks.step_before is not None and group.at < len(instructions):
+            hooks.step_before(machine, group, instructions[group.at])
+        if hooks.pausing:
+            hooks.pausing, state.told = False, True
             return True
         state.told = False
         if group.at == 0:
@@ -318,9 +319,9 @@ class Run:
 
     def _tell(self, machine: Machine, group: Group, block: BoundBlock) -> bool | None:
         """Report a finished step and the next one, as `_pauses` does."""
-        window = self.window
-        if window.step_after is not None:
-            window.step_after(machine, group, block.instructions[group.at])
+        hooks = self.hooks
+        if hooks.step_after is not None:
+            hooks.step_after(machine, group, block.instructions[group.at])
         group.at += 1
         if group.at == len(block.instructions):
             return None

@@ -39,18 +39,18 @@ def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
         active = None if guard is None else guard(machine, group)
         if active is False:
             return None
-        if machine.window.collective_reached is not None:
-            machine.window.collective_reached(machine, group, members, active)
+        if machine.hooks.collective_reached is not None:
+            machine.hooks.collective_reached(machine, group, members, active)
         missing = missing_lanes(machine, group, members, active)
         if missing is not None:
             if active is not None:
                 return take_apart(machine, group, active)
             return _wait_for(machine, group, instruction, members, missing)
-        told = machine.window.collective_incomplete
+        told = machine.hooks.collective_incomplete
         if told is not None and not (active is None and group.warps.dense and _whole(machine)):
             told(machine, group, members, active)
-        if machine.window.warp_synchronised is not None:
-            machine.window.warp_synchronised(machine, group, members, active)
+        if machine.hooks.warp_synchronised is not None:
+            machine.hooks.warp_synchronised(machine, group, members, active)
         return step(machine, group)
 
     return gated
@@ -58,8 +58,8 @@ def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
 
 def _wait_for(machine: Machine, group: Group, instruction: Instruction, members: Members, missing: Array) -> bool:
     """Wait for lanes, which may come to the instruction at another place. Always True."""
-    if machine.window.collective_waits is not None:
-        machine.window.collective_waits(machine, group)
+    if machine.hooks.collective_waits is not None:
+        machine.hooks.collective_waits(machine, group)
     wait(machine, group, missing)
     if members is not None:
         meet(machine, instruction)
@@ -79,8 +79,8 @@ def take_apart(machine: Machine, group: Group, active: Array) -> bool:
     """Let lanes that a guard disables continue; the others execute the instruction again, alone. Always True."""
     here, others = machine.divide(group, np.broadcast_to(active, group.selection.shape))
     others.at = group.at + 1
-    if machine.window.collective_passed is not None:
-        machine.window.collective_passed(machine, others)
+    if machine.hooks.collective_passed is not None:
+        machine.hooks.collective_passed(machine, others)
     machine.count_entry(here, -1)
     machine.push(others)
     machine.push(here)
@@ -102,8 +102,8 @@ def _bind_warpgroup(step: Step, guard: Guard | None, *, whole: bool) -> Step:
         places, sizes = selection.warpgroup_of, selection.warpgroup_sizes
         lacking = (sizes < _needed(machine))[places]
         if lacking.any():
-            if machine.window.collective_waits is not None:
-                machine.window.collective_waits(machine, group)
+            if machine.hooks.collective_waits is not None:
+                machine.hooks.collective_waits(machine, group)
             machine.count_entry(group, -1)
             if lacking.all():
                 machine.park(group)
@@ -121,8 +121,8 @@ def _bind_warpgroup(step: Step, guard: Guard | None, *, whole: bool) -> Step:
 
 def _pass_over(machine: Machine, group: Group, broken: Array) -> bool:
     """Make warpgroups whose missing threads can never arrive skip the instruction. Always True."""
-    if machine.window.warpgroup_incomplete is not None:
-        machine.window.warpgroup_incomplete(machine, group, broken)
+    if machine.hooks.warpgroup_incomplete is not None:
+        machine.hooks.warpgroup_incomplete(machine, group, broken)
     stays, goes = (group, None) if broken.all() else machine.divide(group, broken)
     stays.at += 1
     machine.push(stays)

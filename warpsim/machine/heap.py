@@ -30,8 +30,8 @@ def malloc(machine: Machine, group: Group, sizes: Array) -> Array:
         if size + HEADER <= left:
             left -= size + HEADER
             address = memory.allocate(size, NAME)[0]
-            if machine.window.memory_allocated is not None:
-                machine.window.memory_allocated(machine, group, memory.at(address))
+            if machine.hooks.memory_allocated is not None:
+                machine.hooks.memory_allocated(machine, group, memory.at(address))
             out[at] = address
     return out
 

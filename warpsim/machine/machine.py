@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from warpsim.isa.spec import Scope
-from warpsim.machine.events import Window
+from warpsim.machine.hooks import Hooks
 from warpsim.machine.reporting import ends_launch, record, stop
 from warpsim.machine.selection import Selection, from_positions, union
 from warpsim.machine.specials import cluster_peer, special
@@ -35,10 +35,10 @@ class Bodies(Protocol):
 class Machine:
     """The state of the CTAs ``first_cta ...`` of a launch (``ctas`` are their linear numbers, in batch order)."""
 
-    def __init__(self, launch: LaunchState, batch: BatchState, window: Window, bodies: Bodies | None = None) -> None:
+    def __init__(self, launch: LaunchState, batch: BatchState, hooks: Hooks, bodies: Bodies | None = None) -> None:
         self.launch = launch
         self.bodies = bodies
-        self.window: Window = window
+        self.hooks: Hooks = hooks
         self.batch: BatchState = batch
         self.delivering = False
         """True while an operation takes effect that was reported when it began."""
@@ -95,7 +95,7 @@ class Machine:
         return self.group(selection, group.plan, group.stack, group.block, group.at, group.local_base, group.generation)
 
     def attend(self) -> None:
-        """Request `carried_after` for the current step. For watchers, during a memory access of lanes."""
+        """Request `shadowed_after` for the current step. For watchers, during a memory access of lanes."""
         self.attention = True
 
     def param(self, offset: int, type: ScalarType) -> Value:
@@ -117,8 +117,8 @@ class Machine:
     def start(self, plan: FunctionPlan) -> None:
         """Place all threads at the kernel's first instruction."""
         group = self.group(self.batch.shape.whole, plan, (), 0, 0, plan.frame_start)
-        if self.window.function_entered is not None:
-            self.window.function_entered(self, group)
+        if self.hooks.function_entered is not None:
+            self.hooks.function_entered(self, group)
         self.batch.runnable.append(group)
 
     def push(self, group: Group) -> None:
@@ -143,8 +143,8 @@ class Machine:
             max(g.generation for g in groups),
         )
         merged.back_edges = min(g.back_edges for g in groups)
-        if self.window.groups_met is not None:
-            self.window.groups_met(self, groups, merged)
+        if self.hooks.groups_met is not None:
+            self.hooks.groups_met(self, groups, merged)
         return merged
 
     def take(self) -> Group:
@@ -200,8 +200,8 @@ class Machine:
 
     def park(self, group: Group) -> None:
         """Park a group at its place until lanes of its warps arrive; join those parked there already."""
-        if self.window.group_parked is not None:
-            self.window.group_parked(self, group)
+        if self.hooks.group_parked is not None:
+            self.hooks.group_parked(self, group)
         same = [g for g in self.batch.parked if g.same_place(group)]
         if self.launch.settings.by_warp and group.instruction.form.scope is not Scope.WARPGROUP:
             same = [g for g in same if g.selection.first_warp == group.selection.first_warp]
@@ -209,8 +209,8 @@ class Machine:
             self.batch.parked = [g for g in self.batch.parked if not any(g is s for s in same)]
             group = self.merge([*same, group], None)
             self.push(group)
-            if self.window.group_woken is not None:
-                self.window.group_woken(self, group)
+            if self.hooks.group_woken is not None:
+                self.hooks.group_woken(self, group)
         else:
             self.batch.parked.append(group)
 
@@ -225,8 +225,8 @@ class Machine:
         state.counts[block] = state.counts.get(block, 0) + n_warps
         state.instructions += n * n_warps
         state.thread_instructions += n * times * group.selection.n
-        if self.window.entry_counted is not None:
-            self.window.entry_counted(self, group, times)
+        if self.hooks.entry_counted is not None:
+            self.hooks.entry_counted(self, group, times)
 
     def waits(self) -> bool:
         """Whether any group of the batch is waiting."""
@@ -250,8 +250,8 @@ class Machine:
                     selection, group.plan, group.stack, group.block, group.at, group.local_base, group.generation
                 )
             )
-        if self.window.group_split is not None:
-            self.window.group_split(self, group, (parts[0], parts[1]))
+        if self.hooks.group_split is not None:
+            self.hooks.group_split(self, group, (parts[0], parts[1]))
         return parts[0], parts[1]
 
     # ---- memory ------------------------------------------------------------------------------
@@ -259,8 +259,8 @@ class Machine:
     def fill(self, space: str, address: Array, columns: Array, values: Array) -> None:
         """Store elements in shared or local memory other than by a lane's store instruction."""
         (self.batch.local if space == "local" else self.batch.shared).scatter(address, columns, values)
-        if self.window.memory_filled is not None:
-            self.window.memory_filled(self, space, address, values.dtype.itemsize, columns)
+        if self.hooks.memory_filled is not None:
+            self.hooks.memory_filled(self, space, address, values.dtype.itemsize, columns)
 
     # ---- clusters ----------------------------------------------------------------------------
 
@@ -284,8 +284,8 @@ class Machine:
             return
         finding = record(self.launch, self.batch, group, rule, message, lanes, values)
         if finding is not None:
-            if self.window.finding is not None:
-                self.window.finding(self, group, finding)
+            if self.hooks.finding is not None:
+                self.hooks.finding(self, group, finding)
             if ends_launch(self.launch, finding):
                 self.fatal = group, lanes, rule, before
                 stop(self.launch, finding)

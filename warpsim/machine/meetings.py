@@ -33,20 +33,20 @@ def meet(machine: Machine, instruction: Instruction) -> None:
     parts = _unparked(machine, peers, _complete(machine, peers))
     if not parts:
         return
-    told, members = machine.window.collective_incomplete, membermask(present(parts[0]))
+    told, members = machine.hooks.collective_incomplete, membermask(present(parts[0]))
     if told is not None and all(membermask(present(group)) == members for group in parts):
         told(machine, _joint(machine, parts)[0], members, None)
-    if machine.window.warp_synchronised is not None:
+    if machine.hooks.warp_synchronised is not None:
         for group in parts:
-            machine.window.warp_synchronised(machine, group, membermask(present(group)), None)
+            machine.hooks.warp_synchronised(machine, group, membermask(present(group)), None)
     if instruction.form.n_dest:
         _exchange(machine, parts)
     for group in parts:
         machine.count_entry(group, 1)
         group.at += 1
         machine.push(group)
-        if machine.window.group_woken is not None:
-            machine.window.group_woken(machine, group)
+        if machine.hooks.group_woken is not None:
+            machine.hooks.group_woken(machine, group)
 
 
 def _unparked(machine: Machine, peers: list[Group], complete: Array) -> list[Group]:
@@ -134,5 +134,5 @@ def _exchange(machine: Machine, parts: list[Group]) -> None:
         commit = commit_of(present(group))
         if commit is not None:
             commit(machine, group, own if isinstance(result, tuple) else own[0], None)
-            if machine.window.registers_written is not None:
-                machine.window.registers_written(machine, group, reads_and_writes(present(group))[1])
+            if machine.hooks.registers_written is not None:
+                machine.hooks.registers_written(machine, group, reads_and_writes(present(group))[1])

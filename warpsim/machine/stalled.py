@@ -72,13 +72,13 @@ def arrive_apart(machines: list[Machine]) -> bool:
         ]
         machine.batch.parked = [group for group in machine.batch.parked if not any(group is h for h in here)]
         for group in here:
-            if machine.window.warp_split is not None:
+            if machine.hooks.warp_split is not None:
                 others = [g for g in (*here, *machine.batch.parked) if g is not group]
-                machine.window.warp_split(machine, group, others[0] if others else None)
+                machine.hooks.warp_split(machine, group, others[0] if others else None)
             group.arrives_apart = True
             machine.push(group)
-            if machine.window.group_woken is not None:
-                machine.window.group_woken(machine, group)
+            if machine.hooks.group_woken is not None:
+                machine.hooks.group_woken(machine, group)
             found = True
     return found
 
@@ -114,8 +114,8 @@ def deadlock(machines: list[Machine]) -> NoReturn:
     values: StallValues = {"advice": first.advice, "place": first.place, "other": _other(first, stalls)}
     message = "no thread can make progress: " + "; ".join(dict.fromkeys([s.note for s in stalls][:6]))
     before = machine.errors
-    if machine.window.stalled is not None:
-        machine.window.stalled(machine, first, message, values)
+    if machine.hooks.stalled is not None:
+        machine.hooks.stalled(machine, first, message, values)
     if machine.errors == before:
         machine.fault("deadlock", message, first.group, **values)
     stop(launch, list(launch.findings.values())[-1])

@@ -77,8 +77,8 @@ def back_edge(machine: Machine, group: Group, block: BoundBlock) -> bool:
         group.wakes = launch.now + nap
     if stuck or group.wakes is not None:
         machine.batch.sleeping.append(group)
-        if machine.window.group_slept is not None:
-            machine.window.group_slept(machine, group)
+        if machine.hooks.group_slept is not None:
+            machine.hooks.group_slept(machine, group)
         return True
     if machine.batch.sleeping:
         wake(machine)
@@ -121,8 +121,8 @@ def _rouse(machine: Machine, awake: list[Group]) -> None:
     for group in awake:
         group.wakes = None
         machine.push(group)
-        if machine.window.group_woken is not None:
-            machine.window.group_woken(machine, group)
+        if machine.hooks.group_woken is not None:
+            machine.hooks.group_woken(machine, group)
 
 
 def _endless(machine: Machine, group: Group, loop: Loop) -> None:

@@ -14,7 +14,7 @@ from warpsim.machine.plan import BoundBlock
 from warpsim.machine.state.global_memory import PARAM_WINDOW
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array, as_array
-from warpsim.machine.window import MemoryAccess, Watcher
+from warpsim.machine.watcher import MemoryAccess, Watcher
 from warpsim.observe.counts import Lanes, bank_passes, sectors, warp_rows, worst
 from warpsim.program.program import Instruction
 from warpsim.report.profile import Conflict, Counts, Line, Profile

@@ -11,7 +11,7 @@ from warpsim.machine import engine
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
-from warpsim.machine.window import Watcher
+from warpsim.machine.watcher import Watcher
 from warpsim.program.program import Instruction, Program
 from warpsim.report.timing import LineTime, Timing
 

@@ -13,7 +13,7 @@ from warpsim.machine.memory.addresses import pattern_of
 from warpsim.machine.state.global_memory import Allocation, GlobalMemory
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Affine, Array
-from warpsim.machine.window import READ, MemoryAccess, Watcher
+from warpsim.machine.watcher import READ, MemoryAccess, Watcher
 
 Reduction = tuple[str, str]
 """Operation and type of a reduction."""

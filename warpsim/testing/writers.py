@@ -9,7 +9,7 @@ import numpy as np
 
 from warpsim.errors import Finding
 from warpsim.machine.reporting import finding_at, locate
-from warpsim.machine.window import READ, MemoryAccess, Watcher
+from warpsim.machine.watcher import READ, MemoryAccess, Watcher
 
 if TYPE_CHECKING:
     from warpsim.host.arrays import Array

@@ -14,7 +14,7 @@ from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array
-from warpsim.machine.window import MemoryAccess
+from warpsim.machine.watcher import MemoryAccess
 from warpsim.observe.profiler import Profiler
 from warpsim.program.program import Instruction
 from warpsim.trace.document import Trace

@@ -107,8 +107,8 @@ class BulkReach:
         self.machine.fault(rule, message, self.group, self.active, **more)
 
     def refuse(self, message: str, advice: str = "", address: int | None = None) -> None:
-        """Tell the window why boxes cannot be copied."""
-        told = self.machine.window.boxes_refused
+        """Report why boxes cannot be copied."""
+        told = self.machine.hooks.boxes_refused
         if told is not None:
             told(self.machine, self.group, BoxProblem(message, advice, address), self.active)
 
@@ -227,7 +227,7 @@ class BulkReach:
             elif raw is not None and fields is not None:
                 kind[number] = kinds[raw] = found.setdefault(fields, len(found))
         used = kind[where]
-        told = self.machine.window.map_used
+        told = self.machine.hooks.map_used
         if told is not None and found:
             told(self.machine, self.group, addresses[used >= 0], lanes.columns[used >= 0], self.active)
         return [(fields, np.flatnonzero(used == number)) for fields, number in found.items()]
@@ -266,8 +266,8 @@ class BulkReach:
         return allocation.data[address - allocation.start :][:nbytes]
 
     def note(self, addresses: Array, nbytes: int, access: int) -> None:
-        """Report accesses through the async proxy to the window."""
-        told = self.machine.window.global_tile_accessed
+        """Report accesses through the async proxy to the hooks."""
+        told = self.machine.hooks.global_tile_accessed
         if told is not None:
             told(self.machine, self.group, self.group.lanes(self.active), access, addresses, nbytes)
 

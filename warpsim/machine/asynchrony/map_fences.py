@@ -1,4 +1,4 @@
-"""The port of tensormap proxy fences. Maps are always coherent here; fences are only reported to the window."""
+"""The port of tensormap proxy fences. Maps are always coherent here; fences are only reported to the hooks."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ class TensorMapFences(BulkReach):
 
     def release(self) -> None:
         """Release the threads' changes of maps."""
-        told = self.machine.window.map_changed
+        told = self.machine.hooks.map_changed
         if told is not None:
             told(self.machine, self.group, self.group.lanes(self.active))
 
     def acquire(self, map: Address) -> None:
         """Acquire the maps at these addresses."""
-        told = self.machine.window.map_acquired
+        told = self.machine.hooks.map_acquired
         if told is not None:
             lanes = self.lanes()
             told(self.machine, self.group, self.address(map, lanes), lanes.columns)

@@ -32,14 +32,14 @@ class MbarrierObjects:
 
     def init(self, space: str, address: Address, count: Array) -> None:
         """Initialise objects that expect ``count`` arrivals."""
-        told = self.machine.window.mbarrier_initialised
+        told = self.machine.hooks.mbarrier_initialised
         if told is not None:
             told(self.machine, self.group, *self.places(space, address), count, self.active)
         self.memory.store(space, address, B64, (mbarriers.initial(count),))
 
     def invalidate(self, space: str, address: Address) -> None:
         """Invalidate objects, so that their memory may be reused."""
-        told = self.machine.window.mbarrier_invalidated
+        told = self.machine.hooks.mbarrier_invalidated
         if told is not None:
             old = self.memory.load(space, address, B64)[0].view(U64)
             if self.active is not None and old.size > 1:  # lanes that take no part find nothing
@@ -60,20 +60,20 @@ class MbarrierObjects:
         """Replace each word by ``change(word, *operands)``, one lane after another; returns the word before.
         ``arrivals``: the operand only counts arrivals.
         """
-        machine, window = self.machine, self.machine.window
-        if window.mbarrier_reached is not None and space == "shared::cluster":
-            window.mbarrier_reached(machine, self.group, *self.places(space, address), self.active)
+        machine, hooks = self.machine, self.machine.hooks
+        if hooks.mbarrier_reached is not None and space == "shared::cluster":
+            hooks.mbarrier_reached(machine, self.group, *self.places(space, address), self.active)
 
         def changed(old: Array, *values: Array) -> Array:
             word = old.view(U64)
             new = change(word, *values)
-            if window.mbarrier_changed is not None:
-                window.mbarrier_changed(machine, self.group, word, new, self.active)
+            if hooks.mbarrier_changed is not None:
+                hooks.mbarrier_changed(machine, self.group, word, new, self.active)
             return new.view(old.dtype)
 
         # arrivals that a phase still needs can be made together: only the last one may end it
         safe_sum = (lambda word: mbarriers.pending(word.view(U64))) if arrivals else None
-        told = window.mbarrier_arrived
+        told = hooks.mbarrier_arrived
         old = self.memory.atomic(
             space, address, B64, changed, operands, returns=returns or told is not None, safe_sum=safe_sum
         )
@@ -92,9 +92,9 @@ class MbarrierObjects:
             parities = wanted.reshape(-1)[lanes].astype(np.uint32) & np.uint32(1)
             transfers.observe(machine, columns, place, parities)
         word = self.memory.load(space, address, B64)[0].view(U64)
-        if machine.window.mbarrier_read is not None:
-            machine.window.mbarrier_read(machine, self.group, word, self.active)
-        told = machine.window.mbarrier_observed
+        if machine.hooks.mbarrier_read is not None:
+            machine.hooks.mbarrier_read(machine, self.group, word, self.active)
+        told = machine.hooks.mbarrier_observed
         if told is not None:
             over = spread(mbarriers.phase(word) != (as_array(parity).astype(np.uint32) & 1), self._shape())
             over = over.reshape(-1)[self._lanes()]
@@ -104,7 +104,7 @@ class MbarrierObjects:
 
     def fence(self) -> None:
         """Make what the step's threads initialised visible to other proxies and CTAs."""
-        told = self.machine.window.mbarrier_fenced
+        told = self.machine.hooks.mbarrier_fenced
         if told is not None:
             told(self.machine, self.group)
 
@@ -130,7 +130,7 @@ class MbarrierObjects:
 
 def use_by_copies(machine: Machine, group: Group, active: Array | None, columns: Array, address: Array) -> None:
     """Note that copies of the async proxy will signal these objects."""
-    if machine.window.mbarrier_read is not None:
-        machine.window.mbarrier_read(machine, group, machine.batch.shared.gather(address, columns, U64), active)
-    if machine.window.mbarrier_reached is not None:
-        machine.window.mbarrier_reached(machine, group, columns, address, active)
+    if machine.hooks.mbarrier_read is not None:
+        machine.hooks.mbarrier_read(machine, group, machine.batch.shared.gather(address, columns, U64), active)
+    if machine.hooks.mbarrier_reached is not None:
+        machine.hooks.mbarrier_reached(machine, group, columns, address, active)

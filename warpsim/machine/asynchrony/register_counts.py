@@ -45,8 +45,8 @@ def change(machine: Machine, group: Group, count: int, *, increase: bool) -> boo
     warps[group.selection.threads >> 5, group.selection.ctas] = True
     if increase and counts.bounded and not _grant(machine, counts, group, warps, count):
         return True
-    if machine.window.registers_changed is not None:
-        machine.window.registers_changed(machine, group, count)
+    if machine.hooks.registers_changed is not None:
+        machine.hooks.registers_changed(machine, group, count)
     if not increase:
         _give_back(machine, counts, warps, count)
     return False

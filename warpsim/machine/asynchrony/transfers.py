@@ -35,7 +35,7 @@ def late(machine: Machine) -> bool:
 
 def kept(machine: Machine) -> bool:
     """Whether copies are kept until their completion is observed."""
-    return late(machine) or machine.window.async_issued is not None
+    return late(machine) or machine.hooks.async_issued is not None
 
 
 # ---- start --------------------------------------------------------------------------------------
@@ -43,15 +43,15 @@ def kept(machine: Machine) -> bool:
 
 def start(machine: Machine, group: Group, active: Array | None, transfer: Transfer) -> None:
     """Start copies: they act now, or when their completion is observed."""
-    state, window = machine.batch.transfers, machine.window
+    state, hooks = machine.batch.transfers, machine.hooks
     if kept(machine):
         transfer.place = present(group)
     if transfer.kind:
         transfer.join(_group_numbers(machine, transfer.kind)[transfer.positions])
     if transfer.signal is not None:
         transfer.phase = mbarriers.phase(_words(machine, transfer.signal.columns, transfer.signal.address))
-    if window.async_issued is not None:
-        window.async_issued(machine, transfer)
+    if hooks.async_issued is not None:
+        hooks.async_issued(machine, transfer)
     if late(machine):
         transfer.group = machine.stand_in(group)  # which stays here while the threads go on
     else:
@@ -61,8 +61,8 @@ def start(machine: Machine, group: Group, active: Array | None, transfer: Transf
         state.open.append(transfer)
         state.started += 1
         transfer.serial = state.started
-        if window.async_started is not None:
-            window.async_started(machine, transfer)
+        if hooks.async_started is not None:
+            hooks.async_started(machine, transfer)
         machine.launch.memory.version += 1  # groups that sleep at the mbarrier test it again
 
 
@@ -109,8 +109,8 @@ def wait(
             due = (transfer.open & (transfer.number < limit[transfer.positions])).nonzero()[0]
             if not len(due):
                 continue
-            if machine.window.async_waited is not None:
-                machine.window.async_waited(machine, transfer, due[~transfer.free[due]])
+            if machine.hooks.async_waited is not None:
+                machine.hooks.async_waited(machine, transfer, due[~transfer.free[due]])
             transfer.release(due)
             if not read_only:
                 _complete(machine, transfer, due)
@@ -192,12 +192,12 @@ def _act(machine: Machine, group: Group, active: Array | None, transfer: Transfe
     outer, machine.delivering = machine.delivering, late(machine) or transfer.kind != CP_ASYNC
     moves.deliver(machine, group, active, transfer.work, which)
     machine.delivering = outer
-    if machine.window.async_delivered is not None and transfer.work is not None:
-        machine.window.async_delivered(machine, group, active, transfer, which)
+    if machine.hooks.async_delivered is not None and transfer.work is not None:
+        machine.hooks.async_delivered(machine, group, active, transfer, which)
     if transfer.signal is not None:
         _count(machine, transfer.signal, which)
-        if machine.window.async_signalled is not None:
-            machine.window.async_signalled(machine, transfer, which)
+        if machine.hooks.async_signalled is not None:
+            machine.hooks.async_signalled(machine, transfer, which)
     machine.launch.memory.version += 1
 
 
@@ -214,8 +214,8 @@ def _complete(machine: Machine, transfer: Transfer, which: Which) -> None:
     if transfer.signal is not None and transfer.signal.arrivals:
         _complete_before(machine, transfer, which)
     _land(machine, transfer, which)
-    if machine.window.async_visible is not None:
-        machine.window.async_visible(machine, transfer, which)
+    if machine.hooks.async_visible is not None:
+        machine.hooks.async_visible(machine, transfer, which)
     transfer.complete(which)
 
 

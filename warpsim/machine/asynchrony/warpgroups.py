@@ -138,14 +138,14 @@ class SharedMatrix:
         return columns.reshape(-1)
 
     def _tell(self, matrix: _Matrix, address: Array | None) -> None:
-        """Report descriptors and accesses to the window (``address``: those that are made instead); report descriptors
+        """Report descriptors and accesses to the hooks (``address``: those that are made instead); report descriptors
         that leave shared memory as faults if no watcher does.
         """
         if self.told:
             return
         machine, low, high = self.machine, matrix.low, matrix.high
         size, before = machine.batch.shared.size, machine.errors
-        told = machine.window.descriptor_read
+        told = machine.hooks.descriptor_read
         if told is not None:
             columns = self.columns
             if columns.shape != self.extent:
@@ -155,6 +155,6 @@ class SharedMatrix:
         if high > size and machine.errors == before:
             message = descriptors.beyond(int(matrix.bits.flat[0]), high, size)
             machine.fault("out-of-bounds", message, self.group, address=high, advice=ADVICE)
-        if machine.window.tile_read is not None:
+        if machine.hooks.tile_read is not None:
             where, nbytes = matrix.read() if address is None else (address, matrix.itemsize)
-            machine.window.tile_read(machine, self.group, where, self.columns, (low, high), nbytes)
+            machine.hooks.tile_read(machine, self.group, where, self.columns, (low, high), nbytes)

@@ -30,8 +30,8 @@ def state_of(machine: Machine) -> Wgmma:
 def fence(machine: Machine, group: Group) -> None:
     """Order earlier register accesses with later wgmma."""
     state_of(machine)
-    if machine.window.wgmma_fenced is not None:
-        machine.window.wgmma_fenced(machine, group)
+    if machine.hooks.wgmma_fenced is not None:
+        machine.hooks.wgmma_fenced(machine, group)
 
 
 def commit(machine: Machine, group: Group) -> None:
@@ -39,16 +39,16 @@ def commit(machine: Machine, group: Group) -> None:
     state, columns = state_of(machine), group.selection.warpgroup_places
     state.ends[1:, columns] = state.ends[:-1, columns]
     state.ends[0, columns] = state.issued[columns]
-    if machine.window.wgmma_committed is not None:
-        machine.window.wgmma_committed(machine, group)
+    if machine.hooks.wgmma_committed is not None:
+        machine.hooks.wgmma_committed(machine, group)
 
 
 def wait(machine: Machine, group: Group, n: int) -> None:
     """Complete all but the ``n`` newest groups."""
     state, columns = state_of(machine), group.selection.warpgroup_places
     state.done[columns] = np.maximum(state.done[columns], state.ends[min(n, GROUPS - 1), columns])
-    if machine.window.wgmma_waited is not None:
-        machine.window.wgmma_waited(machine, group)
+    if machine.hooks.wgmma_waited is not None:
+        machine.hooks.wgmma_waited(machine, group)
     if state.pending:
         wgmma_late.perform(machine, group)
 
@@ -59,8 +59,8 @@ def wait(machine: Machine, group: Group, n: int) -> None:
 def start(machine: Machine, group: Group, issue: Issue) -> None:
     """Start ``wgmma.mma_async``."""
     state = state_of(machine)
-    if machine.window.wgmma_issued is not None:
-        machine.window.wgmma_issued(machine, group, issue)
+    if machine.hooks.wgmma_issued is not None:
+        machine.hooks.wgmma_issued(machine, group, issue)
     columns = group.selection.warpgroup_places
     tickets = state.issued[columns] + 1
     state.starting = np.zeros(state.n_columns, np.int64)
@@ -89,6 +89,6 @@ def rename(machine: Machine, group: Group, sources: Array, targets: Array) -> bo
     if state.pending:
         wgmma_late.perform(machine, group, early=True)
     use.accumulator[np.ix_(targets, columns)] = use.accumulator[np.ix_(sources, columns)].max(axis=0)
-    if machine.window.wgmma_registers_renamed is not None:
-        machine.window.wgmma_registers_renamed(machine, group, sources, targets)
+    if machine.hooks.wgmma_registers_renamed is not None:
+        machine.hooks.wgmma_registers_renamed(machine, group, sources, targets)
     return True

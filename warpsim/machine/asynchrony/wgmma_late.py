@@ -24,7 +24,7 @@ def hold(machine: Machine, group: Group, issue: Issue, columns: Array, tickets: 
     """Start a wgmma; its accumulators are poisoned until the result appears."""
     state = _state(machine)
     use, selection = state.use(group.plan), group.selection
-    if machine.window.tile_read is not None:
+    if machine.hooks.tile_read is not None:
         issue.execute(machine, _stand_in(machine, group, dict(enumerate(group.env))))
     lanes = selection.warpgroup_of
     for slot in issue.slots_d:

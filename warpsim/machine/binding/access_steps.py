@@ -112,7 +112,7 @@ def _load(view: View, at: int, offset: int, slots: tuple[int, ...], dtype: DType
 
     def step(machine: Machine, group: Group) -> object:
         start = group.env[at]
-        if type(start) is Affine and machine.window.memory_accessed is None:
+        if type(start) is Affine and machine.hooks.memory_accessed is None:
             found = view(machine, group, start, offset, dtype, count)
             if found is not None:
                 flat = start.strides == FLAT and len(group.selection.shape) == 1
@@ -129,7 +129,7 @@ def _store(view: View, at: int, offset: int, slots: tuple[int, ...], dtype: DTyp
     count = len(slots)
 
     def step(machine: Machine, group: Group) -> object:
-        env, window, stored = group.env, machine.window, []
+        env, hooks, stored = group.env, machine.hooks, []
         start = env[at]
         if type(start) is not Affine or start.strides == FLAT:
             return general(machine, group)
@@ -138,7 +138,7 @@ def _store(view: View, at: int, offset: int, slots: tuple[int, ...], dtype: DTyp
             if value is None:
                 return general(machine, group)
             stored.append(as_array(value))
-        if window.memory_accessed is not None or window.memory_written is not None:
+        if hooks.memory_accessed is not None or hooks.memory_written is not None:
             return general(machine, group)
         found = view(machine, group, start, offset, dtype, count)
         if found is None:
@@ -155,7 +155,7 @@ def _shared(
     machine: Machine, group: Group, start: Affine, offset: int, dtype: DType, count: int, *, write: bool = False
 ) -> list[Array] | None:
     space, selection = machine.batch.shared, group.selection
-    if dtype.itemsize != 4 or not selection.all_ctas or (space.companion is not None and not space.companion.settled):
+    if dtype.itemsize != 4 or not selection.all_ctas or (space.shadow is not None and not space.shadow.settled):
         return None
     if write and space.shared:
         space.own()
@@ -177,7 +177,7 @@ def _global(
     if found is None:
         return None
     allocation, pattern = found
-    if allocation.companion is not None:
+    if allocation.shadow is not None:
         return None
     if write:
         if allocation.read_only or not pattern.disjoint:

@@ -1,4 +1,4 @@
-"""Fences: they change no value here, and are only reported to the window."""
+"""Fences: they change no value here, and are only reported to the hooks."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def bind_fence(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
-    """Wrap a fence's ``step`` so that it is reported to the window."""
+    """Wrap a fence's ``step`` so that it is reported to the hooks."""
     guard = guard_of(plan, instruction) if instruction.guard is not None else None
 
     def told(machine: Machine, group: Group) -> object:
         active = None if guard is None else guard(machine, group)
         suspended = step(machine, group)
-        if machine.window.fence is not None and active is not False and not suspended:
-            machine.window.fence(machine, group, instruction, active)
+        if machine.hooks.fence is not None and active is not False and not suspended:
+            machine.hooks.fence(machine, group, instruction, active)
         return suspended
 
     return told

@@ -34,12 +34,12 @@ def _step(step: Step, instruction: Instruction) -> Step:
     reads, writes = _registers(instruction)
 
     def told(machine: Machine, group: Group) -> object:
-        window = machine.window
-        if reads and window.registers_read is not None:
-            window.registers_read(machine, group, reads)
+        hooks = machine.hooks
+        if reads and hooks.registers_read is not None:
+            hooks.registers_read(machine, group, reads)
         suspended = step(machine, group)
-        if writes and window.registers_written is not None and (not suspended or suspended is ATTEND):
-            window.registers_written(machine, group, writes)
+        if writes and hooks.registers_written is not None and (not suspended or suspended is ATTEND):
+            hooks.registers_written(machine, group, writes)
         return suspended
 
     return told if reads or writes else step
@@ -52,8 +52,8 @@ def _end(end: End, instruction: Instruction) -> End:
         return end
 
     def told(machine: Machine, group: Group) -> int | None:
-        if machine.window.registers_read is not None:
-            machine.window.registers_read(machine, group, reads)
+        if machine.hooks.registers_read is not None:
+            machine.hooks.registers_read(machine, group, reads)
         return end(machine, group)
 
     return told

@@ -67,7 +67,7 @@ def watch_registers(plan: FunctionPlan, instruction: Instruction, step: Step) ->
             return step(machine, group)
         if renames and wgmma.rename(machine, group, reads, writes):
             return step(machine, group)
-        told = machine.window.wgmma_registers_accessed
+        told = machine.hooks.wgmma_registers_accessed
         if told is not None:
             for rows, written in ((reads, False), (writes, True)):
                 if len(rows):

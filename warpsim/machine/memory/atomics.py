@@ -87,7 +87,7 @@ def _in_global(
         _in_allocation(memory, alone, base + address.offset, dtype, atomic, values, lanes, out)
         return
     places, owners, good = memory.resolve(base, address.offset, size, write=True)
-    if memory.window.memory_accessed is not None:
+    if memory.hooks.memory_accessed is not None:
         for index in np.unique(owners[good]):
             allocation, here = memory.globals.allocation(int(index)), good & (owners == index)
             memory.tell_global(ATOMIC, allocation, places, size, here)
@@ -95,8 +95,8 @@ def _in_global(
     for index in _distinct(owner[chosen]):
         which = chosen[owner[chosen] == index]
         allocation = memory.globals.allocation(int(index))
-        if allocation.companion is not None:
-            memory.tell_companion_global(_writes(atomic), allocation, places, size, good & (owners == index))
+        if allocation.shadow is not None:
+            memory.report_shadow_global(_writes(atomic), allocation, places, size, good & (owners == index))
         allocation.own()
         cells = Cells.of((place[which] - allocation.start) // size, allocation.elements(dtype))
         memory.globals.version += update(cells, atomic, [v[which] for v in values], out, which)
@@ -115,7 +115,7 @@ def _in_allocation(
     """Of one allocation, which contains every lane's address."""
     active, size = memory.active, dtype.itemsize
     memory.tell_global(ATOMIC, allocation, places, size, active)
-    memory.tell_companion_global(_writes(atomic), allocation, places, size, active)
+    memory.report_shadow_global(_writes(atomic), allocation, places, size, active)
     allocation.own()
     keys = lanes.flat((places - allocation.start) >> (size.bit_length() - 1))
     if active is None:
@@ -138,13 +138,13 @@ def _in_words(
 ) -> None:
     """Of shared or local memory."""
     found, space, columns, _, active = memory.place(kind, address, dtype.itemsize)
-    window, size = memory.window, dtype.itemsize
-    if window.memory_accessed is not None:
+    hooks, size = memory.hooks, dtype.itemsize
+    if hooks.memory_accessed is not None:
         told = MemoryAccess(ATOMIC, kind, found, size, None, columns, active)
-        window.memory_accessed(memory.machine, memory.group, told)
-    if window.companion_accessed is not None and space.companion is not None:
+        hooks.memory_accessed(memory.machine, memory.group, told)
+    if hooks.shadow_accessed is not None and space.shadow is not None:
         told = MemoryAccess(_writes(atomic), kind, found, size, None, columns, active)
-        window.companion_accessed(memory.machine, memory.group, told)
+        hooks.shadow_accessed(memory.machine, memory.group, told)
     space.own()
     place = np.asarray(found, np.int64)
     if out is None and atomic.name in DIRECT and dtype.kind in "iu" and active is None and size <= 4:

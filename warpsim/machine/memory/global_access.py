@@ -38,11 +38,11 @@ class GlobalAccess(Port):
             if allocation.read_only or not pattern.disjoint:
                 return None
             allocation.own()
-        if self.window.memory_accessed is not None and not write:
+        if self.hooks.memory_accessed is not None and not write:
             self.tell_global(READ, allocation, Affine(first, strides, base.extents, I64), nbytes, self.active)
-        if allocation.companion is not None:
+        if allocation.shadow is not None:
             place = Affine(first, strides, base.extents, I64)
-            self.tell_companion_global(WRITE if write else READ, allocation, place, nbytes, self.active)
+            self.report_shadow_global(WRITE if write else READ, allocation, place, nbytes, self.active)
         at = first - allocation.start
         if count == 1:
             return np.ndarray(pattern.shape, dtype, allocation.data, at, strides)
@@ -64,9 +64,9 @@ class GlobalAccess(Port):
         nbytes = dtype.itemsize * count
         allocation = self.only_allocation(array, offset, nbytes)
         if allocation is not None:
-            if self.window.memory_accessed is not None:
+            if self.hooks.memory_accessed is not None:
                 self.tell_global(READ, allocation, array + offset, nbytes, self.active)
-            self.tell_companion_global(READ, allocation, array + offset, nbytes, self.active)
+            self.report_shadow_global(READ, allocation, array + offset, nbytes, self.active)
             return _take(allocation, array, offset, dtype, count)
         return self._load_checked(array, offset, dtype, count)
 
@@ -84,9 +84,9 @@ class GlobalAccess(Port):
         for index in np.unique(owner[good]):
             here = good & (owner == index)
             allocation = self.globals.allocation(int(index))
-            if self.window.memory_accessed is not None:
+            if self.hooks.memory_accessed is not None:
                 self.tell_global(READ, allocation, place, dtype.itemsize * count, here)
-            self.tell_companion_global(READ, allocation, place, dtype.itemsize * count, here)
+            self.report_shadow_global(READ, allocation, place, dtype.itemsize * count, here)
             for target, values in zip(out, _take(allocation, place[here], 0, dtype, count), strict=True):
                 target[here] = values
         return out
@@ -145,17 +145,17 @@ class GlobalAccess(Port):
         differs: Callable[[], Array] | None = None,
     ) -> None:
         """Report an access to an allocation, if there is a listener."""
-        told = self.window.memory_accessed
+        told = self.hooks.memory_accessed
         if told is not None:
             record = MemoryAccess(access, "global", place, nbytes, allocation, NO_COLUMNS, active, differs)
             told(self.machine, self.group, record)
 
-    def tell_companion_global(
+    def report_shadow_global(
         self, access: int, allocation: Allocation, place: Array | Affine, nbytes: int, active: Array | None
     ) -> None:
-        """Report an access to an allocation that has a companion."""
-        told = self.window.companion_accessed
-        if told is not None and allocation.companion is not None:
+        """Report an access to an allocation that has a shadow."""
+        told = self.hooks.shadow_accessed
+        if told is not None and allocation.shadow is not None:
             record = MemoryAccess(access, "global", place, nbytes, allocation, NO_COLUMNS, active)
             told(self.machine, self.group, record)
 
@@ -210,12 +210,12 @@ class GlobalAccess(Port):
 
     def store_global(self, address: Address, values: tuple[Array, ...]) -> None:
         """Store consecutive elements at each lane's address; at equal addresses, the last lane wins."""
-        window = self.window
-        if window.memory_accessed is not None:
+        hooks = self.hooks
+        if hooks.memory_accessed is not None:
             self._tell_store(address, values)
         self._store_global(address, values)
-        if window.memory_written is not None:
-            window.memory_written(self.machine, self.group)
+        if hooks.memory_written is not None:
+            hooks.memory_written(self.machine, self.group)
 
     def _store_global(self, address: Address, values: tuple[Array, ...]) -> None:
         base, offset = address.base, address.offset
@@ -234,7 +234,7 @@ class GlobalAccess(Port):
         shape = self.group.selection.shape
         allocation = None if self.active is not None else self.only_allocation(array, offset, nbytes)
         if allocation is not None and not allocation.read_only:
-            self.tell_companion_global(WRITE, allocation, array + offset, nbytes, None)
+            self.report_shadow_global(WRITE, allocation, array + offset, nbytes, None)
             index = spread((array + (offset - allocation.start)) // nbytes, shape)
             _put(allocation, cta_order(index), tuple([cta_order(spread(v, shape)) for v in values]))
             return
@@ -242,7 +242,7 @@ class GlobalAccess(Port):
         full = [cta_order(spread(v, shape)) for v in values]
         for which in np.unique(owner[good]):
             chosen, mask = self.globals.allocation(int(which)), good & (owner == which)
-            self.tell_companion_global(WRITE, chosen, place, nbytes, mask)
+            self.report_shadow_global(WRITE, chosen, place, nbytes, mask)
             here = cta_order(mask)
             _put(chosen, (cta_order(place)[here] - chosen.start) // nbytes, tuple([v[here] for v in full]))
 

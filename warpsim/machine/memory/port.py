@@ -16,7 +16,7 @@ class Port:
     atomic's old value is never read.
     """
 
-    __slots__ = ("active", "globals", "group", "local", "machine", "shared", "unused", "window")
+    __slots__ = ("active", "globals", "group", "hooks", "local", "machine", "shared", "unused")
 
     def __init__(self, machine: Machine, group: Group, active: Array | None, *, unused: bool = False) -> None:
         self.machine = machine
@@ -26,4 +26,4 @@ class Port:
         self.globals = machine.launch.memory
         self.shared = machine.batch.shared
         self.local = machine.batch.local
-        self.window = machine.window
+        self.hooks = machine.hooks

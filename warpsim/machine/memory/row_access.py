@@ -42,7 +42,7 @@ class RowAccess(Port):
         if not inside:
             array, active = self._row_faults(array, address, nbytes, active)
         columns = self._warp_columns(shape)
-        told = self.window.rows_accessed
+        told = self.hooks.rows_accessed
         if told is not None:
             access = READ if words is None else WRITE
             told(self.machine, self.group, MemoryAccess(access, "shared", array, nbytes, None, columns, active))
@@ -102,14 +102,14 @@ class RowAccess(Port):
         return np.where(mask, array, 0), mask
 
     def _refused(self, problem: RowProblem, rows: Array, address: Array, nbytes: int, mask: Array) -> Array:
-        """Report rows that cannot be accessed to the window, and as faults if no watcher does; returns the rest of
+        """Report rows that cannot be accessed to the hooks, and as faults if no watcher does; returns the rest of
         ``mask``.
         """
         if not rows.any():
             return mask
         machine, group, before = self.machine, self.group, self.machine.errors
-        if machine.window.rows_refused is not None:
-            machine.window.rows_refused(machine, group, problem, rows, address, nbytes)
+        if machine.hooks.rows_refused is not None:
+            machine.hooks.rows_refused(machine, group, problem, rows, address, nbytes)
         if machine.errors == before:
             report_rows(machine, group, OUTRIGHT[problem], problem, rows, address, nbytes)
         return mask & ~rows

@@ -53,7 +53,7 @@ class ThreadStack:
         if used.size:
             self.reach(int(used.max()), "alloca")
         self.restore(end)
-        told = self.machine.window.stack_extended
+        told = self.machine.hooks.stack_extended
         if told is not None:
             for at in np.unique(address):
                 there = (address == at) if self.active is None else (address == at) & self.active

@@ -148,15 +148,15 @@ class WordAccess(Port):
 
     def heard(self, space: WordSpace) -> bool:
         """Whether anybody wants to be told of an access."""
-        return self.window.memory_accessed is not None or (space.companion is not None and not space.companion.settled)
+        return self.hooks.memory_accessed is not None or (space.shadow is not None and not space.shadow.settled)
 
     def tell_words(self, space: WordSpace, access: MemoryAccess) -> None:
         """Report an access."""
-        window = self.window
-        if window.memory_accessed is not None:
-            window.memory_accessed(self.machine, self.group, access)
-        if window.companion_accessed is not None and space.companion is not None:
-            window.companion_accessed(self.machine, self.group, access)
+        hooks = self.hooks
+        if hooks.memory_accessed is not None:
+            hooks.memory_accessed(self.machine, self.group, access)
+        if hooks.shadow_accessed is not None and space.shadow is not None:
+            hooks.shadow_accessed(self.machine, self.group, access)
 
     def _rows(self, kind: str, space: WordSpace, place: Place | Affine, n_words: int) -> list[Array] | None:
         """Whole rows of words, if the address does not depend on the column."""
@@ -185,15 +185,15 @@ class WordAccess(Port):
             (space, columns, covered), active = self.columns(kind), None
         else:
             at, space, columns, covered, active = self.place(kind, address, size * count)
-        window = self.window
+        hooks = self.hooks
         if self.heard(space):
             everywhere = covered and _by_rows(kind, at)
             differs = partial(self._differs_words, space, at, columns, active, values)
             access = MemoryAccess(WRITE, kind, at, size * count, None, columns, active, differs, everywhere)
             self.tell_words(space, access)
         self._store_words(kind, space, at, columns, active, values, covered=covered)
-        if window.memory_written is not None:
-            window.memory_written(self.machine, self.group)
+        if hooks.memory_written is not None:
+            hooks.memory_written(self.machine, self.group)
 
     def _store_words(
         self,

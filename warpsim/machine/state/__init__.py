@@ -5,7 +5,7 @@
     launch.py     LaunchState: settings, batches, whose turn it is, time, counts, findings, printed text
     batch.py      BatchState: CTAs that run side by side, their groups and barriers
     group.py      Group (threads in lockstep) and Frame (the registers of one activation depth, for all threads)
-    global_memory.py, word_space.py   memories; each may have a companion that watchers fill and read
+    global_memory.py, word_space.py   memories; each may have a shadow that watchers fill and read
     transfers.py, footprints.py, wgmma.py   what is in flight, as records of what is left to do
     equality.py, pickling.py          equality of states; states as bytes
 
@@ -19,6 +19,6 @@ A launch pauses only at step boundaries (`warpsim.machine.engine.Run.advance`), 
 
 Code that writes to the bytes of an `Allocation` or the words of a `WordSpace` calls ``own()`` first, so that copies
 keep the old contents. Watchers store their knowledge of a launch in ``launch.notes`` and ``batch.notes`` under their
-names, and in companions: data like the rest, so that it goes back in time too. The watchers of a copy are made anew
+names, and in shadows: data like the rest, so that it goes back in time too. The watchers of a copy are made anew
 (`warpsim.checks.watchers.watchers_of`) or reused, because they keep only immutable state themselves.
 """

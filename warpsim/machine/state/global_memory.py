@@ -34,7 +34,7 @@ class Allocation:
     """A run of bytes of global memory. ``data`` is the memory itself, as uint8, for reading; call `own` before writing
     to it.
 
-    ``number`` is unique within a memory. ``companion`` has the same number of bytes beside it, for watchers, which
+    ``number`` is unique within a memory. ``shadow`` has the same number of bytes beside it, for watchers, which
     make, fill and read it. A copy shares the bytes until either side writes. ``anchored`` bytes belong to an outside
     owner and stay in place; copies move away instead.
     """
@@ -44,12 +44,12 @@ class Allocation:
         "_sharing",
         "_views",
         "anchored",
-        "companion",
         "data",
         "end",
         "name",
         "number",
         "read_only",
+        "shadow",
         "start",
     )
     CACHES = frozenset({"_sharing", "_views", "anchored"})
@@ -65,7 +65,7 @@ class Allocation:
         self.name = name
         self.read_only = read_only
         self.anchored = anchored
-        self.companion: Allocation | None = None
+        self.shadow: Allocation | None = None
         self._sharing: weakref.WeakSet[Allocation] | None = None
         self._views: dict[tuple[DType, int], Array] = {}
 
@@ -75,11 +75,11 @@ class Allocation:
             self._sharing = weakref.WeakSet((self,))
         self._sharing.add(copied)
         copied._sharing = self._sharing
-        copied.companion = copy.deepcopy(self.companion, memo)
+        copied.shadow = copy.deepcopy(self.shadow, memo)
         return copied
 
     def __reduce__(self) -> tuple[Callable[[Pickled], Allocation], tuple[Pickled]]:
-        return _unpickled, ((self.start, self.data, self.name, self.read_only, self.number, self.companion),)
+        return _unpickled, ((self.start, self.data, self.name, self.read_only, self.number, self.shadow),)
 
     def own(self) -> None:
         """Make the bytes exclusive before they change."""
@@ -108,9 +108,9 @@ Pickled = tuple[int, Array, str, bool, int, "Allocation | None"]
 
 
 def _unpickled(state: Pickled) -> Allocation:
-    start, data, name, read_only, number, companion = state
+    start, data, name, read_only, number, shadow = state
     made = Allocation(start, data, name, number, read_only=read_only, anchored=False)
-    made.companion = companion
+    made.shadow = shadow
     return made
 
 
@@ -188,7 +188,7 @@ class GlobalMemory:
             if now.data is not then.data:
                 now.own()
                 now.data[...] = then.data
-            now.companion = then.companion
+            now.shadow = then.shadow
             self._allocations[at] = now
 
     def map(
@@ -316,8 +316,8 @@ class GlobalMemory:
         return np.where(inside, at, -1)
 
     def accompanied(self) -> list[Allocation]:
-        """The allocations with companions."""
-        return [a for a in self._allocations if a.companion is not None]
+        """The allocations with shadows."""
+        return [a for a in self._allocations if a.shadow is not None]
 
     def allocation(self, index: int) -> Allocation:
         """The allocation of an index that `owners` gave."""

@@ -23,16 +23,16 @@ from warpsim.program.program import Instruction
 class Frame:
     """Registers of one activation depth of one function, for all threads of a batch. ``owned`` registers are exclusive.
 
-    ``companions`` are register files beside it, by name: data that follows values wherever they go, unsigned or
+    ``shadows`` are register files beside it, by name: data that follows values wherever they go, unsigned or
     boolean, 0 in threads that have none. Watchers fill and read them; their meaning is unknown here.
     """
 
-    __slots__ = ("companions", "owned", "values")
+    __slots__ = ("owned", "shadows", "values")
 
     def __init__(self, values: list[Value | None]) -> None:
         self.values = values
         self.owned: set[int] = set()
-        self.companions: dict[str, dict[int, Array]] = {}
+        self.shadows: dict[str, dict[int, Array]] = {}
 
     CACHES = frozenset({"owned"})
 
@@ -40,7 +40,7 @@ class Frame:
         """Copies share values, which either side replaces before writing."""
         copied = Frame(list(self.values))
         self.owned.clear()
-        copied.companions = copy.deepcopy(self.companions, memo)
+        copied.shadows = copy.deepcopy(self.shadows, memo)
         return copied
 
 
@@ -86,7 +86,6 @@ class Group:
         "at",
         "back_edges",
         "block",
-        "companions",
         "dirty",
         "env",
         "frame",
@@ -97,6 +96,7 @@ class Group:
         "plan",
         "seen",
         "selection",
+        "shadows",
         "stack",
         "stacked",
         "turn",
@@ -137,7 +137,7 @@ class Group:
         self.turn: tuple[int, tuple[int, ...]] | None = None  # `order`, while it is runnable
         self.env: list[Value | None] = [None] * len(self.frame.values)
         self.dirty: set[int] = set()
-        self.companions: dict[str, dict[int, Array]] = {}
+        self.shadows: dict[str, dict[int, Array]] = {}
 
     def __deepcopy__(self, memo: dict[int, object]) -> Group:
         """Copies share register values, which are never modified in place."""
@@ -148,7 +148,7 @@ class Group:
         copied.frame = copy.deepcopy(self.frame, memo)
         copied.seen = copy.deepcopy(self.seen, memo)
         copied.env, copied.dirty = list(self.env), set(self.dirty)
-        copied.companions = {name: dict(file) for name, file in self.companions.items()}
+        copied.shadows = {name: dict(file) for name, file in self.shadows.items()}
         return copied
 
     # ---- place -------------------------------------------------------------------------------
@@ -200,11 +200,11 @@ class Group:
         value = self.frame.values[index]
         value = self.plan.zeros[index] if value is None else self.selection.fetch(value)
         self.env[index] = value
-        for name, file in self.frame.companions.items():
+        for name, file in self.frame.shadows.items():
             if index in file:
                 part = as_array(self.selection.fetch(file[index]))
                 if part.any():
-                    self.companions.setdefault(name, {})[index] = part
+                    self.shadows.setdefault(name, {})[index] = part
         return value
 
     def read(self, index: int) -> Value:
@@ -240,17 +240,17 @@ class Group:
             elif target.dtype.itemsize == array.dtype.itemsize:  # type: ignore[union-attr]
                 target = target.view(array.dtype)  # type: ignore[union-attr]
             self.selection.write(target, array)  # type: ignore[arg-type]
-        if self.carries:
-            self._flush_companions(self.dirty if live is None else self.dirty & live)
+        if self.has_shadows:
+            self._flush_shadows(self.dirty if live is None else self.dirty & live)
         self.dirty.clear()
 
-    def _flush_companions(self, changed: AbstractSet[int]) -> None:
-        for name, kept in self.frame.companions.items():
-            for index in changed & kept.keys() - self.companions.get(name, {}).keys():
+    def _flush_shadows(self, changed: AbstractSet[int]) -> None:
+        for name, kept in self.frame.shadows.items():
+            for index in changed & kept.keys() - self.shadows.get(name, {}).keys():
                 self.selection.write(kept[index], np.zeros(1, kept[index].dtype))
-        for name, file in self.companions.items():
+        for name, file in self.shadows.items():
             for index in changed & file.keys():
-                kept = self.frame.companions.setdefault(name, {})
+                kept = self.frame.shadows.setdefault(name, {})
                 if index not in kept:
                     kept[index] = np.zeros(self.selection.batch_shape.extents, file[index].dtype)
                 self.selection.write(kept[index], file[index])
@@ -264,54 +264,54 @@ class Group:
         out[...] = array.view(dtype) if array.dtype.itemsize == dtype.itemsize else array
         return out
 
-    # ---- companions --------------------------------------------------------------------------
+    # ---- shadows --------------------------------------------------------------------------
 
     @property
-    def carries(self) -> bool:
-        """Whether its register values may have companions."""
-        return bool(self.companions or self.frame.companions)
+    def has_shadows(self) -> bool:
+        """Whether its register values may have shadows."""
+        return bool(self.shadows or self.frame.shadows)
 
     @property
-    def heeds(self) -> bool:
-        """Whether it may read a value that has a companion before the end of its block."""
-        files = self.frame.companions
+    def may_read_shadows(self) -> bool:
+        """Whether it may read a value that has a shadow before the end of its block."""
+        files = self.frame.shadows
         if not files:
-            return bool(self.companions)
-        if self.companions or self.at:
+            return bool(self.shadows)
+        if self.shadows or self.at:
             return True
         block, env = self.plan.blocks[self.block], self.env
         return any(env[i] is None and i in block.consulted for file in files.values() for i in file)
 
     def files(self) -> list[dict[int, Array]]:
-        """The companions of its registers, by their indices."""
-        return [*self.companions.values(), *self.frame.companions.values()]
+        """The shadows of its registers, by their indices."""
+        return [*self.shadows.values(), *self.frame.shadows.values()]
 
-    def companion(self, name: str, index: int) -> Array | None:
-        """The companion of a register's value under a name; None if there is none."""
-        if self.env[index] is None and index in self.frame.companions.get(name, {}):
+    def shadow(self, name: str, index: int) -> Array | None:
+        """The shadow of a register's value under a name; None if there is none."""
+        if self.env[index] is None and index in self.frame.shadows.get(name, {}):
             self.fetch(index)
-        file = self.companions.get(name)
+        file = self.shadows.get(name)
         return None if file is None else file.get(index)
 
     def accompany(self, name: str, index: int, value: Array | None) -> None:
-        """Set the companion of a register's value (None: remove it)."""
-        file = self.companions.get(name)
+        """Set the shadow of a register's value (None: remove it)."""
+        file = self.shadows.get(name)
         if value is None:
             if file is not None and file.pop(index, None) is not None:
                 self.dirty.add(index)
                 if not file:
-                    del self.companions[name]
+                    del self.shadows[name]
             return
         self.read(index)
         self.dirty.add(index)
-        self.companions.setdefault(name, {})[index] = value
+        self.shadows.setdefault(name, {})[index] = value
 
     def hand_on(self, index: int, target: Group, to: int) -> None:
-        """Copy a register's value, with its companions, to a register of another group."""
+        """Copy a register's value, with its shadows, to a register of another group."""
         target.set(to, self.read(index))
-        for name, file in self.companions.items():
+        for name, file in self.shadows.items():
             if index in file:
-                target.companions.setdefault(name, {})[to] = file[index]
+                target.shadows.setdefault(name, {})[to] = file[index]
 
     def leave(self, keep: Array, child: Group, registers: Iterable[int]) -> None:
         """Copy registers to ``child``, which has the lanes ``keep`` of this list of lanes."""
@@ -319,10 +319,10 @@ class Group:
             value = self.env[index]
             if value is not None:
                 child.env[index] = value if type(value) is Affine or value.size == 1 else value.take(keep)
-        for name, file in self.companions.items():
+        for name, file in self.shadows.items():
             kept = {i: v if v.size == 1 else v.take(keep) for i, v in file.items() if child.env[i] is not None}
             if kept:
-                child.companions[name] = kept
+                child.shadows[name] = kept
 
     # ---- warps -------------------------------------------------------------------------------
 

@@ -161,7 +161,7 @@ class Transfer:
     place: Instruction | None = None
     serial: int = 0
     undefined: tuple[Array, ...] | None = None
-    """A companion of the values that a `RemoteStore` carries."""
+    """A shadow of the values that a `RemoteStore` carries."""
     began: tuple[int, tuple[int, int] | None] | None = None
     """For watchers: when the copies started, and what their threads knew of others then."""
     open: Array = attrs.field(init=False)

@@ -23,12 +23,12 @@ class WordSpace:
     """``n_columns`` memories of ``size`` bytes.
 
     ``words`` and ``flat`` (the same, flattened) are for reading; call `own` before writing. A copy shares them until
-    either side writes. ``companion`` is a memory of the same layout beside it, for watchers, which make, fill and read
+    either side writes. ``shadow`` is a memory of the same layout beside it, for watchers, which make, fill and read
     it. It grows with it, and moves apply to both. The words are made when they are needed, which they may never be where
     compiled code works on a copy.
     """
 
-    __slots__ = ("companion", "flat", "made", "n_columns", "n_words", "shared", "size", "views", "words")
+    __slots__ = ("flat", "made", "n_columns", "n_words", "shadow", "shared", "size", "views", "words")
     CACHES = frozenset({"flat", "made", "shared", "views"})
     words: Array
     flat: Array
@@ -37,7 +37,7 @@ class WordSpace:
         self.size = size
         self.n_columns = n_columns
         self.n_words = -(-size // 4)
-        self.companion: WordSpace | None = None
+        self.shadow: WordSpace | None = None
         self.shared = False
         """Whether a copy may have the same words, until `own` is called."""
         self.made = False
@@ -53,13 +53,13 @@ class WordSpace:
 
     @property
     def settled(self) -> bool:
-        """Of a companion: whether no access can tell it anything any more, so that none need be reported."""
+        """Of a shadow: whether no access can tell it anything any more, so that none need be reported."""
         return False
 
     def __deepcopy__(self, memo: dict[int, object]) -> WordSpace:
         copied = copy.copy(self)
         self.shared = copied.shared = True
-        copied.companion = copy.deepcopy(self.companion, memo)
+        copied.shadow = copy.deepcopy(self.shadow, memo)
         return copied
 
     def __getstate__(self) -> dict[str, object]:
@@ -93,8 +93,8 @@ class WordSpace:
             words = np.zeros((WIDEST // 4, self.n_columns), np.uint32)
             words[: len(self.words)] = self.words
             self._have(words)
-            if self.companion is not None:
-                self.companion.spare()
+            if self.shadow is not None:
+                self.shadow.spare()
 
     def grow(self, size: int) -> None:
         """Grow to at least ``size`` bytes per column."""
@@ -103,8 +103,8 @@ class WordSpace:
             words[: len(self.words)] = self.words
             self._have(words)
             self.size = len(words) * 4
-            if self.companion is not None:
-                self.companion.grow(size)
+            if self.shadow is not None:
+                self.shadow.grow(size)
 
     def element_index(self, address: Place, columns: Array, itemsize: int) -> Array:
         """Index of an element of at most 32 bits in ``flat``, viewed as elements of that size."""
@@ -146,8 +146,8 @@ class WordSpace:
         a, b = source >> 2, target >> 2
         for k in range(-(-nbytes // 4)):
             self.words[b + k, columns] = self.words[a + k, columns]
-        if self.companion is not None:
-            self.companion.move(source, target, nbytes, columns)
+        if self.shadow is not None:
+            self.shadow.move(source, target, nbytes, columns)
 
 
 def join_words(parts: list[Array], dtype: DType) -> Array:

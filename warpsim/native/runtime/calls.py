@@ -87,7 +87,7 @@ class Calls:
         shape = spot.shape
         if shape is None or (shape.collective and DIVERGED in machine.batch.notes):
             return None
-        if group.carries and any(not shape.registers.isdisjoint(file) for file in group.files()):
+        if group.has_shadows and any(not shape.registers.isdisjoint(file) for file in group.files()):
             return None
         return values_of(machine, group, shape.sources)
 

@@ -43,7 +43,7 @@ class Memories:
             if name == "shared" and code.manner.private:
                 context[at + 1] = space.size
                 continue
-            marks: Any = space.companion
+            marks: Any = space.shadow
             tracked = 0 if marks is None or not marks.open else address_of(marks.words)
             context[at : at + 4] = address_of(space.words), space.size, space.n_columns, tracked
 
@@ -51,12 +51,12 @@ class Memories:
         """How many there are, and the address of their table, which is made anew where any of them lies elsewhere."""
         held, allocations = list[Any](), memory.allocations
         for a in allocations:
-            held += a, a.data, None if a.companion is None else a.companion.data
+            held += a, a.data, None if a.shadow is None else a.shadow.data
         if self._held is None or len(held) != len(self._held) or any(map(operator.is_not, held, self._held)):
             self._held = held
             table = list[int]()
             for a in allocations:
-                written = 0 if a.companion is None else address_of(a.companion.data)
+                written = 0 if a.shadow is None else address_of(a.shadow.data)
                 table += a.start, a.end, address_of(a.data), written, a.read_only
             self._table = array("q", table or [0, 0, 0, 0, 1])
             self._address, _ = self._table.buffer_info()
@@ -69,13 +69,13 @@ def _own(machine: Machine, spaces: frozenset[str]) -> None:
     if "global" in spaces:
         for allocation in memory.allocations:
             allocation.own()
-            if allocation.companion is not None:
-                allocation.companion.own()
+            if allocation.shadow is not None:
+                allocation.shadow.own()
     for name, space in (("shared", batch.shared), ("local", batch.local)):
         if name in spaces:
             space.own()
-            if space.companion is not None:
-                space.companion.own()
+            if space.shadow is not None:
+                space.shadow.own()
 
 
 def changed(machine: Machine, stored: frozenset[str], reached: int, *, ended: bool) -> None:
@@ -89,6 +89,6 @@ def changed(machine: Machine, stored: frozenset[str], reached: int, *, ended: bo
     if ended:
         return
     for name, space in (("shared", machine.batch.shared), ("local", machine.batch.local)):
-        written: Any = space.companion
+        written: Any = space.shadow
         if (name in stored or "generic" in stored) and written is not None and written.open:
             written.look_again()

@@ -50,7 +50,7 @@ class Private:
             return
         for space, kept in (
             (self.machine.batch.shared, self.data),
-            (self.machine.batch.shared.companion, self.marks if self.tracked else None),
+            (self.machine.batch.shared.shadow, self.marks if self.tracked else None),
         ):
             if kept is None or space is None:
                 continue
@@ -68,7 +68,7 @@ def enter(
     """The copy for a call, described in its context. ``one_by_one``: CTAs that begin, and whose memory nobody needs when they
     have ended, have the same one after each other."""
     space = machine.batch.shared
-    marked: Any = space.companion
+    marked: Any = space.shadow
     tracked = marked is not None and bool(marked.open)
     n_words, n_ctas = -(-space.size // 4), 1 if one_by_one else tables.n_ctas
     half = -(-(n_words * 4 + PADDING) // 64) * 64

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from warpsim.machine.state.launch import LaunchState
-from warpsim.machine.window import Watcher
+from warpsim.machine.watcher import Watcher
 from warpsim.native.tiering.cost import pace_of
 from warpsim.native.tiering.deferred import Later, taken
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from warpsim.native.runtime.footprints import Noted
     from warpsim.native.tiering.engine import Compiled
 
-ACCESSES = frozenset({"memory_accessed", "memory_written", "companion_accessed"})
+ACCESSES = frozenset({"memory_accessed", "memory_written", "shadow_accessed"})
 COLLECTIVES = frozenset(
     {"collective_reached", "collective_waits", "collective_passed", "collective_incomplete", "warp_synchronised"}
 )
@@ -25,8 +25,8 @@ STEPS = frozenset(
     {
         "step_before",
         "step_after",
-        "carried_before",
-        "carried_after",
+        "shadowed_before",
+        "shadowed_after",
         "group_split",
         "groups_met",
         "registers_read",

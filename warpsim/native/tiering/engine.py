@@ -76,7 +76,7 @@ class Compiled:
 
     def until(self, group: Group, last: int) -> int:
         """The next step of the group's block at which a unit may begin, else ``last``."""
-        plans = self.plans(group.plan, careful=group.carries)
+        plans = self.plans(group.plan, careful=group.has_shadows)
         found = plans.begins.get(group.block)
         if found is None:
             found = plans.begins[group.block] = _begins(group.plan, group.block, plans.doubtful)
@@ -88,7 +88,7 @@ class Compiled:
         block = group.plan.blocks[group.block]
         if group.at == len(block.steps) and not block.successors:
             return False
-        plans = self.plans(group.plan, careful=group.carries)
+        plans = self.plans(group.plan, careful=group.has_shadows)
         barriers = self.barriers and _whole_ctas(machine, group)
         alone = group.selection.n_warps == 1
         place = group.block, group.at, alone, self.collectives, barriers

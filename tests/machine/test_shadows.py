@@ -1,4 +1,4 @@
-"""Companions: what goes along with the values of registers and bytes of memory, through splits, meetings, calls and copies."""
+"""Shadows: what goes along with the values of registers and bytes of memory, through splits, meetings, calls and copies."""
 
 from types import SimpleNamespace
 
@@ -7,11 +7,12 @@ import pytest
 
 import warpsim
 from warpsim.machine.control import part
+from warpsim.machine.hooks import Hooks
 from warpsim.machine.selection import Shape, from_positions, union
 from warpsim.machine.splitting import split
 from warpsim.machine.state.group import Frame, Group
 from warpsim.machine.state.word_space import WordSpace
-from warpsim.machine.window import READ, Watcher, Window
+from warpsim.machine.watcher import READ, Watcher
 
 SHAPE = Shape(1, 8, 1, 1)
 PLAN = SimpleNamespace(n_registers=2, zeros=[np.zeros(1, np.uint32)] * 2)
@@ -24,7 +25,7 @@ def group(selection, frame, plan=PLAN):
 
 
 def marked(frame=None):
-    """All eight threads: thread t holds 100 + t in register 0, accompanied by t; register 1 has no companion."""
+    """All eight threads: thread t holds 100 + t in register 0, accompanied by t; register 1 has no shadow."""
     whole = group(SHAPE.whole, Frame([None, None]) if frame is None else frame)
     whole.set(0, (MARKS + 100).reshape(SHAPE.extents))
     whole.set(1, MARKS.reshape(SHAPE.extents))
@@ -33,9 +34,9 @@ def marked(frame=None):
 
 
 def marks(threads):
-    """The companions of the register that has them, by thread; the other has none."""
-    assert threads.companion("mark", 1) is None
-    found = threads.companion("mark", 0)
+    """The shadows of the register that has them, by thread; the other has none."""
+    assert threads.shadow("mark", 1) is None
+    found = threads.shadow("mark", 0)
     if found is None:
         return {}
     found = np.broadcast_to(found, threads.selection.shape).reshape(-1)
@@ -44,7 +45,7 @@ def marks(threads):
 
 @pytest.mark.parametrize("flags", [MARKS < 4, MARKS % 3 == 0], ids=["a run", "lanes"])
 def test_split_and_merge(flags):
-    """Both parts of a group have the companions of their threads, and the group of both has all of them."""
+    """Both parts of a group have the shadows of their threads, and the group of both has all of them."""
     whole = marked()
     whole.flush()
     parts = [group(s, whole.frame) for s in split(SHAPE.whole, flags.reshape(SHAPE.extents))]
@@ -61,15 +62,15 @@ def test_split_and_merge(flags):
 
 
 def test_only_live_registers_are_written():
-    """A register that nobody reads afterwards leaves its companion behind with its value."""
+    """A register that nobody reads afterwards leaves its shadow behind with its value."""
     whole = marked()
     whole.flush(frozenset({1}))
 
-    assert not group(SHAPE.whole, whole.frame).carries
+    assert not group(SHAPE.whole, whole.frame).has_shadows
 
 
 def test_lists_of_lanes():
-    """A part of a list of lanes takes companions along without passing by the frame."""
+    """A part of a list of lanes takes shadows along without passing by the frame."""
     frame = Frame([None, None])
     marked(frame).flush()
     lanes = group(from_positions(SHAPE, np.array([0, 3, 5, 6])), frame)
@@ -77,7 +78,7 @@ def test_lists_of_lanes():
     machine = SimpleNamespace(
         batch=SimpleNamespace(shape=SHAPE),
         launch=SimpleNamespace(settings=SimpleNamespace(keeps=False)),
-        window=Window(),
+        hooks=Hooks(),
         group=lambda selection, plan, *rest: group(selection, frame, plan),
     )
     lanes.accompany("mark", 0, np.array([9, 0, 8, 7], np.uint32))
@@ -87,7 +88,7 @@ def test_lists_of_lanes():
 
 
 def test_calls():
-    """An argument comes with its companion into the function's register, a result back."""
+    """An argument comes with its shadow into the function's register, a result back."""
     caller, callee = marked(), group(SHAPE.whole, Frame([None, None]))
     caller.hand_on(0, callee, 0)
     caller.hand_on(1, callee, 1)
@@ -95,25 +96,25 @@ def test_calls():
     assert marks(callee) == dict(enumerate(range(8)))
 
 
-def test_without_companions_nothing_is_carried():
-    """A group whose last companion is taken away costs no more than one that never had any."""
+def test_without_shadows_nothing_is_reported():
+    """A group whose last shadow is taken away costs no more than one that never had any."""
     whole = marked()
-    assert whole.carries
+    assert whole.has_shadows
     whole.accompany("mark", 0, None)
-    assert not whole.carries
+    assert not whole.has_shadows
 
 
 def test_memory():
-    """The companion of a memory grows with it, and moves with what is moved."""
+    """The shadow of a memory grows with it, and moves with what is moved."""
     space = WordSpace(16, 2)
-    space.companion = WordSpace(16, 2)
+    space.shadow = WordSpace(16, 2)
     columns = np.array([1])
-    space.companion.words[:4] = [[1, 2], [3, 4], [5, 6], [7, 8]]
+    space.shadow.words[:4] = [[1, 2], [3, 4], [5, 6], [7, 8]]
     space.grow(32)
     space.move(0, 16, 8, columns)
 
-    assert space.companion.size >= 32
-    assert space.companion.words[:6].tolist() == [[1, 2], [3, 4], [5, 6], [7, 8], [0, 2], [0, 4]]
+    assert space.shadow.size >= 32
+    assert space.shadow.words[:6].tolist() == [[1, 2], [3, 4], [5, 6], [7, 8], [0, 2], [0, 4]]
 
 
 KERNEL = """
@@ -159,19 +160,19 @@ class FromGlobal(Watcher):
         if access.kind == READ:
             machine.attend()
 
-    def carried_before(self, machine, group, instruction):
+    def shadowed_before(self, machine, group, instruction):
         """The next step of a group that holds such values."""
         self.told.append(instruction.text)
         if instruction.text.startswith("st"):
-            self.stored = group.companion("loaded", instruction.operands[1].register.index)
+            self.stored = group.shadow("loaded", instruction.operands[1].register.index)
 
-    def carried_after(self, machine, group, instruction):
+    def shadowed_after(self, machine, group, instruction):
         """The destination comes from there, if a source does."""
         operands = [o.register.index for o in instruction.operands if hasattr(o, "register")]
         if instruction.text.startswith("ld"):
             group.accompany("loaded", operands[0], np.ones(1, np.bool_))
         elif instruction.text.startswith(("mov", "shr")):
-            found = group.companion("loaded", operands[1]) if operands[1:] else None
+            found = group.shadow("loaded", operands[1]) if operands[1:] else None
             group.accompany("loaded", operands[0], found)
 
 
@@ -187,7 +188,7 @@ def test_watchers_follow_values():
 
 
 def test_steps_are_told_only_where_something_is_carried():
-    """A launch in which a watcher gives companions to nothing hears of no step."""
+    """A launch in which a watcher gives shadows to nothing hears of no step."""
 
     class Nothing(FromGlobal):
         def memory_accessed(self, machine, group, access):

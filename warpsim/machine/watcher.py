@@ -1,4 +1,4 @@
-"""`Watcher`: the base class of observers, with one method per event of the window (`warpsim.machine.events`).
+"""`Watcher`: the base class of observers. Its methods are the list of events, which `warpsim.machine.hooks.Hooks` calls.
 
 Events pass the machine's own arrays, not copies. Lanes and masks broadcast to ``group.selection.shape``; ``positions``
 are flat thread numbers in the batch (``thread * n_ctas + cta``); ``columns`` are CTAs of the batch.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from warpsim.machine.events import ATOMIC, EVENTS, READ, WRITE, BoxProblem, MemoryAccess, Window
+from warpsim.machine.events import ATOMIC, READ, WRITE, BoxProblem, MemoryAccess
+from warpsim.machine.hooks import Hooks
 
 if TYPE_CHECKING:
     from warpsim.errors import Finding
@@ -103,10 +104,10 @@ class Watcher:
     def step_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """A group has executed an instruction and continues with the next."""
 
-    def carried_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
-        """A group whose registers carry companion values (`Group.companions`) is about to execute an instruction."""
+    def shadowed_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
+        """A group whose registers carry shadow values (`Group.shadows`) is about to execute an instruction."""
 
-    def carried_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
+    def shadowed_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """Such a group has executed an instruction, or another group has, for which a watcher asked meanwhile with
         `Machine.attend`. Not called for an instruction that ends a block, nor where the group has to wait and executes
         it again.
@@ -172,9 +173,9 @@ class Watcher:
     def memory_written(self, machine: Machine, group: Group) -> None:
         """The store that `memory_accessed` announced is done."""
 
-    def companion_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
-        """Lanes access memory that has a companion; called in addition to `memory_accessed`. Here an exchange counts as
-        a write, and addresses in global memory may be affine. Not called for shared or local memory whose companion is
+    def shadow_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
+        """Lanes access memory that has a shadow; called in addition to `memory_accessed`. Here an exchange counts as
+        a write, and addresses in global memory may be affine. Not called for shared or local memory whose shadow is
         ``settled``.
         """
 
@@ -276,12 +277,12 @@ class Watcher:
     def barrier_reached(self, machine: Machine, group: Group, number: int, count: int) -> None:
         """Threads have reached a barrier of their CTAs that expects ``count`` threads (0: all)."""
 
-    def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:  # noqa: FBT001  an event's arguments are told by their places
+    def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Threads arrive at a barrier of their CTAs. ``partial``: not all threads need to arrive, or some do not wait; as the
         first of those arrive, the barrier's own ``partial`` is not set yet, and others may be waiting already.
         """
 
-    def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:  # noqa: FBT001  an event's arguments are told by their places
+    def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Threads (None: all of the batch) have passed a barrier of their CTAs."""
 
     def barrier_completed(self, machine: Machine, number: int, columns: Array) -> None:
@@ -362,7 +363,7 @@ class Watcher:
     def wgmma_committed(self, machine: Machine, group: Group) -> None:
         """Warpgroups have committed a wgmma-group."""
 
-    def wgmma_registers_accessed(self, machine: Machine, group: Group, rows: Array, written: bool) -> None:  # noqa: FBT001  an event's arguments are told by their places
+    def wgmma_registers_accessed(self, machine: Machine, group: Group, rows: Array, written: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Another instruction is about to read or write registers used by wgmma of the function; ``rows`` are their
         numbers in ``group.plan.wgmma_rows``.
         """
@@ -386,4 +387,8 @@ class Watcher:
         """Boxes of a tensor cannot be copied, because of ``problem``; a GPU ends the launch."""
 
 
-__all__ = ["ATOMIC", "EVENTS", "READ", "WRITE", "BoxProblem", "MemoryAccess", "Watcher", "Window"]
+EVENTS = tuple(name for name, value in vars(Watcher).items() if name[0] != "_" and callable(value) and name != "report")
+for _name in EVENTS:
+    setattr(Hooks, _name, None)
+
+__all__ = ["ATOMIC", "EVENTS", "READ", "WRITE", "BoxProblem", "MemoryAccess", "Watcher"]
