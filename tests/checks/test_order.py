@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from warpsim.checks.knowledge import Numbering, grouped
-from warpsim.checks.learned import MOST
-from warpsim.checks.order import Order
+from warpsim.checks.race.acquired import MOST
+from warpsim.checks.race.order import Order
+from warpsim.checks.race.vector_clocks import Numbering, grouped
 from warpsim.machine.selection import shape_of
 
 
@@ -48,5 +48,5 @@ def test_barriers_keep_the_table_small():
     for time in range(10, 3 * MOST):
         order.cta_barrier(np.arange(0, 128, 2), time)
 
-    assert len(order.table) < 8
+    assert len(order.acquired.table) < 8
     assert not order.unordered(np.full(64, 5), np.full(64, 6), np.arange(0, 128, 2)).any()

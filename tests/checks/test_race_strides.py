@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import warpsim
-from warpsim.checks import races
-from warpsim.checks.race_findings import RULE
+from warpsim.checks.race import detector
+from warpsim.checks.race.reports import RULE
 
 HEAD = """.version 8.0
 .target sm_80
@@ -66,7 +66,7 @@ def outcome(body, same):
 def test_strided_accesses_are_those_of_lanes(body, same, monkeypatch):
     """Findings and cells are the same as where each access is looked at lane by lane."""
     strided = outcome(body, same)
-    monkeypatch.setattr(races, "note_strided", lambda *args, **more: False)
+    monkeypatch.setattr(detector, "note_strided", lambda *args, **more: False)
 
     assert outcome(body, same) == strided
 

@@ -1,7 +1,7 @@
 """Premature accesses to global memory that copies in flight have not written, or not read yet.
 
 ``cp.async.bulk.wait_group.read`` waits until a copy has read its source; its writes are visible after the full wait, or
-at the end of the kernel. Copies are found through stamps on granules: stores by their tensor or runs of bytes, loads by
+at the end of the kernel. Copies are found through epochs on granules: stores by their tensor or runs of bytes, loads by
 the memory around their sources.
 """
 
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
-from warpsim.checks.repeats import changed
-from warpsim.checks.sources import Source, sources_of
-from warpsim.checks.stamps import Claims, Met
+from warpsim.checks.copy_sources import Source, sources_of
+from warpsim.checks.epochs import EpochSheets, Met
+from warpsim.checks.identical_stores import changed
 from warpsim.machine.state.footprints import Footprint, GlobalTarget
 from warpsim.machine.values import Affine, Array, as_array, spread
 
@@ -54,7 +54,7 @@ class GlobalUses:
 
     def __init__(self) -> None:
         self.uses: dict[int, Use] = {}
-        self._ranges: dict[tuple[int, int], Claims | None] = {}
+        self._ranges: dict[tuple[int, int], EpochSheets | None] = {}
         self._last = 0
         self.changed = False
         """Whether copies may have completed."""
@@ -81,7 +81,7 @@ class GlobalUses:
         if not self.uses:
             self._ranges = {}
 
-    def _put(self, claims: Claims, number: int, use: Use) -> None:
+    def _put(self, claims: EpochSheets, number: int, use: Use) -> None:
         (address, _, size), low = use.extent.runs(), use.around[0]
         footprint = Footprint(np.zeros(len(address), np.int64), address - low, size)
         claims.put(footprint, number, next(iter(self.uses)), partial(self._holders, low=low))
@@ -120,13 +120,13 @@ class GlobalUses:
         """Whether anything in use may overlap."""
         return any(low < extent.high and extent.low < high for low, high in self._ranges)
 
-    def _near(self, low: int, high: int) -> list[tuple[int, int, Claims]]:
+    def _near(self, low: int, high: int) -> list[tuple[int, int, EpochSheets]]:
         """The memory in use that overlaps ``[low, high)``."""
         found = []
         for (start, end), claims in list(self._ranges.items()):
             if low < end and start < high:
                 if claims is None:
-                    claims = self._ranges[start, end] = Claims(end - start, 1)
+                    claims = self._ranges[start, end] = EpochSheets(end - start, 1)
                     for number, use in self.uses.items():
                         if use.around == (start, end):
                             self._put(claims, number, use)

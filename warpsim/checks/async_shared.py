@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from warpsim.checks.stamps import Claims, Met
+from warpsim.checks.epochs import EpochSheets, Met
 from warpsim.machine.values import Array, Place
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class SharedUses:
         self.matrices: list[MatrixFootprint] = []
         self._extent = size, n_ctas
         self._copies: dict[int, Transfer] = {}
-        self._claims: dict[str, Claims] = {}
+        self._sheets: dict[str, EpochSheets] = {}
         self._oldest = {"writes": _NEVER, "reads": _NEVER}
 
     @property
@@ -74,9 +74,9 @@ class SharedUses:
         self._copies[copy.serial] = copy
         for kind, footprint in (("writes", copy.writes), ("reads", copy.reads)):
             if footprint is not None:
-                if kind not in self._claims:
-                    self._claims[kind] = Claims(*self._extent)
-                claims, oldest = self._claims[kind], self._oldest[kind]
+                if kind not in self._sheets:
+                    self._sheets[kind] = EpochSheets(*self._extent)
+                claims, oldest = self._sheets[kind], self._oldest[kind]
                 claims.put(footprint, copy.serial, oldest, partial(self._holders, kind))
                 self._oldest[kind] = min(oldest, copy.serial)
 
@@ -87,7 +87,7 @@ class SharedUses:
             self._copies = {t.serial: t for t in open}
         self._oldest["writes"] = next((t.serial for t in open if t.writes is not None), _NEVER)
         self._oldest["reads"] = next((t.serial for t in open if t.reads is not None and not t.released), _NEVER)
-        for kind, claims in self._claims.items():
+        for kind, claims in self._sheets.items():
             if self._oldest[kind] == _NEVER:
                 claims.clear()
 
@@ -140,7 +140,7 @@ class SharedUses:
         """Compare accesses with what copies in flight write, or read."""
         if self._oldest[kind] == _NEVER:
             return
-        for met in self._claims[kind].met(place, nbytes, columns, active, self._oldest[kind]):
+        for met in self._sheets[kind].met(place, nbytes, columns, active, self._oldest[kind]):
             for copy, index in self._holders(kind, met):
                 if access == "atomic" and copy.reduces and kind == "writes":
                     continue  # each reduction is atomic

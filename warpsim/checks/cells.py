@@ -55,12 +55,12 @@ class Strided:
             other.lanes,
         )
 
-    def stamps(self, threads: Array) -> Array:
-        """Its stamps for the cells, in memory order."""
+    def epochs(self, threads: Array) -> Array:
+        """Its epochs for the cells, in memory order."""
         order = self.order
-        stamp: Array = np.empty((*[self.shape[axis] for axis in order], 1), np.int64)
-        np.bitwise_or(threads.transpose(order)[..., None], self.now << SHIFT, out=stamp)
-        return stamp
+        epoch: Array = np.empty((*[self.shape[axis] for axis in order], 1), np.int64)
+        np.bitwise_or(threads.transpose(order)[..., None], self.now << SHIFT, out=epoch)
+        return epoch
 
     def view(self, held: Array, granule: int, order: list[int]) -> Array:
         """Its cells, in memory order."""
@@ -128,7 +128,7 @@ class Cells:
             for note in notes:
                 axes, extents, base = note.lanes
                 threads = Rect(Shape(*extents), axes).positions + base
-                note.view(held, self.granule, note.order)[...] = note.stamps(threads)
+                note.view(held, self.granule, note.order)[...] = note.epochs(threads)
 
     def fit(self, nbytes: int) -> None:
         """Reduce granules to at most ``nbytes``."""

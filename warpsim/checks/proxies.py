@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.checks.cells import LARGEST, SHIFT, THREAD, Cells
-from warpsim.checks.log import Log
+from warpsim.checks.copy_sources import sources_of
 from warpsim.checks.proxy_findings import Earlier, Uses, report_access
-from warpsim.checks.sources import sources_of
+from warpsim.checks.shared_log import Log
 from warpsim.machine.reporting import present
 from warpsim.machine.values import Array, spread
 
@@ -147,14 +147,14 @@ class Proxies:
         write: bool,
     ) -> None:
         cells.fit(nbytes)
-        stamp = (self.tick(instruction) << SHIFT | (threads + self.base)).reshape(-1)
+        epoch = (self.tick(instruction) << SHIFT | (threads + self.base)).reshape(-1)
         index = (at // cells.granule * cells.width + where).reshape(-1)
         kept = cells.of("write" if write else "read")
         if cells is self.cells and write:
             self.writers[threads] = True
             self._settled = None
         for k in range(nbytes // cells.granule):
-            kept[index + k * cells.width] = stamp
+            kept[index + k * cells.width] = epoch
 
     def landed(self, transfer: Transfer, which: Array) -> None:
         """Note completed ``cp.async`` copies; only a later fence covers what they wrote."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.analysis.flow import registers_of
-from warpsim.checks.passages import Passage
 from warpsim.checks.undefined_registers import lanes_of, origins, report_use, undefined
+from warpsim.checks.undefined_transfer import TransferFunction
 from warpsim.isa.traits import Ending
 from warpsim.machine.values import Array, as_array
 from warpsim.program.program import Arguments, FunctionRef, Instruction, Reg
@@ -20,23 +20,25 @@ if TYPE_CHECKING:
 SCALE_D = "pass scale-d = false to the first wgmma of a sum, or zero the accumulators before its wgmma.fence"
 
 
-def check_matrices(machine: Machine, group: Group, passage: Passage, tainted: list[int], active: Array | None) -> None:
+def check_matrices(
+    machine: Machine, group: Group, flow: TransferFunction, tainted: list[int], active: Array | None
+) -> None:
     """Report undefined operands of a product; an accumulator of wgmma, in the threads that add to it."""
     for slot in tainted:
         bits = undefined(group, slot)
         assert bits is not None
         lanes = active
-        if passage.metadata is not None and passage.metadata[0] == slot:
+        if flow.metadata is not None and flow.metadata[0] == slot:
             warps = group.warps
-            named = warps.collect(np.broadcast_to(passage.metadata[1][:, None], warps.active.shape))
+            named = warps.collect(np.broadcast_to(flow.metadata[1][:, None], warps.active.shape))
             lanes = named if active is None else named & active
         report_use(machine, group, slot, bits, lanes, "a matrix operand")
-    if passage.adds is None:
+    if flow.adds is None:
         return
-    unwritten = [(slot, bits) for slot in passage.written if (bits := undefined(group, slot)) is not None]
+    unwritten = [(slot, bits) for slot in flow.written if (bits := undefined(group, slot)) is not None]
     if not unwritten:
         return
-    adds = np.broadcast_to(as_array(passage.adds(machine, group)).view(np.bool_), group.selection.shape)
+    adds = np.broadcast_to(as_array(flow.adds(machine, group)).view(np.bool_), group.selection.shape)
     if active is not None:
         adds = adds & active
     for slot, bits in unwritten:

@@ -17,7 +17,6 @@ import attrs
 import numpy as np
 
 from warpsim.checks.origins import Origins
-from warpsim.checks.passages import Passage, known_of, passage_of
 from warpsim.checks.undefined_bits import Into, bit_ports, stand_ins
 from warpsim.checks.undefined_copies import landed
 from warpsim.checks.undefined_memory import UndefinedMemory, muted
@@ -33,6 +32,7 @@ from warpsim.checks.undefined_registers import (
     undefined,
 )
 from warpsim.checks.undefined_stores import stored
+from warpsim.checks.undefined_transfer import TransferFunction, known_of, transfer_of
 from warpsim.checks.undefined_uses import check_end, check_matrices
 from warpsim.checks.written import WrittenBits, WrittenBytes, lacks, mark, written_bits
 from warpsim.isa.traits import Access
@@ -57,7 +57,7 @@ class Begun:
     """
 
     group: Group
-    passage: Passage
+    flow: TransferFunction
     active: Array | None
     tainted: list[int]
     unsure: Array | None
@@ -78,7 +78,7 @@ class Met:
     """
 
     group: Group
-    passage: Passage
+    flow: TransferFunction
     active: Array | None
     arguments: list[Any]
     bits: Any = None
@@ -151,7 +151,7 @@ class Uninitialised(WrittenBytes):
     def _has_combined(self, group: Group) -> bool:
         """Whether the present step has brought undefined bits to memory already."""
         begun = self._begun
-        return begun is not None and bool(begun.tainted) and begun.passage.instruction is present(group)
+        return begun is not None and bool(begun.tainted) and begun.flow.instruction is present(group)
 
     def async_delivered(
         self, machine: Machine, group: Group, active: Array | None, transfer: Transfer, which: Array
@@ -174,16 +174,16 @@ class Uninitialised(WrittenBytes):
         """Note that the current step reads bytes never written; its results are handled when it is done."""
         if machine.delivering:
             return
-        passage = passage_of(group.plan, present(group))
+        flow = transfer_of(group.plan, present(group))
         met = self._met
-        if not passage.moves_memory or (met is not None and met.group is group and met.passage is passage):
+        if not flow.moves_memory or (met is not None and met.group is group and met.flow is flow):
             return
-        arguments = [get(machine, group) for get in passage.getters]
-        if passage.warps:
-            arguments = [spread(group.warps, a, wide=passage.wide) for a in arguments]
-        active = None if passage.guard is None else passage.guard(machine, group)
+        arguments = [get(machine, group) for get in flow.getters]
+        if flow.warps:
+            arguments = [spread(group.warps, a, wide=flow.wide) for a in arguments]
+        active = None if flow.guard is None else flow.guard(machine, group)
         assert active is not False, "a step that no thread executes accesses no memory"
-        self._met = met = Met(group, passage, active, arguments)
+        self._met = met = Met(group, flow, active, arguments)
         if exchanges:
             self._met = attrs.evolve(met, bits=_met_bits(machine, met))
         machine.attend()
@@ -212,56 +212,56 @@ class Uninitialised(WrittenBytes):
         if instruction.traits.ending is not None:
             check_end(machine, group, instruction)
             return
-        passage = passage_of(group.plan, instruction)
+        flow = transfer_of(group.plan, instruction)
         self._begun, unsure, active = None, None, None
-        if passage.guard is not None:
-            unsure = undefined(group, passage.guard_slot)
-            executing = passage.guard(machine, group)
-            if unsure is not None and not passage.pure:
-                report_use(machine, group, passage.guard_slot, unsure, None, "the guard of an instruction")
+        if flow.guard is not None:
+            unsure = undefined(group, flow.guard_slot)
+            executing = flow.guard(machine, group)
+            if unsure is not None and not flow.pure:
+                report_use(machine, group, flow.guard_slot, unsure, None, "the guard of an instruction")
                 unsure = None
             if executing is False and unsure is None:
                 return
             active = None if executing is False else executing
-        for slot in passage.addresses:
+        for slot in flow.addresses:
             bits = undefined(group, slot)
             if bits is not None:
                 report_use(machine, group, slot, bits, active, "an address")
-        for slot, use in passage.decides.items():
+        for slot, use in flow.decides.items():
             bits = undefined(group, slot)
             if bits is not None:
                 report_use(machine, group, slot, bits, active, use)
-        tainted = [slot for slot in passage.data if undefined(group, slot) is not None]
-        old = {slot: undefined(group, slot) for slot in passage.written}
-        if passage.multiplies:
-            check_matrices(machine, group, passage, tainted, active)
-        new = passage.spread(machine, group, active) if tainted else {}
-        later = passage.stores(machine, group, active) if passage.stores is not None and tainted else None
-        self._begun = Begun(group, passage, active, tainted, unsure, new, old, later)
+        tainted = [slot for slot in flow.data if undefined(group, slot) is not None]
+        old = {slot: undefined(group, slot) for slot in flow.written}
+        if flow.multiplies:
+            check_matrices(machine, group, flow, tainted, active)
+        new = flow.spread(machine, group, active) if tainted else {}
+        later = flow.stores(machine, group, active) if flow.stores is not None and tainted else None
+        self._begun = Begun(group, flow, active, tainted, unsure, new, old, later)
 
     def shadowed_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """Give the step's results their undefined bits."""
         begun, met = self._begun, self._met
         self._begun = self._met = None
         loaded = met is not None and met.group is group and _take(machine, met)
-        if begun is None or begun.group is not group or begun.passage.instruction is not instruction:
+        if begun is None or begun.group is not group or begun.flow.instruction is not instruction:
             return
-        passage = begun.passage
+        flow = begun.flow
         if begun.clean:
-            known = [slot for slot in passage.written if begun.old[slot] is not None]
+            known = [slot for slot in flow.written if begun.old[slot] is not None]
             if known and not loaded:
                 _write(group, known, None, begun.active)
             return
         if begun.later is not None:
             begun.later()
         known_origins = origins(machine)
-        source = begun.tainted[0] if begun.tainted else passage.guard_slot
-        for slot in passage.written:
+        source = begun.tainted[0] if begun.tainted else flow.guard_slot
+        for slot in flow.written:
             _write(group, [slot], begun.new.get(slot), begun.active)
             if begun.unsure is not None:
                 before = undefined(group, slot)
                 before = begun.old[slot] if before is None else before
-                whole = ones(passage.plan, slot, begun.unsure)
+                whole = ones(flow.plan, slot, begun.unsure)
                 put(group, slot, whole if before is None else together(before, whole))
             if (slot != source or begun.active is None) and undefined(group, slot) is not None:
                 known_origins.put(group, slot, known_origins.read(machine, group, source, instruction))
@@ -276,26 +276,26 @@ def shadow(machine: Machine, space: str) -> WrittenBits:
 
 def _met_bits(machine: Machine, met: Met) -> Any:
     """The undefined bits of the results of a step that reads bytes never written."""
-    passage, group, form = met.passage, met.group, met.passage.instruction.form
+    flow, group, form = met.flow, met.group, met.flow.instruction.form
     with muted(machine):
-        if passage.warps:
+        if flow.warps:
             ports = {**warp_ports(machine, group, met.active, form), **stand_ins(machine, group, form, None)}
         else:
             ports = bit_ports(machine, group, form, met.active)
-        return form.function(passage.instruction.op, *met.arguments, **ports)
+        return form.function(flow.instruction.op, *met.arguments, **ports)
 
 
 def _take(machine: Machine, met: Met) -> bool:
     """Propagate the undefined bits that a step read from memory to its destinations; False if no register takes them."""
-    passage, group, active = met.passage, met.group, met.active
-    instruction = passage.instruction
+    flow, group, active = met.flow, met.group, met.active
+    instruction = flow.instruction
     bits = _met_bits(machine, met) if met.bits is None else met.bits
     padding = _padding(machine, group, instruction, met.arguments[0], active)
-    slots = passage.written
-    if passage.commit is None or bits is None:
+    slots = flow.written
+    if flow.commit is None or bits is None:
         return False
     into = Into(group)
-    passage.commit(machine, into, collect(group.warps, bits, wide=passage.wide) if passage.warps else bits, active)  # type: ignore[arg-type]
+    flow.commit(machine, into, collect(group.warps, bits, wide=flow.wide) if flow.warps else bits, active)  # type: ignore[arg-type]
     taken = into.bits(slots)
     origins(machine).loaded(machine, group, instruction, met.arguments[0], slots)
     for number, slot in enumerate(slots):

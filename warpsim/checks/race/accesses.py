@@ -9,9 +9,10 @@ import attrs
 import numpy as np
 
 from warpsim.checks.cells import SHIFT, THREAD, Cells
-from warpsim.checks.cluster_phases import ALL, INITS
-from warpsim.checks.race_events import CLUSTER, CTA, GPU
-from warpsim.checks.race_findings import EXITED, IN_TURN, UNFENCED, RaceFindings
+from warpsim.checks.race.clocks import BatchClocks
+from warpsim.checks.race.cluster_phases import ALL, INITS
+from warpsim.checks.race.launch import CLUSTER, CTA, GPU
+from warpsim.checks.race.reports import EXITED, IN_TURN, UNFENCED, Reports
 from warpsim.isa.traits import Mbarrier
 from warpsim.machine.values import Array
 
@@ -34,8 +35,8 @@ class _Pairs:
     @classmethod
     def of(cls, chosen: Array, seen: Array, first: Array, last: Array) -> _Pairs:
         """Some of the accesses of a step."""
-        stamps = seen[chosen]
-        return cls(chosen, stamps & THREAD, stamps >> SHIFT, [first[chosen], last[chosen]])
+        epochs = seen[chosen]
+        return cls(chosen, epochs & THREAD, epochs >> SHIFT, [first[chosen], last[chosen]])
 
     def moved(self, theirs: int, ends: int, scale: int) -> _Pairs:
         """With other numbers of the threads."""
@@ -63,8 +64,12 @@ class Accesses(NamedTuple):
     agents: Array | None = None
 
 
-class RaceCells(RaceFindings):
-    """The part of the detector that works on cells."""
+class AccessChecks:
+    """Checks the accesses of a batch against cells. ``copying``: they are those of a copy through the async proxy."""
+
+    def __init__(self, clocks: BatchClocks, reports: Reports) -> None:
+        self.clocks, self.reports = clocks, reports
+        self.copying = False
 
     # ---- one step's lanes --------------------------------------------------------------------
 
@@ -105,67 +110,71 @@ class RaceCells(RaceFindings):
 
     def _granule(self, machine: Machine, group: Group, accesses: Accesses, index: Array) -> None:
         cells, last, agents = accesses.cells, accesses.last, accesses.agents
-        stamp = self.now << SHIFT | last
-        if self.clustered and cells is self.shared_cells and cells.width > 1:
+        epoch = self.clocks.now << SHIFT | last
+        if self.clocks.clustered and cells is self.clocks.shared_cells and cells.width > 1:
             remote = last % cells.width != index % cells.width
             if remote.any():
-                cells.of("remote")[index[remote]] = stamp[remote]
+                cells.of("remote")[index[remote]] = epoch[remote]
         for kind, was_write in self._against(cells, write=accesses.write):
             self._check(machine, group, accesses, cells.of(kind).take(index), was_write=was_write)
         if accesses.write:
-            self._note_writers(machine, group, accesses, index, stamp)
+            self._note_writers(machine, group, accesses, index, epoch)
         elif agents is not None:
-            self._note_readers(cells, index, agents, agents, self.now << SHIFT | agents)
-        elif not self.note.level:
-            self._note_readers(cells, index, accesses.first, last, stamp)
+            self._note_readers(cells, index, agents, agents, self.clocks.now << SHIFT | agents)
+        elif not self.clocks.note.level:
+            self._note_readers(cells, index, accesses.first, last, epoch)
 
     def _against(self, cells: Cells, *, write: bool) -> Iterator[tuple[str, bool]]:
         """What an access can race with, and whether that wrote: strong accesses of the whole GPU do not race."""
         for kind in ("write", "strong"):
-            if kind in cells.kinds and (kind == "write" or self.note.level < GPU or cells.narrow):
+            if kind in cells.kinds and (kind == "write" or self.clocks.note.level < GPU or cells.narrow):
                 yield kind, True
         for kind in ("read", "other") if write else ():
             if kind in cells.kinds:
                 yield kind, False
 
-    def _note_writers(self, machine: Machine, group: Group, accesses: Accesses, index: Array, stamp: Array) -> None:
+    def _note_writers(self, machine: Machine, group: Group, accesses: Accesses, index: Array, epoch: Array) -> None:
         """Keep the last writer. Several that write to one place in one step race, unless they are strong and their scope
         has all of them.
         """
-        cells, first, last, strong = accesses.cells, accesses.first, accesses.last, self.note.level
+        cells, first, last, strong = accesses.cells, accesses.first, accesses.last, self.clocks.note.level
         writes = cells.of("strong" if strong else "write")
-        writes[index] = stamp
+        writes[index] = epoch
         cells.narrow |= 0 < strong < GPU
         if not strong:
-            apart = (first != last) | (writes.take(index) != stamp)
-        elif strong == GPU or (accesses.allocation is None and not self.clustered):
+            apart = (first != last) | (writes.take(index) != epoch)
+        elif strong == GPU or (accesses.allocation is None and not self.clocks.clustered):
             return
         else:
-            base = 0 if accesses.allocation is None else self.base
+            base = 0 if accesses.allocation is None else self.clocks.base
             ends = first - base, last - base
             others = (writes.take(index) & THREAD) - base
             apart = np.maximum(*[self._distance(others, end) for end in ends]) > strong
         if apart.any():
             threads = np.r_[first[apart], last[apart], writes.take(index[apart]) & THREAD]
-            self.together(machine, group, accesses.at[apart], threads, accesses.allocation)
+            self.reports.together(machine, group, accesses.at[apart], threads, accesses.allocation)
 
-    def _note_readers(self, cells: Cells, index: Array, first: Array, last: Array, stamp: Array) -> None:
+    def _note_readers(self, cells: Cells, index: Array, first: Array, last: Array, epoch: Array) -> None:
         """Keep two readers, of different warps if possible."""
         fresh = "read" not in cells.kinds
         reads = cells.of("read")
         old = None if fresh else reads.take(index)
-        reads[index] = stamp
+        reads[index] = epoch
         others = first != last
         if others.any():
-            cells.of("other")[index] = np.where(others, self.now << SHIFT | first, stamp)
+            cells.of("other")[index] = np.where(others, self.clocks.now << SHIFT | first, epoch)
             return
-        lost = reads.take(index) != stamp
+        lost = reads.take(index) != epoch
         if lost.any():
-            cells.of("other")[index[lost]] = stamp[lost]
+            cells.of("other")[index[lost]] = epoch[lost]
             return
         if old is None or not old.any():
             return
-        n_ctas = 1 if cells.width == 1 and self.order.uniform and cells is self.shared_cells else self.n_ctas
+        n_ctas = (
+            1
+            if cells.width == 1 and self.clocks.order.uniform and cells is self.clocks.shared_cells
+            else self.clocks.n_ctas
+        )
         before = old & THREAD
         second = cells.of("other")
         kept = second.take(index)
@@ -175,43 +184,45 @@ class RaceCells(RaceFindings):
         if wanted.any():
             second[index[wanted]] = old[wanted]
 
-    def _note_earlier_readers(self, cells: Cells, index: Array, threads: Array, stamp: Array) -> None:
+    def note_earlier_readers(self, cells: Cells, index: Array, threads: Array, epoch: Array) -> None:
         """Keep readers whose turn was before that of the readers kept so far, as if they had been noted then."""
         read = cells.of("read").take(index)
         fresh = read == 0
-        self._note_readers(cells, index[fresh], threads[fresh], threads[fresh], stamp[fresh])
-        second, per_warp = cells.of("other"), self.n_ctas * 32
+        self._note_readers(cells, index[fresh], threads[fresh], threads[fresh], epoch[fresh])
+        second, per_warp = cells.of("other"), self.clocks.n_ctas * 32
         warps, kept = (read & THREAD) // per_warp, second.take(index)
         near = (kept & THREAD) // per_warp == warps
         wanted = ~fresh & (read & THREAD != threads) & ((kept == 0) | (near & (warps != threads // per_warp)))
-        second[index[wanted]] = stamp[wanted]
+        second[index[wanted]] = epoch[wanted]
 
     def _is_stale(self, cells: Cells, kept: Array, threads: Array, n_ctas: int) -> Array | bool:
         """A mask of reads of shared memory that a CTA barrier, or that of the reader's warp, orders before these
         threads.
         """
-        if cells is not self.shared_cells:
+        if cells is not self.clocks.shared_cells:
             return False
-        order, times, theirs = self.order, kept >> SHIFT, kept & THREAD
+        order, times, theirs = self.clocks.order, kept >> SHIFT, kept & THREAD
         latest = order.cta_time.reshape(-1)[threads]
         near = theirs // (n_ctas * 32) == threads // (n_ctas * 32)
         near &= theirs % n_ctas == threads % n_ctas
         stale = times < np.where(near, np.maximum(latest, order.warp_time.reshape(-1)[threads]), latest)
-        return np.asarray(stale & (theirs < self.shape.n_threads * cells.width))  # barriers do not wait for agents
+        return np.asarray(
+            stale & (theirs < self.clocks.shape.n_threads * cells.width)
+        )  # barriers do not wait for agents
 
     # ---- checking ----------------------------------------------------------------------------
 
     def _check(self, machine: Machine, group: Group, accesses: Accesses, seen: Array, *, was_write: bool) -> None:
         """Compare the accesses with those in the cells."""
         order, allocation, write, first, last = (
-            self.order,
+            self.clocks.order,
             accesses.allocation,
             accesses.write,
             accesses.first,
             accesses.last,
         )
         top = int(seen.max()) if len(seen) else 0
-        if not top or (allocation is None and not self.clustered and top < order.floor << SHIFT):
+        if not top or (allocation is None and not self.clocks.clustered and top < order.floor << SHIFT):
             return
         suspect = self._suspect(seen, first, last, allocation)
         if not suspect.any():
@@ -227,7 +238,7 @@ class RaceCells(RaceFindings):
             return
         near = bad & False
         if self.copying and write and not was_write:  # lanes of the warp of the thread that starts the copy
-            n_ctas, readers, starter = self.n_ctas, pairs.theirs - self.base, pairs.ends[0]
+            n_ctas, readers, starter = self.clocks.n_ctas, pairs.theirs - self.clocks.base, pairs.ends[0]
             near = bad & (readers % n_ctas == starter % n_ctas) & (readers // n_ctas >> 5 == starter // n_ctas >> 5)
         gone = bad & False
         if order.left is not None:
@@ -235,10 +246,10 @@ class RaceCells(RaceFindings):
         for some, reason in ((bad & ~near & ~gone, ""), (near & ~gone, IN_TURN), (gone, EXITED)):
             if some.any():
                 here = pairs.ends[0] if len(wrong) == 1 else np.where(wrong[0], *pairs.ends)
-                cta, found = machine.batch.ctas[here % self.n_ctas], np.flatnonzero(some)
+                cta, found = machine.batch.ctas[here % self.clocks.n_ctas], np.flatnonzero(some)
                 which = int(found[np.lexsort((here[found], cta[found]))[0]])  # the thread that the finding names first
                 told = not reason and self._told(pairs, wrong)
-                self.report(
+                self.reports.report(
                     machine,
                     group,
                     here[some],
@@ -254,55 +265,57 @@ class RaceCells(RaceFindings):
     def _unordered(self, pairs: _Pairs, ends: list[Array], kinds: Array | int, *, stayed: bool = False) -> list[Array]:
         """For each end, a mask of the pairs that nothing orders; asked in one call, because most pairs are few."""
         if len(ends) == 1:
-            return [self.order.unordered(pairs.theirs, pairs.times, ends[0], kinds, stayed=stayed)]
+            return [self.clocks.order.unordered(pairs.theirs, pairs.times, ends[0], kinds, stayed=stayed)]
         theirs, times = np.concatenate((pairs.theirs, pairs.theirs)), np.concatenate((pairs.times, pairs.times))
         kinds = kinds if isinstance(kinds, int) else np.concatenate((kinds, kinds))
-        both = self.order.unordered(theirs, times, np.concatenate(ends), kinds, stayed=stayed)
+        both = self.clocks.order.unordered(theirs, times, np.concatenate(ends), kinds, stayed=stayed)
         return [both[: len(pairs.theirs)], both[len(pairs.theirs) :]]
 
     def _kinds(self, times: Array) -> Array:
         """Which accesses at these times initialised mbarriers, as cluster barriers tell them apart."""
         distinct, which = np.unique(times, return_inverse=True)
-        inits = [self.launch.access(time).traits.does(Mbarrier.INIT) for time in distinct.tolist()]
+        inits = [self.clocks.launch.access(time).traits.does(Mbarrier.INIT) for time in distinct.tolist()]
         return np.where(np.array(inits)[which.reshape(-1)], INITS, ALL)
 
     def _suspect(self, seen: Array, first: Array, last: Array, allocation: Allocation | None) -> Array:
         """Which cells remember another thread, whose access does not reach these as a strong one."""
         threads = seen & THREAD
         suspect: Array = (seen != 0) & ((threads != first) | (threads != last))
-        if self.note.level and suspect.any():  # strong accesses that reach each other do not race
-            levels = self.launch.levels[seen >> SHIFT]
-            suspect &= np.minimum(levels, self.note.level) < (CTA if allocation is None and not self.clustered else GPU)
+        if self.clocks.note.level and suspect.any():  # strong accesses that reach each other do not race
+            levels = self.clocks.launch.levels[seen >> SHIFT]
+            suspect &= np.minimum(levels, self.clocks.note.level) < (
+                CTA if allocation is None and not self.clocks.clustered else GPU
+            )
         return suspect
 
     def _distance(self, one: Array, other: Array) -> Array:
         """The scope that a strong access of each of ``one`` needs to reach the ``other`` (positions in the batch)."""
-        one, other, clusters = one % self.n_ctas, other % self.n_ctas, self.order.clusters
+        one, other, clusters = one % self.clocks.n_ctas, other % self.clocks.n_ctas, self.clocks.order.clusters
         return np.where(one == other, CTA, np.where(clusters[one] == clusters[other], CLUSTER, GPU))
 
     def _ordered_by_scope(self, pairs: _Pairs, allocation: Allocation | None, *, write: bool) -> _Pairs:
         """The pairs by numbers of the launch, less those that scopes or fences order."""
-        n_ctas, rows = self.n_ctas, self.order.rows
+        n_ctas, rows = self.clocks.n_ctas, self.clocks.order.rows
         if allocation is None:
-            pairs = pairs.moved(self.base, 0, n_ctas if self.order.uniform else 1)
+            pairs = pairs.moved(self.clocks.base, 0, n_ctas if self.clocks.order.uniform else 1)
         else:
-            pairs = pairs.moved(0, -self.base, 1)
-        if self.note.level:
-            theirs = pairs.theirs - self.base
+            pairs = pairs.moved(0, -self.clocks.base, 1)
+        if self.clocks.note.level:
+            theirs = pairs.theirs - self.clocks.base
             inside = (theirs >= 0) & (theirs < rows * n_ctas)
             needed = np.maximum(*[self._distance(np.where(inside, theirs, 0), end) for end in pairs.ends])
             needed[~inside] = GPU
-            pairs = pairs.only(np.minimum(self.launch.levels[pairs.times], self.note.level) < needed)
+            pairs = pairs.only(np.minimum(self.clocks.launch.levels[pairs.times], self.clocks.note.level) < needed)
         if allocation is None:
             return pairs
-        if self.note.level == GPU and not write:  # it reads what a fence has made visible, or what was before
-            pairs = pairs.only(self.launch.fenced(pairs.theirs) <= pairs.times)
+        if self.clocks.note.level == GPU and not write:  # it reads what a fence has made visible, or what was before
+            pairs = pairs.only(self.clocks.launch.fenced(pairs.theirs) <= pairs.times)
         return pairs
 
     def _told(self, pairs: _Pairs, wrong: list[Array]) -> bool:
         """Whether flags said that all of these accesses are over."""
         return all(
-            self.hints.say(pairs.theirs[w], pairs.times[w], e[w])
+            self.clocks.unfenced.say(pairs.theirs[w], pairs.times[w], e[w])
             for w, e in zip(wrong, pairs.ends, strict=False)
             if w.any()
         )

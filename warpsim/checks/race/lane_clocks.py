@@ -9,7 +9,7 @@ from warpsim.machine.values import Array
 LANES = 32
 
 
-class LanesMet:
+class LaneClocks:
     """The times ``[thread, column, lane]`` before which a thread knows the accesses of each lane of its warp."""
 
     def __init__(self, threads: int, width: int) -> None:

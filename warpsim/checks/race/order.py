@@ -2,13 +2,13 @@
 
 Time is the step number, which increases with every step of a launch. Steps run one after another, so an access by
 thread t at time s happens before what thread u does now exactly if both have synchronised after s. Synchronisation of a
-whole CTA or warp is one number per thread, the time of the last barrier. `LanesMet` has what instructions for some lanes
+whole CTA or warp is one number per thread, the time of the last barrier. `LaneClocks` has what instructions for some lanes
 of a warp order, `ClusterPhases` what cluster barriers do.
-All other synchronisation (mbarriers, barriers of some warps, flags with fences) passes on *knowledge*: per CTA, a row with
-the time, for each of its threads, before which its accesses are known. Knowledge is immutable and shared between threads.
+All other synchronisation (mbarriers, barriers of some warps, flags with fences) passes on *vector clocks*: per CTA, a row with
+the time, for each of its threads, before which its accesses are known. Rows are immutable and shared between threads.
 
-While every CTA of the batch does the same, clocks have a single column for all. After the threads of a CTA come its `Agents`,
-one per warpgroup: its wgmma read shared memory in the agent's name.
+While every CTA of the batch does the same, clocks have a single column for all. Behind the rows of
+the threads of a CTA come those of its warpgroups as readers through wgmma (`WgmmaReads`).
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.checks.agents import Agents
-from warpsim.checks.cluster_phases import ALL, SLOTS, ClusterPhases
-from warpsim.checks.fences import released_since
-from warpsim.checks.knowledge import Numbering, Past, Rows, by_column, join, rows_of
-from warpsim.checks.lanes_met import LanesMet
-from warpsim.checks.learned import Learned
+from warpsim.checks.race.acquired import Acquired
+from warpsim.checks.race.cluster_phases import ALL, SLOTS, ClusterPhases
+from warpsim.checks.race.lane_clocks import LaneClocks
+from warpsim.checks.race.vector_clocks import Numbering, Past, Rows, by_column, join, rows_of
+from warpsim.checks.race.wgmma_reads import WgmmaReads
 from warpsim.machine.selection import Shape
 from warpsim.machine.values import Array
 
@@ -31,7 +30,7 @@ NEVER = np.iinfo(np.int64).max
 """The time at which threads leave that have not exited."""
 
 
-class Order(Learned):
+class Order:
     """The clocks of a batch whose threads are numbered ``base + position`` in the launch.
 
     ``variables`` holds what was released through each sync variable, ``clusters`` the cluster of each CTA, ``numbers``
@@ -46,7 +45,9 @@ class Order(Learned):
         clusters: Array,
         numbers: Numbering,
     ) -> None:
-        super().__init__(shape, rows_of(shape), base, numbers)
+        self.shape, self.rows, self.base, self.numbers = shape, rows_of(shape), base, numbers
+        self.acquired = Acquired(shape, self.rows, base, numbers)
+        self.wgmma: WgmmaReads | None = None
         self.variables = variables
         self.uniform = True
         self.width = 1
@@ -56,7 +57,7 @@ class Order(Learned):
         """The time before which each thread has released what it did through a sync variable or at a cluster barrier."""
         self.left: Array | None = None
         """Of threads that have exited, the time before which they have told anybody what they did; of others, no limit."""
-        self.lanes_met: LanesMet | None = None
+        self.lane_clocks: LaneClocks | None = None
         self.phases: ClusterPhases | None = None
         self.fences: dict[str, Array] = {}
         """Of each thread's last fence, by scope: its time, and those of the barriers of the CTA and the warp before it."""
@@ -71,7 +72,7 @@ class Order(Learned):
             return
         self.uniform, self.width = False, self.shape.n_ctas
         self.cta_time, self.warp_time = (np.repeat(a, self.width, axis=1) for a in (self.cta_time, self.warp_time))
-        for clocks in (self.lanes_met, self.agents):
+        for clocks in (self.lane_clocks, self.wgmma):
             if clocks is not None:
                 clocks.widen(self.width)
         if self.given is not None:
@@ -90,8 +91,8 @@ class Order(Learned):
 
     def _settle(self) -> None:
         self.floor = int(self.cta_time.min())
-        if self.agents is not None:
-            self.floor = min(self.floor, int(self.agents.met.min()))
+        if self.wgmma is not None:
+            self.floor = min(self.floor, int(self.wgmma.met.min()))
         if self.left is not None:
             self.floor = min(self.floor, int(self.left.min()))
 
@@ -103,12 +104,12 @@ class Order(Learned):
             self.cta_time[...] = now
         else:
             self.cta_time.reshape(-1)[self._index(positions)] = now
-        if self.agents is not None:
+        if self.wgmma is not None:
             every = np.arange(self.width)
-            self.agents.barrier(every if positions is None else np.unique(self._index(positions) % self.width))
+            self.wgmma.barrier(every if positions is None else np.unique(self._index(positions) % self.width))
         self._settle()
-        if self.known is not None:
-            self._share(np.arange(self.shape.n) if positions is None else positions)
+        if self.acquired.known is not None:
+            self.acquired.share(np.arange(self.shape.n) if positions is None else positions, self.wgmma)
 
     def leave(self, positions: Array) -> None:
         """Note that these threads have exited: what others do later does not order what they did after they last met others or
@@ -118,8 +119,8 @@ class Order(Learned):
             self.left = np.full_like(self.cta_time, NEVER)
         index = self._index(positions)
         told = np.maximum(self.cta_time.reshape(-1)[index], self.warp_time.reshape(-1)[index])
-        if self.lanes_met is not None:
-            told = np.maximum(told, self.lanes_met.times[index].max(axis=1))
+        if self.lane_clocks is not None:
+            told = np.maximum(told, self.lane_clocks.times[index].max(axis=1))
         if self.given is not None:
             told = np.maximum(told, self.given.reshape(-1)[index])
         self.left.reshape(-1)[index] = told
@@ -136,26 +137,26 @@ class Order(Learned):
             masks = np.broadcast_to(masks, positions.shape)
             inside = masks >> (positions // self.shape.n_ctas & 31).astype(masks.dtype) & 1 != 0
             positions, masks = positions[inside], masks[inside]
-        if self.known is not None and len(np.unique(self.known.reshape(-1)[positions])) > 1:
-            self._share_in_warps(positions, masks)
+        if self.acquired.known is not None and len(np.unique(self.acquired.known.reshape(-1)[positions])) > 1:
+            self.acquired.share_in_warps(positions, masks)
         index = self._index(positions)
         if masks is None:
             self.warp_time.reshape(-1)[index] = now
             return
-        if self.lanes_met is None:
-            self.lanes_met = LanesMet(self.shape.n_threads, self.width)
-        self.lanes_met.meet(index, masks, now)
+        if self.lane_clocks is None:
+            self.lane_clocks = LaneClocks(self.shape.n_threads, self.width)
+        self.lane_clocks.meet(index, masks, now)
 
-    def agents_read(self) -> Agents:
+    def wgmma_reads(self) -> WgmmaReads:
         """The clocks of agents, from the first wgmma on."""
-        if self.agents is None:
-            self.agents = Agents(self.shape.n_threads, self.width)
+        if self.wgmma is None:
+            self.wgmma = WgmmaReads(self.shape.n_threads, self.width)
             self._settle()
-        return self.agents
+        return self.wgmma
 
-    def agent_wait(self, positions: Array, now: int) -> None:
+    def wgmma_wait(self, positions: Array, now: int) -> None:
         """Note that these threads waited for the wgmma of their warpgroups."""
-        self.agents_read().wait(self._index(positions), now)
+        self.wgmma_reads().wait(self._index(positions), now)
 
     def cluster_arrive(self, positions: Array, phases: Array, now: int, *, release: bool) -> None:
         """Note that threads arrive at the barriers of their clusters, for these phases."""
@@ -167,27 +168,27 @@ class Order(Learned):
         self._give(positions, everything[0])
         clocks.arrive(index, phases, (everything, np.maximum(everything, self._at_fence(index, "inits"))))
         before = everything[0]
-        if self.lanes_met is not None:
-            which, threads, times = self.lanes_met.known(index)
+        if self.lane_clocks is not None:
+            which, threads, times = self.lane_clocks.known(index)
             clocks.release_others(index[which], threads, np.where(times < before[which], times, 0))
-        if self.agents is not None:
-            agents, times = self.agents.own(index)
+        if self.wgmma is not None:
+            agents, times = self.wgmma.own(index)
             clocks.release_others(index, agents, np.where(times < before, times, 0))
-            for agent, times in enumerate(self.agents.met[:, index % self.width], self.shape.n_threads):
+            for agent, times in enumerate(self.wgmma.met[:, index % self.width], self.shape.n_threads):
                 clocks.release_others(index, np.full_like(index, agent), np.where(times < before, times, 0))
-        if self.known is not None and self.known.reshape(-1)[positions].any():
+        if self.acquired.known is not None and self.acquired.known.reshape(-1)[positions].any():
             released = positions[before > 0]
             for key, mine in self._meetings(positions):
                 self.variables.pop((*key[:-1], key[-1] - SLOTS), None)
                 rows = self.variables.setdefault(key, {})
-                for number in np.unique(self.known.reshape(-1)[np.intersect1d(mine, released)]).tolist():
-                    join(rows, self.table[number])
+                for number in np.unique(self.acquired.known.reshape(-1)[np.intersect1d(mine, released)]).tolist():
+                    join(rows, self.acquired.table[number])
 
     def cluster_wait(self, positions: Array) -> None:
         """Note that threads have waited at the barriers of their clusters."""
         assert self.phases is not None
         self.phases.wait(self._index(positions))
-        if self.known is not None:
+        if self.acquired.known is not None:
             for key, mine in self._meetings(positions):
                 if key in self.variables:
                     self.acquire(self.variables[key], mine)
@@ -206,7 +207,7 @@ class Order(Learned):
         """Note a fence: later strong writes may release earlier accesses, and earlier strong reads acquire."""
         for level in ("cta", "gpu") if scope == "gpu" else ("cta",):
             self._note_fence(positions, level, now)
-        self.take_pending(positions, scope)
+        self.acquired.take_pending(positions, scope)
 
     def fence_inits(self, positions: Array, now: int) -> None:
         """Note a fence for mbarriers that these threads have initialised."""
@@ -232,7 +233,7 @@ class Order(Learned):
         times = self.fences.get(scope)
         return np.zeros(positions.shape, np.int64) if times is None else self._of(times[0], positions)
 
-    # ---- knowledge ---------------------------------------------------------------------------
+    # ---- release and acquire -----------------------------------------------------------------
 
     def _fences_before(self, positions: Array, own: Array) -> Array | None:
         """The fences at the times ``own`` of these threads, if any has met others at a barrier since; as `_clocks`."""
@@ -250,13 +251,13 @@ class Order(Learned):
     def past_of(self, positions: Array, own: Array | None = None) -> Past | None:
         """What these threads know (before fences at ``own``), if it is the same for all and consists of barriers only."""
         waited = None if self.phases is None else self.phases.waited
-        if self.agents is not None:
+        if self.wgmma is not None:
             return None
-        if any(times is not None and self._of(times, positions).any() for times in (self.known, waited)):
+        if any(times is not None and self._of(times, positions).any() for times in (self.acquired.known, waited)):
             return None
         if own is not None and self._fences_before(positions, own) is not None:
             return None
-        if self.lanes_met is not None and self.lanes_met.any_of(self._index(positions)):
+        if self.lane_clocks is not None and self.lane_clocks.any_of(self._index(positions)):
             return None
         cta, warp = (self._of(times, positions) for times in (self.cta_time, self.warp_time))
         if cta.min() != cta.max() or warp.min() != warp.max():
@@ -298,20 +299,20 @@ class Order(Learned):
                 for warp in np.unique(threads[warp_times > 0] >> 5).tolist():
                     part = row[warp * 32 : warp * 32 + 32]
                     np.maximum(part, warp_times[threads >> 5 == warp].max(), out=part)
-            row[n_threads:] = 0 if self.agents is None else self.agents.met[:, column]
-            if self.lanes_met is not None:
-                _, others, met = self.lanes_met.known(mine)
+            row[n_threads:] = 0 if self.wgmma is None else self.wgmma.met[:, column]
+            if self.lane_clocks is not None:
+                _, others, met = self.lane_clocks.known(mine)
                 np.maximum.at(row, others, met)
             np.maximum.at(row, threads, times)
-            if self.agents is not None:
-                np.maximum.at(row, *self.agents.own(mine))
+            if self.wgmma is not None:
+                np.maximum.at(row, *self.wgmma.own(mine))
             join(rows, {self.base + column: row})
             if self.phases is not None:
                 for peer, known in self.phases.known(mine):
                     join(rows, {self.base + peer: known})
-        if self.known is not None:
-            for number in np.unique(self.known.reshape(-1)[positions]).tolist():
-                join(rows, self.table[number])
+        if self.acquired.known is not None:
+            for number in np.unique(self.acquired.known.reshape(-1)[positions]).tolist():
+                join(rows, self.acquired.table[number])
 
     def publish_apart(
         self, keys: list[Hashable], starts: Array, positions: Array, own: Any, past: Past | None = None
@@ -323,7 +324,7 @@ class Order(Learned):
         if past is None:
             if self._fences_before(positions, own) is not None:
                 return False
-            if self.lanes_met is not None and self.lanes_met.any_of(positions):
+            if self.lane_clocks is not None and self.lane_clocks.any_of(positions):
                 return False
             if self.phases is not None and self.phases.waited.reshape(-1)[positions].any():
                 return False
@@ -337,30 +338,30 @@ class Order(Learned):
             else (times.reshape(-1)[positions] for times in (self.cta_time, self.warp_time))
         )
         rows = np.repeat(np.maximum.reduceat(cta_times, starts)[:, None], self.rows, axis=1)
-        rows[:, n_threads:] = 0 if self.agents is None else self.agents.met[:, positions[starts] % n_ctas].T
+        rows[:, n_threads:] = 0 if self.wgmma is None else self.wgmma.met[:, positions[starts] % n_ctas].T
         warps = np.zeros((len(starts), -(-n_threads // 32)), np.int64)
         np.maximum.at(warps, (group, threads >> 5), warp_times)
         known = np.repeat(warps, 32, axis=1)[:, :n_threads]
         np.maximum(rows[:, :n_threads], known, out=rows[:, :n_threads])
         np.maximum.at(rows, (group, threads), own)
-        if self.agents is not None and past is None:
-            agents, waited = self.agents.own(positions)
+        if self.wgmma is not None and past is None:
+            agents, waited = self.wgmma.own(positions)
             np.maximum.at(rows, (group, agents), waited)
-        learnt = past is None and self.known is not None and self.known.reshape(-1)[positions].any()
+        learnt = past is None and self.acquired.known is not None and self.acquired.known.reshape(-1)[positions].any()
         for k, key in enumerate(keys):
             into = self.variables.setdefault(key, {})
             start = int(starts[k])
             join(into, {self.base + int(positions[start]) % n_ctas: rows[k]})
-            if learnt and self.known is not None:
+            if learnt and self.acquired.known is not None:
                 stop = int(starts[k + 1]) if k + 1 < len(starts) else len(positions)
-                for number in np.unique(self.known.reshape(-1)[positions[start:stop]]).tolist():
-                    join(into, self.table[number])
+                for number in np.unique(self.acquired.known.reshape(-1)[positions[start:stop]]).tolist():
+                    join(into, self.acquired.table[number])
         return True
 
     def acquire(self, rows: Rows, positions: Array) -> None:
         """Acquire the contents of a sync variable."""
         self.widen()
-        self._learn("known", rows, positions)
+        self.acquired.learn("known", rows, positions)
 
     def expect(self, rows: Rows, positions: Array) -> None:
         """Acquire the contents of a sync variable with the threads' next fence: of a scope beyond the CTA, unless threads
@@ -369,7 +370,7 @@ class Order(Learned):
         self.widen()
         columns = positions % self.shape.n_ctas
         for column, mine in by_column(positions, columns):
-            self._learn("pending" if self.base + column in rows else "pending_far", rows, mine)
+            self.acquired.learn("pending" if self.base + column in rows else "pending_far", rows, mine)
 
     # ---- the question ------------------------------------------------------------------------
 
@@ -388,17 +389,33 @@ class Order(Learned):
         ordered |= same_cta & (theirs < self.shape.n) & (times < self._of(self.cta_time, positions))
         same_warp = same_cta & (theirs // n_ctas >> 5 == positions // n_ctas >> 5)
         ordered |= same_warp & (times < self._of(self.warp_time, positions))
-        if self.lanes_met is not None:
-            ordered |= same_warp & self.lanes_met.ordered(self._index(positions), theirs // n_ctas & 31, times)
-        if self.agents is not None:
-            ordered |= same_cta & self.agents.ordered(self._index(positions), theirs // n_ctas, times)
+        if self.lane_clocks is not None:
+            ordered |= same_warp & self.lane_clocks.ordered(self._index(positions), theirs // n_ctas & 31, times)
+        if self.wgmma is not None:
+            ordered |= same_cta & self.wgmma.ordered(self._index(positions), theirs // n_ctas, times)
         if self.phases is not None:
             clusters, here = self.clusters, np.where(inside, theirs, 0)
             near = inside & (clusters[here % n_ctas] == clusters[positions % n_ctas])
             ordered |= near & self.phases.ordered(self._index(here), times, self._index(positions), kinds)
-        if self.known is not None and not ordered.all():
-            self._ask(threads, times, positions, ordered)
+        if self.acquired.known is not None and not ordered.all():
+            self.acquired.mark(threads, times, positions, ordered)
         if self.left is not None and not stayed:
             told = times < self._of(self.left, np.where(inside, theirs, 0))
             ordered &= told | ~inside | (theirs == positions)
         return ~ordered
+
+
+def released_since(fences: Array, threads: Array, cta: Array, warp: Array) -> Array:
+    """Per thread of a CTA, the time before which ``threads`` release what it did: what they knew at their fences, and what
+    the others did before fences of their own and the barrier, which libraries rely on.
+
+    ``fences`` are the times of each thread's last fence, and of the barriers of the CTA and the warp before it; ``cta`` and
+    ``warp`` the times of the last barriers of ``threads``.
+    """
+    at, cta_then, warp_then = fences
+    told = np.maximum(np.minimum(at, cta.max()), cta_then[threads].max())
+    for number in np.unique(threads >> 5).tolist():
+        lanes, inside = slice(number * 32, number * 32 + 32), threads >> 5 == number
+        known = np.maximum(np.minimum(at[lanes], warp[inside].max()), warp_then[threads[inside]].max())
+        told[lanes] = np.maximum(told[lanes], known)
+    return np.asarray(told)

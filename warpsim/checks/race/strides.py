@@ -46,17 +46,17 @@ def note_strided(
     if cells.keep(note, write=write):
         return True
     order, threads = note.order, selection.positions + base
-    stamp = note.stamps(threads)
+    epoch = note.epochs(threads)
     for kind in ("strong", "write", "read", "other") if write else ("strong", "write", "read"):
         held = cells.kinds.get(kind)
-        if held is not None and not _own(note.view(held, cells.granule, order), stamp):
+        if held is not None and not _own(note.view(held, cells.granule, order), epoch):
             return False
-    note.view(cells.of("write" if write else "read"), cells.granule, order)[...] = stamp
+    note.view(cells.of("write" if write else "read"), cells.granule, order)[...] = epoch
     return True
 
 
-def _own(seen: Array, stamp: Array) -> bool:
+def _own(seen: Array, epoch: Array) -> bool:
     """Whether the cells are unused, or used by the same lanes only."""
     if not np.bitwise_or.reduce(seen, axis=None):
         return True
-    return not np.bitwise_or.reduce(seen ^ stamp, axis=None) & THREAD
+    return not np.bitwise_or.reduce(seen ^ epoch, axis=None) & THREAD

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.checks.cells import Cells
-from warpsim.checks.hints import Hints
-from warpsim.checks.knowledge import Past
-from warpsim.checks.order import Order
-from warpsim.checks.race_events import LaunchRaces, Note
+from warpsim.checks.race.launch import LaunchRaces, Note
+from warpsim.checks.race.order import Order
+from warpsim.checks.race.unfenced import UnfencedReads
+from warpsim.checks.race.vector_clocks import Past
 from warpsim.machine.selection import Rect, Selection
 from warpsim.machine.specials import clusters_of
 from warpsim.machine.values import Array, as_array
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from warpsim.program.program import Instruction
 
 
-class RaceClocks:
-    """The part of a batch's race detector that tracks synchronisation."""
+class BatchClocks:
+    """The synchronisation of a batch's threads. ``note`` is the role of the current step in the memory model."""
 
     def __init__(self, shared: LaunchRaces, machine: Machine) -> None:
         self.launch = shared
@@ -35,9 +35,8 @@ class RaceClocks:
         self.clustered = machine.launch.cluster != (1, 1, 1)
         clusters = clusters_of(machine.launch, machine.batch) if self.clustered else np.arange(self.n_ctas)
         self.order = Order(self.shape, self.base, shared.variables, clusters, shared.numbers)
-        self.hints = Hints(self.order)
+        self.unfenced = UnfencedReads(self.order)
         shared.orders.append(self.order)
-        shared.detectors.append(self)
         self.shared_cells = Cells(machine.batch.shared.size, 1)
         self.note = Note()
         self._left: list[Selection] = []
@@ -106,9 +105,9 @@ class RaceClocks:
             masks = masks.reshape(-1) if active is None else masks[np.broadcast_to(active, masks.shape)]
         self.order.warp_sync(self.threads_of(group, active), masks, self.now)
 
-    def agent_wait(self, group: Group) -> None:
+    def wgmma_wait(self, group: Group) -> None:
         """Note that the threads of a group waited for wgmma."""
-        self.order.agent_wait(self.threads_of(group), self.now)
+        self.order.wgmma_wait(self.threads_of(group), self.now)
 
     def fence(self, group: Group, scope: str, active: Array | None) -> None:
         """Note a fence of scope "cta" or "gpu" by the (active) threads of a group."""

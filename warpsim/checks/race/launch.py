@@ -11,9 +11,9 @@ import numpy as np
 
 from warpsim.analysis.guesses import guesses, tests
 from warpsim.checks.cells import Cells
-from warpsim.checks.knowledge import Numbering, Past, Rows
-from warpsim.checks.log import Log
-from warpsim.checks.order import Order
+from warpsim.checks.race.order import Order
+from warpsim.checks.race.vector_clocks import Numbering, Past, Rows
+from warpsim.checks.shared_log import Log
 from warpsim.errors import Span
 from warpsim.machine.values import Array
 
@@ -55,7 +55,7 @@ class LaunchRaces:
         """
         self.numbers = Numbering()
         self.orders: list[Order] = []
-        self.detectors: list[Any] = []
+        self.flags_of_batches: list[Any] = []
         self.pasts: list[Past] = []
         self.step: tuple[int, ...] | None = None
         """The step to which the current event belongs: the group's number, and where it stands."""
@@ -79,7 +79,7 @@ class LaunchRaces:
         return bool(self.pasts)
 
     def past(self, known: Past) -> int:
-        """The number of a state of knowledge."""
+        """The number of what threads know of the barriers of their CTA and warp."""
         if not self.pasts or self.pasts[-1] != known:
             self.pasts.append(known)
         return len(self.pasts) - 1

@@ -1,7 +1,7 @@
-"""Stamps of copies in flight on granules of each CTA's shared memory.
+"""Epochs of copies in flight on granules of each CTA's shared memory.
 
-An access looks up the granules that it touches, regardless of the number of copies in flight. Stamps increase, so a row
-of granules whose last stamp is older than the oldest copy in flight conflicts with none of them.
+An access looks up the granules that it touches, regardless of the number of copies in flight. Epochs increase, so a row
+of granules whose last epoch is older than the oldest copy in flight conflicts with none of them.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from warpsim.machine.state.footprints import GRANULE, Footprint
 from warpsim.machine.values import Array, spread
 
 Met = tuple[Array, ...]
-"""(flat index of the access, address of the granule, column, stamp) of each granule where an access meets a copy."""
+"""(flat index of the access, address of the granule, column, epoch) of each granule where an access meets a copy."""
 
 
-class Claims:
-    """Sheets of stamps: a copy stamps its bytes in the first sheet where no copy in flight holds any of them."""
+class EpochSheets:
+    """Sheets of epochs: a copy epochs its bytes in the first sheet where no copy in flight holds any of them."""
 
     def __init__(self, size: int, n_columns: int) -> None:
         self._extent = size, n_columns
-        self._sheets = [Stamps(size, n_columns)]
+        self._sheets = [Epochs(size, n_columns)]
 
     def put(self, footprint: Footprint, number: int, oldest: int, holders: Callable[[Met], Iterator[object]]) -> None:
-        """Stamp a copy's bytes. ``holders`` yields the copies, none older than ``oldest``, that still hold the
+        """Epoch a copy's bytes. ``holders`` yields the copies, none older than ``oldest``, that still hold the
         granules.
         """
         start, columns, nbytes = footprint.start, footprint.columns, footprint.nbytes
@@ -36,12 +36,12 @@ class Claims:
             if met is None or next(holders(met), None) is None:
                 break
         else:
-            sheet = Stamps(*self._extent)
+            sheet = Epochs(*self._extent)
             self._sheets.append(sheet)
         sheet.put(footprint, number)
 
     def met(self, place: Array, nbytes: int, columns: Array, active: Array | None, oldest: int) -> Iterator[Met]:
-        """Where accesses to ``nbytes`` at ``place`` in ``columns`` (broadcast) meet copies with stamp ``oldest`` or
+        """Where accesses to ``nbytes`` at ``place`` in ``columns`` (broadcast) meet copies with epoch ``oldest`` or
         newer.
         """
         for sheet in self._sheets:
@@ -54,8 +54,8 @@ class Claims:
         del self._sheets[1:]
 
 
-class Stamps:
-    """The stamps of copies, by granule and column; granules are as small as the smallest copy so far."""
+class Epochs:
+    """The epochs of copies, by granule and column; granules are as small as the smallest copy so far."""
 
     def __init__(self, size: int, n_columns: int) -> None:
         self.granule = GRANULE
@@ -63,7 +63,7 @@ class Stamps:
         self.rows: Array = np.zeros(len(self.cells), np.int32)
 
     def put(self, footprint: Footprint, number: int) -> None:
-        """Stamp a copy's bytes."""
+        """Epoch a copy's bytes."""
         start, columns, nbytes = footprint.start, footprint.columns, footprint.nbytes
         self._fit(nbytes)
         first, count = start // self.granule, -(-nbytes // self.granule)
@@ -87,7 +87,7 @@ class Stamps:
             self.granule = wanted
 
     def met(self, place: Array, nbytes: int, columns: Array, active: Array | None, oldest: int) -> Met | None:
-        """Where accesses to ``nbytes`` at ``place`` in ``columns`` (broadcast) meet copies with stamp ``oldest`` or
+        """Where accesses to ``nbytes`` at ``place`` in ``columns`` (broadcast) meet copies with epoch ``oldest`` or
         newer.
         """
         first, count = place // self.granule, max(nbytes // self.granule, 1)

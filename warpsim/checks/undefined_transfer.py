@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from warpsim.machine.plan import FunctionPlan
 
 
-class Passage:
+class TransferFunction:
     """How undefined bits pass through one instruction; bound once per function."""
 
     def __init__(self, plan: FunctionPlan, instruction: Instruction) -> None:
@@ -73,7 +73,7 @@ class Known:
     def __init__(self, plan: FunctionPlan) -> None:
         given = {r.index for param in plan.function.params for r in param.registers}
         self.unwritten = sorted(read_unwritten(plan.function) - given)
-        self.passages: dict[int, Passage] = {}
+        self.transfer_functions: dict[int, TransferFunction] = {}
         self._plan = plan
         self._loads: dict[int, dict[object, list[int]]] = {}
 
@@ -99,10 +99,10 @@ def known_of(plan: FunctionPlan) -> Known:
     return found
 
 
-def passage_of(plan: FunctionPlan, instruction: Instruction) -> Passage:
+def transfer_of(plan: FunctionPlan, instruction: Instruction) -> TransferFunction:
     """How undefined bits pass through an instruction of a function."""
-    passages = known_of(plan).passages
-    found = passages.get(id(instruction))
+    transfer_functions = known_of(plan).transfer_functions
+    found = transfer_functions.get(id(instruction))
     if found is None:
-        found = passages[id(instruction)] = Passage(plan, instruction)
+        found = transfer_functions[id(instruction)] = TransferFunction(plan, instruction)
     return found

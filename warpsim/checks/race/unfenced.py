@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from warpsim.checks.knowledge import Rows
+from warpsim.checks.race.vector_clocks import Rows
 from warpsim.machine.values import Array
 from warpsim.program.program import Imm
 
 if TYPE_CHECKING:
-    from warpsim.checks.order import Order
+    from warpsim.checks.race.order import Order
     from warpsim.program.program import Instruction
 
 KEPT = 4096
@@ -26,7 +26,7 @@ ASKED = 64
 """Number of accesses checked per step."""
 
 
-class Hints:
+class UnfencedReads:
     """Flag reads by threads of a batch: who read, when, and what had been released through the flag."""
 
     def __init__(self, order: Order) -> None:

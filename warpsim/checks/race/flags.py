@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.checks.cells import SHIFT, THREAD, Cells
-from warpsim.checks.knowledge import Past, by_column
-from warpsim.checks.race_events import CTA
-from warpsim.checks.race_sync import RaceClocks, objects
+from warpsim.checks.race.clocks import BatchClocks, objects
+from warpsim.checks.race.launch import CTA
+from warpsim.checks.race.vector_clocks import Past, by_column
 from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
@@ -28,13 +28,22 @@ SHARED_BY_MANY = -1
 """The lead of a flag that is a sync variable."""
 
 
-class RaceFlags(RaceClocks):
-    """The part of a batch's race detector that tracks strong accesses."""
+class Flags:
+    """The flags of a batch's threads."""
+
+    def __init__(self, clocks: BatchClocks) -> None:
+        self.clocks = clocks
+        clocks.launch.flags_of_batches.append(self)
 
     @property
     def has_flags(self) -> bool:
         """Whether this step's strong access can be to a flag: it or a fence before releases, or a flag exists."""
-        return self.note.release or bool(self.order.fences) or self.launch.led or bool(self.launch.flags)
+        return (
+            self.clocks.note.release
+            or bool(self.clocks.order.fences)
+            or self.clocks.launch.led
+            or bool(self.clocks.launch.flags)
+        )
 
     def strong(
         self,
@@ -55,26 +64,28 @@ class RaceFlags(RaceClocks):
         """
         if not self.has_flags or self._is_own(group, cells, place, mask, columns, start, writes=writes):
             return
-        self.widen()
+        self.clocks.widen()
         positions = group.selection.positions
         place, positions, where, index = self._flat(cells, place, mask, positions, columns, start)
-        shared, narrow = columns is not None, self.note.level == CTA
+        shared, narrow = columns is not None, self.clocks.note.level == CTA
         self._share_leads(cells, place, where, index, shared=shared)
         if writes:
-            if self.note.release:
-                self._give(np.full(len(positions), self.now + 1), place, positions, where, shared=shared, narrow=narrow)
+            if self.clocks.note.release:
+                self._give(
+                    np.full(len(positions), self.clocks.now + 1), place, positions, where, shared=shared, narrow=narrow
+                )
                 cells.of("lead")[index] = SHARED_BY_MANY
             else:
-                near, far = (self.order.fenced(positions, scope) for scope in ("cta", "gpu"))
-                if narrow or (shared and not self.clustered):
+                near, far = (self.clocks.order.fenced(positions, scope) for scope in ("cta", "gpu"))
+                if narrow or (shared and not self.clocks.clustered):
                     self._give(near, place, positions, where, shared=shared, narrow=True)
                 else:  # a fence of CTA scope makes it a release to the CTA
                     self._give(far, place, positions, where, shared=shared, narrow=False)
                     if not shared:
                         self._give(np.where(near > far, near, 0), place, positions, where, shared=shared, narrow=True)
                 cells.of("lead")[index[near > 0]] = SHARED_BY_MANY
-        if reads and self.launch.flags:
-            for address in self.launch.flags.intersection([*np.unique(place).tolist(), CROWD]):
+        if reads and self.clocks.launch.flags:
+            for address in self.clocks.launch.flags.intersection([*np.unique(place).tolist(), CROWD]):
                 at = np.full_like(place, CROWD) if address == CROWD else place
                 for scope in (True,) if narrow or shared else (False, True):
                     for mine, key in self._keys(address, at, positions, where, shared=shared, narrow=scope):
@@ -88,7 +99,7 @@ class RaceFlags(RaceClocks):
         if place.size == 1 and place.ndim != positions.ndim:
             place = place.reshape((1,) * positions.ndim)
         place = np.broadcast_to(place, shape)
-        where = positions % self.n_ctas if columns is None else np.broadcast_to(columns, shape)
+        where = positions % self.clocks.n_ctas if columns is None else np.broadcast_to(columns, shape)
         chosen = slice(None) if mask is None else np.broadcast_to(mask, shape).reshape(-1)
         place, positions, where = (x.reshape(-1)[chosen] for x in (place, positions, where))
         index = (place - start) // cells.granule
@@ -108,38 +119,40 @@ class RaceFlags(RaceClocks):
         writes: bool,
     ) -> bool:
         """Whether each thread accesses a place that no other has used as a flag; notes releases there."""
-        shared, narrow = columns is not None, self.note.level == CTA
-        positions, uniform = group.selection.positions, shared and self.order.uniform
+        shared, narrow = columns is not None, self.clocks.note.level == CTA
+        positions, uniform = group.selection.positions, shared and self.clocks.order.uniform
         if uniform:  # all CTAs do the same
             positions, columns = positions[:, :, :1, :1], np.zeros((1, 1, 1, 1), np.int64)
             mask = None if mask is None else mask[:, :, :1, :1]
         _, positions, _, index = self._flat(cells, place, mask, positions, columns, start)
-        threads = positions // self.n_ctas if uniform else positions + (0 if shared else self.base)
+        threads = positions // self.clocks.n_ctas if uniform else positions + (0 if shared else self.clocks.base)
         lead = cells.of("lead")
         seen = lead[index]
         if ((seen != 0) & (seen & THREAD != threads)).any():
             return False
         if not writes:
             return True
-        near = self.order.fenced(positions, "cta")
-        if self.note.release:
-            own = np.full(len(positions), self.now + 1)
+        near = self.clocks.order.fenced(positions, "cta")
+        if self.clocks.note.release:
+            own = np.full(len(positions), self.clocks.now + 1)
         else:
-            own = near if narrow or (shared and not self.clustered) else self.order.fenced(positions, "gpu")
-        if not near.any() and not self.note.release:
+            own = (
+                near if narrow or (shared and not self.clocks.clustered) else self.clocks.order.fenced(positions, "gpu")
+            )
+        if not near.any() and not self.clocks.note.release:
             return True
         if not shared and (narrow or (near > own).any()):
             return False
         gives = own > 0
-        stamp = (own << SHIFT | threads)[gives]
-        past = self.order.past_of(positions[gives], own[gives]) if gives.any() else None
+        epoch = (own << SHIFT | threads)[gives]
+        past = self.clocks.order.past_of(positions[gives], own[gives]) if gives.any() else None
         if past is None:
             return not gives.any()
-        lead[index[gives]] = stamp
-        if (lead[index[gives]] != stamp).any():  # several threads at one place
+        lead[index[gives]] = epoch
+        if (lead[index[gives]] != epoch).any():  # several threads at one place
             lead[index] = seen
             return False
-        cells.of("past")[index[gives]] = self.launch.past(past)
+        cells.of("past")[index[gives]] = self.clocks.launch.past(past)
         return True
 
     def _share_leads(self, cells: Cells, place: Array, where: Array, index: Array, *, shared: bool) -> None:
@@ -152,17 +165,15 @@ class RaceFlags(RaceClocks):
         seen, pasts, place, where = lead[index[first]], cells.of("past")[index[first]], place[first], where[first]
         lead[index[first]] = SHARED_BY_MANY
         threads = seen & THREAD
-        owners = self.launch.numbers.owners(threads) if not shared else 0 * threads
+        owners = self.clocks.launch.numbers.owners(threads) if not shared else 0 * threads
         for number, mine in by_column(np.arange(len(threads)), owners):
-            detector = self if shared else self.launch.detectors[number]
-            positions = threads[mine] - (0 if shared else detector.base)
-            columns = where[mine] if shared else positions % detector.n_ctas
+            batch = self if shared else self.clocks.launch.flags_of_batches[number]
+            positions = threads[mine] - (0 if shared else batch.clocks.base)
+            columns = where[mine] if shared else positions % batch.clocks.n_ctas
             for past, some in by_column(np.arange(len(mine)), pasts[mine]):
                 own = seen[mine[some]] >> SHIFT
-                known = self.launch.pasts[past]
-                detector._give(
-                    own, place[mine[some]], positions[some], columns[some], known, shared=shared, narrow=shared
-                )
+                known = self.clocks.launch.pasts[past]
+                batch._give(own, place[mine[some]], positions[some], columns[some], known, shared=shared, narrow=shared)
 
     # ---- flags of many -----------------------------------------------------------------------
 
@@ -183,37 +194,37 @@ class RaceFlags(RaceClocks):
         gives = own > 0
         if not gives.any():
             return
-        self.widen()
+        self.clocks.widen()
         own, place, positions, where = own[gives], place[gives], positions[gives], where[gives]
         addresses = np.unique(place).tolist()
         if len(addresses) > MANY:
             addresses, place = [CROWD], np.full_like(place, CROWD)
-        self.launch.flags.update(addresses)
+        self.clocks.launch.flags.update(addresses)
         if (shared or narrow) and self._give_apart(own, place, positions, where, past, shared=shared):
             return
         for address in addresses:
             for mine, key in self._keys(address, place, positions, where, shared=shared, narrow=narrow):
                 times = own if len(mine) == len(positions) else own[np.isin(positions, mine)]
                 if past is None:
-                    self.order.publish(key, mine, times)
+                    self.clocks.order.publish(key, mine, times)
                 else:
-                    self.order.publish_past(key, mine, times, past)
+                    self.clocks.order.publish_past(key, mine, times, past)
 
     def _give_apart(
         self, own: Array, place: Array, positions: Array, where: Array, past: Past | None, *, shared: bool
     ) -> bool:
         """Handle the flags of all CTAs at once, if every CTA has its own."""
-        if (where != positions % self.n_ctas).any():
+        if (where != positions % self.clocks.n_ctas).any():
             return False
         order, found = objects(where, place)
         if len(found) < 2 or (not shared and int(place.max()) >> 32):
             return False
         starts = np.array([start for start, _ in found])
         keys: list[Hashable] = [
-            (self.base + column, address) if shared else (self.base + column, "cta", address)
+            (self.clocks.base + column, address) if shared else (self.clocks.base + column, "cta", address)
             for column, address in zip(where[order[starts]].tolist(), place[order[starts]].tolist(), strict=True)
         ]
-        return self.order.publish_apart(keys, starts, positions[order], own[order], past)
+        return self.clocks.order.publish_apart(keys, starts, positions[order], own[order], past)
 
     def _keys(
         self, address: int, place: Array, positions: Array, where: Array, *, shared: bool, narrow: bool
@@ -225,18 +236,18 @@ class RaceFlags(RaceClocks):
             yield positions, ("gpu", address)
             return
         for column, mine in by_column(positions, where):
-            yield mine, (self.base + column, address) if shared else (self.base + column, "cta", address)
+            yield mine, (self.clocks.base + column, address) if shared else (self.clocks.base + column, "cta", address)
 
     def _take(self, positions: Array, key: Hashable, *, narrow: bool) -> None:
-        rows = self.launch.variables.get(key)
+        rows = self.clocks.launch.variables.get(key)
         if narrow and isinstance(key, tuple) and key[1] == "cta":  # a wider release of the same CTA serves as well
-            wider = self.launch.variables.get(("gpu", key[2]), {}).get(key[0])
+            wider = self.clocks.launch.variables.get(("gpu", key[2]), {}).get(key[0])
             rows = rows if wider is None else {**(rows or {}), key[0]: wider}
         if not rows:
             return
-        self.widen()
-        if self.note.acquire:
-            self.order.acquire(rows, positions)
+        self.clocks.widen()
+        if self.clocks.note.acquire:
+            self.clocks.order.acquire(rows, positions)
         else:
-            self.order.expect(rows, positions)
-            self.hints.read(self.launch.events[-1], positions, self.now, rows)
+            self.clocks.order.expect(rows, positions)
+            self.clocks.unfenced.read(self.clocks.launch.events[-1], positions, self.clocks.now, rows)

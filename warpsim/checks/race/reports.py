@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
-from warpsim.checks.race_events import LaunchRaces, is_guess, is_test
-from warpsim.checks.race_flags import RaceFlags
+from warpsim.checks.race.clocks import BatchClocks
+from warpsim.checks.race.launch import is_guess, is_test
 from warpsim.errors import Finding
 from warpsim.machine.reporting import finding_at
 from warpsim.machine.values import Array
@@ -69,14 +69,12 @@ class Doubt:
         return np.isin(group.selection.positions // scale, self.threads // scale)
 
 
-class RaceFindings(RaceFlags):
-    """The part of a batch's race detector that reports."""
+class Reports:
+    """Reports the races of a batch, at once or when a store is done."""
 
-    def __init__(self, shared: LaunchRaces, machine: Machine) -> None:
-        super().__init__(shared, machine)
+    def __init__(self, clocks: BatchClocks) -> None:
+        self.clocks = clocks
         self.doubts: list[Doubt] = []
-        self.copying = False
-        """Whether the accesses are those of a copy through the async proxy."""
 
     def report(
         self,
@@ -95,8 +93,8 @@ class RaceFindings(RaceFlags):
         """Report that these threads race with the access of another ``thread`` at ``time``; ``reason`` says why it is
         no error, if it is none.
         """
-        event = self.launch.access(time)
-        cta, warp, lanes = self.launch.place(thread)
+        event = self.clocks.launch.access(time)
+        cta, warp, lanes = self.clocks.launch.place(thread)
         verb = "written" if was_write else "read"
         other = attrs.evolve(finding_at(machine.launch, event), message=f"{verb} here", cta=cta, warp=warp, lanes=lanes)
         verb, was = "written" if write else "read", "wrote" if was_write else "read"
@@ -105,13 +103,13 @@ class RaceFindings(RaceFlags):
             f" {event.span.line}, and nothing orders the two"
         )
         address = at if allocation is None else at + allocation.start
-        alike = self.order.uniform and allocation is None
+        alike = self.clocks.order.uniform and allocation is None
         doubt = Doubt(positions, message, address, other, alike, together=False, reason=reason)
-        reader = self.launch.access(-1) if was_write else event
-        reach = self.launch.levels[time] if was_write else self.note.level
+        reader = self.clocks.launch.access(-1) if was_write else event
+        reach = self.clocks.launch.levels[time] if was_write else self.clocks.note.level
         if reason == IN_TURN:
             self._fault(machine, group, doubt)
-        elif write and not self.note.level:
+        elif write and not self.clocks.note.level:
             self.doubts.append(doubt)
         elif reach and write != was_write and is_guess(machine.launch.plan, reader):
             self._fault(machine, group, doubt, CHECKED)
@@ -136,13 +134,13 @@ class RaceFindings(RaceFlags):
         self, machine: Machine, group: Group, at: Array, threads: Array, allocation: Allocation | None
     ) -> None:
         """Report that threads store to one place in one step, or leave it to `settle`, unless they are strong."""
-        here = finding_at(machine.launch, self.launch.access(-1))
+        here = finding_at(machine.launch, self.clocks.launch.access(-1))
         other = attrs.evolve(here, message="and here by another thread")
-        alike = self.order.uniform and allocation is None
-        threads = threads * (self.n_ctas if alike else 1) if allocation is None else threads - self.base
+        alike = self.clocks.order.uniform and allocation is None
+        threads = threads * (self.clocks.n_ctas if alike else 1) if allocation is None else threads - self.clocks.base
         message = f"{self._name(int(at[0]), allocation)} is written by several threads in one instruction"
         doubt = Doubt(threads, message, int(at[0]), other, alike, together=True)
-        if self.note.level:
+        if self.clocks.note.level:
             self._fault(
                 machine, group, attrs.evolve(doubt, message=message + " whose scope does not include all of them")
             )
@@ -156,7 +154,7 @@ class RaceFindings(RaceFlags):
         """
         doubts, self.doubts = self.doubts, []
         for doubt in doubts:
-            mask, n_ctas = lost if doubt.together else changed, self.n_ctas
+            mask, n_ctas = lost if doubt.together else changed, self.clocks.n_ctas
             harmful = mask is None or bool((doubt.lanes(group, n_ctas) & mask).any())
             one_warp = len(np.unique((doubt.threads // n_ctas >> 5) * n_ctas + doubt.threads % n_ctas)) == 1
             if harmful or not (doubt.together and one_warp):
@@ -170,7 +168,7 @@ class RaceFindings(RaceFlags):
     def _fault(self, machine: Machine, group: Group, doubt: Doubt, reason: str = "") -> None:
         """Report a finding; one that is no error says why."""
         reason = reason or doubt.reason
-        lanes = doubt.lanes(group, self.n_ctas)
+        lanes = doubt.lanes(group, self.clocks.n_ctas)
         machine.fault(
             RULE,
             doubt.message + reason,

@@ -1,6 +1,6 @@
 """The race rule: two accesses to the same byte by different threads, at least one a write, that nothing orders.
 
-Every access of a step arrives from the memory ports, as arrays over its lanes; synchronisation goes to `RaceClocks`.
+Every access of a step arrives from the memory ports, as arrays over its lanes; synchronisation goes to `BatchClocks`.
 `Order` is the happens-before relation, `Cells` the last accesses.
 """
 
@@ -12,12 +12,14 @@ import numpy as np
 
 from warpsim.checks.async_global import GlobalSources
 from warpsim.checks.cells import SHIFT, THREAD, Cells
-from warpsim.checks.race_cells import Accesses, RaceCells
-from warpsim.checks.race_events import GPU, LaunchRaces, Note
-from warpsim.checks.race_strides import note_strided
-from warpsim.checks.race_sync import alike
-from warpsim.checks.repeats import changed, clashing
-from warpsim.checks.sources import Source, sources_of
+from warpsim.checks.copy_sources import Source, sources_of
+from warpsim.checks.identical_stores import changed, clashing
+from warpsim.checks.race.accesses import AccessChecks, Accesses
+from warpsim.checks.race.clocks import BatchClocks, alike
+from warpsim.checks.race.flags import Flags
+from warpsim.checks.race.launch import GPU, LaunchRaces, Note
+from warpsim.checks.race.reports import Reports
+from warpsim.checks.race.strides import note_strided
 from warpsim.machine.events import WRITE, MemoryAccess
 from warpsim.machine.selection import Rect
 from warpsim.machine.state.footprints import Footprint
@@ -34,13 +36,16 @@ KEPT = 4096
 """Number of copies from an allocation that are kept until somebody writes near what they have read."""
 
 
-class Races(RaceCells):
+class Races:
     """The detector of a batch. Threads in shared cells are numbered within the batch, those in global cells within the
     launch.
     """
 
     def __init__(self, shared: LaunchRaces, machine: Machine) -> None:
-        super().__init__(shared, machine)
+        self.clocks = BatchClocks(shared, machine)
+        self.flags = Flags(self.clocks)
+        self.reports = Reports(self.clocks)
+        self.checks = AccessChecks(self.clocks, self.reports)
         self.sources = GlobalSources()
         """What copies in flight read in global memory."""
 
@@ -56,17 +61,19 @@ class Races(RaceCells):
             access.writes,
         )
         at, reads = access.places, access.kind != WRITE
-        if self.order.uniform:
+        if self.clocks.order.uniform:
             same = isinstance(selection, Rect) and selection.all_ctas and columns is selection.columns
             if same and alike(at) and (active is None or alike(active)):
                 at = at.reshape(at.shape[:2]) if at.ndim == 4 else at.reshape(1, 1)
                 threads = selection.threads[:, :, 0, 0]
                 mask = None if active is None else active[:, :, 0, 0]
-                self.lanes(machine, group, Accesses(self.shared_cells, at, nbytes, threads, threads, write=write), mask)
-                if self.note.flag:
-                    self.strong(
+                self.checks.lanes(
+                    machine, group, Accesses(self.clocks.shared_cells, at, nbytes, threads, threads, write=write), mask
+                )
+                if self.clocks.note.flag:
+                    self.flags.strong(
                         group,
-                        self.shared_cells,
+                        self.clocks.shared_cells,
                         access.places,
                         active,
                         columns,
@@ -74,85 +81,91 @@ class Races(RaceCells):
                         writes=write,
                     )
                 return
-            self.widen()
+            self.clocks.widen()
         shape = np.broadcast_shapes(at.shape, columns.shape)
         if len(shape) < len(selection.shape):
             shape = selection.shape
         at = np.broadcast_to(at, shape)
         where = np.broadcast_to(columns, shape)
         threads = selection.positions
-        self.lanes(
-            machine, group, Accesses(self.shared_cells, at, nbytes, threads, threads, where, write=write), active
+        self.checks.lanes(
+            machine, group, Accesses(self.clocks.shared_cells, at, nbytes, threads, threads, where, write=write), active
         )
-        if self.note.flag:
-            self.strong(group, self.shared_cells, at, active, where, reads=reads, writes=write)
+        if self.clocks.note.flag:
+            self.flags.strong(group, self.clocks.shared_cells, at, active, where, reads=reads, writes=write)
 
     def rows(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Check matrix rows ``[n, k, m]``: the whole warp accesses each of them."""
         warps, place, columns, write = group.warps, access.places, access.columns, access.writes
         lanes = np.where(warps.active, warps.spread(group.selection.positions), -1)
-        first = np.where(lanes < 0, self.shape.n, lanes).min(axis=1, keepdims=True)
+        first = np.where(lanes < 0, self.clocks.shape.n, lanes).min(axis=1, keepdims=True)
         last = lanes.max(axis=1, keepdims=True)
-        uniform = self.order.uniform
-        if uniform and place.shape[2] == 1 and warps.dense and columns.size == self.n_ctas:
-            n_ctas = self.n_ctas
+        uniform = self.clocks.order.uniform
+        if uniform and place.shape[2] == 1 and warps.dense and columns.size == self.clocks.n_ctas:
+            n_ctas = self.clocks.n_ctas
             first, last, columns = first[:, :, :1] // n_ctas, last[:, :, :1] // n_ctas, np.zeros((1, 1, 1), np.int64)
         elif uniform:
-            self.widen()
+            self.clocks.widen()
         last = first if write else last  # one thread stands for the warp, which writes each row together
         shape = np.broadcast_shapes(place.shape, first.shape, columns.shape)
         at, first, last, columns = (np.broadcast_to(x, shape) for x in (place, first, last, columns))
         if access.active is not None:
             mask = np.broadcast_to(access.active, shape)
             at, first, last, columns = at[mask], first[mask], last[mask], columns[mask]
-        self.flat(machine, group, Accesses(self.shared_cells, at, access.nbytes, first, last, columns, write=write))
-        self.settle(machine, group, None, None)
+        self.checks.flat(
+            machine, group, Accesses(self.clocks.shared_cells, at, access.nbytes, first, last, columns, write=write)
+        )
+        self.reports.settle(machine, group, None, None)
 
     def globals(self, machine: Machine, group: Group, allocation: Allocation, access: MemoryAccess) -> None:
         """Check an access to one allocation of global memory: absolute addresses that broadcast over the group."""
         if allocation.read_only:
             return
         cells = self._cells(allocation)
-        if access.writes and (self.sources.busy or allocation.number in self.launch.copied):
+        if access.writes and (self.sources.busy or allocation.number in self.clocks.launch.copied):
             place = access.places
             self._note_copied(allocation, int(place.min()), int(place.max()) + access.nbytes)
             if self.sources.busy:
                 shape = group.selection.shape
                 for use, found in self.sources.met(place, access.nbytes, shape, access.active):
-                    self.report_source(machine, group, int(np.broadcast_to(place, shape)[found][0]), found, use)
-        weak = not self.note.level
+                    self.reports.report_source(machine, group, int(np.broadcast_to(place, shape)[found][0]), found, use)
+        weak = not self.clocks.note.level
         if weak and type(access.at) is Affine and access.active is None:
             lanes, write = group.selection, access.writes
-            if note_strided(cells, allocation, access.at, access.nbytes, lanes, self.base, self.now, write=write):
+            if note_strided(
+                cells, allocation, access.at, access.nbytes, lanes, self.clocks.base, self.clocks.now, write=write
+            ):
                 return
-        threads = group.selection.positions + self.base
+        threads = group.selection.positions + self.clocks.base
         place, mask, write = access.places, access.active, access.writes
         at = place - allocation.start
         accesses = Accesses(cells, at, access.nbytes, threads, threads, allocation=allocation, write=write)
-        self.lanes(machine, group, accesses, mask)
+        self.checks.lanes(machine, group, accesses, mask)
         if not weak:
-            self.strong(group, cells, place, mask, None, allocation.start, reads=access.kind != WRITE, writes=write)
+            self.flags.strong(
+                group, cells, place, mask, None, allocation.start, reads=access.kind != WRITE, writes=write
+            )
 
     def matrix(self, machine: Machine, group: Group, address: Array, columns: Array) -> None:
         """Check shared memory that the warpgroups of the step read: element addresses ``[..., n, m]``."""
-        self.widen()
-        self.order.agents_read()
-        warps, n_ctas = group.warps, self.n_ctas
+        self.clocks.widen()
+        self.clocks.order.wgmma_reads()
+        warps, n_ctas = group.warps, self.clocks.n_ctas
         start = np.asarray(warps.first_thread if warps.dense else warps.warp_threads)[::4].reshape(-1, 1)
         rows = address.reshape(-1, *address.shape[-2:]) & ~15
         if rows.shape[1:] == (1, 1):
             rows = np.unique(rows).reshape(-1, 1, 1)
         shape = np.broadcast_shapes(rows.shape, columns.shape, start.shape)
         at, where, first = (np.broadcast_to(x, shape) for x in (rows, columns, start))
-        agents = (self.shape.n_threads + (first >> 7)) * n_ctas + where
+        agents = (self.clocks.shape.n_threads + (first >> 7)) * n_ctas + where
         first, last = first * n_ctas + where, (first + 127) * n_ctas + where
-        self.flat(machine, group, Accesses(self.shared_cells, at, 16, first, last, where, agents=agents))
+        self.checks.flat(machine, group, Accesses(self.clocks.shared_cells, at, 16, first, last, where, agents=agents))
 
     # ---- asynchronous copies -----------------------------------------------------------------
 
     def copies(self, machine: Machine, transfer: Transfer) -> None:
         """Check starting asynchronous copies as accesses of the threads that start them."""
-        self.copying = transfer.asynchronous
+        self.checks.copying = transfer.asynchronous
         for footprint, write in ((transfer.reads, False), (transfer.writes, True)):
             if footprint is not None:
                 self._copy(machine, transfer, footprint, write=write, strong=write and transfer.reduces)
@@ -160,18 +173,18 @@ class Races(RaceCells):
             self._read_later(machine, transfer, source)
         if transfer.target is not None:
             self._stored(machine, transfer, transfer.target)
-        self.copying = False
+        self.checks.copying = False
 
         signal = transfer.signal
         if signal is not None:
             word = Footprint(signal.columns, np.broadcast_to(signal.address, signal.columns.shape), 8)
             self._copy(machine, transfer, word, write=True, strong=True)
-        transfer.began = self.now, self.order.past_of(transfer.positions)
+        transfer.began = self.clocks.now, self.clocks.order.past_of(transfer.positions)
 
     def _cells(self, allocation: Allocation) -> Cells:
-        cells = self.launch.cells.get(allocation.number)
+        cells = self.clocks.launch.cells.get(allocation.number)
         if cells is None:
-            cells = self.launch.cells[allocation.number] = Cells(allocation.data.size, 1)
+            cells = self.clocks.launch.cells[allocation.number] = Cells(allocation.data.size, 1)
         return cells
 
     def _read_later(self, machine: Machine, transfer: Transfer, source: Source) -> None:
@@ -180,33 +193,35 @@ class Races(RaceCells):
         allocation = machine.launch.memory.find(extent.low, extent.high)
         if allocation is None or allocation.read_only:
             return
-        cells, starters = self._cells(allocation), source.starters(transfer.positions) + self.base
+        cells, starters = self._cells(allocation), source.starters(transfer.positions) + self.clocks.base
         if cells.written:
             at, runs, size = extent.runs()
             who = starters[runs]
             accesses = Accesses(cells, at - allocation.start, size, who, who, allocation=allocation)
-            self.flat(machine, transfer.group, accesses)
+            self.checks.flat(machine, transfer.group, accesses)
             return
-        kept = self.launch.copied.setdefault(allocation.number, [])
-        kept.append((extent, starters, self.now))
+        kept = self.clocks.launch.copied.setdefault(allocation.number, [])
+        kept.append((extent, starters, self.clocks.now))
         if len(kept) > KEPT:
             self._note_copied(allocation, allocation.start, allocation.end)
 
     def _note_copied(self, allocation: Allocation, low: int, high: int) -> None:
         """Note copies that have read memory in ``[low, high)`` as its readers."""
-        kept = self.launch.copied.pop(allocation.number, None)
+        kept = self.clocks.launch.copied.pop(allocation.number, None)
         if kept is None:
             return
         near = [one for one in kept if one[0].low < high and low < one[0].high]
         if len(near) < len(kept):
-            self.launch.copied[allocation.number] = [one for one in kept if one[0].low >= high or low >= one[0].high]
+            self.clocks.launch.copied[allocation.number] = [
+                one for one in kept if one[0].low >= high or low >= one[0].high
+            ]
         cells = self._cells(allocation)
         for extent, starters, time in near:
             at, runs, size = extent.runs()
             cells.fit(size)
             who = np.repeat(starters[runs], size // cells.granule)
             index = (at - allocation.start)[:, None] // cells.granule + np.arange(size // cells.granule)
-            self._note_earlier_readers(cells, index.reshape(-1), who, time << SHIFT | who)
+            self.checks.note_earlier_readers(cells, index.reshape(-1), who, time << SHIFT | who)
 
     def _stored(self, machine: Machine, transfer: Transfer, target: GlobalTarget) -> None:
         """Check what copies write in global memory."""
@@ -218,20 +233,20 @@ class Races(RaceCells):
         if self.sources.busy and len(at):
             for use, found in self.sources.met(at, size, at.shape, None):
                 lanes = np.isin(group.selection.positions, transfer.positions[runs[found]])
-                self.report_source(machine, group, int(at[found][0]), lanes, use)
-        outer, who = self.note, transfer.positions[runs] + self.base
+                self.reports.report_source(machine, group, int(at[found][0]), lanes, use)
+        outer, who = self.clocks.note, transfer.positions[runs] + self.clocks.base
         if transfer.reduces:
-            self.note = Note(GPU)
-            self.launch.begin(self.launch.events[-1], GPU)
+            self.clocks.note = Note(GPU)
+            self.clocks.launch.begin(self.clocks.launch.events[-1], GPU)
         cells = self._cells(allocation)
         accesses = Accesses(cells, at - allocation.start, size, who, who, allocation=allocation, write=True)
-        self.flat(machine, group, accesses)
+        self.checks.flat(machine, group, accesses)
         masks: list[Array | None] = [None, None]
-        if self.doubts and not transfer.reduces:
+        if self.reports.doubts and not transfer.reduces:
             which = changed(machine, transfer, allocation)
             masks = [np.isin(group.selection.positions, transfer.positions[receivers]) for receivers in which]
-        self.settle(machine, group, *masks)
-        self.note = outer
+        self.reports.settle(machine, group, *masks)
+        self.clocks.note = outer
 
     def _copy(
         self, machine: Machine, transfer: Transfer, footprint: Footprint, *, write: bool, strong: bool = False
@@ -239,17 +254,17 @@ class Races(RaceCells):
         """Check runs of bytes of shared memory that copies access; a reduction, and one that counts at an mbarrier, is
         atomic.
         """
-        outer, group = self.note, transfer.group
+        outer, group = self.clocks.note, transfer.group
         if strong:
-            self.note = Note(GPU)
-            self.launch.begin(self.launch.events[-1], GPU)
-        self.widen()
+            self.clocks.note = Note(GPU)
+            self.clocks.launch.begin(self.clocks.launch.events[-1], GPU)
+        self.clocks.widen()
         step = min(footprint.nbytes & -footprint.nbytes, 16)
         at = (footprint.start[:, None] + np.arange(0, footprint.nbytes, step)).reshape(-1)
         who, where = (np.repeat(x, footprint.nbytes // step) for x in (transfer.positions, footprint.columns))
-        self.flat(machine, group, Accesses(self.shared_cells, at, step, who, who, where, write=write))
-        self.settle(machine, group, None, clashing(transfer) if self.doubts else None)
-        self.note = outer
+        self.checks.flat(machine, group, Accesses(self.clocks.shared_cells, at, step, who, who, where, write=write))
+        self.reports.settle(machine, group, None, clashing(transfer) if self.reports.doubts else None)
+        self.clocks.note = outer
 
     def signalled(self, transfer: Transfer, which: Array) -> None:
         """Release copies, and what their threads knew when they started them, to who waits for the phases in which they
@@ -257,25 +272,25 @@ class Races(RaceCells):
         """
         signal, positions = transfer.signal, transfer.positions[which]
         assert signal is not None
-        time, past = transfer.began or (self.now, None)
+        time, past = transfer.began or (self.clocks.now, None)
         own, phases = np.full(len(positions), time + 1), transfer.phase[which].astype(np.int64)
-        self.release_to(positions, signal.columns[which], signal.address[which], own, phases, past)
+        self.clocks.release_to(positions, signal.columns[which], signal.address[which], own, phases, past)
 
     def waited(self, transfer: Transfer, which: Array) -> None:
         """Order copies that a thread has waited for before what it does next."""
         if not len(which):
             return
-        self.launch.begin(transfer.place, 0)
-        cells, n_ctas = self.shared_cells, self.n_ctas
+        self.clocks.launch.begin(transfer.place, 0)
+        cells, n_ctas = self.clocks.shared_cells, self.clocks.n_ctas
         for footprint, kind in ((transfer.writes, "write"), (transfer.reads, "read")):
             if footprint is None or kind not in cells.kinds:
                 continue
             positions, columns, start = transfer.positions[which], footprint.columns[which], footprint.start[which]
-            if self.order.uniform:
+            if self.clocks.order.uniform:
                 first = positions % n_ctas == 0
                 positions, columns, start = positions[first] // n_ctas, columns[first] * 0, start[first]
             at = start[:, None] + np.arange(0, footprint.nbytes, cells.granule)
             index = (at // cells.granule * cells.width + columns[:, None]).reshape(-1)
             mine = np.repeat(positions, at.shape[1])
             still = cells.kinds[kind][index] & THREAD == mine
-            cells.of(kind)[index[still]] = self.now << SHIFT | mine[still]
+            cells.of(kind)[index[still]] = self.clocks.now << SHIFT | mine[still]

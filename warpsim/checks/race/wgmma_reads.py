@@ -1,4 +1,4 @@
-"""What wgmma have read: who knows that those of each warpgroup, its agent, have been waited for.
+"""Reads by wgmma: until which time each thread knows those of each warpgroup to be over. A warpgroup's wgmma are one agent.
 
 Barriers of the CTA do not wait for wgmma. They only tell all threads what some of them have waited for before.
 """
@@ -12,7 +12,7 @@ from warpsim.machine.values import Array
 THREADS = 128
 
 
-class Agents:
+class WgmmaReads:
     """The times before which threads know what the agents of their CTA have read: those of their own warpgroup since they
     last waited, of all since the last barrier of the CTA.
     """

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from warpsim.checks.sources import read_by_threads
+from warpsim.checks.copy_sources import read_by_threads
 from warpsim.machine.state.transfers import BoxStore, RunStore, ThreadCopy, Transfer
 from warpsim.machine.values import Array
 

@@ -1,4 +1,4 @@
-"""What threads know about others: times before which the accesses of each thread of a CTA are known, per CTA."""
+"""Vector clocks: per CTA, the time before which the accesses of each of its threads are known."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def rows_of(shape: Shape) -> int:
 
 
 def join(into: Rows, rows: Rows) -> None:
-    """Merge knowledge."""
+    """Take the later of each time."""
     for cta, row in rows.items():
         old = into.get(cta)
         into[cta] = row if old is None else np.maximum(old, row)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from warpsim.checks.stamps import Claims
+from warpsim.checks.epochs import EpochSheets
 from warpsim.machine.state.footprints import Footprint
 
 SIZE, COLUMNS = 256, 4
@@ -24,7 +24,7 @@ def runs(rng):
 def test_what_an_access_meets(seed):
     """Every copy that has not ended and holds one of its bytes, and no other."""
     rng = np.random.default_rng(seed)
-    claims, open = Claims(SIZE, COLUMNS), {}
+    claims, open = EpochSheets(SIZE, COLUMNS), {}
     for number in range(1, 14):
         for ended in [k for k in open if rng.random() < 0.2]:
             del open[ended]
@@ -38,7 +38,7 @@ def test_what_an_access_meets(seed):
         place, columns = rng.integers(0, SIZE // nbytes, n) * nbytes, rng.integers(0, COLUMNS, n)
         active = None if rng.random() < 0.5 else rng.random(n) < 0.6
         met = claims.met(place, nbytes, columns, active, min(open, default=number + 1))
-        found = {(int(k), int(stamp)) for index, _, _, stamps in met for k, stamp in zip(index, stamps, strict=True)}
+        found = {(int(k), int(epoch)) for index, _, _, epochs in met for k, epoch in zip(index, epochs, strict=True)}
         expected = {
             (k, number)
             for k in range(n)

@@ -1,11 +1,11 @@
-"""What threads learn of others from sync variables: numbers into a table of knowledge that they share."""
+"""What threads have acquired through sync variables: numbers into a shared table of vector clocks."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from warpsim.checks.agents import Agents
-from warpsim.checks.knowledge import Numbering, Rows, by_column, grouped, join
+from warpsim.checks.race.vector_clocks import Numbering, Rows, by_column, grouped, join
+from warpsim.checks.race.wgmma_reads import WgmmaReads
 from warpsim.machine.selection import Shape
 from warpsim.machine.values import Array
 
@@ -13,7 +13,7 @@ MOST = 4096
 """Size of the table above which unused entries are collected."""
 
 
-class Learned:
+class Acquired:
     """What each thread of a batch has acquired, and what it will have acquired with its next fence."""
 
     def __init__(self, shape: Shape, rows: int, base: int, numbers: Numbering) -> None:
@@ -24,7 +24,6 @@ class Learned:
         self.pending_far: Array | None = None
         """What only a fence of a scope beyond the CTA will: no thread of the same CTA has released it."""
         self.table: list[Rows] = [{}]
-        self.agents: Agents | None = None
 
     def take_pending(self, positions: Array, scope: str) -> None:
         """Acquire what these threads have read from flags, by a fence of this scope."""
@@ -36,9 +35,10 @@ class Learned:
             flat[positions] = 0
             taken = [(self.table[number], positions[held == number]) for number in np.unique(held).tolist() if number]
             for rows, mine in taken:  # numbers may change as threads learn
-                self._learn("known", rows, mine)
+                self.learn("known", rows, mine)
 
-    def _learn(self, kind: str, rows: Rows, positions: Array) -> None:
+    def learn(self, kind: str, rows: Rows, positions: Array) -> None:
+        """Join the clocks of a sync variable into those of threads: ``kind`` is "known", "pending" or "pending_far"."""
         if getattr(self, kind) is None:
             setattr(self, kind, np.zeros((self.rows, self.shape.n_ctas), np.int64))
         flat = getattr(self, kind).reshape(-1)
@@ -56,7 +56,7 @@ class Learned:
         if len(self.table) > MOST:
             self._collect()
 
-    def _share(self, positions: Array) -> None:
+    def share(self, positions: Array, wgmma: WgmmaReads | None) -> None:
         """Share what one thread of a CTA knows about other CTAs with all, after a barrier."""
         assert self.known is not None
         rows_of_threads, n_ctas = self.known, self.shape.n_ctas
@@ -68,13 +68,13 @@ class Learned:
             for number in numbers.tolist():
                 join(rows, self.table[number])
             own = rows.pop(self.base + column, None)
-            if own is not None and self.agents is not None:  # all else of the CTA is over
-                self.agents.learn(column, own)
+            if own is not None and wgmma is not None:  # all else of the CTA is over
+                wgmma.learn(column, own)
             rows_of_threads.reshape(-1)[positions[positions % n_ctas == column]] = self._number(rows)
         if len(self.table) > MOST:
             self._collect()
 
-    def _share_in_warps(self, positions: Array, masks: Array | None) -> None:
+    def share_in_warps(self, positions: Array, masks: Array | None) -> None:
         """Share what one of the synchronising lanes knows about other CTAs with all of them."""
         assert self.known is not None
         known, n_ctas = self.known.reshape(-1), self.shape.n_ctas
@@ -108,7 +108,7 @@ class Learned:
         self.table.append(rows)
         return len(self.table) - 1
 
-    def _ask(self, threads: Array, times: Array, positions: Array, ordered: Array) -> None:
+    def mark(self, threads: Array, times: Array, positions: Array, ordered: Array) -> None:
         """Mark the accesses that the threads have learnt of."""
         assert self.known is not None
         numbers = self.known.reshape(-1)[positions]

@@ -12,60 +12,62 @@ import attrs
 import numpy as np
 
 from warpsim.checks.cells import SHIFT, THREAD
-from warpsim.checks.race_findings import RULE
+from warpsim.checks.race.reports import RULE
 from warpsim.machine.reporting import finding_at, present
 from warpsim.machine.values import Array
 
 if TYPE_CHECKING:
-    from warpsim.checks.races import Races
+    from warpsim.checks.race.clocks import BatchClocks
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.group import Group
 
 WITNESSES = 8
-"""Number of threads of a CTA, with different knowledge, whose knowledge is checked."""
+"""Number of threads of a CTA with different clocks that are looked at."""
 ADVICE = (
     "all threads of the cluster must pass barrier.cluster.arrive (not .relaxed) and barrier.cluster.wait after the last access to a peer's"
     " shared memory (barrier-cluster, mapa)"
 )
 
 
-def check_exit(races: Races, machine: Machine, group: Group) -> None:
+def check_exit(clocks: BatchClocks, machine: Machine, group: Group) -> None:
     """Check the CTAs that have no threads left after the group's threads exited."""
-    cells = races.shared_cells
-    if not races.clustered or races.order.uniform or not cells.kinds:
+    cells = clocks.shared_cells
+    if not clocks.clustered or clocks.order.uniform or not cells.kinds:
         return
     ended = np.flatnonzero((machine.batch.alive == 0) & (group.selection.per_cta > 0))
-    races.launch.begin(present(group), 0)
+    clocks.launch.begin(present(group), 0)
     for column in ended.tolist():
-        witnesses = _witnesses(races, column)
+        witnesses = _witnesses(clocks, column)
         seen = cells.of("remote").reshape(-1, cells.width)[:, column]
         at = np.flatnonzero(seen)
         theirs, times = seen[at] & THREAD, seen[at] >> SHIFT
         late = np.ones(len(at), np.bool_)
         for witness in witnesses.tolist():
-            late &= races.order.unordered(theirs + races.base, times, np.full(len(at), witness))
+            late &= clocks.order.unordered(theirs + clocks.base, times, np.full(len(at), witness))
         if late.any():
             first = int(np.flatnonzero(late)[0])
             _report(
-                races, machine, group, column, int(at[first]) * cells.granule, int(theirs[first]), int(times[first])
+                clocks, machine, group, column, int(at[first]) * cells.granule, int(theirs[first]), int(times[first])
             )
         last = column + (machine.batch.shape.n_threads - 1) * machine.batch.shape.n_ctas
-        cells.of("write").reshape(-1, cells.width)[:, column] = races.now << SHIFT | last
+        cells.of("write").reshape(-1, cells.width)[:, column] = clocks.now << SHIFT | last
 
 
-def _witnesses(races: Races, column: int) -> Array:
+def _witnesses(clocks: BatchClocks, column: int) -> Array:
     """Threads of a CTA that together know what all of its threads know."""
-    order, n_ctas = races.order, races.n_ctas
-    threads = np.arange(races.shape.n_threads) * n_ctas + column
-    known = np.zeros(len(threads), np.int64) if order.known is None else order.known.reshape(-1)[threads]
+    order, n_ctas = clocks.order, clocks.n_ctas
+    threads = np.arange(clocks.shape.n_threads) * n_ctas + column
+    known = (
+        np.zeros(len(threads), np.int64) if order.acquired.known is None else order.acquired.known.reshape(-1)[threads]
+    )
     phase = np.zeros(len(threads), np.int64) if order.phases is None else order.phases.waited.reshape(-1)[threads]
     _, first = np.unique(np.stack([phase, known]), axis=1, return_index=True)
     return threads[first[::-1][:WITNESSES]]
 
 
-def _report(races: Races, machine: Machine, group: Group, column: int, at: int, thread: int, time: int) -> None:
-    cta, warp, lanes = races.launch.place(thread + races.base)
-    event = races.launch.events[time]
+def _report(clocks: BatchClocks, machine: Machine, group: Group, column: int, at: int, thread: int, time: int) -> None:
+    cta, warp, lanes = clocks.launch.place(thread + clocks.base)
+    event = clocks.launch.events[time]
     other = None
     if event is not None:
         place = finding_at(machine.launch, event)

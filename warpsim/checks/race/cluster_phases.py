@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from warpsim.checks.knowledge import by_column
+from warpsim.checks.race.vector_clocks import by_column
 from warpsim.machine.values import Array
 
 SLOTS = 3
