@@ -1,11 +1,9 @@
 """What a run costs, said at its end."""
 
 import gc
-import importlib.util
 import os
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -33,7 +31,6 @@ def pytest_terminal_summary(terminalreporter):
 @pytest.fixture
 def browser(tmp_path_factory):
     """A headless browser, where one is installed: ``.dom(path)`` and ``.screenshot(path)``."""
-    spec = importlib.util.spec_from_file_location("pages", Path(__file__).parent / "pages.py")
-    pages = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(pages)
-    return pages.Browser(tmp_path_factory.mktemp("browser"))
+    from pages import Browser
+
+    return Browser(tmp_path_factory.mktemp("browser"))

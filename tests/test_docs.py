@@ -1,6 +1,5 @@
 """What the documentation shows is what the program does."""
 
-import importlib
 import os
 import re
 import subprocess
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from docs.tools import blocks, broken, gallery, rules
 from warpsim.cli import main
 from warpsim.host.cases import run_case
 from warpsim.host.checks import EVERY
@@ -26,38 +26,24 @@ DEAR = {"testing.md"}
 """Pages whose examples run seconds."""
 
 
-@pytest.fixture
-def blocks(monkeypatch):
-    """What runs the code blocks of a page."""
-    monkeypatch.syspath_prepend(ROOT)
-    return importlib.import_module("docs.tools.blocks")
-
-
 @pytest.mark.parametrize(
     "page",
     [pytest.param(p, marks=[pytest.mark.long] * (p.name in DEAR), id=p.as_posix()) for p in PAGES],
 )
-def test_every_example(blocks, page):
+def test_every_example(page):
     """Each code block of a page runs, and prints what stands below it."""
     assert blocks.run_page(ROOT / page) == []
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("page", PAGES, ids=[p.as_posix() for p in PAGES])
-def test_every_long_example(blocks, page):
+def test_every_long_example(page):
     """The same with the blocks that take longer."""
     if "<!-- long -->" in (ROOT / page).read_text(encoding="utf-8"):
         assert blocks.run_page(ROOT / page, long=True) == []
 
 
-@pytest.fixture
-def rules(monkeypatch):
-    """What makes the pages of the rules."""
-    monkeypatch.syspath_prepend(ROOT)
-    return importlib.import_module("docs.tools.rules")
-
-
-def test_rules_have_pages(rules):
+def test_rules_have_pages():
     """Every rule of a launch has a page, in the order of the groups."""
     named = [rule.name for rule in rules.rules()]
 
@@ -65,7 +51,7 @@ def test_rules_have_pages(rules):
     assert set(named) >= EVERY
 
 
-def test_examples_of_rules(rules):
+def test_examples_of_rules():
     """The faulty program of a page breaks its rule first, and the mended one none."""
     found = {rule.name: (rules.findings(rule.faulty), rules.findings(rule.mended)) for rule in rules.rules()}
 
@@ -73,7 +59,7 @@ def test_examples_of_rules(rules):
     assert {name: mended for name, (_, mended) in found.items() if mended} == {}
 
 
-def test_pictures_of_rules(rules):
+def test_pictures_of_rules():
     """A launch is drawn with a line for each step; a frame where the rule is broken, and a red end where nothing waits."""
     from docs.tools.pictures import ERROR
 
@@ -112,11 +98,8 @@ GALLERY_RULES = {
         for n in GALLERY_RULES
     ],
 )
-def test_a_bundled_program_without_a_line(monkeypatch, tmp_path, name):
+def test_a_bundled_program_without_a_line(tmp_path, name):
     """Each page of the gallery takes out a line, and the rule that it names finds it; every program has a page and a source."""
-    monkeypatch.syspath_prepend(ROOT)
-    broken = importlib.import_module("docs.tools.broken")
-    gallery = importlib.import_module("docs.tools.gallery")
     target = broken.write(name, tmp_path)
     checks = f"none+{GALLERY_RULES[name]}"
 
@@ -141,7 +124,7 @@ def test_site(tmp_path):
     assert links.stdout == "0 dead links\n"
 
 
-def test_a_stale_example(blocks, tmp_path):
+def test_a_stale_example(tmp_path):
     """An output that is not what the program prints is found, and rewritten on request."""
     page = tmp_path / "page.md"
     page.write_text(

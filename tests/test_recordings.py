@@ -1,11 +1,8 @@
 """What an H100 answered, instruction by instruction, against the simulator."""
 
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent / "recordings"))
 
 import matrices
 import moves

@@ -8,11 +8,13 @@ import runpy
 import sys
 from pathlib import Path
 
+import oracles
 import warpsim
+from benchmarks import profile_launch
 from warpsim.machine.binding import bind
 
 ROOT = Path(__file__).parents[1]
-SCRIPTS = sorted(p for folder in ("benchmarks", "docs/tools", "programs", "tests/recordings") for p in (ROOT / folder).rglob("*.py"))  # fmt: skip
+SCRIPTS = sorted(p for folder in ("benchmarks", "docs/tools", "programs", "tools") for p in (ROOT / folder).rglob("*.py"))  # fmt: skip
 
 
 def used(path):
@@ -42,9 +44,8 @@ def test_what_scripts_use():
     assert {where: use for use, where in wanted.items() if not exists(*use)} == {}
 
 
-def test_tasks(monkeypatch):
+def test_tasks():
     """Each says what it does, runs modules of this repository that are there, and those that CONTRIBUTING names exist."""
-    monkeypatch.syspath_prepend(ROOT)
     tasks = runpy.run_path(str(ROOT / "tasks.py"))["TASKS"]
     ran = re.findall(r'run\("((?:benchmarks|docs|tests)[\w.]*)"', (ROOT / "tasks.py").read_text(encoding="utf-8"))
     told = re.findall(r"python tasks\.py (\w+)", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
@@ -58,7 +59,7 @@ def test_tasks(monkeypatch):
 def test_what_contributing_names():
     """Files and folders are where it says."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"(?<![\w/.])(?:benchmarks|docs|programs|tests|warpsim)(?:/[\w.-]+)+", text))
+    named = set(re.findall(r"(?<![\w/.])(?:benchmarks|docs|programs|tests|tools|warpsim)(?:/[\w.-]+)+", text))
 
     assert len(named) > 20
     assert [path for path in sorted(named) if not (ROOT / path.rstrip(".")).exists()] == []
@@ -66,10 +67,9 @@ def test_what_contributing_names():
 
 def test_who_binds(monkeypatch):
     """The program that finds out which forms have an oracle sees those that a launch binds, its end among them."""
-    monkeypatch.syspath_prepend(ROOT / "tests" / "recordings")
     for name in ("bind_step", "bind_end"):
         monkeypatch.setattr(bind, name, getattr(bind, name))  # put back afterwards
-    bound = importlib.import_module("oracles").Bound()
+    bound = oracles.Bound()
     bound.pytest_configure()
     text = (
         ".version 8.0\n.target sm_80\n.address_size 64\n.entry k() { .reg .u32 a; mov.u32 a, 5; clz.b32 a, a; exit; }"
@@ -81,9 +81,8 @@ def test_who_binds(monkeypatch):
 
 def test_profile(monkeypatch, capsys):
     """The task that shows where a launch spends its time runs a bundled program."""
-    monkeypatch.syspath_prepend(ROOT)
     monkeypatch.setattr(sys, "argv", ["profile", "hello", "--repeat", "1", "--lines", "3"])
-    importlib.import_module("benchmarks.profile_launch").main()
+    profile_launch.main()
     out = capsys.readouterr().out
 
     assert out.startswith("first launch ")

@@ -1,6 +1,6 @@
 """Bundled programs with a line taken out: which, and the case that results.
 
-python -m docs.tools.broken FOLDER        writes the broken cases, for record.py of tests/recordings on a GPU
+python -m docs.tools.broken FOLDER        writes the broken cases, for record.py of tools/recordings on a GPU
 """
 
 from __future__ import annotations

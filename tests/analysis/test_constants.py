@@ -1,17 +1,14 @@
 """Values that the assembler computes: as an H200 has them, and as exact arithmetic has them."""
 
-import importlib.util
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import foldings
 import warpsim
 
 TESTS = Path(__file__).parents[1]
-_spec = importlib.util.spec_from_file_location("foldings", TESTS / "recordings" / "foldings.py")
-foldings = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(foldings)
 PROGRAMS = foldings.programs(foldings.COUNT)
 LATE = {1534, 2139}
 """Programs in which ptxas keeps a quotient of constants, for a reason in another instruction that nobody reads."""

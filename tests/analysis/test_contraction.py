@@ -1,6 +1,5 @@
 """Which products and sums become one rounding: as ptxas 13.0 assembles each text for sm_90 (read off its SASS)."""
 
-import importlib.util
 import random
 from fractions import Fraction
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import quotients
 import warpsim
 
 A, B, C, D = (np.float32(v) for v in (1 + 2.0**-12, 1 - 2.0**-13, 1 + 2.0**-11 + 2.0**-23, 1 + 2.0**-13))
@@ -114,9 +114,6 @@ def test_snippets_keep_their_registers():
 
 
 TESTS = Path(__file__).parents[1]
-_spec = importlib.util.spec_from_file_location("quotients", TESTS / "recordings" / "quotients.py")
-quotients = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(quotients)
 TWICE = {88, 193}
 """Programs with the reciprocal of a reciprocal, both with .ftz, which ptxas takes for the number itself."""
 

@@ -1,17 +1,14 @@
 """Operations that the assembler drops, and what it then fuses: as an H100 has them."""
 
-import importlib.util
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import identities
 import warpsim
 
 TESTS = Path(__file__).parents[1]
-_spec = importlib.util.spec_from_file_location("identities", TESTS / "recordings" / "identities.py")
-identities = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(identities)
 
 
 def differing(count=None):

@@ -1,17 +1,14 @@
 """Which of two NaNs an f64 operation returns, as an H100 has it."""
 
-import importlib.util
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import operand_order
 import warpsim
 
 TESTS = Path(__file__).parents[1]
-_spec = importlib.util.spec_from_file_location("operand_order", TESTS / "recordings" / "operand_order.py")
-operand_order = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(operand_order)
 OTHERS = {8, 160, 403} | {6, 75, 78, 144, 234, 435, 444, 453, 510, 537, 573}
 """Programs in which ptxas orders otherwise: what a selp chose, and values that branches and loops change."""
 

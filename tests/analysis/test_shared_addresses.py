@@ -1,6 +1,6 @@
 """Variables lie in shared memory as ptxas 13.0 puts them.
 
-``shared_layouts.txt`` holds a module a line behind the offsets of its variables (``tests/recordings/shared_layouts.py``)."""
+``shared_layouts.txt`` holds a module a line behind the offsets of its variables (``tools/recordings/shared_layouts.py``)."""
 
 from pathlib import Path
 

@@ -3,16 +3,10 @@
 Each program runs with eager and with late effects and has to give the expected values both times.
 """
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import warpsim
-from warpsim.host.tensor_map import TensorMap
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from asynchronous_kernels import (
     BULK,
     BULK_STORE,
@@ -25,6 +19,7 @@ from asynchronous_kernels import (
     edited,
     line_of,
 )
+from warpsim.host.tensor_map import TensorMap
 
 INPUT = np.arange(512, dtype=np.uint32)
 CORRECT = {

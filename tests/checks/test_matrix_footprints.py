@@ -1,14 +1,9 @@
 """What wgmma in flight reads is known for each CTA by itself: warpgroups that run side by side may stand at other tiles."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import warpsim
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from asynchronous_kernels import HEAD, TAIL, line_of
 
 KERNEL = (

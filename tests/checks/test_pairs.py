@@ -1,15 +1,14 @@
 """Faulty programs in files, each beside the nearest correct one; ``pairs/README.md`` says how to read and to run them."""
 
-import importlib
 import re
 from pathlib import Path
 
 import pytest
 
+from docs.tools import faulty
 from warpsim.host.checks import EVERY
 from warpsim.machine.reporting import ALWAYS
 
-ROOT = Path(__file__).parents[2]
 PAIRS = Path(__file__).parent / "pairs"
 FAULTY = sorted(PAIRS.glob("*/*.bad.ptx"))
 EXPECT = re.compile(r"// expect: ([^/]*)")
@@ -31,13 +30,6 @@ def marked(text):
     return announced
 
 
-@pytest.fixture
-def faulty(monkeypatch):
-    """What reads and launches such programs."""
-    monkeypatch.syspath_prepend(ROOT)
-    return importlib.import_module("docs.tools.faulty")
-
-
 def params(paths, step=1):
     """A parameter for each path; of ``step`` of them, one runs by default."""
     return [
@@ -47,7 +39,7 @@ def params(paths, step=1):
 
 
 @pytest.mark.parametrize("path", params(FAULTY))
-def test_pair(faulty, path):
+def test_pair(path):
     """The faulty program breaks its rule first, and is found to break what its comments say and no more; the correct one is
     silent."""
     program = faulty.Example.read(path)
@@ -71,7 +63,7 @@ LATE = [
 
 
 @pytest.mark.parametrize("path", params(LATE, 5))
-def test_pair_with_late_effects(faulty, path):
+def test_pair_with_late_effects(path):
     """Where copies act as late as they may, the same is found at the same lines; data that has not come is found missing
     besides."""
     bad, good = faulty.Example.read(path), faulty.Example.read(correct(path))
@@ -88,7 +80,7 @@ WAVES = [p for p in FAULTY if re.search(r"launch:.*grid=", p.read_text(encoding=
 
 @pytest.mark.parametrize("effects", ["eager", "at_wait"])
 @pytest.mark.parametrize("path", params(WAVES, 5))
-def test_pair_in_waves(faulty, path, effects):
+def test_pair_in_waves(path, effects):
     """CTAs (or clusters) that run one after another: the same is found as side by side."""
     bad, good = faulty.Example.read(path), faulty.Example.read(correct(path))
     for example in (bad, good):
@@ -98,7 +90,7 @@ def test_pair_in_waves(faulty, path, effects):
     assert faulty.findings(good) == ()
 
 
-def test_the_coordinate_that_is_wrong(faulty):
+def test_the_coordinate_that_is_wrong():
     """Of several coordinates, the innermost is named."""
     (found, *_) = faulty.findings(faulty.Example.read(PAIRS / "tensor-map" / "coordinate-not-aligned.bad.ptx"))
 
@@ -111,7 +103,7 @@ def test_every_file_is_of_a_pair():
 
 
 @pytest.mark.parametrize("grid", [2, 5])
-def test_a_race_in_many_ctas(faulty, grid):
+def test_a_race_in_many_ctas(grid):
     """CTAs that hand over through mbarriers of their own, side by side: as one of them alone."""
     path = PAIRS / "race" / "stage-reused-one-phase-early.bad.ptx"
     bad, good = faulty.Example.read(path), faulty.Example.read(correct(path))

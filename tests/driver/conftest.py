@@ -1,16 +1,12 @@
 """The libraries' functions as C calls them, with a driver of its own for each test."""
 
 import ctypes
-import sys
-from pathlib import Path
 
 import pytest
 
+from driver_calls import KERNELS, string
 from warpsim.driver.abi import binding
 from warpsim.driver.abi.calls import CALLS, PROCESS, guarded
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from driver_calls import KERNELS, string
 
 
 class Words:

@@ -2,15 +2,9 @@
 
 import ctypes
 import struct
-import sys
-from pathlib import Path
 
 import pytest
 
-from warpsim.driver.abi.calls import PROCESS
-from warpsim.driver.properties import total_memory
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from driver_calls import (
     FILE_NOT_FOUND,
     HEAD,
@@ -26,6 +20,8 @@ from driver_calls import (
     string,
     text,
 )
+from warpsim.driver.abi.calls import PROCESS
+from warpsim.driver.properties import total_memory
 
 
 @pytest.mark.parametrize(

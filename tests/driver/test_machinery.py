@@ -11,15 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from driver_calls import OUT_OF_MEMORY, UNKNOWN, row, string
 from warpsim.driver import images, library, reports
 from warpsim.driver.abi import binding, calls, theirs
 from warpsim.driver.abi.calls import CALLS, PROCESS, Call, guarded
 from warpsim.driver.abi.nvcc.__main__ import translated
 from warpsim.driver.results import DriverError, Result
 from warpsim.errors import Finding
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from driver_calls import OUT_OF_MEMORY, UNKNOWN, row, string
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the libraries are for Linux")
 

@@ -1,4 +1,4 @@
-"""The driver's verdict on 547 argument sets of tensor maps, recorded on an H200 (recordings/tensor_map_arguments.py)."""
+"""The driver's verdict on 547 argument sets of tensor maps, recorded on an H200 (tools/recordings/tensor_map_arguments.py)."""
 
 import gzip
 import json

@@ -1,7 +1,7 @@
 """Registers of every type, numbers and variables as the address of every instruction that has one, as ptxas 13.0 takes them.
 
 ``address_verdicts.txt`` holds a line for each: target, PTX version, verdict, instruction; tabs between
-(``tests/recordings/addresses.py``)."""
+(``tools/recordings/addresses.py``)."""
 
 from __future__ import annotations
 

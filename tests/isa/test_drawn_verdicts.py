@@ -1,7 +1,7 @@
 """Instructions drawn from every form, with modifiers and operands as they come, are judged as ptxas 13.0 does it.
 
 ``drawn_verdicts.txt.gz`` holds a line for each: target, PTX version, verdict, instruction; tabs between.
-``tests/recordings/drawn.py`` draws, asks and stores them, and says what it leaves out."""
+``tools/recordings/drawn.py`` draws, asks and stores them, and says what it leaves out."""
 
 from __future__ import annotations
 

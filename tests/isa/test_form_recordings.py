@@ -1,15 +1,12 @@
 """Single instructions give what an H100 gave: some with every modifier of every opcode; and all that ever differed.
 
-``forms_h100.npz`` is written by ``tests/recordings/forms.py``, which says how the operands are made."""
+``forms_h100.npz`` is written by ``tools/recordings/forms.py``, which says how the operands are made."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "recordings"))
 
 import forms
 

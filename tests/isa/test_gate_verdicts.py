@@ -1,7 +1,7 @@
 """Each instruction is accepted from the target and the PTX version on that ptxas 13.0 names, and not before.
 
 ``gate_verdicts.txt`` holds a line for each: the oldest target, the oldest PTX version of that target, the instruction; tabs
-between (`recordings/gates.py`). What sm_50 and PTX 5.0 have is left out."""
+between (`tools/recordings/gates.py`). What sm_50 and PTX 5.0 have is left out."""
 
 from __future__ import annotations
 

@@ -5,17 +5,13 @@ number of the form in ``names``."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import warpsim
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "recordings"))
-
 import matrix_trials
+import warpsim
 
 with np.load(Path(__file__).parents[1] / "data" / "mma_h100.npz") as _data:
     DATA = dict(_data)

@@ -1,4 +1,4 @@
-"""Every form has an oracle that is not its own body (the list is made by tests/recordings/oracles.py)."""
+"""Every form has an oracle that is not its own body (the list is made by tools/recordings/oracles.py)."""
 
 from pathlib import Path
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import warpsim
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from instruction_kernels import ROWS, Row, batches, kernel
 
 LANES = 64

@@ -105,7 +105,7 @@ ROWS = [json.loads(line) for line in Path(__file__).with_name("printf_h100.txt")
 
 
 def test_as_an_h100_prints():
-    """A thousand formats of the documented set, with arguments of 64 bits or strings (``tests/recordings/printf.py``)."""
+    """A thousand formats of the documented set, with arguments of 64 bits or strings (``tools/recordings/printf.py``)."""
     wrong = []
     for template, given, said in ROWS:
         words = iter(given)

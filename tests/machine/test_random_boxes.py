@@ -1,13 +1,11 @@
-"""Random tensor copies as an H100 made them (recordings/random_boxes.py): what it refuses, where it faults, every byte."""
+"""Random tensor copies as an H100 made them (tools/recordings/random_boxes.py): what it refuses, where it faults, every byte."""
 
-import functools
-import importlib
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import random_boxes
 import warpsim
 from warpsim.host.cases import Case
 
@@ -16,33 +14,23 @@ RECORDED = np.load(HERE / "data" / "boxes_h100.npz")
 SHARE = 80
 
 
-@functools.cache
-def module():
-    """The program that made the recording."""
-    sys.path.insert(0, str(HERE / "recordings"))
-    try:
-        return importlib.import_module("random_boxes")
-    finally:
-        sys.path.pop(0)
-
-
 def verdict(case, arrays, text):
     """What becomes of a trial here, its digest, and what was said."""
     try:
         ready = Case(Path("box"), case, dict(arrays), (text, "box.ptx")).prepare()
         ready.launch()
     except warpsim.LaunchError as problem:
-        return module().REFUSED, 0, str(problem)
+        return random_boxes.REFUSED, 0, str(problem)
     except warpsim.ExecutionError as problem:
-        return module().FAULT if problem.findings[0].rule == "tensor-map" else -1, 0, str(problem)
-    return module().DONE, module().digest(ready.outputs()), ""
+        return random_boxes.FAULT if problem.findings[0].rule == "tensor-map" else -1, 0, str(problem)
+    return random_boxes.DONE, random_boxes.digest(ready.outputs()), ""
 
 
 def compare(numbers):
     """Hold some trials against the recording."""
     wrong = []
     for number in numbers:
-        trial = module().numbered(number)
+        trial = random_boxes.numbered(number)
         *found, said = verdict(*trial)
         if found != [RECORDED["verdicts"][number], RECORDED["digests"][number]]:
             wrong.append((number, found, said, trial[0]["params"][0]))
@@ -64,5 +52,5 @@ def test_every_verdict_was_given():
     """The trials lie on both sides of the limits."""
     counts = np.bincount(RECORDED["verdicts"], minlength=3)
 
-    assert len(RECORDED["verdicts"]) == module().COUNT
+    assert len(RECORDED["verdicts"]) == random_boxes.COUNT
     assert counts.min() > 50

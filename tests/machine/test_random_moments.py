@@ -1,17 +1,12 @@
 """Random orders let asynchronous operations act one by one, at any moment between issue and completion."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import warpsim
+from asynchronous_kernels import BULK, WGMMA, edited
 from warpsim.host.cases import run_case
 from warpsim.machine.state.schedule import Schedule
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from asynchronous_kernels import BULK, WGMMA, edited
 
 ROOT = __file__.rsplit("tests", 1)[0]
 TWICE = edited(

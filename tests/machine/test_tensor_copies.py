@@ -1,28 +1,18 @@
 """Tensor copies that a GPU refuses to make, and the smallest ones that it makes: rule tensor-map."""
 
-import importlib.util
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import boxes_ptx
 import warpsim
 from warpsim.machine.state import global_memory
-
-HERE = Path(__file__).parent.parent / "recordings"
-
-
-def boxes_ptx():
-    """The kernels around one copy."""
-    spec = importlib.util.spec_from_file_location("boxes_ptx", HERE / "boxes_ptx.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def copy(made, rank, size, at, tensor, data, **kind):
     """One copy at ``at`` (five coordinates, then offsets)."""
-    kernel = warpsim.load(boxes_ptx().kernel(rank, size, **kind))["box"]
+    kernel = warpsim.load(boxes_ptx.kernel(rank, size, **kind))["box"]
     places = np.zeros((1, 8), np.int32)
     places[0, : len(at)] = at
     return kernel((1,), (128,), (made, places, data))
@@ -107,7 +97,7 @@ def test_a_store_writes_units_of_16_bytes():
 def test_elements_beyond_the_tensor_are_noted(at, told, late):
     """Where the box reaches them; a note, because the rest of a row may be free."""
     tensor, data = np.zeros((3, 8), np.uint32), np.arange(1, 17, dtype=np.uint32)
-    kernel = warpsim.load(boxes_ptx().kernel(2, 64, store=True))["box"]
+    kernel = warpsim.load(boxes_ptx.kernel(2, 64, store=True))["box"]
     places = np.array([[*at, 0, 0, 0, 0, 0, 0]], np.int32)
     effects = "at_wait" if late else "eager"
     found = kernel((1,), (128,), (rows_of(tensor, 5), places, data), checks="all", async_effects=effects).findings
@@ -224,7 +214,7 @@ class Copies(warpsim.Watcher):
 
 def test_maps_of_the_same_bytes_are_one():
     """CTAs that have each made a map of their own, all alike, copy in one go."""
-    folder = HERE.parent / "cases" / "triton_matmul_persistent_specialised_3.6"
+    folder = Path(__file__).parents[1] / "cases" / "triton_matmul_persistent_specialised_3.6"
     kernel = warpsim.load(folder / "kernel.ptx")["matmul_persistent"]
     rng = np.random.default_rng(1)
     a, b = (rng.integers(-3, 4, (rows, 64)).astype(np.float16) for rows in (128, 128))

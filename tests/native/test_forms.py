@@ -4,18 +4,14 @@ A sample of them runs by default, all in the long run."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import warpsim
-from warpsim.native.compiling.cache import available
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from instruction_kernels import ROWS, Row, batches, kernel
+from warpsim.native.compiling.cache import available
 
 pytestmark = pytest.mark.skipif(not available(), reason="the extra jit is not installed")
 LANES = 128

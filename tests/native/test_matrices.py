@@ -7,21 +7,16 @@ run; forms of other GPUs get operands of the same kinds."""
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import warpsim
-from warpsim.native.compiling.cache import available
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "recordings"))
-
 import matrix_trials
 import warpgroup_trials
+import warpsim
+from warpsim.native.compiling.cache import available
 
 pytestmark = pytest.mark.skipif(not available(), reason="the extra jit is not installed")
 WARPS = [*matrix_trials.register_trials(), *matrix_trials.wmma_mma_trials()]

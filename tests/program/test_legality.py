@@ -1,6 +1,6 @@
 """Thousands of small modules are accepted and refused as ptxas 13.0 does it, at the line of its first error.
 
-``tests/recordings/legality.py`` makes, judges and stores them. What is left of disagreement: the line of an error in front
+``tools/recordings/legality.py`` makes, judges and stores them. What is left of disagreement: the line of an error in front
 of another, where the second makes the statement unreadable."""
 
 from __future__ import annotations

@@ -1,17 +1,14 @@
 """Rules of loading, beside the pairs of programs in tests/checks/pairs: what came with which version, types, files."""
 
 import contextlib
-import importlib.util
 from pathlib import Path
 
 import pytest
 
+import blanks
 import warpsim
 from warpsim.ptx.parser import parse
 
-_spec = importlib.util.spec_from_file_location("blanks", Path(__file__).parents[1] / "recordings" / "blanks.py")
-blanks = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(blanks)
 HEAD = ".version 8.3\n.target sm_90a\n.address_size 64\n"
 
 

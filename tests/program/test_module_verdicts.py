@@ -1,7 +1,7 @@
 """Small modules are accepted and refused as ptxas 13.0 does it, at the line of its first error.
 
 ``module_verdicts.txt`` holds one a line: the line of the error (0: accepted, -1: an error without a line), a tab, the module
-without its head, ``\\n`` for the end of a line. ``tests/recordings/modules.py`` asked."""
+without its head, ``\\n`` for the end of a line. ``tools/recordings/modules.py`` asked."""
 
 from __future__ import annotations
 

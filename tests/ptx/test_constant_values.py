@@ -1,7 +1,7 @@
 """Constant expressions have the values that ptxas 13.0 gives them.
 
 ``constant_values.txt`` holds a line for each: the type of the variable, the 64 bits of the value in hexadecimal or "refused",
-the expression; tabs between. ``tests/recordings/constants.py`` drew and asked."""
+the expression; tabs between. ``tools/recordings/constants.py`` drew and asked."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """What tests of the pytest plugin share: how an inner pytest runs, and a case that differs from its recording."""
 
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from warpsim.host import recording
 from warpsim.testing import assert_matches, replaying, snapshots
 
-sys.path.insert(0, str(Path(__file__).parent))  # fake_driver
 ALONE = ("-p", "no:hypothesispytest", "-p", "no:benchmark", "-p", "warpsim.pytest_plugin")
 """Plugins that cost a second to import and have no part in this."""
 IMPORTED = (recording, assert_matches, replaying, snapshots)

@@ -6,9 +6,9 @@ import types
 
 import numpy as np
 import pytest
-from fake_driver import ADD, COUNTER, FILL, HOST, POOL, PTX, FakeDriver, GraphDriver, called
 
 import warpsim
+from fake_driver import ADD, COUNTER, FILL, HOST, POOL, PTX, FakeDriver, GraphDriver, called
 from warpsim.capture import gpu, graphs, launches, structures
 from warpsim.capture import session as capture_session
 from warpsim.capture.cupti import ENTER, EXIT

@@ -5,8 +5,8 @@ import ctypes
 import attrs
 import numpy as np
 import pytest
-from fake_driver import COUNTER, POOL, PTX, FakeDriver, GraphDriver, called
 
+from fake_driver import COUNTER, POOL, PTX, FakeDriver, GraphDriver, called
 from warpsim.capture import convert, launches, structures
 from warpsim.capture.cupti import ENTER, EXIT
 from warpsim.capture.launches import Captured, Recorder

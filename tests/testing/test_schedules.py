@@ -1,22 +1,20 @@
 """Orders: what the rules call clean has the same bits in every one, what races has others in some, a seed gives its order again."""
 
-import importlib
 import pickle
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import racy_programs
 import warpsim
+from docs.tools import faulty
 from warpsim.host.cases import Case, run_case, run_prepared
 from warpsim.machine.state.schedule import Schedule
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(Path(__file__).parent), str(ROOT)]
-racy_programs, faulty = (importlib.import_module(name) for name in ("racy_programs", "docs.tools.faulty"))
 CASES = sorted([*(ROOT / "programs").glob("*/case.json"), *(ROOT / "tests" / "cases").glob("*/case.json")])
 SEEN = {
     "aggregated_atomics",

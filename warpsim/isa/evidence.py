@@ -1,6 +1,6 @@
 """The evidence for an instruction's bits: recordings from a GPU, exact arithmetic, or a model of that GPU.
 
-fidelity.txt lists, per form, the kind of evidence and its source; tests/recordings/fidelity.py makes it.
+fidelity.txt lists, per form, the kind of evidence and its source; tools/recordings/fidelity.py makes it.
 """
 
 from __future__ import annotations
