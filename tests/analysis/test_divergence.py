@@ -147,13 +147,51 @@ def test_both_sides(check):
         ("bar.warp.sync 0xffffffff;", "st.shared.u32 [at], tid;", [1]),
     ],
 )
-def test_lanes_that_meet_at_two_places(check, one, other, found):
+@pytest.mark.parametrize("alive", [True, False], ids=["alive", "exited"])
+def test_lanes_that_meet_at_two_places(check, one, other, found, alive):
     """An instruction with a membermask waits for lanes at any other with the same qualifiers and mask (PTX ISA, bar.warp.sync
-    and shfl.sync): which stand where does not matter.
+    and shfl.sync): which stand where does not matter. It does not wait for those that exit instead.
     """
-    lines = ["setp.lt.u32 p1, lane, 16; @!p1 bra other;", f"{one} bra.uni after;", "other:", other, "after: st.shared.u32 [at], tid;"]  # fmt: skip
+    lines = ["setp.lt.u32 p1, lane, 16; @!p1 bra other;", f"{one} bra.uni after;", "other:", other]
+    lines.append("after: barrier.sync 0;" if alive else "after: st.shared.u32 [at], tid;")
 
-    assert check(*lines) == [(line, "membermask", "error") for line in found]
+    assert check(*lines) == [(line, "membermask", "error") for line in found if alive or len(found) > 1]
+
+
+ELSEWHERE = ["setp.lt.u32 p1, lane, 16; @!p1 bra other;", "redux.sync.add.u32 r3, tid, -1; bra.uni after;", "other:"]
+
+
+@pytest.mark.parametrize(
+    ("there", "found"),
+    [
+        ("bar.sync 0;", True),
+        ("barrier.cluster.arrive; barrier.cluster.wait;", True),
+        ("bar.warp.sync 0xffff8000;", True),
+        ("setp.eq.u32 p2, n, 0; @p2 barrier.sync 0;", False),
+        ("setp.eq.u32 p2, n, 0; @p2 bra after; barrier.sync 0;", False),
+        ("setp.eq.u32 p2, n, 0; @p2 exit; barrier.sync 0;", False),
+        ("setp.eq.u32 p2, n, 0; @p2 bra more; barrier.sync 0; bra after; more: bar.sync 1;", True),
+        ("bar.warp.sync 0xffff0000;", False),
+        ("vote.sync.any.pred p2, p1, r3;", False),
+        ("trap;", False),
+    ],
+)
+def test_lanes_that_cannot_exit(check, there, found):
+    """A mask names lanes that another path leads past the instruction: wrong where each way to their exit waits for those
+    that wait for them.
+    """
+    errors = check(*ELSEWHERE, there, "after: st.shared.u32 [at], tid;")
+
+    assert ((1, "membermask", "error") in errors) is found
+
+
+def test_lanes_that_wait_behind_the_join(check):
+    """Whatever both paths come to counts, and that at another place lanes of the same mask would meet."""
+    shuffle = "shfl.sync.idx.b32 r3, tid, 0, 31, -1;"
+    lines = ["setp.lt.u32 p1, lane, 16; @!p1 bra after;", shuffle]
+
+    assert check(*lines, "after: bar.warp.sync -1;") == [(1, "membermask", "error")]
+    assert check(*lines, f"after: {shuffle}") == []
 
 
 @pytest.mark.parametrize(("instruction", "found"), [("bar.sync 0;", []), (LOAD, [(1, "exited-lane", "error")])])

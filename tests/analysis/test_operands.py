@@ -9,6 +9,7 @@ MMA = (
 SET = " ".join(f"mov.u32 r{k}, n;" for k in range(1, 7))
 ZERO = " ".join(f"mov.f32 f{k}, 0f00000000;" for k in range(4, 8))
 AFTER = "after: st.shared.u32 [at], tid;"
+WAITS = "after: barrier.sync 0;"
 
 
 @pytest.mark.parametrize(
@@ -67,8 +68,9 @@ PARTED = "setp.lt.u32 p1, lane, 8; @p1 bra other; add.u32 r3, n, 1; bra on; othe
         (["bar.warp.sync 0x7fffffff;"], [(0, MASK)]),
         (["activemask.b32 r2; shfl.sync.idx.b32 r1, tid, 0, 31, r2;"], []),
         (["setp.lt.u32 p1, lane, 16; @!p1 bra after;", "shfl.sync.idx.b32 r1, tid, 0, 31, 0xffff;", AFTER], []),
-        (["setp.lt.u32 p1, lane, 16; @!p1 bra after;", "shfl.sync.idx.b32 r1, tid, 0, 31, -1;", AFTER], [(1, MASK)]),
-        (["setp.lt.u32 p1, lane, 16; @!p1 bra after;", "bar.warp.sync -1;", AFTER], [(1, MASK)]),
+        (["setp.lt.u32 p1, lane, 16; @!p1 bra after;", "shfl.sync.idx.b32 r1, tid, 0, 31, -1;", WAITS], [(1, MASK)]),
+        (["setp.lt.u32 p1, lane, 16; @!p1 bra after;", "bar.warp.sync -1;", WAITS], [(1, MASK)]),
+        (["setp.lt.u32 p1, lane, 16; @!p1 bra after;", "bar.warp.sync -1;", AFTER], []),
         (["setp.lt.u32 p1, lane, 16; @!p1 ret;", "bar.warp.sync -1;"], []),  # who has left is not waited for
         (["setp.lt.u32 p1, tid, 32; @!p1 bra after;", "shfl.sync.idx.b32 r1, tid, 0, 31, -1;", AFTER], []),
         (["setp.lt.u32 p1, lane, n; @!p1 bra after;", "shfl.sync.idx.b32 r1, tid, 0, 31, 0xff;", AFTER], []),

@@ -3,12 +3,13 @@ must execute together, after a branch or a guard that splits it.
 
 An error if the lanes are known to split: the condition is a function of ``%tid``, ``%laneid`` and constants. A warning
 if the condition depends on per-thread data, which may agree. Lanes that exit at once are not waited for, except by
-matrix instructions.
+matrix instructions; those of a mask are waited for unless they exit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -98,7 +99,7 @@ def _masks(facts: Facts) -> dict[int, tuple[int, int]]:
 
 
 def _masked(facts: Facts, index: int, masks: dict[int, tuple[int, int]], seen: set[int]) -> Iterator[Finding]:
-    """Find lanes named by a mask that have taken another path."""
+    """Find lanes named by a mask that have taken another path, where they cannot exit before they wait for those that came."""
     graph, branch = facts.graph, facts.function.code[facts.blocks[index].last - 1]
     taken, sides = facts.decision(index), list(dict.fromkeys(facts.blocks[index].successors))
     if not masks or not taken.exact or len(taken.bits) == 1 or len(sides) != 2:
@@ -106,7 +107,7 @@ def _masked(facts: Facts, index: int, masks: dict[int, tuple[int, int]], seen: s
     lane = facts.threads.thread % np.uint64(WARP)
     for side, other in (sides, sides[::-1]):
         skipping = graph.within(other, graph.post_dominators[index])
-        if _leaves(facts, other) or _stops(facts, skipping):
+        if _stops(facts, skipping):
             continue
         only = graph.within(side, graph.post_dominators[index]) & ~skipping
         for i, (at, mask) in masks.items():
@@ -116,14 +117,55 @@ def _masked(facts: Facts, index: int, masks: dict[int, tuple[int, int]], seen: s
             comes = facts.reach[at] & named
             some = np.repeat(comes.reshape(-1, WARP).any(axis=1), WARP)
             missing = some & named & facts.reach[index] & ~facts.reach[at] & ~_elsewhere(facts, i, masks, skipping)
-            if missing.any():
+            instruction = facts.function.code[i]
+            waits = functools.partial(_waits, masks, i, instruction, comes, missing)
+            if missing.any() and not _exit(facts, other, missing, waits):
                 seen.add(i)
-                instruction, first = facts.function.code[i], int(lane[missing][0])
+                first = int(lane[missing][0])
                 message = (
                     f"{instruction.text}: its mask 0x{mask:08x} names lane {first}, which the condition of line"
                     f" {branch.span.line} sends down another path"
                 )
                 yield facts.finding("membermask", instruction, message, other=branch, threads=missing, advice=ADVICE)
+
+
+def _waits(
+    masks: dict[int, tuple[int, int]],
+    i: int,
+    here: Instruction,
+    comes: Array,
+    missing: Array,
+    j: int,
+    there: Instruction,
+) -> bool:
+    """Whether the missing threads wait at ``j`` for some that wait for them at ``i``, in each of their warps."""
+    if there.guard is not None:
+        return False
+    if j not in masks:
+        barrier = there.traits.barrier
+        return bool(must_meet(there)) or (barrier is not None and barrier.waits and barrier.among != "warp")
+    mask = masks[j][1]
+    if mask == masks[i][1] and there.text == here.text:
+        return False
+    named = (comes.reshape(-1, WARP) & (mask >> np.arange(WARP) & 1 != 0)).any(axis=1)
+    return bool(named[missing.reshape(-1, WARP).any(axis=1)].all())
+
+
+def _exit(facts: Facts, start: int, missing: Array, waits: Callable[[int, Instruction], bool]) -> bool:
+    """Whether threads may come from a block to their exit without an instruction that ``waits``."""
+    seen, work = 0, [start]
+    while work:
+        at = work.pop()
+        if seen >> at & 1 or not (facts.reach[at] & missing).any():
+            continue
+        seen |= 1 << at
+        block = facts.blocks[at]
+        if any(waits(j, facts.function.code[j]) for j in range(block.first, block.last)):
+            continue
+        if not block.successors or facts.function.code[block.last - 1].traits.leaves:
+            return True
+        work += block.successors
+    return False
 
 
 def _elsewhere(facts: Facts, i: int, masks: dict[int, tuple[int, int]], blocks: int) -> Array:

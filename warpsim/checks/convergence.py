@@ -1,8 +1,9 @@
 """Lanes and collectives: membermasks that disagree, lanes that have exited, and lanes that took another path.
 
-A lane that exits before its warp reaches a collective is not waited for; only matrix instructions need it. A lane that
-is alive when others of its warp begin to wait, and exits without arriving, has *diverged*: the program splits the warp
-where it must not, however it is scheduled.
+A lane that exits before its warp reaches a collective is not waited for; only matrix instructions need it. A collective
+with a membermask does not wait for lanes that exit later, either. Those without one are for whole warps: a lane that is
+alive when others of its warp begin to wait, and exits without arriving, has *diverged*: the program splits the warp where
+it must not, however it is scheduled.
 """
 
 from __future__ import annotations
@@ -109,21 +110,20 @@ class Absences(Watcher):
         """Note lanes that skip the collective."""
         _diverged(machine)[group.selection.positions.reshape(-1)] = True
 
-    def collective_incomplete(self, machine: Machine, group: Group, members: Members, active: Array | None) -> None:
+    def collective_incomplete(self, machine: Machine, group: Group, active: Array | None) -> None:
         """All live lanes are here: report those that diverged and, for a matrix instruction, those that exited."""
         matrix = present(group).traits.matrix is not None
         diverged: Array | None = machine.batch.notes.get(DIVERGED)
         if not matrix and diverged is None:
             return
         here = taking_part(group, active)
-        absent = wanted(group, members, here) & ~here
+        absent = wanted(group, None, here) & ~here
         if diverged is not None:
             positions, exists = places(machine, group)
             left = absent & exists & diverged[positions]
             diverged[positions[here]] = False
             if left.any():
-                rule = DIVERGENCE if members is None else MEMBERMASK
-                _report_absent(machine, group, rule, here, left, "took another path and exited")
+                _report_absent(machine, group, DIVERGENCE, here, left, "took another path and exited")
                 return
         if matrix and absent.any():
             _report_absent(machine, group, EXITED, here, absent, "exited, or never existed")

@@ -44,11 +44,11 @@ def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
         missing = missing_lanes(machine, group, members, active)
         if missing is not None:
             if active is not None:
-                return take_apart(machine, group, active)
+                return take_apart(machine, group, active, whole=members is None)
             return _wait_for(machine, group, instruction, members, missing)
         told = machine.hooks.collective_incomplete
-        if told is not None and not (active is None and group.warps.dense and _whole(machine)):
-            told(machine, group, members, active)
+        if told is not None and members is None and not (active is None and group.warps.dense and _whole(machine)):
+            told(machine, group, active)
         if machine.hooks.warp_synchronised is not None:
             machine.hooks.warp_synchronised(machine, group, members, active)
         return step(machine, group)
@@ -58,7 +58,7 @@ def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
 
 def _wait_for(machine: Machine, group: Group, instruction: Instruction, members: Members, missing: Array) -> bool:
     """Wait for lanes, which may come to the instruction at another place. Always True."""
-    if machine.hooks.collective_waits is not None:
+    if members is None and machine.hooks.collective_waits is not None:
         machine.hooks.collective_waits(machine, group)
     wait(machine, group, missing)
     if members is not None:
@@ -75,11 +75,11 @@ def _whole(machine: Machine) -> bool:
     return machine.batch.exited is None and machine.batch.shape.n_threads % 32 == 0
 
 
-def take_apart(machine: Machine, group: Group, active: Array) -> bool:
+def take_apart(machine: Machine, group: Group, active: Array, *, whole: bool = True) -> bool:
     """Let lanes that a guard disables continue; the others execute the instruction again, alone. Always True."""
     here, others = machine.divide(group, np.broadcast_to(active, group.selection.shape))
     others.at = group.at + 1
-    if machine.hooks.collective_passed is not None:
+    if whole and machine.hooks.collective_passed is not None:
         machine.hooks.collective_passed(machine, others)
     machine.count_entry(here, -1)
     machine.push(others)

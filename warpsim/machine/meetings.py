@@ -33,9 +33,6 @@ def meet(machine: Machine, instruction: Instruction) -> None:
     parts = _unparked(machine, peers, _complete(machine, peers))
     if not parts:
         return
-    told, members = machine.hooks.collective_incomplete, membermask(present(parts[0]))
-    if told is not None and all(membermask(present(group)) == members for group in parts):
-        told(machine, _joint(machine, parts)[0], members, None)
     if machine.hooks.warp_synchronised is not None:
         for group in parts:
             machine.hooks.warp_synchronised(machine, group, membermask(present(group)), None)

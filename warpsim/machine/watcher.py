@@ -243,13 +243,13 @@ class Watcher:
         """
 
     def collective_waits(self, machine: Machine, group: Group) -> None:
-        """Lanes are about to wait at a collective for others of their warps or warpgroups."""
+        """Lanes are about to wait at a collective without a membermask for others of their warps or warpgroups."""
 
     def collective_passed(self, machine: Machine, group: Group) -> None:
-        """Lanes pass a collective that their guard disables, while others of their warps wait at it."""
+        """Lanes pass a collective without a membermask that their guard disables, while others of their warps wait at it."""
 
-    def collective_incomplete(self, machine: Machine, group: Group, members: Members, active: Array | None) -> None:
-        """Warps are about to execute a collective with some of their lanes only: all lanes in ``members`` that have not
+    def collective_incomplete(self, machine: Machine, group: Group, active: Array | None) -> None:
+        """Warps are about to execute a collective without a membermask with some of their lanes only: all that have not
         exited have arrived.
         """
 
