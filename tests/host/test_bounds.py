@@ -216,12 +216,12 @@ def test_a_schedule_s_batches():
     """A schedule that says how many CTAs run at once is obeyed, also where batches are smaller."""
     made = kernel()
     for ctas, batch, expected in ((2, 1 << 20, 64), (4, 96, 96), (None, 96, 96)):
-        order = ctas and types.SimpleNamespace(ctas=ctas)
+        order = ctas and types.SimpleNamespace(ctas=ctas, late=False)
         device = made.module.device
         plan = made.module.image(device).plan("k")
-        given = (0, False, None, "raise", "eager", None, None, batch, False, False)
+        given = launch_options.Options(batch_threads=batch)
         found = launch_options.LaunchOptions("sm_90a", made.function).settings(
-            plan, device, ((8, 1, 1), (32, 1, 1)), None, order, given
+            plan, device, ((8, 1, 1), (32, 1, 1)), given, order
         )
         assert found.batch_threads == expected
 

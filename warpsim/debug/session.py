@@ -31,6 +31,7 @@ from warpsim.debug.writing import assign
 from warpsim.errors import ExecutionError, Finding
 from warpsim.host.defaults import run_past
 from warpsim.host.kernel import Kernel, LaunchResult, result_of
+from warpsim.host.launch_options import Options
 from warpsim.host.recording import record
 from warpsim.machine.state.global_memory import Allocation
 
@@ -89,8 +90,10 @@ class Session(Standpoint):
         with self.device.lock:
             memory = self.device.memory
             try:
-                warps = {} if options.get("schedule") is not None else {"batch_threads": 1, "by_warp": True}
-                state = kernel.begin(grid, block, args, mapped, self.device, **{**chosen, **warps, "keeps": True})
+                by_warp = options.get("schedule") is None
+                warps = {"batch_threads": 1, "by_warp": True} if by_warp else {}
+                made = Options(**{**chosen, **warps, "keeps": True})
+                state = kernel.begin(grid, block, args, mapped, self.device, made)
                 self._allocations: list[Allocation] = memory.everything()
                 state.memory = copy.deepcopy(memory)
                 memory.settle()

@@ -15,7 +15,7 @@ from warpsim.host.arguments import pack
 from warpsim.host.device import Device
 from warpsim.host.engines import chosen_engine
 from warpsim.host.executors import workers_of
-from warpsim.host.launch_options import LaunchOptions
+from warpsim.host.launch_options import LaunchOptions, Options
 from warpsim.host.options import Dim, dims, integer
 from warpsim.machine.engine import opcodes_of, run
 from warpsim.machine.fidelity import Executed, Fidelity
@@ -83,18 +83,6 @@ def _profiler() -> Profiler:
     from warpsim.observe.profiler import Profiler
 
     return Profiler()
-
-
-def _first(*values: Any) -> Any:
-    """The first value that is not None."""
-    for value in values:
-        if value is not None:
-            return value
-    return None
-
-
-def _order(seed: Any) -> Schedule | None:
-    return None if seed is None else Schedule.of(integer("schedule", seed))
 
 
 def result_of(state: LaunchState, stdout: str, seconds: float, profile: Profile | None = None) -> LaunchResult:
@@ -230,6 +218,18 @@ class Kernel:
             printed.append(text)
             device.stdout(text)
 
+        options = Options(
+            shared_mem=shared_mem,
+            cluster=cluster,
+            cooperative=cooperative,
+            checks=checks,
+            on_finding=on_finding,
+            async_effects=async_effects,
+            max_instructions=max_instructions,
+            max_seconds=max_seconds,
+            schedule=schedule,
+            batch_threads=batch_threads,
+        )
         engine = chosen_engine(engine)
         pool, n_workers = workers_of(device, workers, executor, engine)
         looking = [*watchers, *([profiler] if profiler else [])]
@@ -237,23 +237,7 @@ class Kernel:
         started = time.perf_counter()
         with device.lock:  # launches on one device are ordered
             try:
-                state = self.begin(
-                    grid,
-                    block,
-                    args,
-                    mapped,
-                    device,
-                    shared_mem=shared_mem,
-                    cluster=cluster,
-                    cooperative=cooperative,
-                    checks=checks,
-                    on_finding=on_finding,
-                    async_effects=async_effects,
-                    max_instructions=max_instructions,
-                    max_seconds=max_seconds,
-                    schedule=schedule,
-                    batch_threads=batch_threads,
-                )
+                state = self.begin(grid, block, args, mapped, device, options)
                 try:
                     if (
                         pool is None
@@ -289,47 +273,17 @@ class Kernel:
         return device
 
     def begin(
-        self,
-        grid: Dim,
-        block: Dim,
-        args: Sequence[Any],
-        mapped: list[int],
-        device: Device,
-        *,
-        shared_mem: int = 0,
-        cluster: Dim | None = None,
-        cooperative: bool = False,
-        checks: Any = None,
-        on_finding: str = "raise",
-        async_effects: str | None = None,
-        max_instructions: int | None = 10**9,
-        max_seconds: float | None = None,
-        schedule: int | None = None,
-        batch_threads: int = BATCH_THREADS,
-        by_warp: bool = False,
-        keeps: bool = False,
+        self, grid: Dim, block: Dim, args: Sequence[Any], mapped: list[int], device: Device, options: Options
     ) -> LaunchState:
         """Set up a launch, before its first step. Adds the addresses of mapped arguments to ``mapped``; the caller
         holds the device's lock.
         """
         grid3, block3 = dims("grid", grid), dims("block", block)
-        usual = defaults.current
-        order = None if by_warp else _order(_first(schedule, usual.schedule))
-        late = "at_wait" if order is not None and order.late else "eager"
-        options = (
-            shared_mem,
-            cooperative,
-            _first(checks, device.checks, usual.checks),
-            on_finding,
-            _first(async_effects, usual.async_effects, late),
-            max_instructions,
-            _first(max_seconds, device.max_seconds, usual.max_seconds),
-            batch_threads,
-            by_warp,
-            keeps,
-        )
+        options = options.over(device, defaults.current)
+        seed = None if options.by_warp else options.schedule
+        order = None if seed is None else Schedule.of(integer("schedule", seed))
         plan = self.module.image(device).plan(self.name)
-        settings = self._options.settings(plan, device, (grid3, block3), cluster, order, options)
+        settings = self._options.settings(plan, device, (grid3, block3), options, order)
         params = pack(self.function, args, device, mapped)
         return LaunchState(plan, grid3, block3, params, device.memory, device.spec, settings, schedule=order)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import attrs
+
 from warpsim.checks.convergence import DIVERGENCE
 from warpsim.checks.watchers import bytes_at_once
 from warpsim.errors import LaunchError, shown
@@ -13,7 +15,7 @@ from warpsim.host.device import Device
 from warpsim.host.options import Dim, budget, choice, dims, integer
 from warpsim.machine.memory.stack import LIMIT as MAX_LOCAL
 from warpsim.machine.plan import KernelPlan
-from warpsim.machine.state.launch import Settings
+from warpsim.machine.state.launch import BATCH_THREADS, Settings
 from warpsim.machine.state.schedule import Schedule
 from warpsim.program.program import Function
 
@@ -26,6 +28,39 @@ MAX_CLUSTER = 16
 """Largest cluster, in CTAs. Every GPU has room for 8; a kernel may opt in to more."""
 
 
+@attrs.frozen(kw_only=True, slots=False)
+class Options:
+    """The options of a launch as a caller gives them, not checked yet; `Kernel.__call__` says what they are. None leaves
+    the session's default, or the usual one.
+    """
+
+    shared_mem: Any = 0
+    cluster: Any = None
+    cooperative: Any = False
+    checks: Any = None
+    on_finding: Any = "raise"
+    async_effects: Any = None
+    max_instructions: Any = 10**9
+    max_seconds: Any = None
+    schedule: Any = None
+    batch_threads: Any = BATCH_THREADS
+    by_warp: bool = False
+    """Whether the launch runs warp by warp, as a debug session steps it."""
+    keeps: bool = False
+    """Whether the state before each step may be asked for again."""
+
+    def over(self, *defaults: Any) -> Options:
+        """These, and where they are None those of ``defaults``, the first that has one."""
+        names = [name for name in ("checks", "async_effects", "max_seconds", "schedule") if getattr(self, name) is None]
+        found = {
+            name: value
+            for given in reversed(defaults)
+            for name in names
+            if (value := getattr(given, name, None)) is not None
+        }
+        return attrs.evolve(self, **found) if found else self
+
+
 class LaunchOptions:
     """Of one kernel of a module for ``target``."""
 
@@ -34,45 +69,40 @@ class LaunchOptions:
         self._known: dict[tuple[Any, ...], tuple[KernelPlan, Settings]] = {}
 
     def settings(
-        self,
-        plan: KernelPlan,
-        device: Device,
-        shape: tuple[Dims, Dims],
-        cluster: Dim | None,
-        order: Schedule | None,
-        options: tuple[Any, ...],
+        self, plan: KernelPlan, device: Device, shape: tuple[Dims, Dims], options: Options, order: Schedule | None
     ) -> Settings:
-        """Check the options of a launch, and whether its ``shape`` (grid and block) fits the device. ``options`` are shared_mem,
-        cooperative, checks, on_finding, async_effects, max_instructions, max_seconds, batch_threads, by_warp and keeps."""
+        """Check the options of a launch in some ``order``, and whether its ``shape`` (grid and block) fits the device."""
         grid, block = shape
-        plain = cluster is None and order is None
-        key = (device.target, grid, block, *options, *map(type, options))  # 1.0 equals 1, and is refused
+        plain = options.cluster is None and order is None
+        given = tuple(vars(options).values())
+        key = (device.target, grid, block, *given, *map(type, given))  # 1.0 equals 1, and is refused
         try:
             known = self._known.get(key) if plain else None
         except Exception:  # a set of rules, or an object of the caller's
             known, plain = None, False
         if known is not None and known[0] is plan:
             return known[1]
-        shared_mem, cooperative, checks, on_finding, effects, most, seconds, batch_threads, by_warp, keeps = options
-        shared_mem = integer("shared_mem", shared_mem)
-        chosen = resolve_checks(checks)
-        batch_threads = integer("batch_threads", batch_threads, 1)
+        shared_mem = integer("shared_mem", options.shared_mem)
+        chosen = resolve_checks(options.checks)
+        batch_threads = integer("batch_threads", options.batch_threads, 1)
         if order is not None and order.ctas:
             batch_threads = min(batch_threads, order.ctas * math.prod(block))
+        late = "at_wait" if order is not None and order.late else "eager"
+        effects = late if options.async_effects is None else options.async_effects
         settings = Settings(
             dynamic_shared=shared_mem,
-            cluster=self._cluster(cluster, grid, device),
-            cooperative=bool(integer("cooperative", cooperative, 0, 1)),
+            cluster=self._cluster(options.cluster, grid, device),
+            cooperative=bool(integer("cooperative", options.cooperative, 0, 1)),
             checks=chosen,
-            on_finding=choice("on_finding", on_finding, ("raise", "collect")),
+            on_finding=choice("on_finding", options.on_finding, ("raise", "collect")),
             async_effects=choice("async_effects", effects, ("eager", "at_wait")),
-            max_instructions=budget("max_instructions", most),
-            max_seconds=budget("max_seconds", seconds),
+            max_instructions=budget("max_instructions", options.max_instructions),
+            max_seconds=budget("max_seconds", options.max_seconds),
             batch_threads=batch_threads,
             batch_bytes=bytes_at_once(chosen),
             whole_warps=DIVERGENCE in chosen,
-            by_warp=by_warp,
-            keeps=keeps,
+            by_warp=options.by_warp,
+            keeps=options.keeps,
         )
         self._check(plan, device, grid, block, shared_mem)
         if plain:
