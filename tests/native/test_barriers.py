@@ -104,3 +104,27 @@ def test_who_leaves_where_a_block_begins_is_counted_once(name, engine):
 
     assert dict(result.opcodes) == counts
     assert result.instructions == sum(counts.values())
+
+
+CALLED = """.version 8.0
+.target sm_80
+.address_size 64
+.func (.param .b32 z) twice (.param .b32 y) { .reg .b32 %r<2>; ld.param.b32 %r1, [y]; add.u32 %r1, %r1, %r1; st.param.b32 [z], %r1; ret; }
+.visible .entry k(.param .u64 a, .param .u64 o) {
+  .reg .b32 %r<4>; .reg .b64 %d<4>; .reg .pred %p;
+  ld.param.u64 %d0, [a]; ld.param.u64 %d1, [o]; mov.u32 %r0, %tid.x; mul.wide.u32 %d2, %r0, 4;
+  add.u64 %d0, %d0, %d2; add.u64 %d1, %d1, %d2; mov.u32 %r2, 7;
+  bar.sync 0;
+  ld.global.u32 %r1, [%d0]; setp.lt.s32 %p, %r1, 0; @%p bra E;
+  { .param .b32 y; .param .b32 z; st.param.b32 [y], %r1; call (z), twice, (y); ld.param.b32 %r2, [z]; }
+E: st.global.u32 [%d1], %r2;
+  ret; }"""
+
+
+def test_lanes_of_each_warp_part_behind_a_barrier(done):
+    """Where lanes go that no machine code serves is each warp's own, also of one that goes on behind a barrier."""
+    given, out = np.random.default_rng(3).integers(-100, 100, 128).astype(np.int32), np.zeros(128, np.int32)
+    warpsim.load(CALLED)["k"]((1,), (128,), (given, out), engine="compiled")
+
+    assert out.tolist() == [7 if value < 0 else 2 * value for value in given.tolist()]
+    assert done

@@ -48,8 +48,6 @@ class Whole(Steps):
             self.slots.put(key, value)
         for slot in sorted(emitter.written & shape.crossing - given):
             self.slots.clear(slot)
-        if emitter.facts.parting:
-            emitter.apart.clear()
         whole = shape.pieces.get(shape.entry.block) is shape.entry
         code.line(f"br label %{self._name(shape.entry.block) if whole else 'wfirst'}")
 
@@ -235,7 +233,6 @@ class Whole(Steps):
         code.line(f"store i64 {code.make(f'load i64, ptr {base}, align 8')}, ptr {emitter.gone_back}")
         on, out = code.fresh("on"), code.fresh("unmet")
         leaving = code.make(f"load i1, ptr {emitter.leaving}")
-        emitter.meetings.warp()
         code.line(f"br i1 {leaving}, label %{out}, label %{on}")
         code.label(out)
         emitter.count_back(block, at, emitter.lanes)

@@ -80,7 +80,7 @@ class Apart(Steps):
     # ---- ways in ----------------------------------------------------------------------------------
 
     def clear(self) -> None:
-        """A warp begins."""
+        """A warp comes: none of its lanes waits anywhere."""
         name = self.code.declare("llvm.memset.p0.i64", "void", "ptr, i8, i64, i1")
         self.code.line(f"call void @{name}(ptr align 64 {self._waiting}, i8 0, i64 {4 * len(self.chunks)}, i1 false)")
 

@@ -182,6 +182,7 @@ class Emitter(UnitText):
         self.everybody = Val("i1", code.make(f"bitcast i32 {self.mask} to <32 x i1>"), uniform=False)
         count = code.make(f"call i32 @{code.declare('llvm.ctpop.i32', 'i32', 'i32')}(i32 {self.mask})")
         self.lanes = code.make(f"zext i32 {count} to i64")
+        self._clear()
         self.access.warp()
         self.inputs.warp()
         if self.shape.barriers:
@@ -191,9 +192,14 @@ class Emitter(UnitText):
         else:
             code.line("br label %start")
         code.label("start")
-        code.line(f"store i64 0, ptr {self.gone_back}")
-        self.meetings.warp()
         self.whole.start()
+
+    def _clear(self) -> None:
+        """A warp comes, at the start or behind a barrier: nothing is left of the warp before it."""
+        self.code.line(f"store i64 0, ptr {self.gone_back}")
+        self.meetings.warp()
+        if self.facts.parting:
+            self.apart.clear()
 
     def _cta(self) -> None:
         """What the warps of a CTA share."""
