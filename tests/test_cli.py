@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 from warpsim.cli import main
 from warpsim.host.kernel import Kernel
 
@@ -105,7 +106,7 @@ def test_run_makes_arrays(tmp_path, capsys):
 def test_check(tmp_path, capsys):
     """check accepts a good module, and names the line of a bad one with status 1."""
     bad = tmp_path / "bad.ptx"
-    bad.write_text(".version 8.0\n.target sm_80\n.address_size 64\n.entry k() { mov.u32 %r1, 0; }\n")
+    bad.write_text(module_head() + ".entry k() { mov.u32 %r1, 0; }\n")
 
     assert main(["check", str(SAXPY / "kernel.ptx")]) == 0
     assert main(["check", str(bad)]) == 1

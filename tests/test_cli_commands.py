@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ptx_text import module_head
 from warpsim.cli import commands, elsewhere, executing, launching, main, outcome, programs
 from warpsim.cli.debug.shell import Shell, Terminal
 from warpsim.cli.grammar import parser
@@ -176,7 +177,7 @@ def test_info(capsys, tmp_path):
 
 def test_check(capsys, tmp_path):
     """One line a file; the worst of them decides; findings as SARIF."""
-    (tmp_path / "bad.ptx").write_text(".version 8.0\n.target sm_80\n.address_size 64\n.entry k() { mov.u32 %r1, 0; }\n")
+    (tmp_path / "bad.ptx").write_text(module_head() + ".entry k() { mov.u32 %r1, 0; }\n")
     good, bad, none = str(SAXPY / "kernel.ptx"), str(tmp_path / "bad.ptx"), str(tmp_path / "none.ptx")
     assert said(capsys, "check", good) == f"{good}: 1 kernel, no problem found\n"
     for files, status in (([good, bad], 1), ([bad, good], 1), ([good, none], 2), ([none, bad], 2)):
@@ -207,7 +208,7 @@ def test_run(capsys, tmp_path):
     assert (tmp_path / "case" / "case.json").exists()
     assert main([*RUN, "--kernel", "other"]) == 2
     assert "has no kernel other; it has: k" in capsys.readouterr().err
-    (tmp_path / "empty.ptx").write_text(".version 8.0\n.target sm_80\n.address_size 64\n")
+    (tmp_path / "empty.ptx").write_text(module_head())
     assert main(["run", str(tmp_path / "empty.ptx"), "--grid", "1", "--block", "1"]) == 2
     for name, begins in (("p.json", "{"), ("p.html", "<!doctype html>")):
         said(capsys, *fitting, "--profile-to", str(tmp_path / name))

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ptx_text import module_head
 from warpsim.cli import main
 
 PROGRAM = Path(__file__).parent.parent / "programs" / "saxpy"
@@ -416,7 +417,7 @@ def test_nobody_reads():
 def test_closed_streams_and_an_ascii_locale(tmp_path):
     """No output stream at all, or one that knows 128 characters, changes nothing else."""
     path = tmp_path / "größe.ptx"
-    path.write_text(".version 8.0\n.target sm_80\n.address_size 64\n\N{GREEK SMALL LETTER ALPHA}\n", encoding="utf-8")
+    path.write_text(module_head() + "\N{GREEK SMALL LETTER ALPHA}\n", encoding="utf-8")
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
     words = [sys.executable, "-m", "warpsim", "check", str(path)]
     done = subprocess.run(words, capture_output=True, env=environment, timeout=100, check=False)

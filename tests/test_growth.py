@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 
-HEADER = ".version 8.6\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 p) {\n"
+HEADER = module_head("sm_90a", "8.6") + ".visible .entry k(.param .u64 p) {\n"
 REGISTERS = ".reg .b32 %r<64>; .reg .pred %p; .reg .b64 %rd<8>; ld.param.u64 %rd0, [p]; mov.u32 %r1, %tid.x;\n"
 COLUMN = "mul.wide.u32 %rd2, %r1, 4; add.u64 %rd2, %rd2, %rd0; mov.u32 %r4, s; mad.lo.u32 %r5, %r1, 4, %r4;\n"
 FACTOR, SLACK = 4, 2.4

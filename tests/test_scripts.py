@@ -11,6 +11,7 @@ from pathlib import Path
 import oracles
 import warpsim
 from benchmarks import profile_launch
+from ptx_text import module_head
 from warpsim.machine.binding import bind
 
 ROOT = Path(__file__).parents[1]
@@ -71,9 +72,7 @@ def test_who_binds(monkeypatch):
         monkeypatch.setattr(bind, name, getattr(bind, name))  # put back afterwards
     bound = oracles.Bound()
     bound.pytest_configure()
-    text = (
-        ".version 8.0\n.target sm_80\n.address_size 64\n.entry k() { .reg .u32 a; mov.u32 a, 5; clz.b32 a, a; exit; }"
-    )
+    text = module_head() + ".entry k() { .reg .u32 a; mov.u32 a, 5; clz.b32 a, a; exit; }"
     warpsim.load(text)["k"](1, 1, ())
 
     assert {opcode for opcode, _ in bound.forms} == {"mov", "clz", "exit"}

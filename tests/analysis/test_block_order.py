@@ -9,6 +9,7 @@ import time
 import pytest
 
 import warpsim
+from ptx_text import module_head
 from warpsim.analysis.block_order import loop_order
 from warpsim.analysis.flow import Block
 from warpsim.analysis.graph import Graph
@@ -116,7 +117,7 @@ def nested(count: int) -> str:
 
 def seconds(code: str) -> float:
     """CPU time to load and launch it for the first time."""
-    text = f".version 8.3\n.target sm_90\n.address_size 64\n.entry k() {{ {code} ret; }}"
+    text = module_head("sm_90", "8.3") + f".entry k() {{ {code} ret; }}"
     started = time.process_time()
     warpsim.load(text)["k"]((1,), (32,), ())
     return time.process_time() - started

@@ -2,6 +2,8 @@
 
 import pytest
 
+from ptx_text import module_head
+
 UNWRITTEN, MASK, AGREE, COUNT = "uninitialised", "membermask", "nonuniform-operand", "barrier-divergence"
 MMA = (
     "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {f0, f1, f2, f3}, {r1, r2, r3, r4}, {r5, r6}, {f4, f5, f6, f7};"
@@ -49,7 +51,7 @@ def test_a_function_is_given_its_parameters():
     import warpsim
     from warpsim.analysis.strict import check_program
 
-    text = ".version 8.0\n.target sm_80\n.address_size 64\n.func (.reg .u32 y) f(.reg .u64 p) { st.global.u32 [p], 1; mov.u32 y, 2; ret; }\n"
+    text = module_head() + ".func (.reg .u32 y) f(.reg .u64 p) { st.global.u32 [p], 1; mov.u32 y, 2; ret; }\n"
 
     assert check_program(warpsim.load(text).program) == ()
 
@@ -167,7 +169,7 @@ def test_the_only_register():
     import warpsim
     from warpsim.analysis.strict import check_program
 
-    text = ".version 8.0\n.target sm_80\n.address_size 64\n.entry k()\n{ .reg .pred p;\n@p trap;\nret; }\n"
+    text = module_head() + ".entry k()\n{ .reg .pred p;\n@p trap;\nret; }\n"
 
     assert [(f.rule, f.line) for f in check_program(warpsim.load(text).program)] == [(UNWRITTEN, 6)]
 

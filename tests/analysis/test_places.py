@@ -2,6 +2,8 @@
 
 import pytest
 
+from ptx_text import module_head
+
 VECTOR = "{r1, r2, r3, r4}"
 LOAD = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {r1, r2, r3, r4}, [r9];"
 
@@ -62,7 +64,7 @@ def test_declared_pointers(check):
     import warpsim
     from warpsim.analysis.strict import check_program
 
-    text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 {} x) {{ .reg .b64 a; .reg .f32 f<4>;\n"
+    text = module_head() + ".visible .entry k(.param .u64 {} x) {{ .reg .b64 a; .reg .f32 f<4>;\n"
     text += "ld.param.u64 a, [x]; cvta.to.global.u64 a, a;\nld.global.v4.f32 {{f0, f1, f2, f3}}, [a+8];\nret; }}\n"
 
     def found(declared):

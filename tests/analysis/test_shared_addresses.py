@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 
 import warpsim
+from ptx_text import module_head
 
-HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
+HEAD = module_head("sm_90")
 ROWS = [line.split("\t") for line in Path(__file__).with_name("shared_layouts.txt").read_text().splitlines()]
 
 

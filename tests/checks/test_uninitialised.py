@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 
 HEAD = (
     ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 b)\n{\n"
@@ -256,7 +257,10 @@ def test_lanes_that_take_no_part(written, expected):
     assert [(f.rule, f.line) for f in result.findings] == expected
 
 
-SAME = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p, .param .u64 o)\n{\n.reg .b32 %r<9>; .reg .b64 %rd<9>; ld.param.u64 %rd1, [p]; ld.param.u64 %rd2, [o]; mov.u32 %r1, 7;\n"
+SAME = (
+    module_head()
+    + ".visible .entry k(.param .u64 p, .param .u64 o)\n{\n.reg .b32 %r<9>; .reg .b64 %rd<9>; ld.param.u64 %rd1, [p]; ld.param.u64 %rd2, [o]; mov.u32 %r1, 7;\n"
+)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 from warpsim.checks.written import WrittenBits
 
-HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
+HEAD = module_head("sm_90")
 COPY = (
     HEAD
     + """

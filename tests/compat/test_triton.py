@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 from warpsim.compat import triton
 from warpsim.compat.triton import install, interface, launching, tensors, utilities
 from warpsim.errors import ExecutionError, Finding, LaunchError
@@ -155,7 +156,7 @@ def parameters(count):
     launcher.metadata = types.SimpleNamespace(num_ctas=1, num_warps=1, launch_cooperative_grid=False, **sizes)
     launcher.names, launcher.kinds = "n", ["i32"]
     params = ", ".join(f".param .u32 p{i}" for i in range(count))
-    text = f".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k({params}) {{ ret; }}"
+    text = module_head() + f".visible .entry k({params}) {{ ret; }}"
     return launcher, warpsim.load(text)["k"]
 
 
@@ -172,7 +173,7 @@ def test_ptx_of_the_program_with_fewer_parameters():
 def test_a_launch_that_fails():
     """The launcher raises the error with the finding."""
     launcher, _ = parameters(1)
-    text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { trap; }"
+    text = module_head() + ".visible .entry k() { trap; }"
     with pytest.raises(launching.KernelError, match=r"Triton Error \[CUDA\]: unspecified launch failure\n.*trap"):
         launcher._run((1, 1, 1), warpsim.load(text)["k"], (7,))
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 from warpsim.debug import DebugError, Session
 from warpsim.host.cases import Case
 
@@ -251,7 +252,7 @@ def test_a_step_of_one_warp_among_many(cta):
 @pytest.mark.parametrize("given", [0, 16, 20])
 def test_shared_memory_of_the_launch(given):
     """An array without a size has what the launch gives it, in whole elements."""
-    text = ".version 8.0\n.target sm_90a\n.address_size 64\n.extern .shared .align 4 .b8 bytes[];\n.extern .shared .align 8 .u64 words[];\n.visible .entry k() { .reg .b32 r; mov.u32 r, bytes; mov.u32 r, words; ret; }"  # fmt: skip
+    text = module_head("sm_90a") + ".extern .shared .align 4 .b8 bytes[];\n.extern .shared .align 8 .u64 words[];\n.visible .entry k() { .reg .b32 r; mov.u32 r, bytes; mov.u32 r, words; ret; }"  # fmt: skip
     session = Session(warpsim.load(text)["k"], 1, 32, (), shared_mem=given)
     assert session.evaluate("bytes").shape == (given,)
     assert session.evaluate("words").shape == (given // 8,)

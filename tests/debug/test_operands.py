@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 from warpsim.debug import DebugError, Session
 
 HEAD = ".version 8.8\n.target {}\n.address_size 64\n.visible .entry k() {{\n.reg .b32 a<4>, b<4>, e; .reg .f32 c<4>; .reg .b32 d<4>;\n"
@@ -257,7 +258,7 @@ def test_lanes_that_wait():
 
 def test_where_warps_stand():
     """One entry for lanes that stand together, in the order of CTAs (x first), warps and lanes."""
-    text = ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k() { .reg .b32 r; mov.u32 r, %laneid; barrier.cluster.arrive; barrier.cluster.wait; ret; }"  # fmt: skip
+    text = module_head("sm_90a") + ".visible .entry k() { .reg .b32 r; mov.u32 r, %laneid; barrier.cluster.arrive; barrier.cluster.wait; ret; }"  # fmt: skip
     session = Session(warpsim.load(text)["k"], (2, 2), 64, (), cluster=(2, 2))
     session.break_at("op:barrier.cluster.wait*")
     for _ in range(8):
@@ -270,7 +271,7 @@ def test_where_warps_stand():
 @pytest.mark.parametrize("error", [True, False])
 def test_a_page(error):
     """How a session has ended is on its page."""
-    text = ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 p) { .reg .b64 d; .reg .b32 r; ld.param.u64 d, [p]; st.global.u32 [d], 5; ret; }"  # fmt: skip
+    text = module_head("sm_90a") + ".visible .entry k(.param .u64 p) { .reg .b64 d; .reg .b32 r; ld.param.u64 d, [p]; st.global.u32 [d], 5; ret; }"  # fmt: skip
     session = Session(warpsim.load(text)["k"], 1, 1, (0 if error else np.zeros(1, np.uint32),))
     while session.cont().reason != "end":
         pass

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 from warpsim.driver import library
 from warpsim.driver.abi import cu_entry, linking, rt_device, rt_launch
 from warpsim.driver.abi.calls import CALLS, INTERRUPT, PROCESS, Call, guarded
 from warpsim.driver.abi.rt_errors import NAMES
 from warpsim.driver.graphs import Graph, Node
 
-HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+HEAD = module_head()
 RAW = """.visible .entry raw(.param .u64 out, .param .f32 v) {
     .reg .b64 %d; .reg .b32 %r;
     ld.param.u64 %d, [out]; ld.param.b32 %r, [v]; st.global.b32 [%d], %r; ret;

@@ -7,6 +7,7 @@ import struct
 
 import pytest
 
+from ptx_text import module_head
 from warpsim.driver.properties import shared_of_sm
 
 INVALID_VALUE, INVALID_CONTEXT, INVALID_HANDLE, UNSUPPORTED_LIMIT = 1, 201, 400, 215
@@ -422,7 +423,7 @@ def test_files(ask, tmp_path):
 
 def test_variables_of_an_unloaded_module(ask):
     """Their memory is gone; a module that nothing had asked for goes as well."""
-    text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .align 4 .u32 seven = 7;\n"
+    text = module_head() + ".visible .global .align 4 .u32 seven = 7;\n"
     word = ctypes.c_uint32()
     for used in (True, False):
         module = ask("cuModuleLoadData", ..., ctypes.create_string_buffer(text.encode()))

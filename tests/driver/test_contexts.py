@@ -11,7 +11,9 @@ import struct
 
 import pytest
 
-HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
+from ptx_text import module_head
+
+HEAD = module_head("sm_90")
 RAW = ".visible .entry raw() { ret; }"
 INVALID_VALUE, NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE = 1, 3, 201, 400
 ILLEGAL_ADDRESS, TIMEOUT, LAUNCH_FAILED = 700, 702, 719

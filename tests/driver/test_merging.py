@@ -5,11 +5,12 @@ import struct
 import numpy as np
 import pytest
 
+from ptx_text import module_head
 from warpsim import driver
 from warpsim.driver.device_runtime import ARCHIVE
 from warpsim.driver.merging import linked, needed
 
-HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+HEAD = module_head()
 USER = (
     HEAD
     + """.file 1 "user.cu"

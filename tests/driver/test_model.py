@@ -7,10 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from ptx_text import module_head
 from warpsim import driver
 from warpsim.driver import Copy, DriverError, Fill, Kind, Launch, Result, Side, images
 
-HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+HEAD = module_head()
 ADD = """.visible .entry add(.param .u64 x, .param .u32 n, .param .f32 v) {
     .reg .b64 %d<3>; .reg .b32 %r<3>; .reg .f32 %f<3>; .reg .pred %p;
     ld.param.u64 %d1, [x]; ld.param.u32 %r1, [n]; ld.param.f32 %f1, [v];

@@ -4,9 +4,11 @@ import ctypes
 import os
 import struct
 
+from ptx_text import module_head
+
 INVALID_VALUE, OUT_OF_MEMORY, INVALID_DEVICE, INVALID_CONTEXT, NO_BINARY, FILE_NOT_FOUND = 1, 2, 101, 201, 209, 301
 INVALID_HANDLE, ILLEGAL_STATE, NOT_FOUND, CLUSTER, NOT_SUPPORTED, UNKNOWN = 400, 401, 500, 912, 801, 999
-HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
+HEAD = module_head("sm_90a")
 KERNELS = (
     HEAD
     + """.visible .global .align 8 .b8 room[24];

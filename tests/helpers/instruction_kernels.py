@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from ptx_text import module_head
+
 TYPES = {
     "bb": "b8", "uh": "u16", "sh": "s16", "hf": "f16", "uq": "u64", "sq": "s64", "b": "b32", "u": "u32", "s": "s32",
     "f": "f32", "d": "f64", "h": "b16", "q": "b64", "p": "pred",
@@ -39,9 +41,7 @@ def kernel(rows: list[Row], lanes: int, uniform: int | None = None) -> tuple[str
     """A kernel of instructions of one target, and how many registers it leaves behind, 64 bits for each of so many lanes.
     The register ``uniform`` of each instruction comes from one address."""
     target, version, _ = rows[0]
-    lines = [
-        f".version {version}\n.target {target}\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 o) {{"
-    ]
+    lines = [module_head(target, version) + ".visible .entry k(.param .u64 a, .param .u64 o) {"]
     lines += [f".reg .{type} {name}<10>;" for name, type in TYPES.items()]
     lines += [".reg .u64 all, in, out; .reg .u32 t, w; .reg .b16 narrow; .reg .pred yes;"]
     lines += ["ld.param.u64 all, [a]; ld.param.u64 out, [o]; mov.u32 t, %tid.x;"]

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 from warpsim.host.arrays import array_of
 from warpsim.host.dlpack import NARROW
 
-HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+HEAD = module_head()
 RAW = """.visible .entry k(.param .u64 out, .param .align 4 .b8 p[16], .param .b16 h, .param .b32 w, .param .f64 d, .param .u32 u) {
     .reg .b64 %o; .reg .b32 %r<5>; .reg .b16 %h; .reg .f64 %d; .reg .b64 %q;
     ld.param.u64 %o, [out];

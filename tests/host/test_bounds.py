@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 from warpsim.host import launch_options, options
 from warpsim.host.arrays import bytes_of
 from warpsim.host.engines import chosen_engine
 from warpsim.host.executors import workers_of
 
-HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
+HEAD = module_head("sm_90a")
 
 
 def kernel(directives="", body="", text=""):

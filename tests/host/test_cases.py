@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 from warpsim.host import files, recording
 from warpsim.host.arrays import DeviceArray
 from warpsim.host.cases import Case, run_case
@@ -22,7 +23,7 @@ from warpsim.host.launch_description import Description
 from warpsim.host.unseen import Unseen, launching
 from warpsim.testing import record
 
-HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
+HEAD = module_head("sm_90a")
 TAKES = HEAD + ".visible .entry k({}) {{ {} ret; }}"
 ADD = (
     HEAD

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 from warpsim.host import fatbin
 from warpsim.host.kernel import Kernel
 from warpsim.testing import recipe
 
-HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
+HEAD = module_head("sm_90a")
 COPY = (
     HEAD
     + """.visible .entry copy(.param .u64 x, .param .u64 y) {

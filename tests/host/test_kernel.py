@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 
 SAXPY = Path(__file__).parents[2] / "programs" / "saxpy" / "kernel.ptx"
 
@@ -165,6 +166,6 @@ def test_targets_and_devices(target: str, runs_on: list[str], not_on: list[str])
 
 def test_parameters_as_they_are_declared():
     """A parameter of several bytes or words has its count, of two as of more."""
-    text = ".version 8.0\n.target sm_80\n.address_size 64\n.entry k(.param .u64 one, .param .b8 two[2], .param .f32 three[3]) { ret; }"
+    text = module_head() + ".entry k(.param .u64 one, .param .b8 two[2], .param .f32 three[3]) { ret; }"
 
     assert [str(p) for p in warpsim.load(text)["k"].params] == [".u64 one", ".b8 two[2]", ".f32 three[3]"]

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from instruction_heads import head
+
 ROWS = [line.split("\t") for line in Path(__file__).with_name("address_verdicts.txt").read_text().splitlines()]
 WITHOUT_A_LOOK = ("cp.async.bulk.tensor", "cp.async.bulk.prefetch.tensor", "cp.reduce.async.bulk.tensor", "fence.proxy")
 """Of the address of a tensor map the assembler takes floats, predicates and 128 bits, too."""
@@ -34,9 +36,7 @@ def on_purpose(instruction: str) -> bool:
 @pytest.mark.parametrize("part", [*range(12, 16), *[pytest.param(n, marks=pytest.mark.long) for n in range(12)]])
 def test_addresses(part: int, refused: Callable[[str, list[str]], set[int]]) -> None:
     """The lines that are reported are those that the assembler refuses, but for what is refused on purpose."""
-    from .test_form_verdicts import head
-
     rows = [row for row in ROWS if not on_purpose(row[3])][part::16]
-    found = refused("\n".join(head("sm_90a", "8.7")) + "\n", [row[3] for row in rows])
+    found = refused(head("sm_90a", "8.7"), [row[3] for row in rows])
 
     assert [row[2:] for n, row in enumerate(rows, 1) if (row[2] == "refused") != (n in found)] == []

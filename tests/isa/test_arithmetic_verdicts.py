@@ -12,10 +12,8 @@ from pathlib import Path
 
 import pytest
 
-REGISTERS = {
-    "bb": "b8", "uh": "u16", "sh": "s16", "hf": "f16", "uq": "u64", "sq": "s64", "b": "b32", "u": "u32", "s": "s32",
-    "f": "f32", "d": "f64", "h": "b16", "q": "b64", "p": "pred",
-}  # fmt: skip
+from instruction_heads import head
+
 ROWS = [line.split("\t") for line in Path(__file__).with_name("arithmetic_verdicts.txt").read_text().splitlines()]
 
 
@@ -28,15 +26,13 @@ def _root(instruction: str) -> str:
 def test_verdicts(root: str, half: int, refused: Callable[[str, list[str]], set[int]]) -> None:
     """Every instruction of an opcode gets the assembler's verdict; by default every second."""
     wrong = []
-    registers = "".join(f".reg .{type} {name}<10>;" for name, type in REGISTERS.items())
     modules = defaultdict(list)
     for target, version, verdict, instruction in ROWS:
         if _root(instruction) == root:
             modules[target, version].append((verdict, instruction))
     for (target, version), both in modules.items():
         rows = both[half::2]
-        head = f".version {version}\n.target {target}\n.address_size 64\n.visible .entry k() {{\n{registers}\n"
-        found = refused(head, [instruction for _, instruction in rows])
+        found = refused(head(target, version), [instruction for _, instruction in rows])
         for number, (verdict, instruction) in enumerate(rows, 1):
             if (verdict == "refused") != (number in found):
                 wrong.append(f"{target} {version}: {instruction} is {verdict}")

@@ -12,24 +12,9 @@ from pathlib import Path
 
 import pytest
 
-REGISTERS = {
-    "bb": "b8", "uh": "u16", "sh": "s16", "hf": "f16", "uq": "u64", "sq": "s64", "b": "b32", "u": "u32", "s": "s32",
-    "f": "f32", "d": "f64", "x": "f16x2", "h": "b16", "q": "b64", "o": "b128", "p": "pred",
-}  # fmt: skip
+from instruction_heads import head
+
 ROWS = [line.split("\t") for line in Path(__file__).with_name("assembler_verdicts.txt").read_text().splitlines()]
-
-
-def head(target: str) -> str:
-    """What stands before the instructions."""
-    lines = [".version 9.0", f".target {target}", ".address_size 64"]
-    lines += [
-        ".shared .align 128 .b8 smem[4096];",
-        ".global .align 128 .b8 gmem[4096];",
-        ".const .align 128 .b8 cmem[256];",
-    ]
-    lines += [".visible .entry k(.param .u64 prm) {", ".local .align 128 .b8 lmem[256];"]
-    lines += [f".reg .{type} {name}<40>;" for name, type in REGISTERS.items()]
-    return "\n".join(lines) + "\n"
 
 
 @pytest.mark.parametrize("root", sorted({row[2].split()[0].split(".")[0].rstrip(";") for row in ROWS}))
@@ -41,7 +26,7 @@ def test_verdicts(root: str, refused: Callable[[str, list[str]], set[int]]) -> N
         if instruction.split()[0].split(".")[0].rstrip(";") == root:
             modules[target].append((verdict, instruction))
     for target, rows in modules.items():
-        found = refused(head(target), [instruction for _, instruction in rows])
+        found = refused(head(target, "9.0", 40), [instruction for _, instruction in rows])
         for number, (verdict, instruction) in enumerate(rows, 1):
             if (verdict == "refused") != (number in found):
                 wrong.append(f"{target}: {instruction} should be {verdict}")

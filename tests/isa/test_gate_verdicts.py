@@ -11,22 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from gates import head
 from warpsim.ptx.words import VERSIONS
-
-REGISTERS = {
-    "bb": "b8", "uh": "u16", "sh": "s16", "hf": "b16", "uq": "u64", "sq": "s64", "b": "b32", "u": "u32", "s": "s32",
-    "f": "f32", "d": "f64", "x": "b32", "h": "b16", "q": "b64", "p": "pred",
-}  # fmt: skip
-
-
-def head(target: str, version: str) -> str:
-    """What stands before the instructions."""
-    lines = [f".version {version}", f".target {target}", ".address_size 64"]
-    lines += [f".{space} .align 128 .b8 {space[0]}mem[4096];" for space in ("shared", "global", "const")]
-    lines += [".visible .entry k(.param .u64 prm) {", ".local .align 128 .b8 lmem[256];"]
-    lines += [f".reg .{type} {name}<10>;" for name, type in REGISTERS.items()]
-    return "\n".join(lines) + "\n"
-
 
 PUBLISHED = [f"{version[0]}.{version[1]}" for version in sorted(VERSIONS) if version <= (9, 0)]
 TARGETS = [

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 
-HEAD = ".version 8.8\n.target sm_100\n.address_size 64\n.visible .entry k(.param .u64 p0, .param .u64 p1) {\n"
+HEAD = module_head("sm_100", "8.8") + ".visible .entry k(.param .u64 p0, .param .u64 p1) {\n"
 START = "ld.param.u64 pi, [p0]; ld.param.u64 po, [p1]; mov.u32 t, %tid.x;\n"
 REGISTERS = ".reg .b64 pi, po, x, y, w, v; .reg .b32 t, s, r; .reg .pred p; .reg .b16 h; .reg .b128 o, u;\n"
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 
 HALF = "mma.sp{0}.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {{d0,d1,d2,d3}}, {{a0,a1,a2,a3}}, {{b0,b1,b2,b3}}, {{c0,c1,c2,c3}}, e, {1};"
 TF32 = "mma.sp.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {d0,d1,d2,d3}, {a0,a1}, {b0,b1}, {c0,c1,c2,c3}, e, 0;"
@@ -77,7 +78,10 @@ def test_metadata_of_lanes_that_the_selector_leaves_out():
 def test_sparsity_selectors(form, registers, taken):
     """ptxas 13.0 takes the selectors below this number."""
     a, b = ("{" + ", ".join(f"{x}{k}" for k in range(registers)) + "}" for x in "ab")
-    text = f".version 8.5\n.target sm_90a\n.address_size 64\n.visible .entry k() {{ .reg .b32 a<4>, b<4>, c<4>, e;\nmma.sp.sync.aligned.{form} {{c0, c1, c2, c3}}, {a}, {b}, {{c0, c1, c2, c3}}, e, %d; ret; }}\n"
+    text = (
+        module_head("sm_90a", "8.5")
+        + f".visible .entry k() {{ .reg .b32 a<4>, b<4>, c<4>, e;\nmma.sp.sync.aligned.{form} {{c0, c1, c2, c3}}, {a}, {b}, {{c0, c1, c2, c3}}, e, %d; ret; }}\n"
+    )
     warpsim.load(text % (taken - 1))
     with pytest.raises(warpsim.PtxError):
         warpsim.load(text % taken)
@@ -86,7 +90,10 @@ def test_sparsity_selectors(form, registers, taken):
 @pytest.mark.parametrize(("types", "taken"), [("bf16.bf16", True), ("f16.bf16", False), ("bf16.f16", False)])
 def test_halves_of_one_type(types, taken):
     """ptxas 13.0 takes no sparse product of f16 and bf16."""
-    text = f".version 8.5\n.target sm_90a\n.address_size 64\n.visible .entry k() {{ .reg .b32 a<2>, b<2>, e; .reg .f32 c<4>;\nmma.sp.sync.aligned.m16n8k16.row.col.f32.{types}.f32 {{c0, c1, c2, c3}}, {{a0, a1}}, {{b0, b1}}, {{c0, c1, c2, c3}}, e, 0; ret; }}\n"
+    text = (
+        module_head("sm_90a", "8.5")
+        + f".visible .entry k() {{ .reg .b32 a<2>, b<2>, e; .reg .f32 c<4>;\nmma.sp.sync.aligned.m16n8k16.row.col.f32.{types}.f32 {{c0, c1, c2, c3}}, {{a0, a1}}, {{b0, b1}}, {{c0, c1, c2, c3}}, e, 0; ret; }}\n"
+    )
     if taken:
         warpsim.load(text)
     else:
@@ -110,7 +117,7 @@ for _line in Path(__file__).with_name("kind_verdicts.txt").read_text().splitline
 def test_kind_verdicts(where, refused):
     """Types, results and sparsity that a target and a version of PTX have; the others are reported at their lines."""
     target, version = where
-    head = f".version {version}\n.target {target}\n.address_size 64\n.visible .entry k() {{\n.reg .b32 b<20>; .reg .f32 f<20>;\n"
+    head = module_head(target, version) + ".visible .entry k() {\n.reg .b32 b<20>; .reg .f32 f<20>;\n"
     found = refused(head, [instruction for _, instruction in KINDS[where]])
 
     assert {n for n, (verdict, _) in enumerate(KINDS[where], 1) if verdict == "refused"} == found

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 
-HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+HEAD = module_head()
 REGISTERS = ".reg .b32 t, u, v, w; .reg .b64 o, a, f; .reg .pred p, q; .reg .b16 h; .reg .b8 c;"
 
 

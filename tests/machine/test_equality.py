@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 from warpsim.machine.selection import Shape, from_positions
 from warpsim.machine.state.equality import difference, equal
 from warpsim.machine.values import Affine
@@ -127,9 +128,7 @@ def test_pairs(one, other, expected):
 
 def test_parts_of_a_plan():
     """Instructions, blocks and functions are those of one place in one text, though bound anew."""
-    text = (
-        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() {{ .reg .b32 a; mov.u32 a, {}; {} ret; }}"
-    )
+    text = module_head() + ".visible .entry k() {{ .reg .b32 a; mov.u32 a, {}; {} ret; }}"
     plans = [
         warpsim.load(text.format(n, more)).image(warpsim.Device("sm_80")).plan("k")
         for n, more in ((1, ""), (1, ""), (2, "bar.sync 0;"))

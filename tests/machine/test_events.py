@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 from warpsim.machine import engine
 from warpsim.machine.watcher import Watcher
 
-HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
+HEAD = module_head("sm_90")
 
 
 def kernel(body, functions=""):

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 
-HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+HEAD = module_head()
 
 
 def kernel(body, params=".param .u64 a, .param .u64 b"):

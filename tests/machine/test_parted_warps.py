@@ -3,8 +3,9 @@
 import pytest
 
 import warpsim
+from ptx_text import module_head
 
-HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\n.reg .b32 %t, %x; .reg .pred %p, %q;\n"
+HEAD = module_head() + ".visible .entry k()\n{\n.reg .b32 %t, %x; .reg .pred %p, %q;\n"
 HALVES = "mov.u32 %t, %tid.x; and.b32 %x, %t, 31; setp.lt.u32 %p, %x, 16;\n"
 
 

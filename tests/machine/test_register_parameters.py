@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 
-HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+HEAD = module_head()
 
 
 def launch(text: str, out: np.ndarray, threads: int = 1) -> np.ndarray:

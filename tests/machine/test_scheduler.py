@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 from warpsim.machine import shuffled
 from warpsim.machine.state.launch import LaunchState, Settings
 from warpsim.machine.state.schedule import ENDLESS, Schedule
@@ -115,7 +116,7 @@ def test_sleepers_wake_when_memory_has_changed(stage):
 def launch(grid, cluster=None, schedule=None, **settings):
     """A launch of blocks of 64 threads that has not begun."""
     device = warpsim.Device("sm_90a")
-    text = ".version 8.3\n.target sm_90a\n.address_size 64\n.visible .entry k() { .shared .b8 s[512]; ret; }"
+    text = module_head("sm_90a", "8.3") + ".visible .entry k() { .shared .b8 s[512]; ret; }"
     plan = warpsim.load(text).image(device).plan("k")
     options = Settings(cluster=cluster, **settings)
     return LaunchState(plan, grid, (64, 1, 1), b"", device.memory, device.spec, options, schedule=schedule)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 
-HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+HEAD = module_head()
 LOOK = ".func (.param .u32 v) look(.param .u64 a) { .reg .u64 p; .reg .u32 x; ld.param.u64 p, [a]; ld.acquire.gpu.u32 x, [p]; st.param.u32 [v], x; ret; }\n"
 IDLE = ".func idle() { ret; }\n"
 KERNEL = """

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 
 HEAD = """.version 9.0
 .target sm_90a
@@ -181,7 +182,7 @@ setp.ne.u32 p, m, 0; @p call deep, (m); ret; }
         warpsim.ExecutionError, match="limit: the call of deep makes the local memory of a thread larger than 524288"
     ):
         kernel(1, 32, (9,))
-    alloca = ".version 9.0\n.target sm_80\n.address_size 64\n.visible .entry k() { .reg .u64 p; alloca.u64 p, 400000; ret; }\n"
+    alloca = module_head("sm_80", "9.0") + ".visible .entry k() { .reg .u64 p; alloca.u64 p, 400000; ret; }\n"
     with pytest.raises(warpsim.ExecutionError, match="limit: alloca makes the local memory of the 131072 threads"):
         warpsim.load(alloca)["k"](1024, 128, ())
 

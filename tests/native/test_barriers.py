@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 
 pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 PTX = """.version 8.0
@@ -99,7 +100,7 @@ COUNTED = {
 def test_who_leaves_where_a_block_begins_is_counted_once(name, engine):
     """Where warps do not meet, a unit ends before the first instruction of a block."""
     threads, body, counts = COUNTED[name]
-    head = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() { .reg .b32 %r<3>; .reg .pred %p<2>;"
+    head = module_head() + ".visible .entry k() { .reg .b32 %r<3>; .reg .pred %p<2>;"
     result = warpsim.load(f"{head} mov.u32 %r0, %tid.x; {body} ret; }}")["k"]((1,), (threads,), (), engine=engine)
 
     assert dict(result.opcodes) == counts

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 from warpsim.cli import main
 from warpsim.host.cases import run_case
 from warpsim.report.profile_page import page
 
 PROGRAMS = Path(__file__).parent.parent.parent / "programs"
-HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
+HEAD = module_head("sm_90a")
 
 
 def banks_of(addresses, nbytes):

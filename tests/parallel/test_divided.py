@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 from warpsim.cli.elsewhere import results_of
 from warpsim.host.cases import run_case
 from warpsim.native.compiling.cache import available
@@ -28,7 +29,7 @@ CASES = [
     for path in sorted((ROOT / folder).glob("*/case.json"))
 ]
 ENGINES = ["interpreter", pytest.param("compiled", marks=pytest.mark.skipif(not available(), reason="no llvmlite"))]
-HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+HEAD = module_head()
 
 
 class Elsewhere(Executor):

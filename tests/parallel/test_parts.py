@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.values import Affine
 from warpsim.parallel import divide, part, processes, shipping
@@ -128,7 +129,7 @@ def run(first, count):
     return set(range(first, first + count))
 
 
-HEAD_90 = ".version 8.0\n.target sm_90\n.address_size 64\n"
+HEAD_90 = module_head("sm_90")
 BULK = """.reg .pred %p9; .shared .align 16 .b8 s[64]; .shared .b64 bar; .reg .b64 %e; .reg .b32 %q;
 setp.eq.u32 %p9, %r2, 0; mov.u32 %r6, %ctaid.x; mul.wide.u32 %rd2, %r6, 64; add.u64 %rd2, %rd0, %rd2;
 mov.u32 %r7, s; mov.u32 %r8, bar;
@@ -363,7 +364,10 @@ def test_what_is_counted_and_said():
 
 def test_printed_text_of_parts():
     """What CTAs print comes in their order, once."""
-    head = ".version 8.0\n.target sm_80\n.address_size 64\n.extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);\n.global .align 1 .b8 f[4] = {37, 100, 32, 0};\n"
+    head = (
+        module_head()
+        + ".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);\n.global .align 1 .b8 f[4] = {37, 100, 32, 0};\n"
+    )
     body = """.local .align 8 .b32 l[2]; .param .b64 x; .param .b64 y; .param .b32 z; setp.ne.u32 %p1, %r2, 0; @%p1 ret;
     mov.u32 %r3, %ctaid.x; st.local.u32 [l], %r3; mov.u64 %rd3, l; cvta.local.u64 %rd3, %rd3; mov.u64 %rd4, f; cvta.global.u64 %rd4, %rd4;
     st.param.b64 [x], %rd4; st.param.b64 [y], %rd3; call (z), vprintf, (x, y);"""

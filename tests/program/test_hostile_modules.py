@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 
-HEAD = ".version 8.7\n.target sm_90a\n.address_size 64\n"
+HEAD = module_head("sm_90a", "8.7")
 SECONDS = 5 if os.environ.get("WARPSIM_COMPILE") != "at-once" else 60
 """Each takes milliseconds; the time for a machine under load. Launches that wait for machine code take what compiling takes."""
 DIGITS = "1" * 5000

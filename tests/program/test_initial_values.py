@@ -5,6 +5,7 @@ import struct
 import pytest
 
 import warpsim
+from ptx_text import module_head
 from warpsim.ptx.parser import parse
 from warpsim.ptx.printer import print_module
 from warpsim.ptx.tokens import Tokens
@@ -31,9 +32,7 @@ SEPARATORS = (",", " , ", ",\n  ", ", /* apart */ ")
 
 def table(type, values, separator, shape=f"[{COUNT}]"):
     """A module with a table."""
-    return (
-        f".version 8.0\n.target sm_80\n.address_size 64\n.global .{type} t{shape} = {{ {separator.join(values)} }};\n"
-    )
+    return module_head() + f".global .{type} t{shape} = {{ {separator.join(values)} }};\n"
 
 
 @pytest.mark.parametrize("separator", SEPARATORS)

@@ -7,9 +7,10 @@ import pytest
 
 import blanks
 import warpsim
+from ptx_text import module_head
 from warpsim.ptx.parser import parse
 
-HEAD = ".version 8.3\n.target sm_90a\n.address_size 64\n"
+HEAD = module_head("sm_90a", "8.3")
 
 
 @pytest.mark.parametrize(
@@ -17,7 +18,7 @@ HEAD = ".version 8.3\n.target sm_90a\n.address_size 64\n"
 )
 def test_halves_since_they_came(instruction):
     """Arithmetic of halves came with PTX 4.2, for sm_53."""
-    head = ".version 4.2\n.target sm_53\n.address_size 64\n.entry k()\n{\n.reg .b16 %h<4>; .reg .b32 %r<4>;\n"
+    head = module_head("sm_53", "4.2") + ".entry k()\n{\n.reg .b16 %h<4>; .reg .b32 %r<4>;\n"
     module = f"{head}{instruction}\nret;\n}}\n"
     warpsim.load(module)
     with pytest.raises(warpsim.PtxError) as caught:
@@ -75,7 +76,7 @@ def test_unreadable(source):
 )
 def test_special_registers_that_not_every_module_has(name, target, version, taken):
     """The manual says since which PTX and for which target each exists."""
-    text = f".version {version}\n.target {target}\n.address_size 64\n.entry k()\n{{ .reg .b32 r;\nmov.b32 r, {name};\nret; }}\n"
+    text = module_head(target, version) + f".entry k()\n{{ .reg .b32 r;\nmov.b32 r, {name};\nret; }}\n"
     with contextlib.nullcontext() if taken else pytest.raises(warpsim.PtxError, match=f":6:12: target: {name} needs"):
         warpsim.load(text)
 
@@ -103,7 +104,7 @@ def test_what_stands_around_instructions(lines, found):
     """Declarations, directives that exclude each other, and what is skipped behind an error."""
     reported = set()
     try:
-        warpsim.load(f".version 7.8\n.target sm_90\n.address_size 64\n{lines}\n")
+        warpsim.load(module_head("sm_90", "7.8") + f"{lines}\n")
     except warpsim.PtxError as problem:
         reported = {(f.rule, f.line) for f in problem.findings}
 
@@ -126,7 +127,7 @@ def test_what_stands_around_instructions(lines, found):
 )
 def test_spaces_of_generic_addresses(space, version, target, taken):
     """The manual says since which PTX and for which target cvta takes each."""
-    text = f".version {version}\n.target {target}\n.address_size 64\n.entry k()\n{{ .reg .b64 d;\ncvta.{space}.u64 d, d;\nret; }}\n"
+    text = module_head(target, version) + f".entry k()\n{{ .reg .b64 d;\ncvta.{space}.u64 d, d;\nret; }}\n"
     with contextlib.nullcontext() if taken else pytest.raises(warpsim.PtxError, match=":6:1: target: "):
         warpsim.load(text)
 
@@ -186,7 +187,7 @@ def test_blanks_in_names():
 )
 def test_128_bits_at_once(target, version, taken):
     """ld.b128 came with PTX 8.3 for sm_70 (the manual, "ld")."""
-    text = f".version {version}\n.target {target}\n.address_size 64\n.entry k()\n{{ .reg .b128 v; .reg .b64 q;\nld.global.b128 v, [q];\nret; }}\n"
+    text = module_head(target, version) + ".entry k()\n{ .reg .b128 v; .reg .b64 q;\nld.global.b128 v, [q];\nret; }\n"
     with contextlib.nullcontext() if taken else pytest.raises(warpsim.PtxError):
         warpsim.load(text)
 
@@ -208,7 +209,10 @@ st.bulk.weak.shared::cta [%r0], %d1, 0;
 @pytest.mark.parametrize("line", BLACKWELL)
 def test_what_newer_gpus_have(line):
     """It is legal PTX, and is not called wrong."""
-    text = f".version 8.8\n.target sm_100a\n.address_size 64\n.entry k() {{ .reg .b32 %r<4>; .reg .b64 %d<2>; .reg .b16 %h<2>;\n{line}\nret; }}\n"
+    text = (
+        module_head("sm_100a", "8.8")
+        + f".entry k() {{ .reg .b32 %r<4>; .reg .b64 %d<2>; .reg .b16 %h<2>;\n{line}\nret; }}\n"
+    )
     with pytest.raises(warpsim.PtxError) as caught:
         warpsim.load(text)
 
@@ -222,7 +226,7 @@ def test_what_no_gpu_has():
         "st.async.weak.global.u32 [%d0], %r1;",
         "cp.async.gather4 [%r0], [%d0], 16;",
     ):
-        text = f".version 8.8\n.target sm_100a\n.address_size 64\n.entry k() {{ .reg .b32 %r<4>; .reg .b64 %d<2>;\n{line}\nret; }}\n"
+        text = module_head("sm_100a", "8.8") + f".entry k() {{ .reg .b32 %r<4>; .reg .b64 %d<2>;\n{line}\nret; }}\n"
         with pytest.raises(warpsim.PtxError) as caught:
             warpsim.load(text)
         assert caught.value.findings[0].rule == "illegal-form"
@@ -233,7 +237,7 @@ def test_what_no_gpu_has():
 )
 def test_parameters_of_external_functions(param):
     """ptxas does not look at them; it does where the function is in this module."""
-    text = f".version 8.7\n.target sm_90a\n.address_size 64\n.extern .func f({param});\n.entry k() {{ ret; }}"
+    text = module_head("sm_90a", "8.7") + f".extern .func f({param});\n.entry k() {{ ret; }}"
     warpsim.load(text)
     with pytest.raises(warpsim.PtxError):
         warpsim.load(text.replace(".extern ", "").replace(");", ") { ret; }"))

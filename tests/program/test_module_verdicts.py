@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import warpsim
+from ptx_text import module_head
 
-HEAD = ".version 9.0\n.target sm_90a\n.address_size 64\n"
+HEAD = module_head("sm_90a", "9.0")
 ROWS = [line.split("\t") for line in Path(__file__).with_name("module_verdicts.txt").read_text().splitlines()]
 PARTS = 12
 

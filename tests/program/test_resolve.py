@@ -4,13 +4,14 @@ import struct
 
 import pytest
 
+from ptx_text import module_head
 from warpsim.errors import PtxError
 from warpsim.program.build import load_program
 from warpsim.program.program import LabelRef, Reg, SymbolAddress
 from warpsim.program.snippet import snippet_program
 from warpsim.ptx.parser import parse
 
-HEAD = ".version 8.7\n.target sm_90a\n.address_size 64\n"
+HEAD = module_head("sm_90a", "8.7")
 
 
 def load(text):

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from ptx_text import module_head
 from warpsim.errors import PtxError
 from warpsim.program.build import load_program
 from warpsim.ptx.parser import parse
 
-HEAD = ".version 8.7\n.target sm_90a\n.address_size 64\n"
+HEAD = module_head("sm_90a", "8.7")
 REGISTERS = (
     ".reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<8>; .reg .b64 %rd<8>; .reg .f32 %f<8>; .reg .f64 %fd<4>; "
     ".reg .u32 %u<4>; .reg .f16x2 %hx<4>; .reg .f16 %hf<4>; .reg .v2 .f32 v;"

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 
-HEAD = ".version 9.0\n.target sm_90a\n.address_size 64\n"
+HEAD = module_head("sm_90a", "9.0")
 ROWS = [line.split("\t") for line in Path(__file__).with_name("constant_values.txt").read_text().splitlines()]
 TAKEN = [row for row in ROWS if row[1] != "refused"]
 PARTS = 8

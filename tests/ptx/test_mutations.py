@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import warpsim
+from ptx_text import module_head
 
 ROOT = Path(__file__).parents[2]
 TEXTS = [
@@ -81,7 +82,7 @@ def test_many(seed):
 )
 def test_directives_without_numbers(file, loc, line):
     """Mutations that once ended in a ValueError, and the nearest correct module."""
-    text = f".version 8.0\n.target sm_80\n.address_size 64\n{file}\n.visible .entry k() {{\n{loc}\nret; }}\n"
+    text = module_head() + f"{file}\n.visible .entry k() {{\n{loc}\nret; }}\n"
     if not line:
         assert warpsim.load(text).kernels
         return

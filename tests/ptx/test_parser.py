@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ptx_text import module_head
 from warpsim.errors import PtxError
 from warpsim.ptx.parser import parse
 from warpsim.ptx.printer import print_module
@@ -18,7 +19,7 @@ LARGE = 10_000
 """Bytes: nothing but more of the same."""
 SMALL = (ROOT / "tests" / "cases" / "function_table" / "kernel.ptx").read_text()
 """With functions, prototypes, tables and initialisers."""
-HEAD = ".version 9.0\n.target sm_90a\n.address_size 64\n"
+HEAD = module_head("sm_90a", "9.0")
 
 
 def wrap(body):

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ptx_text import module_head
 from warpsim.ptx.parser import parse
 from warpsim.ptx.printer import print_module
 
-HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
+HEAD = module_head("sm_90a")
 NAMES = st.sampled_from(["%r1", "$x", "abc", "_b", "%tid.x", "_"])
 NUMBERS = st.one_of(
     st.integers(-(2**63), 2**64 - 1).map(str),

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ptx_text import module_head
 from warpsim.ptx import ast
 from warpsim.ptx.parser import read
 from warpsim.ptx.tokens import Tokens
@@ -55,7 +56,7 @@ $L__x:
 .b64 $L__x-$L__y
 \t}
 """
-HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+HEAD = module_head()
 ENTRY = ".entry k()\n{\n\tret;\n}\n"
 
 

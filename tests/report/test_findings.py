@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 from warpsim.analysis.shared_layout import source_name
 from warpsim.cli import main
 from warpsim.errors import Finding, spans
@@ -190,7 +191,7 @@ def test_sarif(files, tmp_path):
 def test_sarif_of_a_module_that_cannot_be_loaded(tmp_path):
     """`check --sarif` and `run --sarif` write what is wrong with the text."""
     bad = tmp_path / "bad.ptx"
-    bad.write_text(".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k() { nonsense; }\n")
+    bad.write_text(module_head("sm_90") + ".visible .entry k() { nonsense; }\n")
     for words in (["check", str(bad)], ["run", str(bad), "--grid", "1", "--block", "1"]):
         log = tmp_path / f"{words[0]}.sarif"
         assert main([*words, "--sarif", str(log)]) == 1
@@ -279,9 +280,7 @@ def test_progress_goes_before_text(monkeypatch):
 def test_info_counts(tmp_path, capsys):
     """One kernel is no kernels; an array parameter has its length."""
     path = tmp_path / "k.ptx"
-    path.write_text(
-        ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .align 8 .b8 c[24], .param .u32 n) { ret; }\n"
-    )
+    path.write_text(module_head("sm_90") + ".visible .entry k(.param .align 8 .b8 c[24], .param .u32 n) { ret; }\n")
     main(["info", str(path)])
     main(["check", str(path)])
     shown = capsys.readouterr().out

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 from warpsim.cli import main
 from warpsim.host.comparing import Comparison
 from warpsim.testing import assert_bits_equal, assert_matches, assert_same_as
@@ -145,7 +146,10 @@ def test_a_finding_is_where_the_debugger_stops(tmp_path, capsys):
 
 def test_two_kernels():
     """What each leaves in its own copies of the arrays is compared, bit by bit."""
-    text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p) {{ .reg .b64 a; ld.param.u64 a, [p]; st.global.u32 [a+4], {}; ret; }}"
+    text = (
+        module_head()
+        + ".visible .entry k(.param .u64 p) {{ .reg .b64 a; ld.param.u64 a, [p]; st.global.u32 [a+4], {}; ret; }}"
+    )
     one, same, other = (warpsim.load(text.format(n))["k"] for n in (7, 7, 8))
     given = np.zeros(2, np.uint32)
     assert_same_as(one, same, 1, ((1,), (2,)), (given,))

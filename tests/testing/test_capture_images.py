@@ -7,10 +7,11 @@ import types
 
 import pytest
 
+from ptx_text import module_head
 from warpsim.capture import images
 from warpsim.capture.images import Sources, image_at
 
-ADD, SUB = (f".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry {name}() {{ ret; }}\n" for name in ("add", "sub"))  # fmt: skip
+ADD, SUB = (module_head() + f".visible .entry {name}() {{ ret; }}\n" for name in ("add", "sub"))  # fmt: skip
 
 
 def cubin(sections_at, sections, segments_at=0, segments=0):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from fake_driver import COUNTER, POOL, PTX, FakeDriver, GraphDriver, called
+from ptx_text import module_head
 from warpsim.capture import convert, launches, structures
 from warpsim.capture.cupti import ENTER, EXIT
 from warpsim.capture.launches import Captured, Recorder
@@ -319,7 +320,7 @@ def test_a_launch_with_a_map(recorder, tmp_path):
 
 def test_parameters_of_a_case():
     """Pointers by buffer and offset, in structures, too; floats by value unless that has no finite one; signed integers."""
-    text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p, .param .align 8 .b8 s[20], .param .f32 x, .param .f32 y, .param .s32 i, .param .u8 u, .param .f64 d, .param .u64 n)\n{ ret; }\n"  # fmt: skip
+    text = module_head() + ".visible .entry k(.param .u64 p, .param .align 8 .b8 s[20], .param .f32 x, .param .f32 y, .param .s32 i, .param .u8 u, .param .f64 d, .param .u64 n)\n{ ret; }\n"  # fmt: skip
     number = (POOL + 24).to_bytes(8, "little")
     raw = [
         number, b"\1" * 8 + number + b"\2" * 4, np.float32(1.5).tobytes(), np.float32(np.nan).tobytes(),

@@ -12,6 +12,7 @@ from multiprocessing import util
 import pytest
 
 import warpsim
+from ptx_text import module_head
 from warpsim.host import defaults, forwarding
 from warpsim.host.cases import run_case
 from warpsim.testing.collecting import _markers
@@ -322,7 +323,7 @@ def test_lines_of_cuda_files(tmp_path):
 
 def test_lines_of_texts_without_a_file():
     """Two modules that come from no file are two files of the report, in one process and merged from two."""
-    text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\nret;\n}\n"
+    text = module_head() + ".visible .entry k()\n{\nret;\n}\n"
     apart = [Lines(), Lines()]
     for lines, source in zip(apart, (text, text.replace("{", "{\n")), strict=True):
         with defaults.listening(lines.add):

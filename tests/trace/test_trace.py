@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 from warpsim.cli import main
 from warpsim.host.cases import run_case
 from warpsim.trace import Tracer
 from warpsim.trace.document import class_of
 
 PROGRAMS = Path(__file__).parent.parent.parent / "programs"
-HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
+HEAD = module_head("sm_90a")
 HANDOVER = (
     HEAD
     + """

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
+
+from instruction_heads import head
 
 OUT = Path(__file__).parents[2] / "tests" / "isa" / "address_verdicts.txt"
 TARGET, VERSION = "sm_90a", "8.7"
@@ -98,17 +99,9 @@ def instructions() -> list[str]:
     return list(found)
 
 
-def head() -> str:
-    """What stands before the instructions, as ``tests/isa/test_form_verdicts.py`` puts it there."""
-    sys.path.insert(0, str(OUT.parent))
-    from test_form_verdicts import head
-
-    return "\n".join(head(TARGET, VERSION)) + "\n"
-
-
 def assembled(texts: list[str]) -> tuple[int, set[int]]:
     """The assembler's status for these, and which of them it reports."""
-    before = head()
+    before = head(TARGET, VERSION)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "m.ptx"
         path.write_text(before + "\n".join(f"{{ {text} }}" if text else "" for text in texts) + "\nret;\n}\n")

@@ -14,13 +14,21 @@ import sys
 import tempfile
 from pathlib import Path
 
+import instruction_heads
+
 ISA = Path(__file__).parents[2] / "tests" / "isa"
 OUT = ISA / "gate_verdicts.txt"
 TARGETS = [50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90]
 """Those without suffix that instructions of sm_90a can begin with."""
 NEWEST = "9.0"
+REGISTERS = {**instruction_heads.REGISTERS, "hf": "b16", "x": "b32"}
 UNASKED = re.compile(r"\bo\d|param::func|v8\.u16|setmaxnreg")
 """Registers of 128 bits, which older targets cannot declare; and what makes ptxas 13.0 crash for these."""
+
+
+def head(target: str, version: str) -> str:
+    """What stands before the instructions; halves are words of their size, which every target declares."""
+    return instruction_heads.head(target, version, registers=REGISTERS)
 
 
 def instructions() -> list[str]:
@@ -39,9 +47,6 @@ def instructions() -> list[str]:
 
 def taken(target: str, version: str, given: list[str], arch: str) -> set[str]:
     """The instructions that the assembler takes in one module."""
-    sys.path.insert(0, str(ISA))
-    from test_gate_verdicts import head
-
     before, kept = head(target, version), list(given)
     with tempfile.TemporaryDirectory() as folder:
         while True:
