@@ -104,8 +104,11 @@ def _replayed(
     case = Case(folder, description, data, (launch.ptx, "kernel.ptx"), None)
     ready = case.prepare()
     watcher = Reach({name: (b.ptr, b.nbytes) for name, b in ready.buffers.items()})
-    result = run_prepared(ready, watchers=[watcher], **REPLAY)
-    return {} if result.error is not None else watcher.found
+    try:
+        ready.launch(watchers=[watcher], **REPLAY)
+    except WarpsimError:
+        return {}
+    return watcher.found
 
 
 def _written(launch: Captured, module: Module, folder: Path, reach: dict[str, Touched]) -> CaseResult:

@@ -18,8 +18,6 @@ from warpsim.errors import LaunchError, WarpsimError
 FOLDER = "WARPSIM_RECORD"
 KERNELS = "WARPSIM_RECORD_KERNELS"
 MOST = "WARPSIM_RECORD_LAUNCHES"
-REFUSED = "WARPSIM_RECORD_REFUSED"
-"""A file that a process makes which cannot record."""
 START = """# made by `warpsim record`: what it starts records itself
 import importlib.util, os, sys
 from warpsim.capture.session import start_from_environment
@@ -87,9 +85,10 @@ class recording:
             self.notes.append(f"{launch.name}: {type(problem).__name__}: {problem}")
             return
         self.cases.append(folder)
-        if not result.bits_equal:
-            wrong = ", ".join(f"{o.buffer}: {o.differing} elements" for o in result.outputs if not o.bits_equal)
-            self.notes.append(f"{folder}: its replay differs from the GPU ({result.error or wrong})")
+        if not (result.ok and result.bits_equal):
+            wrong = [f"{o.buffer}: {o.differing} elements differ" for o in result.outputs if not o.bits_equal]
+            broken = sorted({f.rule for f in result.findings if f.severity == "error"})
+            self.notes.append(f"{folder}: its replay fails ({result.error or ', '.join([*wrong, *broken])})")
 
 
 def start_from_environment() -> None:
@@ -103,8 +102,6 @@ def start_from_environment() -> None:
         session.__enter__()
     except WarpsimError as problem:
         print(f"warpsim record: {problem}", file=sys.stderr)
-        if refused := os.environ.get(REFUSED):
-            Path(refused).touch()
         return
 
     def end() -> None:
@@ -119,7 +116,10 @@ def start_from_environment() -> None:
 
 def record_command(command: list[str], folder: str, kernels: str = "*", launches: int | None = None) -> int:
     """Run a Python program and record its launches, and those of every Python program that it starts; returns its exit
-    status, or 2 if it is good but nothing could be recorded.
+    status.
+
+    Raises:
+        LaunchError: the program cannot run, or it ends well and nothing has been recorded.
     """
     with tempfile.TemporaryDirectory(prefix="warpsim-record-") as place:
         (Path(place) / "sitecustomize.py").write_text(START, encoding="utf-8")
@@ -130,19 +130,22 @@ def record_command(command: list[str], folder: str, kernels: str = "*", launches
             "PYTHONPATH": os.pathsep.join(paths),
             FOLDER: os.path.abspath(folder),
             KERNELS: kernels,
-            REFUSED: os.path.join(place, "refused"),
             "CUPY_COMPILE_WITH_PTX": "1",
             "CUPY_CACHE_DIR": os.path.join(place, "cupy"),
         }
         if launches is not None:
             env[MOST] = str(launches)
+        before = _written(folder)
         try:
-            before = _written(folder)
             status = subprocess.run(command, env=env, check=False).returncode
-            nothing = os.path.exists(env[REFUSED]) and _written(folder) == before
-            return status or (2 if nothing else 0)
         except OSError as problem:
             raise LaunchError(f"cannot run {command[0]}: {problem}") from None
+    if status == 0 and _written(folder) == before:
+        which = "" if kernels == "*" else f" of a kernel named {kernels}"
+        raise LaunchError(
+            f"nothing was recorded: no Python program that {command[0]} ran made a launch{which} on a GPU"
+        )
+    return status
 
 
 def _written(folder: str) -> dict[Path, int]:

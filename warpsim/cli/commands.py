@@ -10,7 +10,7 @@ from warpsim.analysis.strict import check_program
 from warpsim.cli.elsewhere import results_of
 from warpsim.cli.executing import command_exec as command_exec
 from warpsim.cli.launching import PROGRESS, launch_from, launch_options
-from warpsim.cli.outcome import Unusable, document, internal
+from warpsim.cli.outcome import Unusable, document, end, internal
 from warpsim.cli.programs import programs
 from warpsim.cli.reporting import (
     failed,
@@ -34,14 +34,17 @@ def command_replay(options: Namespace) -> int:
     if options.profile_to and len(options.case) > 1:
         raise Unusable("--profile-to needs a single case; replay it alone, or use --json")
     results: list[CaseResult] = []
-    unusable = interrupted = False
+    unusable: list[str] = []
+    interrupted = False
     settings = {"device": options.device, "numerics": options.numerics, **launch_options(options)}
     try:
         for result, usable in results_of(options.case, settings):
             PROGRESS.erase()
-            unusable = unusable or not usable
             results.append(result)
-            if not options.json:
+            if not usable:
+                unusable.append(str(result.error))
+                end(unusable[-1], 2, as_json=False)
+            elif not options.json:
                 print_case(result, bits=options.bits)
             show_profile(result.profile, options)
     except KeyboardInterrupt:
@@ -49,8 +52,11 @@ def command_replay(options: Namespace) -> int:
     finally:
         PROGRESS.erase()
     write_sarif(options.sarif, [f for result in results for f in result.findings])
-    status = report_cases(results, options, interrupted=interrupted)
-    return 2 if unusable and not interrupted else status
+    error = "interrupted" if interrupted else "; ".join(unusable) or None
+    status = report_cases(results, options, error=error)
+    if interrupted:
+        return end("interrupted", 130, as_json=False)
+    return 2 if unusable else status
 
 
 # ---- check, info, examples ----------------------------------------------------------------------
@@ -58,7 +64,7 @@ def command_replay(options: Namespace) -> int:
 
 def command_check(options: Namespace) -> int:
     """Parse and validate; with ``--strict``, also analyse without running."""
-    status, records = 0, []
+    status, records, unreadable = 0, [], []
     every: list[Finding] = []
     for name in options.file:
         kernels: list[str] = []
@@ -76,8 +82,8 @@ def command_check(options: Namespace) -> int:
             lines = [findings[0].headline()]
         every += findings
         bad = any(f.severity == "error" for f in findings)
-        unreadable = any(f.rule == "unreadable" for f in findings)
-        status = max(status, 2 if unreadable else int(bad))
+        unreadable += [f.headline() for f in findings if f.rule == "unreadable"]
+        status = 2 if unreadable else max(status, int(bad))
         records.append(
             {"file": name, "ok": not bad, "kernels": kernels, "findings": [finding_record(f) for f in findings]}
         )
@@ -85,7 +91,7 @@ def command_check(options: Namespace) -> int:
             print(*lines, sep="\n")
     write_sarif(options.sarif, every)
     if options.json:
-        document({"files": records})
+        document({"files": records, **({"error": "; ".join(unreadable)} if unreadable else {})})
     return status
 
 
@@ -104,7 +110,8 @@ def command_info(options: Namespace) -> int:
         module = load_file(options.file)
     except PtxError as problem:
         if options.json:
-            document({"file": options.file, "findings": [finding_record(f) for f in problem.findings]})
+            found = [finding_record(f) for f in problem.findings]
+            document({"file": options.file, "error": str(problem), "findings": found})
         else:
             print(problem)
         return 2 if any(f.rule == "unreadable" for f in problem.findings) else 1

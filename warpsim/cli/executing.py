@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
@@ -75,9 +76,11 @@ def command_exec(options: Namespace) -> int:
         os.makedirs(options.ptx, exist_ok=True)
         env["WARPSIM_PTX"] = os.path.abspath(options.ptx)
     with tempfile.TemporaryDirectory() as folder:
-        report = os.path.abspath(options.report) if options.report else os.path.join(folder, "report")
+        report = os.path.abspath(options.report or os.path.join(folder, "report"))
+        with open(report, "ab"):  # refused here if it cannot be written
+            pass
         env["WARPSIM_REPORT"] = report
-        start = os.path.getsize(report) if os.path.exists(report) else 0
+        start = os.path.getsize(report)
         status = _run(options.program, env)
         records = _records(report, start)
     errors = [r for r in records if r["severity"] == "error"]
@@ -119,9 +122,10 @@ def _run(program: list[str], env: dict[str, str]) -> int:
 
 
 def _records(path: str, start: int) -> list[dict[str, Any]]:
-    try:
-        with open(path, encoding="utf-8") as stream:
-            stream.seek(start)
-            return [json.loads(line) for line in stream if line.strip()]
-    except (OSError, ValueError):
-        return []
+    records = []
+    with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as stream:
+        stream.seek(start)
+        for line in stream:
+            with contextlib.suppress(ValueError):  # cut off, as the program was
+                records.append(json.loads(line))
+    return records

@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _status(words: list[str]) -> int:
-    as_json = "--json" in words
+    as_json = "--json" in words[: words.index("--") if "--" in words else None]
     outcome.prepare()
     try:
         status = _run(words)

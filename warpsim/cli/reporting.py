@@ -47,18 +47,15 @@ def write_sarif(path: str | None, findings: Iterable[Finding]) -> None:
         Target(path).write(lambda stream: stream.write(text.encode()))
 
 
-def report_cases(results: list[CaseResult], options: Namespace, *, interrupted: bool = False) -> int:
-    """Print the JSON document of some cases, if requested; returns the status."""
+def report_cases(results: list[CaseResult], options: Namespace, *, error: str | None = None) -> int:
+    """Print the JSON document of some cases, if requested, with what kept others from running; returns the status."""
     if options.json:
-        document({"cases": [_case_json(r) for r in results], **({"error": "interrupted"} if interrupted else {})})
-    if interrupted:
-        return end("interrupted", 130, as_json=False)
-    good = all(r.bits_equal if options.bits else r.ok for r in results)
-    if options.checks:
-        good = good and not any(
-            f.severity == "error" and f.rule not in ("assert", "trap") for r in results for f in r.findings
-        )
-    return 0 if good else 1
+        document({"cases": [_case_json(r) for r in results], **({} if error is None else {"error": error})})
+    return 0 if all(_good(r, bits=options.bits) for r in results) else 1
+
+
+def _good(result: CaseResult, *, bits: bool) -> bool:
+    return result.ok and (result.bits_equal or not bits)
 
 
 def _case_json(result: CaseResult) -> dict[str, Any]:
@@ -74,11 +71,11 @@ def _case_json(result: CaseResult) -> dict[str, Any]:
 
 def print_case(result: CaseResult, *, bits: bool) -> None:
     """Print the result of a case."""
-    good = result.bits_equal if bits else result.ok
+    broken = sum(f.severity == "error" for f in result.findings)
+    same = "equal in every bit" if result.bits_equal else "within tolerance"
+    verdict = "FAILED" if not _good(result, bits=bits) else "fails as recorded" if broken else same
     sys.stdout.write(result.stdout)
-    print(
-        f"{result.case}: {'equal in every bit' if result.bits_equal else 'within tolerance' if good else 'FAILED'}, {plural(result.instructions, 'warp-instruction')} in {result.seconds:.2f} s"
-    )
+    print(f"{result.case}: {verdict}, {plural(result.instructions, 'warp-instruction')} in {result.seconds:.2f} s")
     if result.error:
         print(result.error)
     for output in result.outputs:
@@ -88,13 +85,15 @@ def print_case(result: CaseResult, *, bits: bool) -> None:
             print(
                 f"  {output.buffer}: {plural(output.differing, 'element')} differ{'s' if output.differing == 1 else ''}{ulps}; first at {first.get('index')}: got {first.get('got')}, recorded {first.get('expected')}"
             )
-    if not result.error:
-        print_findings(result.findings)
+    if broken and not (result.ok or result.error):
+        also = f"; outputs {same}" if all(output.ok for output in result.outputs) else ""
+        print(f"  {plural(broken, 'finding')} of severity error{also}")
+    print_findings(tuple([f for f in result.findings if f.headline() not in (result.error or "")]))
 
 
-def report_launch(launch: Launched, *, as_json: bool) -> int:
-    """Print the result of a launch; returns the status."""
-    result = launch.result
+def report_launch(launch: Launched, problems: Iterable[str] = (), *, as_json: bool) -> int:
+    """Print the result of a launch, with the problems beside it; returns the status."""
+    result, error = launch.result, "; ".join([*problems, *launch.unsaved])
     if as_json:
         record = attrs.asdict(result, recurse=False)
         record["fidelity"] = [form.plain() for form in result.fidelity]
@@ -102,7 +101,7 @@ def report_launch(launch: Launched, *, as_json: bool) -> int:
         if launch.timing is not None:
             record["timing"] = launch.timing.record()
         record["findings"] = [finding_record(f) for f in result.findings]
-        document({**record, **({"error": "; ".join(launch.unsaved)} if launch.unsaved else {})})
+        document({**record, **({"error": error} if error else {})})
     else:
         print(
             f"{plural(result.instructions, 'warp-instruction')}, {plural(result.thread_instructions, 'thread-instruction')} in {result.seconds:.3f} s"
@@ -115,8 +114,8 @@ def report_launch(launch: Launched, *, as_json: bool) -> int:
         if launch.timing is not None:
             print(launch.timing)
         print_findings(result.findings)
-    if launch.unsaved:
-        return end("; ".join(launch.unsaved), 2, as_json=False)
+    if error:
+        return end(error, 2, as_json=False)
     return int(any(f.severity == "error" for f in result.findings))
 
 

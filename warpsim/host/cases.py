@@ -9,7 +9,7 @@ import functools
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,11 +45,16 @@ MALFORMED = (
     RecursionError,
 )
 """Exceptions caused by values of the wrong size in case.json."""
+EXPECTED = ("assert", "trap")
+"""Rules that a case with ``expect_error`` breaks on purpose."""
+NOTHING = "nothing to compare: the case holds no output, no printed text and no expected error; record it again"
 
 
 @attrs.frozen
 class CaseResult:
-    """The result of running a recorded launch."""
+    """The result of running a recorded launch. ``ok``: what it left is as recorded, and no finding fails it;
+    ``bits_equal``: what it left is the same in every bit, whatever was found.
+    """
 
     case: str
     ok: bool
@@ -289,19 +294,34 @@ def run_prepared(ready: Prepared, keep: dict[str, Array] | None = None, **option
     if keep is not None:
         with reading(ready.case.path):
             keep.update(ready.outputs())
+    clean = not counting(case, findings)
     if case.get("expect_error"):
-        failed = error is not None and any(f.rule in ("assert", "trap") for f in findings)
+        failed = error is not None and any(f.rule in EXPECTED for f in findings)
         text = None if failed else (error or "the launch was expected to fail, and did not")
-        return CaseResult(name, failed, failed, seconds, instructions, printed, text, findings, (), fidelity=fidelity)
+        return CaseResult(
+            name, failed and clean, failed, seconds, instructions, printed, text, findings, (), fidelity=fidelity
+        )
     outputs: tuple[OutputResult, ...] = ()
     if error is None:
         with reading(ready.case.path):
-            outputs = tuple(comparison.result() for comparison in ready.comparisons())
-        if ready.case.stdout is not None and not _same_text(printed, ready.case.stdout, ready.schedule(options)):
-            error = f"printed {printed[:200]!r}, not {ready.case.stdout[:200]!r}"
-    ok = error is None and all(o.ok for o in outputs)
-    equal = ok and all(o.bits_equal for o in outputs)
-    return CaseResult(name, ok, equal, seconds, instructions, printed, error, findings, outputs, profile, fidelity)
+            compared = ready.comparisons()
+            outputs = tuple(comparison.result() for comparison in compared)
+        recorded = ready.case.stdout
+        if recorded is not None and not _same_text(printed, recorded, ready.schedule(options)):
+            error = f"printed {printed[:200]!r}, not {recorded[:200]!r}"
+        elif recorded is None and not any(comparison.expected.size for comparison in compared):
+            error = NOTHING
+    same = error is None and all(o.ok for o in outputs)
+    equal = same and all(o.bits_equal for o in outputs)
+    return CaseResult(
+        name, same and clean, equal, seconds, instructions, printed, error, findings, outputs, profile, fidelity
+    )
+
+
+def counting(description: Mapping[str, Any], findings: Sequence[Finding]) -> list[Finding]:
+    """The findings that fail a case: those of severity error that it does not expect."""
+    expected = EXPECTED if description.get("expect_error") else ()
+    return [f for f in findings if f.severity == "error" and f.rule not in expected]
 
 
 def _same_text(printed: str, recorded: str, schedule: int | None) -> bool:
@@ -389,6 +409,7 @@ __all__ = [
     "CaseResult",
     "OutputResult",
     "Prepared",
+    "counting",
     "failed_case",
     "run_case",
     "run_prepared",

@@ -8,7 +8,7 @@ from argparse import Namespace
 from typing import Any
 
 from warpsim.cli.debug.shell import Shell, Terminal
-from warpsim.cli.outcome import Unusable, document
+from warpsim.cli.outcome import Unusable, document, end
 from warpsim.debug import Session
 from warpsim.errors import ExecutionError, PtxError
 from warpsim.host.files import text_of
@@ -16,7 +16,9 @@ from warpsim.report.findings import finding_record
 
 
 def run_debugger(options: Namespace) -> int:
-    """Run a launch under the debugger; returns the exit status. With ``--json`` the dialogue goes to standard error."""
+    """Run a launch under the debugger; returns the exit status: 2 if a command of ``-x`` or ``-ex`` was refused. With
+    ``--json`` the dialogue goes to standard error.
+    """
     from warpsim.cli.launching import Left, launch_from, launch_options
     from warpsim.cli.programs import find_case
     from warpsim.cli.reporting import failed, print_case, report_cases, report_launch, show_profile
@@ -24,12 +26,14 @@ def run_debugger(options: Namespace) -> int:
 
     first = [line for kind, text in options.first or [] for line in ([text] if kind == "command" else _lines(text))]
     out = sys.stderr if options.json else sys.stdout
+    refused: list[str] = []
 
     def launch(kernel: Any, grid: Any, block: Any, args: Any, **more: Any) -> Any:
         session = Session(kernel, grid, block, args, **more)
         shell = Shell(session, out, colour=_has_colour(out))
         terminal = Terminal(shell)
         shell.dialogue(first, terminal.read, lambda: not terminal.tty)
+        refused.extend(shell.refused)
         if not session.timeline.ended:
             shell.say(f"Left at step {session.stop.step}, before the end.")
             raise Left(session.stop.step, shell.errors)
@@ -45,17 +49,19 @@ def run_debugger(options: Namespace) -> int:
             if not options.json:
                 print_case(result, bits=options.bits)
             show_profile(result.profile, options)
-            return report_cases([result], options)
+            status = report_cases([result], options, error="; ".join(refused) or None)
+            return end("; ".join(refused), 2, as_json=False) if refused else status
         done = launch_from(options, launch)
         show_profile(done.result.profile, options)
-        return report_launch(done, as_json=options.json)
+        return report_launch(done, refused, as_json=options.json)
     except (ExecutionError, PtxError) as problem:
         return failed(problem, as_json=options.json)
     except Left as left:
         step, errors = left.args
         if options.json:
-            document({"error": None, "left_at": step, "findings": [finding_record(f) for f in errors]})
-        return int(bool(errors))
+            error = "; ".join(refused) or None
+            document({"error": error, "left_at": step, "findings": [finding_record(f) for f in errors]})
+        return end("; ".join(refused), 2, as_json=False) if refused else int(bool(errors))
 
 
 def _lines(name: str) -> list[str]:

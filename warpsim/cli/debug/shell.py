@@ -56,6 +56,8 @@ class Shell(Running, Breaking, Looking):
         self.depth = 0
         self.errors: list[Finding] = []
         """Errors at which the launch has stopped."""
+        self.refused: list[str] = []
+        """What was wrong with commands that nobody typed: those of files and of the command line."""
 
     # ---- output ------------------------------------------------------------------------------
 
@@ -86,19 +88,25 @@ class Shell(Running, Breaking, Looking):
                     line = self.last if not queued else ""
                 elif not line.lstrip().startswith("#"):
                     self.last = line.strip()
-                self.obey(line)
+                problem = self.obey(line)
+                if problem is not None and queued:
+                    self.refused.append(f"{line.strip()}: {problem}")
 
-    def obey(self, line: str) -> None:
-        """Execute a line; print errors."""
+    def obey(self, line: str) -> str | None:
+        """Execute a line. Prints what is wrong with it, and returns that."""
         line = line.strip()
         if not line or line.startswith("#"):
-            return
+            return None
         try:
             self._dispatch(line)
         except (DebugError, WarpsimError) as problem:
-            self.say(str(problem))
+            said = str(problem)
         except RecursionError:
-            self.say("expression nests too deep")
+            said = "expression nests too deep"
+        else:
+            return None
+        self.say(said)
+        return said
 
     def _dispatch(self, line: str) -> None:
         found = COMMAND.fullmatch(line)
