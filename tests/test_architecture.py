@@ -132,13 +132,13 @@ def test_nothing_that_processors_do_differently():
 
 
 OPCODES_ELSEWHERE = {
-    "layout/pictured.py": "likewise, by the names that a user writes",
-    "report/rules.py": "names of rules",
+    "layout/pictures.py": "likewise, by the names that a user writes",
+    "report/findings.py": "names of rules",
     "__init__.py": "the public function mma",
     "analysis/constants.py": "which spellings the assembler computes from constants, with the units it asks",
     "layout/instructions.py": "fragments by the names of their instructions: layout lies below isa, and declares none",
     "host/mma.py": "the names by which a user asks for a product, beside layout/instructions.py",
-    "testing/bounds.py": "which arithmetic a bound is for, in the words of whoever writes the test",
+    "testing/assertions.py": "which arithmetic a bound is for, in the words of whoever writes the test",
     "debug/matrices.py": "likewise, of the instruction that a session shows",
     "debug/listening.py": "names of events",
     "cli/debug/shell.py": "gdb's commands have names of their own",

@@ -93,7 +93,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Report arguments that the marker does not take as collection errors."""
     marked = [(marker, item.nodeid) for item in items for marker in item.iter_markers("ptx")]
     if marked:
-        from warpsim.testing.marks import check
+        from warpsim.testing.sessions import check
 
         for marker, nodeid in marked:
             check(marker, nodeid)

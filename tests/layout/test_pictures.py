@@ -10,8 +10,8 @@ from warpsim.cli import main
 from warpsim.layout import instructions, pictures
 from warpsim.layout.algebra import Layout
 from warpsim.layout.drawing import svg
-from warpsim.layout.pictured import Placing
-from warpsim.layout.pictured import pictures as pictures_of
+from warpsim.layout.pictures import Placing
+from warpsim.layout.pictures import pictures as pictures_of
 from warpsim.layout.tiles import Tile
 
 SPELLINGS = [

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.numerics import floating
-from warpsim.numerics.few import FEW
+from warpsim.numerics.arrays import FEW
 
 SPECIAL = np.array(
     [0, 0x80000000, 1, 0x80000001, 0x007FFFFF, 0x00800000, 0x3F800000, 0x3F800001, 0xBF800000, 0x33800000, 0x34000000,

@@ -12,7 +12,7 @@ import warpsim
 from ptx_text import module_head
 from warpsim.cli import main
 from warpsim.host.cases import run_case
-from warpsim.report.profile_page import page
+from warpsim.report.profile import page
 
 PROGRAMS = Path(__file__).parent.parent.parent / "programs"
 HEAD = module_head("sm_90a")

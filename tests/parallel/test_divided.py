@@ -18,8 +18,7 @@ from warpsim.native.compiling.cache import available
 from warpsim.native.runtime import run as runs
 from warpsim.parallel import shipping
 from warpsim.parallel.part import perform
-from warpsim.parallel.processes import Processes
-from warpsim.parallel.threads import Threads
+from warpsim.parallel.processes import Processes, Threads
 
 ROOT = Path(__file__).parent.parent.parent
 SHORT = ("saxpy", "histogram", "softmax_rows", "barrier_votes")

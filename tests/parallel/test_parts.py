@@ -18,8 +18,8 @@ from ptx_text import module_head
 from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.values import Affine
 from warpsim.parallel import divide, part, processes, shipping
+from warpsim.parallel.divide import apply, independent
 from warpsim.parallel.footprint import Footprint, mark, mark_affine, marks_of
-from warpsim.parallel.merge import apply, independent
 from warpsim.parallel.part import Change, Marks, Outcome, _all_marked
 from warpsim.parallel.processes import Processes
 from warpsim.parallel.shipping import Files, Here, Mapped, Pickled

@@ -8,7 +8,7 @@ import pytest
 
 import warpsim
 from warpsim.testing import assert_close, exact_matmul, product_bound, sum_bound
-from warpsim.testing.bounds import UNIT
+from warpsim.testing.assertions import UNIT
 
 
 def test_exact_products_are_exact():

@@ -12,7 +12,7 @@ from warpsim.host.cases import Case
 from warpsim.isa import registry
 from warpsim.isa.evidence import MEANING, _table, evidence
 from warpsim.program import build  # noqa: F401 - declares all instructions
-from warpsim.testing.fidelity import Forms
+from warpsim.testing.coverage import Forms
 
 ROOT = Path(__file__).parents[2]
 

@@ -17,7 +17,7 @@ from warpsim.host import defaults, forwarding
 from warpsim.host.cases import run_case
 from warpsim.testing.collecting import _markers
 from warpsim.testing.coverage import Lines
-from warpsim.testing.marks import check
+from warpsim.testing.sessions import check
 
 from .conftest import ALONE, SAXPY
 

@@ -10,12 +10,10 @@ from typing import Any
 
 import attrs
 
-from warpsim.capture.cupti import ENTER, CallbackData, Subscription
-from warpsim.capture.gpu import Driver
-from warpsim.capture.graphs import Graphs, Kernel, Node, Refused
-from warpsim.capture.images import VARIABLE, Sources, image_at
-from warpsim.capture.structures import (
+from warpsim.capture.cupti import (
+    ENTER,
     PTX_INPUT,
+    CallbackData,
     GraphLaunch,
     GraphUpdate,
     Im2col,
@@ -26,12 +24,16 @@ from warpsim.capture.structures import (
     LinkComplete,
     Load,
     NodeChange,
+    Subscription,
     Tiled,
     attributes_of,
     params_of,
     u32,
     u64,
 )
+from warpsim.capture.gpu import Driver
+from warpsim.capture.graphs import Graphs, Kernel, Node, Refused
+from warpsim.capture.images import VARIABLE, Sources, image_at
 
 LARGEST = 1 << 28
 """Largest allocation that is copied, in bytes."""

@@ -11,10 +11,10 @@ from warpsim.host.device import Device
 from warpsim.layout import pictures
 from warpsim.layout.drawing import Drawing, svg
 from warpsim.layout.instructions import Operand
-from warpsim.layout.pictured import Pictures, Placing
-from warpsim.layout.pictured import pictures as pictures_of
+from warpsim.layout.pictures import Pictures, Placing
+from warpsim.layout.pictures import pictures as pictures_of
 from warpsim.layout.tiles import Tile
-from warpsim.report.layouts import page
+from warpsim.report.pages import layout_page
 
 
 def show_layout(options: Namespace) -> int:
@@ -29,7 +29,7 @@ def show_layout(options: Namespace) -> int:
         document({**record, "operands": {name: _record(o) for name, o in found.items()}})
     elif options.format == "html":
         drawings = [d for name, operand in found.items() for d in _drawings(name, operand, len(found))]
-        print(page(options.instruction, f"on {device.target}", drawings))
+        print(layout_page(options.instruction, f"on {device.target}", drawings))
     elif options.format == "svg":
         name, operand = next(iter(found.items()))
         if len(found) > 1:

@@ -19,8 +19,7 @@ from warpsim.host.arrays import Array, DeviceArray, Mapping, array_of, bytes_of,
 from warpsim.host.options import choice, integer
 from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.state.launch import DeviceSpec
-from warpsim.parallel.processes import Processes
-from warpsim.parallel.threads import Threads
+from warpsim.parallel.processes import Processes, Threads
 
 SHARED_LIMIT = {
     70: 96,

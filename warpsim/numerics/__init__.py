@@ -3,9 +3,9 @@
 ::
 
     integer, floating, narrow, convert, bits      scalar arithmetic and rounding, conversions between formats
-    approx, rounded, ratios                       approximate units; correct rounding; cases beyond error-free transforms
+    approx, rounded                               approximate units; correct rounding
     operands -> matrix | plain_matrix | emulated  dot products: models of tensor cores; exact products; emulated products
-    video, workspace                              helpers of video instructions; large temporaries
+    video, arrays                                 helpers of video instructions; small reductions, large temporaries
 
 Arrays in, arrays out, of any shapes that broadcast.
 """

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 import attrs
 import numpy as np
 
+from warpsim.numerics.arrays import WORKSPACE
 from warpsim.numerics.bits import F16, F32, F64, Array
 from warpsim.numerics.operands import LEAST_SUM, RAISED, ZERO, Factors, decode
-from warpsim.numerics.workspace import WORKSPACE
 
 PRODUCTS = 1 << 18
 """Products per piece of work: few NumPy calls matter more than the second-level cache."""

@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 import numpy as np
 
+from warpsim.numerics.arrays import WORKSPACE
 from warpsim.numerics.bits import Array
-from warpsim.numerics.workspace import WORKSPACE
 
 F32 = np.dtype(np.float32)
 FORMATS = {

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from warpsim.numerics.arrays import WORKSPACE
 from warpsim.numerics.bits import F32, F64, Array
 from warpsim.numerics.floating import fma64
 from warpsim.numerics.matrix import plain_sum
 from warpsim.numerics.operands import decode
-from warpsim.numerics.workspace import WORKSPACE
 
 AT_ONCE = 1 << 20
 """Elements of A and B converted at a time."""

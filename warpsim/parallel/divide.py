@@ -1,14 +1,15 @@
-"""Divides a launch into parts if that is allowed, and assembles its result."""
+"""Divides a launch into parts if that is allowed, and assembles its result, if the parts were independent."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, Future
 from typing import Any
 
 import attrs
+import numpy as np
 
 from warpsim.analysis.flow import reads_and_writes, used_registers
 from warpsim.errors import ExecutionError, WarpsimError
@@ -18,13 +19,72 @@ from warpsim.machine.engine import Progress
 from warpsim.machine.plan import FunctionPlan, KernelPlan
 from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.state.launch import LaunchState
+from warpsim.machine.values import Array
 from warpsim.machine.waves import waves_of
-from warpsim.parallel.merge import apply, independent
-from warpsim.parallel.part import Outcome, Part, perform
-from warpsim.parallel.processes import Processes
+from warpsim.parallel.footprint import Reduction
+from warpsim.parallel.part import Change, Marks, Outcome, Part, perform
+from warpsim.parallel.processes import Processes, Threads
 from warpsim.parallel.shipping import Here, Memory, Pickled
-from warpsim.parallel.threads import Threads
 from warpsim.program.program import Instruction
+from warpsim.types import TYPES
+
+
+def independent(outcomes: Sequence[Outcome]) -> bool:
+    """Whether no part accesses what another changes, except for reductions of the same kind into the same elements."""
+    if not all(outcome.known for outcome in outcomes):
+        return False
+    changing = {at for o in outcomes for at in (*o.written, *(start for start, _ in o.reduced))}
+    return all(_independent(at, outcomes) for at in changing)
+
+
+def _independent(at: int, outcomes: Sequence[Outcome]) -> bool:
+    read: list[Marks] = []
+    written: list[Marks] = []
+    reduced: list[tuple[Reduction, Marks]] = []
+    for outcome in outcomes:
+        reads = [outcome.read[at]] if at in outcome.read else []
+        writes = [outcome.written[at].marks] if at in outcome.written else []
+        reductions = [(kind, change.marks) for (start, kind), change in outcome.reduced.items() if start == at]
+        reducing = [marks for _, marks in reduced]
+        if _meet(reads, [*written, *reducing]) or _meet(writes, [*read, *written, *reducing]):
+            return False
+        for kind, marks in reductions:
+            others = [m for other, m in reduced if other != kind]
+            if _meet([marks], [*read, *written, *others]) or _meet([marks], writes):
+                return False
+        read += reads
+        written += writes
+        reduced += reductions
+    return True
+
+
+def _meet(some: Iterable[Marks], others: Sequence[Marks]) -> bool:
+    return any(one.meets(other) for one in some for other in others)
+
+
+def apply(memory: GlobalMemory, outcomes: Sequence[Outcome]) -> None:
+    """Apply the changes of independent parts to the memory that they started with."""
+    for at in {key for o in outcomes for key in (*o.written, *(start for start, _ in o.reduced))}:
+        memory.own(at)
+    base = {at: memory.bytes_at(at).copy() for outcome in outcomes for at, _ in outcome.reduced}
+    for outcome in outcomes:
+        for at, change in outcome.written.items():
+            memory.bytes_at(at)[change.marks.index()] = change.values
+        for (at, kind), change in outcome.reduced.items():
+            _reduce(memory.bytes_at(at), base[at], change, kind)
+    memory.version += 1
+
+
+def _reduce(memory: Array, base: Array, change: Change, kind: Reduction) -> None:
+    """Combine a part's reduction, which started from ``base``, with the current memory; nothing else accessed these
+    elements.
+    """
+    operation, type_name = kind
+    dtype = TYPES[type_name].dtype
+    index = change.marks.index()
+    now, old = (array[index].view(dtype) for array in (memory, base))
+    memory[index] = JOINED[operation](old, now, change.values.view(dtype)).view(np.uint8)
+
 
 PARTS_OF_A_WORKER = 2
 """More parts than workers, to compensate for a slow worker, unless it needs more batches in total."""

@@ -1,6 +1,6 @@
-"""Local processes as a `concurrent.futures.Executor`.
+"""The executors of ``workers=``: local processes, or threads for compiled code, which releases Python's lock.
 
-They are started as ``python -m warpsim.parallel.processes``, so unlike with the standard library, a script needs no
+Processes are started as ``python -m warpsim.parallel.processes``, so unlike with the standard library, a script needs no
 ``if __name__ == "__main__"``: it is not imported again. One thread per process passes work to it through pipes.
 """
 
@@ -145,3 +145,10 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+class Threads(ThreadPoolExecutor):
+    """``count`` threads, which share memory."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count, thread_name_prefix="warpsim")

@@ -9,8 +9,7 @@ import attrs
 
 from warpsim.errors import Finding, plural
 from warpsim.report import pages
-from warpsim.report.counts import Tally
-from warpsim.report.profile_page import fragment
+from warpsim.report.profile import Tally, fragment
 
 
 @attrs.frozen

@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
+from warpsim.layout.drawing import Drawing, svg
+
 STYLE = """
 .warpsim{--fg:#1f2328;--dim:#59636e;--bg:#ffffff;--soft:#f3f5f7;--line:#d1d9e0;--hot:#fb8f4455;--accent:#0969da;
 --error:#d1242f;--warning:#9a6700;--note:#0969da;color:var(--fg);font:14px/1.45 system-ui,sans-serif}
@@ -53,3 +55,21 @@ def table(heads: Iterable[str], rows: Iterable[str]) -> str:
     *first, last = (html.escape(head) for head in heads)
     cells = "".join(f"<th>{head}</th>" for head in first) + f"<th class=text>{last}</th>"
     return f"<div class=scroll><table><thead><tr>{cells}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+
+
+LAYOUT_STYLE = ".warpsim .scroll{margin:4px 0 18px}.warpsim svg{display:block}.warpsim .scroll{border-radius:6px}"
+SCRIPT = """
+for (const box of document.querySelectorAll('.scroll')) {
+  const light = (key, on) => { for (const cell of box.querySelectorAll('.cell')) if (cell.dataset.key === key) cell.classList.toggle('lit', on); };
+  box.addEventListener('mouseover', e => { const cell = e.target.closest('.cell'); if (cell && cell.dataset.key) light(cell.dataset.key, true); });
+  box.addEventListener('mouseout', e => { const cell = e.target.closest('.cell'); if (cell && cell.dataset.key) light(cell.dataset.key, false); });
+}
+"""
+"""Highlights everything that the same lane holds."""
+
+
+def layout_page(title: str, facts: str, drawings: Iterable[Drawing]) -> str:
+    """Render the drawings one below another; pointing at a cell highlights what belongs to it."""
+    parts = [f"<h1>{html.escape(title)}</h1><p>{html.escape(facts)}</p>"]
+    parts += [f"<div class=scroll>{svg(drawing)}</div>" for drawing in drawings]
+    return page(title, "\n".join(parts), LAYOUT_STYLE, SCRIPT)

@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from warpsim.host.recipes import recipe
     from warpsim.host.recording import record
-    from warpsim.testing.assertions import assert_bits_equal, assert_close, assert_matches, assert_same_as, assert_ulps
-    from warpsim.testing.bounds import exact_matmul, product_bound, sum_bound
+    from warpsim.testing.assertions import (
+        assert_bits_equal,
+        assert_close,
+        assert_matches,
+        assert_same_as,
+        assert_ulps,
+        exact_matmul,
+        product_bound,
+        sum_bound,
+    )
     from warpsim.testing.fuzzing import Launch, arrays, fuzz
     from warpsim.testing.shrinking import shrink
 
@@ -34,7 +42,7 @@ _HOMES = {
     "recipe": "warpsim.host.recipes",
     "record": "warpsim.host.recording",
     **dict.fromkeys((n for n in __all__ if n.startswith("assert_")), "warpsim.testing.assertions"),
-    **dict.fromkeys(("exact_matmul", "product_bound", "sum_bound"), "warpsim.testing.bounds"),
+    **dict.fromkeys(("exact_matmul", "product_bound", "sum_bound"), "warpsim.testing.assertions"),
     **dict.fromkeys(("Launch", "arrays", "fuzz"), "warpsim.testing.fuzzing"),
     "shrink": "warpsim.testing.shrinking",
 }

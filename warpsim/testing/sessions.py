@@ -1,27 +1,117 @@
-"""Settings of a test session's launches, and the session's summary."""
+"""Settings of a test session's launches, findings of its child processes, and the session's summary."""
 
 from __future__ import annotations
 
 import contextlib
 import fnmatch
+import functools
+import json
+import os
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import pytest
 
-from warpsim.errors import Finding, LaunchError, describe
+from warpsim.errors import Finding, LaunchError, describe, shown
 from warpsim.host import defaults
+from warpsim.host.checks import resolve_checks
+from warpsim.host.device import Device
+from warpsim.host.forwarding import FILE, forward, tell_uncaught
+from warpsim.host.options import budget, integer
 from warpsim.host.unseen import Unseen, launching
-from warpsim.testing.children import Children
-from warpsim.testing.coverage import Lines
-from warpsim.testing.fidelity import Forms
-from warpsim.testing.marks import check
+from warpsim.testing.coverage import Forms, Lines
 
-if TYPE_CHECKING:
-    from warpsim.host.device import Device
+
+def _one_of(*choices: str) -> Callable[[str, Any], object]:
+    def check(what: str, value: Any) -> None:
+        if not (isinstance(value, str) and value in choices):
+            raise LaunchError(f"{what} must be {' or '.join(map(repr, choices))}, not {shown(value)}")
+
+    return check
+
+
+_CHECKS: dict[str, Callable[[str, Any], object]] = {
+    "target": lambda what, value: Device(value),
+    "checks": lambda what, value: resolve_checks(value),
+    "max_seconds": budget,
+    "async_effects": _one_of("eager", "at_wait"),
+    "schedule": integer,
+    "findings": _one_of("fail", "allow"),
+}
+_MEANINGFUL = frozenset({"findings"})
+"""Arguments for which None does not stand for the usual value."""
+
+
+def check(marker: pytest.Mark, nodeid: str) -> None:
+    """Check the arguments of a marker.
+
+    Raises:
+        pytest.UsageError: an argument is unknown, or its value is none that it takes.
+    """
+    unknown = [repr(a) for a in marker.args] + sorted(set(marker.kwargs) - set(_CHECKS))
+    if unknown:
+        raise pytest.UsageError(f"{nodeid}: pytest.mark.ptx takes {', '.join(_CHECKS)}, not {', '.join(unknown)}")
+    for name, value in marker.kwargs.items():
+        if value is None and name not in _MEANINGFUL:
+            continue
+        try:
+            _CHECKS[name](name, value)
+        except LaunchError as problem:
+            raise pytest.UsageError(f"{nodeid}: pytest.mark.ptx({name}={shown(value)}): {problem}") from None
+
+
+class Children:
+    """The file that child processes write their findings to."""
+
+    def __init__(self) -> None:
+        self.path: Path | None = None
+        self.read = 0
+        """How many bytes have been read."""
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[None]:
+        """Receive findings of processes that are started within the context."""
+        outer = os.environ.get(FILE)
+        defaults.judge()
+        with tempfile.TemporaryDirectory(prefix="warpsim-", ignore_cleanup_errors=True) as folder:
+            self.path = Path(folder, "findings")
+            os.environ[FILE] = str(self.path)
+            _watch_forks()
+            try:
+                yield
+            finally:
+                self.path = None
+                os.environ.pop(FILE)
+                if outer is not None:
+                    os.environ[FILE] = outer
+
+    def take(self) -> list[str]:
+        """Return the findings that have arrived since the last call, each once."""
+        if self.path is None or not os.access(self.path, os.F_OK):
+            return []
+        with self.path.open("rb") as file:
+            file.seek(self.read)
+            whole = file.read().rpartition(b"\n")[0]
+        self.read += len(whole) + 1 if whole else 0
+        return list(dict.fromkeys(f"in a child process: {json.loads(line)}" for line in whole.splitlines()))
+
+
+@functools.cache
+def _watch_forks() -> None:
+    """Let forked processes, which inherit the session's own listeners, pass findings on instead."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_forked)
+
+
+def _forked() -> None:
+    if FILE in os.environ:
+        defaults.listeners[:] = [forward]
+        tell_uncaught(defaults.listeners)
+
 
 _KEY: pytest.StashKey[Settings] = pytest.StashKey()
 HANDED = "warpsim"

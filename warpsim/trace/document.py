@@ -1,4 +1,4 @@
-"""A trace, and its output formats."""
+"""A trace: its data, and its formats: an HTML page, Perfetto, plain data."""
 
 from __future__ import annotations
 
@@ -6,16 +6,137 @@ import base64
 import html
 import json
 import os
+from array import array
+from collections.abc import Iterable
+from importlib import resources
 from typing import Any
 
 import attrs
 import numpy as np
 
-from warpsim.errors import describe, plural, source_lines
+from warpsim.errors import Finding, describe, plural, source_lines, source_name
 from warpsim.isa.traits import Traits
-from warpsim.trace.page import page
-from warpsim.trace.perfetto import events
-from warpsim.trace.recording import Recording
+from warpsim.program.program import Instruction
+from warpsim.report import pages
+from warpsim.report.profile import Profile
+from warpsim.trace.flights import Flight
+
+
+@attrs.frozen(eq=False)
+class Recording:
+    """A launch, step by step.
+
+    Attributes:
+        profile: what every line did, in all CTAs.
+        warps: (x, y, z, warp) of each row.
+        instructions: the executed instructions; ``steps`` has the number of one for each step.
+        runs: (first step, one past the last, crew): steps that the same threads execute one after another.
+        crews: (rows, lanes of each as bits, or None for all lanes of the warps).
+        waits: (rows, first step, last step, what for).
+        flights: asynchronous operations.
+        shared_size, variables, block, marks: shared memory, and accesses to it: first step, last step, CTA, first
+            block, last block, and 0 for reads, 1 for writes, 2 for tiles of wgmma.
+        findings: (step, finding).
+        full: whether the launch continued after the last step.
+    """
+
+    profile: Profile
+    warps: list[tuple[int, int, int, int]]
+    instructions: tuple[Instruction, ...]
+    steps: array[int]
+    runs: tuple[tuple[int, int, int], ...]
+    crews: tuple[tuple[tuple[int, ...], tuple[int, ...] | None], ...]
+    waits: tuple[tuple[tuple[int, ...], int, int, str], ...]
+    flights: tuple[Flight, ...]
+    shared_size: int
+    variables: tuple[tuple[str, int, int], ...]
+    block: int
+    marks: tuple[tuple[int, ...], ...]
+    findings: tuple[tuple[int, Finding], ...]
+    full: bool
+
+
+def page(kernel: str, facts: Iterable[str], record: dict[str, Any]) -> str:
+    """Render the page from a trace's plain data."""
+    files = resources.files("warpsim.trace")
+    data = json.dumps(record, separators=(",", ":")).replace("<", "\\u003c")
+    frame = files.joinpath("page.html").read_text(encoding="utf-8")
+    body = frame.replace("KERNEL", html.escape(kernel)).replace("FACTS", html.escape(" · ".join(facts)))
+    style, script = (files.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    return pages.page(
+        f"trace of {kernel}", f"{body}<script type=application/json id=data>{data}</script>", style, script
+    )
+
+
+MOST = 500_000
+"""Most slices of single steps; in longer traces, a slice is a run of steps by the same threads."""
+
+
+def events(trace: Recording) -> list[dict[str, Any]]:
+    """Make a process for each CTA, a thread for each of its warps, and asynchronous events for operations in flight."""
+    ctas = list(dict.fromkeys(warp[:3] for warp in trace.warps))
+    process = {cta: number + 1 for number, cta in enumerate(ctas)}
+    out: list[dict[str, Any]] = []
+    for cta in ctas:
+        out.append({"ph": "M", "name": "process_name", "pid": process[cta], "args": {"name": f"CTA {cta}"}})
+    for x, y, z, warp in trace.warps:
+        out.append(
+            {
+                "ph": "M",
+                "name": "thread_name",
+                "pid": process[x, y, z],
+                "tid": warp + 1,
+                "args": {"name": f"warp {warp}"},
+            }
+        )
+
+    def place(row: int) -> dict[str, Any]:
+        x, y, z, warp = trace.warps[row]
+        return {"pid": process[x, y, z], "tid": warp + 1}
+
+    for name, start, end, rows, args in _slices(trace):
+        out += [{"ph": "X", "name": name, "ts": start, "dur": end - start, "args": args, **place(row)} for row in rows]
+    for rows, start, end, what in trace.waits:  # beside the instructions, some of which poll
+        span = {"cat": "wait", "name": f"waits for {what}"}
+        for row in rows:
+            identity: dict[str, Any] = {"id": f"wait{row}", **place(row)}
+            out += [{"ph": "b", "ts": start, **span, **identity}, {"ph": "e", "ts": end, **span, **identity}]
+    last = len(trace.steps)
+    for number, flight in enumerate(trace.flights):
+        instruction = trace.instructions[flight.instruction]
+        span = {
+            "cat": "in flight",
+            "name": f"{flight.kind}: {instruction.text}",
+            "id": f"flight{number}",
+            **place(flight.row),
+        }
+        args = {"bytes": flight.nbytes, "shared": f"0x{flight.low:x}-0x{flight.high:x}", "line": instruction.span.line}
+        out.append({"ph": "b", "ts": flight.issued, "args": args, **span})
+        out.append({"ph": "e", "ts": last if flight.visible < 0 else flight.visible, **span})
+    for step, finding in trace.findings:
+        pid = 1 if finding.cta is None else process.get(finding.cta, 1)
+        more = {"pid": pid, "tid": (finding.warp or 0) + 1, "args": {"text": describe(finding)}}
+        out.append({"ph": "i", "s": "g", "name": f"{finding.severity}: {finding.rule}", "ts": step, **more})
+    return out
+
+
+def _slices(trace: Recording) -> list[tuple[str, int, int, tuple[int, ...], dict[str, Any]]]:
+    single = sum((last - first) * len(trace.crews[crew][0]) for first, last, crew in trace.runs) <= MOST
+    out: list[tuple[str, int, int, tuple[int, ...], dict[str, Any]]] = []
+    for first, last, crew in trace.runs:
+        rows = trace.crews[crew][0]
+        if not single:
+            lines = [trace.instructions[trace.steps[step]].span.line for step in (first, last - 1)]
+            out.append((f"lines {lines[0]} to {lines[1]}", first, last, rows, {}))
+            continue
+        for step in range(first, last):
+            instruction = trace.instructions[trace.steps[step]]
+            args: dict[str, Any] = {"line": instruction.span.line}
+            if instruction.source is not None:
+                args["source"] = source_name(instruction.source)
+            out.append((instruction.text, step, step + 1, rows, args))
+    return out
+
 
 CLASSES = ("arithmetic", "control", "memory", "shared", "async", "matrix", "barrier", "wait")
 """Classes of instructions, in the order of precedence for a picture that has room for one."""

@@ -1,4 +1,4 @@
-"""Large temporaries for reuse, because fresh ones cost page faults."""
+"""Small reductions with little call overhead; large temporaries for reuse, because fresh ones cost page faults."""
 
 from __future__ import annotations
 
@@ -44,3 +44,17 @@ class _Workspace(threading.local):
 
 
 WORKSPACE = _Workspace()
+
+
+FEW = 4096
+"""Largest number of lanes for which this pays."""
+
+
+def few(x: Any) -> bool:
+    """Whether a value is a small array (and not a stand-in for one)."""
+    return type(x) is np.ndarray and 0 < x.size <= FEW
+
+
+def least(x: Any) -> Any:
+    """The least element of a small array; NaN if it contains one."""
+    return x.item(x.argmin())
