@@ -94,6 +94,110 @@ def test_arrays_that_share_memory(tmp_path):
     assert run_case(tmp_path / "both").bits_equal
 
 
+TILES = """.version 8.3
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .align 64 .b8 from[128], .param .align 64 .b8 to[128], .param .u64 out) {
+ .shared .align 128 .b8 tile[1024];
+ .shared .align 8 .b64 full;
+ .reg .b64 %rd<4>;
+ .reg .b32 %r<4>;
+ .reg .pred %p;
+ ld.param.u64 %rd0, [out];
+ mov.u32 %r0, %tid.x;
+ setp.eq.u32 %p, %r0, 0;
+ @%p mbarrier.init.shared.b64 [full], 1;
+ fence.mbarrier_init.release.cluster;
+ bar.sync 0;
+ @%p mbarrier.arrive.expect_tx.shared.b64 _, [full], 1024;
+ @%p cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [from, {4, 8}], [full];
+wait: mbarrier.try_wait.parity.shared.b64 %p, [full], 0;
+ @!%p bra wait;
+ setp.eq.u32 %p, %r0, 0;
+ shl.b32 %r1, %r0, 2;
+ mov.u32 %r2, tile;
+ add.u32 %r2, %r2, %r1;
+ cvt.u64.u32 %rd1, %r1;
+ add.u64 %rd1, %rd0, %rd1;
+ ld.shared.b32 %r3, [%r2];
+ st.global.b32 [%rd1], %r3;
+ @%p cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [to, {0, 8}], [tile];
+ @%p cp.async.bulk.commit_group;
+ @%p cp.async.bulk.wait_group 0;
+ ret;
+}
+"""
+
+
+class OnDevice:
+    """Another library's array on the device."""
+
+    def __init__(self, array):
+        self.array, self.dtype = array, array.dtype
+        self.__cuda_array_interface__ = array.__cuda_array_interface__
+
+
+@pytest.mark.parametrize("make", [np.asarray, memoryview, "device", "other", "part"])
+def test_tensor_maps(tmp_path, make):
+    """Whatever tensor a launch takes in a map is a buffer of the case, and what is copied to it is an output."""
+    device = warpsim.Device("sm_90a")
+    x, y, out = np.arange(1024, dtype=np.float32), np.zeros(1024, np.float32), np.zeros(32, np.float32)
+    if make == "device":
+        tensors = device.array(x), device.array(y)
+    elif make == "other":
+        kept = [device.array(x), device.array(y)]
+        tensors = [OnDevice(array) for array in kept]
+    elif make == "part":
+        whole = np.zeros(2048, np.float32)
+        whole[:1024] = x
+        tensors = whole, whole[1024:]
+    else:
+        tensors = make(x), make(y)
+    given = {"global_dim": (32, 32), "global_strides": (128,), "box_dim": (16, 16), "data_type": "FLOAT32"}
+    maps = [warpsim.TensorMap(tensor, **given) for tensor in tensors]
+    kernel = warpsim.load(TILES)["k"]
+    result = record(kernel, 1, 32, (*maps, out), tmp_path / "x", device=device)
+    described, replayed = Case.read(tmp_path / "x").description, run_case(tmp_path / "x")
+
+    assert result.findings == ()
+    assert out.tolist() == [*range(8 * 32 + 4, 8 * 32 + 20), *range(9 * 32 + 4, 9 * 32 + 20)]
+    assert [p["kind"] for p in described["params"]] == ["tensormap", "tensormap", "ptr"]
+    assert described["params"][1].get("byte_offset", 0) == (4096 if make == "part" else 0)
+    assert replayed.ok
+    assert replayed.bits_equal
+    data = Case.read(tmp_path / "x").data
+    wanted = next(b for b in described["buffers"] if b["name"] == described["params"][1]["buffer"])["out"]
+    copied = data[wanted].reshape(-1).view(np.float32)[-1024:].reshape(32, 32)
+    assert copied[8:24, :16].tolist() == x.reshape(32, 32)[8:24, 4:20].tolist()
+
+
+def test_other_arrays_of_the_device(tmp_path):
+    """Another library's array on the device is recorded as a launch takes it: by its address."""
+    device = warpsim.Device("sm_80")
+    kept = device.array(np.arange(64, dtype=np.float32))
+    record(
+        warpsim.load(SAXPY)["saxpy"],
+        1,
+        64,
+        (64, 2.0, OnDevice(kept), np.ones(64, np.float32)),
+        tmp_path / "x",
+        device=device,
+    )
+
+    assert Case.read(tmp_path / "x").description["params"][2] == {"kind": "ptr", "buffer": "arg2", "byte_offset": 0}
+    assert run_case(tmp_path / "x").bits_equal
+
+
+@pytest.mark.parametrize("tensor", [b"bytes", "text", 1.5, object(), np.float32(2)])
+def test_tensors_that_are_none(tensor):
+    """A map of something that is no tensor is refused when it is passed."""
+    tensors = warpsim.TensorMap(
+        tensor, data_type="FLOAT32", global_dim=(32, 32), global_strides=(128,), box_dim=(16, 16)
+    )
+    with pytest.raises(warpsim.LaunchError, match="address must be an integer"):
+        warpsim.load(TILES)["k"](1, 32, (tensors, tensors, 0))
+
+
 SAXPY = os.path.join(os.path.dirname(__file__), "..", "..", "programs", "saxpy", "kernel.ptx")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.errors import LaunchError, shown
-from warpsim.host.arrays import Array, DeviceArray, Mapping, array_of, bytes_of, extent, is_buffer, plain
+from warpsim.host.arrays import Array, DeviceArray, Mapping, bytes_of, extent, plain, readable
 from warpsim.host.device import Device
 from warpsim.host.tensor_map import TensorMap
 from warpsim.program.program import Function, Param
@@ -47,7 +47,7 @@ def pack(function: Function, args: Sequence[Any], device: Device, mapped: list[i
             if type(value) is int or type(value) is float:
                 values.append(value)
                 continue
-            given = value if param.array or isinstance(value, TensorMap) else _readable(value)
+            given = value if param.array or isinstance(value, TensorMap) else readable(value)
             values.append(given)
             array = value.array if isinstance(value, TensorMap) else given
             if isinstance(array, np.ndarray) and array.ndim > 0:
@@ -81,27 +81,9 @@ def _packed(function: Function, block: bytes) -> bytes:
     return block[:size]
 
 
-def _readable(value: Any) -> Any:
-    """View an array-like as a NumPy array on the same memory; return any other value unchanged."""
-    if isinstance(value, (np.ndarray, np.generic, str, bytes, int, float, DeviceArray, Mapping)) or value is None:
-        return value
-    if is_buffer(value):
-        return array_of(value)
-    interface = getattr(value, "__cuda_array_interface__", None)
-    return value if interface is None else _address_of(interface)
-
-
-def _address_of(interface: Any) -> int:
-    """The address in a CUDA array interface: one of the simulated device."""
-    try:
-        return int(interface["data"][0])
-    except Exception:  # whatever an object of the caller's raises
-        raise LaunchError(f"__cuda_array_interface__ has no address: {shown(interface)}") from None
-
-
 def _argument(param: Param, value: Any, known: Mappings) -> bytes:
     if isinstance(value, TensorMap):
-        value = value.encode(int(known.pointer(value.array)))
+        value = value.encode(known.pointer(value.array))
     if param.array:
         return bytes_argument(param, value)
     if value is None:

@@ -181,6 +181,26 @@ def array_of(value: Any) -> Array:
         raise LaunchError(f"{type(value).__name__} does not provide an array that NumPy can read: {error}") from None
 
 
+def readable(value: Any) -> Any:
+    """View an array-like as a NumPy array on the same memory, or give its address on the device; return any other
+    value unchanged.
+    """
+    if isinstance(value, (np.ndarray, np.generic, str, bytes, int, float, DeviceArray, Mapping)) or value is None:
+        return value
+    if is_buffer(value):
+        return array_of(value)
+    interface = getattr(value, "__cuda_array_interface__", None)
+    return value if interface is None else _address_of(interface)
+
+
+def _address_of(interface: Any) -> int:
+    """The address in a CUDA array interface: one of the simulated device."""
+    try:
+        return int(interface["data"][0])
+    except Exception:  # whatever an object of the caller's raises
+        raise LaunchError(f"__cuda_array_interface__ has no address: {shown(interface)}") from None
+
+
 @functools.cache
 def plain(dtype: np.dtype[Any]) -> None:
     """Reject elements that a GPU cannot read: Python objects and big-endian numbers."""

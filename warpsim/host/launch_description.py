@@ -12,7 +12,7 @@ import numpy as np
 
 from warpsim.errors import LaunchError
 from warpsim.host.arguments import bytes_argument, pack_scalar, refused
-from warpsim.host.arrays import Array, DeviceArray, Mapping, array_of, extent, is_buffer
+from warpsim.host.arrays import Array, DeviceArray, Mapping, extent, readable
 from warpsim.host.device import Device
 from warpsim.host.kernel import Kernel
 from warpsim.host.recipes import DTYPES, LOGICAL, Recipe, name_of
@@ -58,12 +58,11 @@ class Description:
             name = _plain_name(kernel.name, param.name, index)
             recipe = value if isinstance(value, Recipe) else None
             value = value.array() if recipe is not None else value
-            held = value.array if isinstance(value, TensorMap) else value
-            if not isinstance(held, DeviceArray | Mapping | np.generic | bytes | bytearray | str) and is_buffer(held):
-                held = array_of(held)
-                if held.ndim and not kernel.function.params[index].array:
-                    arrays.append((name, held, recipe))
-                    value = value if isinstance(value, TensorMap) else held
+            maps, block = isinstance(value, TensorMap), kernel.function.params[index].array
+            value = value if maps or block else readable(value)
+            held = value.array if maps else value
+            if isinstance(held, np.ndarray) and held.ndim and (maps or not block):
+                arrays.append((name, held, recipe))
             self.args.append(value)
         self.args += list(args)[len(self.args) :]  # too many: the launch reports it
         self._host_regions(arrays)

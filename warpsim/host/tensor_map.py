@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.errors import LaunchError, shown
-from warpsim.host.arrays import DeviceArray
+from warpsim.host.arrays import DeviceArray, readable
 from warpsim.host.options import elements, integer
 from warpsim.layout import tensor_map as layout
 
@@ -31,8 +31,8 @@ _FILL_NAMES = {"none": "zero", "nan_request_zero_fma": "nan"}
 class TensorMap:
     """A description of a tensor in global memory for bulk tensor copies (TMA). Pass it for a 128-byte kernel parameter.
 
-    ``array`` is a `DeviceArray`, a NumPy array, or an address. Dimension 0 is the innermost; strides are in bytes, for
-    dimensions 1 and up. Raises `LaunchError` for arguments that the driver rejects.
+    ``array`` is whatever a launch takes as an array, or an address. Dimension 0 is the innermost; strides are in bytes,
+    for dimensions 1 and up. Raises `LaunchError` for arguments that the driver rejects.
     """
 
     def __init__(
@@ -50,9 +50,9 @@ class TensorMap:
         oob_fill: str = "zero",
     ) -> None:
         rank = _rank(global_dim)
-        self.array = array
+        self.array = readable(array)
         self.fields = layout.Fields(
-            data_type=_data_type(array, data_type),
+            data_type=_data_type(self.array, array, data_type),
             rank=rank,
             interleave=_choice("interleave", interleave, layout.INTERLEAVES),
             swizzle=_choice("swizzle", swizzle, layout.SWIZZLES),
@@ -91,9 +91,9 @@ class TensorMap:
         if not 3 <= rank <= 5:
             raise LaunchError(f"an im2col tensor map has 3 to 5 dimensions, not {rank}")
         new = cls.__new__(cls)
-        new.array = array
+        new.array = readable(array)
         new.fields = layout.Fields(
-            data_type=_data_type(array, data_type),
+            data_type=_data_type(new.array, array, data_type),
             rank=rank,
             interleave=_choice("interleave", interleave, layout.INTERLEAVES),
             swizzle=_choice("swizzle", swizzle, layout.SWIZZLES),
@@ -140,9 +140,9 @@ def encoded(fields: layout.Fields, address: int) -> bytes:
     return layout.encode(attrs.evolve(fields, address=address))
 
 
-def _data_type(array: Any, name: str | None) -> int:
+def _data_type(array: Any, given: Any, name: str | None) -> int:
     if name is None:
-        dtype = getattr(array, "dtype", None)
+        dtype = getattr(array, "dtype", getattr(given, "dtype", None))
         name = _BY_DTYPE.get(str(dtype), "")
         if not name:
             raise LaunchError(f"give data_type: {shown(dtype)} has no corresponding tensor map data type")
