@@ -133,7 +133,7 @@ def test_nothing_that_processors_do_differently():
 
 OPCODES_ELSEWHERE = {
     "layout/pictures.py": "likewise, by the names that a user writes",
-    "report/findings.py": "names of rules",
+    "report/rules.py": "names of rules",
     "__init__.py": "the public function mma",
     "analysis/constants.py": "which spellings the assembler computes from constants, with the units it asks",
     "layout/instructions.py": "fragments by the names of their instructions: layout lies below isa, and declares none",
@@ -287,7 +287,7 @@ def watchers_and_rules(source, name, rules):
 def rules_of_watchers():
     """The rules that a launch may leave out."""
     from warpsim.host.checks import EVERY
-    from warpsim.machine.reporting import ALWAYS
+    from warpsim.report.rules import ALWAYS
 
     return EVERY - ALWAYS - OPERANDS_NAMED_LIKE_RULES
 

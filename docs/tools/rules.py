@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from docs.tools.faulty import Example, findings
+from warpsim.report.rules import ALWAYS, RULES
 
 SOURCE = Path(__file__).with_name("rules.md")
 GROUP_NAMES = {
@@ -19,7 +20,6 @@ GROUP_NAMES = {
     "matrix": "Matrix operands",
     "async": "Asynchronous operations",
 }
-ALWAYS_ON = {"out-of-bounds", "misaligned", "read-only", "limit", "deadlock"}
 
 
 class Rule(NamedTuple):
@@ -53,9 +53,7 @@ def picture(example: Example) -> str:
 
 def group_of(rule: str) -> str:
     """The word that ``checks=`` takes for it."""
-    from warpsim.host.checks import GROUPS
-
-    return next((group for group, names in GROUPS.items() if rule in names), "load")
+    return RULES[rule].group
 
 
 def page(rule: Rule) -> str:
@@ -68,7 +66,7 @@ def page(rule: Rule) -> str:
         "Reported when a module is loaded; nothing runs."
         if group == "load"
         else f"Group `{group}` of `checks=`; "
-        + ("**off by default**." if group == "race" else "always on." if rule.name in ALWAYS_ON else "on by default.")
+        + ("**off by default**." if group == "race" else "always on." if rule.name in ALWAYS else "on by default.")
     )
     section = (
         f"\n\nThe instruction at fault in the PTX manual: [{first.section}](https://docs.nvidia.com/cuda/parallel-thread-execution/#{first.section})."

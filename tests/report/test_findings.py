@@ -17,7 +17,8 @@ from warpsim.analysis.shared_layout import source_name
 from warpsim.cli import main
 from warpsim.errors import Finding, spans
 from warpsim.host.checks import EVERY
-from warpsim.report.findings import RULES, sarif
+from warpsim.report.findings import sarif
+from warpsim.report.rules import RULES
 
 RACE = """.version 8.0
 .target sm_90a

@@ -13,11 +13,11 @@ from warpsim.debug.places import cta_at
 from warpsim.errors import Finding
 from warpsim.host.checks import EVERY
 from warpsim.machine.machine import Machine
-from warpsim.machine.reporting import ALWAYS
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import MemoryAccess, Watcher
+from warpsim.report.rules import ALWAYS
 
 EVENTS = {
     "arrival": "a warp arrives at a barrier of its CTA",

@@ -7,48 +7,8 @@ import re
 from collections.abc import Iterable
 
 from warpsim.errors import LaunchError, shown
+from warpsim.report.rules import GROUPS
 
-GROUPS: dict[str, frozenset[str]] = {
-    "sync": frozenset(
-        {
-            "aligned-divergence",
-            "exited-lane",
-            "nonuniform-operand",
-            "membermask",
-            "barrier-divergence",
-            "setmaxnreg",
-            "deadlock",
-        }
-    ),
-    "matrix": frozenset(
-        {
-            "wmma-stride",
-            "wmma-alignment",
-            "matrix-address-space",
-            "matrix-alignment",
-            "fragment-mismatch",
-            "sparse-metadata",
-            "sparse-selector",
-            "scale-selector",
-            "descriptor",
-        }
-    ),
-    "async": frozenset(
-        {
-            "wgmma-missing-fence",
-            "wgmma-in-flight",
-            "wgmma-uncommitted",
-            "proxy-fence",
-            "async-smem-overwrite",
-            "async-read-early",
-            "mbarrier",
-            "tensor-map",
-        }
-    ),
-    "memory": frozenset({"out-of-bounds", "misaligned", "read-only", "limit"}),
-    "init": frozenset({"uninitialised"}),
-    "race": frozenset({"race"}),
-}
 EVERY = frozenset().union(*GROUPS.values())
 NOTE = "note"
 """Marker in the set that "all" selects: also report findings of severity note."""

@@ -15,8 +15,8 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.values import Array
 from warpsim.program.program import Instruction
+from warpsim.report.rules import ALWAYS
 
-ALWAYS = frozenset({"out-of-bounds", "misaligned", "read-only", "deadlock", "limit", "trap", "assert"})
 ADVICE = {
     "out-of-bounds": INDEX,
     "misaligned": "an access of N bytes needs an address that is a multiple of N",

@@ -1,4 +1,4 @@
-"""Findings as plain data and as SARIF 2.1.0, the format of code scanning services; one sentence per rule."""
+"""Findings as plain data and as SARIF 2.1.0, the format of code scanning services."""
 
 from __future__ import annotations
 
@@ -13,61 +13,7 @@ from urllib.parse import quote
 import attrs
 
 from warpsim.errors import Finding, describe, where
-
-RULES = {
-    # module text
-    "unreadable": "A file is missing or contains no PTX.",
-    "syntax": "The text is not PTX.",
-    "undeclared": "A register, label, variable or function is not declared.",
-    "redeclared": "A name is declared twice in one scope.",
-    "operand-type": "An operand's class, type or size does not fit the instruction.",
-    "operand-count": "An instruction has too many or too few operands, or vector elements.",
-    "illegal-form": "No target supports this combination of modifiers.",
-    "target": "The instruction is legal, but not on the module's .target or in its .version.",
-    "immediate-range": "A constant operand is out of range.",
-    "directive": "A directive is misused.",
-    "initialiser": "An initial value does not fit its variable.",
-    "linkage": "A symbol is used but not defined.",
-    "unsupported": "Legal PTX that this version does not run.",
-    "internal": "A defect of warpsim itself.",
-    # warps and barriers
-    "aligned-divergence": "An aligned instruction is not executed by all threads of its warp or warpgroup.",
-    "exited-lane": "A warp executes a matrix instruction after some of its lanes have exited.",
-    "nonuniform-operand": "An operand differs between threads that must agree on it.",
-    "membermask": "A membermask omits a lane that executes the instruction, or names one that never arrives.",
-    "barrier-divergence": "The thread counts of a barrier cannot add up.",
-    "setmaxnreg": "setmaxnreg has an invalid count, or is not executed by a whole warpgroup.",
-    "deadlock": "No thread can make progress.",
-    # matrix operands
-    "wmma-stride": "A wmma stride is below the leading dimension.",
-    "wmma-alignment": "A wmma address or stride is not aligned.",
-    "matrix-address-space": "A matrix instruction's address is outside the state space that it needs.",
-    "matrix-alignment": "A matrix row or start address is not aligned.",
-    "fragment-mismatch": "Registers hold a wmma fragment that does not match the operand.",
-    "sparse-metadata": "Sparsity metadata names the wrong elements.",
-    "sparse-selector": "A sparsity selector does not fit the shape.",
-    "scale-selector": "A scale selector does not fit the shape.",
-    "descriptor": "A matrix descriptor contradicts itself or leaves shared memory.",
-    # asynchronous operations
-    "wgmma-missing-fence": "wgmma reads registers that were written with no wgmma.fence in between.",
-    "wgmma-in-flight": "Registers of a wgmma in flight are accessed before it is waited for.",
-    "wgmma-uncommitted": "The code relies on a wgmma that was never committed.",
-    "proxy-fence": "Memory is accessed through the generic and the async proxy with no proxy fence in between.",
-    "async-smem-overwrite": "Shared memory is written while an asynchronous operation still reads it.",
-    "async-read-early": "The destination of an asynchronous copy is accessed before the copy is waited for.",
-    "mbarrier": "An mbarrier is used before it is initialised, initialised twice, or counts beyond its limits.",
-    "tensor-map": "A tensor map, its coordinates or its box are malformed.",
-    # memory
-    "out-of-bounds": "An access lies outside any live allocation.",
-    "misaligned": "An address is not a multiple of the access size.",
-    "read-only": "A store targets read-only memory.",
-    "uninitialised": "A value that was never written affects the result.",
-    "race": "Two threads access the same byte, one of them writes, and nothing orders the two.",
-    "limit": "A limit on instructions, time, memory or call depth is exceeded.",
-    "trap": "The kernel executed trap.",
-    "assert": "An assertion of the kernel failed.",
-}
-
+from warpsim.report.rules import RULES
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 MANUAL = "https://docs.nvidia.com/cuda/parallel-thread-execution/"
@@ -98,7 +44,10 @@ def sarif(findings: Iterable[Finding], version: str = "") -> dict[str, Any]:
     names = sorted({finding.rule for finding in found})
     driver: dict[str, Any] = {
         "name": "warpsim",
-        "rules": [{"id": name, "shortDescription": {"text": RULES.get(name, name)}} for name in names],
+        "rules": [
+            {"id": name, "shortDescription": {"text": RULES[name].sentence if name in RULES else name}}
+            for name in names
+        ],
         **({"semanticVersion": version} if version else {}),
     }
     results = [_result(finding, names.index(finding.rule)) for finding in found]
