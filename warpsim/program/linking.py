@@ -11,7 +11,7 @@ from warpsim.program.problems import Problems
 from warpsim.program.program import Addr, Function, FunctionRef, Instruction, SymbolAddress, Variable
 from warpsim.program.resolve import Resolver, Symbol
 from warpsim.ptx import ast
-from warpsim.ptx.pragmas import OF_MODULES
+from warpsim.ptx.directives import OF_MODULES
 
 MAX_CONST_BYTES = 65536
 MAX_SHARED_BYTES = 227 * 1024

@@ -5,8 +5,8 @@ from __future__ import annotations
 import attrs
 
 from warpsim.ptx import ast
-from warpsim.ptx.expressions import ExpressionParser
-from warpsim.ptx.stream import Stream, SyntaxProblem
+from warpsim.ptx.expressions import Expressions
+from warpsim.ptx.stream import SyntaxProblem
 from warpsim.ptx.words import LEADING, SPACES, TYPES
 
 MAX_DEPTH = 64
@@ -30,11 +30,11 @@ class _Prefix:
     type: str = ""
 
 
-class DeclarationParser(ExpressionParser):
+class Declarations:
     """Parses declarations. ``unfinished`` is the one that cannot be read to its end, with the names that can."""
 
-    def __init__(self, stream: Stream) -> None:
-        super().__init__(stream)
+    def __init__(self, expressions: Expressions) -> None:
+        self.s, self.expressions = expressions.s, expressions
         self.unfinished: ast.Variable | None = None
 
     def attributes(self, *, function: bool = False) -> tuple[str, ...]:
@@ -49,9 +49,9 @@ class DeclarationParser(ExpressionParser):
                 words.append(".managed")
             elif s.accept(".unified"):
                 s.expect("(")
-                low = self.integer(64)
+                low = self.expressions.integer(64)
                 s.expect(",")
-                words.append(f".unified({low},{self.integer(64)})")
+                words.append(f".unified({low},{self.expressions.integer(64)})")
                 s.expect(")")
             else:
                 wanted = ".unified" if function else ".managed or .unified"
@@ -70,7 +70,7 @@ class DeclarationParser(ExpressionParser):
             params.append(self.variable(None, parameter=True))
             item = params[-1].declarators[0]
             if named and item.name == "_":
-                self.note(SyntaxProblem("a parameter of a .func needs a name", item.span, rule="directive"))
+                self.expressions.note(SyntaxProblem("a parameter of a .func needs a name", item.span, rule="directive"))
             if not s.accept(","):
                 break
         s.expect(")")
@@ -129,7 +129,7 @@ class DeclarationParser(ExpressionParser):
             raise s.problem("the declaration has no state space", "write .global, .shared or .reg before the type")
         elif found.attributes and space != "global":
             message = f"{found.attributes[0]} is an attribute of .global variables"
-            self.note(s.problem(message, rule="directive"))
+            self.expressions.note(s.problem(message, rule="directive"))
 
     def _modifier(self, found: _Prefix, space: str, *, parameter: bool) -> None:
         """One of the words between a state space and a name."""
@@ -171,9 +171,9 @@ class DeclarationParser(ExpressionParser):
         s = self.s
         s.skip()
         span = s.span()
-        value = self.integer()
+        value = self.expressions.integer()
         if value < 1 or value & (value - 1):
-            self.note(SyntaxProblem(f".align {value} is not a power of two", span, rule="directive"))
+            self.expressions.note(SyntaxProblem(f".align {value} is not a power of two", span, rule="directive"))
             return 1
         return value
 
@@ -186,14 +186,14 @@ class DeclarationParser(ExpressionParser):
         count: int | None = None
         dimensions: list[int | None] = []
         if not parameter and s.accept("<"):
-            count = self.integer()
+            count = self.expressions.integer()
             s.expect(">")
             return ast.Declarator(name, count, (), None, span)
         while (not dimensions or not parameter) and s.accept("["):
             if s.text == "]" and not dimensions:
                 dimensions.append(None)
             else:
-                dimensions.append(self.integer(32 if parameter else 1000) & (2**64 - 1))
+                dimensions.append(self.expressions.integer(32 if parameter else 1000) & (2**64 - 1))
             s.expect("]")
         initialiser = self._initialiser(1) if s.accept("=") else None
         return ast.Declarator(name, count, tuple(dimensions), initialiser, span)
@@ -214,7 +214,7 @@ class DeclarationParser(ExpressionParser):
             return ast.Initialiser(None, name, self._plus(), generic=generic, mask=None, span=span)
         if s.kind == "string":
             raise s.problem("strings are no initialisers in PTX", "write the bytes as a list of numbers")
-        return ast.Initialiser(self.literal(), None, 0, generic=False, mask=None, span=span)
+        return ast.Initialiser(self.expressions.literal(), None, 0, generic=False, mask=None, span=span)
 
     def _list(self, depth: int) -> tuple[ast.InitialiserTree, ...]:
         """Initialisers in braces."""
@@ -241,14 +241,14 @@ class DeclarationParser(ExpressionParser):
     def _masked(self) -> ast.Initialiser:
         """``0xFF(name)``: a byte of an address."""
         s = self.s
-        span, mask = s.span(), self.integer(64)
+        span, mask = s.span(), self.expressions.integer(64)
         s.expect("(")
         name, generic = self._symbol()
         offset = self._plus()
         s.expect(")")
         if mask >> 64 or mask not in MASKS:
             message = f"the mask 0x{mask:x} of an initial value is not a byte"
-            self.note(SyntaxProblem(message, span, "", "initialiser"))
+            self.expressions.note(SyntaxProblem(message, span, "", "initialiser"))
         return ast.Initialiser(None, name, offset, generic, mask, span)
 
     def _symbol(self) -> tuple[ast.Name, bool]:
@@ -267,5 +267,5 @@ class DeclarationParser(ExpressionParser):
         s = self.s
         offset = 0
         while s.accept("+"):
-            offset += self.constant()
+            offset += self.expressions.constant()
         return offset

@@ -6,10 +6,38 @@ import re
 
 from warpsim.errors import Span
 from warpsim.ptx import ast
-from warpsim.ptx.declarations import DeclarationParser
-from warpsim.ptx.pragmas import wrong_pragma
-from warpsim.ptx.stream import Stream, SyntaxProblem
+from warpsim.ptx.expressions import Expressions
+from warpsim.ptx.stream import SyntaxProblem
 from warpsim.ptx.words import ENTRY_DIRECTIVES, FUNC_DIRECTIVES, LISTS, NEWER, POSITIVE, TYPES
+
+OF_MODULES = frozenset({'"nounroll"'})
+"""Pragmas of a module, which are judged at its end (`warpsim.program.linking`)."""
+LEAST_VERSION = {"used_bytes_mask": (8, 3), "enable_smem_spilling": (8, 7), "frequency": (9, 0)}
+"""Pragmas of a function's body, and the PTX version that introduced each."""
+NUMBERED = frozenset({"used_bytes_mask", "frequency"})
+"""Those with a number behind the name."""
+_NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|-?\d+")
+
+
+def wrong_pragma(text: str, place: str, version: tuple[int, int]) -> str:
+    """What is wrong with one string of a pragma in a ``place`` ("module", "heading", "entry" or "func"); empty if nothing is."""
+    words = text.strip('"').split()
+    name = words[0] if words else ""
+    least = LEAST_VERSION.get(name)
+    if least is None:
+        return ""
+    if place in ("module", "heading"):
+        return f"the pragma {name} stands in a function's body"
+    if version < least:
+        return f"the pragma {name} needs PTX .version {least[0]}.{least[1]}"
+    if name == "enable_smem_spilling" and place == "func":
+        return f"the pragma {name} is for an .entry only"
+    if name in NUMBERED and (
+        len(words) < 2 or (name == "frequency" and len(words) > 2) or not _NUMBER.fullmatch(words[1])
+    ):
+        return f"the pragma {name} takes one number"
+    return ""
+
 
 LABEL = re.compile(r"([\w$%.]+)\s*:")
 LINE_LABEL = re.compile(r"^[ \t]*([a-zA-Z_$][\w$]*):", re.MULTILINE)
@@ -18,13 +46,13 @@ DATA = {".b8": 1, ".b16": 2, ".b32": 4, ".b64": 8}
 EXCLUDED = {"reqnctapercluster": "maxclusterrank", "maxclusterrank": "reqnctapercluster"}
 
 
-class DirectiveParser(DeclarationParser):
+class Directives:
     """Parses directives. ``files`` and ``places`` are those that .file and .loc have named, ``named`` the labels of functions'
     names, ``place`` is where a .pragma would stand: in the module, a heading, an entry or a func.
     """
 
-    def __init__(self, stream: Stream) -> None:
-        super().__init__(stream)
+    def __init__(self, expressions: Expressions) -> None:
+        self.s, self.expressions = expressions.s, expressions
         self.version, self.target = (0, 0), 0
         self.place = "module"
         self.files: set[object] = set()
@@ -60,7 +88,7 @@ class DirectiveParser(DeclarationParser):
                 listed = s.kind == "integer" or s.text == "-"
                 self._datum(8 * DATA.get(type, 8))
                 if type not in DATA:
-                    self.note(s.problem(f"{type} is no type of a section's data", rule="directive"))
+                    self.expressions.note(s.problem(f"{type} is no type of a section's data", rule="directive"))
                 while listed and s.accept(","):
                     if s.kind != "integer" and s.text != "-":
                         raise s.problem(f"found {s.shown()} in a list of numbers: a symbol stands alone")
@@ -75,7 +103,7 @@ class DirectiveParser(DeclarationParser):
     def _labelled(self, name: str, span: Span) -> None:
         """Note a label that some section of the module has already."""
         if name in self.section_labels:
-            self.note(SyntaxProblem(f"label {name} is defined twice in sections", span, rule="redeclared"))
+            self.expressions.note(SyntaxProblem(f"label {name} is defined twice in sections", span, rule="redeclared"))
         self.section_labels.add(name)
 
     def _datum(self, width: int) -> None:
@@ -83,9 +111,9 @@ class DirectiveParser(DeclarationParser):
         s = self.s
         negative = s.accept("-")
         if s.kind == "integer":
-            value = self._decode(s.take())[0] * (-1 if negative else 1)
+            value = self.expressions.decode(s.take())[0] * (-1 if negative else 1)
             if -(1 << (width - 1)) > value or (width < 32 and value >> width > 0):
-                self.note(s.problem(f"{value} does not fit .b{width}", rule="directive"))
+                self.expressions.note(s.problem(f"{value} does not fit .b{width}", rule="directive"))
             return
         if negative or s.kind not in ("word", "dotted"):
             raise s.problem(f"found {s.shown()} where a number or a symbol was expected")
@@ -107,13 +135,13 @@ class DirectiveParser(DeclarationParser):
     def _file(self) -> list[int | str]:
         """Parse ``.file 1 "name", time, size``."""
         s = self.s
-        found: list[int | str] = [self.integer(), self._string()]
+        found: list[int | str] = [self.expressions.integer(), self._string()]
         if s.accept(","):
-            found.append(self.integer(64))
+            found.append(self.expressions.integer(64))
             if s.accept(","):
-                found.append(self.integer(64))
+                found.append(self.expressions.integer(64))
         if found[0] in self.files:
-            self.note(s.problem(f"file {found[0]} has a name already", rule="directive"))
+            self.expressions.note(s.problem(f"file {found[0]} has a name already", rule="directive"))
         self.files.add(found[0])
         return found
 
@@ -121,7 +149,7 @@ class DirectiveParser(DeclarationParser):
         """Parse ``.loc file line column, function_name label + offset, inlined_at file line column``."""
         s = self.s
         span = s.span()
-        found: list[int | str] = [self.integer(), self.integer(), self.integer()]
+        found: list[int | str] = [self.expressions.integer(), self.expressions.integer(), self.expressions.integer()]
         if s.text == "," and s.peek(1) == "function_name":
             found += [s.take(), s.take()]
             if s.kind == "dotted":  # a section, which the assembler does not look for
@@ -131,15 +159,15 @@ class DirectiveParser(DeclarationParser):
                 found.append(s.word("a label"))
                 self.named[str(found[-1])] = at
             if s.accept("+"):
-                found += ["+", self.integer()]
+                found += ["+", self.expressions.integer()]
             s.expect(",")
             if s.text != "inlined_at":
                 raise s.problem(f"found {s.shown()} where inlined_at was expected")
             s.skip()
-            where = (self.integer(), self.integer(), self.integer())
+            where = (self.expressions.integer(), self.expressions.integer(), self.expressions.integer())
             if where not in self.places:
                 message = "inlined_at names a place that no .loc before it has"
-                self.note(SyntaxProblem(message, span, rule="directive"))
+                self.expressions.note(SyntaxProblem(message, span, rule="directive"))
             found += [",", "inlined_at", *where]
         self.places.add((found[0], found[1], found[2]))
         return found
@@ -150,7 +178,7 @@ class DirectiveParser(DeclarationParser):
             held = {label for section in sections for label in LABEL.findall(section.data)}
             for name, span in self.named.items():
                 if name not in held:
-                    self.note(SyntaxProblem(f"{name} is no label of a .section", span, rule="undeclared"))
+                    self.expressions.note(SyntaxProblem(f"{name} is no label of a .section", span, rule="undeclared"))
 
     def _string(self) -> str:
         s = self.s
@@ -168,7 +196,7 @@ class DirectiveParser(DeclarationParser):
         s.expect(";")
         for text in found:
             if wrong := wrong_pragma(text, self.place, self.version):
-                self.note(SyntaxProblem(wrong, span, rule="directive"))
+                self.expressions.note(SyntaxProblem(wrong, span, rule="directive"))
         return list(found)
 
     def _alias(self) -> list[int | str]:
@@ -201,26 +229,30 @@ class DirectiveParser(DeclarationParser):
             wanted = f"a directive of {'an .entry' if entry else 'a .func'}"
             raise s.problem(f"found {s.shown()} where {wanted} was expected")
         if not entry and any(d.name == name for d in before):
-            self.note(s.problem(f".{name} is given twice", rule="directive"))
+            self.expressions.note(s.problem(f".{name} is given twice", rule="directive"))
         s.skip()
         arguments = self._numbers(name, limit)
         behind = s.span() if name in LISTS and len(arguments) < limit else span
         self.gated(name, behind if name in LISTS else span)
         if name == "maxnctapersm":
-            self.note(SyntaxProblem(".maxnctapersm was removed in PTX 2.1", span, "write .minnctapersm", "directive"))
+            self.expressions.note(
+                SyntaxProblem(".maxnctapersm was removed in PTX 2.1", span, "write .minnctapersm", "directive")
+            )
         other = EXCLUDED.get(name)
         if other is not None and any(d.name == other for d in before):
             message = f".{name} and .{other} exclude each other"
-            self.note(SyntaxProblem(message, behind, rule="directive"))
+            self.expressions.note(SyntaxProblem(message, behind, rule="directive"))
         return ast.Directive(name, arguments, span)
 
     def gated(self, name: str, span: Span) -> None:
         """Note a directive that the module's target or PTX version does not have."""
         target, version = NEWER.get(name, (0, (0, 0)))
         if self.version < version:
-            self.note(SyntaxProblem(f".{name} needs PTX .version {version[0]}.{version[1]}", span, rule="target"))
+            self.expressions.note(
+                SyntaxProblem(f".{name} needs PTX .version {version[0]}.{version[1]}", span, rule="target")
+            )
         elif self.target < target:
-            self.note(SyntaxProblem(f".{name} needs .target sm_{target} or higher", span, rule="target"))
+            self.expressions.note(SyntaxProblem(f".{name} needs .target sm_{target} or higher", span, rule="target"))
 
     def _pragmas(self, *, entry: bool) -> ast.Directive:
         s = self.s
@@ -237,10 +269,10 @@ class DirectiveParser(DeclarationParser):
         numbers: list[int] = []
         while len(numbers) < limit and (not numbers or s.accept(",")):
             at = s.span()
-            numbers.append(self.integer())
+            numbers.append(self.expressions.integer())
             if name in POSITIVE and not numbers[-1]:
                 span = s.span() if name in LISTS else at
-                self.note(SyntaxProblem(f".{name} needs positive numbers", span, "", "directive"))
+                self.expressions.note(SyntaxProblem(f".{name} needs positive numbers", span, "", "directive"))
         if s.text == "," and limit:
             raise s.problem(f".{name} takes at most {limit} numbers", rule="directive")
         return tuple(numbers)

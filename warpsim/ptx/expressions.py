@@ -61,8 +61,8 @@ ENDS = frozenset(",;}])|")
 """What may stand behind an operand."""
 
 
-class ExpressionParser:
-    """Parses operands."""
+class Expressions:
+    """Parses operands. ``findings`` are the problems of the whole text so far."""
 
     def __init__(self, stream: Stream) -> None:
         self.s = stream
@@ -237,13 +237,14 @@ class ExpressionParser:
         if s.kind != "integer":
             raise s.problem(f"found {s.shown()} where a number was expected")
         text = s.text
-        value = int(text) if len(text) < 9 and text.isdecimal() and text[0] != "0" else self._decode(text)[0]
+        value = int(text) if len(text) < 9 and text.isdecimal() and text[0] != "0" else self.decode(text)[0]
         if value >> bits:
             raise s.problem(f"{s.shown()} does not fit {bits} bits", rule="directive")
         s.i += 1
         return value
 
-    def _decode(self, text: str) -> tuple[int, bool]:
+    def decode(self, text: str) -> tuple[int, bool]:
+        """`decode_integer`, as a problem of the text where the number is too large."""
         try:
             return decode_integer(text)
         except ValueError:
@@ -254,7 +255,7 @@ class ExpressionParser:
         s = self.s
         span = s.span()
         if s.kind == "integer" and s.texts[s.i + 1] in (",", ";", "}", "]", ")"):
-            number, unsigned = self._decode(s.take())
+            number, unsigned = self.decode(s.take())
             return ast.Integer(number, unsigned, span)
         if s.text[:2] in ("0f", "0F", "0d", "0D") and s.kind == "float":
             return ast.Float(*decode_float(s.take()), span)
@@ -320,7 +321,7 @@ class ExpressionParser:
         s = self.s
         text = s.text
         if s.kind == "integer":
-            bits, unsigned = self._decode(s.take())
+            bits, unsigned = self.decode(s.take())
             return constants.literal(bits, unsigned=unsigned)
         if s.kind == "float" and text[:2] not in ("0f", "0F", "0d", "0D"):
             return self._decimal()

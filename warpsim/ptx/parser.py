@@ -6,8 +6,9 @@ import re
 
 from warpsim.errors import Finding, PtxError, Span
 from warpsim.ptx import ast
-from warpsim.ptx.declarations import MAX_DEPTH, STORED
-from warpsim.ptx.directives import DirectiveParser
+from warpsim.ptx.declarations import MAX_DEPTH, STORED, Declarations
+from warpsim.ptx.directives import Directives
+from warpsim.ptx.expressions import Expressions
 from warpsim.ptx.stream import Stream, SyntaxProblem
 from warpsim.ptx.words import (
     DECLARING,
@@ -43,12 +44,15 @@ def read(text: str, file: str = "<ptx>") -> tuple[ast.Module | None, tuple[Findi
     """Parse what can be read of a module (None if its header cannot), and return the problems of the rest."""
     parser = _Parser(text, file)
     module = parser.module()
-    return module, tuple(parser.findings)
+    return module, tuple(parser.expressions.findings)
 
 
-class _Parser(DirectiveParser):
+class _Parser:
     def __init__(self, text: str, file: str) -> None:
-        super().__init__(Stream(text, file))
+        self.s = Stream(text, file)
+        self.expressions = Expressions(self.s)
+        self.declarations = Declarations(self.expressions)
+        self.directives = Directives(self.expressions)
 
     # ---- recovery ----------------------------------------------------------------------------
 
@@ -100,7 +104,7 @@ class _Parser(DirectiveParser):
         try:
             version, target, size = self._head()
         except SyntaxProblem as problem:
-            self.note(problem)
+            self.expressions.note(problem)
             return None
         while s.kind != "end":
             before = s.i
@@ -109,14 +113,14 @@ class _Parser(DirectiveParser):
                 if item is not None:
                     items.append(item)
             except SyntaxProblem as problem:
-                self.note(problem)
-                if self.unfinished is not None:
-                    items.append(self.unfinished)
-                    self.unfinished = None
+                self.expressions.note(problem)
+                if self.declarations.unfinished is not None:
+                    items.append(self.declarations.unfinished)
+                    self.declarations.unfinished = None
                 self.recover_item(before)
             if s.i == before:
                 s.skip()
-        self.check_names([item for item in items if isinstance(item, ast.Section)])
+        self.directives.check_names([item for item in items if isinstance(item, ast.Section)])
         return ast.Module(version, target, size, tuple(items), s.file, s.source)
 
     def _head(self) -> tuple[tuple[int, int], tuple[str, ...], int]:
@@ -130,19 +134,21 @@ class _Parser(DirectiveParser):
                 "the first directive of PTX is .version major.minor",
             )
         s.skip()
-        version = self.version = self._version()
+        version = self.directives.version = self._version()
         if s.text != ".target":
             raise s.problem(f"found {s.shown()} where .target was expected after .version")
         target: tuple[str, ...] = ()
         while s.accept(".target"):
             target = self._targets()
-        self.target = int("".join(filter(str.isdigit, target[0])))
+        self.directives.target = int("".join(filter(str.isdigit, target[0])))
         size = 64
         if s.accept(".address_size"):
             span = s.span()
-            size = self.integer()
+            size = self.expressions.integer()
             if size not in (32, 64):
-                self.note(SyntaxProblem(f".address_size {size} is neither 32 nor 64", span, rule="directive"))
+                self.expressions.note(
+                    SyntaxProblem(f".address_size {size} is neither 32 nor 64", span, rule="directive")
+                )
         return version, target, size
 
     def _version(self) -> tuple[int, int]:
@@ -165,16 +171,16 @@ class _Parser(DirectiveParser):
             if s.kind == "word" and s.text not in TARGET_OPTIONS and not _is_target(s.text):
                 raise s.problem(f"{s.text[:40]} is neither a target nor an option of one", rule="target")
             if s.text == "map_f64_to_f32":
-                self.note(s.problem("map_f64_to_f32 is for targets that have no .f64", rule="target"))
+                self.expressions.note(s.problem("map_f64_to_f32 is for targets that have no .f64", rule="target"))
             if s.text.startswith("texmode_") and any(n.startswith("texmode_") and n != s.text for n in names):
-                self.note(s.problem(f"{s.text} conflicts with {names[-1]}", rule="target"))
+                self.expressions.note(s.problem(f"{s.text} conflicts with {names[-1]}", rule="target"))
             names.append(s.word("a target option"))
         return tuple(names)
 
     def _item(self) -> ast.Function | ast.Variable | ast.Directive | ast.Section | None:
         s = self.s
         span = s.span()
-        self.nesting, self.place = 0, "module"
+        self.expressions.nesting, self.directives.place = 0, "module"
         linkage = LINKAGES.get(s.text)
         if linkage is not None:
             s.skip()
@@ -186,16 +192,16 @@ class _Parser(DirectiveParser):
                 )
             return self._function(linkage, span)
         if text in DECLARING or text in STORED:
-            variable = self.variable(linkage)
+            variable = self.declarations.variable(linkage)
             s.expect(";")
             return variable
         if text == ".section" and linkage is None:
-            return self.section()
+            return self.directives.section()
         if s.kind == "dotted":
             if text in HEADER:
                 raise s.problem(f"{text} may stand only once, at the beginning of a module")
             if text[1:] in MODULE_DIRECTIVES and linkage is None:
-                return self.directive(text[1:])
+                return self.directives.directive(text[1:])
         self._dwarf()
         raise s.problem(
             f"found {s.shown()} where a directive of the module was expected",
@@ -215,18 +221,18 @@ class _Parser(DirectiveParser):
     def _function(self, linkage: str | None, span: Span) -> ast.Function:
         s = self.s
         entry = s.text == ".entry"
-        self.place = "heading"
+        self.directives.place = "heading"
         s.skip()
-        attributes = () if entry else self.attributes(function=True)
+        attributes = () if entry else self.declarations.attributes(function=True)
         returns: tuple[ast.Variable, ...] = ()
         if not entry and s.text == "(":
-            returns = self.params(named=True)
+            returns = self.declarations.params(named=True)
         name_span = s.span()
         name = s.word("the name of the function")
-        params = self.params(named=not entry) if s.text == "(" else ()
+        params = self.declarations.params(named=not entry) if s.text == "(" else ()
         directives: list[ast.Directive] = []
         while s.kind == "dotted" and (entry or not self._starts_item()):
-            directives.append(self.performance(directives, entry=entry))
+            directives.append(self.directives.performance(directives, entry=entry))
         heading = s.span()
         if entry and directives and s.text != "{":
             raise s.problem(f"found {s.shown()} where the body of {name} was expected")
@@ -235,11 +241,11 @@ class _Parser(DirectiveParser):
         elif s.text != "{":
             raise s.problem(f"found {s.shown()} where the body of {name} or a semicolon was expected")
         else:
-            self.place = "entry" if entry else "func"
+            self.directives.place = "entry" if entry else "func"
             body = self._block(1)
         if returns and any(d.name == "noreturn" for d in directives):
             message = f"{name} returns a value, and is .noreturn"
-            self.note(SyntaxProblem(message, heading if body is None else body.span, rule="directive"))
+            self.expressions.note(SyntaxProblem(message, heading if body is None else body.span, rule="directive"))
         return ast.Function(
             name, entry, linkage, returns, params, tuple(directives), body, name_span, heading, attributes
         )
@@ -260,13 +266,15 @@ class _Parser(DirectiveParser):
         statements: list[ast.Statement] = []
         while s.text != "}":
             if s.kind == "end":
-                self.note(s.problem("found the end of the text where a statement or a closing brace was expected"))
+                self.expressions.note(
+                    s.problem("found the end of the text where a statement or a closing brace was expected")
+                )
                 break
             before = s.i
             try:
                 self._statement(statements, depth)
             except SyntaxProblem as problem:
-                self.note(problem)
+                self.expressions.note(problem)
                 self.recover(before)
                 if s.i == before:
                     s.skip()
@@ -277,7 +285,7 @@ class _Parser(DirectiveParser):
     def _statement(self, out: list[ast.Statement], depth: int) -> None:
         s = self.s
         kind, text = s.kind, s.text
-        self.nesting = 0
+        self.expressions.nesting = 0
         if kind == "word":
             if s.peek(1) == ":":
                 out.append(ast.Label(text, s.span()))
@@ -295,12 +303,12 @@ class _Parser(DirectiveParser):
                     f"found {s.shown()} inside a function", "linkage belongs to variables of the module", "linkage"
                 )
             if text in DECLARING or text in STORED:
-                out.append(self.variable(None))
+                out.append(self.declarations.variable(None))
                 s.expect(";")
             elif text in (".pragma", ".loc"):
-                out.append(self.directive(text[1:]))
+                out.append(self.directives.directive(text[1:]))
             elif text in LABELLED and out and isinstance(out[-1], ast.Label):
-                out.append(self._prototype() if text == ".callprototype" else self.directive(text[1:]))
+                out.append(self._prototype() if text == ".callprototype" else self.directives.directive(text[1:]))
             else:
                 raise s.problem(f"found {s.shown()} where a statement was expected")
         else:
@@ -334,7 +342,7 @@ class _Parser(DirectiveParser):
             operands = self._call()
         elif s.text != ";":
             while True:
-                operands.append(self.operand())
+                operands.append(self.expressions.operand())
                 if not s.accept(","):
                     break
         if s.text != ";":
@@ -347,12 +355,12 @@ class _Parser(DirectiveParser):
         s = self.s
         found: list[ast.Operand] = []
         if s.text == "(":
-            found.append(self.group())
+            found.append(self.expressions.group())
             s.expect(",")
         found.append(self._called("a function, or a register with its address"))
         if s.accept(","):
             if s.text == "(":
-                found.append(self.group())
+                found.append(self.expressions.group())
                 if not s.accept(","):
                     return found
             found.append(self._called("the label of a prototype or of a list of targets"))
@@ -377,18 +385,20 @@ class _Parser(DirectiveParser):
         s = self.s
         span = s.span()
         s.skip()
-        returns = self.params() if s.text == "(" else ()
+        returns = self.declarations.params() if s.text == "(" else ()
         s.expect("_")
-        params = self.params() if s.text == "(" else ()
+        params = self.declarations.params() if s.text == "(" else ()
         directives: list[ast.Directive] = []
         while s.kind == "dotted":
-            directives.append(self.performance(directives, entry=False))
+            directives.append(self.directives.performance(directives, entry=False))
         noreturn = any(d.name == "noreturn" for d in directives)
         if any(p.space == "param" and not all(p.declarators[0].dimensions) for p in returns):
-            self.note(SyntaxProblem("the result has no size", span, rule="directive"))
+            self.expressions.note(SyntaxProblem("the result has no size", span, rule="directive"))
         s.expect(";")
         if returns and noreturn:
-            self.note(SyntaxProblem("a prototype that returns a value cannot be .noreturn", span, rule="directive"))
+            self.expressions.note(
+                SyntaxProblem("a prototype that returns a value cannot be .noreturn", span, rule="directive")
+            )
         return ast.CallPrototype(returns, params, noreturn, span)
 
 
