@@ -15,6 +15,7 @@ from warpsim.machine.asynchrony.transfers import late
 from warpsim.machine.hooks import Hooks
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.addresses import space_of
+from warpsim.machine.memory.global_access import resolve
 from warpsim.machine.values import Array, DType, as_array
 from warpsim.types import ScalarType, bits_type
 
@@ -147,7 +148,7 @@ class _ShadowMemory(Memory):
     def load_global(self, address: Address, dtype: DType, count: int) -> tuple[Array, ...]:
         """A 1 for each written bit of the elements."""
         base, offset = address.base, address.offset
-        place, owner, good = self.resolve(as_array(base).view(np.int64), offset, dtype.itemsize * count, write=False)
+        place, owner, good = resolve(self, as_array(base).view(np.int64), offset, dtype.itemsize * count, write=False)
         out = tuple([np.full((*place.shape, dtype.itemsize), 0xFF, np.uint8) for _ in range(count)])
         for index in np.unique(owner[good]):
             bits = self.globals.allocation(int(index)).shadow

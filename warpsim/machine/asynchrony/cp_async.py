@@ -11,6 +11,7 @@ from warpsim.machine.asynchrony import transfers
 from warpsim.machine.asynchrony.moves import copy_threads
 from warpsim.machine.asynchrony.transfers import CP_ASYNC as KIND
 from warpsim.machine.memory.access import Memory
+from warpsim.machine.memory.word_access import locate
 from warpsim.machine.state.footprints import Footprint
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Signal, ThreadCopy, Transfer
@@ -34,7 +35,7 @@ class AsyncGroups:
         if not transfers.kept(machine):
             copy_threads(memory, dst, src, nbytes, take)
             return
-        place, _, columns, _, active = memory.place("shared", dst, nbytes)
+        place, _, columns, _, active = locate(memory, "shared", dst, nbytes)
         shape = group.selection.shape
         lanes = (
             np.arange(group.selection.n)

@@ -11,6 +11,7 @@ from warpsim.layout import mbarriers
 from warpsim.machine.address import Address
 from warpsim.machine.asynchrony import transfers
 from warpsim.machine.memory.access import Memory
+from warpsim.machine.memory.word_access import locate
 from warpsim.machine.state.global_memory import SHARED_WINDOW
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array, as_array, spread
@@ -114,7 +115,7 @@ class MbarrierObjects:
         if space == "":
             base = as_array(base).astype(np.int64) - SHARED_WINDOW
             space = "shared::cluster"
-        place, _, columns, _, _ = self.memory.place(space, Address(base, offset), 8)
+        place, _, columns, _, _ = locate(self.memory, space, Address(base, offset), 8)
         shape, lanes = self._shape(), self._lanes()
         return (
             spread(columns, shape).reshape(-1)[lanes].astype(np.int64),

@@ -11,15 +11,17 @@ from collections.abc import Callable
 import numpy as np
 
 from warpsim.machine.address import Address
+from warpsim.machine.memory import global_access, word_access
 from warpsim.machine.memory.addresses import lifted, space_of
-from warpsim.machine.memory.atomics import Reach, apply_atomic
-from warpsim.machine.memory.row_access import RowAccess
+from warpsim.machine.memory.atomics import apply_atomic
+from warpsim.machine.memory.port import Port
+from warpsim.machine.memory.row_access import access_rows
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
 from warpsim.machine.values import Affine, Array, DType, Value, as_array, spread
 from warpsim.types import ScalarType
 
 
-class Memory(Reach, RowAccess):
+class Memory(Port):
     """The port of one step."""
 
     __slots__ = ()
@@ -35,7 +37,7 @@ class Memory(Reach, RowAccess):
             return self._by_space(address, lambda port, k, a: port.load(k, a, type, count), type, count)
         if kind == "global":
             return self.load_global(address, type.dtype, count)
-        return self.load_words(kind, address, type.dtype, count)
+        return word_access.load(self, kind, address, type.dtype, count)
 
     def store(self, space: str, address: Address, type: ScalarType, values: tuple[Array, ...]) -> None:
         """Store consecutive elements at each lane's address; at equal addresses, the last lane wins."""
@@ -56,7 +58,7 @@ class Memory(Reach, RowAccess):
         if kind == "global":
             self.store_global(address, values)
         else:
-            self.store_words(kind, address, values)
+            word_access.store(self, kind, address, values)
 
     def atomic(
         self,
@@ -91,6 +93,14 @@ class Memory(Reach, RowAccess):
         if shared is not None and name.startswith("shared"):
             update = shared
         return apply_atomic(self, name, address, type.dtype, update, operands, kind, safe_sum, returns=returns)
+
+    def load_global(self, address: Address, dtype: DType, count: int) -> tuple[Array, ...]:
+        """Load from global memory."""
+        return global_access.load(self, address, dtype, count)
+
+    def store_global(self, address: Address, values: tuple[Array, ...]) -> None:
+        """Store to global memory."""
+        global_access.store(self, address, values)
 
     def shifted(self, address: Address, delta: Array) -> Address:
         """Advance an address by a number of bytes per lane."""
@@ -128,12 +138,12 @@ class Memory(Reach, RowAccess):
 
     def read_words(self, space: str, address: Array, count: int) -> tuple[Array, ...]:
         """Load 32-bit words of matrix rows; ``address`` is ``[n, k, m]`` in warp view."""
-        return self.access_rows(space, address, count, None, None)
+        return access_rows(self, space, address, count, None, None)
 
     def write_words(self, space: str, address: Array, words: tuple[Array, ...], active: Array) -> None:
         """Store 32-bit words of matrix rows where ``active``."""
         self.globals.version += 1
-        self.access_rows(space, address, len(words), words, active)
+        access_rows(self, space, address, len(words), words, active)
 
     def among(self, active: Array) -> Memory:
         """The port restricted to some of its threads."""

@@ -9,17 +9,11 @@ import numpy as np
 
 from warpsim.machine.address import Address
 from warpsim.machine.events import ATOMIC, WRITE, MemoryAccess
+from warpsim.machine.memory import global_access, word_access
 from warpsim.machine.memory.atomic_cells import DIRECT, Atomic, Cells, update
-from warpsim.machine.memory.global_access import GlobalAccess
-from warpsim.machine.memory.word_access import WordAccess
+from warpsim.machine.memory.port import Port
 from warpsim.machine.state.global_memory import Allocation
 from warpsim.machine.values import Array, DType, as_array, spread
-
-
-class Reach(GlobalAccess, WordAccess):
-    """The parts of the port that atomics use."""
-
-    __slots__ = ()
 
 
 @attrs.frozen(eq=False)
@@ -39,7 +33,7 @@ class _Lanes:
 
 
 def apply_atomic(
-    memory: Reach,
+    port: Port,
     kind: str,
     address: Address,
     dtype: DType,
@@ -51,14 +45,14 @@ def apply_atomic(
     returns: bool,
 ) -> Array | None:
     """``new = function(old, *operands)`` for every lane; the old values where asked for. See `Atomic`."""
-    atomic, shape = Atomic(function, name, safe_sum), memory.group.selection.shape
+    atomic, shape = Atomic(function, name, safe_sum), port.group.selection.shape
     commutes = not returns and name in DIRECT and dtype.kind in "iu"
     lanes = _Lanes(shape, tuple(range(len(shape))) if commutes or len(shape) != 4 else (2, 3, 0, 1))
-    out = np.zeros(memory.group.selection.n, dtype) if returns else None
+    out = np.zeros(port.group.selection.n, dtype) if returns else None
     if kind == "global":
-        _in_global(memory, address, dtype, atomic, operands, lanes, out)
+        _in_global(port, address, dtype, atomic, operands, lanes, out)
     else:
-        _in_words(memory, kind, address, dtype, atomic, operands, lanes, out)
+        _in_words(port, kind, address, dtype, atomic, operands, lanes, out)
     return None if out is None else lanes.shaped(out)
 
 
@@ -70,7 +64,7 @@ def _distinct(owners: Array) -> Array:
 
 
 def _in_global(
-    memory: Reach,
+    port: Port,
     address: Address,
     dtype: DType,
     atomic: Atomic,
@@ -82,28 +76,28 @@ def _in_global(
     size = dtype.itemsize
     values = [lanes.flat(as_array(v)) for v in operands]
     base = as_array(address.base).view(np.int64)
-    alone = memory.only_allocation(base, address.offset, size)
+    alone = global_access.only_allocation(port, base, address.offset, size)
     if alone is not None and not alone.read_only:
-        _in_allocation(memory, alone, base + address.offset, dtype, atomic, values, lanes, out)
+        _in_allocation(port, alone, base + address.offset, dtype, atomic, values, lanes, out)
         return
-    places, owners, good = memory.resolve(base, address.offset, size, write=True)
-    if memory.hooks.memory_accessed is not None:
+    places, owners, good = global_access.resolve(port, base, address.offset, size, write=True)
+    if port.hooks.memory_accessed is not None:
         for index in np.unique(owners[good]):
-            allocation, here = memory.globals.allocation(int(index)), good & (owners == index)
-            memory.tell_global(ATOMIC, allocation, places, size, here)
+            allocation, here = port.globals.allocation(int(index)), good & (owners == index)
+            global_access.report(port, ATOMIC, allocation, places, size, here)
     place, owner, chosen = lanes.flat(places), lanes.flat(owners), np.flatnonzero(lanes.flat(good))
     for index in _distinct(owner[chosen]):
         which = chosen[owner[chosen] == index]
-        allocation = memory.globals.allocation(int(index))
+        allocation = port.globals.allocation(int(index))
         if allocation.shadow is not None:
-            memory.report_shadow_global(_writes(atomic), allocation, places, size, good & (owners == index))
+            global_access.report_shadow(port, _writes(atomic), allocation, places, size, good & (owners == index))
         allocation.own()
         cells = Cells.of((place[which] - allocation.start) // size, allocation.elements(dtype))
-        memory.globals.version += update(cells, atomic, [v[which] for v in values], out, which)
+        port.globals.version += update(cells, atomic, [v[which] for v in values], out, which)
 
 
 def _in_allocation(
-    memory: Reach,
+    port: Port,
     allocation: Allocation,
     places: Array,
     dtype: DType,
@@ -113,9 +107,9 @@ def _in_allocation(
     out: Array | None,
 ) -> None:
     """Of one allocation, which contains every lane's address."""
-    active, size = memory.active, dtype.itemsize
-    memory.tell_global(ATOMIC, allocation, places, size, active)
-    memory.report_shadow_global(_writes(atomic), allocation, places, size, active)
+    active, size = port.active, dtype.itemsize
+    global_access.report(port, ATOMIC, allocation, places, size, active)
+    global_access.report_shadow(port, _writes(atomic), allocation, places, size, active)
     allocation.own()
     keys = lanes.flat((places - allocation.start) >> (size.bit_length() - 1))
     if active is None:
@@ -123,11 +117,11 @@ def _in_allocation(
     else:
         which = np.flatnonzero(lanes.flat(active))
         keys, values = keys[which], [v[which] for v in values]
-    memory.globals.version += update(Cells.of(keys, allocation.elements(dtype)), atomic, values, out, which)
+    port.globals.version += update(Cells.of(keys, allocation.elements(dtype)), atomic, values, out, which)
 
 
 def _in_words(
-    memory: Reach,
+    port: Port,
     kind: str,
     address: Address,
     dtype: DType,
@@ -137,14 +131,14 @@ def _in_words(
     out: Array | None,
 ) -> None:
     """Of shared or local memory."""
-    found, space, columns, _, active = memory.place(kind, address, dtype.itemsize)
-    hooks, size = memory.hooks, dtype.itemsize
+    found, space, columns, _, active = word_access.locate(port, kind, address, dtype.itemsize)
+    hooks, size = port.hooks, dtype.itemsize
     if hooks.memory_accessed is not None:
         told = MemoryAccess(ATOMIC, kind, found, size, None, columns, active)
-        hooks.memory_accessed(memory.machine, memory.group, told)
+        hooks.memory_accessed(port.machine, port.group, told)
     if hooks.shadow_accessed is not None and space.shadow is not None:
         told = MemoryAccess(_writes(atomic), kind, found, size, None, columns, active)
-        hooks.shadow_accessed(memory.machine, memory.group, told)
+        hooks.shadow_accessed(port.machine, port.group, told)
     space.own()
     place = np.asarray(found, np.int64)
     if out is None and atomic.name in DIRECT and dtype.kind in "iu" and active is None and size <= 4:
@@ -152,9 +146,9 @@ def _in_words(
         value = as_array(operands[0]).view(dtype)
         many = value.reshape(-1)[0] if value.size == 1 else spread(value, lanes.shape).reshape(-1)
         DIRECT[atomic.name].at(space.flat.view(dtype), index, many)
-        memory.globals.version += 1
+        port.globals.version += 1
         return
-    which = np.arange(memory.group.selection.n) if active is None else np.flatnonzero(lanes.flat(active))
+    which = np.arange(port.group.selection.n) if active is None else np.flatnonzero(lanes.flat(active))
     if not len(which):
         return
     where, column = lanes.flat(place)[which], lanes.flat(columns)[which]
@@ -168,7 +162,7 @@ def _in_words(
             None,
         )
     values = [lanes.flat(as_array(v))[which] for v in operands]
-    memory.globals.version += update(cells, atomic, values, out, which)
+    port.globals.version += update(cells, atomic, values, out, which)
 
 
 def _writes(atomic: Atomic) -> int:

@@ -20,231 +20,234 @@ from warpsim.machine.values import FLAT, Affine, Array, DType, as_array, spread
 I64 = np.dtype(np.int64)
 
 
-class GlobalAccess(Port):
-    """The part of the port that accesses the device's allocations."""
-
-    __slots__ = ()
-
-    def affine_view(self, base: Affine, offset: int, dtype: DType, count: int, *, write: bool) -> Array | None:
-        """A strided view of global memory ``[T1, T0, C1, C0, count]`` (without the last axis if count is 1); None if
-        the checked path is needed. Lanes that take no part must have the address of the others.
-        """
-        strides, first, nbytes = base.strides, base.base + offset, dtype.itemsize * count
-        found = in_one_allocation(self.globals, base, offset, nbytes)
-        if found is None:
+def affine_view(port: Port, base: Affine, offset: int, dtype: DType, count: int, *, write: bool) -> Array | None:
+    """A strided view of global memory ``[T1, T0, C1, C0, count]`` (without the last axis if count is 1); None if
+    the checked path is needed. Lanes that take no part must have the address of the others.
+    """
+    strides, first, nbytes = base.strides, base.base + offset, dtype.itemsize * count
+    found = in_one_allocation(port.globals, base, offset, nbytes)
+    if found is None:
+        return None
+    allocation, pattern = found
+    if write:
+        if allocation.read_only or not pattern.disjoint:
             return None
-        allocation, pattern = found
-        if write:
-            if allocation.read_only or not pattern.disjoint:
-                return None
-            allocation.own()
-        if self.hooks.memory_accessed is not None and not write:
-            self.tell_global(READ, allocation, Affine(first, strides, base.extents, I64), nbytes, self.active)
-        if allocation.shadow is not None:
-            place = Affine(first, strides, base.extents, I64)
-            self.report_shadow_global(WRITE if write else READ, allocation, place, nbytes, self.active)
-        at = first - allocation.start
-        if count == 1:
-            return np.ndarray(pattern.shape, dtype, allocation.data, at, strides)
-        return np.ndarray((*pattern.shape, count), dtype, allocation.data, at, (*strides, dtype.itemsize))
+        allocation.own()
+    if port.hooks.memory_accessed is not None and not write:
+        report(port, READ, allocation, Affine(first, strides, base.extents, I64), nbytes, port.active)
+    if allocation.shadow is not None:
+        place = Affine(first, strides, base.extents, I64)
+        report_shadow(port, WRITE if write else READ, allocation, place, nbytes, port.active)
+    at = first - allocation.start
+    if count == 1:
+        return np.ndarray(pattern.shape, dtype, allocation.data, at, strides)
+    return np.ndarray((*pattern.shape, count), dtype, allocation.data, at, (*strides, dtype.itemsize))
 
-    def load_global(self, address: Address, dtype: DType, count: int) -> tuple[Array, ...]:
-        """Load ``count`` consecutive elements from each lane's address; zeros where a fault was reported."""
-        base, offset = address.base, address.offset
-        if type(base) is Affine and (self.active is None or base.strides == FLAT):
-            view = self.affine_view(base, offset, dtype, count, write=False)
-            if view is not None:
-                if count == 1:
-                    one = view.copy()
-                    return (one.reshape((1,) * len(self.group.selection.shape)) if base.strides == FLAT else one,)
-                if base.strides == FLAT:
-                    view = view.reshape((*(1,) * len(self.group.selection.shape), count))
-                return tuple([view[..., k].copy() for k in range(count)])
-        array = as_array(base).view(np.int64)
-        nbytes = dtype.itemsize * count
-        allocation = self.only_allocation(array, offset, nbytes)
-        if allocation is not None:
-            if self.hooks.memory_accessed is not None:
-                self.tell_global(READ, allocation, array + offset, nbytes, self.active)
-            self.report_shadow_global(READ, allocation, array + offset, nbytes, self.active)
-            return _take(allocation, array, offset, dtype, count)
-        return self._load_checked(array, offset, dtype, count)
 
-    def only_allocation(self, array: Array, offset: int, nbytes: int) -> Allocation | None:
-        """The allocation that contains all lanes' accesses, of those that do not execute too; None if there is none, or
-        an address is misaligned.
-        """
-        low, high = int(np.minimum.reduce(array, axis=None)) + offset, int(np.maximum.reduce(array, axis=None)) + offset
-        allocation = self.globals.find(low, high + nbytes)
-        return None if allocation is None or misaligned(array, offset, nbytes) else allocation
+def load(port: Port, address: Address, dtype: DType, count: int) -> tuple[Array, ...]:
+    """Load ``count`` consecutive elements from each lane's address; zeros where a fault was reported."""
+    base, offset = address.base, address.offset
+    if type(base) is Affine and (port.active is None or base.strides == FLAT):
+        view = affine_view(port, base, offset, dtype, count, write=False)
+        if view is not None:
+            if count == 1:
+                one = view.copy()
+                return (one.reshape((1,) * len(port.group.selection.shape)) if base.strides == FLAT else one,)
+            if base.strides == FLAT:
+                view = view.reshape((*(1,) * len(port.group.selection.shape), count))
+            return tuple([view[..., k].copy() for k in range(count)])
+    array = as_array(base).view(np.int64)
+    nbytes = dtype.itemsize * count
+    allocation = only_allocation(port, array, offset, nbytes)
+    if allocation is not None:
+        if port.hooks.memory_accessed is not None:
+            report(port, READ, allocation, array + offset, nbytes, port.active)
+        report_shadow(port, READ, allocation, array + offset, nbytes, port.active)
+        return _take(allocation, array, offset, dtype, count)
+    return _load_checked(port, array, offset, dtype, count)
 
-    def _load_checked(self, array: Array, offset: int, dtype: DType, count: int) -> tuple[Array, ...]:
-        place, owner, good = self.resolve(array, offset, dtype.itemsize * count, write=False)
-        out = tuple([np.zeros(place.shape, dtype) for _ in range(count)])
-        for index in np.unique(owner[good]):
-            here = good & (owner == index)
-            allocation = self.globals.allocation(int(index))
-            if self.hooks.memory_accessed is not None:
-                self.tell_global(READ, allocation, place, dtype.itemsize * count, here)
-            self.report_shadow_global(READ, allocation, place, dtype.itemsize * count, here)
-            for target, values in zip(out, _take(allocation, place[here], 0, dtype, count), strict=True):
-                target[here] = values
-        return out
 
-    def resolve(self, array: Array, offset: int, nbytes: int, *, write: bool) -> tuple[Array, Array, Array]:
-        """Absolute addresses in the group's shape, their allocations, and a mask of the lanes that may access (faults
-        are reported).
-        """
-        shape = self.group.selection.shape
-        place = spread(array + offset, shape)
-        active = np.ones(shape, np.bool_) if self.active is None else spread(self.active, shape)
-        owner = self.globals.owners(place, nbytes)
-        good = (
-            active & (owner >= 0) & (place & (nbytes - 1) == 0 if nbytes & (nbytes - 1) == 0 else place % nbytes == 0)
-        )
-        if not np.array_equal(good, active):
-            bad = active & ~good
-            first = int(place[bad][0])
-            odd = bad & (owner >= 0)
-            if odd.any():
-                self.machine.fault(
-                    "misaligned",
-                    f"address 0x{int(place[odd][0]):x} is not a multiple of the access size {nbytes}",
-                    self.group,
-                    odd,
-                    address=int(place[odd][0]),
-                )
-            outside = bad & (owner < 0)
-            if outside.any():
-                first = int(place[outside][0])
-                text, advice = outside_global(self.globals, first, nbytes)
-                self.machine.fault("out-of-bounds", text, self.group, outside, address=first, advice=advice)
-        if write and good.any():
-            locked = np.array([a.read_only for a in self.globals._allocations] or [False])
-            wrong = good & locked[np.maximum(owner, 0)]
-            if wrong.any():
-                first = int(place[wrong][0])
-                name = self.globals.allocation(int(owner[wrong][0])).name
-                self.machine.fault(
-                    "read-only",
-                    f"store of {nbytes} bytes to address 0x{first:x} of {name}, which is read-only",
-                    self.group,
-                    wrong,
-                    address=first,
-                )
-                good = good & ~wrong
-        return place, owner, good
+def only_allocation(port: Port, array: Array, offset: int, nbytes: int) -> Allocation | None:
+    """The allocation that contains all lanes' accesses, of those that do not execute too; None if there is none, or
+    an address is misaligned.
+    """
+    low, high = int(np.minimum.reduce(array, axis=None)) + offset, int(np.maximum.reduce(array, axis=None)) + offset
+    allocation = port.globals.find(low, high + nbytes)
+    return None if allocation is None or misaligned(array, offset, nbytes) else allocation
 
-    def tell_global(
-        self,
-        access: int,
-        allocation: Allocation,
-        place: Array | Affine,
-        nbytes: int,
-        active: Array | None,
-        differs: Callable[[], Array] | None = None,
-    ) -> None:
-        """Report an access to an allocation, if there is a listener."""
-        told = self.hooks.memory_accessed
-        if told is not None:
-            record = MemoryAccess(access, "global", place, nbytes, allocation, NO_COLUMNS, active, differs)
-            told(self.machine, self.group, record)
 
-    def report_shadow_global(
-        self, access: int, allocation: Allocation, place: Array | Affine, nbytes: int, active: Array | None
-    ) -> None:
-        """Report an access to an allocation that has a shadow."""
-        told = self.hooks.shadow_accessed
-        if told is not None and allocation.shadow is not None:
-            record = MemoryAccess(access, "global", place, nbytes, allocation, NO_COLUMNS, active)
-            told(self.machine, self.group, record)
+def _load_checked(port: Port, array: Array, offset: int, dtype: DType, count: int) -> tuple[Array, ...]:
+    place, owner, good = resolve(port, array, offset, dtype.itemsize * count, write=False)
+    out = tuple([np.zeros(place.shape, dtype) for _ in range(count)])
+    for index in np.unique(owner[good]):
+        here = good & (owner == index)
+        allocation = port.globals.allocation(int(index))
+        if port.hooks.memory_accessed is not None:
+            report(port, READ, allocation, place, dtype.itemsize * count, here)
+        report_shadow(port, READ, allocation, place, dtype.itemsize * count, here)
+        for target, values in zip(out, _take(allocation, place[here], 0, dtype, count), strict=True):
+            target[here] = values
+    return out
 
-    def _tell_store(self, address: Address, values: tuple[Array, ...]) -> None:
-        """Report a valid store, allocation by allocation."""
-        base, offset = address.base, address.offset
-        nbytes = values[0].dtype.itemsize * len(values)
-        if type(base) is Affine and self.active is None and self._tell_affine_store(base, offset, nbytes, values):
-            return
-        array = as_array(base).view(np.int64)
-        allocation = self.only_allocation(array, offset, nbytes)
-        if allocation is not None:
-            differs = partial(self._differs_global, allocation, array + offset, self.active, values)
-            self.tell_global(WRITE, allocation, array + offset, nbytes, self.active, differs)
-            return
-        shape = self.group.selection.shape
-        place = spread(array + offset, shape)
-        owner = self.globals.owners(place, nbytes)
-        good = (owner >= 0) & (place % nbytes == 0)
-        if self.active is not None:
-            good &= self.active
-        for which in np.unique(owner[good]):
-            allocation, here = self.globals.allocation(int(which)), good & (owner == which)
-            differs = partial(self._differs_global, allocation, place, here, values)
-            self.tell_global(WRITE, allocation, place, nbytes, here, differs)
 
-    def _tell_affine_store(self, base: Affine, offset: int, nbytes: int, values: tuple[Array, ...]) -> bool:
-        """Report a store with affine addresses in one allocation; False if they are not."""
-        found = in_one_allocation(self.globals, base, offset, nbytes)
-        if found is None:
-            return False
-        allocation, place = found[0], Affine(base.base + offset, base.strides, base.extents, I64)
-        self.tell_global(
-            WRITE, allocation, place, nbytes, None, partial(self._differs_affine, allocation, place, values)
-        )
-        return True
+def resolve(port: Port, array: Array, offset: int, nbytes: int, *, write: bool) -> tuple[Array, Array, Array]:
+    """Absolute addresses in the group's shape, their allocations, and a mask of the lanes that may access (faults
+    are reported).
+    """
+    shape = port.group.selection.shape
+    place = spread(array + offset, shape)
+    active = np.ones(shape, np.bool_) if port.active is None else spread(port.active, shape)
+    owner = port.globals.owners(place, nbytes)
+    good = active & (owner >= 0) & (place & (nbytes - 1) == 0 if nbytes & (nbytes - 1) == 0 else place % nbytes == 0)
+    if not np.array_equal(good, active):
+        bad = active & ~good
+        first = int(place[bad][0])
+        odd = bad & (owner >= 0)
+        if odd.any():
+            port.machine.fault(
+                "misaligned",
+                f"address 0x{int(place[odd][0]):x} is not a multiple of the access size {nbytes}",
+                port.group,
+                odd,
+                address=int(place[odd][0]),
+            )
+        outside = bad & (owner < 0)
+        if outside.any():
+            first = int(place[outside][0])
+            text, advice = outside_global(port.globals, first, nbytes)
+            port.machine.fault("out-of-bounds", text, port.group, outside, address=first, advice=advice)
+    if write and good.any():
+        locked = np.array([a.read_only for a in port.globals._allocations] or [False])
+        wrong = good & locked[np.maximum(owner, 0)]
+        if wrong.any():
+            first = int(place[wrong][0])
+            name = port.globals.allocation(int(owner[wrong][0])).name
+            port.machine.fault(
+                "read-only",
+                f"store of {nbytes} bytes to address 0x{first:x} of {name}, which is read-only",
+                port.group,
+                wrong,
+                address=first,
+            )
+            good = good & ~wrong
+    return place, owner, good
 
-    def _differs_affine(self, allocation: Allocation, place: Affine, values: tuple[Array, ...]) -> Array:
-        return self._differs_global(allocation, place.array(), None, values)
 
-    def _differs_global(
-        self, allocation: Allocation, place: Array, active: Array | None, values: tuple[Array, ...]
-    ) -> Array:
-        """A mask of the lanes whose values differ from an allocation's contents."""
-        shape = self.group.selection.shape
-        place = spread(place, shape)
-        here = np.ones(shape, np.bool_) if active is None else spread(active, shape)
-        found: Array = np.zeros(shape, np.bool_)
-        for held, value in zip(_take(allocation, place[here], 0, values[0].dtype, len(values)), values, strict=True):
-            found[here] |= bits_of(held) != bits_of(spread(value, shape)[here])
-        return found
+def report(
+    port: Port,
+    access: int,
+    allocation: Allocation,
+    place: Array | Affine,
+    nbytes: int,
+    active: Array | None,
+    differs: Callable[[], Array] | None = None,
+) -> None:
+    """Report an access to an allocation, if there is a listener."""
+    told = port.hooks.memory_accessed
+    if told is not None:
+        record = MemoryAccess(access, "global", place, nbytes, allocation, NO_COLUMNS, active, differs)
+        told(port.machine, port.group, record)
 
-    def store_global(self, address: Address, values: tuple[Array, ...]) -> None:
-        """Store consecutive elements at each lane's address; at equal addresses, the last lane wins."""
-        hooks = self.hooks
-        if hooks.memory_accessed is not None:
-            self._tell_store(address, values)
-        self._store_global(address, values)
-        if hooks.memory_written is not None:
-            hooks.memory_written(self.machine, self.group)
 
-    def _store_global(self, address: Address, values: tuple[Array, ...]) -> None:
-        base, offset = address.base, address.offset
-        dtype, count = values[0].dtype, len(values)
-        nbytes = dtype.itemsize * count
-        if type(base) is Affine and self.active is None:
-            view = self.affine_view(base, offset, dtype, count, write=True)
-            if view is not None:
-                if count == 1:
-                    view[...] = last_along(values[0], view.shape)
-                    return
-                for k, value in enumerate(values):
-                    view[..., k] = last_along(value, view.shape[:-1])
+def report_shadow(
+    port: Port, access: int, allocation: Allocation, place: Array | Affine, nbytes: int, active: Array | None
+) -> None:
+    """Report an access to an allocation that has a shadow."""
+    told = port.hooks.shadow_accessed
+    if told is not None and allocation.shadow is not None:
+        record = MemoryAccess(access, "global", place, nbytes, allocation, NO_COLUMNS, active)
+        told(port.machine, port.group, record)
+
+
+def _report_store(port: Port, address: Address, values: tuple[Array, ...]) -> None:
+    """Report a valid store, allocation by allocation."""
+    base, offset = address.base, address.offset
+    nbytes = values[0].dtype.itemsize * len(values)
+    if type(base) is Affine and port.active is None and _report_affine_store(port, base, offset, nbytes, values):
+        return
+    array = as_array(base).view(np.int64)
+    allocation = only_allocation(port, array, offset, nbytes)
+    if allocation is not None:
+        differs = partial(_differs, port, allocation, array + offset, port.active, values)
+        report(port, WRITE, allocation, array + offset, nbytes, port.active, differs)
+        return
+    shape = port.group.selection.shape
+    place = spread(array + offset, shape)
+    owner = port.globals.owners(place, nbytes)
+    good = (owner >= 0) & (place % nbytes == 0)
+    if port.active is not None:
+        good &= port.active
+    for which in np.unique(owner[good]):
+        allocation, here = port.globals.allocation(int(which)), good & (owner == which)
+        differs = partial(_differs, port, allocation, place, here, values)
+        report(port, WRITE, allocation, place, nbytes, here, differs)
+
+
+def _report_affine_store(port: Port, base: Affine, offset: int, nbytes: int, values: tuple[Array, ...]) -> bool:
+    """Report a store with affine addresses in one allocation; False if they are not."""
+    found = in_one_allocation(port.globals, base, offset, nbytes)
+    if found is None:
+        return False
+    allocation, place = found[0], Affine(base.base + offset, base.strides, base.extents, I64)
+    report(port, WRITE, allocation, place, nbytes, None, partial(_differs_affine, port, allocation, place, values))
+    return True
+
+
+def _differs_affine(port: Port, allocation: Allocation, place: Affine, values: tuple[Array, ...]) -> Array:
+    return _differs(port, allocation, place.array(), None, values)
+
+
+def _differs(
+    port: Port, allocation: Allocation, place: Array, active: Array | None, values: tuple[Array, ...]
+) -> Array:
+    """A mask of the lanes whose values differ from an allocation's contents."""
+    shape = port.group.selection.shape
+    place = spread(place, shape)
+    here = np.ones(shape, np.bool_) if active is None else spread(active, shape)
+    found: Array = np.zeros(shape, np.bool_)
+    for held, value in zip(_take(allocation, place[here], 0, values[0].dtype, len(values)), values, strict=True):
+        found[here] |= bits_of(held) != bits_of(spread(value, shape)[here])
+    return found
+
+
+def store(port: Port, address: Address, values: tuple[Array, ...]) -> None:
+    """Store consecutive elements at each lane's address; at equal addresses, the last lane wins."""
+    hooks = port.hooks
+    if hooks.memory_accessed is not None:
+        _report_store(port, address, values)
+    _store_global(port, address, values)
+    if hooks.memory_written is not None:
+        hooks.memory_written(port.machine, port.group)
+
+
+def _store_global(port: Port, address: Address, values: tuple[Array, ...]) -> None:
+    base, offset = address.base, address.offset
+    dtype, count = values[0].dtype, len(values)
+    nbytes = dtype.itemsize * count
+    if type(base) is Affine and port.active is None:
+        view = affine_view(port, base, offset, dtype, count, write=True)
+        if view is not None:
+            if count == 1:
+                view[...] = last_along(values[0], view.shape)
                 return
-        array = as_array(base).view(np.int64)
-        shape = self.group.selection.shape
-        allocation = None if self.active is not None else self.only_allocation(array, offset, nbytes)
-        if allocation is not None and not allocation.read_only:
-            self.report_shadow_global(WRITE, allocation, array + offset, nbytes, None)
-            index = spread((array + (offset - allocation.start)) // nbytes, shape)
-            _put(allocation, cta_order(index), tuple([cta_order(spread(v, shape)) for v in values]))
+            for k, value in enumerate(values):
+                view[..., k] = last_along(value, view.shape[:-1])
             return
-        place, owner, good = self.resolve(array, offset, nbytes, write=True)
-        full = [cta_order(spread(v, shape)) for v in values]
-        for which in np.unique(owner[good]):
-            chosen, mask = self.globals.allocation(int(which)), good & (owner == which)
-            self.report_shadow_global(WRITE, chosen, place, nbytes, mask)
-            here = cta_order(mask)
-            _put(chosen, (cta_order(place)[here] - chosen.start) // nbytes, tuple([v[here] for v in full]))
+    array = as_array(base).view(np.int64)
+    shape = port.group.selection.shape
+    allocation = None if port.active is not None else only_allocation(port, array, offset, nbytes)
+    if allocation is not None and not allocation.read_only:
+        report_shadow(port, WRITE, allocation, array + offset, nbytes, None)
+        index = spread((array + (offset - allocation.start)) // nbytes, shape)
+        _put(allocation, cta_order(index), tuple([cta_order(spread(v, shape)) for v in values]))
+        return
+    place, owner, good = resolve(port, array, offset, nbytes, write=True)
+    full = [cta_order(spread(v, shape)) for v in values]
+    for which in np.unique(owner[good]):
+        chosen, mask = port.globals.allocation(int(which)), good & (owner == which)
+        report_shadow(port, WRITE, chosen, place, nbytes, mask)
+        here = cta_order(mask)
+        _put(chosen, (cta_order(place)[here] - chosen.start) // nbytes, tuple([v[here] for v in full]))
 
 
 def in_one_allocation(

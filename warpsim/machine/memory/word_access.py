@@ -18,255 +18,263 @@ from warpsim.machine.values import FLAT, Affine, Array, DType, Place, as_array, 
 I64, U32 = np.dtype(np.int64), np.dtype(np.uint32)
 
 
-class WordAccess(Port):
-    """The part of the port that accesses the words of CTAs and threads."""
+def columns_of(port: Port, kind: str) -> tuple[WordSpace, Array, bool]:
+    """The words of a space, each lane's column, and whether the group covers all columns in order."""
+    selection = port.group.selection
+    if kind == "local":
+        return port.local, selection.positions, selection.n == port.machine.batch.shape.n
+    covered = isinstance(selection, Rect) and selection.all_ctas
+    if isinstance(selection, Rect):
+        return port.shared, selection.columns, covered
+    return port.shared, selection.ctas, False
 
-    __slots__ = ()
 
-    def columns(self, kind: str) -> tuple[WordSpace, Array, bool]:
-        """The words of a space, each lane's column, and whether the group covers all columns in order."""
-        selection = self.group.selection
-        if kind == "local":
-            return self.local, selection.positions, selection.n == self.machine.batch.shape.n
-        covered = isinstance(selection, Rect) and selection.all_ctas
-        if isinstance(selection, Rect):
-            return self.shared, selection.columns, covered
-        return self.shared, selection.ctas, False
+def locate(port: Port, kind: str, address: Address, nbytes: int) -> tuple[Place, WordSpace, Array, bool, Array | None]:
+    """Byte address (int or int64 array) in a column, the space, the columns, whether rows suffice, and a mask of
+    the lanes that may access.
+    """
+    base, offset = address.base, address.offset
+    space, columns, covered = columns_of(port, kind)
+    if type(base) is Affine:
+        low, high = base.limits()
+        if low + offset >= 0 and high + offset + nbytes <= space.size:  # so there is no CTA rank above the offset
+            first = base.base + offset
+            if base.strides == FLAT:
+                if first % nbytes == 0:
+                    return first, space, columns, covered, port.active
+            elif not any(part % nbytes for part in (first, *base.strides)):
+                place = base.array().astype(np.int64) + offset
+                # a base below zero has wrapped around: only with the offset is it an address
+                return place if low >= 0 else place & 0xFFFFFFFF, space, columns, covered, port.active
+    array = as_array(base)
+    inside = _inside(array, offset, nbytes, space.size)
+    if inside is not None:
+        return inside, space, columns, covered, port.active
+    array = (array.astype(np.int64) + offset) & 0xFFFFFFFF
+    if kind == "shared::cluster" and int(array.max()) >> CLUSTER_SHIFT:
+        array, columns = _remote(port, array, columns)
+        covered = False
+    low, high = int(array.min()), int(array.max())
+    if low >= 0 and high + nbytes <= space.size and not misaligned(array, 0, nbytes):
+        return array, space, columns, covered, port.active
+    return _word_faults(port, kind, array, space, columns, nbytes)
 
-    def place(self, kind: str, address: Address, nbytes: int) -> tuple[Place, WordSpace, Array, bool, Array | None]:
-        """Byte address (int or int64 array) in a column, the space, the columns, whether rows suffice, and a mask of
-        the lanes that may access.
-        """
-        base, offset = address.base, address.offset
-        space, columns, covered = self.columns(kind)
-        if type(base) is Affine:
-            low, high = base.limits()
-            if low + offset >= 0 and high + offset + nbytes <= space.size:  # so there is no CTA rank above the offset
-                first = base.base + offset
-                if base.strides == FLAT:
-                    if first % nbytes == 0:
-                        return first, space, columns, covered, self.active
-                elif not any(part % nbytes for part in (first, *base.strides)):
-                    place = base.array().astype(np.int64) + offset
-                    # a base below zero has wrapped around: only with the offset is it an address
-                    return place if low >= 0 else place & 0xFFFFFFFF, space, columns, covered, self.active
-        array = as_array(base)
-        inside = _inside(array, offset, nbytes, space.size)
-        if inside is not None:
-            return inside, space, columns, covered, self.active
-        array = (array.astype(np.int64) + offset) & 0xFFFFFFFF
-        if kind == "shared::cluster" and int(array.max()) >> CLUSTER_SHIFT:
-            array, columns = self._remote(array, columns)
-            covered = False
-        low, high = int(array.min()), int(array.max())
-        if low >= 0 and high + nbytes <= space.size and not misaligned(array, 0, nbytes):
-            return array, space, columns, covered, self.active
-        return self._word_faults(kind, array, space, columns, nbytes)
 
-    def _remote(self, array: Array, columns: Array) -> tuple[Array, Array]:
-        """Resolve addresses in another CTA of the cluster, whose rank plus one is in the bits above the offset."""
-        rank = (array >> CLUSTER_SHIFT) - 1
-        peer = self.machine.cluster_peer(columns, np.maximum(rank, 0))
-        found = (rank >= 0) & (peer >= 0)
-        bad = spread((rank >= 0) & ~found, self.group.selection.shape)
-        if self.active is not None:
-            bad = bad & self.active
-        if bad.any():
-            self.machine.fault(
-                "out-of-bounds", "shared::cluster address names a CTA that is not in the cluster", self.group, bad
-            )
-        return array & ((1 << CLUSTER_SHIFT) - 1), np.where(found, peer, columns)
+def _remote(port: Port, array: Array, columns: Array) -> tuple[Array, Array]:
+    """Resolve addresses in another CTA of the cluster, whose rank plus one is in the bits above the offset."""
+    rank = (array >> CLUSTER_SHIFT) - 1
+    peer = port.machine.cluster_peer(columns, np.maximum(rank, 0))
+    found = (rank >= 0) & (peer >= 0)
+    bad = spread((rank >= 0) & ~found, port.group.selection.shape)
+    if port.active is not None:
+        bad = bad & port.active
+    if bad.any():
+        port.machine.fault(
+            "out-of-bounds", "shared::cluster address names a CTA that is not in the cluster", port.group, bad
+        )
+    return array & ((1 << CLUSTER_SHIFT) - 1), np.where(found, peer, columns)
 
-    def _word_faults(
-        self, kind: str, array: Array, space: WordSpace, columns: Array, nbytes: int
-    ) -> tuple[Place, WordSpace, Array, bool, Array | None]:
-        space.spare()
-        shape = self.group.selection.shape
-        place = spread(array, shape)
-        active = np.ones(shape, np.bool_) if self.active is None else spread(self.active, shape)
-        outside = active & ((place < 0) | (place + nbytes > space.size))
-        odd = active & ~outside & (place % nbytes != 0)
-        name = kind.split("::")[0]
-        if odd.any():
-            first = int(place[odd][0])
-            self.machine.fault(
-                "misaligned",
-                f"{name} address 0x{first:x} is not a multiple of the access size {nbytes}",
-                self.group,
-                odd,
-                address=first,
-            )
-        if outside.any():
-            first = int(place[outside][0])
-            self.machine.fault(
-                "out-of-bounds",
-                f"access of {nbytes} bytes at {name} address 0x{first:x} is outside the {space.size} bytes of {name} memory, by {first + nbytes - space.size} bytes",
-                self.group,
-                outside,
-                address=first,
-                advice=INDEX if name == "local" else shared_advice(self.machine.launch),
-            )
-        good = active & ~outside & ~odd
-        return np.where(good, place, 0), space, columns, False, good
 
-    def _alike(self, kind: str, address: Address, nbytes: int, *, write: bool) -> Affine | None:
-        """Addresses of whole rows of words as they are, affine; None if they are not, or the checked path is needed."""
-        base, selection = address.base, self.group.selection
-        if type(base) is not Affine or base.strides == FLAT or kind == "local" or nbytes & 3:
-            return None
-        if not isinstance(selection, Rect) or not selection.all_ctas:
-            return None
-        if not in_rows(self.shared, base, address.offset, nbytes, write=write) or (write and self.active is not None):
-            return None
-        return Affine(base.base + address.offset, base.strides, base.extents, I64)
+def _word_faults(
+    port: Port, kind: str, array: Array, space: WordSpace, columns: Array, nbytes: int
+) -> tuple[Place, WordSpace, Array, bool, Array | None]:
+    space.spare()
+    shape = port.group.selection.shape
+    place = spread(array, shape)
+    active = np.ones(shape, np.bool_) if port.active is None else spread(port.active, shape)
+    outside = active & ((place < 0) | (place + nbytes > space.size))
+    odd = active & ~outside & (place % nbytes != 0)
+    name = kind.split("::")[0]
+    if odd.any():
+        first = int(place[odd][0])
+        port.machine.fault(
+            "misaligned",
+            f"{name} address 0x{first:x} is not a multiple of the access size {nbytes}",
+            port.group,
+            odd,
+            address=first,
+        )
+    if outside.any():
+        first = int(place[outside][0])
+        port.machine.fault(
+            "out-of-bounds",
+            f"access of {nbytes} bytes at {name} address 0x{first:x} is outside the {space.size} bytes of {name} memory, by {first + nbytes - space.size} bytes",
+            port.group,
+            outside,
+            address=first,
+            advice=INDEX if name == "local" else shared_advice(port.machine.launch),
+        )
+    good = active & ~outside & ~odd
+    return np.where(good, place, 0), space, columns, False, good
 
-    def load_words(self, kind: str, address: Address, dtype: DType, count: int) -> tuple[Array, ...]:
-        """Load ``count`` consecutive elements from each lane's address; the first byte where a fault was reported."""
-        size = dtype.itemsize
-        at: Place | Affine | None = self._alike(kind, address, size * count, write=False)
-        if at is not None:
-            (space, columns, covered), active = self.columns(kind), self.active
-        else:
-            at, space, columns, covered, active = self.place(kind, address, size * count)
-        if self.heard(space):
-            everywhere = covered and _by_rows(kind, at)
-            access = MemoryAccess(READ, kind, at, size * count, None, columns, active, None, everywhere)
-            self.tell_words(space, access)
-        if covered and size * count >= 4:
-            n_words = size * count // 4
-            parts = self._rows(kind, space, at, n_words)
-            if parts is not None:
-                if size == 4:
-                    return tuple([p.view(dtype) for p in parts])
-                if size > 4:
-                    step = size // 4
-                    return tuple([join_words(parts[k * step : (k + 1) * step], dtype) for k in range(count)])
-        place = lanewise(at)
-        if place.ndim == 0:
-            place = place.reshape((1,) * len(self.group.selection.shape))
-        return tuple([space.gather(place + k * size, columns, dtype) for k in range(count)])
 
-    def heard(self, space: WordSpace) -> bool:
-        """Whether anybody wants to be told of an access."""
-        return self.hooks.memory_accessed is not None or (space.shadow is not None and not space.shadow.settled)
+def _alike(port: Port, kind: str, address: Address, nbytes: int, *, write: bool) -> Affine | None:
+    """Addresses of whole rows of words as they are, affine; None if they are not, or the checked path is needed."""
+    base, selection = address.base, port.group.selection
+    if type(base) is not Affine or base.strides == FLAT or kind == "local" or nbytes & 3:
+        return None
+    if not isinstance(selection, Rect) or not selection.all_ctas:
+        return None
+    if not in_rows(port.shared, base, address.offset, nbytes, write=write) or (write and port.active is not None):
+        return None
+    return Affine(base.base + address.offset, base.strides, base.extents, I64)
 
-    def tell_words(self, space: WordSpace, access: MemoryAccess) -> None:
-        """Report an access."""
-        hooks = self.hooks
-        if hooks.memory_accessed is not None:
-            hooks.memory_accessed(self.machine, self.group, access)
-        if hooks.shadow_accessed is not None and space.shadow is not None:
-            hooks.shadow_accessed(self.machine, self.group, access)
 
-    def _rows(self, kind: str, space: WordSpace, place: Place | Affine, n_words: int) -> list[Array] | None:
-        """Whole rows of words, if the address does not depend on the column."""
-        shape = self.machine.batch.shape.extents
-        if type(place) is Affine:
-            return [self._view(space, place, k).copy() for k in range(n_words)]
-        tail = shape if kind == "local" else (1, 1, *shape[2:])
-        if isinstance(place, int):
-            word = place >> 2
-            return [space.words[word + k].reshape(tail).copy() for k in range(n_words)]
-        if kind == "local" or place.ndim != 4 or place.shape[2] != 1 or place.shape[3] != 1:
-            return None
-        rows = place.reshape(-1) >> 2
-        out = (place.shape[0], place.shape[1], *shape[2:])
-        return [space.words.take(rows + k if k else rows, axis=0).reshape(out) for k in range(n_words)]
+def load(port: Port, kind: str, address: Address, dtype: DType, count: int) -> tuple[Array, ...]:
+    """Load ``count`` consecutive elements from each lane's address; the first byte where a fault was reported."""
+    size = dtype.itemsize
+    at: Place | Affine | None = _alike(port, kind, address, size * count, write=False)
+    if at is not None:
+        (space, columns, covered), active = columns_of(port, kind), port.active
+    else:
+        at, space, columns, covered, active = locate(port, kind, address, size * count)
+    if watched(port, space):
+        everywhere = covered and _by_rows(kind, at)
+        access = MemoryAccess(READ, kind, at, size * count, None, columns, active, None, everywhere)
+        report(port, space, access)
+    if covered and size * count >= 4:
+        n_words = size * count // 4
+        parts = _rows(port, kind, space, at, n_words)
+        if parts is not None:
+            if size == 4:
+                return tuple([p.view(dtype) for p in parts])
+            if size > 4:
+                step = size // 4
+                return tuple([join_words(parts[k * step : (k + 1) * step], dtype) for k in range(count)])
+    place = lanewise(at)
+    if place.ndim == 0:
+        place = place.reshape((1,) * len(port.group.selection.shape))
+    return tuple([space.gather(place + k * size, columns, dtype) for k in range(count)])
 
-    def _view(self, space: WordSpace, place: Affine, k: int) -> Array:
-        """The rows of words ``k`` words behind affine addresses that are the same in all columns."""
-        return rows_view(space, place, place.base + 4 * k, self.machine.batch.shape.extents, U32)
 
-    def store_words(self, kind: str, address: Address, values: tuple[Array, ...]) -> None:
-        """Store consecutive elements at each lane's address; at equal addresses, the last lane wins."""
-        size, count = values[0].dtype.itemsize, len(values)
-        at: Place | Affine | None = self._alike(kind, address, size * count, write=True)
-        if at is not None:
-            (space, columns, covered), active = self.columns(kind), None
-        else:
-            at, space, columns, covered, active = self.place(kind, address, size * count)
-        hooks = self.hooks
-        if self.heard(space):
-            everywhere = covered and _by_rows(kind, at)
-            differs = partial(self._differs_words, space, at, columns, active, values)
-            access = MemoryAccess(WRITE, kind, at, size * count, None, columns, active, differs, everywhere)
-            self.tell_words(space, access)
-        self._store_words(kind, space, at, columns, active, values, covered=covered)
-        if hooks.memory_written is not None:
-            hooks.memory_written(self.machine, self.group)
+def watched(port: Port, space: WordSpace) -> bool:
+    """Whether anybody wants to be told of an access."""
+    return port.hooks.memory_accessed is not None or (space.shadow is not None and not space.shadow.settled)
 
-    def _store_words(
-        self,
-        kind: str,
-        space: WordSpace,
-        place: Place | Affine,
-        columns: Array,
-        active: Array | None,
-        values: tuple[Array, ...],
-        *,
-        covered: bool,
-    ) -> None:
-        size = values[0].dtype.itemsize
-        shape = self.group.selection.shape
-        rows = covered and _by_rows(kind, place)
-        if space.shared:
-            space.own()
-        if rows and active is None and size >= 4:
-            if kind != "local":
-                self._store_rows(space, place, values, shape)
-                return
-            words = [w for v in values for w in (split_words(v) if size > 4 else [v.view(np.uint32)])]
-            assert isinstance(place, int), "affine addresses are of shared memory"
-            for k, word in enumerate(words):
-                space.words[(place >> 2) + k].reshape(shape)[...] = word
+
+def report(port: Port, space: WordSpace, access: MemoryAccess) -> None:
+    """Report an access."""
+    hooks = port.hooks
+    if hooks.memory_accessed is not None:
+        hooks.memory_accessed(port.machine, port.group, access)
+    if hooks.shadow_accessed is not None and space.shadow is not None:
+        hooks.shadow_accessed(port.machine, port.group, access)
+
+
+def _rows(port: Port, kind: str, space: WordSpace, place: Place | Affine, n_words: int) -> list[Array] | None:
+    """Whole rows of words, if the address does not depend on the column."""
+    shape = port.machine.batch.shape.extents
+    if type(place) is Affine:
+        return [_view(port, space, place, k).copy() for k in range(n_words)]
+    tail = shape if kind == "local" else (1, 1, *shape[2:])
+    if isinstance(place, int):
+        word = place >> 2
+        return [space.words[word + k].reshape(tail).copy() for k in range(n_words)]
+    if kind == "local" or place.ndim != 4 or place.shape[2] != 1 or place.shape[3] != 1:
+        return None
+    rows = place.reshape(-1) >> 2
+    out = (place.shape[0], place.shape[1], *shape[2:])
+    return [space.words.take(rows + k if k else rows, axis=0).reshape(out) for k in range(n_words)]
+
+
+def _view(port: Port, space: WordSpace, place: Affine, k: int) -> Array:
+    """The rows of words ``k`` words behind affine addresses that are the same in all columns."""
+    return rows_view(space, place, place.base + 4 * k, port.machine.batch.shape.extents, U32)
+
+
+def store(port: Port, kind: str, address: Address, values: tuple[Array, ...]) -> None:
+    """Store consecutive elements at each lane's address; at equal addresses, the last lane wins."""
+    size, count = values[0].dtype.itemsize, len(values)
+    at: Place | Affine | None = _alike(port, kind, address, size * count, write=True)
+    if at is not None:
+        (space, columns, covered), active = columns_of(port, kind), None
+    else:
+        at, space, columns, covered, active = locate(port, kind, address, size * count)
+    hooks = port.hooks
+    if watched(port, space):
+        everywhere = covered and _by_rows(kind, at)
+        differs = partial(_differs, port, space, at, columns, active, values)
+        access = MemoryAccess(WRITE, kind, at, size * count, None, columns, active, differs, everywhere)
+        report(port, space, access)
+    _store_words(port, kind, space, at, columns, active, values, covered=covered)
+    if hooks.memory_written is not None:
+        hooks.memory_written(port.machine, port.group)
+
+
+def _store_words(
+    port: Port,
+    kind: str,
+    space: WordSpace,
+    place: Place | Affine,
+    columns: Array,
+    active: Array | None,
+    values: tuple[Array, ...],
+    *,
+    covered: bool,
+) -> None:
+    size = values[0].dtype.itemsize
+    shape = port.group.selection.shape
+    rows = covered and _by_rows(kind, place)
+    if space.shared:
+        space.own()
+    if rows and active is None and size >= 4:
+        if kind != "local":
+            _store_rows(port, space, place, values, shape)
             return
-        if isinstance(place, int) and columns.size == 1 and active is None:  # one place: the last lane wins
-            for k, value in enumerate(values):
-                space.scatter(place + k * size, columns.reshape(1), value.reshape(-1)[-1:])
-            return
-        place = spread(lanewise(place), shape)
-        columns = spread(columns, shape)
-        for k, value in enumerate(values):
-            full = spread(value, shape)
-            if active is None:
-                space.scatter(place + k * size, columns, full)
-            else:
-                mask = spread(active, shape)
-                space.scatter(place[mask] + k * size, columns[mask], full[mask])
-
-    def _differs_words(
-        self, space: WordSpace, place: Place | Affine, columns: Array, active: Array | None, values: tuple[Array, ...]
-    ) -> Array:
-        """A mask of the lanes whose values differ from memory."""
-        shape = self.group.selection.shape
-        found: Array = np.zeros(shape, np.bool_)
-        at = spread(lanewise(place), shape)
-        for k, value in enumerate(values):
-            held = space.gather(at + k * value.dtype.itemsize, spread(columns, shape), value.dtype)
-            found |= bits_of(held) != bits_of(value)
-        return found if active is None else found & active
-
-    def _store_rows(
-        self, space: WordSpace, place: Place | Affine, values: tuple[Array, ...], shape: tuple[int, ...]
-    ) -> None:
-        words = [w for v in values for w in (split_words(v) if v.dtype.itemsize > 4 else [v.view(np.uint32)])]
-        n_columns = space.n_columns
-        if type(place) is Affine:
-            for k, word in enumerate(words):
-                view = self._view(space, place, k)
-                view[...] = last_along(word, view.shape)
-            return
-        if isinstance(place, int):
-            for k, word in enumerate(words):
-                last = last_along(word, (1, 1, *shape[2:]))
-                space.words[(place >> 2) + k] = spread(last, (1, 1, *shape[2:])).reshape(n_columns)
-            return
-        index = place.reshape(-1) >> 2
-        out = (*place.shape[:2], *shape[2:])
+        words = [w for v in values for w in (split_words(v) if size > 4 else [v.view(np.uint32)])]
+        assert isinstance(place, int), "affine addresses are of shared memory"
         for k, word in enumerate(words):
-            last = last_along(word, out)
-            rows = spread(last, out).reshape(len(index), n_columns) if last.shape != (1,) else last
-            space.words[index + k] = rows
+            space.words[(place >> 2) + k].reshape(shape)[...] = word
+        return
+    if isinstance(place, int) and columns.size == 1 and active is None:  # one place: the last lane wins
+        for k, value in enumerate(values):
+            space.scatter(place + k * size, columns.reshape(1), value.reshape(-1)[-1:])
+        return
+    place = spread(lanewise(place), shape)
+    columns = spread(columns, shape)
+    for k, value in enumerate(values):
+        full = spread(value, shape)
+        if active is None:
+            space.scatter(place + k * size, columns, full)
+        else:
+            mask = spread(active, shape)
+            space.scatter(place[mask] + k * size, columns[mask], full[mask])
+
+
+def _differs(
+    port: Port, space: WordSpace, place: Place | Affine, columns: Array, active: Array | None, values: tuple[Array, ...]
+) -> Array:
+    """A mask of the lanes whose values differ from memory."""
+    shape = port.group.selection.shape
+    found: Array = np.zeros(shape, np.bool_)
+    at = spread(lanewise(place), shape)
+    for k, value in enumerate(values):
+        held = space.gather(at + k * value.dtype.itemsize, spread(columns, shape), value.dtype)
+        found |= bits_of(held) != bits_of(value)
+    return found if active is None else found & active
+
+
+def _store_rows(
+    port: Port, space: WordSpace, place: Place | Affine, values: tuple[Array, ...], shape: tuple[int, ...]
+) -> None:
+    words = [w for v in values for w in (split_words(v) if v.dtype.itemsize > 4 else [v.view(np.uint32)])]
+    n_columns = space.n_columns
+    if type(place) is Affine:
+        for k, word in enumerate(words):
+            view = _view(port, space, place, k)
+            view[...] = last_along(word, view.shape)
+        return
+    if isinstance(place, int):
+        for k, word in enumerate(words):
+            last = last_along(word, (1, 1, *shape[2:]))
+            space.words[(place >> 2) + k] = spread(last, (1, 1, *shape[2:])).reshape(n_columns)
+        return
+    index = place.reshape(-1) >> 2
+    out = (*place.shape[:2], *shape[2:])
+    for k, word in enumerate(words):
+        last = last_along(word, out)
+        rows = spread(last, out).reshape(len(index), n_columns) if last.shape != (1,) else last
+        space.words[index + k] = rows
 
 
 def in_rows(space: WordSpace, base: Affine, offset: int, nbytes: int, *, write: bool) -> bool:
