@@ -12,6 +12,7 @@ from warpsim.isa import registry
 PACKAGE = Path(warpsim.__file__).parent
 ORDER = {
     "errors": 0,
+    "owned": 0,
     "types": 0,
     "version": 0,
     "numerics": 1,

@@ -483,7 +483,7 @@ def test_executors(monkeypatch):
 @pytest.fixture
 def run_program(monkeypatch, tmp_path):
     """`exec` of a Python program, without the libraries: its status."""
-    monkeypatch.setattr("warpsim.driver.library.build", lambda: tmp_path)
+    monkeypatch.setattr("warpsim.driver.library.build", lambda spare: tmp_path)
     monkeypatch.setattr(
         "warpsim.driver.library.environment", lambda folder, given, preload: {**given, "PRELOAD": str(preload)}
     )

@@ -17,7 +17,7 @@ from warpsim.driver.abi import binding, calls, theirs
 from warpsim.driver.abi.calls import CALLS, PROCESS, Call, guarded
 from warpsim.driver.abi.nvcc.__main__ import translated
 from warpsim.driver.results import DriverError, Result
-from warpsim.errors import Finding
+from warpsim.errors import Finding, LaunchError
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the libraries are for Linux")
 
@@ -236,29 +236,75 @@ def test_compiling(call, monkeypatch):
     assert call("nvrtcGetErrorString", 3) == 0
 
 
-def test_the_libraries_are_built_once(monkeypatch, tmp_path):
-    """Each library is compiled and put in its place; a second time nothing is, unless the sources have changed."""
-    made = []
+@pytest.fixture
+def made(monkeypatch, tmp_path):
+    """Libraries in a cache of their own, without a compiler: the names of those that were compiled."""
+    names = []
 
     def run(*words):
         target = Path(words[words.index("-o") + 1])
-        made.append(target.name)
+        names.append(target.name)
         lists = [word for word in words if word.startswith("-DCALLS=")]
         assert all((target.parent / word.split('"')[1]).read_text().startswith("CALL(") for word in lists)
-        target.write_text("library")
+        target.write_text(f"library {target.name}")
 
     monkeypatch.setattr(library, "_run", run)
-    home = library.build(tmp_path / "there")
+    monkeypatch.setattr(library, "cache_folder", lambda: tmp_path / "cache")
+    (tmp_path / "cache").mkdir(mode=0o700)
+    return names
+
+
+needs_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the libraries are Linux's")
+
+
+@needs_linux
+def test_the_libraries_are_built_once(made, tmp_path):
+    """Each library is compiled and put in its place; a second time nothing is."""
+    home = library.build()
     assert sorted(made) == sorted([*library.LIBRARIES, library.LINKED])
-    assert sorted(path.name for path in home.iterdir()) == sorted([*made, *library.LINKS, "built"])
+    assert sorted(path.name for path in home.iterdir()) == sorted([*made, *library.LINKS, library.DIGEST])
     assert (home / "libcudart.so").resolve().name == "libcudart.so.13"
-    library.build(tmp_path / "there")
+    assert library.build() == home
     assert len(made) == len(library.LIBRARIES) + 1
-    (home / "built").write_text("other")
-    library.build(tmp_path / "there")
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [home.name]
+
+
+@needs_linux
+@pytest.mark.parametrize("damage", [
+    lambda home: (home / "libcuda.so.1").write_text("other"),
+    lambda home: (home / "libcuda.so.1").unlink(),
+    lambda home: (home / "libcuda.so.1").chmod(0o777),
+    lambda home: (home / "libnvrtc.so.12").replace(home / "libnvrtc.so.13"),
+    lambda home: (home / library.DIGEST).write_text("other"),
+    lambda home: (home / "libcuda.so").unlink(),
+    lambda home: home.chmod(0o777),
+    lambda home: (home.rename(home.with_name("old")), home.symlink_to("old")),
+    lambda home: (home.rename(home.with_name("old")), home.write_text("")),
+])  # fmt: skip
+def test_libraries_that_are_damaged(made, damage):
+    """Or that others may have written: all are built anew."""
+    home = library.build()
+    damage(home)
+    assert library.build() == home
     assert len(made) == 2 * (len(library.LIBRARIES) + 1)
-    monkeypatch.setenv("WARPSIM_CACHE", str(tmp_path / "cache"))
-    assert library.build().parent == tmp_path / "cache"
+    assert library._whole(home)
+    assert not home.is_symlink()
+
+
+@needs_linux
+def test_libraries_without_a_cache(made, monkeypatch, tmp_path):
+    """They are built in a folder that the caller lends, and without one it is said; so it is where the cache has no room."""
+    monkeypatch.setattr(library, "cache_folder", lambda: None)
+    assert library.build(tmp_path).parent == tmp_path
+    with pytest.raises(LaunchError, match="there is no folder for the driver library"):
+        library.build()
+    monkeypatch.setattr(library, "cache_folder", lambda: tmp_path / "gone")
+    assert library.build(tmp_path).parent == tmp_path
+    with pytest.raises(LaunchError, match="No such file or directory"):
+        library.build()
+    tmp_path.chmod(0o777)
+    with pytest.raises(LaunchError, match=r"cannot be used: .* may be written by other users"):
+        library.build(tmp_path)
 
 
 def test_the_start_of_a_program(monkeypatch, tmp_path):

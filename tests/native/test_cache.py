@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
 import subprocess
 import sys
@@ -70,6 +72,77 @@ def test_a_damaged_object(tmp_path, monkeypatch, damage):
 
     assert path.read_bytes() == whole
     assert [(c.compiled, c.loaded) for c in (first, second, third)] == [(1, 0), (1, 0), (0, 1)]
+
+
+def right_digest(data):
+    """Other bytes, with a digest of themselves, as anybody can make one."""
+    body = bytes(range(256))
+    return data[: cache.HEAD - 40] + hashlib.sha256(body).digest() + len(body).to_bytes(8, "little") + body
+
+
+@pytest.mark.parametrize("change", [
+    right_digest,
+    lambda data: data + b"\0",
+    lambda data: data[: cache.HEAD],
+    lambda data: data[: cache.HEAD - 8] + (1 << 40).to_bytes(8, "little") + data[cache.HEAD :],
+    lambda data: data[40:],
+])  # fmt: skip
+def test_what_is_no_object(tmp_path, monkeypatch, change):
+    """A digest is of the key, of the length and of the bytes."""
+    monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
+    tmp_path.chmod(0o700)
+    cache.write_object("key", bytes(100))
+    data = (tmp_path / "key.o").read_bytes()
+    (tmp_path / "key.o").write_bytes(change(data))
+    assert cache.read_object("key") is None
+    (tmp_path / "key.o").write_bytes(data)
+    assert cache.read_object("key") == bytes(100)
+
+
+def test_objects_in_each_others_places(tmp_path, monkeypatch):
+    """Neither is taken, and each is made anew."""
+    monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
+    texts = {name: f"define i32 @{name}(ptr %p) {{\n ret i32 7\n}}" for name in ("f", "g")}
+    first, second = compiler.Compiler(), compiler.Compiler()
+    for name, text in texts.items():
+        first.function(text, name)
+    one, other = tmp_path.glob("*.o")
+    data = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(data)
+    assert cache.read_object(one.stem) is None
+
+    assert [second.function(text, name)(None) for name, text in texts.items()] == [7, 7]
+    assert (second.compiled, second.loaded) == (2, 0)
+    assert other.read_bytes() != data
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such files")
+def test_an_object_of_which_nothing_comes(tmp_path, monkeypatch):
+    """A pipe that nobody writes into counts as none, and a new object takes its place."""
+    monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
+    os.mkfifo(tmp_path / "key.o")
+    assert not cache.has_object("key")
+    assert cache.read_object("key") is None
+    cache.write_object("key", b"body")
+
+    assert cache.read_object("key") == b"body"
+
+
+def test_what_is_not_kept(tmp_path, monkeypatch):
+    """An object that is too long, and any where there is no room: nothing is left of it, and it is no fault."""
+    monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(cache, "OBJECT_BYTES", 100)
+    cache.write_object("long", bytes(101))
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "replace", full)
+    cache.write_object("key", bytes(100))
+    cache.note("name")
+
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_folder_is_bounded(tmp_path, monkeypatch):

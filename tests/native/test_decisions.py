@@ -251,33 +251,6 @@ def test_where_there_is_no_engine(clock):
 # ---- objects on disk -------------------------------------------------------------------------------
 
 
-def test_the_folder_of_objects(monkeypatch, tmp_path):
-    """``WARPSIM_CACHE`` names it, and where that is empty there is none; else it is in the user's folder for caches."""
-    folder = cache.cache_folder.__wrapped__
-    monkeypatch.setenv("WARPSIM_CACHE", str(tmp_path / "a" / "b"))
-    assert folder() == tmp_path / "a" / "b"
-    assert (tmp_path / "a" / "b").is_dir()
-    monkeypatch.setenv("WARPSIM_CACHE", "")
-    assert folder() is None
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("WARPSIM_CACHE", str(tmp_path / "file"))
-    assert folder() is None
-    monkeypatch.delenv("WARPSIM_CACHE")
-    for system, variable, parts in (
-        ("linux", "XDG_CACHE_HOME", ("warpsim",)),
-        ("win32", "LOCALAPPDATA", ("warpsim",)),
-        ("darwin", "HOME", ("Library", "Caches", "warpsim")),
-    ):
-        monkeypatch.setattr(cache.sys, "platform", system)
-        monkeypatch.setenv(variable, str(tmp_path / system))
-        if system == "darwin":
-            monkeypatch.setattr(cache.Path, "home", lambda: tmp_path / "darwin")
-        assert folder() == tmp_path.joinpath(system, *parts)
-    monkeypatch.setattr(cache.sys, "platform", "linux")
-    monkeypatch.setenv("XDG_CACHE_HOME", "")
-    assert folder() == tmp_path / "darwin" / ".cache" / "warpsim"
-
-
 def test_objects_and_notes(monkeypatch, tmp_path):
     """Are there once they are kept; without a folder nothing is, and a folder that has gone is no fault."""
     monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)

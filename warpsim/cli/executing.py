@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -66,19 +67,19 @@ def command_exec(options: Namespace) -> int:
     for target in (options.device or os.environ.get("WARPSIM_DEVICE") or "sm_90a").split(","):
         Device(target)
     resolve_checks(options.checks)
-    env = environment(build(), os.environ, preload=options.preload)
-    env.pop(FILE, None)  # the report tells
-    for name, variable in VARIABLES.items():
-        value = getattr(options, name)
-        if value is not None:
-            env[variable] = str(value)
-    if options.ptx:
-        os.makedirs(options.ptx, exist_ok=True)
-        env["WARPSIM_PTX"] = os.path.abspath(options.ptx)
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.abspath(options.report or os.path.join(folder, "report"))
         with open(report, "ab"):  # refused here if it cannot be written
             pass
+        env = environment(build(Path(folder)), os.environ, preload=options.preload)
+        env.pop(FILE, None)  # the report tells
+        for name, variable in VARIABLES.items():
+            value = getattr(options, name)
+            if value is not None:
+                env[variable] = str(value)
+        if options.ptx:
+            os.makedirs(options.ptx, exist_ok=True)
+            env["WARPSIM_PTX"] = os.path.abspath(options.ptx)
         env["WARPSIM_REPORT"] = report
         start = os.path.getsize(report)
         status = _run(options.program, env)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import os
@@ -16,6 +17,7 @@ from pathlib import Path
 from warpsim.driver.abi.binding import header
 from warpsim.driver.abi.calls import CALLS
 from warpsim.errors import LaunchError
+from warpsim.owned import PART, cache_folder, doubt, read, sweep, write
 
 SOURCES = Path(__file__).with_name("abi")
 LIBRARIES = {
@@ -32,6 +34,10 @@ LIBRARIES = {
 LINKS = {"libcuda.so": "libcuda.so.1", "libcudart.so": "libcudart.so.13"}
 RUNTIME, LINKED = "libcudart.so.13", "libwarpsim-linked.so"
 """The runtime library that is preloaded, and the library that redirects programs with a statically linked runtime."""
+DIGEST = "built"
+"""The file with the libraries' digest."""
+LARGEST = 32 << 20
+"""A library takes at most so much."""
 
 
 def compiler() -> list[str]:
@@ -39,8 +45,9 @@ def compiler() -> list[str]:
     for name in (os.environ.get("CC"), "cc", "gcc", "clang"):
         if name and shutil.which(name.split()[0]):
             return name.split()
-    if importlib.util.find_spec("ziglang"):
-        return [sys.executable, "-m", "ziglang", "cc"]
+    zig = importlib.util.find_spec("ziglang")
+    if zig is not None and zig.origin is not None:  # -m would look into the current folder first
+        return [sys.executable, str(Path(zig.origin).with_name("__main__.py")), "cc"]
     raise LaunchError("the driver library needs a C compiler: install gcc or clang, or pip install 'warpsim[cuda]'")
 
 
@@ -54,16 +61,11 @@ def python_library() -> str:
     return ""
 
 
-def cache() -> Path:
-    """The directory of built libraries: ``WARPSIM_CACHE``, or the user's cache directory."""
-    base = os.environ.get("WARPSIM_CACHE") or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"), "warpsim"
-    )
-    return Path(base)
+def build(spare: Path | None = None) -> Path:
+    """The folder with the libraries, in the user's cache; compiles them where it lacks them or they are damaged.
 
-
-def build(folder: str | os.PathLike[str] | None = None) -> Path:
-    """The folder with the libraries; compiles those that are missing.
+    Args:
+        spare: a folder to build them in where there is no cache, or no room in it.
 
     Raises:
         LaunchError: there is no compiler, it fails, or the system is not Linux.
@@ -74,24 +76,54 @@ def build(folder: str | os.PathLike[str] | None = None) -> Path:
     lists = {library: header(library) for library in CALLS}
     python = python_library()
     key = hashlib.sha256("\0".join([shim, *lists.values(), python, *LIBRARIES]).encode()).hexdigest()[:16]
-    home = Path(folder) if folder is not None else cache() / f"cuda-{key}"
-    done = home / "built"
-    if done.exists() and done.read_text(encoding="utf-8") == key:
-        return home
-    home.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=home) as work:
+    problem: Exception = LaunchError("there is no folder for the driver library: WARPSIM_CACHE names one")
+    for folder in filter(None, (cache_folder(), spare)):
+        home = Path(os.path.realpath(folder), f"cuda-{key}")
+        try:
+            if not _whole(home):
+                _make(home, lists, python)
+            return home
+        except (OSError, LaunchError) as raised:
+            problem = raised
+    raise LaunchError(str(problem)) from None
+
+
+def _digest(home: Path) -> bytes | None:
+    """That of a folder's name and of the libraries in it; None where one is missing, or others may have written it."""
+    found = [read(home / name, LARGEST) for name in (*LIBRARIES, LINKED)]
+    if None in found or not all((home / link).exists() for link in LINKS):
+        return None
+    parts = [home.name.encode(), *(data or b"" for data in found)]
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
+
+
+def _whole(home: Path) -> bool:
+    digest = _digest(home)
+    return digest is not None and digest == read(home / DIGEST, len(digest))
+
+
+def _make(home: Path, lists: Mapping[str, str], python: str) -> None:
+    """Compile into a folder beside, which then takes the place of whatever is there."""
+    sweep(home.parent)
+    with tempfile.TemporaryDirectory(prefix=PART, dir=home.parent) as folder:
+        work, made = Path(folder), Path(folder, home.name)
+        made.mkdir(0o700)
         for library, text in lists.items():
             Path(work, f"{library}.h").write_text(text, encoding="utf-8")
         for name, (library, more) in LIBRARIES.items():
-            _compile(Path(work), name, library, python, more)
-            os.replace(Path(work, name), home / name)
-        _run("-O2", "-fPIC", "-shared", str(SOURCES / "linked.c"), "-o", str(Path(work, LINKED)))
-        os.replace(Path(work, LINKED), home / LINKED)
-    for link, target in LINKS.items():
-        if not (home / link).exists():
-            os.symlink(target, home / link)
-    done.write_text(key, encoding="utf-8")
-    return home
+            _compile(work, name, library, python, more)
+        _run("-O2", "-fPIC", "-shared", str(SOURCES / "linked.c"), "-o", str(work / LINKED))
+        for name in (*LIBRARIES, LINKED):
+            os.replace(work / name, made / name)
+        for link, target in LINKS.items():
+            os.symlink(target, made / link)
+        write(made / DIGEST, _digest(made) or b"")
+        if os.path.lexists(home) and not _whole(home):
+            os.replace(home, work / "damaged")
+        with contextlib.suppress(OSError):  # another process was faster
+            os.rename(made, home)
+    if not _whole(home):
+        raise LaunchError(f"the driver library in {home} cannot be used: {doubt(home) or 'it is damaged'}")
 
 
 def _compile(work: Path, name: str, library: str, python: str, more: tuple[str, ...]) -> None:
@@ -105,7 +137,7 @@ def _compile(work: Path, name: str, library: str, python: str, more: tuple[str, 
 
 def _run(*words: str) -> None:
     command = [*compiler(), "-fno-sanitize=undefined", *words]  # otherwise Zig would add its runtime
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, umask=0o077)
     if done.returncode:
         raise LaunchError(f"{command[0]} cannot build the driver library: {done.stderr.strip()[-400:]}")
 
@@ -127,7 +159,8 @@ def environment(libraries: Path, given: Mapping[str, str], *, preload: bool = Tr
     _before(env, "PYTHONPATH", [str(SOURCES / "start")], os.pathsep)
     env["WARPSIM_CUDART"] = runtime
     _set_nvcc(env)
-    env.setdefault("CUPY_CACHE_DIR", str(cache() / "cupy"))  # that of a real GPU has machine code
+    env["WARPSIM_CACHE"] = str(cache_folder() or "")
+    env.setdefault("CUPY_CACHE_DIR", str(libraries.parent / "cupy"))  # that of a real GPU has machine code
     env.setdefault("CUPY_ACCELERATORS", "")  # CuPy would not check whether its machine code (CUB) ran
     env.setdefault("WARPSIM_LIBPYTHON", python_library())
     env.setdefault("WARPSIM_PYTHONHOME", sys.base_prefix)

@@ -24,6 +24,7 @@ if sys.platform != "win32":
 
 from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.values import Array
+from warpsim.owned import directly
 
 ALIGNMENT = 64
 IN_MEMORY = "/dev/shm"
@@ -160,8 +161,8 @@ def sweep(folder: str) -> None:
         return
     for path in Path(folder).glob(f"{PREFIX}*{SUFFIX}"):
         with contextlib.suppress(OSError):
-            if path.stat().st_mtime < time.time() - YOUNG:
-                handle = os.open(path, os.O_RDWR)
+            if path.lstat().st_mtime < time.time() - YOUNG:
+                handle = directly(path, os.O_RDWR)
                 try:
                     if _locked(handle):
                         path.unlink()

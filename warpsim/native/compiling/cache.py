@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import os
-import sys
 from functools import lru_cache
 from pathlib import Path
 
+from warpsim.owned import cache_folder, read, sweep, write
+
 CACHE_BYTES = 256 << 20
 """The objects on disk take at most so much; the oldest go first."""
-_MARK = b"warpsim object 1\n"
+OBJECT_BYTES = 32 << 20
+"""An object takes at most so much."""
+_MARK = b"warpsim object 2\n"
+HEAD = len(_MARK) + 32 + 8
+"""Bytes before an object: a mark, a digest of its key, its length and itself, and its length."""
 
 
 @lru_cache(maxsize=1)
@@ -20,75 +24,48 @@ def available() -> bool:
     return importlib.util.find_spec("llvmlite") is not None
 
 
-@lru_cache(maxsize=1)
-def cache_folder() -> Path | None:
-    """Where objects are kept: ``WARPSIM_CACHE``, or the user's folder for caches; None where that cannot be written."""
-    given = os.environ.get("WARPSIM_CACHE")
-    if given is not None and not given:
-        return None
-    if given:
-        base = Path(given)
-    elif sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA", Path.home())) / "warpsim"
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches" / "warpsim"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "warpsim"
-    try:
-        base.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return None
-    return base
-
-
 def has_object(key: str) -> bool:
     """Whether there is an object."""
     folder = cache_folder()
-    return folder is not None and (folder / f"{key}.o").exists()
+    return folder is not None and (folder / f"{key}.o").is_file()
 
 
 def read_object(key: str) -> bytes | None:
-    """An object by its key; a damaged one counts as none."""
-    folder = cache_folder()
-    if folder is None:
-        return None
-    try:
-        data = (folder / f"{key}.o").read_bytes()
-    except OSError:
-        return None
-    import hashlib
+    """An object by its key; one that is damaged, or that others may have written, counts as none.
 
-    head = len(_MARK) + 32
-    body = data[head:]
-    if data[: len(_MARK)] != _MARK or hashlib.sha256(body).digest() != data[len(_MARK) : head]:
+    The digest finds damage, and an object under another's key. It keeps nobody out who may write there: `read` does.
+    """
+    folder = cache_folder()
+    data = None if folder is None else read(folder / f"{key}.o", OBJECT_BYTES + HEAD)
+    if data is None or data[:HEAD] != _head(key, data[HEAD:]):
         return None
-    return body
+    return data[HEAD:]
+
+
+def _head(key: str, body: bytes) -> bytes:
+    import hashlib  # OpenSSL takes its time
+
+    length = len(body).to_bytes(8, "little")
+    return _MARK + hashlib.sha256(key.encode() + b"\0" + length + body).digest() + length
 
 
 def write_object(key: str, body: bytes) -> None:
-    """Keep an object; other processes see all of it or nothing."""
+    """Keep an object, unless there is no room."""
     folder = cache_folder()
-    if folder is None:
+    if folder is None or len(body) > OBJECT_BYTES:
         return
-    import hashlib
-    import tempfile
-
-    try:
-        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
-            file.write(_MARK + hashlib.sha256(body).digest() + body)
-        os.replace(file.name, folder / f"{key}.o")
+    with contextlib.suppress(OSError):
+        write(folder / f"{key}.o", _head(key, body) + body)
         sizes = _sizes()
         sizes[folder] = sizes.get(folder, CACHE_BYTES) + len(body)
         if sizes[folder] > CACHE_BYTES:
             sizes[folder] = _prune(folder)
-    except OSError:
-        pass
 
 
 def noted(name: str) -> bool:
     """Whether there is a note of a name: something that it stands for was once compiled on this machine."""
     folder = cache_folder()
-    return folder is not None and (folder / f"{name}.n").exists()
+    return folder is not None and (folder / f"{name}.n").is_file()
 
 
 def note(name: str) -> None:
@@ -96,7 +73,7 @@ def note(name: str) -> None:
     folder = cache_folder()
     if folder is not None:
         with contextlib.suppress(OSError):
-            (folder / f"{name}.n").touch()
+            write(folder / f"{name}.n", b"")
 
 
 @lru_cache(maxsize=1)
@@ -107,17 +84,17 @@ def _sizes() -> dict[Path, int]:
 
 def _prune(folder: Path) -> int:
     """Take the oldest objects out where there are too many; gives back what is left."""
+    sweep(folder)
     found = []
     for path in folder.glob("*.[no]"):
-        try:
-            stat = path.stat()
-        except OSError:  # another process was faster
-            continue
-        found.append((stat.st_mtime, stat.st_size, path))
+        with contextlib.suppress(OSError):  # another process was faster
+            stat = path.lstat()
+            found.append((stat.st_mtime, stat.st_size, path))
     total = sum(size for _, size, _ in found)
     for _, size, path in sorted(found):
         if total <= CACHE_BYTES:
             break
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.unlink()
         total -= size
     return total
