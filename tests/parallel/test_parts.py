@@ -624,7 +624,7 @@ def test_a_message_that_is_cut():
 def test_a_worker_as_a_process():
     """It takes requests from its input, answers on its output, and prints what its functions print elsewhere."""
     request = message((print, ("said",), {"flush": True}), (divmod, (7, 2), {})).getvalue()
-    done = subprocess.run([sys.executable, "-m", "warpsim.parallel.processes"], input=request, capture_output=True)
+    done = subprocess.run([sys.executable, "-c", processes.WORKER], input=request, capture_output=True)
     answers = io.BytesIO(done.stdout)
 
     assert processes._receive(answers) == (True, None)
@@ -634,10 +634,19 @@ def test_a_worker_as_a_process():
     assert done.returncode == 0
 
 
+def test_a_process_loads_nothing_from_the_current_folder(tmp_path, monkeypatch):
+    """A stranger's files may lie there."""
+    for name in ("numpy", "pickle", "warpsim", "sitecustomize"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a file of the current folder has run')")
+    monkeypatch.chdir(tmp_path)
+    with Processes(1) as pool:
+        assert pool.submit(divmod, 7, 2).result(60) == (3, 1)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="a process group has no Ctrl-C there")
 def test_a_worker_leaves_ctrl_c_to_its_parent():
     """It answers what comes after the signal."""
-    command = [sys.executable, "-m", "warpsim.parallel.processes"]
+    command = [sys.executable, "-c", processes.WORKER]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
         for _ in range(2):
             processes._send(worker.stdin, (divmod, (7, 2), {}))

@@ -1,7 +1,7 @@
 """The executors of ``workers=``: local processes, or threads for compiled code, which releases Python's lock.
 
-Processes are started as ``python -m warpsim.parallel.processes``, so unlike with the standard library, a script needs no
-``if __name__ == "__main__"``: it is not imported again. One thread per process passes work to it through pipes.
+Unlike with the standard library, a script needs no ``if __name__ == "__main__"``: it is not imported again. One thread per
+process passes work to it through pipes.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecu
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from warpsim.owned import cache_folder
 from warpsim.parallel.shipping import Files
 
 T = TypeVar("T")
 HEADER = 8
 """Size of the length before each message, in bytes."""
+WORKER = "import sys; sys.path[:] = filter(None, sys.path); from warpsim.parallel.processes import main; main()"
+"""What a process runs. It imports nothing from the folder that the program happens to be in."""
 
 
 class Processes(Executor):
@@ -70,10 +73,10 @@ class Processes(Executor):
         package = str(Path(__file__).parent.parent.parent)
         paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
         process = subprocess.Popen(
-            [sys.executable, "-m", "warpsim.parallel.processes"],
+            [sys.executable, "-c", WORKER],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "WARPSIM_CACHE": str(cache_folder() or "")},
         )
         self._running.add(process)
         return process
@@ -141,10 +144,6 @@ def main() -> None:
     sink = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     serve(sys.stdin.buffer, sink)
-
-
-if __name__ == "__main__":
-    main()
 
 
 class Threads(ThreadPoolExecutor):
