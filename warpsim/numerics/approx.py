@@ -23,7 +23,7 @@ SIGN = np.uint32(0x80000000)
 @lru_cache(maxsize=1)
 def coefficients() -> dict[str, Array]:
     """Those of the functions' pieces, by their names."""
-    with (files("warpsim.numerics") / "tables.npz").open("rb") as f, np.load(f) as stored:
+    with (files("warpsim.numerics") / "tables.npz").open("rb") as f, np.load(f, allow_pickle=False) as stored:
         return {name: stored[name].astype(np.int64) for name in stored.files}
 
 

@@ -23,7 +23,7 @@ import pytest
 from warpsim.errors import Finding, describe
 from warpsim.host.arrays import Array, array_of, is_buffer
 from warpsim.host.comparing import Comparison, bits_of, is_float
-from warpsim.host.files import Target
+from warpsim.host.files import Target, read_archive
 from warpsim.host.recipes import name_of
 from warpsim.testing.differences import explain
 
@@ -150,12 +150,11 @@ class Snapshot:
         name = label.removesuffix(": ") or "value"
         try:
             if now.size > WRITTEN_OUT:
-                with np.load(self._packed) as packed:
-                    known = packed[str(at)].view(now.dtype).reshape(now.shape)
+                if not self._packed.exists():
+                    return [f"{name} differs; {self._packed.name}, which has the recorded elements, is missing"]
+                known = read_archive(self._packed)[str(at)].view(now.dtype).reshape(now.shape)
             else:
                 known = _parsed(recorded.partition("\n")[2], now)
-        except FileNotFoundError:
-            return [f"{name} differs; {self._packed.name}, which has the recorded elements, is missing"]
         except Exception as problem:  # a damaged file: NumPy's readers raise many kinds
             return [f"{name} differs; the recorded elements cannot be read: {problem}"]
         comparison = Comparison(name, now, known)
