@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+import warpsim
 from warpsim.host.cases import run_case
+from warpsim.host.defaults import defaults
 
 ROOT = Path(__file__).parent.parent
 CASES = sorted([*(ROOT / "programs").glob("*/case.json"), *(ROOT / "tests" / "cases").glob("*/case.json")])
@@ -63,15 +65,99 @@ def test_batch_size_changes_no_bit(name, threads):
     assert result.bits_equal
 
 
+def run_script(name, sizes, monkeypatch):
+    """Run the script beside a bundled program, which holds its results against NumPy, for some sizes."""
+    script = str(ROOT / "programs" / name / "launch.py")
+    monkeypatch.setattr("sys.argv", [script, *sizes.split()])
+    runpy.run_path(script)
+
+
 @pytest.mark.parametrize(
-    "path",
+    "name",
     [
-        pytest.param(p, marks=[pytest.mark.long] * (p.parent.name not in LAUNCHED), id=p.parent.name)
+        pytest.param(p.parent.name, marks=[pytest.mark.long] * (p.parent.name not in LAUNCHED))
         for p in sorted((ROOT / "programs").glob("*/launch.py"))
     ],
 )
-def test_launch_py(path, capsys):
+def test_launch_py(name, monkeypatch, capsys):
     """The script beside each bundled program runs and holds what it asserts."""
-    runpy.run_path(str(path))
+    run_script(name, "", monkeypatch)
 
     assert "warp-instructions" in capsys.readouterr().out
+
+
+SIZES = {
+    # name: sizes for every run, and more
+    "attention_overlapped": (["64 64"], ["192 448", "64 1024"]),
+    "cluster_reduce": (["1 1", "2 513"], ["5 40000"]),
+    "copy_pipeline": (["1 1", "3 4"], ["3 17"]),
+    "flash_attention": (["32 16"], ["96 400", "32 2048"]),
+    "gemm_fp8_scaled": (["128 64 128"], ["128 192 1024"]),
+    "gemm_multicast": (["128 64 64"], ["256 192 320", "128 64 1024"]),
+    "gemm_sparse": (["32", "256"], ["1024"]),
+    "gemm_specialised": (
+        ["192 128 384 2"],
+        ["200 100 264 2", "128 128 320 1", "72 64 8 3", "256 192 1024 3", "512 512 512 2"],
+    ),
+    "gemm_tma": (["64 64 64"], ["192 128 448", "64 64 2048"]),
+    "hello": (["1", "100"], ["1024"]),
+    "histogram": (["1", "30000"], ["300000"]),
+    "matmul_triton": (["8 8 8"], ["200 136 1000", "64 64 4096"]),
+    "mma_f16_gemm": (["64 64 32"], ["128 192 512"]),
+    "reduce_shfl": (["1", "20000"], ["100000"]),
+    "saxpy": (["1", "5000"], ["100000"]),
+    "scan_lookback": (["1 32", "20 64"], ["70 1024"]),
+    "softmax_rows": (["1 1", "2 129"], ["3 10000"]),
+    "softmax_triton": (["1 1", "2 512"], ["20 512"]),
+    "stream_k": (["64 64 64 1", "64 64 128 9"], ["192 128 640 7", "72 68 200 5"]),
+    "transpose": (["1 1", "33 65"], ["33 200"]),
+}
+REFUSED = {
+    "attention_overlapped": "64 100",
+    "copy_pipeline": "2 0",
+    "flash_attention": "64 40",
+    "gemm_fp8_scaled": "64 64 320",
+    "gemm_multicast": "64 64 64",
+    "gemm_sparse": "40",
+    "gemm_specialised": "64 64 60 1",
+    "gemm_tma": "128 64 100",
+    "matmul_triton": "64 64 20",
+    "mma_f16_gemm": "128 100 96",
+    "saxpy": "0",
+    "scan_lookback": "4 40",
+    "softmax_rows": "1 60000",
+    "softmax_triton": "1 513",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        *((name, sizes) for name, (often, _) in SIZES.items() for sizes in often),
+        *(pytest.param(name, sizes, marks=pytest.mark.long) for name, (_, more) in SIZES.items() for sizes in more),
+    ],
+)
+def test_other_sizes(name, sizes, monkeypatch):
+    """A bundled program is right for every legal size, not only for the recorded one."""
+    run_script(name, sizes, monkeypatch)
+
+
+def test_every_script_takes_sizes():
+    """None is left out above."""
+    assert set(SIZES) == {p.parent.name for p in (ROOT / "programs").glob("*/launch.py")}
+
+
+@pytest.mark.parametrize(("name", "sizes"), REFUSED.items())
+def test_sizes_that_are_not_legal(name, sizes, monkeypatch):
+    """Sizes that a program cannot do are refused with a message, by its script or by the launch."""
+    with pytest.raises((SystemExit, warpsim.LaunchError), match=r"multiple|least|positive|at most|shared memory"):
+        run_script(name, sizes, monkeypatch)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("schedule", range(5))
+@pytest.mark.parametrize("name", ["gemm_specialised", "gemm_multicast", "stream_k", "gemm_fp8_scaled", "scan_lookback"])
+def test_other_sizes_in_other_orders(name, schedule, monkeypatch):
+    """Rings go round several times whatever the order of warps and the time of copies."""
+    with defaults(schedule=schedule):
+        run_script(name, SIZES[name][1][0] if name != "gemm_specialised" else "192 192 512 2", monkeypatch)

@@ -39,7 +39,7 @@ BREAKS = {
     "gemm_sparse": Break(14, "ld.global"),
     "flash_attention": Break(59, "bar.sync", "default+race"),
     "gemm_tma": Break(33, "wgmma.wait_group"),
-    "gemm_specialised": Break(60, "fence.proxy.async"),
+    "gemm_specialised": Break(63, "fence.proxy.async"),
     "stream_k": Break(33, "cp.async.bulk.wait_group.read"),
     "gemm_fp8_scaled": Break(29, "wgmma.fence"),
     "gemm_multicast": Break(34, "mbarrier.arrive.release.cluster"),

@@ -115,8 +115,9 @@ ENTRIES = {
     "gemm_specialised": Entry(
         "Warp-specialised and persistent",
         "`setmaxnreg` moves registers from the producer to the consumers. The mbarriers `full` and `empty` hand stages back and forth; tiles of "
-        "C leave through shared memory and TMA stores.",
-        "Without the `fence.proxy.async` of line 60 the TMA store may read shared memory as it was before the threads' stores.",
+        "C leave through shared memory and TMA stores. A wait names only the parity of a phase, so a consumer that comes two rounds early would "
+        "pass: `turn` keeps the consumers in order.",
+        "Without the `fence.proxy.async` of line 63 the TMA store may read shared memory as it was before the threads' stores.",
     ),
     "stream_k": Entry(
         "Stream-K",
@@ -158,7 +159,7 @@ SESSIONS = {
     "mma_f16_gemm": ("b op:mma*", "c", "p/f16x2 %r483"),
     "gemm_sparse": ("b op:mma*", "c", "p/x %r84"),
     "flash_attention": ("b kernel.cu:50", "c", "p %f174"),
-    "gemm_specialised": ("b kernel.cu:53", "c", "info mbarriers", "info async"),
+    "gemm_specialised": ("b kernel.cu:56", "c", "info mbarriers", "info async"),
 }
 """What to type in the debugger."""
 ORDER = {
@@ -250,7 +251,7 @@ def page(name: str) -> str:
 
 ```sh
 warpsim replay {name} --bits      # equal in every bit to what the H100 left
-python -c "import warpsim; print(warpsim.__path__)"   # programs/{name}/ lies there, with launch.py
+python -c "import warpsim; print(warpsim.__path__)"   # programs/{name}/ lies there, with launch.py, which takes other sizes
 ```
 
 ## What to look at

@@ -12,7 +12,7 @@ extern "C" __global__ void __launch_bounds__(128)
   extern __shared__ __align__(1024) uint8_t raw[];
   Tiles& tiles = *(Tiles*)raw;
   __shared__ alignas(8) uint64_t full_q, full_k[2], full_v[2];
-  int blocks = keys / 64;
+  int blocks = keys / 64;  // there are whole blocks of keys, and of queries, only
   if (threadIdx.x == 0) {
     mbar_init(&full_q, 1);
     for (int i = 0; i < 2; ++i) mbar_init(&full_k[i], 1), mbar_init(&full_v[i], 1);

@@ -1,5 +1,6 @@
 """Attention forward: TMA loads, wgmma of the next scores while the softmax of the last ones runs (nvcc, sm_90a)."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,10 @@ import warpsim
 
 kernel = warpsim.load(Path(__file__).parent / "kernel.ptx")["attention_overlapped"]
 rng = np.random.default_rng(0)
-rows, keys, width = 128, 192, 64
+width = 64
+rows, keys = map(int, sys.argv[1:] or (128, 192))
+if rows % 64 or keys % 64:
+    sys.exit("the numbers of queries and keys are multiples of 64")
 q, k, v = (rng.standard_normal((n, width)).astype(np.float16) for n in (rows, keys, keys))
 out = np.zeros((rows, width), np.float16)
 maps = [

@@ -5,7 +5,7 @@ constexpr int TILE = 256, HALO = 4;
 
 extern "C" __global__ void copy_pipeline(const float* in, float* out, int tiles) {
   __shared__ __align__(16) float stage[2][TILE + HALO];
-  const float* from = in + blockIdx.x * tiles * TILE;
+  const float* from = in + blockIdx.x * tiles * TILE;  // at least one tile
 
   auto fetch = [&](int t) {
     if (threadIdx.x < (TILE + HALO) / 4) {

@@ -1,5 +1,6 @@
 """A moving average: cp.async fills the next tile while the present one is used (nvcc)."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,9 @@ import numpy as np
 import warpsim
 
 kernel = warpsim.load(Path(__file__).parent / "kernel.ptx")["copy_pipeline"]
-ctas, tiles = 2, 5
+ctas, tiles = map(int, sys.argv[1:] or (2, 5))
+if tiles < 1:
+    sys.exit("each CTA has at least one tile")
 n = ctas * tiles * 256
 x = np.random.default_rng(0).integers(-8, 8, n + 4).astype(np.float32)
 y = np.zeros(n, np.float32)

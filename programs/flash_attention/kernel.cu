@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(64) flash_attention(const __half* q
     for (int r = 0; r < 4; ++r) fq[j][r] = *(const uint32_t*)(q + (first + row + r % 2 * 8) * WIDTH + j * 16 + r / 2 * 8 + pair);
   float out[WIDTH / 8][4] = {}, top[2] = {-INFINITY, -INFINITY}, sum[2] = {};
 
-  for (int block = 0; block < keys; block += 16) {
+  for (int block = 0; block < keys; block += 16) {  // there are whole blocks only
     int r = threadIdx.x / 4, c = threadIdx.x % 4 * 8;
     *(uint4*)&ks[r][c] = *(const uint4*)(k + (block + r) * WIDTH + c);
     *(uint4*)&vs[r][c] = *(const uint4*)(v + (block + r) * WIDTH + c);

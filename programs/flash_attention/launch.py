@@ -1,5 +1,6 @@
 """Flash attention forward on mma.sync: scores become the A fragments of the second product in registers (nvcc)."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,10 @@ import warpsim
 
 kernel = warpsim.load(Path(__file__).parent / "kernel.ptx")["flash_attention"]
 rng = np.random.default_rng(0)
-queries, keys, width = 64, 96, 32
+width = 32
+queries, keys = map(int, sys.argv[1:] or (64, 96))
+if queries % 32 or keys % 16 or not keys:
+    sys.exit("the number of queries is a multiple of 32, that of keys of 16")
 q, k, v = (rng.standard_normal((n, width)).astype(np.float16) for n in (queries, keys, keys))
 out = np.zeros((queries, width), np.float16)
 scale = width**-0.5 * np.log2(np.e)

@@ -6,7 +6,7 @@ extern "C" __global__ void __launch_bounds__(128)
   __shared__ alignas(1024) __half a[2][64 * 64], b[2][64 * 64];
   __shared__ alignas(8) uint64_t full[2], empty[2];
   uint32_t rank = cluster_rank();
-  int row = blockIdx.x * 64, column = blockIdx.y * 64, slices = k / 64;
+  int row = blockIdx.x * 64, column = blockIdx.y * 64, slices = k / 64;  // m is a multiple of 128, n and k are multiples of 64
   if (threadIdx.x == 0) {
     for (int i = 0; i < 2; ++i) mbar_init(&full[i], 1), mbar_init(&empty[i], 2);  // both CTAs release a stage
     fence_mbar_init();

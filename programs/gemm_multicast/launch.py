@@ -1,5 +1,6 @@
 """An f16 product by wgmma: two CTAs of a cluster share the tiles of B that TMA multicasts to both (nvcc, sm_90a)."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,13 +9,15 @@ import warpsim
 
 kernel = warpsim.load(Path(__file__).parent / "kernel.ptx")["gemm_multicast"]
 rng = np.random.default_rng(0)
-m, n, k = 128, 128, 256
+m, n, k = map(int, sys.argv[1:] or (128, 128, 256))
+if m % 128 or n % 64 or k % 64:
+    sys.exit("m is a multiple of 128, n and k are multiples of 64")
 a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (n, k)))  # both with k innermost
 c = np.zeros((m, n), np.float32)
 map_a, map_b = (
     warpsim.TensorMap(x, global_dim=(k, len(x)), global_strides=(2 * k,), box_dim=(64, rows), swizzle="128B")
     for x, rows in ((a, 64), (b, 32))
 )
-result = kernel((2, 2), (128,), (map_a, map_b, c, n, k), cluster=(2, 1, 1))
+result = kernel((m // 64, n // 64), (128,), (map_a, map_b, c, n, k), cluster=(2, 1, 1))
 assert np.array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
 print(f"{result.instructions} warp-instructions in {result.seconds:.3f} s")

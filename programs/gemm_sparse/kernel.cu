@@ -5,7 +5,7 @@
 extern "C" __global__ void gemm_sparse(const __half* a, const uint32_t* meta, const __half* b, float* c, int k) {
   int lane = threadIdx.x, row = lane / 4, pair = lane % 4 * 2;
   float d[4] = {};
-  for (int s = 0; s < k / 32; ++s) {
+  for (int s = 0; s < k / 32; ++s) {  // k is a multiple of 32
     const __half* at = a + s * 16;             // 16 stored elements for 32 of k
     uint32_t x[4], y[4];
     for (int r = 0; r < 4; ++r) x[r] = *(const uint32_t*)(at + (row + r % 2 * 8) * (k / 2) + pair + r / 2 * 8);

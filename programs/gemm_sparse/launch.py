@@ -1,5 +1,6 @@
 """A product with a 2:4 sparse A by mma.sp: two of four neighbours are stored, metadata says which (nvcc)."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,9 @@ import warpsim
 
 kernel = warpsim.load(Path(__file__).parent / "kernel.ptx")["gemm_sparse"]
 rng = np.random.default_rng(0)
-k = 96
+k = int(*(sys.argv[1:] or (96,)))
+if k % 32:
+    sys.exit("k is a multiple of 32")
 stored = rng.integers(-3, 4, (16, k // 2)).astype(np.float16)
 b = rng.integers(-3, 4, (8, k)).astype(np.float16)
 first = rng.integers(0, 3, (16, k // 4))  # places of the two stored elements among four, increasing

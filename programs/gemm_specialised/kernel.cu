@@ -1,4 +1,5 @@
-// C = A B^T in f16, warp-specialised and persistent: one warpgroup drives TMA, two multiply and take turns with the tiles.
+// C = A B^T in f16, warp-specialised and persistent: one warpgroup drives TMA, two multiply and take turns with the tiles. TMA
+// fills what lies outside of A and B with zeros and leaves out what lies outside of C: m, n and k need not be multiples of 64.
 #include "../hopper.cuh"
 
 constexpr int STAGES = 3;
@@ -13,11 +14,12 @@ extern "C" __global__ void __launch_bounds__(384, 1)
   extern __shared__ __align__(1024) uint8_t raw[];
   Stage* ring = (Stage*)raw;
   float* out = (float*)(raw + STAGES * sizeof(Stage));  // a tile for each consumer
-  __shared__ alignas(8) uint64_t full[STAGES], empty[STAGES];
+  __shared__ alignas(8) uint64_t full[STAGES], empty[STAGES], turn;
   int group = threadIdx.x / 128, leader = threadIdx.x % 128 == 0;
-  int slices = k / 64, tiles_n = n / 64, tiles = m / 64 * tiles_n;
+  int slices = (k + 63) / 64, tiles_n = (n + 63) / 64, tiles = (m + 63) / 64 * tiles_n;
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; ++i) mbar_init(&full[i], 1), mbar_init(&empty[i], 1);
+    mbar_init(&turn, 1);
     fence_mbar_init();
   }
   __syncthreads();
@@ -43,6 +45,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
   int number = 0;
   for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x, ++number) {
     if (number % 2 != group - 1) continue;
+    mbar_wait(&turn, (number + 1) % 2);  // the other has read all slices before ours; a parity tells only neighbouring rounds apart
     float d[32];
     for (int s = 0; s < slices; ++s) {
       int it = number * slices + s, at = it % STAGES;
@@ -54,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
       asm volatile("bar.sync %0, 128;" ::"r"(group) : "memory");
       if (leader) mbar_arrive(&empty[at]);
     }
-    if (leader) bulk_wait_read<0>();  // the last tile has left `mine`
+    if (leader) mbar_arrive(&turn), bulk_wait_read<0>();  // the last tile has left `mine`
     asm volatile("bar.sync %0, 128;" ::"r"(group) : "memory");
     for (int i = 0; i < 32; ++i) mine[acc_row(i) * 64 + acc_col(i)] = d[i];
     fence_proxy_async();

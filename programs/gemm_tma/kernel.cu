@@ -7,7 +7,7 @@ extern "C" __global__ void __launch_bounds__(128)
     gemm_tma(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b, float* c, int n, int k) {
   __shared__ alignas(1024) __half a[STAGES][64 * 64], b[STAGES][64 * 64];
   __shared__ alignas(8) uint64_t full[STAGES];
-  int row = blockIdx.y * 64, column = blockIdx.x * 64, slices = k / 64;
+  int row = blockIdx.y * 64, column = blockIdx.x * 64, slices = k / 64;  // m, n and k are multiples of 64
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; ++i) mbar_init(&full[i], 1);
     fence_mbar_init();

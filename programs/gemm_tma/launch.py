@@ -1,5 +1,6 @@
 """An f16 product by wgmma over a ring of two stages that TMA fills (nvcc, sm_90a)."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,9 @@ import warpsim
 
 kernel = warpsim.load(Path(__file__).parent / "kernel.ptx")["gemm_tma"]
 rng = np.random.default_rng(0)
-m, n, k = 128, 64, 256
+m, n, k = map(int, sys.argv[1:] or (128, 64, 256))
+if m % 64 or n % 64 or k % 64:
+    sys.exit("m, n and k are multiples of 64")
 a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (n, k)))  # both with k innermost
 c = np.zeros((m, n), np.float32)
 map_a, map_b = (

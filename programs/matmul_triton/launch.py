@@ -1,5 +1,6 @@
 """A bf16 product compiled by Triton for sm_90a: tensor descriptors, a pipeline of four stages, wgmma."""
 
+import sys
 from pathlib import Path
 
 import ml_dtypes
@@ -9,7 +10,7 @@ import warpsim
 
 kernel = warpsim.load(Path(__file__).parent / "kernel.ptx")["matmul"]
 rng = np.random.default_rng(0)
-m, n, k = 128, 128, 160
+m, n, k = map(int, sys.argv[1:] or (128, 128, 160))
 a, b = (rng.integers(-2, 3, shape).astype(ml_dtypes.bfloat16) for shape in ((m, k), (n, k)))
 c = np.zeros((m, n), ml_dtypes.bfloat16)
 
@@ -24,6 +25,6 @@ def descriptor(array, box, swizzle):
 
 
 arguments = (*descriptor(a, (32, 64), "64B"), *descriptor(b, (32, 128), "64B"), *descriptor(c, (64, 64), "128B"))
-result = kernel((2,), (128,), (*arguments, m, n, k, None, None), shared_mem=49184)
+result = kernel((-(-m // 64) * -(-n // 128),), (128,), (*arguments, m, n, k, None, None), shared_mem=49184)
 assert np.array_equal(c, (a.astype(np.float32) @ b.astype(np.float32).T).astype(ml_dtypes.bfloat16))
 print(f"{result.instructions} warp-instructions in {result.seconds:.3f} s")

@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(128) mma_f16_gemm(const half* A, co
   };
 
   float sum[2][4][4] = {};
-  load(0, 0);
+  load(0, 0);  // M and N are multiples of 64, K is one of 32
   for (int s = 0; s < K / BK; ++s) {
     if (s + 1 < K / BK) {
       load((s + 1) % 2, (s + 1) * BK);

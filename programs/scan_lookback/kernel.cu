@@ -13,7 +13,7 @@ extern "C" __global__ void scan_lookback(const unsigned* in, unsigned* out, unsi
   __shared__ unsigned of_warp[32], block, before;
   if (threadIdx.x == 0) block = atomicAdd(ticket, 1);  // CTAs count themselves: an earlier one is running or done
   __syncthreads();
-  int i = block * blockDim.x + threadIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  int i = block * blockDim.x + threadIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;  // warps are whole
   unsigned sum = warp_scan(in[i]);
   if (lane == 31) of_warp[warp] = sum;
   __syncthreads();

@@ -215,7 +215,7 @@ def gemm_fp8_scaled():
         "scale_a": source("f32", np.exp2(random(3, n, seed=3))), "scale_b": source("f32", np.exp2(random(3, seed=4))), "C": result("f32", n, n),
     }  # fmt: skip
     maps = [tensor_map(b, "UINT8", "e4m3", n, k, (128, 64)) for b in "AB"]
-    return parts("gemm_fp8_scaled", "sm_90a", (1, 1), (128,), buffers, [*maps, ptr("scale_a"), ptr("scale_b"), ptr("C"), i32(n), i32(k)])  # fmt: skip
+    return parts("gemm_fp8_scaled", "sm_90a", (1, 1), (128,), buffers, [*maps, ptr("scale_a"), ptr("scale_b"), ptr("C"), i32(n), i32(n), i32(k)])  # fmt: skip
 
 
 @case
