@@ -16,7 +16,9 @@ from warpsim.native.compiling.compiler import compiler
 from warpsim.native.lowering.graphs import Lowering
 from warpsim.native.lowering.values import BF16, Code, Unlowerable, Val, element, memory
 from warpsim.native.trace import LANES, Lane, Node, Untraceable
-from warpsim.native.tracing import Table, trace
+from warpsim.native.tracing import trace
+from warpsim.numerics.dispatch import lookup
+from warpsim.numerics.floating import directed_quotient, fma64
 
 SHAPE = (1, LANES, 1)
 NUMBERS = itertools.count()
@@ -116,9 +118,11 @@ GRAPHS |= {
     "a sum of lanes of f4": (lambda a: np.add.reduce(a, axis=1, keepdims=True), ("f4",)),
     "lanes of numbers": (lambda a: a * np.arange(LANES, dtype="f4").reshape(SHAPE), ("f4",)),
     "predicates of bytes": (lambda a: (a & np.uint8(1)).view("?"), ("u1",)),
-    "a table": (lambda a: SQUARES[a & np.uint32(31)], ("u4",)),
-    "another table, twice": (lambda a, b: CUBES[a & np.uint32(31)] - CUBES[b & np.uint32(31)], ("u4", "u4")),
-    "a table of words": (lambda a: WORDS[a & np.uint32(31)], ("u4",)),
+    "a table": (lambda a: lookup(SQUARES, a & np.uint32(31)), ("u4",)),
+    "another table, twice": (lambda a, b: lookup(CUBES, a & np.uint32(31)) - lookup(CUBES, b & np.uint32(31)), ("u4", "u4")),
+    **{f"a table of {t}": (lambda a, t=t: lookup(SQUARES.astype(t), a & np.uint32(31)), ("u4",)) for t in ("u1", "u2", "u4", "f4")},
+    **{f"{mode} quotient {kind}": (lambda a, b, mode=mode: numbers(directed_quotient(a, b, mode)), (kind, kind)) for mode in ("rz", "rm", "rp") for kind in ("f4", "f8")},
+    **{f"{mode} product and sum": (lambda a, b, c, mode=mode: fma64(a, b, c, mode), ("f8",) * 3) for mode in ("rn", "rz", "rm", "rp")},
     "nextafter f8": (np.nextafter, ("f8", "f8")),
     "least and greatest": (lambda a, b: np.where(a < b, a, b) + np.where(a > b, a, b), ("f4", "f4")),
     "never": (lambda a: np.where(np.bool_(False), a, a + 1), ("u4",)),
@@ -159,13 +163,12 @@ GRAPHS |= {
 }  # fmt: skip
 
 
-def table(values):
-    """Values that lanes and arrays may index."""
-    return Table(np.array(values))
+SQUARES, CUBES = np.array([k * k - 5 for k in range(32)]), np.array([k**3 for k in range(32)])
 
 
-SQUARES, CUBES = table([k * k - 5 for k in range(32)]), table([k**3 for k in range(32)])
-WORDS = table(np.arange(32, dtype="u4"))
+def numbers(a):
+    """Without NaNs, whose bits are decided elsewhere."""
+    return np.where(np.isnan(a), a.dtype.type(0), a)
 
 
 def whole(a):

@@ -181,12 +181,12 @@ BODIES = {
 
 
 REASONS = {
-    "128 bits": {"an array is wanted"},
+    "128 bits": {"128-bit registers"},
     "a guarded parameter": {"a guarded load of parameters"},
-    "a calculation in a function": {"an access of param"},
-    "a function of some lanes": {"an access of param"},
-    "wide atomics of a warp": {"an atomic in shared memory"},
-    "atomics by a generic address": {"an atomic in generic memory"},
+    "a calculation in a function": {"parameters of a function"},
+    "a function of some lanes": {"parameters of a function"},
+    "wide atomics of a warp": {"an atomic of 64 bits in shared memory"},
+    "atomics by a generic address": {"an atomic at a generic address"},
 }
 """Why instructions have no machine code: clocks, and these."""
 

@@ -172,6 +172,13 @@ def test_logic3(table: int) -> None:
     )
 
 
+def test_every_table_of_logic3() -> None:
+    """Bit i of the table is the result where a, b and c are the bits of i."""
+    a, b, c = (np.array([byte], np.uint32) for byte in (0xF0, 0xCC, 0xAA))
+
+    assert [int(integer.logic3(a, b, c, table)[0]) & 0xFF for table in range(256)] == list(range(256))
+
+
 MODES: dict[str, Callable[[int, int], int]] = {
     "f4e": lambda i, s: i + s,
     "b4e": lambda i, s: (s - i) % 8,

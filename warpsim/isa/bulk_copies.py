@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from warpsim.isa.atomic_updates import Reduction
-from warpsim.isa.ports import BulkPort
+from warpsim.isa.ports import BulkPort, constant_of
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import LowBits, Op
 from warpsim.isa.traits import Asynchronous, Family, Stage, Traits
@@ -288,7 +288,7 @@ def commit_group(op: Op, *, bulk: BulkPort) -> None:
 )
 def wait_group(op: Op, n: Lanes, *, bulk: BulkPort) -> None:
     """Wait for groups of copies; with .read, only until they have read their sources."""
-    bulk.wait(int(n.reshape(-1)[0]), read_only=bool(op.read))
+    bulk.wait(constant_of(n), read_only=bool(op.read))
 
 
 @instruction(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.isa.ports import AsyncGroupsPort, ObjectsPort
+from warpsim.isa.ports import AsyncGroupsPort, ObjectsPort, constant_of
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Op
 from warpsim.isa.traits import Asynchronous, Family, Order, Stage, Traits
@@ -60,7 +60,7 @@ def cp_async(
     async_groups: AsyncGroupsPort,
 ) -> None:
     """Copy 4, 8 or 16 bytes to shared memory; bytes past src_size are zero."""
-    n = int(size.reshape(-1)[0])
+    n = constant_of(size)
     if (
         src_size is not None and src_size.dtype != np.uint32
     ):  # the form without src_size: a cache policy is in its place
@@ -95,7 +95,7 @@ def cp_async_ignore(
     async_groups: AsyncGroupsPort,
 ) -> None:
     """The same; where ignore_src is true, zeros are written and nothing is read."""
-    n = int(size.reshape(-1)[0])
+    n = constant_of(size)
     take = np.where(ignore_src, np.uint32(0), np.uint32(n))
     async_groups.copy(dst, src, n, take)
 
@@ -123,7 +123,7 @@ def commit_group(op: Op, *, async_groups: AsyncGroupsPort) -> None:
 )
 def wait_group(op: Op, n: Lanes, *, async_groups: AsyncGroupsPort) -> None:
     """Wait for all but the n newest groups."""
-    async_groups.wait(int(n.reshape(-1)[0]))
+    async_groups.wait(constant_of(n))
 
 
 @instruction(

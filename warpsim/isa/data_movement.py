@@ -185,27 +185,41 @@ _ISSPACEP: dict[str, Any] = {
     "target": 20,
     "gates": {"const": (0, (3, 1)), **_CVTA_GATES},
 }
+_WINDOWS = {
+    "const": (CONST_WINDOW, LOCAL_WINDOW),
+    "local": (LOCAL_WINDOW, LOCAL_WINDOW + WINDOW),
+    "param": (PARAM_WINDOW, PARAM_WINDOW + WINDOW),
+    "shared": (SHARED_WINDOW, SHARED_WINDOW + WINDOW),
+}
 
 
-@instruction("isspacep.space p, a;" + _SPACES, types={"p": ".pred", "a": ".u32"}, **_ISSPACEP)
-@instruction("isspacep.space p, a;" + _SPACES, types={"p": ".pred", "a": ".u64"}, **_ISSPACEP)
-def isspacep(op: Op, a: Lanes, *, cluster: ClusterPort) -> Lanes:
-    """Whether a generic address is in a state space; .shared is the memory of the thread's own CTA."""
+def _within(a: Lanes, space: str) -> Lanes:
+    first, end = _WINDOWS[space.split("::")[0]]
+    return (a >= np.uint64(first)) & (a < np.uint64(end))
+
+
+_ELSEWHERE = "isspacep.space p, a; .space = { .const, .global, .local, .shared::cluster, .param, .param::entry };"
+
+
+@instruction(_ELSEWHERE, types={"p": ".pred", "a": ".u32"}, **_ISSPACEP)
+@instruction(_ELSEWHERE, types={"p": ".pred", "a": ".u64"}, **_ISSPACEP)
+def isspacep(op: Op, a: Lanes) -> Lanes:
+    """Whether a generic address is in a state space."""
     a = a.astype(np.uint64)
-    shared = (a >= np.uint64(SHARED_WINDOW)) & (a < np.uint64(SHARED_WINDOW + WINDOW))
-    if op.space == "shared::cluster":
-        return shared
-    if op.space.startswith("shared"):
-        return shared & cluster.is_own(a - np.uint64(SHARED_WINDOW))
-    local = (a >= np.uint64(LOCAL_WINDOW)) & (a < np.uint64(LOCAL_WINDOW + WINDOW))
-    if op.space == "local":
-        return local
-    const = (a >= CONST_WINDOW) & (a < LOCAL_WINDOW)
-    if op.space == "const":
-        return const
     if op.space == "global":  # parameters are global too, as on an H100
-        return ~(shared | local | const)
-    return (a >= np.uint64(PARAM_WINDOW)) & (a < np.uint64(PARAM_WINDOW + WINDOW))
+        return ~(_within(a, "shared") | _within(a, "local") | _within(a, "const"))
+    return _within(a, op.space)
+
+
+_OWN = "isspacep.space p, a; .space = { .shared, .shared::cta };"
+
+
+@instruction(_OWN, types={"p": ".pred", "a": ".u32"}, **_ISSPACEP)
+@instruction(_OWN, types={"p": ".pred", "a": ".u64"}, **_ISSPACEP)
+def isspacep_own(op: Op, a: Lanes, *, cluster: ClusterPort) -> Lanes:
+    """Whether a generic address is in the shared memory of the thread's own CTA."""
+    a = a.astype(np.uint64)
+    return _within(a, "shared") & cluster.is_own(a - np.uint64(SHARED_WINDOW))
 
 
 # ---- clusters -----------------------------------------------------------------------------------

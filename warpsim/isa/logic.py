@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from warpsim.isa.ports import constant_of
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Op
 from warpsim.isa.traits import Modular, Traits, Undefined
@@ -70,7 +71,7 @@ def cnot(op: Op, a: Lanes) -> Lanes:
 )
 def lop3(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes) -> Lanes:
     """Any Boolean function of three bits."""
-    return integer.logic3(a, b, c, int(immLut.reshape(-1)[0]) & 0xFF)
+    return integer.logic3(a, b, c, constant_of(immLut) & 0xFF)
 
 
 @instruction(
@@ -86,7 +87,7 @@ def lop3(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes) -> Lanes:
 )
 def lop3_bool(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes, q: Lanes) -> tuple[Lanes, Lanes]:
     """lop3, and whether its result is nonzero, combined with q."""
-    d = integer.logic3(a, b, c, int(immLut.reshape(-1)[0]) & 0xFF)
+    d = integer.logic3(a, b, c, constant_of(immLut) & 0xFF)
     return d, ((d != 0) | q if op.bool == "or" else (d != 0) & q)
 
 

@@ -161,6 +161,12 @@ def _unpacked(words: Words, source: str) -> Words:
     return tuple(out)
 
 
+_LANES = np.arange(32)
+_COLUMNS = [8 * (_LANES % 4) + 4 * k + _LANES // 8 for k in range(2)]
+"""The lanes that hold the two elements which each lane gets, in the halves given by ``_SHIFTS``."""
+_SHIFTS = (16 * (_LANES // 4 % 2)).astype(np.uint32).reshape(1, 32, 1)
+
+
 @instruction(
     "movmatrix.sync.aligned.m8n8.trans.b16 d, a;",
     anchor="warp-level-matrix-instructions-movmatrix",
@@ -173,9 +179,8 @@ def _unpacked(words: Words, source: str) -> Words:
 )
 def movmatrix(op: Op, a: Lanes) -> Lanes:
     """Transpose an 8x8 matrix of 16-bit elements across the warp."""
-    n, _, m = a.shape
-    rows = a.reshape(n, 8, 4, m)
-    return _transposed(tuple(rows[:, :, t] for t in range(4)))
+    low, high = (a.take(lanes, axis=1) >> _SHIFTS & np.uint32(0xFFFF) for lanes in _COLUMNS)
+    return low | high << np.uint32(16)
 
 
 @instruction(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.isa.ports import MemoryPort, ReportPort, first_of
+from warpsim.isa.ports import MemoryPort, ReportPort, constant_of, first_of
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Gate, Op
 from warpsim.isa.traits import Access, Traits, Undefined
@@ -286,7 +286,7 @@ def applypriority(op: Op, a: Any, size: Any) -> None:
 )
 def discard(op: Op, a: Any, size: Lanes, *, memory: MemoryPort, active: Any, report: ReportPort) -> None:
     """Drop a line without writing it back: its content is undefined afterwards, and unchanged here."""
-    nbytes = int(size.reshape(-1)[0])
+    nbytes = constant_of(size)
     past = memory.residue(a, nbytes)
     wrong = (past != 0) & active
     if wrong.any():

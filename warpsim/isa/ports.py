@@ -19,6 +19,11 @@ from warpsim.types import ScalarType
 Lanes = NDArray[Any]
 
 
+def constant_of(operand: Lanes) -> int:
+    """The value of an operand that is declared a constant."""
+    return int(operand.reshape(-1)[0])
+
+
 def first_of(values: Lanes, wrong: Lanes) -> int:
     """For a message: the value of the first lane that is wrong."""
     return int(np.broadcast_to(values, wrong.shape)[wrong][0])

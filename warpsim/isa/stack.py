@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from warpsim.isa.ports import StackPort
+from warpsim.isa.ports import StackPort, constant_of
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import LowBits, Op
 from warpsim.isa.traits import Traits
@@ -23,7 +23,7 @@ Lanes = Any
 )
 def alloca(op: Op, size: Lanes, immAlign: Lanes = None, *, stack: StackPort) -> Lanes:
     """Allocate local memory until the function returns; gives its address."""
-    align = 8 if immAlign is None else int(immAlign.reshape(-1)[0])
+    align = 8 if immAlign is None else constant_of(immAlign)
     return stack.allocate(size, align).astype(op.type.dtype)
 
 

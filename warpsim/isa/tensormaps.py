@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.isa.ports import MemoryPort, ReportPort, first_of
+from warpsim.isa.ports import MemoryPort, ReportPort, constant_of, first_of
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import LowBits, Op
 from warpsim.isa.traits import Traits
@@ -82,7 +82,7 @@ def replace_ordered(
     op: Op, address: Any, order: Lanes, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
 ) -> None:
     """Change a dimension's entry; a stride is that of the next dimension, in bytes."""
-    n = int(order.reshape(-1)[0])
+    n = constant_of(order)
     if _field(op) != "strides" or n < 4:
         _store(memory, op, address, _field(op), n, value, active, report)
 
@@ -101,7 +101,7 @@ def replace_choice(
     op: Op, address: Any, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
 ) -> None:
     """Change the element type, interleave layout, swizzle or fill mode."""
-    number = int(value.reshape(-1)[0])
+    number = constant_of(value)
     if op.field == "elemtype":
         number = tensor_map.DATA_TYPES.index(tensor_map.ELEMENT_TYPES[number])
         if tensor_map.is_tf32(number):

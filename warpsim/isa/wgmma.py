@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from warpsim.isa.ports import DevicePort, ReportPort, SharedMatrixPort
+from warpsim.isa.ports import DevicePort, ReportPort, SharedMatrixPort, constant_of
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Gate, LowBits, Op, Scope
 from warpsim.isa.traits import Asynchronous, Family, Matrix, Metadata, Stage, Traits, Undefined
@@ -230,7 +230,7 @@ def _expanded(left: Lanes, positions: Lanes) -> tuple[Lanes, Lanes]:
 
 def one(value: Lanes) -> int:
     """The value of an immediate; 0 if there is none."""
-    return 0 if value is None else int(value.reshape(-1)[0])
+    return 0 if value is None else constant_of(value)
 
 
 def scaled(bits: Lanes, scale: int) -> Lanes:

@@ -12,6 +12,8 @@ from typing import Any
 import attrs
 import numpy as np
 
+from warpsim.numerics.floating import canonical, nan64
+
 LANES = 32
 
 
@@ -171,7 +173,9 @@ class Lane(np.lib.mixins.NDArrayOperatorsMixin):
         """Other lanes of the warp."""
         return take_lanes(self, index, axis)
 
-    def __getitem__(self, key: Any) -> Lane:
+    def __getitem__(self, key: Any) -> Any:
+        if key == 0 and self.node.op == "const":  # see `warpsim.isa.ports.constant_of`
+            return self.node.value[()]
         if self.shape == (1, LANES, 1) and isinstance(key, tuple) and isinstance(key[1], slice):
             start, stop = key[1].start or 0, key[1].stop
             if stop == start + 1:
@@ -298,6 +302,25 @@ def take_lanes(x: Any, index: Any, axis: Any = None) -> Lane:
     return Lane(Node("gather", (node, cast(node_of(index), np.dtype(np.int32))), node.dtype), (1, LANES, 1))
 
 
+def _lookup(table: Any, index: Lane) -> Lane:
+    return Lane(Node("table", (cast(index.node, np.dtype(np.int64)),), table.dtype, table), index.shape)
+
+
+def _rounded(op: str, mode: str, *operands: Any) -> Lane:
+    """An operation that is rounded once."""
+    dtype = next(x for x in operands if isinstance(x, Lane)).dtype
+    nodes = tuple([cast(node_of(x, dtype), dtype) for x in operands])
+    return Lane(Node(op, nodes, dtype, mode), shape_of(operands))
+
+
+def _fma32(a: Any, b: Any, c: Any) -> Any:
+    return canonical(_rounded("fma", "rn", a, b, c))  # type: ignore[arg-type]
+
+
+def _fma64(a: Any, b: Any, c: Any, mode: str = "rn") -> Any:
+    return nan64(_rounded("fma", mode, a, b, c), b, c, a)  # type: ignore[arg-type]
+
+
 def _like(value: Any) -> Callable[..., Lane]:
     return lambda x, dtype=None, **_: Lane(constant(value, np.dtype(dtype or x.dtype)), x.shape)
 
@@ -317,4 +340,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "copy": lambda x, **_: x.copy(),
     "shape": lambda x: x.shape,
     "iscomplexobj": lambda x: False,
+    "lookup": _lookup,
+    "_fma_of_many": _fma32,
+    "fma64": _fma64,
+    "directed_quotient": lambda a, b, mode: _rounded("divide", mode, a, b),
 }

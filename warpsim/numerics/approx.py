@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from warpsim.numerics.dispatch import lookup
+
 Array = NDArray[Any]
 F32 = np.dtype(np.float32)
 NAN, INF = np.uint32(0x7FFFFFFF), np.uint32(0x7F800000)
@@ -44,8 +46,8 @@ def squares() -> Array:
 
 def _interpolate(name: str, segment: Array, xl: Array, r: int, a: int, b: int) -> Array:
     tables = coefficients()
-    c0, c1, c2 = tables[f"{name}_C0"][segment], tables[f"{name}_C1"][segment], tables[f"{name}_C2"][segment]
-    return (c0 << 15) + r + a * c1 * xl + b * c2 * squares()[xl]
+    c0, c1, c2 = (lookup(tables[f"{name}_C{k}"], segment) for k in range(3))
+    return (c0 << 15) + r + a * c1 * xl + b * c2 * lookup(squares(), xl)
 
 
 def _parts(x: Array) -> tuple[Array, Array, Array, Array]:
@@ -114,7 +116,7 @@ def ex2_ftz(x: Array) -> Array:
 
 def _normalise(magnitude: Array, top: int) -> tuple[Array, Array]:
     """An integer truncated to 24 significant bits, and its exponent field in units of 2**(top - 127)."""
-    length = np.frexp(magnitude.astype(np.float64))[1].astype(np.int64)
+    length = np.maximum((magnitude.astype(np.float64).view(np.int64) >> 52) - 1022, 0)
     shift = length - 24
     significand = np.where(shift >= 0, magnitude >> np.maximum(shift, 0), magnitude << np.maximum(-shift, 0))
     return significand, length - 1 + top
@@ -184,15 +186,12 @@ def tanh(x: Array) -> Array:
     bits, sign, e, m = _parts(x)
     b = e - 127
     at = np.clip(b + 8, 0, 10)
-    k = _TANH_LOG[at]
-    segment = _TANH_BASE[at] + (m >> (23 - k))
+    k = lookup(_TANH_LOG, at)
+    segment = lookup(_TANH_BASE, at) + (m >> (23 - k))
     xl = (m >> (6 - k)) & 0x1FFFF
     tables = coefficients()
-    s = (
-        (tables["tanh_C0"][segment] << 17)
-        + tables["tanh_C1"][segment] * xl
-        + 4 * tables["tanh_C2"][segment] * squares()[xl]
-    )
+    c0, c1, c2 = (lookup(tables[f"tanh_C{k}"], segment) for k in range(3))
+    s = (c0 << 17) + c1 * xl + 4 * c2 * lookup(squares(), xl)
     significand, field = _normalise(s, 127 - 41)
     out = _assemble(sign, field + np.minimum(b, 0), significand & 0x7FFFFF)
     out = np.where(b > 2, sign | np.uint32(0x3F800000), out)
@@ -370,7 +369,7 @@ def rsqrt_f64(x: Array) -> Array:
     half = fma64(e, np.full(1, 0.375), np.full(1, 0.5))
     r = fma64(half, y * e, y)
     r = np.where(small, r * 2.0**27, r)
-    r = np.where(x == 0, np.copysign(np.inf, x), np.where(np.isposinf(x), 0.0, np.where(x < 0, np.nan, r)))
+    r = np.where(x == 0, np.copysign(np.inf, x), np.where(x == np.inf, 0.0, np.where(x < 0, np.nan, r)))
     return nan64(r, np.where(np.isnan(x), x, 0.0))
 
 

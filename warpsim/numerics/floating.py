@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpsim.numerics.arrays import WORKSPACE, few, least
+from warpsim.numerics.dispatch import overridable
 
 
 def exact_fma(a: float, b: float, c: float, mode: str) -> float:
@@ -206,12 +207,13 @@ def fma(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
 
 
 def fma32(a: Array, b: Array, c: Array) -> Array:
-    """a * b + c of f32. The product is exact in f64; the sum is rounded twice only for ties and below the normal range.
+    """a * b + c of f32. The product is exact in f64; the sum is rounded twice only for ties and below the normal range."""
+    return _fma_of_few(a, b, c) if few(a) and few(b) and few(c) else _fma_of_many(a, b, c)
 
-    Each pass works in place, because a third f64 array would evict the other two from the cache.
-    """
-    if few(a) and few(b) and few(c):
-        return _fma_of_few(a, b, c)
+
+@overridable
+def _fma_of_many(a: Array, b: Array, c: Array) -> Array:
+    """Each pass works in place, because a third f64 array would evict the other two from the cache."""
     shape = _common_shape(a.shape, b.shape, c.shape)
     p, s = WORKSPACE.take("product", shape, F64), WORKSPACE.take("sum", shape, F64)
     np.copyto(s, c)
@@ -275,9 +277,7 @@ def _fma_of_few(a: Array, b: Array, c: Array) -> Array:
 
 def div(a: Array, b: Array, mode: str = "rn") -> Array:
     """a / b."""
-    r = a / b
-    if mode != "rn":
-        r = _by_residual(r, a, b, mode)
+    r = a / b if mode == "rn" else directed_quotient(a, b, mode)
     return canonical(r) if r.dtype == F32 else nan64(r, a, b)
 
 
@@ -302,8 +302,10 @@ def sqrt(a: Array, mode: str = "rn") -> Array:
     return canonical(r) if r.dtype == F32 else nan64(r, a)
 
 
-def _by_residual(r: Array, a: Array, b: Array, mode: str) -> Array:
-    """Correct a nearest-rounded quotient to a directed rounding, by the sign of a - r * b."""
+@overridable
+def directed_quotient(a: Array, b: Array, mode: str) -> Array:
+    """a / b in a directed rounding, but for NaNs: the nearest quotient, corrected by the sign of a - r * b."""
+    r = a / b
     if r.dtype == F32:
         residual = a.astype(F64) - r.astype(F64) * b.astype(F64)
     else:
@@ -402,6 +404,7 @@ def mul64(a: Array, b: Array, mode: str) -> Array:
     return fma64(a, b, np.copysign(np.zeros(1), np.where(np.signbit(a) ^ np.signbit(b), -1.0, 1.0)), mode)
 
 
+@overridable
 def fma64(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
     """a * b + c in f64, rounded once (Boldo and Melquiond); extreme exponents go through exact rationals."""
     a, b, c = np.broadcast_arrays(a, b, c)

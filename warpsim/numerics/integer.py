@@ -187,26 +187,26 @@ def insert_field(a: Array, b: Array, position: Array, length: Array) -> Array:
     return (b & ~mask) | ((a << at) & mask)
 
 
-_PRMT_MODES: dict[str, list[list[int]]] = {
-    "f4e": [[3, 2, 1, 0], [4, 3, 2, 1], [5, 4, 3, 2], [6, 5, 4, 3]],
-    "b4e": [[5, 6, 7, 0], [6, 7, 0, 1], [7, 0, 1, 2], [0, 1, 2, 3]],
-    "rc8": [[0] * 4, [1] * 4, [2] * 4, [3] * 4],
-    "ecl": [[3, 2, 1, 0], [3, 2, 1, 1], [3, 2, 2, 2], [3, 3, 3, 3]],
-    "ecr": [[0, 0, 0, 0], [1, 1, 1, 0], [2, 2, 1, 0], [3, 2, 1, 0]],
-    "rc16": [[1, 0, 1, 0], [3, 2, 3, 2], [1, 0, 1, 0], [3, 2, 3, 2]],
+_PRMT_MODES = {
+    "f4e": np.uint64(0x6543_5432_4321_3210),
+    "b4e": np.uint64(0x0123_7012_6701_5670),
+    "rc8": np.uint64(0x3333_2222_1111_0000),
+    "ecl": np.uint64(0x3333_3222_3211_3210),
+    "ecr": np.uint64(0x3210_2210_1110_0000),
+    "rc16": np.uint64(0x3232_1010_3232_1010),
 }
+"""Four selectors, one for each value of the third operand's low bits, the lowest first."""
 
 
 def permute_bytes(a: Array, b: Array, selector: Array, mode: str | None) -> Array:
     """prmt: select four of the eight bytes of b:a."""
+    if mode is not None:
+        place = (selector & np.uint32(3)).astype(np.uint64) << np.uint64(4)
+        selector = (_PRMT_MODES[mode] >> place).astype(np.uint32)
     pair = (b.astype(np.uint64) << np.uint64(32)) | a.astype(np.uint64)
     out: Any = np.uint32(0)
     for i in range(4):
-        if mode is None:
-            nibble = (selector >> np.uint32(4 * i)) & np.uint32(15)
-        else:
-            table = np.array([row[3 - i] for row in _PRMT_MODES[mode]], np.uint32)
-            nibble = table[selector & np.uint32(3)]
+        nibble = (selector >> np.uint32(4 * i)) & np.uint32(15)
         byte = (pair >> ((nibble & np.uint32(7)) * np.uint32(8)).astype(np.uint64)).astype(np.uint32) & np.uint32(0xFF)
         byte = np.where(nibble & np.uint32(8), np.where(byte & np.uint32(0x80), np.uint32(0xFF), np.uint32(0)), byte)
         out = out | (byte << np.uint32(8 * i))
@@ -214,12 +214,42 @@ def permute_bytes(a: Array, b: Array, selector: Array, mode: str | None) -> Arra
 
 
 def logic3(a: Array, b: Array, c: Array, table: int) -> Array:
-    """lop3: the Boolean function with a given truth table."""
-    out: Any = np.zeros(1, a.dtype)
-    for i in range(8):
-        if table >> i & 1:
-            out = out | (a if i & 4 else ~a) & (b if i & 2 else ~b) & (c if i & 1 else ~c)
-    return np.asarray(out, a.dtype)
+    """lop3: the Boolean function with a given truth table, as f0(b, c) ^ a & g(b, c) or something shorter."""
+    if table & 1:
+        return ~logic3(a, b, c, ~table & 0xFF)
+    without, given = table & 15, table >> 4
+    changed = without ^ given
+    if changed == 0:
+        return _logic2(b, c, without)
+    if changed == 15:
+        return a ^ _logic2(b, c, without)
+    if given == 15:
+        return a | _logic2(b, c, without)
+    if given == 0:
+        return ~a & _logic2(b, c, without)
+    return _logic2(b, c, without) ^ a & _logic2(b, c, changed) if without else a & _logic2(b, c, given)
+
+
+def _logic2(b: Array, c: Array, table: int) -> Array:
+    """The Boolean function of two with a given truth table."""
+    if table & 1:
+        return ~_logic2(b, c, ~table & 15)
+    match table:
+        case 0:
+            return b ^ b
+        case 2:
+            return ~b & c
+        case 4:
+            return b & ~c
+        case 6:
+            return b ^ c
+        case 8:
+            return b & c
+        case 10:
+            return c
+        case 12:
+            return b
+    return b | c
 
 
 def dot_bytes(a: Array, b: Array, c: Array, *, a_signed: bool, b_signed: bool) -> Array:

@@ -13,6 +13,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from warpsim.numerics.dispatch import lookup
+
 Array = NDArray[Any]
 
 
@@ -131,4 +133,4 @@ def _table_of(source: str) -> Array:
 def to_f16(code: Array, source: str) -> Array:
     """Convert codes of a format of at most 8 bits to f16 bits (u16)."""
     table = _table_of(source)
-    return np.asarray(table[code & (len(table) - 1)])
+    return lookup(table, code & (len(table) - 1))

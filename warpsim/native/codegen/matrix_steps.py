@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpsim.isa import matrix_moves, mma, mma_kinds
+from warpsim.isa.data_movement import SHARED_WINDOW
 from warpsim.isa.traits import Matrix
 from warpsim.native.matrix.instructions import codes
 from warpsim.native.matrix.kernels import Warp, warp_kernel
@@ -49,11 +50,10 @@ def _load(plan: FunctionPlan, instruction: Instruction) -> Traced:
     op = instruction.op
     reader = reader_of(plan, WARP)
     address = reader.source(instruction.operands[1])
-    space, place = place_of(op.space or "", address)
-    if space != "shared":
-        raise Untraceable("a matrix elsewhere than in shared memory")
-    if isinstance(address.base, Lane) and address.base.dtype.itemsize == U64.itemsize:
-        place = _in_shared(Lane(bits(address.base.node, U64)) + np.uint64(address.offset & (2**64 - 1)))
+    space, place = place_of("shared", address)
+    if address.base.dtype.itemsize == U64.itemsize:
+        window = 0 if op.space else SHARED_WINDOW
+        place = _in_shared(Lane(bits(node_of(address.base), U64)) + np.uint64(address.offset - window & (2**64 - 1)))
     lanes = np.arange(LANES)
     count = len(instruction.operands[0].elements)  # type: ignore[union-attr]
     rows = _lanes_of(Lane(cast(place, U32), WARP), lanes % (8 * count))

@@ -53,6 +53,8 @@ class Lowering:
             return _reinterpret(code, arguments[0], element(node.dtype))
         if node.op == "where":
             return code.select(*arguments)
+        if node.op in ("fma", "divide") and node.value not in (None, "rn"):
+            return _directed(code, node, arguments)
         if node.op == "fma":
             return code.intrinsic("fma", *arguments)
         if node.op == "byteswap":
@@ -95,12 +97,25 @@ def _table(code: Code, node: Node, index: Val) -> Val:
     if index.uniform:
         place = code.make(f"getelementptr {type}, ptr {table}, i64 {index.text}")
         return Val(type, code.make(f"load {type}, ptr {place}"), uniform=True)
-    if type != "i64":
-        raise Unlowerable("a table of other than 64 bits")
-    where, out = code.spill(index), code.slot(f"[{LANES} x i64]")
-    code.declare("ws_table", "void", "ptr, ptr, ptr")
-    code.line(f"call void @ws_table(ptr {table}, ptr {where}, ptr {out})")
+    where, out = code.spill(index), code.slot(f"[{LANES} x {type}]")
+    name = code.declare(f"ws_table_{width(type)}", "void", "ptr, ptr, ptr")
+    code.line(f"call void @{name}(ptr {table}, ptr {where}, ptr {out})")
     return code.filled(out, type)
+
+
+def _directed(code: Code, node: Node, values: list[Val]) -> Val:
+    """An operation that does not round to nearest, computed where the processor's rounding mode may change."""
+    type = values[0].type
+    out = code.slot(f"[{LANES} x {type}]")
+    op = {"fma": "fma", "divide": "fdiv"}[node.op]
+    pointers = ["ptr"] * (len(values) + 1)
+    name = code.declare(f"ws_rounded_{op}_{node.value}_{width(type)}", "void", ", ".join(pointers))
+    places = ", ".join(f"ptr {place}" for place in [*map(code.spill, values), out])
+    code.line(f"call void @{name}({places})")
+    lanes = code.filled(out, type)
+    if not all(v.uniform for v in values):
+        return lanes
+    return Val(type, code.make(f"extractelement {code.of(lanes)}, i32 0"), uniform=True)
 
 
 def _gather(code: Code, node: Node, value: Val, index: Val) -> Val:

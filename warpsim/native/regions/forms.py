@@ -11,7 +11,7 @@ import numpy as np
 from warpsim.analysis.loops import CLOCKS
 from warpsim.isa.data_movement import Unpacked
 from warpsim.isa.spec import Scope
-from warpsim.isa.traits import Access
+from warpsim.isa.traits import Access, Matrix
 from warpsim.machine.address import Address
 from warpsim.machine.binding.operand_slots import in_frame, slot_of
 from warpsim.machine.memory.addresses import space_of
@@ -30,6 +30,12 @@ Key = Any
 """What a unit reads: the slot of a register, constant or special register, or ("param", offset, type) and the like."""
 U32, U64, BOOL = np.dtype(np.uint32), np.dtype(np.uint64), np.dtype(np.bool_)
 WARP = (1, 32, 1)
+PORTS = {
+    "async_groups": "asynchronous", "bulk": "asynchronous", "objects": "mbarriers and proxies", "maps": "tensor maps",
+    "cluster": "addresses in the cluster", "stack": "the thread's stack", "memory": "a collective with memory",
+    "report": "checks its operands",
+}  # fmt: skip
+"""What instructions do that machine code does not, by the ports that they ask for; the first counts."""
 COMMUTING = frozenset({"add", "min", "max", "and", "or", "xor"})
 
 
@@ -112,8 +118,10 @@ class _Port:
     ) -> Lane | None:
         """Note an atomic; what it leaves in memory is a graph over what it finds there."""
         where, base = place_of(space, address)
-        if where not in ("global", "shared") or (where == "shared" and type.bytes > 4):
-            raise Untraceable(f"an atomic in {where} memory")
+        if where not in ("global", "shared"):
+            raise Untraceable("an atomic at a generic address")
+        if where == "shared" and type.bytes > 4:
+            raise Untraceable("an atomic of 64 bits in shared memory")
         if shared is not None and where == "shared":
             update = shared
         old = Lane(Node("input", (), type.dtype, 0))
@@ -125,9 +133,13 @@ class _Port:
         self._note(Effect("atomic", where, base, type, 1, tuple(given), new, commutes))
         return Lane(Node("atomic", (), type.dtype, (len(self.effects) - 1, 0))) if returns else None
 
+    def advance(self, address: Address, nbytes: int) -> Address:
+        """An address further on."""
+        return Address(address.base, address.offset + nbytes)
+
     def _note(self, effect: Effect) -> None:
-        if effect.type.dtype.names or effect.type.bits not in (8, 16, 32, 64) or effect.count * effect.type.bytes > 16:
-            raise Untraceable(f"an access of {effect.count} {effect.type}")
+        if effect.count * effect.type.bytes > 16:
+            raise Untraceable("an access of more than 16 bytes")
         self.effects.append(effect)
 
 
@@ -145,12 +157,10 @@ def place_of(space: str, address: Address) -> tuple[str, Node]:
         name = "global"
     else:
         name = {"": "generic", "shared::cta": "shared"}.get(space_of(space), space_of(space))
-    if name == "" or name not in ("global", "shared", "local", "generic"):
-        name = "generic" if space in ("", "generic") else name
-    if name not in ("global", "shared", "local", "generic") or (
-        name in ("global", "generic") and node.dtype.itemsize != 8 and space != "const"
-    ):
-        raise Untraceable(f"an access of {space}")
+    if name not in ("global", "shared", "local", "generic"):
+        raise Untraceable("shared memory of the cluster" if name.startswith("shared") else "parameters of a function")
+    if name in ("global", "generic") and node.dtype.itemsize != 8 and space != "const":
+        raise Untraceable("a global address of 32 bits")
     if name in ("shared", "local"):
         narrow = cast(bits(node, _unsigned(node.dtype)), U32)
         if offset:
@@ -186,8 +196,6 @@ class Reader:
         """Any source operand."""
         if isinstance(operand, Reg):
             register = operand.register
-            if register.type.bits > 64 or operand.type.bits > 64:
-                raise Untraceable("128 bits")
             if register.index in self.known and self.shape == WARP:
                 bits_ = self.known[register.index]
                 raw = np.array(bits_ & (2 ** (8 * operand.type.dtype.itemsize) - 1), _unsigned(operand.type.dtype))
@@ -197,8 +205,6 @@ class Reader:
         if isinstance(operand, Imm):
             value = literal(operand.bits, operand.type)
             array = value.array() if isinstance(value, Affine) else value
-            if array.dtype.names:
-                raise Untraceable("128 bits")
             if self.shape == WARP:
                 return array.reshape(1, 1, 1)
             return Lane(constant(array.reshape(()), array.dtype), self.shape)
@@ -229,7 +235,7 @@ class Reader:
         """An address operand."""
         base, offset = operand.base, operand.offset
         if operand.coordinates:
-            raise Untraceable("coordinates")
+            raise Untraceable("tensor maps")
         if base is None:
             return Address(_stand_in(constant(0, U64)), offset)
         if isinstance(base, Reg):
@@ -266,8 +272,6 @@ def written(operand: Operand, value: Any, found: list[tuple[int, Node]]) -> None
     if not isinstance(operand, Reg):
         return
     register = operand.register
-    if register.type.bits > 64:
-        raise Untraceable("128 bits")
     node = node_of(value)
     target = _unsigned(register.type.dtype)
     if target.kind == "b" or node.dtype.kind == "b":
@@ -297,8 +301,8 @@ def _parameters(plan: FunctionPlan, instruction: Instruction) -> Traced | None:
     offset, target = address.base.offset + address.offset, instruction.operands[0]
     elements = target.elements if isinstance(target, Vec) else (target,)
     type = next(e.type for e in elements if isinstance(e, Reg))
-    if type.bits > 64 or type.dtype.kind == "b":
-        raise Untraceable("128 bits")
+    if type.dtype.kind == "b":
+        raise Untraceable("a predicate in memory")
     keys: list[Key] = []
     found: list[tuple[int, Node]] = []
     for k, element in enumerate(elements):
@@ -317,6 +321,32 @@ def is_barrier(instruction: Instruction) -> bool:
     return len(operands) <= 1 and all(isinstance(o, Imm) and 0 <= o.bits < 16 for o in operands)
 
 
+def refusal(instruction: Instruction) -> str | None:
+    """Why no machine code does what an instruction does, in plain words, where that is known without tracing its body."""
+    form, traits = instruction.form, instruction.traits
+    if form.scope is Scope.WARPGROUP:
+        return PORTS["bulk"]
+    if form.scope is Scope.THREAD and traits.synchronises and "memory" in form.ports:
+        return PORTS["memory"]
+    if form.scope is Scope.SYNC or (form.scope is Scope.THREAD and traits.synchronises):
+        return "waits"
+    if form.scope is Scope.CONTROL:
+        return "leaves the function or the region"
+    if traits.matrix is Matrix.MULTIPLY:
+        return "a matrix product of this kind"
+    if any(_wide(operand) for operand in instruction.operands):
+        return "128-bit registers"
+    taken = {"active", "report"} if form.scope is Scope.WARP else {"memory"}
+    reasons = [reason for port, reason in PORTS.items() if port in form.ports - taken]
+    return reasons[0] if reasons else None
+
+
+def _wide(operand: Operand) -> bool:
+    if isinstance(operand, Vec):
+        return any(map(_wide, operand.elements))
+    return isinstance(operand, (Reg, Imm)) and operand.type.bits > 64
+
+
 def traced(plan: FunctionPlan, instruction: Instruction, known: Mapping[int, int] | None = None) -> Traced:
     """An instruction's graphs; ``known`` are registers whose value is known, by their bits.
 
@@ -326,8 +356,8 @@ def traced(plan: FunctionPlan, instruction: Instruction, known: Mapping[int, int
     form, op = instruction.form, instruction.op
     if is_barrier(instruction):
         return Traced((), (), barrier=True)
-    if form.scope not in (Scope.THREAD, Scope.WARP):
-        raise Untraceable(form.scope.value)
+    if (reason := refusal(instruction)) is not None:
+        raise Untraceable(reason)
     special = _parameters(plan, instruction)
     if special is not None:
         return special
@@ -338,12 +368,10 @@ def traced(plan: FunctionPlan, instruction: Instruction, known: Mapping[int, int
     ports: dict[str, Any] = {}
     port, members = _Port(), None
     if whole:
-        if form.ports - {"active", "report"} or guard is not None:
-            raise Untraceable("a collective of another kind")
+        if guard is not None:
+            raise Untraceable("a collective under a guard")
         ports = {"active": np.ones(WARP, np.bool_), "report": lambda *_, **__: None}
         ports = {name: ports[name] for name in form.ports}
-    elif form.ports - {"memory"} or instruction.traits.synchronises:
-        raise Untraceable(f"ports {sorted(form.ports)}")
     elif form.ports:
         ports = {"memory": port}
     arguments = []

@@ -4,25 +4,52 @@ from __future__ import annotations
 
 from warpsim.native.runtime.context import word
 
-TABLE = """
-define void @ws_table(ptr %table, ptr %index, ptr %out) {
+ROUNDING = {"rz": 0, "rp": 2, "rm": 3}
+"""LLVM's numbers of rounding modes; 1 is to nearest."""
+
+
+def directed(op: str, mode: str, n: int) -> str:
+    """``ws_rounded_…``: a floating-point operation of lanes in a directed rounding."""
+    type = {32: "float", 64: "double"}[n]
+    name, lanes = f"@llvm.experimental.constrained.{op}.v32f{n}", f"<32 x {type}>"
+    operands = "abc"[: {"fdiv": 2}.get(op, 3)]
+    loads = "".join(f"  %v{x} = load {lanes}, ptr %{x}, align 64\n" for x in operands)
+    values = ", ".join(f"{lanes} %v{x}" for x in operands)
+    return f"""
+declare {lanes} {name}({", ".join([lanes] * len(operands))}, metadata, metadata)
+declare void @llvm.set.rounding(i32)
+define void @ws_rounded_{op}_{mode}_{n}({", ".join(f"ptr %{x}" for x in operands)}, ptr %out) strictfp {{
+{loads}  call void @llvm.set.rounding(i32 {ROUNDING[mode]}) strictfp
+  %r = call {lanes} {name}({values}, metadata !"round.dynamic", metadata !"fpexcept.strict") strictfp
+  call void @llvm.set.rounding(i32 1) strictfp
+  store {lanes} %r, ptr %out, align 64
+  ret void
+}}
+"""
+
+
+def table(n: int) -> str:
+    """``ws_table_…``: the elements of a table that indices name."""
+    return f"""
+define void @ws_table_{n}(ptr %table, ptr %index, ptr %out) {{
 entry:
   br label %loop
 loop:
   %i = phi i64 [ 0, %entry ], [ %next, %loop ]
   %pi = getelementptr i64, ptr %index, i64 %i
   %at = load i64, ptr %pi
-  %pv = getelementptr i64, ptr %table, i64 %at
-  %v = load i64, ptr %pv
-  %po = getelementptr i64, ptr %out, i64 %i
-  store i64 %v, ptr %po
+  %pv = getelementptr i{n}, ptr %table, i64 %at
+  %v = load i{n}, ptr %pv
+  %po = getelementptr i{n}, ptr %out, i64 %i
+  store i{n} %v, ptr %po
   %next = add i64 %i, 1
   %done = icmp eq i64 %next, 32
   br i1 %done, label %end, label %loop
 end:
   ret void
-}
+}}
 """
+
 
 SPREAD = """
 define void @ws_spread(ptr %out, i64 %first, i64 %x, i64 %y, i64 %row, i64 %cut) {

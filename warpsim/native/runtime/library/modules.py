@@ -5,7 +5,7 @@ from __future__ import annotations
 from warpsim.native.runtime.library.allocations import globally, written
 from warpsim.native.runtime.library.cells import cells
 from warpsim.native.runtime.library.columns import words
-from warpsim.native.runtime.library.lanes import SPREAD, TABLE, live, permute
+from warpsim.native.runtime.library.lanes import SPREAD, directed, live, permute, table
 from warpsim.native.runtime.library.log import LOG
 from warpsim.native.runtime.library.own import CLEAN, own
 from warpsim.native.runtime.library.places import FIND, MEMO, REACH, SPAN
@@ -31,12 +31,14 @@ def module_of(name: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     kind = "_".join(stems) if last.isdigit() else name[3:]
     if kind in ("log", "rollback", "stored", "distinct"):
         return COMMON + LOG, ("ws_log", "ws_rollback", "ws_stored", "ws_distinct"), ()
-    simple = {"table": TABLE, "spread": SPREAD, "clean": CLEAN, "memo": COMMON + FIND + MEMO}
+    simple = {"spread": SPREAD, "clean": CLEAN, "memo": COMMON + FIND + MEMO}
     if kind in simple:
         return simple[kind], (name,), ()
     n = int(last)
-    if kind == "permute":
-        return permute(n), (name,), ()
+    if kind in ("permute", "table"):
+        return (permute if kind == "permute" else table)(n), (name,), ()
+    if stems[0] == "rounded":
+        return directed(stems[1], stems[2], n), (name,), ()
     if kind in ("live", "out"):
         return live(n), (f"ws_live_{n}", f"ws_out_{n}"), ()
     if kind in ("written", "mark"):
