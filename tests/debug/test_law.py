@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from warpsim.debug import Session
-from warpsim.host.cases import run_case
+from warpsim.debug import Session, timeline
+from warpsim.host.cases import Case, run_case
 from warpsim.machine.state.equality import difference
 
 ROOT = Path(__file__).parents[2]
@@ -51,3 +51,20 @@ def test_there_and_back(path):
 
     assert (result.ok, result.bits_equal) == (plain.ok, plain.bits_equal)
     assert rules(result) == rules(plain)
+
+
+def test_snapshots_leave_no_trace(monkeypatch):
+    """The state of a step does not depend on when snapshots were taken, which is a matter of time."""
+    states = []
+    monkeypatch.setattr(timeline, "STRIDE", 8)
+    monkeypatch.setattr(timeline, "COPY_SHARE", 0)
+    for every in (0, 1e9):
+        monkeypatch.setattr(timeline, "COPY_EVERY", every)
+        ready = Case.read(ROOT / "tests" / "cases" / "merges").prepare()
+        session = Session(ready.kernel, ready.grid, ready.block, ready.args, **ready.keywords)
+        session.goto(200)
+        states.append((len(session.timeline.copies), session.timeline.state))
+    (many, one), (few, other) = states
+
+    assert (many > 10, few) == (True, 0)
+    assert difference(one, other) is None

@@ -238,7 +238,7 @@ class Group:
                 frame.values[index] = target
                 frame.owned.add(index)
             elif target.dtype.itemsize == array.dtype.itemsize:  # type: ignore[union-attr]
-                target = target.view(array.dtype)  # type: ignore[union-attr]
+                frame.values[index] = target = target.view(array.dtype)  # type: ignore[union-attr]
             self.selection.write(target, array)  # type: ignore[arg-type]
         if self.has_shadows:
             self._flush_shadows(self.dirty if live is None else self.dirty & live)
