@@ -69,7 +69,7 @@ class Finding:
         head, _, rest = describe(self).partition("\n")
         return (
             f'<pre style="border-left:4px solid {COLOURS.get(self.severity, COLOURS["note"])};padding-left:.6em;'
-            f'white-space:pre-wrap"><b>{self.severity}</b>: {html.escape(head)}\n{html.escape(rest)}</pre>'
+            f'font:12px/1.5 ui-monospace,Menlo,Consolas,monospace;white-space:pre-wrap"><b>{self.severity}</b>: {html.escape(head)}\n{html.escape(rest)}</pre>'
         )
 
     def headline(self) -> str:

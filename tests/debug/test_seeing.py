@@ -59,7 +59,7 @@ def test_operands_of_mma():
     assert (c.values == 1).all()
     assert (a.axes, a.owner(1, 2)) == (("m", "k"), "lane 6, a0")
     assert b.owner(5, 3) == "lane 13, b1"
-    assert "<caption>a of mma.sync" in a._repr_html_()
+    assert "<p>a of mma.sync" in a._repr_html_()
     with pytest.raises(DebugError, match="16 x 8"):
         a.owner(16, 0)
     with pytest.raises(DebugError, match="operands a, b, c, d"):

@@ -379,8 +379,8 @@ def test_in_a_notebook(session):
     shown = session._repr_html_()
 
     assert "k, CTA (0,0,0), warp 0, lane 0" in shown
-    assert ' style="font-weight:bold"><td>24</td>' in shown
-    assert '<th>%r3</th><td colspan="32">99</td>' in shown
+    assert "<tr class=here><td class=no>24</td>" in shown
+    assert '<th>%r3</th><td class=text colspan="32">99</td>' in shown
     session.cont()
     assert "ended after" in session._repr_html_()
 

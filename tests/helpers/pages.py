@@ -19,9 +19,9 @@ class Browser:
             pytest.skip("no Chromium is installed")
         self.folder = folder
 
-    def dom(self, path, fragment=""):
+    def dom(self, path, fragment="", **options):
         """The page's elements after its script has run."""
-        return self._run(f"file://{path}{fragment}", "--dump-dom")
+        return self._run(f"file://{path}{fragment}", "--dump-dom", **options)
 
     def screenshot(self, path, fragment="", **options):
         """What the page looks like: ``[height, width, 3]``."""

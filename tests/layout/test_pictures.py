@@ -459,7 +459,7 @@ def test_colours_are_defined():
 def test_large_layouts_are_not_drawn():
     """A notebook shows their notation."""
     assert Layout(4097, 1)._repr_html_() == "<code>4097:1</code>"
-    assert Layout(4096, 1)._repr_html_().startswith("<svg")
+    assert "<svg" in Layout(4096, 1)._repr_html_()
 
 
 @pytest.mark.parametrize(

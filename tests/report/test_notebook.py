@@ -1,12 +1,19 @@
-"""What a notebook shows of kernels, modules and results, read by a parser of HTML."""
+"""What a notebook shows, read by a parser of HTML, and in a browser under the style of JupyterLab."""
 
+import ast
+import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import warpsim
+from warpsim.debug import Session
+from warpsim.layout.pictures import pictures
+from warpsim.report.pages import STYLE
+from warpsim.trace import Tracer
 
 TEXT = """.version 8.0
 .target sm_90a
@@ -88,3 +95,128 @@ def test_markup_is_escaped():
 
     assert "<script>" not in result._repr_html_()
     assert "<script>alert(1)</script>" in words(result)
+
+
+# ---- how it looks --------------------------------------------------------------------------------
+
+MMA = """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+    .reg .b32 %r<8>; .reg .b64 %rd<3>; .reg .f32 %f<5>;
+    ld.param.u64 %rd0, [out];
+    mov.u32 %r0, %tid.x;
+    mov.b32 %r1, 0; mov.f32 %f0, 0f3F800000;
+    mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r1, %r1, %r1}, {%r1, %r1}, {%f0, %f0, %f0, %f0};
+    mul.wide.u32 %rd1, %r0, 4; // a comment that is longer than any page is wide: lorem ipsum dolor sit amet, consectetur adipiscing elit
+    add.u64 %rd1, %rd1, %rd0;
+    st.global.f32 [%rd1+4], %f1;
+    ret;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def shown():
+    """One object of each class that a notebook shows in its own way, by name."""
+    kernel, out, tracer = warpsim.load(MMA)["k"], np.zeros(32, np.float32), Tracer()
+    result = kernel(1, 32, (out,), on_finding="collect", profile=True, watchers=[tracer])
+    session, ended = Session(kernel, 1, 32, (out,)), Session(kernel, 1, 32, (out,))
+    session.break_at("op:mma.*")
+    session.cont()
+    session.step()
+    matrix = session.matrix("d")
+    session.cont()
+    while ended.cont().reason != "end":
+        pass
+    operand, tile = pictures("wgmma.m64n64k16.f32.f16.f16")["d"], pictures("tile.32x64.f16")["tile"]
+    return {
+        "module": kernel.module,
+        "kernel": kernel,
+        "result": result,
+        "profile": result.profile,
+        "finding": result.findings[0],
+        "session": session,
+        "ended": ended,
+        "matrix": matrix,
+        "operand": operand,
+        "fragment": operand.fragment,
+        "layout": operand.fragment.layout,
+        "tile": tile,
+        "trace": tracer.trace(),
+    }
+
+
+def test_every_class_is_shown(shown):
+    """The objects above are of all classes that a notebook shows in their own way."""
+    package = Path(warpsim.__file__).parent
+    owners = {
+        node.name
+        for path in package.rglob("*.py")
+        if "_repr_html_" in (text := path.read_text(encoding="utf-8"))
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ClassDef) and any(getattr(f, "name", "") == "_repr_html_" for f in node.body)
+    }
+
+    assert {type(thing).__name__ for thing in shown.values()} == owners
+
+
+def test_no_style_of_the_notebook_is_taken_over(shown):
+    """Tables and preformatted text have our own style: JupyterLab gives tables a fixed layout, and text another font."""
+    for name, thing in shown.items():
+        text = thing._repr_html_()
+        inside = text.find("<div class=warpsim>")
+        for tag in re.finditer(r"<(table|pre|p|td|th)\b[^>]*>", text):
+            assert 0 <= inside < tag.start() or "font:" in tag[0], (name, tag[0])
+        assert "<iframe" in text or "<svg" not in text or "max-width:none" in text, name
+    assert "table-layout:auto" in STYLE
+
+
+JUPYTER = """
+.lab{width:800px}.lab pre,.lab code{border:0;background-color:#fff;color:#333;font-family:system-ui;font-size:inherit;line-height:1.3;padding:0;white-space:pre-wrap}
+.lab table{border-collapse:collapse;border-spacing:0;border:none;color:#333;font-size:13px;table-layout:fixed;margin:0 auto 1em}
+.lab thead{border-bottom:1px solid #bbb;vertical-align:bottom}
+.lab td,.lab th,.lab tr{vertical-align:middle;padding:.5em;line-height:normal;white-space:normal;max-width:none;border:none}
+:not(.markdown).lab td,:not(.markdown).lab th,:not(.markdown).lab tr{text-align:right}
+.lab tbody tr:nth-child(odd){background:#fff}.lab tbody tr:nth-child(even){background:#f5f5f5}.lab tbody tr:hover{background:#e3f2fd}
+.lab p{text-align:left;margin:0 0 1em}.lab img,.lab svg{max-width:100%;height:auto}
+"""
+"""The rules of JupyterLab 4 for shown HTML, with their weights."""
+MEASURE = """
+const faults = [], box = e => e.getBoundingClientRect();
+for (const details of document.querySelectorAll('details')) details.open = true;
+const light = c => { const [r, g, b] = c.match(/[\\d.]+/g).map(Number); return (r + g + b) / 765; };
+const ground = e => { while (e) { const c = getComputedStyle(e).backgroundColor; if (!/, 0\\)|transparent/.test(c)) return c; e = e.parentElement; } return 'rgb(255,255,255)'; };
+for (const row of document.querySelectorAll('.lab tr')) {
+  const cells = [...row.children];
+  cells.forEach((cell, n) => {
+    const range = document.createRange(); range.selectNodeContents(cell);
+    const text = range.getBoundingClientRect(), next = cells[n + 1];
+    if (next && text.width && text.right > box(next).left + 1) faults.push('overlaps: ' + cell.textContent.slice(0, 40));
+  });
+}
+for (const e of document.querySelectorAll('.lab pre, .lab td, .lab th'))
+  if (!getComputedStyle(e).fontFamily.includes('monospace')) faults.push('font: ' + e.textContent.slice(0, 40));
+for (const e of document.querySelectorAll('.lab .warpsim *'))
+  if (e.childElementCount === 0 && e.textContent.trim() && e.tagName !== 'STYLE' && Math.abs(light(getComputedStyle(e).color) - light(ground(e))) < .3)
+    faults.push('pale: ' + e.textContent.slice(0, 40));
+for (const e of document.querySelectorAll('.lab svg'))
+  if (box(e).width < e.viewBox.baseVal.width) faults.push('shrunk');
+document.body.dataset.faults = JSON.stringify(faults);
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("dark", [False, True])
+def test_notebooks_look(shown, browser, tmp_path, dark):
+    """No cell covers the next, text has a fixed width and stands out from its ground, pictures keep their size."""
+    for name, thing in shown.items():
+        page = tmp_path / f"{name}.html"
+        page.write_text(
+            f"<!doctype html><meta charset=utf-8><style>{JUPYTER}</style><body><div class=lab>{thing._repr_html_()}</div>"
+            f"<script>{MEASURE}</script>",
+            encoding="utf-8",
+        )
+        found = re.search(r'data-faults="([^"]*)"', browser.dom(page, dark=dark))
+        assert json.loads(found[1].replace("&quot;", '"')) == [], name

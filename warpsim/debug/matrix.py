@@ -9,6 +9,7 @@ import attrs
 from numpy.typing import NDArray
 
 from warpsim.debug.given import DebugError
+from warpsim.report import pages
 
 Array = NDArray[Any]
 NOBODY = "not stored: the metadata skip this element"
@@ -65,4 +66,5 @@ class Matrix:
             for row in range(rows)
         )
         title = f"{self.name} of {self.instruction}: {' x '.join(self.axes)}"
-        return f"<table><caption>{escape(title)}</caption><tr><th></th>{head}</tr>{body}</table>"
+        table = pages.scrolling(f"<thead><tr><th></th>{head}</tr></thead><tbody>{body}</tbody>")
+        return pages.part(f"<p>{escape(title)}</p>{table}")

@@ -59,7 +59,7 @@ class Layout:
         return f"{self.shape}:{self.stride}".replace(" ", "").replace(",)", ")")
 
     def _repr_html_(self) -> str:
-        from warpsim.layout.drawing import HUES, Cell, Drawing, svg
+        from warpsim.layout.drawing import HUES, Cell, Drawing, part
 
         rows, columns = (self[0].size, self.size // self[0].size) if isinstance(self.shape, tuple) else (1, self.size)
         if self.size > SHOWN:
@@ -72,7 +72,7 @@ class Layout:
             for r in range(rows)
         )
         heads, labels = tuple(map(str, range(columns))), tuple(map(str, range(rows)))
-        return svg(Drawing(repr(self), (), "", heads, labels, cells, 40))
+        return part(Drawing(repr(self), (), "", heads, labels, cells, 40))
 
     @property
     def modes(self) -> tuple[tuple[int, int], ...]:

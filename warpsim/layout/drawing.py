@@ -73,6 +73,12 @@ def svg(drawing: Drawing) -> str:
     return "\n".join([*out, "</svg>"])
 
 
+def part(drawing: Drawing) -> str:
+    """Render the drawing for a notebook, which would shrink a wide one to the width of the page."""
+    whole = svg(drawing).replace("<svg ", '<svg style="max-width:none" ', 1)
+    return f'<div style="overflow-x:auto">{whole}</div>'
+
+
 def _text(x: int, y: int, text: str, kind: str, anchor: str = "", size: int = 0) -> str:
     more = (f' text-anchor="{anchor}"' if anchor else "") + (f' font-size="{size}"' if size else "")
     return f'<text x="{x}" y="{y}" class="{kind}"{more}>{html.escape(text)}</text>'

@@ -136,9 +136,9 @@ class Fragment:
         return Cell(f"T{lane}", second, lane % 32, f"{place}: {tip}", f"T{lane}")
 
     def _repr_html_(self) -> str:
-        from warpsim.layout.drawing import svg
+        from warpsim.layout.drawing import part
 
-        return svg(self.drawing(title=f"{self.rows} x {self.columns} elements of {self.bits} bits"))
+        return part(self.drawing(title=f"{self.rows} x {self.columns} elements of {self.bits} bits"))
 
 
 def fragment(rows: int, columns: int, bits: int, threads: Layout, values: Layout) -> Fragment:

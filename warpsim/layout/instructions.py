@@ -60,9 +60,9 @@ class Operand:
         )
 
     def _repr_html_(self) -> str:
-        from warpsim.layout.drawing import svg
+        from warpsim.layout.drawing import part
 
-        return svg(self.drawing())
+        return part(self.drawing())
 
 
 def operands(text: str, sm: int = 90) -> dict[str, Operand]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpsim.layout import descriptors
-from warpsim.layout.drawing import Cell, Drawing, svg
+from warpsim.layout.drawing import Cell, Drawing, part, svg
 
 Array = NDArray[Any]
 CHUNK = 16
@@ -104,7 +104,7 @@ class Tile:
         return "\n".join([f"{self.name}: {shape}, {self.note}", *_grid(self.places()), "", *_grid(self.memory())])
 
     def _repr_html_(self) -> str:
-        return "".join(map(svg, self.drawings()))
+        return "".join(map(part, self.drawings()))
 
 
 def _grid(drawing: Drawing) -> list[str]:

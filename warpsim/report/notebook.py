@@ -48,22 +48,13 @@ def kernel_html(kernel: KernelFacts, target: str) -> str:
 
 def module_html(file: str, target: str, kernels: Iterable[KernelFacts]) -> str:
     """Render a module: its kernels."""
-    rows = [
-        f"<tr><td class=text>{html.escape(k.signature)}</td><td class=text>{html.escape(k.uses)}</td></tr>"
-        for k in kernels
-    ]
-    return pages.part(
-        f"<h2>{html.escape(file)}</h2><p>{html.escape(target)}</p>{pages.table(('kernel', 'uses'), rows)}"
-    )
+    each = "".join(f"<pre>{html.escape(k.signature)}\n    {html.escape(k.uses)}</pre>" for k in kernels)
+    return pages.part(f"<h2>{html.escape(file)}</h2><p>{html.escape(target)}</p>{each}")
 
 
 def result_html(facts: Iterable[str], findings: Iterable[Finding], stdout: str, profile: Tally | None) -> str:
     """Render a launch: what was executed, found and printed, and its profile if there is one."""
-    parts = [f"<p>{html.escape(' · '.join(facts))}</p>"]
-    parts += [
-        f"<pre class={finding.severity}><b>{finding.severity}</b>: {html.escape(str(finding))}</pre>"
-        for finding in findings
-    ]
+    parts = [f"<p>{html.escape(' · '.join(facts))}</p>", *map(pages.finding, findings)]
     if stdout:
         parts.append(f"<h2>printed</h2><pre>{html.escape(stdout)}</pre>")
     return pages.part("".join(parts)) + (fragment(profile) if profile is not None else "")

@@ -5,24 +5,29 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
+from warpsim.errors import Finding
 from warpsim.layout.drawing import Drawing, svg
 
 STYLE = """
 .warpsim{--fg:#1f2328;--dim:#59636e;--bg:#ffffff;--soft:#f3f5f7;--line:#d1d9e0;--hot:#fb8f4455;--accent:#0969da;
---error:#d1242f;--warning:#9a6700;--note:#0969da;color:var(--fg);font:14px/1.45 system-ui,sans-serif}
+--error:#d1242f;--warning:#9a6700;--note:#0969da;color:var(--fg);background:var(--bg);font:14px/1.45 system-ui,sans-serif}
 @media (prefers-color-scheme:dark){.warpsim{--fg:#e6edf3;--dim:#9198a1;--bg:#0d1117;--soft:#161b22;--line:#30363d;
 --hot:#db6d2866;--accent:#58a6ff;--error:#ff7b72;--warning:#d29922;--note:#58a6ff}}
-.warpsim h1{font-size:20px;margin:0 0 4px}.warpsim h2{font-size:15px;margin:22px 0 6px}
+.warpsim h1{font-size:20px;font-weight:600;margin:0 0 4px}.warpsim h2{font-size:15px;font-weight:600;margin:22px 0 6px}
 .warpsim p{margin:4px 0;color:var(--dim)}
 .warpsim .scroll{overflow-x:auto;border:1px solid var(--line);border-radius:6px}
-.warpsim table{border-collapse:collapse;font:12px/1.5 ui-monospace,Menlo,Consolas,monospace;width:100%;color:var(--fg);background:var(--bg)}
-.warpsim th{position:sticky;top:0;background:var(--soft);color:var(--dim);font-weight:600;text-align:right;padding:4px 8px;
-border-bottom:1px solid var(--line);white-space:nowrap}
-.warpsim td{padding:0 8px;text-align:right;white-space:pre;border:0;background:none}
+.warpsim table{border-collapse:collapse;table-layout:auto;margin:0;width:100%;color:var(--fg);background:var(--bg);
+font:12px/1.5 ui-monospace,Menlo,Consolas,monospace}
+.warpsim .scroll tr:nth-child(n){background:none}
+.warpsim th{position:sticky;top:0;background:var(--soft);color:var(--dim);font-weight:600;line-height:1.5;text-align:right;
+padding:4px 8px;border-bottom:1px solid var(--line);white-space:nowrap}
+.warpsim tbody th{padding:0 8px;vertical-align:top;border-bottom:0;border-right:1px solid var(--line)}
+.warpsim td{padding:0 8px;line-height:1.5;vertical-align:top;text-align:right;white-space:pre;border:0;background:none}
 .warpsim td.text,.warpsim th.text{text-align:left;width:100%}
 .warpsim td.no{color:var(--dim);border-right:1px solid var(--line)}
 .warpsim td.bar{background:linear-gradient(to left,var(--hot) var(--w),transparent var(--w))}
 .warpsim tr.idle td{color:var(--dim)}.warpsim tr:hover td{background-color:var(--soft)}
+.warpsim tr.here td{background-color:var(--hot);color:var(--fg);font-weight:600}
 .warpsim .bad{color:var(--error);font-weight:600}
 .warpsim pre{font:12px/1.5 ui-monospace,Menlo,Consolas,monospace;white-space:pre-wrap;margin:6px 0;padding:4px 0 4px 10px;
 border-left:4px solid var(--note);color:var(--fg);background:none}
@@ -30,7 +35,10 @@ border-left:4px solid var(--note);color:var(--fg);background:none}
 @media (max-width:700px){.warpsim td,.warpsim th{padding:0 4px}.warpsim table{font-size:11px}}
 .warpsim a{color:var(--accent)}
 """
-"""Scoped to ``.warpsim``, because a notebook shows page fragments among other things."""
+"""Scoped to ``.warpsim``, because a notebook shows page fragments among other things. It says again what browsers do
+by themselves wherever notebooks have tables, text and code in another way: tables of fixed layout, their own fonts, and a
+theme that is not the system's.
+"""
 
 
 def page(title: str, body: str, style: str = "", script: str = "") -> str:
@@ -54,7 +62,17 @@ def table(heads: Iterable[str], rows: Iterable[str]) -> str:
     """A table in its own scrolling box; the last column is text."""
     *first, last = (html.escape(head) for head in heads)
     cells = "".join(f"<th>{head}</th>" for head in first) + f"<th class=text>{last}</th>"
-    return f"<div class=scroll><table><thead><tr>{cells}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    return scrolling(f"<thead><tr>{cells}</tr></thead><tbody>{''.join(rows)}</tbody>")
+
+
+def scrolling(rows: str) -> str:
+    """A table in its own scrolling box."""
+    return f"<div class=scroll><table>{rows}</table></div>"
+
+
+def finding(found: Finding) -> str:
+    """A finding in full."""
+    return f"<pre class={found.severity}><b>{found.severity}</b>: {html.escape(str(found))}</pre>"
 
 
 LAYOUT_STYLE = ".warpsim .scroll{margin:4px 0 18px}.warpsim svg{display:block}.warpsim .scroll{border-radius:6px}"
