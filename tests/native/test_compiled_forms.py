@@ -22,6 +22,7 @@ REASONS = {
     "checks its operands",
     "leaves the function",
     "mbarriers and proxies",
+    "parameters of a function",
     "shared memory of the cluster",
     "tensor maps",
     "the thread's stack",

@@ -325,6 +325,21 @@ def _like(value: Any) -> Callable[..., Lane]:
     return lambda x, dtype=None, **_: Lane(constant(value, np.dtype(dtype or x.dtype)), x.shape)
 
 
+def trace(function: Callable[..., Any], *arguments: Any, **ports: Any) -> Any:
+    """What a body gives for stand-ins.
+
+    Raises:
+        Untraceable: where it does something else with them than arithmetic.
+    """
+    with np.errstate(all="ignore"):
+        try:
+            return function(*arguments, **ports)
+        except Untraceable:
+            raise
+        except Exception as problem:  # a body that meets a stand-in where it needs an array may fail in any way
+            raise Untraceable(f"{type(problem).__name__}: {problem}") from None
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "where": _where,
     "clip": _clip,

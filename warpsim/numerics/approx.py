@@ -51,7 +51,7 @@ def _interpolate(name: str, segment: Array, xl: Array, r: int, a: int, b: int) -
 
 
 def _parts(x: Array) -> tuple[Array, Array, Array, Array]:
-    bits = np.ascontiguousarray(x).view(np.uint32)
+    bits = x.view(np.uint32)
     wide = bits.astype(np.int64)
     return bits, bits & SIGN, (wide >> 23) & 0xFF, wide & 0x7FFFFF
 
@@ -94,7 +94,7 @@ def sqrt_ftz(x: Array) -> Array:
 def _root_specials(out: Array, sign: Array, e: Array, m: Array, at_zero: Array, at_inf: Any) -> Array:
     out = np.where(e == 255, at_inf, out)
     out = np.where((sign != 0) | ((e == 255) & (m != 0)), NAN, out)
-    return np.asarray(np.where(e == 0, at_zero, out), np.uint32).view(F32)
+    return np.where(e == 0, at_zero, out).view(F32)
 
 
 def ex2_ftz(x: Array) -> Array:
@@ -111,7 +111,7 @@ def ex2_ftz(x: Array) -> Array:
     out = _assemble(np.uint32(0), field, np.where(whole, 0, y & 0x7FFFFF))
     out = np.where(field >= 255, INF, np.where(field <= 0, np.uint32(0), out))
     out = np.where(e < 104, np.uint32(0x3F800000), out)
-    return np.asarray(np.where((e == 255) & (m != 0), NAN, out), np.uint32).view(F32)
+    return np.where((e == 255) & (m != 0), NAN, out).view(F32)
 
 
 def _normalise(magnitude: Array, top: int) -> tuple[Array, Array]:
@@ -134,14 +134,14 @@ def lg2_ftz(x: Array) -> Array:
     out = np.where(bits == 0x3F800000, np.uint32(0), out)
     out = np.where(e == 255, INF, out)
     out = np.where((sign != 0) | ((e == 255) & (m != 0)), NAN, out)
-    return np.asarray(np.where(e == 0, SIGN | INF, out), np.uint32).view(F32)
+    return np.where(e == 0, SIGN | INF, out).view(F32)
 
 
 def _turns(x: Array) -> Array:
     """x / 2 pi, with the product truncated to 24 bits (FMUL.RZ)."""
     from warpsim.numerics.floating import mul
 
-    return mul(np.asarray(x), np.array([0x3E22F983], np.uint32).view(F32), "rz")
+    return mul(x, np.array([0x3E22F983], np.uint32).view(F32), "rz")
 
 
 def _wave(x: Array, quarter: int) -> Array:
@@ -163,8 +163,8 @@ def _wave(x: Array, quarter: int) -> Array:
     if quarter == 0:
         negative = negative ^ (sign != 0)
     out = out | np.where(negative, SIGN, np.uint32(0))
-    bad = (np.ascontiguousarray(x).view(np.uint32) & np.uint32(0x7F800000)) == INF
-    return np.asarray(np.where(bad, NAN, out), np.uint32).view(F32)
+    bad = (x.view(np.uint32) & np.uint32(0x7F800000)) == INF
+    return np.where(bad, NAN, out).view(F32)
 
 
 def sin(x: Array) -> Array:
@@ -196,7 +196,7 @@ def tanh(x: Array) -> Array:
     out = _assemble(sign, field + np.minimum(b, 0), significand & 0x7FFFFF)
     out = np.where(b > 2, sign | np.uint32(0x3F800000), out)
     out = np.where(b < -8, bits, out)
-    return np.asarray(np.where((e == 255) & (m != 0), NAN, out), np.uint32).view(F32)
+    return np.where((e == 255) & (m != 0), NAN, out).view(F32)
 
 
 # ---- f32 without ftz: what the assembler puts around the unit --------------------------------------
@@ -209,7 +209,7 @@ _SMALL, _LARGE = np.float32(2.0**-126), np.float32(2.0**126)
 def _mul(a: Array, b: Any) -> Array:
     from warpsim.numerics.floating import canonical
 
-    return canonical(np.asarray(a * b, F32))
+    return canonical(a * b)
 
 
 def _mul_ftz(a: Array, b: Any) -> Array:
@@ -326,7 +326,7 @@ def _double(sign: Any, field: Array, mantissa: Array) -> Array:
 
 
 def _double_parts(x: Array) -> tuple[Array, Array, Array]:
-    high = (np.ascontiguousarray(x).view(np.uint64) >> np.uint64(32)).astype(np.uint32)
+    high = (x.view(np.uint64) >> np.uint64(32)).astype(np.uint32)
     wide = high.astype(np.int64)
     return high & SIGN, (wide >> 20) & 0x7FF, (wide & 0xFFFFF) << 3
 
@@ -392,6 +392,6 @@ def truncate_f16(x: Array) -> Array:
 
 def truncate_bf16(x: Array) -> Array:
     """The upper half of f32; NaN 0x7FFF."""
-    bits = np.ascontiguousarray(x).view(np.uint32)
+    bits = x.view(np.uint32)
     out = (bits >> np.uint32(16)).astype(np.uint16)
     return np.where((bits & np.uint32(0x7FFFFFFF)) > INF, np.uint16(0x7FFF), out)

@@ -47,7 +47,7 @@ def to_integer(x: Array, dtype: np.dtype[Any], mode: str) -> Array:
         top = 1 << (dtype.itemsize * 8 - 1)
         nan = np.array(top if 8 in (dtype.itemsize, x.dtype.itemsize) else 0, f"u{dtype.itemsize}").view(dtype)
         out = np.where(np.isnan(x), nan, out)
-    return np.asarray(out)
+    return out
 
 
 def _to_64(r: Array, dtype: np.dtype[Any]) -> Array:
@@ -111,7 +111,7 @@ def _leading_zeros(x: Array) -> Array:
 def round_integral(x: Array, mode: str) -> Array:
     """Round to an integral value of the same format. NaN becomes canonical; in f64 it becomes quiet."""
     if x.dtype == F64:
-        return np.asarray(_INTEGRAL[mode](x))
+        return _INTEGRAL[mode](x)
     if x.dtype == F32:
         return canonical(_INTEGRAL[mode](x))
     return to_half(_INTEGRAL[mode](x.astype(F32)), x.dtype, "rn")
@@ -131,7 +131,7 @@ def to_half(x: Array, dtype: np.dtype[Any], mode: str) -> Array:
         out = round_bits(x, _NAMES[dtype], mode).astype(np.uint16)
     if has_nan(x):
         out = np.where(np.isnan(x), np.uint16(0x7FFF), out)
-    return np.asarray(out).view(dtype)
+    return out.view(dtype)
 
 
 def float_to_float(x: Array, dtype: np.dtype[Any], mode: str) -> Array:

@@ -141,7 +141,7 @@ def odd_sum(p: Array, c: Array) -> Array:
     if lost.any():
         even = lost & ((s.view(np.int64) & 1) == 0)
         s = np.where(even, np.nextafter(s, np.where(error > 0, np.inf, -np.inf)), s)
-    return np.asarray(s)
+    return s
 
 
 def narrow(s: Array, mode: str) -> Array:
@@ -161,10 +161,10 @@ def step_toward(r: Array, rounded: Array, exact: Array, mode: str) -> Array:
         if mode == "rz":
             move = np.where(exact >= 0, above, below)
             r = np.where(move, np.nextafter(r, zero), r)
-            return np.asarray(np.where(move & (r == 0), np.copysign(zero, exact.astype(r.dtype)), r), r.dtype)
+            return np.where(move & (r == 0), np.copysign(zero, exact.astype(r.dtype)), r)
         if mode == "rm":
-            return np.asarray(np.where(above, np.nextafter(r, down), r), r.dtype)
-        return np.asarray(np.where(below, np.nextafter(r, up), r), r.dtype)
+            return np.where(above, np.nextafter(r, down), r)
+        return np.where(below, np.nextafter(r, up), r)
 
 
 def _zero_sign(r: Array, exact_zero: Array, mode: str) -> Array:
@@ -181,7 +181,7 @@ def add(a: Array, b: Array, mode: str = "rn") -> Array:
     p, c = a.astype(F64), b.astype(F64)
     r = narrow(odd_sum(p, c), mode)
     cancelled = (p + c == 0) & ~((a == 0) & (b == 0) & (np.signbit(a) == np.signbit(b)))
-    return canonical(np.asarray(_zero_sign(r, cancelled, mode), F32))
+    return canonical(_zero_sign(r, cancelled, mode))
 
 
 def mul(a: Array, b: Array, mode: str = "rn") -> Array:
@@ -203,7 +203,7 @@ def fma(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
     c64 = c.astype(F64)
     r = narrow(odd_sum(p, c64), mode)
     cancelled = (p + c64 == 0) & ~((p == 0) & (c64 == 0) & (np.signbit(p) == np.signbit(c64)))
-    return canonical(np.asarray(_zero_sign(r, cancelled, mode), F32))
+    return canonical(_zero_sign(r, cancelled, mode))
 
 
 def fma32(a: Array, b: Array, c: Array) -> Array:
@@ -356,7 +356,7 @@ def nan64(r: Array, *operands: Array) -> Array:
     bits = np.full(r.shape, 0xFFF8000000000000, np.uint64)
     for operand in reversed(operands):
         x = np.broadcast_to(operand, r.shape)
-        bits = np.where(np.isnan(x), np.ascontiguousarray(x).view(np.uint64) | np.uint64(1 << 51), bits)
+        bits = np.where(np.isnan(x), x.view(np.uint64) | np.uint64(1 << 51), bits)
     return np.where(bad, bits.view(F64), r)
 
 
@@ -383,7 +383,7 @@ def add64(a: Array, b: Array, mode: str) -> Array:
         overflow = np.isinf(r) & np.isfinite(a) & np.isfinite(b)
         error = np.where(overflow, -np.sign(r), error)
         r = _directed(r, error, mode)
-        r = np.asarray(_zero_sign(r, exact_zero, mode))
+        r = _zero_sign(r, exact_zero, mode)
     return nan64(r, b, a)
 
 
@@ -415,7 +415,7 @@ def fma64(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
     vh = high + th
     t = vh - high
     vl = (high - (vh - t)) + (th - t)
-    z = odd_sum(np.ascontiguousarray(tl), np.ascontiguousarray(vl))
+    z = odd_sum(tl, vl)
     r = vh + z
     product_zero = (a == 0) | (b == 0)
     plain = np.where(np.isinf(c) & np.isfinite(a) & np.isfinite(b), c, a * b + c)

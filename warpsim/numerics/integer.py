@@ -50,7 +50,7 @@ def mul_high(a: Array, b: Array) -> Array:
     high = ah * bh + (middle >> half) + ((al * bh + (middle & mask)) >> half)
     if dtype.kind == "i":
         high = high - np.where(a < 0, ub, np.uint64(0)) - np.where(b < 0, ua, np.uint64(0))
-    return np.asarray(high).view(dtype)
+    return high.view(dtype)
 
 
 def divide(a: Array, b: Array) -> Array:
@@ -59,13 +59,13 @@ def divide(a: Array, b: Array) -> Array:
     safe = np.where(zero, b.dtype.type(1), b)
     q = a // safe if a.dtype.kind == "u" else _truncate(a, safe)
     if not zero.any():
-        return np.asarray(q, a.dtype)
-    return np.asarray(np.where(zero, _all_ones(a.dtype), q), a.dtype)
+        return q
+    return np.where(zero, _all_ones(a.dtype), q)
 
 
 def _truncate(a: Array, b: Array) -> Array:
     q = a // b
-    return np.asarray(q + ((q * b != a) & ((a < 0) != (b < 0))).astype(a.dtype))
+    return q + ((q * b != a) & ((a < 0) != (b < 0))).astype(a.dtype)
 
 
 def _all_ones(dtype: np.dtype[Any]) -> Any:
@@ -76,8 +76,8 @@ def remainder(a: Array, b: Array) -> Array:
     """a - (a / b) * b; all ones for division by zero."""
     zero = b == 0
     if not zero.any():
-        return np.asarray(np.fmod(a, b), a.dtype)
-    return np.asarray(np.where(zero, _all_ones(a.dtype), np.fmod(a, np.where(zero, b.dtype.type(1), b))), a.dtype)
+        return np.fmod(a, b)
+    return np.where(zero, _all_ones(a.dtype), np.fmod(a, np.where(zero, b.dtype.type(1), b)))
 
 
 def shift_amount(amount: Array, dtype: np.dtype[Any]) -> Array:
@@ -123,7 +123,7 @@ def reverse_bits(a: Array) -> Array:
         wide = a.dtype.type(int.from_bytes(bytes([mask]) * a.dtype.itemsize, "little"))
         by = a.dtype.type(shift)
         swapped = ((swapped & wide) << by) | ((swapped >> by) & wide)
-    return np.asarray(swapped, a.dtype)
+    return swapped
 
 
 def find_nth_set(mask: Array, base: Array, offset: Array) -> Array:
@@ -210,7 +210,7 @@ def permute_bytes(a: Array, b: Array, selector: Array, mode: str | None) -> Arra
         byte = (pair >> ((nibble & np.uint32(7)) * np.uint32(8)).astype(np.uint64)).astype(np.uint32) & np.uint32(0xFF)
         byte = np.where(nibble & np.uint32(8), np.where(byte & np.uint32(0x80), np.uint32(0xFF), np.uint32(0)), byte)
         out = out | (byte << np.uint32(8 * i))
-    return np.asarray(out, np.uint32)
+    return out
 
 
 def logic3(a: Array, b: Array, c: Array, table: int) -> Array:

@@ -83,7 +83,7 @@ def round_bits(x: Array, target: str, mode: str, *, finite: bool = False) -> Arr
         else:
             negative = negative & (magnitude <= infinite)
         code = np.where(magnitude == infinite, limit, np.where(magnitude > infinite, nan, code))
-    return np.asarray(code | negative.astype(np.int64) << (form.width - 1))
+    return code | negative.astype(np.int64) << (form.width - 1)
 
 
 def _overflow(form: Format, negative: Array, mode: str, *, finite: bool) -> Any:

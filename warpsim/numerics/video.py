@@ -69,4 +69,4 @@ def pack(parts: list[Array], c: Array, width: int, mask: set[int] | None) -> Arr
         field = np.uint32(((1 << width) - 1) << (width * i))
         chosen = mask is None or i in mask
         out = out | ((part.astype(np.uint32) << np.uint32(width * i)) & field if chosen else c.view(np.uint32) & field)
-    return np.asarray(out, np.uint32)
+    return out

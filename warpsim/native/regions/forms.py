@@ -18,8 +18,7 @@ from warpsim.machine.memory.addresses import space_of
 from warpsim.machine.plan import literal
 from warpsim.machine.state.global_memory import CONST_ADDRESS, LOCAL_WINDOW, SHARED_WINDOW
 from warpsim.machine.values import Affine, Array
-from warpsim.native.trace import Lane, Node, Untraceable, bits, cast, constant, node_of
-from warpsim.native.tracing import trace
+from warpsim.native.trace import Lane, Node, Untraceable, bits, cast, constant, node_of, trace
 from warpsim.program.program import Addr, Discard, Imm, Instruction, Operand, Param, Reg, Special, SymbolAddress, Vec
 from warpsim.types import ScalarType, StateSpace
 
