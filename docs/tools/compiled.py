@@ -25,7 +25,7 @@ from warpsim.native.lowering.values import Code, Unlowerable, Val, element
 from warpsim.native.regions.forms import Traced
 from warpsim.native.regions.region import Known
 from warpsim.native.trace import Node
-from warpsim.program.program import Addr, Discard, Imm, Instruction, Operand, Reg, Register, Vec
+from warpsim.program.program import ADDRESS, Instruction, Operand, Register, vector
 from warpsim.program.snippet import KERNEL, snippet_program
 from warpsim.types import TYPES, ScalarType, bits_type
 
@@ -66,31 +66,32 @@ def instruction_of(candidate: Candidate) -> Instruction:
     return Instruction(candidate.form, op, candidate.traits, operands, None, Span(1, 1, ""))
 
 
-def _register(type: ScalarType, numbers: Iterator[int]) -> Reg:
+def _register(type: ScalarType, numbers: Iterator[int]) -> Operand:
     number = next(numbers)
-    return Reg(Register(f"r{number}", number, type), type)
+    return Operand(type, Register(f"r{number}", number, type))
 
 
 def _operand(typed: TypedOperand, numbers: Iterator[int]) -> Operand:
     spec, type = typed.spec, typed.type
     if spec.kind == "address":
         narrow = typed.spaces is not None and "shared" in typed.spaces
-        return Addr(_register(TYPES["u32" if narrow else "u64"], numbers), 0)
+        return Operand(ADDRESS, base=_register(TYPES["u32" if narrow else "u64"], numbers))
     if spec.kind == "sink":
-        return Discard()
+        return Operand(ADDRESS)
     assert type is not None
     if typed.count is None or (typed.count == 1 and not spec.braces):
         return _value(typed, typed.limit, type, numbers)
     count = typed.count or 2
     limits = typed.limit if isinstance(typed.limit, list) else [typed.limit] * count
     part = type if typed.count else bits_type(type.bits // count)
-    return Vec(tuple([_value(typed, limit, part, numbers) for limit in limits]))
+    return vector([_value(typed, limit, part, numbers) for limit in limits])
 
 
 def _value(typed: TypedOperand, limit: Limit | None, type: ScalarType, numbers: Iterator[int]) -> Operand:
     if not typed.spec.constant:
         return _register(type, numbers)
-    return Imm(0 if limit is None else min(itertools.islice(limit, 100)) & (1 << type.bits) - 1, type)
+    least = 0 if limit is None else min(itertools.islice(limit, 100))
+    return Operand(type, constant=least & (1 << type.bits) - 1)
 
 
 def verdict(candidate: Candidate) -> str:

@@ -168,7 +168,7 @@ class FromGlobal(Watcher):
 
     def shadowed_after(self, machine, group, instruction):
         """The destination comes from there, if a source does."""
-        operands = [o.register.index for o in instruction.operands if hasattr(o, "register")]
+        operands = [o.register.index for o in instruction.operands if o.register is not None]
         if instruction.text.startswith("ld"):
             group.accompany("loaded", operands[0], np.ones(1, np.bool_))
         elif instruction.text.startswith(("mov", "shr")):

@@ -7,7 +7,6 @@ import pytest
 from ptx_text import module_head
 from warpsim.errors import PtxError
 from warpsim.program.build import load_program
-from warpsim.program.program import LabelRef, Reg, SymbolAddress
 from warpsim.program.snippet import snippet_program
 from warpsim.ptx.parser import parse
 
@@ -36,7 +35,7 @@ def test_labels_are_scoped():
     """A branch finds the nearest label of its name."""
     code = load(".entry k() { A: bra A; { A: bra A; } ret; }").functions["k"].code
 
-    assert [i.operands[0].target for i in code[:2] if isinstance(i.operands[0], LabelRef)] == [0, 1]
+    assert [i.targets for i in code[:2]] == [(0,), (1,)]
 
 
 def test_param_offsets():
@@ -104,8 +103,8 @@ def test_vector_register():
         .code
     )
 
-    assert [o.register.name for o in code[0].operands if isinstance(o, Reg)] == ["v.x", "v.y"]
-    assert isinstance(code[1].operands[1], SymbolAddress)
+    assert [o.register.name for o in code[0].operands] == ["v.x", "v.y"]
+    assert code[1].operands[1].variable.name == "l"
 
 
 def test_a_definition_before_an_external_declaration():

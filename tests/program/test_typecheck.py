@@ -9,6 +9,7 @@ import pytest
 from ptx_text import module_head
 from warpsim.errors import PtxError
 from warpsim.program.build import load_program
+from warpsim.program.program import Operand
 from warpsim.ptx.parser import parse
 
 HEAD = module_head("sm_90a", "8.7")
@@ -251,7 +252,9 @@ def test_sinks():
 mbarrier.arrive.shared::cta.b64 _, [m], 1; mbarrier.arrive.shared::cluster.b64 _, [m]; atom.shared.add.u32 _, [m], 1; ret; }
 """
     code = load_program(parse(text)).functions["k"].code
-    assert [type(i.operands[0]).__name__ for i in code[:3]] == ["Discard"] * 3
+    discarded = [i.operands[0] for i in code[:3]]
+
+    assert discarded == [Operand(o.type) for o in discarded]
 
 
 @pytest.mark.parametrize(

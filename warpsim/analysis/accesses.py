@@ -16,7 +16,7 @@ from warpsim.isa.traits import Access as Kind
 from warpsim.isa.traits import Family, Matrix, Stage
 from warpsim.isa.wgmma import STORAGE, columns
 from warpsim.layout import descriptors
-from warpsim.program.program import Addr, Imm, Instruction, Variable, Vec
+from warpsim.program.program import Instruction, Operand
 
 READ, WRITE, OBJECT = "read", "write", "object"
 SHARED, GLOBAL = "shared", "global"
@@ -116,9 +116,9 @@ def accesses(facts: Facts, instruction: Instruction, read: Read, threads: Array)
         yield from _descriptors(facts, instruction, read, threads)
         return
     for spec, operand in zip(form.operands, instruction.operands, strict=False):
-        if not isinstance(operand, Addr) or spec.name in ("map",):
+        if operand.base is None or spec.name == "map":
             continue
-        address = facts.evaluator.address(operand, read)
+        address = facts.value(operand, read)
         space = _space(instruction, spec.name, operand, address)
         access = functools.partial(Access, instruction, spec.name, space=space, address=address)
         if traits.is_async(Family.REMOTE):  # the data goes to another CTA
@@ -145,7 +145,7 @@ def _size(instruction: Instruction) -> int:
     return (type.bytes if type is not None else 1) * count
 
 
-def _space(instruction: Instruction, name: str, operand: Addr, address: Value) -> str:
+def _space(instruction: Instruction, name: str, operand: Operand, address: Value) -> str:
     """The state space of an address: from the instruction, or else from the variables that the address was computed
     from.
     """
@@ -156,8 +156,9 @@ def _space(instruction: Instruction, name: str, operand: Addr, address: Value) -
         return named[0 if name == "dst" else -1] if named else GLOBAL
     if named:
         return named[0]
-    if isinstance(operand.base, Variable):
-        return operand.base.space.value
+    variable = operand.base.variable if operand.base is not None else None
+    if variable is not None:
+        return variable.space.value
     return SHARED if address.exact and address.symbols else "generic"
 
 
@@ -195,7 +196,7 @@ def _descriptors(facts: Facts, instruction: Instruction, read: Read, threads: Ar
     k = 32 // itemsize
     for name, extent in (("a_desc", 64), ("b_desc", columns(op))):
         operand = named.get(name)
-        if operand is None or isinstance(operand, Vec):
+        if operand is None or operand.elements is not None:
             continue
         value = facts.value(operand, read)
         named_by = np.unique(np.broadcast_to(value.bits, threads.shape)[threads]) if value.exact else np.zeros(0)
@@ -203,7 +204,7 @@ def _descriptors(facts: Facts, instruction: Instruction, read: Read, threads: Ar
         depth = 2 * k if name == "b_desc" and "sp" in op.modifiers else k
         fixed = None
         if 0 < len(named_by) <= MOST_DESCRIPTORS:
-            transposed = isinstance(turned, Imm) and bool(turned.bits)
+            transposed = turned is not None and bool(turned.constant)
             found = [
                 descriptors.elements(int(bits), depth, extent, itemsize, transposed=transposed).address.reshape(-1)
                 for bits in named_by

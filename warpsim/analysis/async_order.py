@@ -21,7 +21,7 @@ from warpsim.analysis.groups import NOTHING, GroupStates
 from warpsim.analysis.places import shared_variables
 from warpsim.errors import Finding
 from warpsim.isa.traits import Ending, Family, Mbarrier, Stage
-from warpsim.program.program import FunctionRef, Imm, Instruction
+from warpsim.program.program import Instruction
 
 COPY, LOAD, STORE, GENERIC, INIT = "cp.async", "bulk load", "bulk store", "generic access", "mbarrier.init"
 
@@ -148,8 +148,7 @@ class _Order:
         elif traits.is_async(Family.CP_ASYNC, Stage.COMMIT):
             group_states = group_states.committed(self.of_kind[COPY])
         elif ends and traits.asynchronous is not None and traits.asynchronous.stage is Stage.WAIT:
-            count = instruction.operands[0]
-            group_states = group_states.waited(ends, count.bits if isinstance(count, Imm) else 0)
+            group_states = group_states.waited(ends, instruction.operands[0].constant or 0)
         elif ends:
             group_states = group_states.ended(ends)
         elif traits.ending is Ending.CALL and self._is_ours(instruction):
@@ -159,8 +158,7 @@ class _Order:
 
     def _is_ours(self, instruction: Instruction) -> bool:
         """Whether a call may reach a function of the module."""
-        names = [o.name for o in instruction.operands if isinstance(o, FunctionRef)]
-        return not names or any(n in self.facts.program.functions for n in names)
+        return not instruction.callee or instruction.callee in self.facts.program.functions
 
     # ---- what meets ----------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from warpsim.errors import Finding
 from warpsim.isa.traits import Ending, Family, Traits
 from warpsim.isa.wgmma import STORAGE, columns
 from warpsim.layout import descriptors
-from warpsim.program.program import Imm, Instruction, Operand, Vec
+from warpsim.program.program import Instruction, Operand
 
 MASKED = "the mask must name exactly the lanes that execute the instruction together"
 AGREE = "compute it from values that are the same in all lanes"
@@ -79,7 +79,7 @@ def _agreeing(facts: Facts, index: int, instruction: Instruction, read: Read, na
     threads, _ = facts.executing(index, instruction, read)
     wanted = ("p", "stride") if instruction.traits.opaque_fragments else ("a", "b")
     for name, operand in zip(names, instruction.operands, strict=False):
-        if name in wanted and not isinstance(operand, Vec):
+        if name in wanted and operand.elements is None:
             odd = _differs(facts.value(operand, read), threads, WARP)
             if odd.any():
                 yield _disagree(facts, instruction, name, odd, WARP)
@@ -104,7 +104,7 @@ def _descriptors(facts: Facts, index: int, instruction: Instruction, read: Read)
             continue
         k = 32 // itemsize * (2 if name == "b_desc" and "sp" in op.modifiers else 1)
         turned = named.get(f"imm_trans_{name[0]}")
-        transposed = isinstance(turned, Imm) and bool(turned.bits)
+        transposed = turned is not None and bool(turned.constant)
         bits = int(np.broadcast_to(value.bits, threads.shape)[threads][0])
         problem = descriptors.elements(bits, k, extent, itemsize, transposed=transposed).problem
         if problem is not None:

@@ -18,12 +18,12 @@ from typing import Any
 import attrs
 import numpy as np
 
-from warpsim.analysis.flow import KEEP, Block, blocks_of, labels_of, reads_and_writes, rewritten
+from warpsim.analysis.flow import KEEP, Block, blocks_of, rewritten
 from warpsim.analysis.identities import flushes, identity
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import PLAIN, Contraction, Ending
 from warpsim.numerics import approx, rounded
-from warpsim.program.program import Function, Imm, Instruction, Operand, Reg, Vec, type_of
+from warpsim.program.program import Function, Instruction, Operand
 from warpsim.types import ScalarType
 
 State = dict[int, int | None]
@@ -92,14 +92,14 @@ def _shows(instruction: Instruction) -> bool:
 def _constant(instruction: Instruction, bits: int) -> Instruction:
     """The instruction with a constant result, which no longer counts as a product or sum."""
 
-    value = _array(bits, instruction.operands[0].type)  # type: ignore[union-attr, arg-type]
+    value = _array(bits, instruction.operands[0].type)
     form = attrs.evolve(instruction.form, function=lambda op, *sources: value)
     return attrs.evolve(instruction, form=form, traits=PLAIN)
 
 
 def _by_constant(instruction: Instruction, bits: int) -> Instruction:
     """A quotient by a constant: the assembler computes the reciprocal."""
-    divisor, factors = _array(bits, instruction.operands[2].type), instruction.traits.factors  # type: ignore[union-attr, arg-type]
+    divisor, factors = _array(bits, instruction.operands[2].type), instruction.traits.factors
     meaning = _meaning(instruction)
     assert factors is not None
     return attrs.evolve(
@@ -112,7 +112,6 @@ def _by_constant(instruction: Instruction, bits: int) -> Instruction:
 def _times_one(source: int, instruction: Instruction, factor: int) -> Instruction:
     """A product or quotient by one or minus one: no product that could be fused, but what it is made of still can."""
     operand = instruction.operands[source]
-    assert isinstance(operand, Reg)
     constant = _array(factor, operand.type)
     plain = _meaning(instruction) if instruction.form.root == "div" else instruction.form.function
     negative = factor != ONES[instruction.op.modifiers[-1]]
@@ -135,10 +134,10 @@ class Constants:
         self.function = function
         self.blocks, self.place = blocks_of(function, entered=True)
         count: dict[int, int] = {}
-        self.touched = [reads_and_writes(i)[1] for i in function.code]
+        self.touched = [i.writes for i in function.code]
         self.computed = [_computed(i.text) and not i.form.ports and i.form.scope is Scope.THREAD for i in function.code]
         self.partly = [i.form.root in PARTLY or i.guard is not None for i in function.code]
-        self.shows = [_shows(i) and isinstance(i.operands[0], Reg) for i in function.code]
+        self.shows = [_shows(i) and i.operands[0].register is not None for i in function.code]
         for instruction, writes in zip(function.code, self.touched, strict=True):
             for r in writes:
                 count[r] = count.get(r, 0) + 1 + (instruction.guard is not None)
@@ -191,7 +190,7 @@ class Constants:
         if last.traits.ending is Ending.BRANCH and last.guard is not None and len(block.successors) > 1:
             holds = self._holds(last, state)
             if holds is not None:
-                return (self.place[labels_of(last)[0].target if holds else block.last],)
+                return (self.place[last.targets[0] if holds else block.last],)
         return block.successors
 
     def _holds(self, instruction: Instruction, state: State) -> bool | None:
@@ -227,10 +226,7 @@ class Constants:
 
     def _knows(self, instruction: Instruction, state: State) -> bool:
         """Whether every register that it reads is constant."""
-        for r in reads_and_writes(instruction)[0]:
-            if (state if r in self.often else self.once).get(r) is None:
-                return False
-        return True
+        return all((state if r in self.often else self.once).get(r) is not None for r in instruction.reads)
 
     def _note(self, at: int, made: list[int] | None, state: State) -> None:
         instruction = self.function.code[at]
@@ -252,14 +248,14 @@ class Constants:
         factors = (ONES[type],) if "rn" in instruction.op.modifiers else (ONES[type], MINUS_ONES[type])
         for source in (1, 2) if instruction.form.root == "mul" else (1,):
             factor = self._operand(instruction.operands[3 - source], state)
-            if factor is not None and factor in factors and isinstance(instruction.operands[source], Reg):
+            if factor is not None and factor in factors and instruction.operands[source].register is not None:
                 return source, factor
         return None
 
     def _made(self, instruction: Instruction, state: State) -> list[int] | None:
         """The bits that an instruction writes to its registers."""
         form = instruction.form
-        values = [self._operand(operand, state) for operand in instruction.operands[form.n_dest :]]
+        values = [self._operand(operand, state) for operand in instruction.inputs]
         if form.root in ("and", "or", "mul"):
             absorbing = _absorbing(instruction)
             if absorbing is not None and absorbing in values[:2]:
@@ -278,22 +274,21 @@ class Constants:
 
     def _operand(self, operand: Operand, state: State) -> int | None:
         """The bits of a source operand, in its type's width."""
-        if isinstance(operand, Imm):
-            return operand.bits & _mask(operand.type)
-        if isinstance(operand, Reg) and operand.register.type.bits >= operand.type.bits:
+        if operand.constant is not None:
+            return operand.constant & _mask(operand.type)
+        if operand.register is not None and operand.register.type.bits >= operand.type.bits:
             value = self._read(state, operand.register.index)
             if value is None:
                 return None
             return (value ^ _mask(operand.type) if operand.negated else value) & _mask(operand.type)
-        if isinstance(operand, Vec):
-            parts = [self._operand(o, state) for o in operand.elements]
-            types = [type_of(o) for o in operand.elements]
+        if operand.elements is not None:
             total = at = 0
-            for part, type in zip(parts, types, strict=True):
-                if part is None or type is None:
+            for element in operand.elements:
+                part = self._operand(element, state)
+                if part is None:
                     return None
                 total |= part << at
-                at += type.bits
+                at += element.type.bits
             return total
         return None
 
@@ -315,21 +310,21 @@ def _absorbing(instruction: Instruction) -> int | None:
 def _evaluated(instruction: Instruction, values: list[int]) -> list[int] | None:
     """The registers that an operation on constants writes; None if the assembler leaves it to the GPU."""
     form, op, destination = instruction.form, instruction.op, instruction.operands[0]
-    sources = instruction.operands[form.n_dest :]
+    sources = instruction.inputs
     if instruction.traits.copies:
         bits = values[0]
-        if isinstance(destination, Vec):
+        if destination.elements is not None:
             parts, at = [], 0
             for element in destination.elements:
-                if not isinstance(element, Reg):
+                if element.register is None:
                     return None
                 parts.append(bits >> at & _mask(element.type))
                 at += element.type.bits
             return parts
         return [bits]
-    if not isinstance(destination, Reg) or form.n_dest != 1 or any(isinstance(o, Vec) for o in sources):
+    if destination.register is None or form.n_dest != 1 or any(o.elements is not None for o in sources):
         return None
-    arrays = [_array(v, o.type) for v, o in zip(values, sources, strict=True)]  # type: ignore[union-attr, arg-type]
+    arrays = [_array(v, o.type) for v, o in zip(values, sources, strict=True)]
     if flushes(instruction) and form.root in ("mul", "div") and "rn" not in op.modifiers:
         arrays = _kept_from_infinity(form.root, *arrays)
     with np.errstate(all="ignore"):

@@ -23,12 +23,12 @@ from typing import Any
 
 import attrs
 
-from warpsim.analysis.flow import KEEP, Block, blocks_of, reads_and_writes, registers_of, rewritten
+from warpsim.analysis.flow import KEEP, Block, blocks_of, rewritten
 from warpsim.analysis.identities import flushes
 from warpsim.isa.contracted import branches, fused
 from warpsim.isa.spec import Op, Scope
 from warpsim.isa.traits import Contraction
-from warpsim.program.program import Function, Imm, Instruction, Operand, Reg, Register
+from warpsim.program.program import Function, Instruction, Operand, Register
 
 
 @attrs.define(eq=False)
@@ -76,13 +76,10 @@ def _keep_factors(instruction: Instruction, product: _Product, registers: list[R
     form, plain = instruction.form, instruction.form.function
     kept = []
     for k, factor in enumerate(product.factors):
-        if isinstance(factor, Reg):
-            registers.append(
-                Register(
-                    f"{factor.register.name} in line {instruction.span.line}", len(registers), factor.register.type
-                )
-            )
-            kept.append((k, Reg(registers[-1], factor.type)))
+        old = factor.register
+        if old is not None:
+            registers.append(Register(f"{old.name} in line {instruction.span.line}", len(registers), old.type))
+            kept.append((k, Operand(factor.type, registers[-1])))
     places = dict(kept)
     product.factors = tuple([places.get(k, factor) for k, factor in enumerate(product.factors)])
 
@@ -134,7 +131,7 @@ def _fusions(function: Function, run: list[Block], live: set[int]) -> dict[int, 
     for at in places:
         instruction = function.code[at]
         if not products.holds and instruction.traits.contraction is None:  # most instructions
-            products.overwrite(reads_and_writes(instruction)[1])
+            products.overwrite(instruction.writes)
         else:
             products.follow(at, instruction, dropped=at in dead)
     for r in live & products.holds.keys():
@@ -162,7 +159,7 @@ class _Products:
 
     def follow(self, at: int, instruction: Instruction, *, dropped: bool) -> None:
         """Note what an instruction does with products. ``dropped``: the assembler drops it; here it still writes."""
-        reads, writes = reads_and_writes(instruction)
+        reads, writes = instruction.reads, instruction.writes
         if not dropped and branches(instruction.form.root, instruction.op):
             for product, _, _ in self.holds.values():
                 product.apart = True
@@ -191,7 +188,7 @@ class _Products:
         found: list[_Product] = []
         self.sums[at] = found
         for number, operand in enumerate(instruction.operands[1:]):
-            if not isinstance(operand, Reg) or operand.register.index not in self.holds:
+            if operand.register is None or operand.register.index not in self.holds:
                 continue
             product, negative, flushed = self.holds[operand.register.index]
             minus = number == 1 and instruction.traits.contraction is Contraction.DIFFERENCE
@@ -204,12 +201,12 @@ class _Products:
 
     def _product(self, at: int, instruction: Instruction, kind: tuple[str, ...]) -> None:
         """Note a product, which its destination holds from now on."""
-        reads, writes = reads_and_writes(instruction)
+        reads, writes = instruction.reads, instruction.writes
         over = bool(set(reads) & set(writes))
         product = _Product(at, instruction.operands[1:], kind, instruction.traits.factors, written=over)
         self.holds[writes[0]] = product, False, 0
         for factor in product.factors:
-            for r in registers_of(factor):
+            for r in factor.registers:
                 self.users.setdefault(r, []).append(product)
 
 
@@ -242,7 +239,7 @@ def _kind(instruction: Instruction) -> tuple[str, ...]:
     """Flushing and type of a product or sum that may be fused; empty for any other instruction."""
     if instruction.traits.contraction in (None, Contraction.NEGATION, Contraction.IDENTITY):
         return ()
-    if not all(isinstance(o, (Reg, Imm)) for o in instruction.operands):
+    if not all(o.is_plain for o in instruction.operands):
         return ()
     return tuple(w for w in instruction.op.modifiers if w not in ("sat", "approx", "full"))
 
@@ -254,7 +251,7 @@ def _is_product(instruction: Instruction) -> bool:
 def _is_copy(instruction: Instruction) -> bool:
     """A `mov` or `neg` of a whole register, or an operation that the assembler drops."""
     moves = instruction.traits.copies or instruction.traits.contraction in (Contraction.NEGATION, Contraction.IDENTITY)
-    return moves and instruction.guard is None and all(isinstance(o, Reg) for o in instruction.operands)
+    return moves and instruction.guard is None and all(o.register is not None for o in instruction.operands)
 
 
 def _dead(function: Function, places: range, live: set[int]) -> set[int]:
@@ -262,7 +259,7 @@ def _dead(function: Function, places: range, live: set[int]) -> set[int]:
     live, dead = set(live), set()
     for at in reversed(places):
         instruction = function.code[at]
-        reads, writes = reads_and_writes(instruction)
+        reads, writes = instruction.reads, instruction.writes
         form = instruction.form
         plain = form.scope is Scope.THREAD and not form.ports
         if plain and writes and live.isdisjoint(writes):

@@ -11,9 +11,9 @@ from typing import Any
 import attrs
 import numpy as np
 
-from warpsim.analysis.flow import Block, labels_of, reads_and_writes
+from warpsim.analysis.flow import Block
 from warpsim.isa.traits import Ending, Modular
-from warpsim.program.program import Function, Imm, Instruction, Operand, Reg
+from warpsim.program.program import Function, Instruction, Operand, Register
 
 Array = np.ndarray[Any, Any]
 
@@ -26,7 +26,7 @@ class Counter:
     name: str
     stride: int
     comparison: Instruction
-    bound: Imm | Reg
+    bound: Operand
     first: bool
     """The register is the comparison's first source."""
     leaves: bool
@@ -57,7 +57,7 @@ def counter_of(function: Function, blocks: list[Block], head: int) -> Counter | 
     branch = code[-1]
     if branch.traits.ending is not Ending.BRANCH or branch.guard is None:
         return None
-    if [label.target for label in labels_of(branch)] != [block.first]:
+    if branch.targets != (block.first,):
         return None
     if any(i.traits.leaves or i.traits.stop is not None for i in code):
         return None
@@ -69,49 +69,47 @@ def counter_of(function: Function, blocks: list[Block], head: int) -> Counter | 
     for first in (True, False):
         counted, bound = sources if first else reversed(sources)
         stride = _stride(code, counted)
-        if stride and isinstance(counted, Reg) and _fixed(code, bound) and _is_integer(made, counted):
-            assert isinstance(bound, (Imm, Reg))
-            register = counted.register
+        register = counted.register
+        if stride and register is not None and _fixed(code, bound) and _is_integer(made, register):
             return Counter(register.index, register.name, stride, made, bound, first, negated)
     return None
 
 
-def _is_integer(comparison: Instruction, counted: Reg) -> bool:
+def _is_integer(comparison: Instruction, counted: Register) -> bool:
     type = comparison.op.type
-    return type.kind in "usb" and type.bits == counted.register.type.bits and type.bits in (16, 32, 64)
+    return type.kind in "usb" and type.bits == counted.type.bits and type.bits in (16, 32, 64)
 
 
 def _only(code: tuple[Instruction, ...], register: int) -> Instruction | None:
     """The instruction that alone writes a register, in each lap."""
-    writers = [i for i in code if register in reads_and_writes(i)[1]]
+    writers = [i for i in code if register in i.writes]
     return writers[0] if len(writers) == 1 and writers[0].guard is None else None
 
 
 def _stride(code: tuple[Instruction, ...], operand: Operand) -> int:
     """What each lap adds to a register; 0 if this is not known."""
-    made = _only(code, operand.register.index) if isinstance(operand, Reg) else None
-    if made is None or not isinstance(operand, Reg) or made.form.n_dest != 1:
+    counted = operand.register
+    made = _only(code, counted.index) if counted is not None else None
+    if made is None or counted is None or made.form.n_dest != 1:
         return 0
     sources = made.operands[1:]
     if made.traits.modular not in (Modular.SUM, Modular.DIFFERENCE) or len(sources) != 2:
         return 0
     register, step = sources
-    if made.traits.modular is Modular.SUM and isinstance(register, Imm):
+    if made.traits.modular is Modular.SUM and register.constant is not None:
         register, step = step, register
-    if not isinstance(register, Reg) or not isinstance(step, Imm) or register.register.index != operand.register.index:
+    if register.register is not counted or step.constant is None:
         return 0
-    if made.op.type.bits != operand.register.type.bits or "x2" in made.op.type.name:
+    if made.op.type.bits != counted.type.bits or "x2" in made.op.type.name:
         return 0
     half = 1 << step.type.bits - 1
-    stride = (step.bits + half) % (2 * half) - half
+    stride = (step.constant + half) % (2 * half) - half
     return stride if made.traits.modular is Modular.SUM else -stride
 
 
 def _fixed(code: tuple[Instruction, ...], operand: Operand) -> bool:
     """Whether no lap changes an operand."""
-    if isinstance(operand, Reg):
-        return not any(operand.register.index in reads_and_writes(i)[1] for i in code)
-    return isinstance(operand, Imm)
+    return operand.is_plain and not any(set(operand.registers) & set(i.writes) for i in code)
 
 
 __all__ = ["Counter", "counter_of"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from warpsim.analysis.flow import registers_of
 from warpsim.isa.spec import Scope
 from warpsim.program.program import Instruction
 
@@ -32,4 +31,4 @@ def deciding(instruction: Instruction) -> dict[int, str]:
     if traits.barrier is not None and traits.barrier.among == "cta":
         names = {**names, **AT_BARRIERS}
     named = [(spec.name, o) for spec, o in zip(form.operands, instruction.operands, strict=False) if not spec.dest]
-    return {r: names[name] for name, o in named if name in names for r in registers_of(o)}
+    return {r: names[name] for name, o in named if name in names for r in o.registers}

@@ -19,7 +19,7 @@ from warpsim.analysis.lanes import WARP, WARPGROUP, Array, Spread, mixed
 from warpsim.errors import Finding
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Ending, Stop
-from warpsim.program.program import FunctionRef, Instruction
+from warpsim.program.program import Instruction
 
 ASSERT = "__assertfail"
 ADVICE = "branch on a condition that is the same in all its lanes, or move it to where they have reconverged"
@@ -185,9 +185,11 @@ def _stops(facts: Facts, blocks: int) -> bool:
     for at in members(blocks):
         block = facts.blocks[at]
         for instruction in facts.function.code[block.first : block.last]:
-            names = [o.name for o in instruction.operands if isinstance(o, FunctionRef)]
-            if instruction.traits.stop is Stop.TRAP or any(
-                n == ASSERT or (n in functions and functions[n].noreturn) for n in names
+            name = instruction.callee
+            if (
+                instruction.traits.stop is Stop.TRAP
+                or name == ASSERT
+                or (name in functions and functions[name].noreturn)
             ):
                 return True
     return False

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.analysis.flow import reads_and_writes, registers_of
 from warpsim.analysis.lanes import (
     ANYTHING,
     U64,
@@ -32,17 +31,9 @@ from warpsim.isa.data_movement import Unpacked
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Ending, Mbarrier, Modular, Traits
 from warpsim.program.program import (
-    Addr,
-    Imm,
     Instruction,
     Operand,
-    Param,
-    Reg,
-    Special,
-    SymbolAddress,
     Variable,
-    Vec,
-    type_of,
 )
 from warpsim.types import ScalarType, StateSpace
 
@@ -60,66 +51,64 @@ class Evaluator:
         """What is known about each register that an instruction writes."""
         form = instruction.form
         if instruction.traits.ending is Ending.CALL:
-            return dict.fromkeys(reads_and_writes(instruction)[1], ANYTHING)
-        destinations = instruction.operands[: form.n_dest]
+            return dict.fromkeys(instruction.writes, ANYTHING)
+        destinations = instruction.outputs
         if not destinations:
             return {}
         made = self._results(instruction, read)
         found: dict[int, Value] = {}
         for k, operand in enumerate(destinations):
-            if isinstance(operand, Reg):
+            if operand.register is not None:
                 found[operand.register.index] = _fitting(made[k] if k < len(made) else ANYTHING, operand.register.type)
-            elif isinstance(operand, Vec) and len(destinations) == 1:
+            elif operand.elements is not None and len(destinations) == 1:
                 for j, element in enumerate(operand.elements):
-                    if isinstance(element, Reg):
+                    if element.register is not None:
                         value = made[j] if j < len(made) else made[-1] if form.scope is Scope.THREAD else ANYTHING
                         found[element.register.index] = _fitting(value, element.register.type)
             else:
-                found.update(dict.fromkeys(registers_of(operand), ANYTHING))
+                found.update(dict.fromkeys(operand.registers, ANYTHING))
         return found
 
     def operand(self, operand: Operand, read: Read) -> Value:
         """What is known about a source operand."""
-        if isinstance(operand, Reg):
+        if operand.register is not None:
             value = read(operand.register.index)
             if operand.negated:
                 return exactly(value.bits ^ np.uint64(1), value.symbols) if value.exact else value
             return value
-        if isinstance(operand, Imm):
-            return exactly(np.array([operand.bits & (2**64 - 1)], U64)) if operand.type.bits <= 64 else ANYTHING
-        if isinstance(operand, Special):
-            return self.threads.special(operand.name)
-        if isinstance(operand, SymbolAddress):
-            return self.symbol(operand.symbol, operand.offset)
-        if isinstance(operand, Addr):
-            return self.address(operand, read)
-        if isinstance(operand, Vec):
+        if operand.constant is not None:
+            return exactly(_word(operand.constant)) if operand.type.bits <= 64 else ANYTHING
+        if operand.special:
+            return self.threads.special(operand.special)
+        if operand.variable is not None:
+            return self.variable(operand.variable, operand.offset)
+        if operand.parameter is not None:
+            return anything(Spread.CTA)
+        if operand.base is not None:
+            return self.address(operand.base, operand.offset, read)
+        if operand.elements is not None:
             parts = [self.operand(e, read) for e in operand.elements]
             return anything(max(p.spread for p in parts), frozenset().union(*(p.symbols for p in parts)))
         return ANYTHING
 
-    def symbol(self, symbol: object, offset: int) -> Value:
+    def variable(self, variable: Variable, offset: int) -> Value:
         """The address of a variable: exact in shared memory, elsewhere known as far as its alignment."""
-        place = np.array([offset & (2**64 - 1)], U64)
-        if isinstance(symbol, Variable):
-            names = frozenset((symbol.unique,))
-            if symbol.space is StateSpace.SHARED:
-                return exactly(place + np.uint64(self.shared.address(symbol)), names)
-            return congruent(place, max(symbol.align, 1).bit_length() - 1, Spread.CTA, names)
-        return anything(Spread.CTA)
+        names = frozenset((variable.unique,))
+        if variable.space is StateSpace.SHARED:
+            return exactly(_word(offset + self.shared.address(variable)), names)
+        return congruent(_word(offset), max(variable.align, 1).bit_length() - 1, Spread.CTA, names)
 
-    def address(self, operand: Addr, read: Read) -> Value:
+    def address(self, base: Operand, offset: int, read: Read) -> Value:
         """The address that an operand in brackets names."""
-        if isinstance(operand.base, Reg):
-            base = read(operand.base.register.index)
-            bits = operand.base.register.type.bits
-            offset = exactly(np.array([operand.offset & (2**64 - 1)], U64))
-            return _masked(_sum(base, offset), bits)
-        return self.symbol(operand.base, operand.offset)
+        if base.variable is not None:
+            return self.variable(base.variable, offset)
+        if base.parameter is not None:
+            return anything(Spread.CTA)
+        return _masked(_sum(self.operand(base, read), exactly(_word(offset))), base.type.bits)
 
     def _results(self, instruction: Instruction, read: Read) -> list[Value]:
         form, op, traits = instruction.form, instruction.op, instruction.traits
-        sources = instruction.operands[form.n_dest :]
+        sources = instruction.inputs
         values = [self.operand(o, read) for o in sources]
         symbols = frozenset().union(*(v.symbols for v in values)) if values else frozenset()
         special = _special(traits)
@@ -134,7 +123,7 @@ class Evaluator:
             if known is not None:
                 return known
         rule = _PARTLY.get(traits.modular)
-        if rule is not None and all(isinstance(o, Reg) or not isinstance(o, Vec) for o in sources):
+        if rule is not None and all(o.elements is None for o in sources):
             made = rule(op, values)
             if made is not None:
                 return [
@@ -154,22 +143,26 @@ class Evaluator:
             result = instruction.form.function(instruction.op, *arguments)
         if isinstance(result, Unpacked):
             destination = instruction.operands[0]
-            result = result.parts(len(destination.elements)) if isinstance(destination, Vec) else None
+            result = None if destination.elements is None else result.parts(len(destination.elements))
         if result is None:
             return None
         results = result if isinstance(result, tuple) else (result,)
         return [exactly(_widened(np.asarray(r)), symbols) for r in results]
 
     def _argument(self, operand: Operand, read: Read) -> Any:
-        if isinstance(operand, Vec):
+        if operand.elements is not None:
             parts = [self._argument(e, read) for e in operand.elements]
             return None if any(p is None for p in parts) else tuple(parts)
-        value, type = self.operand(operand, read), type_of(operand)
-        if not value.exact or type is None:
+        value, type = self.operand(operand, read), operand.type
+        if not value.exact or operand.base is not None:
             return None
         if type.kind == "p":
             return value.bits != 0
         return value.bits.astype(f"u{type.dtype.itemsize}").view(type.dtype)
+
+
+def _word(number: int) -> Array:
+    return np.array([number & (2**64 - 1)], U64)
 
 
 def _widened(result: Array) -> Array:
@@ -307,10 +300,10 @@ _PARTLY: dict[Modular | None, Callable[[Any, list[Value]], Value | None]] = {
 
 
 def _load(self: Evaluator, instruction: Instruction, values: list[Value]) -> list[Value]:
-    address = instruction.operands[instruction.form.n_dest]
-    base = address.base if isinstance(address, Addr) else None
-    if isinstance(base, Param) and base.pointer is not None and base.pointer[1]:
-        return [congruent(ZERO, base.pointer[1].bit_length() - 1, Spread.CTA)]
+    address = instruction.inputs[0]
+    param = address.base.parameter if address.base is not None else None
+    if param is not None and param.pointer is not None and param.pointer[1]:
+        return [congruent(ZERO, param.pointer[1].bit_length() - 1, Spread.CTA)]
     if "local" in instruction.traits.spaces:
         return [ANYTHING]
     if instruction.traits.polls:

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from warpsim.analysis.evaluate import Evaluator, Read
-from warpsim.analysis.flow import blocks_of, labels_of, members, reads_and_writes
+from warpsim.analysis.flow import blocks_of, members
 from warpsim.analysis.graph import Graph
 from warpsim.analysis.lanes import (
     ANYTHING,
@@ -156,7 +156,7 @@ class Facts:
         if found is None:
             code = self.function.code
             blocks = [self.blocks[b] for b in members(self.graph.region(branch))]
-            found = {r for b in blocks for i in range(b.first, b.last) for r in reads_and_writes(code[i])[1]}
+            found = {r for b in blocks for i in range(b.first, b.last) for r in code[i].writes}
             self._written[branch] = found
         return found
 
@@ -214,7 +214,7 @@ class Facts:
         flags = np.broadcast_to(taken.bits != 0, self.threads.alive.shape)
         following = self.place.get(block.last)
         if last.traits.ending is Ending.BRANCH:
-            target = self.place.get(labels_of(last)[0].target)
+            target = self.place.get(last.targets[0])
             if target == following:
                 return None
             return flags if successor == target else ~flags

@@ -13,21 +13,7 @@ import numpy as np
 
 from warpsim.analysis.block_order import loop_order
 from warpsim.isa.traits import Ending, Family, Stage
-from warpsim.program.program import (
-    Addr,
-    Arguments,
-    Function,
-    FunctionRef,
-    Imm,
-    Instruction,
-    LabelRef,
-    Operand,
-    Program,
-    Reg,
-    Register,
-    Targets,
-    Vec,
-)
+from warpsim.program.program import Function, Instruction, Program, Register
 
 KEEP = "keep_registers"
 """A directive of our own: every register is live at the function's end (for snippets)."""
@@ -89,8 +75,7 @@ def _copies(blocks: Iterable[Block]) -> list[Block]:
 
 def _lives(instruction: Instruction) -> tuple[set[int], set[int], bool]:
     """What liveness depends on."""
-    reads, writes = reads_and_writes(instruction)
-    return set(reads), set(writes), instruction.guard is None
+    return set(instruction.reads), set(instruction.writes), instruction.guard is None
 
 
 def _ordered(function: Function) -> tuple[tuple[Block, ...], dict[int, int]]:
@@ -117,43 +102,11 @@ def _successors(function: Function, block: Block, number: dict[int, int]) -> lis
     last = function.code[block.last - 1]
     following = [number[block.last]] if block.last in number else []
     if last.traits.ending in (Ending.BRANCH, Ending.INDEXED_BRANCH):
-        targets = [number[t.target] for t in labels_of(last) if t.target in number]
+        targets = [number[t] for t in last.targets if t in number]
         return targets + (following if last.guard else [])
     if last.traits.leaves and last.guard is None:
         return []
     return following
-
-
-def labels_of(instruction: Instruction) -> list[LabelRef]:
-    """Every label that a branch may jump to."""
-    found: list[LabelRef] = []
-    for operand in instruction.operands:
-        if isinstance(operand, LabelRef):
-            found.append(operand)
-        elif isinstance(operand, Targets):
-            found.extend(operand.labels)
-    return found
-
-
-def registers_of(operand: Operand) -> list[int]:
-    """Indices of the registers in an operand."""
-    if isinstance(operand, Reg):
-        return [operand.register.index]
-    if isinstance(operand, (Vec, Arguments)):
-        return [r for element in operand.elements for r in registers_of(element)]
-    if isinstance(operand, Addr):
-        base = [operand.base.register.index] if isinstance(operand.base, Reg) else []
-        return base + [r for element in operand.coordinates for r in registers_of(element)]
-    return []
-
-
-def reads_and_writes(instruction: Instruction) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Indices of the registers that an instruction reads and writes."""
-    found = instruction.uses
-    if found is None:
-        found = _reads_and_writes(instruction)
-        object.__setattr__(instruction, "uses", found)
-    return found
 
 
 def used_registers(function: Function) -> frozenset[int]:
@@ -164,31 +117,9 @@ def used_registers(function: Function) -> frozenset[int]:
         return frozenset(range(len(function.registers)))
     found = set(returned_by(function))
     for instruction in function.code:
-        reads, writes = reads_and_writes(instruction)
+        reads, writes = instruction.reads, instruction.writes
         found.update(reads if instruction.guard is None else reads[: len(reads) - len(writes)])
     return frozenset(found)
-
-
-def _reads_and_writes(instruction: Instruction) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    n_dest, operands = instruction.form.n_dest, instruction.operands
-    if instruction.traits.ending is Ending.CALL:
-        n_dest = int(isinstance(operands[0], Arguments))  # the results come first
-    writes: list[int] = []
-    reads: list[int] = []
-    for place, operand in enumerate(operands):
-        found = writes if place < n_dest else reads
-        if type(operand) is Reg:
-            found.append(operand.register.index)
-        elif type(operand) is not Imm:
-            found += registers_of(operand)
-    if "accumulator" in instruction.form.ports:
-        reads += writes
-    for operand in operands[:n_dest]:
-        if isinstance(operand, Addr):
-            reads += registers_of(operand)
-    if instruction.guard is not None:
-        reads = [*reads, instruction.guard[0].index, *writes]
-    return tuple(reads), tuple(writes)
 
 
 def _liveness(function: Function, blocks: Sequence[Block]) -> None:
@@ -199,11 +130,10 @@ def _liveness(function: Function, blocks: Sequence[Block]) -> None:
         used: set[int] = set()
         killed: set[int] = set()
         for instruction in reversed(function.code[block.first : block.last]):
-            reads, writes = reads_and_writes(instruction)
             if instruction.guard is None:
-                used.difference_update(writes)
-                killed.update(writes)
-            used.update(reads)
+                used.difference_update(instruction.writes)
+                killed.update(instruction.writes)
+            used.update(instruction.reads)
             if in_flight and instruction.traits.is_async(Family.WGMMA, Stage.WAIT):
                 used.update(in_flight)
         uses.append(used)
@@ -255,9 +185,9 @@ def _read_in_flight(function: Function) -> list[int]:
             instruction.traits.asynchronous is not None
             and instruction.traits.is_async(Family.WGMMA)
             and len(instruction.operands) > 1
-            and isinstance(instruction.operands[1], Vec)
+            and instruction.operands[1].elements is not None
         ):
-            found.update(dict.fromkeys(registers_of(instruction.operands[1])))
+            found.update(dict.fromkeys(instruction.operands[1].registers))
     return list(found)
 
 
@@ -288,5 +218,5 @@ def polling_functions(program: Program) -> frozenset[str]:
 
 def calls_into(call: Instruction, functions: Collection[str], program: Program) -> bool:
     """Whether a call may enter one of these functions."""
-    named = [o.name for o in call.operands if isinstance(o, FunctionRef)]
-    return not named or program.aliases.get(named[0], named[0]) in functions
+    name = call.callee
+    return not name or program.aliases.get(name, name) in functions

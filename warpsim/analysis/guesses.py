@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from warpsim.analysis.flow import blocks_of, reads_and_writes, registers_of
+from warpsim.analysis.flow import blocks_of
 from warpsim.analysis.graph import Graph
 from warpsim.errors import Span
 from warpsim.isa.traits import Access, Modular
-from warpsim.program.program import Addr, Function, Imm, Instruction, Reg
+from warpsim.program.program import Function, Instruction
 
 
 def guesses(function: Function) -> set[Span]:
@@ -15,17 +15,17 @@ def guesses(function: Function) -> set[Span]:
     compared: set[int] = set()
     for instruction in function.code:
         if instruction.traits.copies:
-            reads, writes = reads_and_writes(instruction)
+            reads, writes = instruction.reads, instruction.writes
             for r in writes:
                 copies.setdefault(r, set()).update(reads)
         elif instruction.traits.access is Access.ATOMIC and "cas" in instruction.op.modifiers:
-            compared.update(registers_of(instruction.operands[-2]))
+            compared.update(instruction.operands[-2].registers)
     waiting = list(compared)
     while waiting:
         for r in copies.get(waiting.pop(), set()) - compared:
             compared.add(r)
             waiting.append(r)
-    return {i.span for i in function.code if i.traits.access is Access.LOAD and compared & set(reads_and_writes(i)[1])}
+    return {i.span for i in function.code if i.traits.access is Access.LOAD and compared & set(i.writes)}
 
 
 def tests(function: Function) -> set[Span]:
@@ -44,7 +44,7 @@ def tests(function: Function) -> set[Span]:
         for at, i in enumerate(function.code)
         if i.traits.access is Access.ATOMIC
         and (place := places.of(i)) is not None
-        and any(uses.get(r) for r in reads_and_writes(i)[1])
+        and any(uses.get(r) for r in i.writes)
     ]
     found = set()
     for at, instruction in enumerate(function.code):
@@ -62,11 +62,11 @@ def tests(function: Function) -> set[Span]:
 
 def _only_decides(load: Instruction, uses: dict[int, list[Instruction]]) -> bool:
     """Whether a load's result is only compared, and the comparison only guards branches."""
-    results = reads_and_writes(load)[1]
+    results = load.writes
     compared = [use for r in results for use in uses.get(r, ())]
     if not compared or any(use.traits.uniform or use.form.ports or use.traits.ending for use in compared):
         return False
-    flags = [r for use in compared for r in reads_and_writes(use)[1]]
+    flags = [r for use in compared for r in use.writes]
     decided = [(r, use) for r in flags for use in uses.get(r, ())]
     return bool(decided) and all(
         use.traits.ending is not None and use.guard is not None and use.guard[0].index == r for r, use in decided
@@ -76,7 +76,7 @@ def _only_decides(load: Instruction, uses: dict[int, list[Instruction]]) -> bool
 def _uses(function: Function) -> dict[int, list[Instruction]]:
     found: dict[int, list[Instruction]] = {}
     for instruction in function.code:
-        for r in reads_and_writes(instruction)[0]:
+        for r in instruction.reads:
             found.setdefault(r, []).append(instruction)
     return found
 
@@ -87,17 +87,17 @@ class _Places:
     def __init__(self, function: Function) -> None:
         made: dict[int, list[Instruction]] = {}
         for instruction in function.code:
-            for r in reads_and_writes(instruction)[1]:
+            for r in instruction.writes:
                 made.setdefault(r, []).append(instruction)
         self._made = {r: made_by[0] for r, made_by in made.items() if len(made_by) == 1 and made_by[0].guard is None}
 
     def of(self, instruction: Instruction) -> tuple[object, int] | None:
         """The place that an instruction accesses."""
-        address = next((o for o in instruction.operands if isinstance(o, Addr)), None)
-        if address is None or address.coordinates:
+        address = instruction.address
+        if address is None or address.base is None or address.coordinates:
             return None
-        if not isinstance(address.base, Reg):
-            return address.base, address.offset
+        if address.base.register is None:
+            return address.base.variable or address.base.parameter, address.offset
         register, offset = address.base.register.index, address.offset
         for _ in range(len(self._made)):
             step = self._step(register)
@@ -111,10 +111,10 @@ class _Places:
         made = self._made.get(register)
         if made is None:
             return None
-        sources = made.operands[made.form.n_dest :]
-        if (made.traits.copies or made.traits.generic_address) and len(sources) == 1 and isinstance(sources[0], Reg):
+        sources = made.inputs
+        if (made.traits.copies or made.traits.generic_address) and len(sources) == 1 and sources[0].register:
             return sources[0].register.index, 0
-        if made.traits.modular is Modular.SUM and isinstance(sources[0], Reg) and isinstance(sources[1], Imm):
-            bits = sources[1].type.bits
-            return sources[0].register.index, (sources[1].bits + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
+        if made.traits.modular is Modular.SUM and sources[0].register and sources[1].constant is not None:
+            half = 1 << sources[1].type.bits - 1
+            return sources[0].register.index, (sources[1].constant + half) % (2 * half) - half
         return None

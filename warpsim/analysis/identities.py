@@ -12,14 +12,14 @@ from typing import Any
 
 import attrs
 
-from warpsim.analysis.flow import Block, blocks_of, reads_and_writes, rewritten
+from warpsim.analysis.flow import Block, blocks_of, rewritten
 from warpsim.isa.spec import Op
 from warpsim.isa.traits import PLAIN, Contraction
-from warpsim.program.program import Function, Instruction, Reg
+from warpsim.program.program import Function, Instruction, Operand
 
 REPEATED = frozenset(f"{root}.{type}" for root in ("min", "max") for type in ("f16", "f32", "ftz.f32", "f64"))
 NEGATED = frozenset(f"neg.{type}" for type in ("f16", "f16x2", "bf16", "f32", "f64"))
-Held = tuple[Reg, str]
+Held = tuple[Operand, str]
 """A register with the value that another holds, and the negation that lies between them, if any."""
 
 
@@ -42,38 +42,37 @@ def _drop(code: list[Instruction], block: Block) -> None:
         source = None if found is None else _dropped(instruction, found)
         if source is not None:
             code[at] = identity(instruction, source, _flushed(instruction))
-        _, writes = reads_and_writes(instruction)
+        writes = instruction.writes
         for register in writes:
             held.pop(register, None)
             for other in holders.pop(register, ()):
-                if other in held and held[other][0].register.index == register:
+                if other in held and held[other][0].registers == [register]:
                     del held[other]
         if found is None or instruction.guard is not None or flushes(instruction):
             continue
-        if found[0].register.index not in writes:
+        (kept,) = found[0].registers
+        if kept not in writes:
             held[writes[0]] = found
-            holders.setdefault(found[0].register.index, []).append(writes[0])
+            holders.setdefault(kept, []).append(writes[0])
 
 
 def _held(instruction: Instruction, held: dict[int, Held]) -> Held | None:
     """The value that the result of an instruction is, subnormals apart, if that is known."""
     text, operands = instruction.text, instruction.operands
     copies = instruction.traits.copies and len(operands) == 2
-    if not (copies or text in REPEATED or text in NEGATED) or not all(
-        isinstance(o, Reg) and not o.negated for o in operands
-    ):
+    if not (copies or text in REPEATED or text in NEGATED) or not all(o.register and not o.negated for o in operands):
         return None
-    values = [held.get(o.register.index, (o, "")) for o in operands[1:] if isinstance(o, Reg)]
+    values = [held.get(o.register.index, (o, "")) for o in operands[1:] if o.register]
     if text in NEGATED:
         ((source, negation),) = values
         return None if negation not in ("", text) else (source, "" if negation else text)
     return values[0] if all(v[0].register is values[0][0].register and v[1] == values[0][1] for v in values) else None
 
 
-def _dropped(instruction: Instruction, found: Held) -> Reg | None:
+def _dropped(instruction: Instruction, found: Held) -> Operand | None:
     """The register that the assembler uses instead of the result ``found``; None if it keeps the instruction."""
     source = instruction.operands[1]
-    if instruction.text in REPEATED and isinstance(source, Reg):
+    if instruction.text in REPEATED and source.register is not None:
         return source
     return found[0] if instruction.text in NEGATED and not found[1] else None
 
@@ -89,10 +88,11 @@ def _flushed(instruction: Instruction) -> Callable[[Op, Any], Any] | None:
     return (lambda op, value: plain(op, value, value)) if flushes(instruction) else None
 
 
-def identity(instruction: Instruction, source: Reg, meaning: Callable[[Op, Any], Any] | None = None) -> Instruction:
+def identity(instruction: Instruction, source: Operand, meaning: Callable[[Op, Any], Any] | None = None) -> Instruction:
     """The instruction with one source; its result is the source's bits, or what ``meaning`` makes of them."""
     spec, operands = instruction.form.operands, instruction.operands
-    source = attrs.evolve(source, type=operands[1].type if isinstance(operands[1], Reg) else source.type)
+    if operands[1].register is not None:
+        source = source._replace(type=operands[1].type)
     form = attrs.evolve(instruction.form, function=meaning or (lambda op, value: value), operands=(spec[0], spec[-1]))
     traits = attrs.evolve(PLAIN, contraction=Contraction.IDENTITY)
     return attrs.evolve(instruction, form=form, traits=traits, operands=(operands[0], source))

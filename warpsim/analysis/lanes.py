@@ -14,8 +14,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsim.analysis.flow import reads_and_writes
-from warpsim.program.program import Function, Special
+from warpsim.program.program import Function
 
 Array = NDArray[Any]
 U64 = np.dtype(np.uint64)
@@ -131,7 +130,7 @@ class Threads:
     def __init__(self, function: Function) -> None:
         self.sizes = _sizes(function.directives.get("reqntid"))
         most = _sizes(function.directives.get("maxntid"))
-        names = {o.name for i in function.code for o in i.operands if isinstance(o, Special)}
+        names = {o.special for i in function.code for o in i.operands}
         flat = function.entry and not any(n.startswith(("tid.", "ntid.")) and n[-1] in "yz" for n in names)
         if self.sizes is not None:
             alive = self.sizes[0] * self.sizes[1] * self.sizes[2]
@@ -194,6 +193,6 @@ def written_registers(function: Function) -> dict[int, int]:
     """How often each register is written in the code; twice if a guard may preserve its old value."""
     count: dict[int, int] = {}
     for instruction in function.code:
-        for register in reads_and_writes(instruction)[1]:
+        for register in instruction.writes:
             count[register] = count.get(register, 0) + (2 if instruction.guard else 1)
     return count

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 import attrs
 
 from warpsim.analysis.counters import Counter, counter_of
-from warpsim.analysis.flow import Block, calls_into, labels_of, reads_and_writes
+from warpsim.analysis.flow import Block, calls_into
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Ending
-from warpsim.program.program import Function, Instruction, Operand, Program, Special, Vec
+from warpsim.program.program import Function, Instruction, Operand, Program
 
 CLOCKS = frozenset({"clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"})
 HARMLESS = frozenset({"accumulator", "active", "cluster", "device", "lane", "report"})
@@ -101,7 +101,7 @@ def _leaving(function: Function, blocks: list[Block], inside: frozenset[int]) ->
         last = code[-1]
         jumps = last.traits.ending in (Ending.BRANCH, Ending.INDEXED_BRANCH)
         ends = block.last == end and (not jumps or last.guard is not None)
-        ends |= jumps and any(label.target >= end for label in labels_of(last))
+        ends |= jumps and any(target >= end for target in last.targets)
         if ends or any(s not in inside for s in block.successors):
             yield last
 
@@ -111,7 +111,7 @@ def _decisive(code: list[Instruction]) -> set[int]:
     found: set[int] = set()
     plain = []
     for instruction in code:
-        reads, writes = reads_and_writes(instruction)
+        reads, writes = instruction.reads, instruction.writes
         if _gives_a_result(instruction):
             plain.append((set(writes), reads))
         else:
@@ -144,7 +144,7 @@ class Clocks:
         while True:
             before = len(self.registers), kept
             for instruction in function.code:
-                reads, writes = reads_and_writes(instruction)
+                reads, writes = instruction.reads, instruction.writes
                 tells = self.read_by(instruction) or not self.registers.isdisjoint(reads)
                 if instruction.traits.access is Access.LOAD and kept:
                     tells = True
@@ -183,9 +183,7 @@ def _goes_outside(instruction: Instruction, program: Program) -> bool:
 
 
 def _names_a_clock(operand: Operand) -> bool:
-    if isinstance(operand, Vec):
-        return any(_names_a_clock(e) for e in operand.elements)
-    return isinstance(operand, Special) and operand.name in CLOCKS
+    return any(part.special in CLOCKS for part in operand.parts)
 
 
 __all__ = ["CLOCKS", "Clocks", "Loop", "clock_readers", "loop_at"]

@@ -15,7 +15,7 @@ from warpsim.analysis.evaluate import Read
 from warpsim.analysis.facts import Facts
 from warpsim.errors import Finding
 from warpsim.isa.traits import Ending, Family, Mbarrier, Stage
-from warpsim.program.program import FunctionRef, Instruction
+from warpsim.program.program import Instruction
 
 RULE = "mbarrier"
 
@@ -36,9 +36,8 @@ def check_mbarriers(facts: Facts) -> Iterator[Finding]:
     code = facts.function.code
     if not facts.function.entry or not any(i.traits.mbarrier is not None for i in code):
         return
-    names = [o.name for i in code if i.traits.ending is Ending.CALL for o in i.operands if isinstance(o, FunctionRef)]
-    indirect = sum(i.traits.ending is Ending.CALL for i in code) > len(names)
-    if indirect or any(n in facts.program.functions for n in names):
+    called = {i.callee for i in code if i.traits.ending is Ending.CALL}
+    if "" in called or not called.isdisjoint(facts.program.functions):
         return
     uses = _Uses()
     for block in facts.blocks:

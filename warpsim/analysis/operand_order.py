@@ -18,9 +18,9 @@ from collections.abc import Iterator
 
 import attrs
 
-from warpsim.analysis.flow import Block, blocks_of, reads_and_writes, rewritten
+from warpsim.analysis.flow import Block, blocks_of, rewritten
 from warpsim.isa.traits import Access, Contraction, Modular
-from warpsim.program.program import Function, Imm, Instruction, Operand, Reg, Vec
+from warpsim.program.program import Function, Instruction, Operand
 
 MERGED, PARAMETER, LITERAL = 1 << 40, 1 << 41, 1 << 42
 
@@ -38,7 +38,7 @@ def order_operands(function: Function) -> Function:
 
 def _is_sorted(instruction: Instruction) -> bool:
     """Whether the assembler sorts the first two sources of an instruction."""
-    return instruction.traits.sorts and all(isinstance(o, (Reg, Imm)) for o in instruction.operands[1:3])
+    return instruction.traits.sorts and all(o.is_plain for o in instruction.operands[1:3])
 
 
 def _exchanged(instruction: Instruction) -> Instruction:
@@ -89,9 +89,9 @@ class _Values:
     def _number(self) -> None:
         """Number the definitions of registers that are sorted, and of those that they are copies of."""
         code = self.function.code
-        wanted = {r for i in code if _is_sorted(i) for r in reads_and_writes(i)[0]}
+        wanted = {r for i in code if _is_sorted(i) for r in i.reads}
         copied: dict[int, set[int]] = {}
-        for reads, writes in (reads_and_writes(i) for i in code if _passed_on(i) is not None):
+        for reads, writes in ((i.reads, i.writes) for i in code if _passed_on(i) is not None):
             for register in writes:
                 copied.setdefault(register, set()).update(reads)
         work = list(wanted)
@@ -100,7 +100,7 @@ class _Values:
             wanted |= new
             work += new
         for at, instruction in enumerate(code):
-            for register in reads_and_writes(instruction)[1]:
+            for register in instruction.writes:
                 if register in wanted:
                     self.made.setdefault(at, {})[register] = definition = len(self.registers)
                     self.registers.append(register)
@@ -146,14 +146,13 @@ class _Values:
                 met &= met - 1
 
     def _rank(self, operand: Operand, block: Block, found: dict[int, int]) -> int:
-        if not isinstance(operand, Reg):
+        if operand.register is None:
             return LITERAL
-        definitions = self._definitions(operand, block, found)
+        definitions = self._definitions(operand.register.index, block, found)
         definition = self._root(_first(definitions)) if definitions else -1
         return MERGED + self.merged[definition] if definition in self.merged else definition
 
-    def _definitions(self, operand: Reg, block: Block, found: dict[int, int]) -> int:
-        register = operand.register.index
+    def _definitions(self, register: int, block: Block, found: dict[int, int]) -> int:
         return found.get(register) or self.before[block.index] & self.all.get(register, 0)
 
     def _root(self, definition: int) -> int:
@@ -172,7 +171,7 @@ class _Values:
             )
         roots: set[int] = set()
         for operand in given:
-            definitions = self._definitions(operand, block, found) if isinstance(operand, Reg) else 0
+            definitions = self._definitions(operand.register.index, block, found) if operand.register else 0
             roots.add(self._root(_first(definitions)) if definitions and not definitions & (definitions - 1) else -1)
         return roots.pop() if len(roots) == 1 and -1 not in roots else None
 
@@ -189,4 +188,4 @@ def _passed_on(instruction: Instruction) -> tuple[Operand, ...] | None:
         return given[:2]
     if not (traits.copies or traits.changes_sign or traits.contraction is Contraction.IDENTITY):
         return None
-    return given[0].elements if len(given) == 1 and isinstance(given[0], Vec) else given
+    return given[0].parts if len(given) == 1 else given

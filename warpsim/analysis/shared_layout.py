@@ -9,18 +9,7 @@ from operator import itemgetter
 import attrs
 
 from warpsim.isa.traits import Ending
-from warpsim.program.program import (
-    Addr,
-    Function,
-    FunctionRef,
-    Imm,
-    Operand,
-    Program,
-    Reg,
-    Special,
-    SymbolAddress,
-    Variable,
-)
+from warpsim.program.program import Function, Operand, Program, Variable
 from warpsim.types import StateSpace
 
 RESERVED = 1024
@@ -111,12 +100,10 @@ def place_shared(program: Program, entry: Function) -> SharedLayout:
 
 def _shared(operand: Operand) -> set[str]:
     """What an operand names in shared memory: a variable, or `SYSTEM`."""
-    if isinstance(operand, Special):
-        return {SYSTEM} if operand.name.startswith("reserved_smem") else set()
-    symbol = (
-        operand.base if isinstance(operand, Addr) else operand.symbol if isinstance(operand, SymbolAddress) else None
-    )
-    return {symbol.unique} if isinstance(symbol, Variable) and symbol.space is StateSpace.SHARED else set()
+    if operand.special.startswith("reserved_smem"):
+        return {SYSTEM}
+    variable = (operand.base or operand).variable
+    return {variable.unique} if variable is not None and variable.space is StateSpace.SHARED else set()
 
 
 def _reachable_names(program: Program, entry: Function) -> set[str]:
@@ -132,15 +119,11 @@ def _reachable_names(program: Program, entry: Function) -> set[str]:
         seen.add(name)
         for instruction in program.functions[name].code:
             for operand in instruction.operands:
-                if isinstance(operand, (Reg, Imm)):
+                if operand.is_plain:
                     continue
                 names |= _shared(operand)
-                if isinstance(operand, FunctionRef):
-                    work.append(operand.name)
-                elif isinstance(operand, SymbolAddress) and isinstance(operand.symbol, str):
-                    work.append(operand.symbol)
-            if instruction.traits.ending is Ending.CALL and not any(
-                isinstance(o, FunctionRef) for o in instruction.operands
-            ):
+                if operand.function:
+                    work.append(operand.function)
+            if instruction.traits.ending is Ending.CALL and not instruction.callee:
                 work += [f for f, body in program.functions.items() if not body.entry]
     return names

@@ -12,12 +12,11 @@ from typing import NamedTuple
 from warpsim.analysis.dataflow import settle
 from warpsim.analysis.deciding import deciding
 from warpsim.analysis.facts import Facts
-from warpsim.analysis.flow import reads_and_writes, registers_of
 from warpsim.analysis.unwritten import additions
 from warpsim.errors import Finding
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Ending, Matrix, Undefined
-from warpsim.program.program import Addr, Instruction, Operand, called
+from warpsim.program.program import Instruction, Operand, called
 
 RULE = "uninitialised"
 ADVICE = "initialise the register on every path to here"
@@ -42,7 +41,7 @@ def check_undefined(facts: Facts) -> Iterator[Finding]:
             continue
         for at in range(block.first, block.last):
             instruction = function.code[at]
-            accumulators = registers_of(instruction.operands[0]) if adds.get(at) else []
+            accumulators = instruction.operands[0].registers if adds.get(at) else []
             first = next((r for r in accumulators if state >> r & 1 and r not in told), None)
             for register, use in _uses(instruction, first):
                 if state >> register & 1 and register not in told:
@@ -80,7 +79,7 @@ def _step(instruction: Instruction, state: int) -> int:
     """The registers that are certainly undefined after an instruction."""
     if not state:
         return 0
-    reads, writes = reads_and_writes(instruction)
+    reads, writes = instruction.reads, instruction.writes
     undefined = instruction.guard is None and _spreads(instruction) and any(state >> r & 1 for r in reads)
     for register in writes:
         if not undefined:
@@ -99,7 +98,7 @@ class Root(NamedTuple):
 
 def _trace(instruction: Instruction, state: int, roots: dict[int, Root]) -> None:
     """Note where the undefined results of an instruction come from."""
-    reads, writes = reads_and_writes(instruction)
+    reads, writes = instruction.reads, instruction.writes
     sources = [r for r in reads if state >> r & 1]
     if sources and instruction.guard is None and _spreads(instruction):
         first = sources[0]
@@ -113,7 +112,7 @@ def _spreads(instruction: Instruction) -> bool:
     if traits.undefined is Undefined.MOVES and len(traits.moved) > 1:
         return False
     if traits.copies:
-        return len(instruction.operands) == 2 and len(registers_of(instruction.operands[1])) == 1
+        return len(instruction.operands) == 2 and len(instruction.operands[1].registers) == 1
     return form.scope is Scope.THREAD and not form.ports and not traits.absorbs
 
 
@@ -130,11 +129,11 @@ def _uses(instruction: Instruction, accumulator: int | None) -> Iterator[tuple[i
     if accumulator is not None:
         yield accumulator, "an accumulator of wgmma"
     for spec, operand in zip(form.operands, instruction.operands, strict=False):
-        if isinstance(operand, Addr):
+        if operand.base is not None:
             yield from _each(operand, "an address")
         elif multiplies and not spec.dest and ("accumulator" not in form.ports or spec.name in _OF_WGMMA):
             yield from _each(operand, "a matrix operand")
-        elif stores and len(registers_of(operand)) == 1:
+        elif stores and len(operand.registers) == 1:
             if "global" in traits.spaces:
                 yield from _each(operand, "the value of a store to global memory")
             elif "shared" in traits.spaces:
@@ -142,5 +141,5 @@ def _uses(instruction: Instruction, accumulator: int | None) -> Iterator[tuple[i
 
 
 def _each(operand: Operand, use: str) -> Iterator[tuple[int, str]]:
-    for register in registers_of(operand):
+    for register in operand.registers:
         yield register, use

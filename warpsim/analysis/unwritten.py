@@ -6,17 +6,15 @@ A wgmma reads its accumulator only where scale-d is true: compilers leave it unw
 from __future__ import annotations
 
 from warpsim.analysis.constants import Constants, State
-from warpsim.analysis.flow import blocks_of, reads_and_writes, returned_by
-from warpsim.program.program import Function, Imm, Instruction, Operand, Reg
+from warpsim.analysis.flow import blocks_of, returned_by
+from warpsim.program.program import Function, Instruction, Operand
 
 
 def scale_of(instruction: Instruction) -> Operand | None:
     """The operand that says whether an instruction adds to its accumulator; None if it has no such choice."""
     if "accumulator" not in instruction.form.ports:
         return None
-    return next(
-        o for spec, o in zip(instruction.form.operands, instruction.operands, strict=False) if spec.name == "scale_d"
-    )
+    return instruction.named["scale_d"]
 
 
 class _Scales(Constants):
@@ -28,9 +26,9 @@ class _Scales(Constants):
 
     def _apply(self, at: int, state: State) -> None:
         scale = scale_of(self.function.code[at])
-        if isinstance(scale, Imm):
-            self.found[at] = scale.bits != 0
-        elif isinstance(scale, Reg):
+        if scale is not None and scale.constant is not None:
+            self.found[at] = scale.constant != 0
+        elif scale is not None and scale.register is not None:
             value = self._read(state, scale.register.index)
             self.found[at] = None if value is None else bool(value) != scale.negated
         super()._apply(at, state)
@@ -77,7 +75,7 @@ def _uses(function: Function, registers: set[int]) -> list[tuple[set[int], set[i
     adds = additions(function)
     found = []
     for at, instruction in enumerate(function.code):
-        reads, writes = reads_and_writes(instruction)
+        reads, writes = instruction.reads, instruction.writes
         if instruction.guard is not None:
             writes = ()
         elif adds.get(at) is False:

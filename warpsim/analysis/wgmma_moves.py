@@ -4,10 +4,10 @@ unpack a register into halves and pack halves into one.
 
 from __future__ import annotations
 
-from warpsim.analysis.flow import Block, registers_of
+from warpsim.analysis.flow import Block
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Family
-from warpsim.program.program import Function, Imm, Instruction, Vec
+from warpsim.program.program import Function, Instruction
 
 
 def is_mma(instruction: Instruction) -> bool:
@@ -18,7 +18,7 @@ def is_mma(instruction: Instruction) -> bool:
 def operand_registers(instruction: Instruction) -> tuple[list[int], list[int]]:
     """The registers of D, and those of A."""
     d, a = instruction.operands[:2]
-    return registers_of(d), registers_of(a) if isinstance(a, Vec) else []
+    return d.registers, a.registers if a.elements is not None else []
 
 
 def moved(instruction: Instruction) -> tuple[list[int], list[int]] | None:
@@ -26,9 +26,8 @@ def moved(instruction: Instruction) -> tuple[list[int], list[int]] | None:
     if not instruction.traits.copies:
         return None
     target, source = instruction.operands
-    reads, writes = registers_of(source), registers_of(target)
-    whole = len(source.elements) if isinstance(source, Vec) else 1
-    return (reads, writes) if writes and len(reads) == whole else None
+    reads, writes = source.registers, target.registers
+    return (reads, writes) if writes and len(reads) == len(source.parts) else None
 
 
 def wgmma_registers(function: Function, blocks: list[Block]) -> list[int]:
@@ -78,5 +77,5 @@ def _flies(code: tuple[Instruction, ...], *, flying: bool) -> bool:
     for instruction in code:
         if instruction.form.scope is Scope.WARPGROUP:
             count = instruction.operands[0] if "wait_group" in instruction.op.modifiers else None
-            flying = is_mma(instruction) or (flying and not (isinstance(count, Imm) and count.bits == 0))
+            flying = is_mma(instruction) or (flying and not (count is not None and count.constant == 0))
     return flying

@@ -14,13 +14,12 @@ import attrs
 
 from warpsim.analysis.dataflow import settle
 from warpsim.analysis.facts import Facts
-from warpsim.analysis.flow import reads_and_writes
 from warpsim.analysis.groups import NOTHING, GroupStates
 from warpsim.analysis.wgmma_advice import ADVICE, FENCE, IN_FLIGHT, SERIALISED, UNCOMMITTED
 from warpsim.analysis.wgmma_moves import is_mma, moved, operand_registers, wgmma_registers
 from warpsim.errors import Finding
 from warpsim.isa.traits import Ending, Family, Stage
-from warpsim.program.program import FunctionRef, Imm, Instruction
+from warpsim.program.program import Instruction
 
 ORDERED, MOVED, ACCESSED = 0, 1, 2
 EVERYBODY = -1
@@ -124,9 +123,7 @@ class _Walk:
         elif traits.is_async(Family.WGMMA, Stage.COMMIT):
             state.group_states, state.fenced = state.group_states.committed(EVERYBODY), False
         elif traits.is_async(Family.WGMMA, Stage.WAIT):
-            count = instruction.operands[0]
-            n = count.bits if isinstance(count, Imm) else 0
-            state.group_states = state.group_states.waited(EVERYBODY, n)
+            state.group_states = state.group_states.waited(EVERYBODY, instruction.operands[0].constant or 0)
         elif traits.ending is Ending.CALL and self._calls_wgmma(instruction):
             state.group_states, state.unfenced, state.shapes = NOTHING, {}, {}
         else:
@@ -138,9 +135,8 @@ class _Walk:
                 self._tell(found, UNCOMMITTED, lost.bit_length() - 1, instruction, message)
 
     def _calls_wgmma(self, instruction: Instruction) -> bool:
-        names = [o.name for o in instruction.operands if isinstance(o, FunctionRef)]
-        known = self.facts.program.functions
-        return bool(self.helped) and not (names and all(n not in known for n in names))
+        name = instruction.callee
+        return bool(self.helped) and (not name or name in self.facts.program.functions)
 
     def _issue(self, at: int, instruction: Instruction, state: State, found: list[Finding] | None) -> None:
         slots_d, slots_a = operand_registers(instruction)
@@ -206,7 +202,7 @@ class _Walk:
                 return
 
     def _access(self, at: int, instruction: Instruction, state: State, found: list[Finding] | None) -> None:
-        reads, writes = ([r for r in part if r in self.used] for part in reads_and_writes(instruction))
+        reads, writes = ([r for r in part if r in self.used] for part in (instruction.reads, instruction.writes))
         if not reads and not writes:
             return
         plain = instruction.traits.copies

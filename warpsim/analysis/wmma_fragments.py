@@ -12,10 +12,10 @@ from collections.abc import Iterator
 import attrs
 
 from warpsim.analysis.facts import Facts
-from warpsim.analysis.flow import Block, reads_and_writes, registers_of
+from warpsim.analysis.flow import Block
 from warpsim.errors import Finding
 from warpsim.isa.traits import Matrix
-from warpsim.program.program import Function, Instruction, Reg, Vec
+from warpsim.program.program import Function, Instruction
 from warpsim.types import ScalarType
 
 RULE = "fragment-mismatch"
@@ -103,12 +103,12 @@ def _join(before: dict[int, State], number: int, state: State) -> bool:
 
 def _apply(instruction: Instruction, state: State) -> None:
     """Update the state for an instruction."""
-    writes = reads_and_writes(instruction)[1]
+    writes = instruction.writes
     made = _made(instruction)
     moved: frozenset[Fragment] = frozenset()
     if instruction.traits.copies:
         source = instruction.operands[1]
-        if isinstance(source, Reg):
+        if source.register is not None:
             moved = state.get(source.register.index, frozenset())
     for register in writes:
         new = frozenset([made]) if made is not None else moved
@@ -164,11 +164,10 @@ def _name(type: object, default: str) -> str:
 def _wrong(instruction: Instruction, state: State) -> Mismatch | None:
     """The first register whose possible fragments all differ from the expected one."""
     for place, expected in _expected(instruction):
-        for register in registers_of(instruction.operands[place]):
+        for register in instruction.operands[place].registers:
             fragments = state.get(register, frozenset())
             if fragments and expected not in fragments:
-                operand = instruction.operands[place]
-                elements = operand.elements if isinstance(operand, Vec) else (operand,)
-                name = next(e.register.name for e in elements if isinstance(e, Reg) and e.register.index == register)
+                parts = instruction.operands[place].parts
+                name = next(p.register.name for p in parts if p.register and p.register.index == register)
                 return Mismatch(name, expected, sorted(fragments, key=str)[0])
     return None

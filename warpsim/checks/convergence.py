@@ -18,7 +18,6 @@ from warpsim.machine.collectives import FULL, Members, masks_of, named_by, place
 from warpsim.machine.reporting import counted, present
 from warpsim.machine.values import Affine, Array, as_array
 from warpsim.machine.watcher import Watcher
-from warpsim.program.program import Imm
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -41,11 +40,8 @@ class Membermasks(Watcher):
         """Check the masks of arriving lanes."""
         if members is None:
             return
-        if isinstance(members, Imm):
-            full = members.bits & FULL == FULL
-        else:
-            value = group.read(members.register.index)
-            full = type(value) is Affine and value.uniform and value.base & FULL == FULL
+        value = group.value(members)
+        full = type(value) is Affine and value.uniform and value.base & FULL == FULL
         if not full:
             _check_masks(machine, group, masks_of(group, members), taking_part(group, active))
 

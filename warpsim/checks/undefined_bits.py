@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warpsim.analysis.flow import registers_of
 from warpsim.checks.undefined_memory import AtOnce, UndefinedMemory, muted
 from warpsim.checks.undefined_registers import PADDING, lanes_of, ones, origins, report_use, undefined
 from warpsim.isa.spec import Form, Scope
@@ -22,7 +21,7 @@ from warpsim.machine.binding.ports import port
 from warpsim.machine.binding.warp_steps import spread, warp_ports
 from warpsim.machine.state.global_memory import LOCAL_WINDOW
 from warpsim.machine.values import Array, as_array, retype
-from warpsim.program.program import Addr, Instruction, Operand, Reg, Vec
+from warpsim.program.program import Instruction, Operand
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 def destinations_of(instruction: Instruction) -> list[int]:
     """The registers that an instruction writes."""
-    return [r for o in instruction.operands[: instruction.form.n_dest] for r in registers_of(o)]
+    return [r for o in instruction.outputs for r in o.registers]
 
 
 Rule = Callable[["Machine", "Group", "Array | None"], Any]
@@ -54,27 +53,29 @@ def rule_of(plan: FunctionPlan, instruction: Instruction) -> Rule:
 
 
 def _is_integer_move(instruction: Instruction) -> bool:
-    types = [o.type for o in instruction.operands if isinstance(o, Reg)]
-    return all(t.dtype.kind in "iu" for t in types)
+    return all(o.type.dtype.kind in "iu" for o in instruction.operands if o.register is not None)
 
 
 def _bits_of(group: Group, operand: Operand) -> Any:
     """A source operand's undefined bits, in the type with which the instruction reads it."""
-    if isinstance(operand, Vec):
+    if operand.elements is not None:
         return tuple([_bits_of(group, e) for e in operand.elements])
-    if isinstance(operand, Reg):
-        bits = undefined(group, operand.register.index)
-        if bits is not None:
-            return bits if operand.type.dtype.kind == "b" else retype(bits, operand.type.dtype)
-    dtype = operand.type.dtype  # type: ignore[union-attr]
-    return np.zeros(1, dtype)
+    bits, dtype = _undefined(group, operand), operand.type.dtype
+    if bits is None:
+        return np.zeros(1, dtype)
+    return bits if dtype.kind == "b" else retype(bits, dtype)
+
+
+def _undefined(group: Group, operand: Operand) -> Array | None:
+    """The undefined bits of an operand that is a register."""
+    return None if operand.register is None else undefined(group, operand.register.index)
 
 
 def _any(group: Group, operands: tuple[Operand, ...]) -> Array | None:
     """A mask of lanes in which any of these operands has an undefined bit."""
     mask: Array | None = None
     for operand in operands:
-        for slot in registers_of(operand):
+        for slot in operand.registers:
             bits = undefined(group, slot)
             if bits is not None:
                 mask = lanes_of(bits) if mask is None else mask | lanes_of(bits)
@@ -82,7 +83,7 @@ def _any(group: Group, operands: tuple[Operand, ...]) -> Array | None:
 
 
 def _any_rule(plan: FunctionPlan, instruction: Instruction) -> Rule:
-    operands = instruction.operands[instruction.form.n_dest :]
+    operands = instruction.inputs
     written = destinations_of(instruction)
     together = instruction.form.scope is not Scope.THREAD
 
@@ -100,14 +101,14 @@ def _any_rule(plan: FunctionPlan, instruction: Instruction) -> Rule:
 
 
 def _getters(plan: FunctionPlan, instruction: Instruction) -> list[Any]:
-    return [source_getter(plan, o) for o in instruction.operands[instruction.form.n_dest :]]
+    return [source_getter(plan, o) for o in instruction.inputs]
 
 
 def _move_rule(plan: FunctionPlan, instruction: Instruction, moved: tuple[int, ...]) -> Rule:
     """Run the body on the undefined bits, unless a source that decides where they go is undefined."""
 
     form, op = instruction.form, instruction.op
-    operands = instruction.operands[form.n_dest :]
+    operands = instruction.inputs
     getters = _getters(plan, instruction)
     decide = tuple([o for k, o in enumerate(operands) if k not in moved])
     otherwise = _any_rule(plan, instruction)
@@ -166,12 +167,12 @@ def _bitwise_rule(plan: FunctionPlan, instruction: Instruction) -> Rule:
     """A result bit is undefined if flipping undefined source bits flips it."""
 
     form, op = instruction.form, instruction.op
-    operands = instruction.operands[form.n_dest :]
+    operands = instruction.inputs
     getters = _getters(plan, instruction)
     commit = commit_of(instruction)
     written = destinations_of(instruction)
     otherwise = _any_rule(plan, instruction)
-    sources = [o.register.index if isinstance(o, Reg) else -1 for o in operands]
+    sources = [-1 if o.register is None else o.register.index for o in operands]
 
     def rule(machine: Machine, group: Group, active: Array | None) -> Any:
         if commit is None or form.n_dest != 1:
@@ -263,9 +264,9 @@ def _note_stored(
 ) -> None:
     """Note undefined registers that go to shared or local memory."""
     for value in values:
-        for part in value.elements if isinstance(value, Vec) else (value,):
-            bits = undefined(group, part.register.index) if isinstance(part, Reg) else None
-            if bits is not None and isinstance(part, Reg):
+        for part in value.parts:
+            bits = _undefined(group, part)
+            if bits is not None and part.register is not None:
                 mask = lanes_of(bits) if lanes is None else lanes_of(bits) & lanes
                 mask = np.broadcast_to(mask, group.selection.shape)
                 origins(machine).stored(machine, group, instruction, address, mask, part.register.index)
@@ -301,9 +302,9 @@ def _report_value(machine: Machine, group: Group, operands: tuple[Operand, ...],
     structures with their padding.
     """
     for operand in operands:
-        for part in operand.elements if isinstance(operand, Vec) else (operand,):
-            bits = undefined(group, part.register.index) if isinstance(part, Reg) else None
-            if bits is not None and isinstance(part, Reg):
+        for part in operand.parts:
+            bits = _undefined(group, part)
+            if bits is not None and part.register is not None:
                 read = bits if bits.dtype.kind in "bV" else retype(bits, np.dtype(f"u{part.type.dtype.itemsize}"))
                 whole = (np.ascontiguousarray(read)[..., None].view(np.uint8) != 0).all(axis=-1)
                 padding = group.shadow(PADDING, part.register.index)
@@ -317,7 +318,7 @@ def _atomic_rule(plan: FunctionPlan, instruction: Instruction) -> Rule:
     from it. The result is the old value, however undefined the operands are.
     """
     form, op = instruction.form, instruction.op
-    operands = instruction.operands[form.n_dest :]
+    operands = instruction.inputs
     getters = _getters(plan, instruction)
     commit = commit_of(instruction)
     written = destinations_of(instruction)
@@ -332,7 +333,7 @@ def _atomic_rule(plan: FunctionPlan, instruction: Instruction) -> Rule:
         if where is None:
             return {}
         _note_stored(machine, group, instruction, address, operands[1:], _elsewhere(where, active))
-        bits = [get(machine, group) if isinstance(o, Addr) else _bits_of(group, o) for o, get in zip(operands[1:], getters[1:], strict=True)]  # fmt: skip
+        bits = [_bits_of(group, o) if o.base is None else get(machine, group) for o, get in zip(operands[1:], getters[1:], strict=True)]  # fmt: skip
         with muted(machine):
             old = form.function(op, address, *bits, **bit_ports(machine, group, form, active, combines=True))
         if commit is None or old is None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.analysis.deciding import deciding
-from warpsim.analysis.flow import registers_of
 from warpsim.analysis.unwritten import read_unwritten, scale_of
 from warpsim.checks.undefined_bits import bind_store_bits, destinations_of, rule_of
 from warpsim.checks.undefined_registers import RULE
@@ -16,7 +15,7 @@ from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Family, Undefined
 from warpsim.machine.binding.operand_slots import commit_of, guard_of, source_getter, value_getter
 from warpsim.machine.values import Array
-from warpsim.program.program import Addr, Imm, Instruction, Reg
+from warpsim.program.program import Instruction
 
 if TYPE_CHECKING:
     from warpsim.machine.plan import FunctionPlan
@@ -27,16 +26,16 @@ class TransferFunction:
 
     def __init__(self, plan: FunctionPlan, instruction: Instruction) -> None:
         form, traits = instruction.form, instruction.traits
-        sources = instruction.operands[form.n_dest :]
+        sources = instruction.inputs
         self.instruction = instruction
         self.plan = plan
         self.warps = form.scope is not Scope.THREAD
         self.wide = form.scope is Scope.WARPGROUP
         self.written = destinations_of(instruction)
-        self.addresses = sorted({r for o in instruction.operands if isinstance(o, Addr) for r in registers_of(o)})
+        self.addresses = sorted({r for o in instruction.operands if o.base is not None for r in o.registers})
         self.decides = deciding(instruction)
         """The registers that decide what it does, and what they are used as."""
-        data = {r for o in sources if not isinstance(o, Addr) for r in registers_of(o)}
+        data = {r for o in sources if o.base is None for r in o.registers}
         self.data = sorted(data - self.decides.keys())
         scale = scale_of(instruction)
         self.adds = None if scale is None else value_getter(plan, scale)
@@ -60,11 +59,10 @@ def _metadata(instruction: Instruction) -> tuple[int, Array] | None:
     found = instruction.traits.metadata
     if found is None:
         return None
-    named = {spec.name: o for spec, o in zip(instruction.form.operands, instruction.operands, strict=False)}
-    words, selector = named[found.words], named[found.selector]
-    if not (isinstance(words, Reg) and isinstance(selector, Imm)):
+    words, selector = instruction.named[found.words].register, instruction.named[found.selector].constant
+    if words is None or selector is None:
         return None
-    return words.register.index, np.arange(32) % 4 // found.lanes == selector.bits % (4 // found.lanes)
+    return words.index, np.arange(32) % 4 // found.lanes == selector % (4 // found.lanes)
 
 
 class Known:
@@ -84,7 +82,8 @@ class Known:
             found = self._loads[block] = defaultdict(list)
             for instruction in self._plan.blocks[block].instructions:
                 if instruction.traits.access is Access.LOAD:
-                    address = next(o for o in instruction.operands if isinstance(o, Addr))
+                    address = instruction.address
+                    assert address is not None
                     found[address.base].append(address.offset)
             for offsets in found.values():
                 offsets.sort()

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from warpsim.analysis.flow import registers_of
 from warpsim.checks.undefined_registers import lanes_of, origins, report_use, undefined
 from warpsim.checks.undefined_transfer import TransferFunction
 from warpsim.isa.traits import Ending
 from warpsim.machine.values import Array, as_array
-from warpsim.program.program import Arguments, FunctionRef, Instruction, Reg
+from warpsim.program.program import Instruction
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -51,7 +50,7 @@ def check_end(machine: Machine, group: Group, last: Instruction) -> None:
     """Report a branch on undefined bits."""
     slots = [last.guard[0].index] if last.guard is not None else []
     if last.traits.ending in (Ending.INDEXED_BRANCH, Ending.CALL):
-        slots += [o.register.index for o in last.operands if isinstance(o, Reg)]
+        slots += [o.register.index for o in last.operands if o.register is not None]
     for slot in slots:
         bits = undefined(group, slot)
         if bits is not None and bits.any():
@@ -60,7 +59,7 @@ def check_end(machine: Machine, group: Group, last: Instruction) -> None:
         _enter(machine, group, last)
     elif last.traits.ending is Ending.RETURN and group.stack:
         caller, block = group.stack[-1][:2]
-        results = [registers_of(o) for o in caller.blocks[block].returns]
+        results = [o.registers for o in caller.blocks[block].returns]
         given = [[r.index for r in p.registers] for p in group.plan.function.returns]
         _hand(machine, group, last, given, caller.name, results)
 
@@ -68,11 +67,9 @@ def check_end(machine: Machine, group: Group, last: Instruction) -> None:
 def _enter(machine: Machine, group: Group, call: Instruction) -> None:
     """Note the origins of undefined arguments of a function that is called by its name."""
     program = group.plan.kernel.program
-    name = next((o.name for o in call.operands if isinstance(o, FunctionRef)), "")
-    function = program.functions.get(program.aliases.get(name, name))
-    arguments = [o.elements for o in call.operands[1:] if isinstance(o, Arguments)]
-    if function is not None and arguments:
-        given = [registers_of(o) for o in arguments[0]]
+    function = program.functions.get(program.aliases.get(call.callee, call.callee))
+    if function is not None:
+        given = [o.registers for o in call.operands[-1].parts]
         _hand(machine, group, call, given, function.name, [[r.index for r in p.registers] for p in function.params])
 
 

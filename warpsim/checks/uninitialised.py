@@ -41,7 +41,7 @@ from warpsim.machine.binding.warp_steps import collect, spread, warp_ports
 from warpsim.machine.reporting import present
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import WRITE, MemoryAccess
-from warpsim.program.program import Addr, Instruction, Vec
+from warpsim.program.program import Instruction
 from warpsim.types import TYPES
 
 if TYPE_CHECKING:
@@ -320,7 +320,7 @@ def _padding(
         return []
     memory, place = UndefinedMemory(machine, group, active), address.places
     found = []
-    for k in range(len(target.elements) if isinstance(target, Vec) else 1):
+    for k in range(len(target.parts)):
         around = memory.load(space, Address((place + k * op.type.bytes) & ~7), TYPES["b64"])[0]
         found.append(np.asarray(around != np.uint64(0xFFFFFFFFFFFFFFFF)))
     return found
@@ -328,9 +328,9 @@ def _padding(
 
 def _in_a_row(group: Group, instruction: Instruction) -> bool:
     """Whether the block also loads from the same base less than eight bytes away."""
-    if isinstance(instruction.operands[0], Vec):
+    own = instruction.address
+    if instruction.operands[0].elements is not None or own is None:
         return True
-    own = next(o for o in instruction.operands if isinstance(o, Addr))
     offsets = known_of(group.plan).loads(group.block)[own.base]
     return bisect_left(offsets, own.offset + 8) - bisect_right(offsets, own.offset - 8) > 1  # itself, and another
 

@@ -19,7 +19,7 @@ from warpsim.layout import descriptors, instructions
 from warpsim.layout.fragment import Fragment
 from warpsim.layout.registers import matrix_of
 from warpsim.machine.machine import Machine
-from warpsim.program.program import Imm, Instruction, Operand, Reg, Vec
+from warpsim.program.program import Instruction, Operand
 from warpsim.types import ELEMENTS
 
 Array = NDArray[Any]
@@ -44,7 +44,9 @@ def matrix_at(scene: Scene, instruction: Instruction, name: str) -> Matrix:
         raise DebugError(str(problem)) from None
     shared = [key for key, descriptor in DESCRIPTORS.items() if descriptor in given]
     held = {key: given.get(key, given.get(METADATA.get(key, ""))) for key in found}
-    inside = [key for key, operand in held.items() if isinstance(operand, (Vec, Reg))]
+    inside = [
+        key for key, operand in held.items() if operand is not None and any(part.register for part in operand.parts)
+    ]
     sparse = "e" in found
     if name in shared:
         found_a = _in_shared(scene, instruction, name, given)
@@ -73,15 +75,14 @@ def _whole(
 
 def _given(instruction: Instruction) -> dict[str, Operand]:
     """The operands of an instruction by name."""
-    return dict(zip((spec.name for spec in instruction.form.operands), instruction.operands, strict=False))
+    return instruction.named
 
 
 def _in_registers(scene: Scene, instruction: Instruction, name: str, spec: Any, operand: Operand) -> Matrix:
     fragment: Fragment = spec.fragment
-    parts = operand.elements if isinstance(operand, Vec) else (operand,)
-    if not all(isinstance(part, Reg) for part in parts) or len(parts) % fragment.registers:
+    registers = [part.register for part in operand.parts if part.register is not None]
+    if len(registers) < len(operand.parts) or len(registers) % fragment.registers:
         raise DebugError(f"operand {name} of {instruction.text} has elements that are not registers")
-    registers = [part.register for part in parts if isinstance(part, Reg)]
     threads = 128 if instruction.form.scope is Scope.WARPGROUP else 32
     held, here = _held(scene, [r.index for r in registers], threads)
     words = held.view(f"u{held.dtype.itemsize}")
@@ -149,7 +150,7 @@ def _in_shared(scene: Scene, instruction: Instruction, name: str, given: dict[st
     elements = k // 8 if type == "b1" else k
     extent = 64 if name == "a" else n
     flag = given.get(f"imm_trans_{name}")
-    transposed = isinstance(flag, Imm) and bool(flag.bits)
+    transposed = flag is not None and bool(flag.constant)
     bits = _descriptor(scene, given[DESCRIPTORS[name]])
     fields = descriptors.decode(np.array([bits], np.uint64))
     address = descriptors.byte_addresses(fields, elements, extent, dtype.itemsize, transposed=transposed)[..., 0]
@@ -165,7 +166,7 @@ def _in_shared(scene: Scene, instruction: Instruction, name: str, given: dict[st
 
 
 def _descriptor(scene: Scene, operand: Operand) -> int:
-    if not isinstance(operand, Reg):
+    if operand.register is None:
         raise DebugError("the descriptor is not a register")
     first = attrs.evolve(scene.focus, warp=scene.focus.warp // 4 * 4, lane=0)
     held, here = _held(scene, [operand.register.index], 128)

@@ -8,7 +8,6 @@ from typing import Any
 import attrs
 import numpy as np
 
-from warpsim.analysis.flow import reads_and_writes
 from warpsim.debug import expressions as ex
 from warpsim.debug.given import DebugError, number
 from warpsim.debug.memory import Place
@@ -18,7 +17,7 @@ from warpsim.debug.watching import MemoryTarget, MemoryWatch, RegisterTarget, ta
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.watcher import READ, MemoryAccess
-from warpsim.program.program import Addr, Instruction, Operand, Param, Reg, Special, SymbolAddress, Variable, Vec
+from warpsim.program.program import Instruction, Operand
 
 DEEPEST = 32
 
@@ -148,7 +147,7 @@ def _writes_register(target: RegisterTarget, who: Focus) -> Any:
     def asked(machine: Machine, group: Group, instruction: Instruction) -> int:
         known = writes.get(id(instruction))
         if known is None:
-            known = writes[id(instruction)] = target.register.index in reads_and_writes(instruction)[1]
+            known = writes[id(instruction)] = target.register.index in instruction.writes
         if not known or group.plan.function.name != target.function or not holds(machine, group, who):
             return 0
         return int(_passes(machine, group, instruction, who))
@@ -226,35 +225,37 @@ def _sources(instruction: Instruction) -> list[str]:
     if instruction.guard is not None:
         found.append(instruction.guard[0].name)
     n_dest = instruction.form.n_dest
-    for operand in (*instruction.operands[n_dest:], *(instruction.operands[:1] if n_dest == 0 else ())):
+    for operand in (*instruction.inputs, *(instruction.operands[:1] if n_dest == 0 else ())):
         found += _read_by(operand, instruction)
     return list(dict.fromkeys(found))
 
 
 def _read_by(operand: Operand, instruction: Instruction) -> list[str]:
     """The values that an operand reads."""
-    match operand:
-        case Reg():
-            return [operand.register.name]
-        case Special():
-            return [f"%{operand.name}"]
-        case Vec():
-            return [name for element in operand.elements for name in _read_by(element, instruction)]
-        case SymbolAddress(symbol=Variable() as variable):
-            return [f"&{variable.name}"]
-        case Addr():
-            return _read_at(operand, instruction)
-    return []
+    if operand.base is not None:
+        return _read_at(operand.base, operand.offset, instruction)
+    if operand.elements is not None:
+        return [name for element in operand.elements for name in _read_by(element, instruction)]
+    name = _name_of(operand)
+    return [name] if name else []
 
 
-def _read_at(operand: Addr, instruction: Instruction) -> list[str]:
+def _name_of(operand: Operand) -> str:
+    """A single value as an expression; empty for a constant."""
+    if operand.register is not None:
+        return operand.register.name
+    if operand.variable is not None:
+        return f"&{operand.variable.name}"
+    return operand.special and f"%{operand.special}"
+
+
+def _read_at(base: Operand, offset: int, instruction: Instruction) -> list[str]:
     """The register of an address, and what a load finds there."""
-    base, type = operand.base, instruction.op.get("type")
-    if isinstance(base, Param):
-        return [base.name]
-    found = [base.register.name] if isinstance(base, Reg) else []
+    type = instruction.op.get("type")
+    if base.parameter is not None:
+        return [base.parameter.name]
+    found = [base.register.name] if base.register is not None else []
     if instruction.form.n_dest and type is not None:
         space = next(iter(instruction.traits.spaces), "generic").split("::")[0]
-        text = "0" if base is None else base.register.name if isinstance(base, Reg) else f"&{base.name}"
-        found.append(f"{space if space in ex.SPACES else 'generic'}.{type.name}[{text} + {operand.offset}]")
+        found.append(f"{space if space in ex.SPACES else 'generic'}.{type.name}[{_name_of(base) or 0} + {offset}]")
     return found

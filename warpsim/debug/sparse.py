@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from warpsim.debug.matrix import Matrix
 from warpsim.layout import fragments
-from warpsim.program.program import Imm, Operand
+from warpsim.program.program import Operand
 
 Array = NDArray[Any]
 SELECTORS = ("sp_sel", "f")
@@ -20,7 +20,7 @@ SELECTORS = ("sp_sel", "f")
 def selected(spec: Any, given: dict[str, Operand], bits: int) -> Any:
     """The metadata operand ``spec`` of an instruction with ``bits``-bit elements, for its sparsity selector."""
     selector = next((given[name] for name in SELECTORS if name in given), None)
-    number = selector.bits if isinstance(selector, Imm) else 0
+    number = selector.constant or 0 if selector is not None else 0
     chunks, rows = spec.fragment.columns, spec.fragment.rows
     count = max(4 // (chunks // 4), 1) if rows == 16 else 2 if bits >= 16 else 1
     fragment = fragments.metadata(chunks, number % count, rows, floats=bits >= 16)

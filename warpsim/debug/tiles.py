@@ -9,7 +9,6 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsim.analysis.flow import reads_and_writes
 from warpsim.debug.evaluation import Scene
 from warpsim.debug.given import DebugError
 from warpsim.debug.matrices import matrix_at, nearest_matrix
@@ -18,7 +17,7 @@ from warpsim.debug.places import Focus, column_of, holds, standing
 from warpsim.isa.traits import Family, Stage
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
-from warpsim.program.program import Instruction, Reg, Vec
+from warpsim.program.program import Instruction
 
 Array = NDArray[Any]
 TILE = re.compile(
@@ -122,14 +121,10 @@ class TileWatch:
         traits = instruction.traits
         if traits.is_async(Family.WGMMA, Stage.WAIT) or traits.spaces or traits.polls:
             return True
-        return not self._written.isdisjoint(reads_and_writes(instruction)[1])
+        return not self._written.isdisjoint(instruction.writes)
 
 
 def _registers_of(instruction: Instruction) -> frozenset[int]:
     """The registers of all operands."""
-    found = set()
-    for operand in instruction.operands:
-        for part in operand.elements if isinstance(operand, Vec) else (operand,):
-            if isinstance(part, Reg):
-                found.add(part.register.index)
-    return frozenset(found)
+    parts = [part for operand in instruction.operands for part in operand.parts]
+    return frozenset(part.register.index for part in parts if part.register is not None)

@@ -14,7 +14,7 @@ from warpsim.layout import mbarriers as words
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Transfer
-from warpsim.program.program import Addr, Instruction, Reg, Variable
+from warpsim.program.program import Instruction, Variable
 from warpsim.types import StateSpace
 
 Array = NDArray[Any]
@@ -171,14 +171,14 @@ def _waits(machine: Machine) -> dict[tuple[int, int], set[int]]:
     found: dict[tuple[int, int], set[int]] = {}
     for at in standing(machine):
         wait = _wait_of(at)
-        operand = next((o for o in wait.operands if isinstance(o, Addr)), None) if wait is not None else None
-        if operand is None:
+        operand = wait.address if wait is not None else None
+        if operand is None or operand.base is None:
             continue
-        group = at.group
-        if isinstance(operand.base, Reg):
-            base = peek(group, operand.base.register.index).astype(np.int64)
-        elif isinstance(operand.base, Variable) and operand.base.space is StateSpace.SHARED:
-            base = np.full(group.selection.n, machine.launch.plan.address(operand.base))
+        group, register, variable = at.group, operand.base.register, operand.base.variable
+        if register is not None:
+            base = peek(group, register.index).astype(np.int64)
+        elif variable is not None and variable.space is StateSpace.SHARED:
+            base = np.full(group.selection.n, machine.launch.plan.address(variable))
         else:
             continue
         ctas, threads = group.selection.ctas.reshape(-1), group.selection.threads.reshape(-1)

@@ -8,7 +8,6 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsim.analysis.flow import reads_and_writes
 from warpsim.debug import expressions as ex
 from warpsim.debug.evaluation import Scene
 from warpsim.debug.given import DebugError
@@ -110,7 +109,7 @@ class RegisterWatch:
         found = self._writes.get(id(instruction))
         if found is None:
             late = instruction.traits.is_async(Family.WGMMA, Stage.WAIT)
-            found = late or self.target.register.index in reads_and_writes(instruction)[1]
+            found = late or self.target.register.index in instruction.writes
             self._writes[id(instruction)] = found
         return found
 

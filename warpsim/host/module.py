@@ -199,11 +199,7 @@ class Module:
         if name in image.function_numbers or name in self.program.aliases:
             return image.function_address(name)
         shared = next(
-            (
-                v
-                for v in self.program.variables
-                if isinstance(v, Variable) and v.name == name and v.space is StateSpace.SHARED
-            ),
+            (v for v in self.program.variables if v.name == name and v.space is StateSpace.SHARED),
             None,
         )
         if shared is not None and generic:

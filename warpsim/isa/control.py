@@ -35,10 +35,11 @@ def brx_idx(op: Op, index: Any, tlist: Any) -> None:
 @instruction(
     "call{.uni} ret_list, fname, param_list, flist;",
     anchor="control-flow-instructions-call",
+    destinations=("ret_list",),
     scope=Scope.CONTROL,
     traits=Traits(ending=Ending.CALL),
 )
-def call(op: Op, ret_list: Any, fname: Any, param_list: Any, flist: Any) -> None:
+def call(op: Op, fname: Any, param_list: Any, flist: Any) -> None:
     """Call a function, by name or by address."""
 
 

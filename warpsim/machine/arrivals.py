@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from warpsim.analysis.flow import reads_and_writes
 from warpsim.machine import clusters
 from warpsim.machine.binding.operand_slots import destination
 from warpsim.machine.selection import Lanes, Selection
@@ -102,7 +101,7 @@ def _give_result(machine: Machine, group: Group, votes: tuple[Array, Array]) -> 
         result = (true == total)[ctas] if barrier.reduction == "and" else (true > 0)[ctas]
     destination(instruction.operands[0])(machine, group, result, None)
     if machine.hooks.registers_written is not None:
-        machine.hooks.registers_written(machine, group, reads_and_writes(instruction)[1])
+        machine.hooks.registers_written(machine, group, instruction.writes)
 
 
 def _by_cta(machine: Machine, group: Group, chosen: Array) -> tuple[Group | None, Group | None]:

@@ -16,7 +16,7 @@ from warpsim.machine.gate import bind_gate, missing_lanes, wait
 from warpsim.machine.plan import FunctionPlan, Step
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
-from warpsim.program.program import Imm, Instruction, Reg
+from warpsim.program.program import Instruction
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -96,8 +96,8 @@ class _CtaBarrier:
 
 
 def _cta_barrier(plan: FunctionPlan, instruction: Instruction, barrier: Barrier, guard: Guard | None) -> Step:
-    operands = instruction.operands[instruction.form.n_dest :]
-    sources = [value_getter(plan, o) for o in operands if isinstance(o, (Reg, Imm))]
+    operands = instruction.inputs
+    sources = [value_getter(plan, o) for o in operands if o.is_plain]
     vote = sources.pop() if barrier.reduction else None
     made = _CtaBarrier(tuple(sources), vote, barrier.waits)
     aligned = instruction.traits.aligned_barrier

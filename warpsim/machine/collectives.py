@@ -8,7 +8,7 @@ import numpy as np
 
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
-from warpsim.program.program import Imm, Instruction, Reg
+from warpsim.program.program import Instruction, Operand
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 FULL = 0xFFFFFFFF
 """Collectives whose operands are spread over all lanes of a warp."""
 LANES = np.arange(32, dtype=np.uint32)[None, :, None]
-Members = Reg | Imm | None
+Members = Operand | None
 """The membermask of an instruction; None for the whole warp."""
 
 
@@ -26,11 +26,9 @@ def taking_part(group: Group, guarded: Array | None) -> Array:
     return warps.active if guarded is None else warps.active & warps.spread(guarded)
 
 
-def masks_of(group: Group, members: Reg | Imm) -> Array:
+def masks_of(group: Group, members: Operand) -> Array:
     """The membermask of each lane, broadcasting to ``[n, 32, m]``."""
-    if isinstance(members, Imm):
-        return np.full((1, 1, 1), members.bits & FULL, np.uint32)
-    masks: Array = group.warps.spread(group.read(members.register.index)).view(np.uint32)
+    masks: Array = group.warps.spread(group.value(members)).view(np.uint32)
     return masks
 
 
@@ -70,13 +68,9 @@ def alive(machine: Machine, group: Group) -> Array:
     return exists if exited is None else exists & ~exited[positions]
 
 
-def membermask(instruction: Instruction) -> Reg | Imm | None:
+def membermask(instruction: Instruction) -> Members:
     """The operand that names the participating lanes; None for the whole warp."""
-    names = [o.name for o in instruction.form.operands]
-    for name, operand in zip(names, instruction.operands, strict=False):
-        if name == "membermask" and isinstance(operand, (Reg, Imm)):
-            return operand
-    return None
+    return instruction.named.get("membermask")
 
 
 def warps_of(group: Group) -> Array:

@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
-from warpsim.analysis.flow import labels_of, registers_of
-from warpsim.errors import InternalError
 from warpsim.isa.traits import Ending
 from warpsim.machine.arrivals import leave
 from warpsim.machine.memory.stack import ThreadStack
-from warpsim.machine.plan import BoundBlock, End, FunctionPlan
+from warpsim.machine.plan import BoundBlock, End, FunctionPlan, literal
 from warpsim.machine.runtime import system_call
 from warpsim.machine.selection import Lanes, Selection, from_positions
 from warpsim.machine.splitting import split
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array, as_array, extend
 from warpsim.machine.waiting import back_edge
-from warpsim.program.program import Arguments, FunctionRef, Imm, Instruction, Operand, Param, Reg, Variable, Vec
+from warpsim.program.program import Instruction, Operand, Param
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -31,7 +29,7 @@ def bind_end(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, fo
     """The closure that ends a block: returns the next block, or None if the group was passed on."""
     ending = instruction.traits.ending
     if ending is Ending.BRANCH:
-        taken: End = jump(plan.place_of.get(labels_of(instruction)[0].target))
+        taken: End = jump(plan.place_of.get(instruction.targets[0]))
     elif ending is Ending.INDEXED_BRANCH:
         taken = _table(plan, instruction)
     elif ending is Ending.CALL:
@@ -44,7 +42,7 @@ def bind_end(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, fo
         return taken
     assert following is not None, "a closing brace that threads may come to returns"
     register, negated = instruction.guard
-    target = plan.place_of.get(labels_of(instruction)[0].target) if ending is Ending.BRANCH else None
+    target = plan.place_of.get(instruction.targets[0]) if ending is Ending.BRANCH else None
     return _conditional(plan, register.index, taken, target, following, negated=negated)
 
 
@@ -142,13 +140,12 @@ def compact(machine: Machine, group: Group, keep: Array, live: frozenset[int] | 
 
 def _table(plan: FunctionPlan, instruction: Instruction) -> End:
     """``brx.idx``: one target per value of the index."""
-    index = next(o for o in instruction.operands if isinstance(o, (Reg, Imm)))
-    targets = [plan.place_of[label.target] for label in labels_of(instruction)]
+    index = plan.slot(instruction.operands[0])
+    assert index is not None, "an index is a register or a constant"
+    targets = [plan.place_of[target] for target in instruction.targets]
 
     def values_of(group: Group) -> Array:
-        if isinstance(index, Imm):
-            return np.array([index.bits], np.uint64)
-        values = as_array(group.read(index.register.index))
+        values = as_array(group.read(index))
         return values.view(f"u{values.dtype.itemsize}")
 
     def beyond(machine: Machine, group: Group, number: int) -> None:
@@ -262,31 +259,22 @@ class _Call:
 
 
 def _call(plan: FunctionPlan, instruction: Instruction, block: BoundBlock, following: int | None) -> End:
-    lists = [o for o in instruction.operands if isinstance(o, Arguments)]
-    block.returns = lists.pop(0).elements if isinstance(instruction.operands[0], Arguments) else ()
+    results, callee, arguments = instruction.operands
+    block.returns = results.parts
     assert following is not None, "a closing brace that threads may come to returns"
-    made = _Call(plan, block.index, following, lists[-1].elements if lists else (), block.returns)
-    callee = next((o for o in instruction.operands if isinstance(o, (FunctionRef, Reg))), None)
-    if isinstance(callee, FunctionRef):
-        name = callee.name
-        return lambda machine, group: made.enter(machine, group, name)
-    if callee is None:
-        raise InternalError("call without a callee")
+    made = _Call(plan, block.index, following, arguments.parts, results.parts)
+    if callee.register is None:
+        return lambda machine, group: made.enter(machine, group, callee.function)
     slot = callee.register.index
     return lambda machine, group: made.through(machine, group, slot)
 
 
 def _copy_in(machine: Machine, group: Group, plan: FunctionPlan, argument: Operand, target: int, param: Param) -> None:
     local, positions = machine.batch.local, group.selection.positions.reshape(-1)
-    if isinstance(argument, Variable):
-        local.move(group.local_base + plan.offset(argument), target, param.size, positions)
+    if argument.base is not None:
+        local.move(group.local_base + plan.place(argument.base), target, param.size, positions)
         return
-    if isinstance(argument, Reg):
-        value = as_array(group.read(argument.register.index))
-    elif isinstance(argument, Imm):
-        value = np.array([argument.bits], np.uint64)
-    else:
-        raise InternalError(f"call argument {argument!r}")
+    value = as_array(group.value(argument))
     size = max(param.size, 4)
     value = (
         extend(value, size, signed=False)
@@ -299,22 +287,18 @@ def _copy_in(machine: Machine, group: Group, plan: FunctionPlan, argument: Opera
 
 def _hand_over(machine: Machine, group: Group, argument: Operand, inner: Group, param: Param) -> None:
     """Pass an argument to the registers of a ``.reg`` parameter."""
-    parts = argument.elements if isinstance(argument, Vec) else (argument,)
-    for part_, register in zip(parts, param.registers, strict=True):
+    for operand, register in zip(argument.parts, param.registers, strict=True):
         dtype = register.type.dtype
-        if isinstance(part_, Reg):
-            group.hand_on(part_.register.index, inner, register.index)
-        elif isinstance(part_, Imm):
-            bits = part_.bits & ((1 << 8 * dtype.itemsize) - 1)
-            inner.set(register.index, np.array([bits], f"u{dtype.itemsize}").view(dtype))
-        elif isinstance(part_, Variable):
+        if operand.register is not None:
+            group.hand_on(operand.register.index, inner, register.index)
+        elif operand.constant is not None:
+            inner.set(register.index, literal(operand.constant & ((1 << 8 * dtype.itemsize) - 1), register.type))
+        elif operand.base is not None:
             positions = group.selection.positions.reshape(-1)
-            source = np.full(len(positions), group.local_base + group.plan.offset(part_))
+            source = np.full(len(positions), group.local_base + group.plan.place(operand.base))
             inner.set(
                 register.index, machine.batch.local.gather(source, positions, dtype).reshape(group.selection.shape)
             )
-        else:
-            raise InternalError(f"call argument {argument!r}")
 
 
 def _return(machine: Machine, group: Group) -> int | None:
@@ -328,7 +312,7 @@ def _return(machine: Machine, group: Group) -> int | None:
     for operand, param in zip(returns, group.plan.function.returns, strict=False):
         _hand_back(machine, group, back, operand, param)
     if machine.hooks.registers_written is not None:
-        written = tuple(slot for operand in returns for slot in registers_of(operand))
+        written = tuple(slot for operand in returns for slot in operand.registers)
         if written:
             machine.hooks.registers_written(machine, back, written)
     machine.push(back)
@@ -338,16 +322,15 @@ def _return(machine: Machine, group: Group) -> int | None:
 def _hand_back(machine: Machine, group: Group, back: Group, operand: Operand, param: Param) -> None:
     """A result, from a register or the frame of the function to where the caller wants it."""
     if param.registers:
-        results = operand.elements if isinstance(operand, Vec) else (operand,)
-        for register, result in zip(param.registers, results, strict=True):
-            if isinstance(result, Reg):
+        for register, result in zip(param.registers, operand.parts, strict=True):
+            if result.register is not None:
                 group.hand_on(register.index, back, result.register.index)
         return
     local, positions = machine.batch.local, group.selection.positions.reshape(-1)
     source = group.local_base + group.plan.offset(param)
-    if isinstance(operand, Variable):
-        local.move(source, back.local_base + back.plan.offset(operand), param.size, positions)
-    elif isinstance(operand, Reg):
+    if operand.base is not None:
+        local.move(source, back.local_base + back.plan.place(operand.base), param.size, positions)
+    elif operand.register is not None:
         value = local.gather(np.full(len(positions), source), positions, operand.register.type.dtype)
         back.set(operand.register.index, value.reshape(group.selection.shape))
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from warpsim.analysis.flow import reads_and_writes
 from warpsim.machine.binding.operand_slots import commit_of, value_getter
 from warpsim.machine.binding.ports import port
 from warpsim.machine.collectives import membermask, warps_of
@@ -17,7 +16,7 @@ from warpsim.machine.reporting import present
 from warpsim.machine.selection import from_positions
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array, as_array
-from warpsim.program.program import Imm, Instruction, Reg
+from warpsim.program.program import Instruction
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -72,7 +71,8 @@ def _complete(machine: Machine, peers: list[Group]) -> Array:
     for group in peers:
         members, warps = membermask(present(group)), warps_of(group)
         np.bitwise_or.at(here, warps, _bits(group.selection.threads.reshape(-1)))
-        masks = np.uint32(members.bits & 0xFFFFFFFF) if isinstance(members, Imm) else _flat(group, members)
+        assert members is not None
+        masks = _spread(as_array(group.value(members)).view(np.uint32), group)
         np.bitwise_or.at(wanted, warps, masks)
     complete: Array = (here != 0) & (wanted & living & ~here == 0)
     return complete
@@ -80,11 +80,6 @@ def _complete(machine: Machine, peers: list[Group]) -> Array:
 
 def _bits(threads: Array) -> Array:
     return np.uint32(1) << (threads & 31).astype(np.uint32)
-
-
-def _flat(group: Group, members: Reg | None) -> Array:
-    assert members is not None
-    return _spread(as_array(group.read(members.register.index)).view(np.uint32), group)
 
 
 def _spread(value: Array, group: Group) -> Array:
@@ -132,4 +127,4 @@ def _exchange(machine: Machine, parts: list[Group]) -> None:
         if commit is not None:
             commit(machine, group, own if isinstance(result, tuple) else own[0], None)
             if machine.hooks.registers_written is not None:
-                machine.hooks.registers_written(machine, group, reads_and_writes(present(group))[1])
+                machine.hooks.registers_written(machine, group, present(group).writes)

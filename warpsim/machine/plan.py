@@ -17,14 +17,15 @@ import numpy as np
 
 from warpsim.analysis.constants import fold
 from warpsim.analysis.contraction import contract
-from warpsim.analysis.flow import Block, calls_into, polling_functions, reads_and_writes
+from warpsim.analysis.flow import Block, calls_into, polling_functions
 from warpsim.analysis.identities import drop_identities
-from warpsim.analysis.loops import Clocks, Loop, clock_readers, loop_at
+from warpsim.analysis.loops import CLOCKS, Clocks, Loop, clock_readers, loop_at
 from warpsim.analysis.operand_order import order_operands
 from warpsim.analysis.shared_layout import place_shared
 from warpsim.errors import InternalError
 from warpsim.isa.traits import Ending, Family
 from warpsim.machine.issue import Issue
+from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW
 from warpsim.machine.values import Affine, Value
 from warpsim.program.build import program_of
 from warpsim.program.collector import no_collection
@@ -62,9 +63,7 @@ class BoundBlock:
         self.function = function
         self.index = block.index
         self.live_in = block.live_in
-        self.consulted = block.live_in | {
-            r for i in instructions if i.guard is not None for r in reads_and_writes(i)[1]
-        }
+        self.consulted = block.live_in | {r for i in instructions if i.guard is not None for r in i.writes}
         """The registers whose values from before the block it may read; guarded writes keep some lanes'."""
         self.successors = block.successors
         self.waits = block.waits
@@ -127,15 +126,13 @@ class FunctionPlan:
     def _layout(self) -> None:
         """Lay out local variables and parameters in the function's stack frame."""
         at = 0
-        items: list[Variable | Param] = [
-            v for v in self.function.variables if v.space in (StateSpace.LOCAL, StateSpace.PARAM)
-        ]
+        items: list[Variable | Param] = [v for v in self.function.variables if v.in_frame]
         if not self.function.entry:
             items += [*self.function.params, *self.function.returns]
         for item in items:
             align = max(item.align, 4)
             at = -(-at // align) * align
-            self.offsets[_key(item)] = at
+            self.offsets[item.unique] = at
             at += -(-max(item.size, 4) // 4) * 4
         self.stack_word: int | None = None
         if any("stack" in i.form.ports for i in self.function.code):
@@ -144,7 +141,50 @@ class FunctionPlan:
 
     def offset(self, item: Variable | Param) -> int:
         """Offset of a local or parameter in the frame."""
-        return self.offsets[_key(item)]
+        return self.offsets[item.unique]
+
+    def in_frame(self, operand: Operand) -> int | None:
+        """Where in the frame the variable or parameter lies whose address an operand is; None if elsewhere."""
+        variable, param = operand.variable, operand.parameter
+        if param is not None:
+            return None if self.function.entry else self.offset(param) + operand.offset
+        if variable is None or not variable.in_frame:
+            return None
+        return self.offset(variable) + operand.offset + (LOCAL_WINDOW if operand.generic else 0)
+
+    def place(self, operand: Operand) -> int:
+        """The same of what certainly lies there."""
+        at = self.in_frame(operand)
+        assert at is not None, f"{operand} is not in the frame"
+        return at
+
+    def number(self, operand: Operand) -> int | None:
+        """The bits of an operand that are the same for all threads of all launches; None if there are none."""
+        variable = operand.variable
+        if operand.function:
+            return self.kernel.image.function_address(operand.function)
+        if variable is None or variable.in_frame:
+            return operand.constant
+        window = SHARED_WINDOW if operand.generic and variable.space is StateSpace.SHARED else 0
+        return self.kernel.address(variable) + operand.offset + window
+
+    def slot(self, operand: Operand) -> int | None:
+        """The slot that holds an operand's value; None for a clock, an address in the frame, and what is no single value."""
+        if operand.register is not None:
+            return operand.register.index
+        if (
+            operand.special in CLOCKS
+            or operand.base
+            or operand.elements is not None
+            or self.in_frame(operand) is not None
+        ):
+            return None
+        number = self.number(operand)
+        if number is not None:
+            return self.constant(literal(number, operand.type))
+        if operand.parameter is None:
+            return self.special(operand.special)
+        return self.special(f"param+{operand.parameter.offset + operand.offset}:{operand.type.bytes}")
 
     def constant(self, value: Value) -> int:
         """The slot of a constant value."""
@@ -193,10 +233,6 @@ def uses_of(program: Program) -> Uses:
             fragments |= bool(traits.opaque_fragments)
     proxy = bool(families & {Family.WGMMA, Family.BULK})
     return Uses(proxy, bool(ports & {"async_groups", "bulk", "shared_matrix", "objects"}), counts, fragments)
-
-
-def _key(item: Variable | Param) -> str:
-    return item.unique if isinstance(item, Variable) else f"param {item.name}"
 
 
 def zero(type: ScalarType) -> Value:
@@ -310,17 +346,13 @@ class KernelPlan:
                 self.image.bind(plan)
         return plan
 
-    def address(self, symbol: Variable | str) -> int:
-        """The address of a symbol in its own state space."""
-        if isinstance(symbol, str):
-            if symbol in self.image.function_numbers or symbol in self.program.aliases:
-                return self.image.function_address(symbol)
-            return self.image.addresses[symbol]
-        if symbol.space is StateSpace.SHARED:
-            return self.shared.address(symbol)
-        if symbol.unique in self.image.addresses:
-            return self.image.addresses[symbol.unique]
-        raise InternalError(f"no address for {symbol.unique}")
+    def address(self, variable: Variable) -> int:
+        """The address of a variable in its own state space."""
+        if variable.space is StateSpace.SHARED:
+            return self.shared.address(variable)
+        if variable.unique in self.image.addresses:
+            return self.image.addresses[variable.unique]
+        raise InternalError(f"no address for {variable.unique}")
 
 
 def mark_waits(plan: FunctionPlan, blocks: list[Block]) -> None:

@@ -13,7 +13,7 @@ from warpsim.machine.printf import format_text
 from warpsim.machine.specials import cta_coordinates
 from warpsim.machine.thread_text import ThreadText, global_string
 from warpsim.machine.values import Array, as_array
-from warpsim.program.program import Imm, Operand, Reg, Variable
+from warpsim.program.program import Operand
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -78,27 +78,22 @@ def system_call(
 
 
 def _argument(machine: Machine, group: Group, plan: FunctionPlan, argument: Operand) -> Array:
-    if isinstance(argument, Reg):
-        return as_array(group.read(argument.register.index))
-    if isinstance(argument, Imm):
-        return np.array([argument.bits], np.uint64)
-    assert isinstance(argument, Variable)
-    size = max(argument.size, 4)
-    dtype = np.dtype(f"u{size}")
-    positions = group.selection.positions
-    return machine.batch.local.gather(
-        np.full(positions.shape, group.local_base + plan.offset(argument)), positions, dtype
-    )
+    if argument.base is None:
+        return as_array(group.value(argument))
+    assert argument.base.variable is not None
+    dtype, positions = np.dtype(f"u{max(argument.base.variable.size, 4)}"), group.selection.positions
+    places = np.full(positions.shape, group.local_base + plan.place(argument.base))
+    return machine.batch.local.gather(places, positions, dtype)
 
 
 def _result(machine: Machine, group: Group, plan: FunctionPlan, returns: Sequence[Operand], value: Array) -> None:
     for target in returns:
-        if isinstance(target, Reg):
+        if target.register is not None:
             group.set(target.register.index, value)
-        elif isinstance(target, Variable):
+        elif target.base is not None:
             positions = group.selection.positions
             full = np.ascontiguousarray(np.broadcast_to(value, positions.shape))
-            machine.fill("local", np.full(positions.shape, group.local_base + plan.offset(target)), positions, full)
+            machine.fill("local", np.full(positions.shape, group.local_base + plan.place(target.base)), positions, full)
 
 
 def _assertfail(machine: Machine, group: Group, values: list[Array]) -> None:

@@ -17,7 +17,6 @@ from warpsim.analysis.loops import Loop
 from warpsim.machine.gate import missing_lanes
 from warpsim.machine.state.group import Group, Visit
 from warpsim.machine.values import Affine, Value, as_array, spread
-from warpsim.program.program import Imm
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -136,14 +135,8 @@ def _endless(machine: Machine, group: Group, loop: Loop) -> None:
 
 def _missed(machine: Machine, group: Group, loop: Loop, counter: Counter) -> None:
     """Report the threads whose counter will never have a value that ends the loop."""
-    bound = counter.bound
-    limit = (
-        np.array([bound.bits], f"u{bound.type.bits // 8}")
-        if isinstance(bound, Imm)
-        else group.read(bound.register.index)
-    )
     now = as_array(group.read(counter.register))
-    forever = counter.stays(now, as_array(limit))
+    forever = counter.stays(now, as_array(group.value(counter.bound)))
     if not forever.any():
         return
     lanes = spread(forever, group.selection.shape)

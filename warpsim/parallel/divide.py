@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from warpsim.analysis.flow import reads_and_writes, used_registers
+from warpsim.analysis.flow import used_registers
 from warpsim.errors import ExecutionError, WarpsimError
 from warpsim.isa.atomic_updates import JOINED
 from warpsim.isa.traits import Access, Ending, Undefined
@@ -297,4 +297,4 @@ def _reduces(instruction: Instruction, used: frozenset[int]) -> bool:
         return False
     if op.type.kind not in ("s", "u", "b"):
         return False
-    return used.isdisjoint(reads_and_writes(instruction)[1])
+    return used.isdisjoint(instruction.writes)

@@ -6,10 +6,13 @@ from warpsim.isa.addresses import whole, wide
 from warpsim.isa.matching import TypedOperand
 from warpsim.isa.spec import Op
 from warpsim.program.problems import Mismatch, unfit
-from warpsim.program.program import Addr, Imm, Operand, Param, Reg, Register, Variable, Vec
-from warpsim.program.values import Values
+from warpsim.program.program import ADDRESS, Operand, Param, Register, Variable, vector
+from warpsim.program.values import Values, address_of
 from warpsim.ptx import ast
 from warpsim.types import TYPES
+
+ZERO = Operand(ADDRESS, constant=0)
+"""The base of an absolute address."""
 
 
 def signed(offset: int) -> int:
@@ -20,11 +23,11 @@ def signed(offset: int) -> int:
 class Addresses(Values):
     """Checks the addresses of one function's instructions."""
 
-    def address(self, node: ast.Operand, op: Op, typed: TypedOperand) -> Addr:
+    def address(self, node: ast.Operand, op: Op, typed: TypedOperand) -> Operand:
         """Check an address in brackets, or what the form accepts without them."""
         if not isinstance(node, ast.Address):
             bare = self._bare(node, op, typed)
-            if isinstance(bare, Addr):
+            if isinstance(bare, Operand):
                 return bare
             node = bare
         if not isinstance(node, ast.Address):
@@ -36,16 +39,15 @@ class Addresses(Values):
         if "coordinates" in typed.spec.coordinates and "dim" in op.given:
             self._coordinates(node, int(str(op.dim)[0]), op)
         extra = tuple([self._coordinate(e) for e in node.extra])
-        generic = not op.given["space"] if "space" in op.given else not typed.spaces
-        return Addr(base, signed(node.offset), extra, generic and isinstance(base, Variable))
+        return Operand(ADDRESS, base=base, offset=signed(node.offset), coordinates=extra)
 
-    def _bare(self, node: ast.Operand, op: Op, typed: TypedOperand) -> Addr | ast.Operand:
+    def _bare(self, node: ast.Operand, op: Op, typed: TypedOperand) -> Operand | ast.Operand:
         """Convert an operand without brackets to an address, if the form accepts it as one."""
         wanted = typed.spec.bare(op) if callable(typed.spec.bare) else typed.spec.bare
         if wanted == "value" and isinstance(node, ast.Integer):
-            return Addr(None, signed(node.value))
+            return Operand(ADDRESS, base=ZERO, offset=signed(node.value))
         if wanted == "value" and isinstance(node, ast.Name) and node.text == "WARP_SZ":
-            return Addr(None, 32)
+            return Operand(ADDRESS, base=ZERO, offset=32)
         if wanted == "address" and isinstance(node, ast.SymbolOffset):
             return ast.Address(node.symbol, node.offset, node.span)
         if wanted and isinstance(node, ast.Name):
@@ -54,19 +56,20 @@ class Addresses(Values):
                 return ast.Address(node, 0, node.span)
         return node
 
-    def _base(self, node: ast.Address, op: Op, typed: TypedOperand) -> Reg | Variable | Param | None:
+    def _base(self, node: ast.Address, op: Op, typed: TypedOperand) -> Operand:
         """Check an address's base: a register, a variable, or none."""
         if node.base is None:
             if "local" not in (typed.spaces or ()):
                 message = "only .local has addresses that are numbers"
                 raise unfit(node.span, message, 2, "move it to a register")
-            return None
+            return ZERO
         symbol = self.need(node.base)
         if isinstance(symbol, Register):
             return _in_register(symbol, node.base, op, typed)
         if isinstance(symbol, (Variable, Param)):
             self.lies_in(symbol, node.base.span, op, typed)
-            return symbol
+            generic = not op.given["space"] if "space" in op.given else not typed.spaces
+            return address_of(symbol, ADDRESS, generic=generic)
         raise unfit(node.base.span, f"{node.base.text} is not an address", 2)
 
     def _coordinates(self, node: ast.Address, count: int, op: Op) -> None:
@@ -82,17 +85,17 @@ class Addresses(Values):
 
     def _coordinate(self, node: ast.Operand) -> Operand:
         if isinstance(node, ast.Vector):
-            return Vec(tuple([self._coordinate(e) for e in node.elements]))
+            return vector([self._coordinate(e) for e in node.elements])
         if isinstance(node, ast.Integer):
-            return Imm(node.value & 0xFFFFFFFF, TYPES["b32"])
+            return Operand(TYPES["b32"], constant=node.value & 0xFFFFFFFF)
         if isinstance(node, ast.Name):
             symbol = self.need(node)
             if isinstance(symbol, Register):
-                return Reg(symbol, symbol.type)
+                return Operand(symbol.type, symbol)
         raise unfit(node.span, "a coordinate must be a register or a number", 2)
 
 
-def _in_register(register: Register, node: ast.Name, op: Op, typed: TypedOperand) -> Reg:
+def _in_register(register: Register, node: ast.Name, op: Op, typed: TypedOperand) -> Operand:
     """Check that a register is wide enough for an address in its state space."""
     type = register.type
     if type.kind not in "usb" or type.bits > 64 or "x2" in type.name:
@@ -104,4 +107,4 @@ def _in_register(register: Register, node: ast.Name, op: Op, typed: TypedOperand
     if type.bits < 32 and whole(op.text.split(".")[0], op, typed.spec.name, type.bits):
         message = f"{register.name} has {type.bits} bits: {op.text} takes an address of 32 or 64"
         raise unfit(node.span, message, 3, "widen it with cvt.u64.u16")
-    return Reg(register, type)
+    return Operand(type, register)

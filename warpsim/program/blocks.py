@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from warpsim.program import sums
-from warpsim.program.program import LabelRef, Targets
-from warpsim.program.resolve import OF_INSTRUCTIONS, FunctionBuilder, Place, Prototype, Resolver, Scope
+from warpsim.program.resolve import OF_INSTRUCTIONS, Resolver
+from warpsim.program.scopes import FunctionBuilder, Label, Place, Prototype, Scope, TargetList
 from warpsim.ptx import ast
 from warpsim.types import ScalarType
 
@@ -66,7 +66,7 @@ class Blocks:
             return None
         if name in scope.symbols:
             self.problems.add("redeclared", node.span, f"{name} is declared in this scope, and a label here")
-        scope.labels[name] = LabelRef(name, at)
+        scope.labels[name] = Label(at)
         labels[name if name not in labels else f"{name}#{at}"] = at
         return name
 
@@ -91,13 +91,13 @@ class Blocks:
                 self.problems.add("directive", declared.span, "an array without a size must be in .param")
         return Prototype(node.params, node.returns)
 
-    def _functions(self, node: ast.Directive) -> Targets:
+    def _functions(self, node: ast.Directive) -> TargetList:
         """Resolve the functions of a ``.calltargets``."""
         names = tuple(map(str, node.arguments))
         for name in names:
             if not isinstance(self.resolver.globals.get(name), ast.Function):
                 self.problems.add("undeclared", node.span, f"{name} of .calltargets is not a function")
-        return Targets(functions=names)
+        return TargetList(functions=names)
 
     def branch_targets(self) -> None:
         """Resolve target lists, once all labels are known."""
@@ -106,11 +106,11 @@ class Blocks:
             for argument in map(str, directive.arguments):
                 found = _label_of(scope, argument)
                 if found is not None:
-                    labels.append(found)
+                    labels.append(found.target)
                     continue
                 message = f"label {argument} of .branchtargets is not defined in this function"
                 self.problems.add("undeclared", directive.span, message, order=self.builder.end)
-            scope.labels[name] = Targets(labels=tuple(labels))
+            scope.labels[name] = TargetList(labels=tuple(labels))
             scope.lists[name] = directive.span
 
     # ---- registers ---------------------------------------------------------------------------
@@ -154,12 +154,12 @@ class Blocks:
             add("directive", item.span, message, "use %name<N>, or .local")
 
 
-def _label_of(scope: Scope, name: str) -> LabelRef | None:
+def _label_of(scope: Scope, name: str) -> Label | None:
     """Look up a label, innermost scope first."""
     at: Scope | None = scope
     while at is not None:
         found = at.labels.get(name)
-        if isinstance(found, LabelRef):
+        if isinstance(found, Label):
             return found
         at = at.outer
     return None

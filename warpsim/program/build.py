@@ -20,7 +20,8 @@ from warpsim.program.program import (
     Program,
     Variable,
 )
-from warpsim.program.resolve import FunctionBuilder, Resolver, Scope, VectorRegister
+from warpsim.program.resolve import Resolver
+from warpsim.program.scopes import FunctionBuilder, Scope, VectorRegister
 from warpsim.program.typecheck import Checker
 from warpsim.ptx import ast
 from warpsim.ptx.parser import read

@@ -8,8 +8,9 @@ from warpsim.errors import Span
 from warpsim.isa.traits import Ending
 from warpsim.program.names import BUILTINS
 from warpsim.program.problems import Problems
-from warpsim.program.program import Addr, Function, FunctionRef, Instruction, SymbolAddress, Variable
-from warpsim.program.resolve import Resolver, Symbol
+from warpsim.program.program import Function, Instruction, Operand, Variable
+from warpsim.program.resolve import Resolver
+from warpsim.program.scopes import Symbol
 from warpsim.ptx import ast
 from warpsim.ptx.directives import OF_MODULES
 
@@ -89,28 +90,26 @@ def _judge_function(function: Function, resolver: Resolver, problems: Problems) 
     shared = {v.unique: v.size for v in function.variables if v.space.value == "shared"}
     for instruction in function.code:
         for operand in instruction.operands:
-            if isinstance(operand, FunctionRef) and instruction.traits.ending is Ending.CALL:
-                if _lacks_body(operand.name, resolver.globals[operand.name], resolver):
-                    message = f"{operand.name} has no body in this module"
-                    problems.add("linkage", instruction.span, message, "link the module that defines it")
-            elif isinstance(operand, (Addr, SymbolAddress)):
+            name = operand.function
+            if not name:
                 _judge_access(instruction, operand, shared, problems)
+            elif instruction.traits.ending is Ending.CALL and _lacks_body(name, resolver.globals[name], resolver):
+                message = f"{name} has no body in this module"
+                problems.add("linkage", instruction.span, message, "link the module that defines it")
     used = sum(shared.values())
     if function.entry and used > MAX_SHARED_BYTES:
         message = f"{function.name} has {used} bytes of shared memory; the limit is {MAX_SHARED_BYTES}"
         problems.add("directive", function.span, message)
 
 
-def _judge_access(
-    instruction: Instruction, operand: Addr | SymbolAddress, shared: dict[str, int], problems: Problems
-) -> None:
+def _judge_access(instruction: Instruction, operand: Operand, shared: dict[str, int], problems: Problems) -> None:
     """Count a shared module variable that a function uses, once; an access needs a definition."""
-    symbol = operand.base if isinstance(operand, Addr) else operand.symbol
-    if not isinstance(symbol, Variable) or symbol.unique in shared or not symbol.size:
+    symbol = (operand.base or operand).variable
+    if symbol is None or symbol.unique in shared or not symbol.size:
         return
     if symbol.space.value == "shared" and (symbol.linkage != "extern" or symbol.size < 1 << 32):
         shared[symbol.unique] = symbol.size
-    elif symbol.linkage == "extern" and isinstance(operand, Addr):
+    elif symbol.linkage == "extern" and operand.base is not None:
         message = f"{symbol.name} is not defined in this module"
         problems.add("linkage", instruction.span, message, "link the module that defines it")
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
 from warpsim.errors import Span
-from warpsim.types import ScalarType, StateSpace
+from warpsim.isa.traits import Ending
+from warpsim.types import TYPES, ScalarType, StateSpace
 
 if TYPE_CHECKING:
     from warpsim.isa.spec import Form, Op
@@ -71,6 +73,11 @@ class Variable:
     managed: bool = False
     """Whether the host sees it too, at the same address."""
 
+    @property
+    def in_frame(self) -> bool:
+        """Whether it lies in the frame of a function, so that its address differs by thread."""
+        return self.space in (StateSpace.LOCAL, StateSpace.PARAM)
+
 
 @attrs.frozen
 class Param:
@@ -88,109 +95,70 @@ class Param:
     pointer: tuple[str | None, int | None] | None = None
     registers: tuple[Register, ...] = ()
 
-
-# ---- operands: what a typed instruction holds ---------------------------------------------------
-
-
-@attrs.frozen
-class Reg:
-    """A register accessed as ``type`` (of the instruction); ``register.type`` is the declared type."""
-
-    register: Register
-    type: ScalarType
-    negated: bool = False
+    @property
+    def unique(self) -> str:
+        """A name that no variable has."""
+        return f"param {self.name}"
 
 
-@attrs.frozen
-class Imm:
-    """An immediate as the bits of ``type``."""
-
-    bits: int
-    type: ScalarType
+ADDRESS = TYPES["u64"]
+"""The type of addresses."""
 
 
-@attrs.frozen
-class Special:
-    """A special register; ``name`` includes the component but not the percent sign: ``tid.x``."""
+class Operand(NamedTuple):
+    """What an instruction reads or writes as ``type``. Of the other fields, those that do not apply are None or empty.
 
-    name: str
-    type: ScalarType
-
-
-@attrs.frozen
-class SymbolAddress:
-    """The address of a variable in its own space, or of a function or kernel, as an operand (``mov``, ``cvta``)."""
-
-    symbol: Variable | Param | str
-    offset: int
-    type: ScalarType
-
-
-@attrs.frozen
-class Addr:
-    """``[base + offset]``. ``base`` is a register, a variable (``Param`` for kernel parameters), or None for an
-    absolute address.
-
-    ``coordinates`` are those of a tensor address. ``generic``: a variable in an instruction without a state space; the
-    assembler uses the variable's own.
+    ==================  ===========================================================================================
+    a register          ``register``; ``negated`` for ``!p``
+    an immediate        ``constant``, its bits
+    a special register  ``special``, its name with the component but without the percent sign: ``tid.x``
+    an address          of a ``variable`` or ``parameter`` plus ``offset``; ``generic`` if as a generic one
+    a function          ``function``, its name
+    in brackets         ``base`` (a register, an address, or the constant 0) plus ``offset``; ``coordinates`` of a tensor
+    in braces           ``elements``; those of a list of arguments, too, of which a .param variable is in brackets
+    a branch target     ``targets``, as indices into ``Function.code``; of ``brx.idx`` all of its list
+    ``_``               nothing
+    ==================  ===========================================================================================
     """
 
-    base: Reg | Variable | Param | None
-    offset: int
-    coordinates: tuple[Operand, ...] = ()
+    type: ScalarType
+    register: Register | None = None
+    negated: bool = False
+    constant: int | None = None
+    special: str = ""
+    variable: Variable | None = None
+    parameter: Param | None = None
+    function: str = ""
+    offset: int = 0
     generic: bool = False
+    base: Operand | None = None
+    coordinates: tuple[Operand, ...] = ()
+    elements: tuple[Operand, ...] | None = None
+    targets: tuple[int, ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a register or an immediate."""
+        return self.register is not None or self.constant is not None
+
+    @property
+    def parts(self) -> tuple[Operand, ...]:
+        """The elements of a vector; any other operand itself."""
+        return (self,) if self.elements is None else self.elements
+
+    @property
+    def registers(self) -> list[int]:
+        """Indices of all registers in it."""
+        if self.register is not None:
+            return [self.register.index]
+        inside = (*(self.elements or ()), *([self.base] if self.base is not None else ()), *self.coordinates)
+        return [register for operand in inside for register in operand.registers]
 
 
-@attrs.frozen
-class Vec:
-    """``{a, b, c, d}``."""
-
-    elements: tuple[Operand, ...]
-
-
-@attrs.frozen
-class Discard:
-    """``_``."""
-
-    type: ScalarType | None = None
-
-
-@attrs.frozen
-class LabelRef:
-    """A branch target, as an index into ``Function.code``."""
-
-    name: str
-    target: int
-
-
-@attrs.frozen
-class FunctionRef:
-    """A function named as an operand of ``call`` or ``mov``."""
-
-    name: str
-
-
-@attrs.frozen
-class Targets:
-    """The list of a ``.branchtargets`` (``labels``) or ``.calltargets`` (``functions``) or a ``.callprototype``."""
-
-    labels: tuple[LabelRef, ...] = ()
-    functions: tuple[str, ...] = ()
-
-
-@attrs.frozen
-class Arguments:
-    """A parenthesised list of ``call``: each a Reg, Imm or param Variable."""
-
-    elements: tuple[Operand, ...]
-
-
-Operand = Reg | Imm | Special | SymbolAddress | Addr | Vec | Discard | LabelRef | FunctionRef | Targets | Arguments
-
-
-def type_of(operand: Operand) -> ScalarType | None:
-    """The type with which an operand is read or written; None if it has none of its own."""
-    return operand.type if isinstance(operand, (Reg, Imm, Special, SymbolAddress, Discard)) else None
+def vector(elements: Iterable[Operand]) -> Operand:
+    """Operands in braces."""
+    each = tuple(elements)
+    return Operand(each[0].type, elements=each)
 
 
 @attrs.frozen
@@ -210,8 +178,26 @@ class Instruction:
     span: Span
     source: tuple[str, int] | None = None
     inlined_at: tuple[tuple[str, int], ...] = ()
-    uses: tuple[tuple[int, ...], tuple[int, ...]] | None = attrs.field(default=None, init=False, eq=False, repr=False)
-    """The registers that it reads and writes, cached by `warpsim.analysis.flow.reads_and_writes`."""
+    reads: tuple[int, ...] = attrs.field(init=False, eq=False, repr=False)
+    """Indices of the registers that it reads; a guarded instruction also reads those that it may leave unchanged."""
+    writes: tuple[int, ...] = attrs.field(init=False, eq=False, repr=False)
+    """Indices of the registers that it writes."""
+
+    def __attrs_post_init__(self) -> None:
+        reads: list[int] = []
+        writes: list[int] = []
+        for place, operand in enumerate(self.operands):
+            found = reads if place >= self.form.n_dest else writes
+            if operand.register is not None:
+                found.append(operand.register.index)
+            elif operand.constant is None:
+                found += operand.registers
+        if "accumulator" in self.form.ports:
+            reads += writes
+        if self.guard is not None:
+            reads += [self.guard[0].index, *writes]
+        object.__setattr__(self, "reads", tuple(reads))
+        object.__setattr__(self, "writes", tuple(writes))
 
     def __deepcopy__(self, memo: object) -> Instruction:
         return self  # immutable
@@ -220,6 +206,36 @@ class Instruction:
     def text(self) -> str:
         """The opcode with all modifiers, as written."""
         return self.op.text
+
+    @property
+    def outputs(self) -> tuple[Operand, ...]:
+        """The destinations."""
+        return self.operands[: self.form.n_dest]
+
+    @property
+    def inputs(self) -> tuple[Operand, ...]:
+        """The sources."""
+        return self.operands[self.form.n_dest :]
+
+    @property
+    def named(self) -> dict[str, Operand]:
+        """The operands by the names that the form gives them."""
+        return {spec.name: o for spec, o in zip(self.form.operands, self.operands, strict=False)}
+
+    @property
+    def address(self) -> Operand | None:
+        """The first operand in brackets."""
+        return next((o for o in self.operands if o.base is not None), None)
+
+    @property
+    def targets(self) -> tuple[int, ...]:
+        """Where a branch may jump to."""
+        return next((o.targets for o in self.operands if o.targets), ())
+
+    @property
+    def callee(self) -> str:
+        """The function that it calls by name; empty if it calls none, or through a register."""
+        return self.operands[1].function if self.traits.ending is Ending.CALL else ""
 
 
 @attrs.frozen

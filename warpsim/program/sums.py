@@ -13,7 +13,8 @@ from warpsim.isa import matching
 from warpsim.isa.matching import TypedOperand
 from warpsim.isa.traits import Traits
 from warpsim.program.program import Param, Register, Variable
-from warpsim.program.resolve import FunctionBuilder, Resolver, Scope, Symbol, lookup
+from warpsim.program.resolve import Resolver
+from warpsim.program.scopes import FunctionBuilder, Scope, Symbol
 from warpsim.ptx import ast
 from warpsim.types import TYPES, ScalarType
 
@@ -36,7 +37,7 @@ def apart(node: ast.Instruction, scope: Scope, builder: FunctionBuilder, resolve
         taken = _taken(node, place) if isinstance(operand, ast.SymbolOffset) and not operand.subscript else None
         if taken is None or not isinstance(operand, ast.SymbolOffset):
             continue
-        of, (typed, traits) = lookup(scope, operand.symbol.text, builder, resolver), taken
+        of, (typed, traits) = resolver.lookup(scope, operand.symbol.text, builder), taken
         if isinstance(of, (Variable, Param)) and traits.symbols is not None:  # it takes addresses itself
             continue
         number = ast.Integer(operand.offset, unsigned=False, span=operand.span)

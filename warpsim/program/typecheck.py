@@ -12,8 +12,9 @@ from warpsim.isa.traits import Ending
 from warpsim.program.calls import call
 from warpsim.program.operands import Operands
 from warpsim.program.problems import LAST, Mismatch, Problems
-from warpsim.program.program import Addr, Discard, Instruction, Operand, Reg, Register, Variable
-from warpsim.program.resolve import FunctionBuilder, Place, Resolver, Scope, lookup
+from warpsim.program.program import ADDRESS, Instruction, Operand, Register
+from warpsim.program.resolve import Resolver
+from warpsim.program.scopes import FunctionBuilder, Place, Scope
 from warpsim.ptx import ast
 from warpsim.types import TYPES, StateSpace
 
@@ -50,7 +51,7 @@ class Checker:
                 if best is None or mismatch.weight > best.weight:
                     best = mismatch
                 continue
-            if guard is not None and any(isinstance(o, Addr) and _is_argument(o.base) for o in operands):
+            if guard is not None and any(o.base is not None and _is_argument(o.base) for o in operands):
                 message = f"{text} of a call's argument or result cannot have a guard"
                 self.problems.add("operand-type", node.span, message, "branch around the call with its arguments", text)
             op, source = self._selected(candidate), places[0] if places else None
@@ -65,7 +66,7 @@ class Checker:
     def _guard(self, node: ast.Instruction, scope: Scope) -> tuple[Register, bool] | None:
         if node.guard is None:
             return None
-        found = lookup(scope, node.guard.register.text, self.builder, self.resolver)
+        found = self.resolver.lookup(scope, node.guard.register.text, self.builder)
         if not isinstance(found, Register):
             self.problems.add("undeclared", node.guard.register.span, f"{node.guard.register.text} is not declared")
             return None
@@ -169,12 +170,13 @@ class Checker:
                 1,
             )
         found = [
-            Discard(t.type) if o is None else self.operands.check(op, t, o) for t, o in zip(specs, given, strict=True)
+            Operand(t.type or ADDRESS) if o is None else self.operands.check(op, t, o)
+            for t, o in zip(specs, given, strict=True)
         ]
         if len(specs) != len(candidate.operands):
             for at, typed in enumerate(candidate.operands):
                 if typed.spec.kind == "carry":
-                    found.insert(at, Reg(self.builder.carry(), TYPES["pred"]))
+                    found.insert(at, Operand(TYPES["pred"], self.builder.carry()))
         return tuple(found)
 
     def _selected(self, candidate: Candidate) -> Op:
@@ -186,9 +188,9 @@ class Checker:
         return Op(op.text, op.modifiers, {**op.given, **found}, candidate.form.names)
 
 
-def _is_argument(base: object) -> bool:
+def _is_argument(base: Operand) -> bool:
     """Whether an address is that of a .param variable of a function's body."""
-    return isinstance(base, Variable) and base.space is StateSpace.PARAM
+    return base.variable is not None and base.variable.space is StateSpace.PARAM
 
 
 def _targets(need: spec.Target | None) -> str:

@@ -12,19 +12,9 @@ from warpsim.isa.traits import PLAIN, Access
 from warpsim.program.fitting import fits, float_bits, limits_in_words, within
 from warpsim.program.names import SPECIAL_GATES, SPECIAL_WIDTHS, SPECIALS
 from warpsim.program.problems import Mismatch, unfit
-from warpsim.program.program import (
-    Discard,
-    FunctionRef,
-    Imm,
-    Operand,
-    Param,
-    Reg,
-    Register,
-    Special,
-    SymbolAddress,
-    Variable,
-)
-from warpsim.program.resolve import FunctionBuilder, Resolver, Scope, Symbol, VectorRegister, lookup
+from warpsim.program.program import ADDRESS, Operand, Param, Register, Variable
+from warpsim.program.resolve import Resolver
+from warpsim.program.scopes import FunctionBuilder, Scope, Symbol, VectorRegister
 from warpsim.ptx import ast
 from warpsim.types import TYPES, ScalarType, StateSpace
 
@@ -51,7 +41,7 @@ class Values:
 
     def find(self, node: ast.Name) -> Symbol:
         """Look up a name; None if it is undefined."""
-        return lookup(self.scope, node.text, self.builder, self.resolver)
+        return self.resolver.lookup(self.scope, node.text, self.builder)
 
     def need(self, node: ast.Name) -> Symbol:
         """Look up a name; raises `Mismatch` if it is undefined."""
@@ -124,7 +114,7 @@ class Values:
             return self.immediate(op, typed, type, ast.Integer(32, unsigned=False, span=node.span))
         raise _undeclared(node)
 
-    def _component(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Component) -> Reg:
+    def _component(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Component) -> Operand:
         """Check an element of a vector register (``%v.x``)."""
         s = typed.spec
         if s.selectors:
@@ -137,7 +127,7 @@ class Values:
             raise unfit(node.span, f"{node.base.text} has no component .{node.component}", 2)
         return self.register(op, typed, type, vector.elements[at], node.span)
 
-    def _special(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Name) -> Special:
+    def _special(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Name) -> Operand:
         """Check a special register: read by mov, on targets and in widths that have it."""
         s, name = typed.spec, node.text[1:]
         special, root = TYPES[SPECIALS[name]], name.split(".")[0]
@@ -154,13 +144,13 @@ class Values:
             raise unfit(node.span, message, 2)
         if s.dest:
             raise unfit(node.span, f"{node.text} cannot be written", 2)
-        return Special(name, type if special.kind != "p" else special)
+        return Operand(type if special.kind != "p" else special, special=name)
 
     # ---- registers and numbers ---------------------------------------------------------------
 
     def register(
         self, op: Op, typed: TypedOperand, type: ScalarType, register: Register, span: Span, *, negated: bool = False
-    ) -> Reg:
+    ) -> Operand:
         """Check a register's type."""
         s = typed.spec
         if s.constant:
@@ -172,9 +162,9 @@ class Values:
             kind = register.type.name
             message = f"{register.name} is a .{kind} register; operand {s.name} of {op.text} is .{type.name}"
             raise unfit(span, message, 2, f"declare it as .{type.name} or .b{type.bits}" if type.bits >= 16 else "")
-        return Reg(register, type, negated)
+        return Operand(type, register, negated)
 
-    def immediate(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Integer | ast.Float) -> Imm:
+    def immediate(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Integer | ast.Float) -> Operand:
         """Check a number against the form's limits."""
         s = typed.spec
         if s.register:
@@ -191,8 +181,8 @@ class Values:
             raise unfit(node.span, message, 2, "write 0f... or a decimal point")
         if type.kind == "p":
             seen = node.value if self.traits.wide_predicates else node.value & 0xFFFFFFFF  # as the assembler does
-            return Imm(int(bool(seen)), type)
-        return Imm(node.value & ((1 << type.bits) - 1), type)
+            return Operand(type, constant=int(bool(seen)))
+        return Operand(type, constant=node.value & ((1 << type.bits) - 1))
 
     # ---- addresses as numbers ----------------------------------------------------------------
 
@@ -213,7 +203,7 @@ class Values:
         if isinstance(symbol, ast.Function):
             if self.traits.symbols:
                 raise unfit(span, f"{symbol.name} is a function: take its address with mov", 2)
-            return FunctionRef(symbol.name)
+            return Operand(ADDRESS, function=symbol.name)
         if not isinstance(symbol, (Variable, Param)):
             raise unfit(span, "this name is not allowed here", 2)
         if isinstance(symbol, Variable) and symbol.space is StateSpace.PARAM:
@@ -222,7 +212,7 @@ class Values:
             raise unfit(span, f"operand {s.name} of {op.text} must be a number", 2)
         if self.traits.symbols:
             self.lies_in(symbol, span, op, attrs.evolve(typed, spaces=frozenset({self.traits.symbols})))
-        return SymbolAddress(symbol, offset, type)
+        return address_of(symbol, type, offset)
 
     def lies_in(self, symbol: Variable | Param, span: Span, op: Op, typed: TypedOperand) -> None:
         """Check the state space of a variable or parameter against those that the instruction accesses."""
@@ -248,6 +238,13 @@ class Values:
             raise unfit(span, f"{symbol.name} is a parameter: it cannot be written", 3)
 
 
+def address_of(symbol: Variable | Param, type: ScalarType, offset: int = 0, *, generic: bool = False) -> Operand:
+    """The address of a variable or parameter."""
+    if isinstance(symbol, Param):
+        return Operand(type, parameter=symbol, offset=offset)
+    return Operand(type, variable=symbol, offset=offset, generic=generic)
+
+
 def is_special(node: ast.Name) -> bool:
     """Whether a name is that of a special register."""
     return node.text.startswith("%") and node.text[1:] in SPECIALS
@@ -257,7 +254,7 @@ def _undeclared(node: ast.Name) -> Mismatch:
     return Mismatch("undeclared", node.span, f"{node.text} is not declared", weight=9)
 
 
-def _discard(op: Op, typed: TypedOperand, type: ScalarType, node: ast.Sink) -> Discard:
+def _discard(op: Op, typed: TypedOperand, type: ScalarType, node: ast.Sink) -> Operand:
     """Check a discarded result."""
     s = typed.spec
     if not s.dest:
@@ -265,7 +262,7 @@ def _discard(op: Op, typed: TypedOperand, type: ScalarType, node: ast.Sink) -> D
     in_braces = typed.count is not None and (typed.count != 1 or s.braces)
     if s.register or not (s.sink or in_braces):
         raise unfit(node.span, f"the result of {op.text} cannot be discarded with _", 2)
-    return Discard(type)
+    return Operand(type)
 
 
 def _takes(op: Op, typed: TypedOperand, type: ScalarType, register: ScalarType, *, opaque: bool) -> bool:
@@ -288,8 +285,8 @@ def _is_element(typed: TypedOperand, type: ScalarType) -> bool:
     return bool(typed.count) and (type.bits == 64 if typed.spec.braces else typed.count != 1)
 
 
-def _of_float(op: Op, typed: TypedOperand, type: ScalarType, node: ast.Float) -> Imm:
+def _of_float(op: Op, typed: TypedOperand, type: ScalarType, node: ast.Float) -> Operand:
     if (type.kind == "f" and type.bits in (32, 64)) or (type.name in ("b32", "b64") and type.bits == node.width):
-        return Imm(float_bits(node, type.bits), type)
+        return Operand(type, constant=float_bits(node, type.bits))
     message = f"a floating-point literal cannot be operand {typed.spec.name} of {op.text} (.{type.name})"
     raise unfit(node.span, message, 2)

@@ -15,13 +15,12 @@ from warpsim.checks.race.vector_clocks import Past
 from warpsim.machine.selection import Rect, Selection
 from warpsim.machine.specials import clusters_of
 from warpsim.machine.values import Array, as_array
-from warpsim.program.program import Imm, Reg
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.batch import ClusterBarrier
     from warpsim.machine.state.group import Group
-    from warpsim.program.program import Instruction
+    from warpsim.program.program import Instruction, Operand
 
 
 class BatchClocks:
@@ -88,14 +87,11 @@ class BatchClocks:
         if (alive[group.selection.per_cta > 0] > 0).any():
             self._left.append(group.selection)
 
-    def warp_sync(self, group: Group, members: Reg | Imm | None, active: Array | None) -> None:
+    def warp_sync(self, group: Group, members: Operand | None, active: Array | None) -> None:
         """Note that the (active) threads of a group met in a warp-wide instruction: all, or those of a membermask."""
         masks: Array | None = None
-        if isinstance(members, Imm):
-            if members.bits & 0xFFFFFFFF != 0xFFFFFFFF:
-                masks = np.full(1, members.bits & 0xFFFFFFFF)
-        elif members is not None:
-            masks = as_array(group.read(members.register.index)).view(np.uint32)
+        if members is not None:
+            masks = as_array(group.value(members)).view(np.uint32)
             masks = masks.reshape(-1) if masks.size == 1 else masks
             if (masks == 0xFFFFFFFF).all():
                 masks = None

@@ -14,7 +14,6 @@ import numpy as np
 
 from warpsim.checks.race.vector_clocks import Rows
 from warpsim.machine.values import Array
-from warpsim.program.program import Imm
 
 if TYPE_CHECKING:
     from warpsim.checks.race.order import Order
@@ -71,5 +70,4 @@ class UnfencedReads:
 
 def _adds_nothing(instruction: Instruction) -> bool:
     """Whether an atomic is just a way to write a load."""
-    last = instruction.operands[-1]
-    return isinstance(last, Imm) and not last.bits
+    return instruction.operands[-1].constant == 0

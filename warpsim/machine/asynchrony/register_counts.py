@@ -15,7 +15,7 @@ import numpy as np
 from warpsim.machine.state.batch import RegisterCounts
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
-from warpsim.program.program import Imm, Instruction
+from warpsim.program.program import Instruction
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -92,8 +92,7 @@ def registers_at_launch(directives: dict[str, tuple[int | str, ...]]) -> int | N
 
 def bind_register_count(instruction: Instruction) -> Step:
     """The step of a whole warp whose lanes all pass the guard (see `bind_gate`)."""
-    operand = instruction.operands[0]
-    count = operand.bits if isinstance(operand, Imm) else 0
+    count = instruction.operands[0].constant or 0
     increase = "inc" in instruction.op.modifiers
 
     def step(machine: Machine, group: Group) -> bool:

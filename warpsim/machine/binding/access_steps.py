@@ -20,7 +20,7 @@ from warpsim.machine.memory.word_access import in_rows, rows_view
 from warpsim.machine.plan import FunctionPlan, Step
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import FLAT, Affine, Array, DType, as_array
-from warpsim.program.program import Addr, Instruction, Reg, Vec
+from warpsim.program.program import Instruction
 from warpsim.types import ScalarType
 
 if TYPE_CHECKING:
@@ -54,23 +54,20 @@ def bind_access(plan: FunctionPlan, instruction: Instruction, general: Step) -> 
     if form.ports != {"memory"} or len(operands) != 2 or access not in (Access.LOAD, Access.STORE):
         return general
     data, address = operands if access is Access.LOAD else operands[::-1]
-    if not isinstance(address, Addr) or not isinstance(address.base, Reg) or address.coordinates:
+    start = address.base.register if address.base is not None else None
+    if start is None or start.type.bits < 32 or address.coordinates:
         return general
-    if address.base.register.type.bits < 32:
-        return general
-    registers = [
-        r for r in (data.elements if isinstance(data, Vec) else (data,)) if isinstance(r, Reg) and not r.negated
-    ]
+    registers = [part.register for part in data.parts if part.register is not None and not part.negated]
     asked = (_loaded if access is Access.LOAD else _stored)(instruction)
     if asked is None:
         return general
     space, kind, count = asked
     view = _VIEWS.get((access, space_of(space)))
-    if view is None or len(registers) != count or any(r.register.type.dtype.itemsize != kind.bytes for r in registers):
+    if view is None or len(registers) != count or any(r.type.dtype.itemsize != kind.bytes for r in registers):
         return general
     make = _load if access is Access.LOAD else _store
-    slots = tuple([r.register.index for r in registers])
-    step = make(view, address.base.register.index, address.offset, slots, kind.dtype, general)
+    slots = tuple([r.index for r in registers])
+    step = make(view, start.index, address.offset, slots, kind.dtype, general)
     return step if instruction.guard is None else _guarded(guard_of(plan, instruction), step, general)
 
 
@@ -88,7 +85,7 @@ def _loaded(instruction: Instruction) -> tuple[str, ScalarType, int] | None:
 def _stored(instruction: Instruction) -> tuple[str, ScalarType, int] | None:
     """The same for what it stores."""
     asked, place, source = _Asked(), object(), instruction.operands[1]
-    value = tuple([object() for _ in source.elements]) if isinstance(source, Vec) else object()
+    value = object() if source.elements is None else tuple([object() for _ in source.elements])
     instruction.form.function(instruction.op, place, value, memory=asked)
     if len(asked.stores) != 1 or asked.loads:
         return None

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from warpsim.analysis.flow import registers_of
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array, Value, as_array
 from warpsim.program.program import Operand
@@ -23,7 +22,7 @@ class Accumulators:
     """The registers of an operand."""
 
     def __init__(self, operand: Operand) -> None:
-        self.slots = registers_of(operand)
+        self.slots = operand.registers
         first, count = self.slots[0], len(self.slots)
         self.run = slice(first, first + count) if list(self.slots) == list(range(first, first + count)) else None
 

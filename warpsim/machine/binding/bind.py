@@ -6,7 +6,7 @@ The meaning comes from ``form.function``; everything around it (registers, guard
 
 from __future__ import annotations
 
-from warpsim.analysis.flow import KEEP, Block, blocks_of, reads_and_writes, returned_by, used_registers
+from warpsim.analysis.flow import KEEP, Block, blocks_of, returned_by, used_registers
 from warpsim.analysis.wgmma_moves import wgmma_registers
 from warpsim.isa.spec import Scope
 from warpsim.machine.barriers import bind_sync
@@ -61,7 +61,7 @@ def _unread(plan: FunctionPlan, blocks: list[Block], block: Block, used: frozens
     found = set()
     for at in range(block.last - 1, block.first - 1, -1):
         instruction = plan.function.code[at]
-        reads, writes = reads_and_writes(instruction)
+        reads, writes = instruction.reads, instruction.writes
         if instruction.form.n_dest and (live.isdisjoint(writes) or used.isdisjoint(writes)):
             found.add(at)
         if instruction.guard is None:

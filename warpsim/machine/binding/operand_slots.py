@@ -9,35 +9,20 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import numpy as np
 
-from warpsim.analysis.loops import CLOCKS
-from warpsim.errors import InternalError
 from warpsim.isa.data_movement import Unpacked
-from warpsim.machine.address import Address, Coordinate
+from warpsim.machine.address import Address
 from warpsim.machine.clocks import clock
-from warpsim.machine.plan import FunctionPlan, literal
-from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW
+from warpsim.machine.plan import FunctionPlan
 from warpsim.machine.state.group import Group
-from warpsim.machine.values import Affine, Array, NotAffine, Value, as_array, extend, retype
-from warpsim.program.program import (
-    Addr,
-    FunctionRef,
-    Imm,
-    Instruction,
-    Operand,
-    Param,
-    Reg,
-    Special,
-    SymbolAddress,
-    Variable,
-    Vec,
-)
-from warpsim.types import StateSpace
+from warpsim.machine.values import Affine, Array, DType, NotAffine, Value, as_array, extend, retype
+from warpsim.program.program import Instruction, Operand
+from warpsim.types import ScalarType
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
 
-Argument: TypeAlias = "Value | Address | Operand | tuple[Argument, ...]"
-"""What a body is called with: a value, an address, the elements of a vector; operands without a value as they are."""
+Argument: TypeAlias = "Value | Address | tuple[Argument, ...]"
+"""What a body is called with: a value, an address, the elements of a vector."""
 Getter: TypeAlias = "Callable[[Machine, Group], Argument]"
 ArrayGetter: TypeAlias = "Callable[[Machine, Group], Array]"
 ValueGetter: TypeAlias = "Callable[[Machine, Group], Value]"
@@ -50,30 +35,6 @@ U64 = np.dtype(np.uint64)
 U32 = np.dtype(np.uint32)
 
 
-def slot_of(plan: FunctionPlan, operand: Operand) -> int:
-    """The slot that holds an operand's value."""
-    if isinstance(operand, Reg):
-        return operand.register.index
-    if isinstance(operand, Imm):
-        return plan.constant(literal(operand.bits, operand.type))
-    if isinstance(operand, Special):
-        return plan.special(operand.name)
-    if isinstance(operand, SymbolAddress):
-        return _symbol_slot(plan, operand)
-    if isinstance(operand, FunctionRef):
-        return plan.constant(Affine.constant(plan.kernel.image.function_address(operand.name), U64))
-    raise InternalError(f"operand {operand!r} has no value")
-
-
-def _symbol_slot(plan: FunctionPlan, operand: SymbolAddress) -> int:
-    """The slot of an address that is the same for all threads (`in_frame` says which are not)."""
-    symbol = operand.symbol
-    dtype = operand.type.dtype if operand.type.dtype.kind in "iu" else np.dtype(f"u{operand.type.dtype.itemsize}")
-    if isinstance(symbol, Param):
-        return plan.special(f"param+{symbol.offset + operand.offset}:{dtype.itemsize}")
-    return plan.constant(Affine.constant(plan.kernel.address(symbol) + operand.offset, dtype))
-
-
 @overload
 def value_getter(plan: FunctionPlan, operand: Operand) -> ArrayGetter: ...
 
@@ -84,18 +45,16 @@ def value_getter(plan: FunctionPlan, operand: Operand, *, linear: bool) -> Value
 
 def value_getter(plan: FunctionPlan, operand: Operand, *, linear: bool = False) -> ValueGetter:
     """A closure that returns an operand as an array of its type (or affine if ``linear``)."""
-    if isinstance(operand, Special) and operand.name in CLOCKS:
-        dtype, name = operand.type.dtype, operand.name
+    dtype, name, slot, at = operand.type.dtype, operand.special, plan.slot(operand), plan.in_frame(operand)
+    if at is not None:
+        return _frame_getter(at, dtype, linear=linear)
+    if slot is None:
         return lambda machine, group: (
             Affine.constant(clock(machine.launch, name), dtype)
             if linear
             else np.array([clock(machine.launch, name)], np.uint64).astype(dtype)
         )
-    if isinstance(operand, SymbolAddress) and in_frame(plan, operand):
-        return _frame_getter(plan, operand, linear=linear)
-    slot = slot_of(plan, operand)
-    dtype = U64 if isinstance(operand, FunctionRef) else operand.type.dtype  # type: ignore[union-attr]
-    negated = isinstance(operand, Reg) and operand.negated
+    negated = operand.negated
 
     def get(machine: Machine, group: Group) -> Value:
         value = group.env[slot]
@@ -115,18 +74,7 @@ def value_getter(plan: FunctionPlan, operand: Operand, *, linear: bool = False) 
     return get
 
 
-def in_frame(plan: FunctionPlan, operand: SymbolAddress) -> bool:
-    """Whether a symbol's address differs by thread, because it is in a function's frame."""
-    symbol = operand.symbol
-    if isinstance(symbol, Param):
-        return not plan.function.entry
-    return isinstance(symbol, Variable) and symbol.space in (StateSpace.LOCAL, StateSpace.PARAM)
-
-
-def _frame_getter(plan: FunctionPlan, operand: SymbolAddress, *, linear: bool) -> ValueGetter:
-    offset = plan.offset(operand.symbol) + operand.offset  # type: ignore[arg-type]
-    dtype = operand.type.dtype
-
+def _frame_getter(offset: int, dtype: DType, *, linear: bool) -> ValueGetter:
     def get(machine: Machine, group: Group) -> Value:
         value = Affine.constant(group.local_base + offset, dtype)
         return value if linear else value.array()
@@ -134,10 +82,10 @@ def _frame_getter(plan: FunctionPlan, operand: SymbolAddress, *, linear: bool) -
     return get
 
 
-def _address_in_register(base: Reg, offset: int) -> AddressGetter:
-    """An address in a register; one of fewer than 32 bits is extended."""
-    slot, dtype = base.register.index, (U64 if base.register.type.bits == 64 else U32)
-    narrow = np.dtype(f"u{base.register.type.bytes}") if base.register.type.bits < 32 else None
+def _address_in_slot(slot: int, kind: ScalarType, offset: int) -> AddressGetter:
+    """An address in a register, or one that a launch has; one of fewer than 32 bits is extended."""
+    dtype = U64 if kind.bits == 64 else U32
+    narrow = np.dtype(f"u{kind.bytes}") if kind.bits < 32 else None
 
     def get(machine: Machine, group: Group) -> Address:
         value = group.env[slot]
@@ -157,58 +105,43 @@ def _address_in_register(base: Reg, offset: int) -> AddressGetter:
     return get
 
 
-def address_getter(plan: FunctionPlan, operand: Addr) -> AddressGetter:
+def address_getter(plan: FunctionPlan, base: Operand, offset: int) -> AddressGetter:
     """A closure that returns an address in the form that the memory port takes."""
-    base, offset = operand.base, operand.offset
-    if base is None:
-        fixed = Address(Affine.constant(0, U64), offset)
+    number, at, slot = plan.number(base), plan.in_frame(base), plan.slot(base)
+    if number is not None:
+        fixed = Address(Affine.constant(number, U64), offset)
         return lambda machine, group: fixed
-    if isinstance(base, Reg):
-        return _address_in_register(base, offset)
-    if isinstance(base, Param) and plan.function.entry:
-        at = base.offset + offset
-        return lambda machine, group: Address(Affine.constant(machine.launch.param_address + at, U64))
-    if isinstance(base, Param) or base.space in (StateSpace.LOCAL, StateSpace.PARAM):
-        at = plan.offset(base) + offset + (LOCAL_WINDOW if operand.generic else 0)
-        return lambda machine, group: Address(Affine.constant(group.local_base + at, U64))
-    window = SHARED_WINDOW if operand.generic and base.space is StateSpace.SHARED else 0
-    fixed = Address(Affine.constant(plan.kernel.address(base) + window, U64), offset)
-    return lambda machine, group: fixed
-
-
-def _coordinate_getter(plan: FunctionPlan, operand: Operand) -> Callable[[Machine, Group], Coordinate]:
-    if isinstance(operand, Vec):
-        parts = [value_getter(plan, e) for e in operand.elements]
-        return lambda machine, group: tuple([g(machine, group) for g in parts])
-    return value_getter(plan, operand)
+    if slot is not None:
+        return _address_in_slot(slot, base.type, offset)
+    assert at is not None, "a base has a slot, or is in the frame"
+    place = at + offset
+    return lambda machine, group: Address(Affine.constant(group.local_base + place, U64))
 
 
 def source_getter(plan: FunctionPlan, operand: Operand, *, linear: bool = False) -> Getter:
     """A closure for any source operand."""
-    if isinstance(operand, Addr):
-        get_address = address_getter(plan, operand)
+    if operand.base is not None:
+        get_address = address_getter(plan, operand.base, operand.offset)
         if not operand.coordinates:
             return get_address
-        rest = [_coordinate_getter(plan, c) for c in operand.coordinates]
+        rest: list[Any] = [source_getter(plan, c) for c in operand.coordinates]
 
         def get(machine: Machine, group: Group) -> Address:
             start = get_address(machine, group)
             return Address(start.base, start.offset, tuple([g(machine, group) for g in rest]))
 
         return get
-    if isinstance(operand, Vec):
+    if operand.elements is not None:
         parts = [source_getter(plan, e) for e in operand.elements]
         return lambda machine, group: tuple([g(machine, group) for g in parts])
-    if isinstance(operand, (Reg, Imm, Special, SymbolAddress, FunctionRef)):
-        return value_getter(plan, operand, linear=linear)
-    return lambda machine, group: operand
+    return value_getter(plan, operand, linear=linear)
 
 
 def destination(operand: Operand) -> Setter:
     """A closure that commits a result to a destination: ``set(group, value, active or None)``."""
-    if isinstance(operand, Vec):
+    if operand.elements is not None:
         return _vector_destination([destination(e) for e in operand.elements])
-    if not isinstance(operand, Reg):
+    if operand.register is None:
         return lambda machine, group, value, active: None
     slot, register = operand.register.index, operand.register.type.dtype
     width, signed = register.itemsize, operand.type.signed
@@ -243,7 +176,7 @@ def _vector_destination(parts: list[Setter]) -> Setter:
 
 def commit_of(instruction: Instruction) -> Setter | None:
     """A closure that commits everything a body returned."""
-    setters = [destination(o) for o in instruction.operands[: instruction.form.n_dest]]
+    setters = [destination(o) for o in instruction.outputs]
     if not setters:
         return None
     if len(setters) == 1:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from warpsim.analysis.flow import reads_and_writes
 from warpsim.isa.traits import Ending
 from warpsim.machine.plan import ATTEND, BoundBlock, End, Step
 from warpsim.machine.state.group import Group
@@ -24,7 +23,7 @@ def telling(block: BoundBlock) -> tuple[list[Step], End]:
 
 def _registers(instruction: Instruction) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The registers that it reads and writes; destinations that a guard may preserve count as written only."""
-    reads, writes = reads_and_writes(instruction)
+    reads, writes = instruction.reads, instruction.writes
     if instruction.guard is not None and writes:
         reads = reads[: -len(writes)]
     return tuple(dict.fromkeys(reads)), tuple(dict.fromkeys(writes))

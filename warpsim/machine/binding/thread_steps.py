@@ -6,14 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from warpsim.analysis.loops import CLOCKS
 from warpsim.isa.traits import Access
 from warpsim.machine.binding.operand_slots import (
     commit_of,
     destination,
     guard_of,
-    in_frame,
-    slot_of,
     source_getter,
 )
 from warpsim.machine.binding.ports import PORTS
@@ -21,43 +18,31 @@ from warpsim.machine.memory.access import Memory
 from warpsim.machine.plan import ATTEND, FunctionPlan, Step
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import FLAT, Affine, Array, DType, NotAffine, Value, as_array, extend, retype
-from warpsim.program.program import (
-    Addr,
-    Imm,
-    Instruction,
-    Param,
-    Reg,
-    Special,
-    SymbolAddress,
-    Vec,
-    type_of,
-)
+from warpsim.program.program import Instruction
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
 
 Source = tuple[int, DType]
 """The slot of a source operand, and the type in which it is read."""
+Target = tuple[int, int, bool]
+"""The slot of a destination, the size of its register, and whether a narrower result is extended by its sign."""
 
 
 def bind_parameter_load(plan: FunctionPlan, instruction: Instruction) -> Step | None:
     """Bind loads of kernel parameters by name, which are constants of the launch."""
-    form = instruction.form
-    if instruction.traits.access is not Access.LOAD or instruction.guard is not None or not plan.function.entry:
+    if instruction.traits.access is not Access.LOAD or instruction.guard is not None:
         return None
-    address = instruction.operands[form.n_dest]
-    if not (isinstance(address, Addr) and isinstance(address.base, Param)):
+    address = instruction.inputs[0]
+    param = address.base.parameter if address.base is not None else None
+    if param is None or not plan.function.entry:
         return None
-    offset = address.base.offset + address.offset
-    target = instruction.operands[0]
-    regs = target.elements if isinstance(target, Vec) else (target,)
-    setters = [destination(r) for r in regs]
-    types = [type_of(r) for r in regs]
-    first = next(t for t in types if t is not None)
+    offset, target = param.offset + address.offset, instruction.operands[0]
+    setters, type = [destination(r) for r in target.parts], target.type
 
     def step(machine: Machine, group: Group) -> None:
         for k, setter in enumerate(setters):
-            setter(machine, group, machine.param(offset + k * first.bytes, first), None)
+            setter(machine, group, machine.param(offset + k * type.bytes, type), None)
 
     return step
 
@@ -67,24 +52,18 @@ def bind_plain(plan: FunctionPlan, instruction: Instruction) -> Step | None:
     form = instruction.form
     if form.ports or instruction.guard is not None or form.n_dest != 1:
         return None
-    target, sources = instruction.operands[0], instruction.operands[1:]
-    if not isinstance(target, Reg) or not 1 <= len(sources) <= 3:
+    (result,), sources = instruction.outputs, instruction.inputs
+    register = result.register
+    if register is None or not 1 <= len(sources) <= 3:
         return None
     pairs: list[Source] = []
     for source in sources:
-        if type(source) is Reg:
-            if source.negated:
-                return None
-            pairs.append((source.register.index, source.type.dtype))
-            continue
-        if isinstance(source, Special):
-            plain = source.name not in CLOCKS
-        else:
-            plain = isinstance(source, Imm) or (isinstance(source, SymbolAddress) and not in_frame(plan, source))
-        if not plain:
+        slot = plan.slot(source)
+        if slot is None or source.negated:
             return None
-        pairs.append((slot_of(plan, source), source.type.dtype))  # type: ignore[union-attr]
+        pairs.append((slot, source.type.dtype))
     linear = form.linear and all(t.kind in "iu" and t.itemsize <= 8 for _, t in pairs)
+    target = register.index, register.type.dtype.itemsize, result.type.signed
     step = _plain(instruction, target, tuple(pairs), linear=linear)
     if len(pairs) == 2:
         return _of_two(instruction, target, pairs[0], pairs[1], step, linear=linear)
@@ -95,7 +74,7 @@ def bind_plain(plan: FunctionPlan, instruction: Instruction) -> Step | None:
 
 def _of_two(  # noqa: C901  where launches spend their time: no calls
     instruction: Instruction,
-    target: Reg,
+    target: Target,
     first: Source,
     second: Source,
     general: Step,
@@ -106,7 +85,7 @@ def _of_two(  # noqa: C901  where launches spend their time: no calls
     uniform integer, and two affine values go straight to the body; anything else takes the ``general`` step.
     """
     op, function = instruction.op, instruction.form.function
-    d, width, signed = target.register.index, target.register.type.dtype.itemsize, target.type.signed
+    d, width, signed = target
     (i, one), (j, other) = first, second
     one_size, other_size = one.itemsize, other.itemsize
 
@@ -150,13 +129,13 @@ def _of_two(  # noqa: C901  where launches spend their time: no calls
 
 def _of_three(
     instruction: Instruction,
-    target: Reg,
+    target: Target,
     pairs: tuple[Source, Source, Source],
     general: Step,
 ) -> Step:
     """The same for three registers, arrays of which at most two are uniform."""
     op, function = instruction.op, instruction.form.function
-    d, width, signed = target.register.index, target.register.type.dtype.itemsize, target.type.signed
+    d, width, signed = target
     (i, one), (j, other), (k, third) = pairs
 
     def step(machine: Machine, group: Group) -> object:
@@ -181,10 +160,10 @@ def _of_three(
     return step
 
 
-def _of_affine(instruction: Instruction, target: Reg, pairs: tuple[Source, ...], general: Step) -> Step:
+def _of_affine(instruction: Instruction, target: Target, pairs: tuple[Source, ...], general: Step) -> Step:
     """The same for one register or three: affine values go straight to the body."""
     op, function = instruction.op, instruction.form.function
-    d, width, signed = target.register.index, target.register.type.dtype.itemsize, target.type.signed
+    d, width, signed = target
 
     def step(machine: Machine, group: Group) -> object:
         env, given = group.env, []
@@ -208,12 +187,12 @@ def _of_affine(instruction: Instruction, target: Reg, pairs: tuple[Source, ...],
     return step
 
 
-def _plain(instruction: Instruction, target: Reg, pairs: tuple[Source, ...], *, linear: bool) -> Step:  # noqa: C901  where launches spend their time: no calls
+def _plain(instruction: Instruction, target: Target, pairs: tuple[Source, ...], *, linear: bool) -> Step:  # noqa: C901  where launches spend their time: no calls
     """The step from registers ``pairs`` (slot and type) to one. A value without axes is passed to NumPy without axes if
     others have some.
     """
     op, function = instruction.op, instruction.form.function
-    d, width, signed = target.register.index, target.register.type.dtype.itemsize, target.type.signed
+    d, width, signed = target
 
     def step(machine: Machine, group: Group) -> object:  # noqa: C901  where launches spend their time: no calls
         env = group.env
@@ -273,7 +252,7 @@ def bind_thread(plan: FunctionPlan, instruction: Instruction, *, unread: bool) -
     """Bind any per-thread instruction, with ports and guard."""
     form, op, function = instruction.form, instruction.op, instruction.form.function
     linear = form.linear and instruction.guard is None
-    getters = [source_getter(plan, o, linear=linear) for o in instruction.operands[form.n_dest :]]
+    getters = [source_getter(plan, o, linear=linear) for o in instruction.inputs]
     commit = commit_of(instruction)
     guard = guard_of(plan, instruction) if instruction.guard is not None else None
     ports = [(name, _unread if unread and name == "memory" else PORTS[name]) for name in sorted(form.ports)]

@@ -16,12 +16,12 @@ from warpsim.machine.plan import ATTEND, FunctionPlan, Step
 from warpsim.machine.selection import Warps
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Affine, Array, repeated
-from warpsim.program.program import Instruction, Operand
+from warpsim.program.program import Instruction
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
 
-Spread: TypeAlias = "Array | Operand | tuple[Spread, ...]"
+Spread: TypeAlias = "Array | tuple[Spread, ...]"
 """An operand in warp view."""
 Result: TypeAlias = "Array | tuple[Result, ...] | None"
 """What the body of a warp-wide instruction returns."""
@@ -31,7 +31,7 @@ def bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
     """Bind an instruction of whole warps (or warpgroups), with operands as ``[n, 32, m]`` (``[n, 128, m]``)."""
     form, op, function = instruction.form, instruction.op, instruction.form.function
     wide = form.scope is Scope.WARPGROUP
-    getters = [source_getter(plan, o) for o in instruction.operands[form.n_dest :]]
+    getters = [source_getter(plan, o) for o in instruction.inputs]
     commit = commit_of(instruction)
     if "accumulator" in form.ports:
         accumulators = Accumulators(instruction.operands[0])

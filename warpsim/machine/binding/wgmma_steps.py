@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from warpsim.analysis.flow import reads_and_writes
 from warpsim.analysis.wgmma_moves import moved, operand_registers
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Family, Stage
@@ -15,7 +14,7 @@ from warpsim.machine.issue import Issue
 from warpsim.machine.plan import FunctionPlan, Step
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import as_array
-from warpsim.program.program import Imm, Instruction
+from warpsim.program.program import Instruction
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -29,12 +28,11 @@ def bind_wgmma(plan: FunctionPlan, instruction: Instruction, execute: Step) -> S
     if traits.is_async(Family.WGMMA, Stage.COMMIT):
         return wgmma.commit
     if traits.is_async(Family.WGMMA, Stage.WAIT):
-        count = instruction.operands[0]
-        n = count.bits if isinstance(count, Imm) else 0
+        n = instruction.operands[0].constant or 0
         return lambda machine, group: wgmma.wait(machine, group, n)
     slots_d, slots_a = operand_registers(instruction)
     used = set(slots_d) | set(slots_a)
-    reads, _ = reads_and_writes(instruction)
+    reads = instruction.reads
     issue = plan.issues[id(instruction)] = Issue(
         instruction,
         str(instruction.op.shape),
@@ -53,7 +51,7 @@ def watch_registers(plan: FunctionPlan, instruction: Instruction, step: Step) ->
         return step
     reads, writes = (
         np.array(sorted({plan.wgmma_rows[s] for s in slots if s in plan.wgmma_rows}), np.int64)
-        for slots in reads_and_writes(instruction)
+        for slots in (instruction.reads, instruction.writes)
     )
     if not (len(reads) or len(writes)):
         return step

@@ -14,10 +14,10 @@ from collections.abc import Set as AbstractSet
 import attrs
 import numpy as np
 
-from warpsim.machine.plan import FunctionPlan
+from warpsim.machine.plan import FunctionPlan, literal
 from warpsim.machine.selection import Selection, Warps
 from warpsim.machine.values import Affine, Array, DType, Value, as_array
-from warpsim.program.program import Instruction
+from warpsim.program.program import Instruction, Operand
 
 
 class Frame:
@@ -211,6 +211,13 @@ class Group:
         """A register's value."""
         value = self.env[index]
         return self.fetch(index) if value is None else value
+
+    def value(self, operand: Operand) -> Value:
+        """The value of a register or an immediate, in the register's or the operand's type."""
+        if operand.register is not None:
+            return self.read(operand.register.index)
+        assert operand.constant is not None, "not a single value"
+        return literal(operand.constant, operand.type)
 
     def set(self, index: int, value: Value) -> None:
         """Set a register."""

@@ -55,7 +55,7 @@ def _load(plan: FunctionPlan, instruction: Instruction) -> Traced:
         window = 0 if op.space else SHARED_WINDOW
         place = _in_shared(Lane(bits(node_of(address.base), U64)) + np.uint64(address.offset - window & (2**64 - 1)))
     lanes = np.arange(LANES)
-    count = len(instruction.operands[0].elements)  # type: ignore[union-attr]
+    count = len(instruction.operands[0].parts)
     rows = _lanes_of(Lane(cast(place, U32), WARP), lanes % (8 * count))
     effect = Effect("load", space, cast(rows.node, U64), TYPES["u32"], WORDS)
     words = [Lane(Node("load", (), U32, (0, k)), WARP) for k in range(WORDS)]

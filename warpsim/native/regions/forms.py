@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from warpsim.analysis.loops import CLOCKS
 from warpsim.isa.data_movement import Unpacked
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Matrix
 from warpsim.machine.address import Address
-from warpsim.machine.binding.operand_slots import in_frame, slot_of
 from warpsim.machine.memory.addresses import space_of
 from warpsim.machine.plan import literal
-from warpsim.machine.state.global_memory import CONST_ADDRESS, LOCAL_WINDOW, SHARED_WINDOW
+from warpsim.machine.state.global_memory import CONST_ADDRESS
 from warpsim.machine.values import Affine, Array
 from warpsim.native.trace import Lane, Node, Untraceable, bits, cast, constant, node_of, trace
-from warpsim.program.program import Addr, Discard, Imm, Instruction, Operand, Param, Reg, Special, SymbolAddress, Vec
+from warpsim.program.program import Instruction, Operand
 from warpsim.types import ScalarType, StateSpace
 
 if TYPE_CHECKING:
@@ -193,64 +191,47 @@ class Reader:
 
     def source(self, operand: Operand) -> Any:
         """Any source operand."""
-        if isinstance(operand, Reg):
-            register = operand.register
+        register, dtype, slot = operand.register, operand.type.dtype, self.plan.slot(operand)
+        if register is not None:
             if register.index in self.known and self.shape == WARP:
                 bits_ = self.known[register.index]
-                raw = np.array(bits_ & (2 ** (8 * operand.type.dtype.itemsize) - 1), _unsigned(operand.type.dtype))
-                return np.full((1, 1, 1), raw.view(operand.type.dtype))
-            lane = self._lane(self.key(register.index, register.type.dtype), operand.type.dtype)
+                raw = np.array(bits_ & (2 ** (8 * dtype.itemsize) - 1), _unsigned(dtype))
+                return np.full((1, 1, 1), raw.view(dtype))
+            lane = self._lane(self.key(register.index, register.type.dtype), dtype)
             return ~lane if operand.negated else lane
-        if isinstance(operand, Imm):
-            value = literal(operand.bits, operand.type)
+        if operand.constant is not None:
+            value = literal(operand.constant, operand.type)
             array = value.array() if isinstance(value, Affine) else value
             if self.shape == WARP:
                 return array.reshape(1, 1, 1)
             return Lane(constant(array.reshape(()), array.dtype), self.shape)
-        if isinstance(operand, Special):
-            if operand.name in CLOCKS:
-                raise Untraceable("a clock")
-            return self._lane(
-                self.key((slot_of(self.plan, operand), operand.type.name), operand.type.dtype), operand.type.dtype
-            )
-        if isinstance(operand, SymbolAddress):
-            if in_frame(self.plan, operand):
-                at = self.plan.offset(operand.symbol) + operand.offset  # type: ignore[arg-type]
-                return self._lane(
-                    self.key(("frame", at, operand.type.dtype.str), operand.type.dtype), operand.type.dtype
-                )
-            return self._lane(
-                self.key((slot_of(self.plan, operand), operand.type.name), operand.type.dtype), operand.type.dtype
-            )
-        if isinstance(operand, Addr):
-            return self.address(operand)
-        if isinstance(operand, Vec):
+        if slot is not None:
+            return self._lane(self.key((slot, operand.type.name), dtype), dtype)
+        if operand.base is not None:
+            if operand.coordinates:
+                raise Untraceable("tensor maps")
+            return self._address(operand.base, operand.offset)
+        if operand.elements is not None:
             return tuple([self.source(e) for e in operand.elements])
-        if isinstance(operand, Discard):
-            return operand
-        raise Untraceable(type(operand).__name__)
+        at = self.plan.in_frame(operand)
+        if at is None:
+            raise Untraceable("a clock")
+        return self._lane(self.key(("frame", at, dtype.str), dtype), dtype)
 
-    def address(self, operand: Addr) -> Address:
-        """An address operand."""
-        base, offset = operand.base, operand.offset
-        if operand.coordinates:
-            raise Untraceable("tensor maps")
-        if base is None:
-            return Address(_stand_in(constant(0, U64)), offset)
-        if isinstance(base, Reg):
-            type = base.register.type
-            node = self.key(base.register.index, type.dtype)
-            return Address(_stand_in(cast(node, U64 if type.bits == 64 else U32)), offset)
-        if isinstance(base, Param) and self.plan.function.entry:
-            return Address(_stand_in(self.key(("parameters", base.offset + offset), U64)))
-        if isinstance(base, Param) or base.space in (StateSpace.LOCAL, StateSpace.PARAM):
-            at = self.plan.offset(base) + offset + (LOCAL_WINDOW if operand.generic else 0)
-            return Address(_stand_in(self.key(("frame", at, U64.str), U64)))
-        window = SHARED_WINDOW if operand.generic and base.space is StateSpace.SHARED else 0
-        address = self.plan.kernel.address(base) + window
-        if base.space is StateSpace.SHARED:
-            return Address(_stand_in(constant(address, U64)), offset)
-        return Address(_stand_in(self.key(("number", address), U64)), offset)
+    def _address(self, base: Operand, offset: int) -> Address:
+        """What stands in brackets."""
+        variable, at, number = base.variable, self.plan.in_frame(base), self.plan.number(base)
+        if base.register is not None:
+            node = self.key(base.register.index, base.type.dtype)
+            return Address(_stand_in(cast(node, U64 if base.type.bits == 64 else U32)), offset)
+        if at is not None:
+            return Address(_stand_in(self.key(("frame", at + offset, U64.str), U64)))
+        if number is None:
+            assert base.parameter is not None
+            return Address(_stand_in(self.key(("parameters", base.parameter.offset + offset), U64)))
+        if variable is None or variable.space is StateSpace.SHARED:
+            return Address(_stand_in(constant(number, U64)), offset)
+        return Address(_stand_in(self.key(("number", number), U64)), offset)
 
 
 def _stand_in(node: Node) -> Array:
@@ -261,16 +242,16 @@ def _stand_in(node: Node) -> Array:
 
 def written(operand: Operand, value: Any, found: list[tuple[int, Node]]) -> None:
     """The registers that a result goes to, as `warpsim.machine.binding.operand_slots.destination` commits it."""
-    if value is None or isinstance(operand, Discard):
+    if value is None:
         return
-    if isinstance(operand, Vec):
+    if operand.elements is not None:
         parts = value.parts(len(operand.elements)) if isinstance(value, Unpacked) else value
         for element, part in zip(operand.elements, parts, strict=True):
             written(element, part, found)
         return
-    if not isinstance(operand, Reg):
-        return
     register = operand.register
+    if register is None:
+        return
     node = node_of(value)
     target = _unsigned(register.type.dtype)
     if target.kind == "b" or node.dtype.kind == "b":
@@ -289,22 +270,21 @@ def reader_of(plan: FunctionPlan, shape: tuple[int, ...]) -> Reader:
 
 def _parameters(plan: FunctionPlan, instruction: Instruction) -> Traced | None:
     """Loads of kernel parameters by name."""
-    form = instruction.form
-    if instruction.traits.access is not Access.LOAD or not plan.function.entry:
+    if instruction.traits.access is not Access.LOAD:
         return None
-    address = instruction.operands[form.n_dest]
-    if not (isinstance(address, Addr) and isinstance(address.base, Param)):
+    address = instruction.inputs[0]
+    param = address.base.parameter if address.base is not None else None
+    if param is None or not plan.function.entry:
         return None
     if instruction.guard is not None:
         raise Untraceable("a guarded load of parameters")
-    offset, target = address.base.offset + address.offset, instruction.operands[0]
-    elements = target.elements if isinstance(target, Vec) else (target,)
-    type = next(e.type for e in elements if isinstance(e, Reg))
+    offset, target = param.offset + address.offset, instruction.operands[0]
+    type = target.type
     if type.dtype.kind == "b":
         raise Untraceable("a predicate in memory")
     keys: list[Key] = []
     found: list[tuple[int, Node]] = []
-    for k, element in enumerate(elements):
+    for k, element in enumerate(target.parts):
         keys.append(("param", offset + k * type.bytes, type.name))
         node = bits(Node("input", (), _unsigned(type.dtype), k), type.dtype)
         written(element, Lane(node), found)
@@ -317,7 +297,7 @@ def is_barrier(instruction: Instruction) -> bool:
     if barrier is None or barrier.among != "cta" or not barrier.waits or barrier.reduction or instruction.guard:
         return False
     operands = instruction.operands
-    return len(operands) <= 1 and all(isinstance(o, Imm) and 0 <= o.bits < 16 for o in operands)
+    return len(operands) <= 1 and all(o.constant is not None and o.constant < 16 for o in operands)
 
 
 def refusal(instruction: Instruction) -> str | None:
@@ -333,17 +313,11 @@ def refusal(instruction: Instruction) -> str | None:
         return "leaves the function or the region"
     if traits.matrix is Matrix.MULTIPLY:
         return "a matrix product of this kind"
-    if any(_wide(operand) for operand in instruction.operands):
+    if any(part.is_plain and part.type.bits > 64 for operand in instruction.operands for part in operand.parts):
         return "128-bit registers"
     taken = {"active", "report"} if form.scope is Scope.WARP else {"memory"}
     reasons = [reason for port, reason in PORTS.items() if port in form.ports - taken]
     return reasons[0] if reasons else None
-
-
-def _wide(operand: Operand) -> bool:
-    if isinstance(operand, Vec):
-        return any(map(_wide, operand.elements))
-    return isinstance(operand, (Reg, Imm)) and operand.type.bits > 64
 
 
 def traced(plan: FunctionPlan, instruction: Instruction, known: Mapping[int, int] | None = None) -> Traced:
@@ -361,7 +335,7 @@ def traced(plan: FunctionPlan, instruction: Instruction, known: Mapping[int, int
     if special is not None:
         return special
     guard = None if instruction.guard is None else (instruction.guard[0].index, instruction.guard[1])
-    sources = instruction.operands[form.n_dest :]
+    sources = instruction.inputs
     whole = form.scope is Scope.WARP
     reader = Reader(plan, WARP if whole else (2,), known or {})
     ports: dict[str, Any] = {}
@@ -384,7 +358,7 @@ def traced(plan: FunctionPlan, instruction: Instruction, known: Mapping[int, int
 
     def body() -> None:
         result = form.function(op, *arguments, **ports)
-        destinations = instruction.operands[: form.n_dest]
+        destinations = instruction.outputs
         if len(destinations) == 1:
             written(destinations[0], result, found)
         elif destinations:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from warpsim.analysis.flow import KEEP, labels_of, reads_and_writes, returned_by
+from warpsim.analysis.flow import KEEP, returned_by
 from warpsim.isa.traits import Ending
 from warpsim.native.codegen.matrix_steps import matrix_step
 from warpsim.native.lowering.values import Unlowerable
@@ -57,7 +57,7 @@ class Known:
 
 def _touches(registers: Container[int], instruction: Instruction) -> bool:
     """Whether an instruction reads or writes some registers."""
-    reads, writes = reads_and_writes(instruction)
+    reads, writes = instruction.reads, instruction.writes
     return any(slot in registers for slot in (*reads, *writes))
 
 
@@ -134,7 +134,7 @@ def live_at(plan: FunctionPlan, block: int, at: int) -> frozenset[int]:
         live |= plan.blocks[successor].live_in
     live |= set(returned_by(plan.function))
     for instruction in reversed(bound.instructions[at:]):
-        reads, writes = reads_and_writes(instruction)
+        reads, writes = instruction.reads, instruction.writes
         if instruction.guard is None:
             live -= set(writes)
         live |= set(reads)
@@ -190,7 +190,7 @@ class Former:
             last = bound.instructions[-1]
             if last.traits.ending is not Ending.BRANCH:
                 return cut
-            target = plan.place_of.get(labels_of(last)[0].target)
+            target = plan.place_of.get(last.targets[0])
             guard = None if last.guard is None else (last.guard[0].index, last.guard[1])
             if guard is not None and guard[0] in self.known.doubtful:
                 return cut

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from warpsim.analysis.flow import reads_and_writes
 from warpsim.isa.spec import Scope
 from warpsim.machine.selection import Rect
 from warpsim.native.regions.options import Options
@@ -159,7 +158,7 @@ class Compiled:
 def _begins(plan: FunctionPlan, block: int, doubtful: frozenset[int]) -> tuple[int, ...]:
     """Steps behind one that is no arithmetic, no access and no shuffle, or is on ``doubtful`` registers."""
     steps = plan.blocks[block].instructions[: len(plan.blocks[block].steps)]
-    other = [not _plausible(i) or any(not doubtful.isdisjoint(part) for part in reads_and_writes(i)) for i in steps]
+    other = [not _plausible(i) or any(not doubtful.isdisjoint(part) for part in (i.reads, i.writes)) for i in steps]
     return tuple(k for k in range(1, len(steps)) if other[k - 1] and not other[k])
 
 
