@@ -587,13 +587,12 @@ def test_the_history(monkeypatch, tmp_path):
     ("problem", "line", "out"),
     [
         (EOFError, None, "\n"),
-        (KeyboardInterrupt, "", "\n"),
         (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"), "# what was typed is not a text", ""),
         (OSError, None, ""),
     ],
 )
 def test_lines_that_are_none(monkeypatch, problem, line, out):
-    """The end, Ctrl-C, bytes that are no text, no input at all."""
+    """The end, bytes that are no text, no input at all."""
 
     def asks(text):
         assert text == "(warpsim) "

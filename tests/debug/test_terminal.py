@@ -1,6 +1,8 @@
-"""The prompt in a real terminal, through tmux: completion, repetition, colour, Ctrl-C, the end of the input."""
+"""The prompt in a real terminal: Ctrl-C, and through tmux completion, repetition, colour, the end of the input."""
 
+import os
 import re
+import select
 import shutil
 import subprocess
 import sys
@@ -11,6 +13,61 @@ import pytest
 
 LOOP = Path(__file__).parent / "kernels" / "loop.ptx"
 TMUX = shutil.which("tmux")
+
+
+SPAWN = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+
+
+class Prompt:
+    """The debugger in a pseudo-terminal."""
+
+    def __init__(self, folder):
+        given = ["debug", "run", str(LOOP), "--grid", "1", "--block", "32", "--arg", "zeros:u32:1"]
+        command = [sys.executable, "-c", SPAWN, sys.executable, "-m", "warpsim", *given]
+        env = {**os.environ, "HOME": str(folder), "TERM": "dumb"}
+        self.running = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+
+    def says(self, keys=b"", end="(warpsim) "):
+        """Types keys: what is shown up to the next prompt."""
+        self.running.stdin.write(keys)
+        text, began = "", time.monotonic()
+        while not text.endswith(end):
+            if select.select([self.running.stdout], [], [], 1)[0]:
+                text += self.running.stdout.read(4096).decode()
+            elif keys.endswith(b"\x03"):  # lost, as readline was not waiting yet
+                self.running.stdin.write(b"\x03")
+            assert time.monotonic() - began < 60, text
+        return text
+
+
+@pytest.fixture
+def prompt(tmp_path):
+    """Such a prompt, until the end of the test."""
+    made = Prompt(tmp_path)
+    yield made
+    made.running.kill()
+    made.running.communicate()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a pseudo-terminal of POSIX")
+def test_control_c_at_the_prompt(prompt):
+    """It discards the line, or the command that takes several: the launch does not move, and no command is repeated."""
+    assert "step 0" in prompt.says()
+    assert "  8  mov.u32" in prompt.says(b"step\n")
+    for keys in ("step", "break again"):
+        prompt.says(keys.encode(), end=keys)
+        assert "Quit" in prompt.says(b"\x03")
+    assert "Breakpoint 1" in prompt.says(b"break 11\n")
+    prompt.says(b"commands\n")
+    prompt.says(b"step 3\n")
+    prompt.says(b"print 5", end="print 5")
+    assert "Quit" in prompt.says(b"\x03")
+    assert "1 step," in prompt.says(b"info program\n")
+    shown = prompt.says(b"info breakpoints\n")
+    assert "  1  break 11, line 11" in shown
+    assert "step 3" not in shown
+    assert " 10  add.u32" in prompt.says(b"step\n")
+    assert " 11  setp" in prompt.says(b"\n")
 
 
 class Terminal:

@@ -72,25 +72,39 @@ class Shell(Running, Breaking, Looking):
     # ---- dialogue ----------------------------------------------------------------------------
 
     def dialogue(self, first: list[str], source: Callable[[], str | None], echo: Callable[[], bool]) -> None:
-        """Execute ``first``, then lines from ``source``, until it has no more or the user leaves."""
+        """Execute ``first``, then lines from ``source``, until it has no more or the user leaves. Ctrl-C at the prompt
+        discards what was typed, and the lines that were to follow.
+        """
         self.greet()
         self.queue = list(first)
+        self._source = source
+        going = True
         with contextlib.suppress(Leave):
-            while True:
-                queued = bool(self.queue)
-                line = self.queue.pop(0) if queued else source()
-                if line is None:
-                    return
-                if queued or echo():
-                    self.say(f"(warpsim) {line}")
-                self._source = source
-                if not line.strip():
-                    line = self.last if not queued else ""
-                elif not line.lstrip().startswith("#"):
-                    self.last = line.strip()
-                problem = self.obey(line)
-                if problem is not None and queued:
-                    self.refused.append(f"{line.strip()}: {problem}")
+            while going:
+                try:
+                    going = self._turn(echo=echo())
+                except KeyboardInterrupt:
+                    if echo():  # nobody is at the prompt
+                        raise
+                    self.queue = []
+                    self.say("Quit")
+
+    def _turn(self, *, echo: bool) -> bool:
+        """Execute the next line; False if there is none."""
+        queued = bool(self.queue)
+        line = self.queue.pop(0) if queued else self._source()
+        if line is None:
+            return False
+        if queued or echo:
+            self.say(f"(warpsim) {line}")
+        if not line.strip():
+            line = self.last if not queued else ""
+        elif not line.lstrip().startswith("#"):
+            self.last = line.strip()
+        problem = self.obey(line)
+        if problem is not None and queued:
+            self.refused.append(f"{line.strip()}: {problem}")
+        return True
 
     def obey(self, line: str) -> str | None:
         """Execute a line. Prints what is wrong with it, and returns that."""
@@ -252,9 +266,6 @@ class Terminal:
         except EOFError:
             self.shell.say()
             return None
-        except KeyboardInterrupt:
-            self.shell.say()
-            return ""
         except UnicodeDecodeError:
             return "# what was typed is not a text"
         except OSError:  # there is no standard input
