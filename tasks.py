@@ -32,8 +32,8 @@ def test(*arguments: str) -> None:
 
 
 def long(*arguments: str) -> None:
-    """The long tests as well (an hour); arguments go to pytest."""
-    run("pytest", "-q", "-m", "long or not long", *arguments)
+    """The long tests and the sweeps as well (an hour); arguments go to pytest."""
+    run("pytest", "-q", "-m", "", *arguments)
 
 
 def compiled(*arguments: str) -> None:

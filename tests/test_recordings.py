@@ -21,7 +21,7 @@ def test_some_matrix_instructions(capsys, part):
     assert matrices.compare(str(HERE / "data" / "matrices_h200.npz"), part) == 0, capsys.readouterr().out
 
 
-@pytest.mark.long
+@pytest.mark.sweep
 def test_all_matrix_instructions(capsys):
     """Every form of mma, wmma, wgmma and of the matrix moves on adversarial operands: the digests of a recording."""
     assert matrices.compare(str(HERE / "data" / "matrices_h200.npz")) == 0, capsys.readouterr().out

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 SAMPLE = ("saxpy", "barrier_votes", "gemm_sparse_f16", "box_2d_128b")
 LARGEST = 10**6
 CASES = [
-    pytest.param(path.parent, marks=[] if path.parent.name in SAMPLE else [pytest.mark.long], id=path.parent.name)
+    pytest.param(path.parent, marks=[] if path.parent.name in SAMPLE else [pytest.mark.sweep], id=path.parent.name)
     for folder in ("programs", "tests/cases")
     for path in sorted((ROOT / folder).glob("*/case.json"))
 ]

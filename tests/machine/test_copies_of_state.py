@@ -28,7 +28,7 @@ CASES = [
     pytest.param(
         path.parent,
         *mode,
-        marks=[pytest.mark.long] * (mode not in SHORT.get(path.parent.name, ())),
+        marks=[pytest.mark.sweep] * (mode not in SHORT.get(path.parent.name, ())),
         id="-".join((path.parent.name, *mode)),
     )
     for folder in ("programs", "tests/cases")

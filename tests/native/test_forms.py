@@ -62,7 +62,7 @@ def test_a_sample_of_instructions() -> None:
     assert [line for rows in batches(ROWS[7::401]) for line in wrong(rows, LANES)] == []
 
 
-@pytest.mark.long
+@pytest.mark.sweep
 @pytest.mark.parametrize("part", range(16))
 def test_every_instruction(part: int) -> None:
     """All, on several warps and on one that is not whole."""

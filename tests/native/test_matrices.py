@@ -118,7 +118,7 @@ def test_fp8_elsewhere(target: str, served: Callable[[], int]) -> None:
     assert compared(some, served, target) == ([], [])
 
 
-@pytest.mark.long
+@pytest.mark.sweep
 @pytest.mark.parametrize("part", range(16))
 def test_every_form_of_a_warp(part: int, served: Callable[[], int]) -> None:
     """mma, mma.sp and wmma.mma, on every generation of GPUs that has them."""
@@ -132,7 +132,7 @@ def test_every_form_of_a_warp(part: int, served: Callable[[], int]) -> None:
         assert len(alone) <= len(trials) / 2
 
 
-@pytest.mark.long
+@pytest.mark.sweep
 @pytest.mark.parametrize("part", range(64))
 def test_every_form_of_a_warpgroup(part: int, served: Callable[[], int]) -> None:
     """wgmma and wgmma.sp: every type at N = 8, some of each at all others."""

@@ -274,7 +274,7 @@ def test_some_kernels(done: list[Any]) -> None:
     assert compared((1, 2, 5, 6), done) == ([], 4)
 
 
-@pytest.mark.long
+@pytest.mark.sweep
 @pytest.mark.parametrize("part", range(8))
 def test_many_kernels(part: int, done: list[Any]) -> None:
     """Many seeds; machine code takes part in most of them: the rest race from their first instructions on, or are too short."""

@@ -23,7 +23,7 @@ from warpsim.parallel.processes import Processes, Threads
 ROOT = Path(__file__).parent.parent.parent
 SHORT = ("saxpy", "histogram", "softmax_rows", "barrier_votes")
 CASES = [
-    pytest.param(path.parent, marks=[pytest.mark.long] * (path.parent.name not in SHORT), id=path.parent.name)
+    pytest.param(path.parent, marks=[pytest.mark.sweep] * (path.parent.name not in SHORT), id=path.parent.name)
     for folder in ("programs", "tests/cases")
     for path in sorted((ROOT / folder).glob("*/case.json"))
 ]

@@ -69,7 +69,7 @@ def test_sample():
     try_mutations(1, 60)
 
 
-@pytest.mark.long
+@pytest.mark.sweep
 @pytest.mark.parametrize("seed", range(100, 110))
 def test_many(seed):
     """20,000 in all."""

@@ -63,7 +63,7 @@ def of_one_cluster(path):
     return ready
 
 
-@pytest.mark.long
+@pytest.mark.sweep
 @pytest.mark.parametrize("path", [c.parent for c in CASES if c.parent.name not in SEEN], ids=lambda p: p.name)
 def test_fifty_orders(path):
     """All recorded kernels in fifty orders: the first five whole, the others with one CTA or cluster where that runs alone."""
@@ -114,7 +114,7 @@ def test_kernels_without_a_barrier(tmp_path):
         assert changes(tmp_path / f"{name}-{number}", 12) is not None, name
 
 
-@pytest.mark.long
+@pytest.mark.sweep
 def test_forty_kernels_without_a_barrier(tmp_path):
     """Of forty kernels that race for want of a barrier, at least half show another result within fifty orders."""
     found, shown = [], []

@@ -3,7 +3,7 @@
 An oracle says what an instruction does without asking the code that does it here: a GPU (``hardware``: a recording whose
 bits are compared), or arithmetic and addresses worked out by the test itself in Python's integers, fractions and arrays
 (``exact``). Forms are those that are bound for execution while the tests of `ORACLES` run, and those of the texts whose
-results are recorded, most of which the long tests run. ``hint`` is a form that has one function with a form that has an
+results are recorded, most of which the sweeps run. ``hint`` is a form that has one function with a form that has an
 oracle, and differs from it in nothing but a cache policy, which by the manual never changes a value."""
 
 import subprocess
