@@ -71,7 +71,7 @@ def profile(*arguments: str) -> None:
 
 def mutants(*arguments: str) -> None:
     """Change the package at random points and name the changes that no test notices."""
-    sys.exit(subprocess.run([sys.executable, "tests/mutants.py", *arguments], cwd=ROOT).returncode)
+    sys.exit(subprocess.run([sys.executable, "tools/mutants/mutants.py", *arguments], cwd=ROOT).returncode)
 
 
 TASKS = {t.__name__: t for t in (check, test, long, compiled, examples, docs, package, profile, mutants)}

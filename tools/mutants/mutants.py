@@ -1,52 +1,17 @@
 """The suite against itself: changes one point of the package at random, and sees whether the tests notice.
 
-    python tests/mutants.py [--count 100] [--seed 1] [--folder numerics ...] [--nearest] [--map MAP] [--from 0] [--list]
-                            [--only FILE:LINE ...] [--share 6]
+    python tools/mutants/mutants.py [--count 100] [--seed 1] [--folder numerics ...] [--nearest] [--map MAP] [--from 0]
+                                    [--list] [--only FILE:LINE ...] [--share 6]
 
 A mutant is one comparison, constant, slice, operator, condition, statement or return of ``warpsim/`` changed in a copy. The
 tests nearest to its folder run first (``NEAREST``), then, unless ``--nearest``, the whole default run; the first failure kills
 it, and so does a run that does not end. With ``--map`` (a file of `mutant_map.py`) only tests run that enter the mutant's block,
 the quickest first and as many as ``--share`` seconds hold, in a fork of a process that has collected them (`mutant_forks.py`): a
-second a mutant instead of minutes. The same seed makes the same mutants of the same source. Survivors are printed with the line before and after: each wants a test, or the line is not
-needed, or it means the same.
+second a mutant instead of minutes. The same seed makes the same mutants of the same source. Survivors are printed with the line
+before and after: each wants a test, or the line is not needed, or it means the same.
 
-Draws over all folders, and two of native. Of the mutants of a draw some mean the same, or are only slower; the others change
-behaviour. Each of those was either killed as drawn, by tests that were there, or survived; and each survivor was looked at: a test that was
-written since kills it, or its code is gone, or it is left.
-
-| draw | mutants | change behaviour | killed as drawn | killed since, or gone | left |
-| --- | --- | --- | --- | --- | --- |
-| seed 31 | 163 | 150 | 106 (71 %) | 35 | 9, in native |
-| seed 32 | 300 | 276 | 206 (75 %) | 60 | 10, in native |
-| seed 33 | 200 | 182 | 130 (71 %) | 39 | 13, of which 10 in native |
-| seed 34 | 120 | 113 | 83 (73 %) | 30 | 0 |
-| seed 35, less native | 105 | 103 | 79 (77 %) | 24 | 0 |
-| seed 36, the first 90, less native | 76 | 67 | 48 (72 %) | 18 | 1 |
-| seeds 41 and 42, native alone | 44 | 39 | 33 (85 %) | 6 | 0 |
-| seeds 81 and 82 | 320 | 275 | 253 (92 %) | 21 | 1 |
-
-Seeds 31 to 34 were killed as drawn by 5 to 20 seconds of tests each, which is less than the default run kills. Of seeds 35 and 36
-every survivor also met all tests of the default run that come to its function, and those nearest to its folder.
-
-Between them and seeds 81 and 82 every folder was drawn from by itself, some 2,800 mutants, and the blocks that no test entered were
-gone through: of 13,910 there were 1,634, now 735 of 14,099, most of them protocols, imports for type checkers and branches of other
-systems. Seeds 81 and 82 were judged in forks, by up to 12 seconds of tests each; forks do not see what runs while modules are imported
-or is kept by functions that remember results. What is left is an exception in debug/origins that no program was found to raise.
-
-Of the 34 survivors in native of seeds 32 to 35, run again by all tests of native, 15 are killed by tests that have come since or
-that the first run left out, 4 by tests that were written for them, 1 is code that is gone; 9 mean the same or are only slower, and
-the lines of the other 5 have been rewritten. Seeds 41 and 42 were judged by the tests of native
-alone.
-
-What is left outside of native: of seed 33 parallel/part (whether reductions are joined or the launch is run again in one piece),
-cli/dap/places (how deep a value is shown) and machine/specials (the width of a zero); of seed 36 cli/debug/running (what is shown
-where the thread in focus has exited).
-
-Of the 13 lines that survived the first run of all, what is left in three means the same (analysis/divergence, machine/arrivals,
-program/build). The other ten are killed in the mutants that were made of their lines, or of what has become of the lines:
-observe/matrices:38 is the check of registers in debug/matrices, whose last operand alone means the same; isa/mma_kinds:27 is
-`_kind_gate`, of which all 27 mutants are killed (by isa/test_mma_rules: a map knows little of functions whose results are kept,
-which a process enters once); numerics/plain_matrix:92 is a removed sum.
+Why not a kept tool: mutmut 3.8 leaves alone what is decorated (10 of the 14 functions of isa/mbarrier.py: every instruction), and
+cosmic-ray 8.7 removes no statement and starts a process for each mutant (10 s, with the tests of isa/ and program/ alone).
 """
 
 from __future__ import annotations
@@ -74,7 +39,7 @@ try:
 except ImportError:  # Windows
     resource = None
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 NEAREST = {
     "analysis": ["analysis"],
     "capture": ["testing/test_capture.py", "testing/test_recording.py"],
@@ -99,10 +64,19 @@ NEAREST = {
     ".": ["host", "testing/test_plugin.py", "test_cli.py"],
 }  # fmt: skip
 """Tests by folder of the package; ``.`` has its own files."""
+SETTINGS = ("-c", str(ROOT / "pyproject.toml"), f"--rootdir={ROOT}", "-o", "pythonpath=tests/helpers tools/recordings")
+"""Those of the repository, but for its own place among the paths: the package is the copy."""
 NOWHERE = "no test comes here"
 SECONDS = 400
 """Of processor time; more is a run that does not end, and so is `PATIENCE` times as much by the clock."""
 PATIENCE = 8
+
+
+def surroundings(copy: Path) -> dict[str, str]:
+    """The environment of tests of a copy of the package: what it compiles stays beside it."""
+    paths = os.pathsep.join(map(str, (copy, ROOT, Path(__file__).parent)))
+    kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    return kept | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": paths, "WARPSIM_CACHE": str(copy / "cache")}
 
 
 def points(folders: list[str]) -> Iterator[Mutant]:
@@ -150,10 +124,9 @@ def chosen(count: int, seed: int, folders: list[str], only: list[str]) -> list[M
 def run(copy: Path, tests: list[str], seconds: int | None = SECONDS) -> str:
     """What kills the package in a folder: the first test that fails, ``""`` if none does."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-p", "no:benchmark"]  # fmt: skip
-    command += ["-c", str(ROOT / "pyproject.toml"), f"--rootdir={ROOT}"]
+    command += [*SETTINGS]
     command += [t if t.startswith("-") else f"{ROOT}/tests/{t}" for t in tests]  # no Path: "//" may stand in a name
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    environment |= {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(copy)}
+    environment = surroundings(copy)
     clock = None if seconds is None else PATIENCE * seconds
     limited = None if seconds is None or resource is None else functools.partial(resource.setrlimit, resource.RLIMIT_CPU, (seconds, seconds))  # fmt: skip
     try:
@@ -206,20 +179,8 @@ def by_forks(
     (copy / "mutants").write_bytes(pickle.dumps(said))
     reading, writing = os.pipe()
     command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:benchmark", "-p", "mutant_forks"]  # fmt: skip
-    command += [
-        f"--basetemp={copy}/temporary",
-        "-c",
-        str(ROOT / "pyproject.toml"),
-        f"--rootdir={ROOT}",
-        str(ROOT / "tests"),
-    ]
-    paths = {
-        "PYTHONPATH": f"{copy}{os.pathsep}{ROOT / 'tests'}",
-        "MUTANTS_COPY": str(copy),
-        "MUTANTS_SAID": str(writing),
-    }
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    environment |= {"OPENBLAS_NUM_THREADS": "1", **paths}
+    command += [f"--basetemp={copy}/temporary", *SETTINGS, str(ROOT / "tests")]
+    environment = surroundings(copy) | {"MUTANTS_COPY": str(copy), "MUTANTS_SAID": str(writing)}
     with open(copy / "log", "w") as log:
         server = subprocess.Popen(command, cwd=copy, env=environment, stdout=log, stderr=log, pass_fds=[writing])
     os.close(writing)

@@ -1,6 +1,6 @@
 """Which tests of the default run come to which blocks of the package, for `mutants.py --map`.
 
-    python tests/mutant_map.py OUT.pickle [TESTS ...]
+    python tools/mutants/mutant_map.py OUT.pickle [TESTS ...]
 
 A block is a list of statements: the body of a function, of a branch, of a loop. Every block of a copy of the package says that
 it was entered, in processes that a test starts, too. OUT.pickle holds the blocks by number (file, first line, last line), the
@@ -10,7 +10,6 @@ blocks that each test enters, those that are entered before any test runs, and t
 from __future__ import annotations
 
 import ast
-import os
 import pickle
 import shutil
 import subprocess
@@ -19,7 +18,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+from mutants import ROOT, SETTINGS, surroundings
+
 HITS = """
 import atexit, os, uuid
 entered, OUT, MAIN = set(), os.environ.get("MUTANT_ENTERED"), os.environ.get("MUTANT_MAIN")
@@ -113,9 +113,9 @@ def main() -> int:
         found, told = copy / "map", copy / "entered"
         told.mkdir()
         command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=line", "-p", "no:cacheprovider", "-p", "mutant_plugin"]  # fmt: skip
-        command += ["-c", str(ROOT / "pyproject.toml"), f"--rootdir={ROOT}", *[str(ROOT / "tests" / t) for t in tests]]
-        paths = {"MUTANT_MAP": str(found), "MUTANT_ENTERED": str(told), "PYTHONPATH": str(copy)}
-        subprocess.run(command, cwd=copy, env={**os.environ, **paths}, check=False)
+        command += [*SETTINGS, *[str(ROOT / "tests" / t) for t in tests]]
+        paths = {"MUTANT_MAP": str(found), "MUTANT_ENTERED": str(told)}
+        subprocess.run(command, cwd=copy, env=surroundings(copy) | paths, check=False)
         tests_of, seconds = pickle.loads(found.read_bytes())
     target.write_bytes(pickle.dumps({"blocks": blocks, "tests": tests_of, "seconds": seconds}))
     return 0
