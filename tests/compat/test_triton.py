@@ -12,7 +12,7 @@ import pytest
 import warpsim
 from ptx_text import module_head
 from warpsim.compat import triton
-from warpsim.compat.triton import install, interface, launching, tensors, utilities
+from warpsim.compat.triton import driver, install, launching
 from warpsim.errors import ExecutionError, Finding, LaunchError
 from warpsim.layout import tensor_map as layout
 
@@ -38,7 +38,7 @@ def test_arguments(kind, value, size, expected):
 
 def test_nested_arguments():
     """Tuples are flat in a kernel's parameters, and constants are not there."""
-    array, found = tensors.Arrays(np.zeros(4, np.float32)), []
+    array, found = launching.Arrays(np.zeros(4, np.float32)), []
     flat = list(
         launching.flattened(
             "xtn",
@@ -64,7 +64,7 @@ def test_tensors_behind_descriptors(monkeypatch, make):
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     module = types.SimpleNamespace(make_tensordesc_arg=make)
     monkeypatch.setitem(sys.modules, "triton.backends.nvidia.driver", module)
-    base, found = tensors.Arrays(np.zeros(4)), []
+    base, found = launching.Arrays(np.zeros(4)), []
     descriptor = types.SimpleNamespace(base=base, shape=[4])
     kinds = ("i32", ("tensordesc<fp32[4]>", "constexpr"), "tensordesc<fp32[4]>")
     flat = list(launching.flattened("nab", kinds, (1, (descriptor, 2), descriptor), iter(["first", "second"]), found))
@@ -96,7 +96,7 @@ def test_memory_of_views():
     """Views of one array are mapped once, with all of it; it is gone afterwards."""
     device, base = warpsim.Device("sm_90a"), np.zeros((8, 8), np.float32)
     given = {"x": base[2:, ::2], "y": base[:1], "z": np.zeros(3)}
-    mapped = tensors.Mapped(device, [(name, tensors.Arrays(array)) for name, array in given.items()])
+    mapped = launching.Mapped(device, [(name, launching.Arrays(array)) for name, array in given.items()])
 
     assert len(mapped.maps) == 2
     whole = device.allocation(base.ctypes.data)
@@ -108,7 +108,7 @@ def test_memory_of_views():
 
 def test_descriptor():
     """A descriptor's shape, strides and block come outermost first; a tensor map has them the other way round."""
-    made = utilities.Utilities(warpsim.Device("sm_90a")).fill_tma_descriptor_tiled(
+    made = driver.Utilities(warpsim.Device("sm_90a")).fill_tma_descriptor_tiled(
         0x1000, 3, 2, 6, [16, 64], [100, 128], [128, 1], 1
     )
     expected = warpsim.TensorMap(
@@ -129,9 +129,9 @@ def test_descriptor():
 @pytest.mark.long
 def test_words_at_the_end_of_a_tensor():
     """Atomics on 16 bits reach the word of four bytes that they lie in; other kernels find the end where it is."""
-    device, alone = warpsim.Device("sm_80"), tensors.Arrays(np.frombuffer(bytearray(6), np.uint16))
+    device, alone = warpsim.Device("sm_80"), launching.Arrays(np.frombuffer(bytearray(6), np.uint16))
     for word, nbytes in ((1, 6), (4, 8)):
-        mapped = tensors.Mapped(device, [("x", alone)], word)
+        mapped = launching.Mapped(device, [("x", alone)], word)
         found = device.allocation(alone.data_ptr())
         mapped.close()
         assert (found.address, found.nbytes) == (alone.data_ptr(), nbytes)
@@ -139,7 +139,7 @@ def test_words_at_the_end_of_a_tensor():
 
 def test_events():
     """A benchmark's events have times, whatever it asks of them as they are made."""
-    begin, end = interface.Event(enable_timing=True), interface.Event(enable_timing=True)
+    begin, end = driver.Event(enable_timing=True), driver.Event(enable_timing=True)
     begin.record()
     end.record()
     end.synchronize()

@@ -20,7 +20,7 @@ from warpsim.host.cases import Case, run_case
 from warpsim.host.comparing import Comparison, bits_of, is_float
 from warpsim.host.json_schema import problems
 from warpsim.host.launch_description import Description
-from warpsim.host.unseen import Unseen, launching
+from warpsim.host.unhandled import UnhandledErrors, launching
 from warpsim.testing import record
 
 HEAD = module_head("sm_90a")
@@ -446,7 +446,7 @@ def test_a_case_that_cannot_be_put_in_its_place(tmp_path, monkeypatch):
             raise OSError(5, "Input/output error")
         replace(source, target)
 
-    monkeypatch.setattr("warpsim.host.case_writing.os.replace", fails)
+    monkeypatch.setattr("warpsim.host.recording.os.replace", fails)
     with pytest.raises(warpsim.LaunchError, match="Input/output error"):
         record(made, 1, 1, args, tmp_path / "case", note="other")
     assert {p.name: p.read_bytes() for p in (tmp_path / "case").iterdir()} == before
@@ -527,15 +527,15 @@ def test_unseen_errors(monkeypatch):
     monkeypatch.setattr(threading, "excepthook", lambda args: threads.append(args))
     monkeypatch.setattr(sys, "unraisablehook", lambda args: others.append(args))
     before = threading.excepthook, sys.unraisablehook
-    unseen = Unseen(said.append)
+    unhandled = UnhandledErrors(said.append)
     error = warpsim.LaunchError("lost")
-    with unseen.hooks():
+    with unhandled.hooks():
         threading.excepthook(types.SimpleNamespace(thread=threading.current_thread(), exc_value=error))
         threading.excepthook(types.SimpleNamespace(thread=None, exc_value=error))
         sys.unraisablehook(types.SimpleNamespace(object="it", exc_value=error))
         sys.unraisablehook(types.SimpleNamespace(object="it", exc_value=ValueError("other")))
         threading.excepthook(types.SimpleNamespace(thread=None, exc_value=AssertionError("no launch")))
-        unseen.launches = 1
+        unhandled.launches = 1
         threading.excepthook(types.SimpleNamespace(thread=None, exc_value=AssertionError("wrong")))
     assert (threading.excepthook, sys.unraisablehook) == before
     assert said == [
@@ -545,15 +545,15 @@ def test_unseen_errors(monkeypatch):
         "in a thread: AssertionError: wrong",
     ]
     assert (len(threads), len(others)) == (4, 2)
-    with unseen.hooks():
+    with unhandled.hooks():
         threading.excepthook = before[0]
     assert threading.excepthook is before[0]
 
 
 def test_futures_that_nobody_asks():
     """Each error once, when its future is gone, or at the end; one that was looked at is none."""
-    unseen, before = Unseen(), Future.set_exception
-    with unseen.session():
+    unhandled, before = UnhandledErrors(), Future.set_exception
+    with unhandled.session():
         kept, lost, asked, looked, other = (Future() for _ in range(5))
         for future in (kept, lost, asked, looked):
             future.set_exception(warpsim.LaunchError("lost"))
@@ -561,18 +561,18 @@ def test_futures_that_nobody_asks():
         with pytest.raises(warpsim.LaunchError):
             asked.result()
         assert isinstance(looked.exception(), warpsim.LaunchError)
-        assert unseen.take() == []
+        assert unhandled.take() == []
         del lost
-        assert unseen.take() == ["in a future that nobody asked: LaunchError: lost"]
-        assert unseen.take() == []
-        assert unseen.take_all() == ["in a future that nobody asked: LaunchError: lost"]
+        assert unhandled.take() == ["in a future that nobody asked: LaunchError: lost"]
+        assert unhandled.take() == []
+        assert unhandled.take_all() == ["in a future that nobody asked: LaunchError: lost"]
         late = Future()
         late.set_exception(warpsim.LaunchError("late"))
-        assert unseen.take() == ["in a future that nobody asked: LaunchError: late"]
-        unseen.forget()
+        assert unhandled.take() == ["in a future that nobody asked: LaunchError: late"]
+        unhandled.forget()
         again = Future()
         again.set_exception(warpsim.LaunchError("late"))
-        assert unseen.take() == []
+        assert unhandled.take() == []
     assert Future.set_exception is before
     assert isinstance(kept, Future)
     assert isinstance(again, Future)

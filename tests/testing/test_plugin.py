@@ -13,7 +13,7 @@ import pytest
 
 import warpsim
 from ptx_text import module_head
-from warpsim.host import defaults, forwarding
+from warpsim.host import defaults
 from warpsim.host.cases import run_case
 from warpsim.testing.collecting import _markers
 from warpsim.testing.coverage import Lines
@@ -401,12 +401,12 @@ def test_a_page_of_lines(tmp_path):
 def test_what_ends_the_main_program_of_a_child(monkeypatch, tmp_path):
     """A failed assertion is passed on and shown as ever; of other errors the exit status tells."""
     shown, closing, told = [], [], tmp_path / "told"
-    monkeypatch.setenv(forwarding.FILE, str(told))
-    monkeypatch.setattr(forwarding.atexit, "register", closing.append)
+    monkeypatch.setenv(defaults.FILE, str(told))
+    monkeypatch.setattr(defaults.atexit, "register", closing.append)
     monkeypatch.setattr(sys, "excepthook", lambda kind, problem, trace: shown.append(problem))
     for name in ("Finalize", "register_after_fork"):
         monkeypatch.setattr(util, name, lambda *arguments, **options: None)
-    forwarding.tell_uncaught([forwarding.forward])
+    defaults.tell_uncaught([defaults.forward])
     problems = [AssertionError("2 is not 3"), KeyError("k")]
     for problem in problems:
         sys.excepthook(type(problem), problem, None)

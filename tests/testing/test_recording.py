@@ -11,9 +11,9 @@ import pytest
 import warpsim
 from warpsim.cli import main
 from warpsim.debug import Session
-from warpsim.host.case_writing import write_case
 from warpsim.host.cases import Case, run_case, schema
 from warpsim.host.json_schema import problems
+from warpsim.host.recording import write_case
 from warpsim.testing import recipe, record
 
 PTX = """.version 8.0

@@ -17,8 +17,8 @@ from typing import Any
 
 from warpsim.cli.outcome import Unusable
 from warpsim.host.checks import resolve_checks
+from warpsim.host.defaults import FILE, tell
 from warpsim.host.device import Device
-from warpsim.host.forwarding import FILE, tell
 
 VARIABLES = {
     "device": "WARPSIM_DEVICE",

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from warpsim.cli import outcome
 from warpsim.cli.grammar import parser
-from warpsim.host.forwarding import FILE, tell
+from warpsim.host.defaults import FILE, tell
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

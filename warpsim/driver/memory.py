@@ -18,9 +18,8 @@ import numpy as np
 from warpsim.driver.raw import mapped
 from warpsim.driver.results import DriverError, Result
 from warpsim.errors import LaunchError
-from warpsim.host.arrays import Array, DeviceArray, Mapping
+from warpsim.host.arrays import Array, DeviceArray, Mapping, pages
 from warpsim.host.device import Device
-from warpsim.host.pages import pages
 from warpsim.machine.state.global_memory import CAPACITY, CONST_ADDRESS, FIRST_ADDRESS, GUARD, Allocation
 
 SIMULATED = ((FIRST_ADDRESS - GUARD, 1 << 45), (CONST_ADDRESS - GUARD, CONST_ADDRESS + (1 << 40)))

@@ -1,20 +1,82 @@
-"""Defaults of launches, as a test session sets them, and listeners that are told of each launch."""
+"""Defaults of launches, as a test session sets them; listeners that are notified of each launch; findings of child processes,
+which are passed to the session that started them.
+"""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from warpsim.errors import Finding
-from warpsim.host.forwarding import FILE, forward, pass_on, tell_uncaught
+from warpsim.errors import Finding, describe
 
 if TYPE_CHECKING:
     from warpsim.host.device import Device
     from warpsim.machine.state.launch import LaunchState
+
+
+FILE = "WARPSIM_SESSION_FINDINGS"
+"""Environment variable with the file that child processes of a test session append findings to, one per line."""
+
+
+def forward(state: LaunchState) -> None:
+    """Pass on the errors that a launch has collected."""
+    if state.settings.on_finding == "collect":
+        pass_on(state.findings.values())
+
+
+def pass_on(found: Iterable[Finding]) -> None:
+    """Pass on errors that this process collected."""
+    tell([describe(each) for each in found if each.severity == "error"])
+
+
+def tell(texts: list[str]) -> None:
+    """Pass on texts to the test session, if there is one."""
+    path = os.environ.get(FILE)
+    if path is not None and texts:
+        with open(path, "a", encoding="utf-8") as out:
+            out.write("".join(json.dumps(text) + "\n" for text in texts))
+
+
+def tell_uncaught(listeners: Sequence[object]) -> None:
+    """Pass on, as long as `forward` is among the listeners, errors that nobody in this process sees: of its main program,
+    its threads, destructors, futures and pools, and of a `multiprocessing.Process`, whose exit status alone would tell.
+    """
+    from multiprocessing import util  # only child processes of test sessions need these
+
+    from warpsim.host.unhandled import UnhandledErrors
+
+    unhandled = UnhandledErrors(lambda text: tell([text]) if forward in listeners else None)
+    unhandled.launches = 1  # a program that imports warpsim asserts something about it
+    session = contextlib.ExitStack()
+    session.enter_context(unhandled.session())
+    atexit.register(session.close)  # later, the hooks would find an interpreter without modules
+    of_program = sys.excepthook
+
+    def program(kind: Any, problem: Any, trace: Any, /) -> None:
+        unhandled.note("", problem)
+        of_program(kind, problem, trace)
+
+    def ended(handled: BaseException | None) -> None:
+        problem = sys.exc_info()[1]  # that which ends a Process, which calls this on its way
+        if problem is not handled:
+            unhandled.note("", problem)
+        unhandled.take_all()
+
+    def began(_unseen: object) -> None:
+        unhandled.forget()
+        util.Finalize(None, ended, (sys.exc_info()[1],), exitpriority=0)
+
+    sys.excepthook = program
+    began(unhandled)
+    util.register_after_fork(unhandled, began)  # a forked process has no finalizers
+
 
 Listener = Callable[["LaunchState"], object]
 Hearer = Callable[[Sequence[Finding]], object]

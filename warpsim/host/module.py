@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from warpsim.errors import Finding, LaunchError, PtxError, UnknownName, WarpsimError, shown
-from warpsim.host.arrays import DeviceArray
+from warpsim.host.arrays import DeviceArray, pages
 from warpsim.host.device import Device, runs_on
 from warpsim.host.kernel import Kernel
-from warpsim.host.pages import pages
 from warpsim.host.sources import read
 from warpsim.machine.binding.bind import bind_function
 from warpsim.machine.plan import Image

@@ -19,10 +19,10 @@ import pytest
 from warpsim.errors import Finding, LaunchError, describe, shown
 from warpsim.host import defaults
 from warpsim.host.checks import resolve_checks
+from warpsim.host.defaults import FILE, forward, tell_uncaught
 from warpsim.host.device import Device
-from warpsim.host.forwarding import FILE, forward, tell_uncaught
 from warpsim.host.options import budget, integer
-from warpsim.host.unseen import Unseen, launching
+from warpsim.host.unhandled import UnhandledErrors, launching
 from warpsim.testing.coverage import Forms, Lines
 
 
@@ -144,7 +144,7 @@ class Settings:
     """Number of tests running."""
     over: bool = False
     """Whether the last test has ended, after which no test can report what a launch raises."""
-    unseen: Unseen = attrs.field(factory=Unseen)
+    unhandled: UnhandledErrors = attrs.field(factory=UnhandledErrors)
     children: Children = attrs.field(factory=Children)
     snapshots: dict[Path, str] = attrs.field(factory=dict)
     """Text of the snapshots that this session has recorded."""
@@ -157,11 +157,11 @@ class Settings:
 
     def taken(self) -> list[str]:
         """Errors of the running test that nobody looked at."""
-        return self.unseen.take() + self.children.take()
+        return self.unhandled.take() + self.children.take()
 
     def launched(self, state: Any) -> None:
         """Count a finished launch."""
-        self.unseen.launches += 1
+        self.unhandled.launches += 1
         if not self.running and self.findings == "fail":
             self.outside += [describe(finding) for finding in _errors(state, raised=self.over)]
         if self.coverage:
@@ -206,7 +206,7 @@ def configure(config: pytest.Config) -> None:
             config.args.append(str(folder))
     hooks = contextlib.ExitStack()
     hooks.enter_context(defaults.listening(settings.launched, settings.debugged))
-    hooks.enter_context(settings.unseen.session())
+    hooks.enter_context(settings.unhandled.session())
     hooks.enter_context(settings.children.session())
     config.add_cleanup(hooks.close)
 
@@ -318,29 +318,29 @@ def watched(item: pytest.Item) -> Iterator[None]:
     defaults.judge()  # a runner may have forked this process
     device = device_of(item) if _target(item, marks) else None
     settings.running += 1
-    unseen: list[str] = []
+    unhandled: list[str] = []
     try:
         with (
             defaults.defaults(**_defaults(item, marks), device=device),
             defaults.listening(lambda state: collected.extend(_errors(state)), collected.extend),
-            settings.unseen.hooks(),
+            settings.unhandled.hooks(),
         ):
             yield
     except (pytest.skip.Exception, pytest.xfail.Exception):
-        unseen = settings.taken()
-        if not collected and not unseen:
+        unhandled = settings.taken()
+        if not collected and not unhandled:
             raise
     finally:
         settings.running -= 1
-    unseen += settings.taken()
+    unhandled += settings.taken()
     said = [] if getattr(item, "judges_findings", False) else [describe(f) for f in collected]
-    if not said and not unseen:
+    if not said and not unhandled:
         return
     if _marks(item).get("findings", settings.findings) != "allow":  # the test may have added a marker
         __tracebackhide__ = True
         broke = "a launch of this test broke a rule" if said else "an error that nobody looked at"
         pytest.fail(
-            "\n".join([f"{broke}:", *said, *unseen, 'where that is expected: @pytest.mark.ptx(findings="allow")']),
+            "\n".join([f"{broke}:", *said, *unhandled, 'where that is expected: @pytest.mark.ptx(findings="allow")']),
             pytrace=False,
         )
 
@@ -356,7 +356,7 @@ def finish(session: pytest.Session) -> None:
     while launching():  # in a thread that was not joined
         time.sleep(0.01)
     if settings.findings == "fail":
-        settings.outside += settings.unseen.take_all() + settings.children.take()
+        settings.outside += settings.unhandled.take_all() + settings.children.take()
     output = getattr(config, "workeroutput", None)
     if output is not None:
         output[HANDED] = {

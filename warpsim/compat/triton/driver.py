@@ -1,19 +1,153 @@
-"""Triton's driver interface, and a compiler pipeline that ends at PTX."""
+"""Triton's driver interface: devices, modules, properties, tensor maps; and a compiler pipeline that ends at PTX."""
 
 from __future__ import annotations
 
 import functools
+import math
 import os
+import time
 from typing import Any
 
 import numpy as np
 
-from warpsim.compat.triton.interface import Interface
-from warpsim.compat.triton.launching import Launcher
-from warpsim.compat.triton.tensors import Arrays, aligned
-from warpsim.compat.triton.utilities import Utilities
+from warpsim.compat.triton.launching import Arrays, Launcher, aligned
+from warpsim.driver import properties
 from warpsim.errors import LaunchError
 from warpsim.host.device import Device
+from warpsim.host.module import load_text
+from warpsim.host.tensor_map import TensorMap
+from warpsim.layout import tensor_map as layout
+
+
+class Event:
+    """The time of this machine when it was recorded: launches are done when they return."""
+
+    def __init__(self, *words: Any, **options: Any) -> None:
+        self._at = 0.0
+
+    def record(self, stream: Any = None) -> None:
+        """Note the time."""
+        self._at = time.perf_counter()
+
+    def elapsed_time(self, end: Event) -> float:
+        """Milliseconds from this event to another."""
+        return 1e3 * (end._at - self._at)
+
+    def synchronize(self) -> None:
+        """Do nothing: everything is done."""
+
+    wait = synchronize
+
+
+class Interface:
+    """PyTorch's interface of the CPU, with `Event`."""
+
+    Event = Event
+
+    def __getattr__(self, name: str) -> Any:
+        import torch
+
+        return getattr(torch.cpu, name)
+
+
+class Utilities:
+    """Implements the rest of Triton's driver interface."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+
+    def load_binary(self, name: str, binary: bytes, shared: int, device: int) -> tuple[Any, Any, int, int, int]:
+        """Load the PTX; returns module, kernel, registers, spills and threads per block."""
+        module = load_text(binary.decode(), f"{name}.ptx")
+        return module, module[name], 32, 0, 1024
+
+    def unload_module(self, module: Any) -> None:
+        """Remove the module's variables from memory."""
+        module.unload(self.device)
+
+    def get_device_properties(self, device: int) -> dict[str, int]:
+        """Properties of the GPU."""
+        known = properties.attributes(self.device.sm)
+        names = {
+            "max_shared_mem": 97,
+            "max_num_regs": 12,
+            "multiprocessor_count": 16,
+            "warpSize": 10,
+            "sm_clock_rate": 13,
+            "mem_clock_rate": 36,
+            "mem_bus_width": 37,
+        }
+        return {name: known[number] for name, number in names.items()}
+
+    def fill_tma_descriptor_tiled(
+        self,
+        address: int,
+        swizzle: int,
+        element: int,
+        data_type: int,
+        block: Any,
+        shape: Any,
+        strides: Any,
+        padding: int,
+    ) -> bytes:
+        """Encode a tensor map as Triton's driver does."""
+        return TensorMap(
+            address,
+            box_dim=[int(n) for n in reversed(block)],
+            **_tensor(swizzle, element, data_type, shape, strides, padding),
+        ).encode(address)
+
+    fill_tma_descriptor = fill_tma_descriptor_tiled
+    """Its name before Triton 3.7."""
+
+    def fill_tma_descriptor_im2col(
+        self,
+        address: int,
+        swizzle: int,
+        element: int,
+        data_type: int,
+        block: Any,
+        shape: Any,
+        strides: Any,
+        padding: int,
+        lower: Any,
+        upper: Any,
+        steps: Any,
+    ) -> bytes:
+        """Encode a tensor map for convolutions; ``block`` is pixels and channels."""
+        return TensorMap.im2col(
+            address,
+            pixel_box_lower_corner=[int(n) for n in reversed(lower)],
+            pixel_box_upper_corner=[int(n) for n in reversed(upper)],
+            channels_per_pixel=int(block[1]),
+            pixels_per_column=int(block[0]),
+            element_strides=[int(n) for n in reversed(steps)],
+            **_tensor(swizzle, element, data_type, shape, strides, padding),
+        ).encode(address)
+
+    def cuOccupancyMaxActiveClusters(self, kernel: Any, shared: int, *cluster: int) -> int:
+        """Clusters on the whole GPU; ``cluster`` is one number of CTAs, or three before Triton 3.6."""
+        return properties.model(self.device.sm).sms // math.prod(cluster)
+
+    def set_printf_fifo_size(self, nbytes: int) -> None:
+        """Do nothing: printed text is never lost."""
+
+    def is_stream_capturing(self, stream: int) -> bool:
+        """False: nothing is captured."""
+        return False
+
+
+def _tensor(swizzle: int, element: int, data_type: int, shape: Any, strides: Any, padding: int) -> dict[str, Any]:
+    """What tiled and im2col maps have in common; ``element`` is the size of an element, outer dimensions come first."""
+    return {
+        "data_type": layout.DATA_TYPES[data_type],
+        "global_dim": [int(n) for n in reversed(shape)],
+        "global_strides": [int(s) * element for s in reversed(strides[:-1])],
+        "swizzle": layout.SWIZZLES[swizzle],
+        "l2_promotion": "L2_128B",
+        "oob_fill": "nan" if padding == 1 else "zero",
+    }
+
 
 BACKEND = "warpsim"
 """The entry point's name, by which Triton finds the driver."""

@@ -30,7 +30,7 @@ class RegisterUse:
 @attrs.define(eq=False)
 class Pending:
     """A wgmma without effect so far: the group at it, its operands by slot, the ``columns`` that remain, and those in
-    which it has ``landed``, still unseen.
+    which it has ``landed``, still unhandled.
     """
 
     group: Group

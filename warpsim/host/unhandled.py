@@ -47,7 +47,7 @@ LOOKING: list[tuple[type, str, bool]] = [
 """Methods that look for it, and whether they do so without raising it."""
 
 
-class Unseen(logging.Handler):
+class UnhandledErrors(logging.Handler):
     """Collects errors of warpsim, and failed assertions of a process that has launched something, that nobody sees.
 
     Installs itself in Python's hooks for threads and destructors, in futures and the results of pools, and behind
