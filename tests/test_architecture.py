@@ -104,9 +104,9 @@ def test_import_directions():
         ("warpsim.isa.logic", "def f():\n    from warpsim import machine"),
         ("warpsim.host.recording", "import warpsim"),
         ("warpsim.isa.logic", "from warpsim import (\n    Kernel,\n)"),
-        ("warpsim.machine.heap", "from ..checks import races"),
+        ("warpsim.machine.runtime", "from ..checks import races"),
         ("warpsim.machine.state.group", "from ... import checks"),
-        ("warpsim.machine.heap", 'import_module("warpsim.checks.race.detector")'),
+        ("warpsim.machine.runtime", 'import_module("warpsim.checks.race.detector")'),
     ],
 )
 def test_upward_imports_are_found(name, planted):
@@ -318,4 +318,4 @@ def test_the_machine_names_no_watcher_and_no_rule():
 )
 def test_watchers_and_rules_are_found(planted):
     """The test above sees rules and watchers, however they are named."""
-    assert list(watchers_and_rules(planted, "warpsim.machine.heap", rules_of_watchers()))
+    assert list(watchers_and_rules(planted, "warpsim.machine.runtime", rules_of_watchers()))

@@ -5,8 +5,8 @@ import pytest
 
 import warpsim
 from warpsim.layout import mbarriers
-from warpsim.machine.address import Address
 from warpsim.machine.asynchrony.mbarrier_objects import MbarrierObjects
+from warpsim.machine.memory.addresses import Address
 from warpsim.machine.values import Affine
 from warpsim.machine.watcher import Watcher
 

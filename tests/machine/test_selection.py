@@ -5,8 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from warpsim.machine.selection import KEPT, Lanes, Rect, Shape, from_positions, union
-from warpsim.machine.splitting import split
+from warpsim.machine.selection import KEPT, Lanes, Rect, Shape, from_positions, split, union
 from warpsim.machine.values import Affine
 
 U32 = np.dtype(np.uint32)

@@ -8,8 +8,7 @@ import pytest
 import warpsim
 from warpsim.machine.control import part
 from warpsim.machine.hooks import Hooks
-from warpsim.machine.selection import Shape, from_positions, union
-from warpsim.machine.splitting import split
+from warpsim.machine.selection import Shape, from_positions, split, union
 from warpsim.machine.state.group import Frame, Group
 from warpsim.machine.state.word_space import WordSpace
 from warpsim.machine.watcher import READ, Watcher

@@ -9,7 +9,7 @@ import numpy as np
 
 from warpsim.errors import Finding, Span
 from warpsim.isa.traits import Access
-from warpsim.machine.address import Address
+from warpsim.machine.memory.addresses import Address
 from warpsim.machine.reporting import party
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW
 from warpsim.machine.values import Array

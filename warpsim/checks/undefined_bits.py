@@ -15,10 +15,10 @@ from warpsim.checks.undefined_memory import AtOnce, UndefinedMemory, muted
 from warpsim.checks.undefined_registers import PADDING, lanes_of, ones, origins, report_use, undefined
 from warpsim.isa.spec import Form, Scope
 from warpsim.isa.traits import Undefined
-from warpsim.machine.address import Address
 from warpsim.machine.binding.operand_slots import commit_of, source_getter
 from warpsim.machine.binding.ports import port
 from warpsim.machine.binding.warp_steps import spread, warp_ports
+from warpsim.machine.memory.addresses import Address
 from warpsim.machine.state.global_memory import LOCAL_WINDOW
 from warpsim.machine.values import Array, as_array, retype
 from warpsim.program.program import Instruction, Operand

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpsim.checks.undefined_registers import lanes_of
-from warpsim.machine.address import Address
 from warpsim.machine.asynchrony.moves import copy_threads, store_remote
 from warpsim.machine.asynchrony.transfers import late
 from warpsim.machine.hooks import Hooks
 from warpsim.machine.memory.access import Memory
-from warpsim.machine.memory.addresses import space_of
+from warpsim.machine.memory.addresses import Address, space_of
 from warpsim.machine.memory.global_access import resolve
 from warpsim.machine.values import Array, DType, as_array
 from warpsim.types import ScalarType, bits_type

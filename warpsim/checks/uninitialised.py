@@ -36,8 +36,8 @@ from warpsim.checks.undefined_transfer import TransferFunction, known_of, transf
 from warpsim.checks.undefined_uses import check_end, check_matrices
 from warpsim.checks.written import WrittenBits, WrittenBytes, lacks, mark, written_bits
 from warpsim.isa.traits import Access
-from warpsim.machine.address import Address
 from warpsim.machine.binding.warp_steps import collect, spread, warp_ports
+from warpsim.machine.memory.addresses import Address
 from warpsim.machine.reporting import present
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import WRITE, MemoryAccess

@@ -24,8 +24,8 @@ from warpsim.debug.values import (
     unary,
     unpacked,
 )
-from warpsim.machine.clocks import READING
 from warpsim.machine.machine import Machine
+from warpsim.machine.specials import READING
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.values import as_array

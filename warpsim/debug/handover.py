@@ -6,7 +6,7 @@ import copy
 
 import numpy as np
 
-from warpsim.machine.heap import NAME as HEAP
+from warpsim.machine.runtime import NAME as HEAP
 from warpsim.machine.state.global_memory import Allocation, GlobalMemory
 
 

@@ -1,4 +1,6 @@
-"""Who takes part in a collective: the lanes in its membermask, or the whole warp, less those that have exited."""
+"""Who takes part in a collective: the lanes in its membermask, or the whole warp, less those that have exited;
+and lanes that execute one collective at different places.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from warpsim.machine.binding.operand_slots import commit_of, value_getter
+from warpsim.machine.binding.ports import port
+from warpsim.machine.reporting import present
+from warpsim.machine.selection import from_positions
 from warpsim.machine.state.group import Group
-from warpsim.machine.values import Array
+from warpsim.machine.values import Array, as_array
 from warpsim.program.program import Instruction, Operand
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
+
 
 FULL = 0xFFFFFFFF
 """Collectives whose operands are spread over all lanes of a warp."""
@@ -78,3 +85,111 @@ def warps_of(group: Group) -> Array:
     selection = group.selection
     found: Array = ((selection.threads >> 5) * selection.batch_shape.n_ctas + selection.ctas).reshape(-1)
     return found
+
+
+def meet(machine: Machine, instruction: Instruction) -> None:
+    """Release the warps all of whose lanes wait at this instruction, at any place in the program."""
+    peers = [
+        g for g in machine.batch.parked if present(g).text == instruction.text and membermask(present(g)) is not None
+    ]
+    if len(peers) < 2:
+        return
+    parts = _unparked(machine, peers, _complete(machine, peers))
+    if not parts:
+        return
+    if machine.hooks.warp_synchronised is not None:
+        for group in parts:
+            machine.hooks.warp_synchronised(machine, group, membermask(present(group)), None)
+    if instruction.form.n_dest:
+        _exchange(machine, parts)
+    for group in parts:
+        machine.count_entry(group, 1)
+        group.at += 1
+        machine.push(group)
+        if machine.hooks.group_woken is not None:
+            machine.hooks.group_woken(machine, group)
+
+
+def _unparked(machine: Machine, peers: list[Group], complete: Array) -> list[Group]:
+    """The threads of these warps, which wait no more."""
+    parts = []
+    for group in peers:
+        here = complete[warps_of(group)].reshape(group.selection.shape)
+        if not here.any():
+            continue
+        machine.batch.parked = [g for g in machine.batch.parked if g is not group]
+        if not here.all():
+            group, rest = machine.divide(group, here)
+            machine.batch.parked.append(rest)
+        parts.append(group)
+    return parts
+
+
+def _complete(machine: Machine, peers: list[Group]) -> Array:
+    """A mask of the warps in which every live lane named by a lane here is here."""
+    n_ctas = machine.batch.shape.n_ctas
+    size = -(-machine.batch.shape.n_threads // 32) * n_ctas
+    here, wanted, living = (np.zeros(size, np.uint32) for _ in range(3))
+    every = np.arange(machine.batch.shape.n) if machine.batch.exited is None else np.flatnonzero(~machine.batch.exited)
+    threads = every // n_ctas
+    np.bitwise_or.at(living, (threads >> 5) * n_ctas + every % n_ctas, _bits(threads))
+    for group in peers:
+        members, warps = membermask(present(group)), warps_of(group)
+        np.bitwise_or.at(here, warps, _bits(group.selection.threads.reshape(-1)))
+        assert members is not None
+        masks = _spread(as_array(group.value(members)).view(np.uint32), group)
+        np.bitwise_or.at(wanted, warps, masks)
+    complete: Array = (here != 0) & (wanted & living & ~here == 0)
+    return complete
+
+
+def _bits(threads: Array) -> Array:
+    return np.uint32(1) << (threads & 31).astype(np.uint32)
+
+
+def _spread(value: Array, group: Group) -> Array:
+    """One value per thread of a group."""
+    shape = group.selection.shape
+    return np.broadcast_to(value.reshape((1,) * len(shape)) if value.size == 1 else value, shape).reshape(-1)
+
+
+def _joint(machine: Machine, parts: list[Group]) -> tuple[Group, Array]:
+    """All threads of some groups as one that is where the first of them is, and their positions, group by group."""
+    positions = np.concatenate([g.selection.positions.reshape(-1) for g in parts])
+    together, first = from_positions(machine.batch.shape, np.sort(positions)), parts[0]
+    return machine.group(together, first.plan, first.stack, first.block, first.at, first.local_base), positions
+
+
+def _exchange(machine: Machine, parts: list[Group]) -> None:
+    """Execute the instruction once for lanes at several places; each has its own operands and destinations."""
+    instruction = present(parts[0])
+    form = instruction.form
+    joint, positions = _joint(machine, parts)
+    together = joint.selection
+    place = np.searchsorted(together.positions.reshape(-1), positions)
+    slices = np.split(place, np.cumsum([g.selection.n for g in parts])[:-1])
+    warps = joint.warps
+    arguments = []
+    for number in range(form.n_dest, len(instruction.operands)):
+        values = [value_getter(g.plan, present(g).operands[number])(machine, g) for g in parts]
+        full = np.empty(together.n, values[0].dtype)
+        for group, value, index in zip(parts, values, slices, strict=True):
+            full[index] = _spread(value, group)
+        arguments.append(warps.spread(full.reshape(together.shape)))
+    keywords: dict[str, object] = {name: port(machine, name, joint, None) for name in form.ports - {"active", "report"}}
+    if "active" in form.ports:
+        keywords["active"] = warps.active
+    if "report" in form.ports:
+        keywords["report"] = lambda rule, message, lanes=None, **more: machine.fault(rule, message, joint, None, **more)
+    result = form.function(instruction.op, *arguments, **keywords)
+    results = [
+        np.broadcast_to(as_array(warps.collect(r)), together.shape).reshape(-1)
+        for r in (result if isinstance(result, tuple) else (result,))
+    ]
+    for group, index in zip(parts, slices, strict=True):
+        own = tuple([r[index].reshape(group.selection.shape) for r in results])
+        commit = commit_of(present(group))
+        if commit is not None:
+            commit(machine, group, own if isinstance(result, tuple) else own[0], None)
+            if machine.hooks.registers_written is not None:
+                machine.hooks.registers_written(machine, group, present(group).writes)

@@ -12,8 +12,7 @@ from warpsim.machine.arrivals import leave
 from warpsim.machine.memory.stack import ThreadStack
 from warpsim.machine.plan import BoundBlock, End, FunctionPlan, literal
 from warpsim.machine.runtime import system_call
-from warpsim.machine.selection import Lanes, Selection, from_positions
-from warpsim.machine.splitting import split
+from warpsim.machine.selection import Lanes, Selection, from_positions, split
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array, as_array, extend
 from warpsim.machine.waiting import back_edge

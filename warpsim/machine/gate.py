@@ -3,7 +3,7 @@
 An instruction with ``.sync`` executes for a warp when all participating lanes have arrived: those in its membermask, or
 the whole warp, less those that have exited. A group with only some of a warp's lanes parks here until the others
 arrive, which is how diverged lanes meet under independent thread scheduling. They may reach the same instruction at
-another place (see `warpsim.machine.meetings`).
+another place (see `warpsim.machine.collectives`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import numpy as np
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Family
 from warpsim.machine.binding.operand_slots import Guard, guard_of
-from warpsim.machine.collectives import Members, alive, membermask, taking_part, wanted
-from warpsim.machine.meetings import meet
+from warpsim.machine.collectives import Members, alive, meet, membermask, taking_part, wanted
 from warpsim.machine.plan import FunctionPlan, Step
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array, as_array

@@ -1,4 +1,4 @@
-"""The CUDA runtime's functions for kernels (printf, malloc, assertions), and the ports other than memory."""
+"""The CUDA runtime's functions for kernels (printf, malloc, free, assertions), and the ports other than memory."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from warpsim.machine import heap
 from warpsim.machine.memory.addresses import CLUSTER_SHIFT
-from warpsim.machine.printf import format_text
+from warpsim.machine.printf import ThreadText, format_text, global_string
 from warpsim.machine.specials import cta_coordinates
-from warpsim.machine.thread_text import ThreadText, global_string
 from warpsim.machine.values import Array, as_array
 from warpsim.program.program import Operand
 
@@ -68,9 +66,9 @@ def system_call(
     if name == "vprintf":
         _result(machine, group, plan, returns, _vprintf(machine, group, values[0], values[1]))
     elif name == "malloc":
-        _result(machine, group, plan, returns, heap.malloc(machine, group, values[0]))
+        _result(machine, group, plan, returns, malloc(machine, group, values[0]))
     elif name == "free":
-        heap.free(machine, group, values[0])
+        free(machine, group, values[0])
     elif name == "__assertfail":
         _assertfail(machine, group, values)
     else:
@@ -128,3 +126,39 @@ def _vprintf(machine: Machine, group: Group, formats: Array, arguments: Array) -
         text, columns[3][at] = format_text(global_string(machine.launch, fmt), thread, thread.string)
         machine.launch.printed.append((position, text))
     return counts
+
+
+NAME = "device malloc"
+SIZE = (7 << 20) + 1024
+"""Capacity of the heap: the runtime reserves part of its 8 MiB (an H100 provides six blocks of 1 MiB, or one of 7 MiB).
+"""
+HEADER = 256
+
+
+def malloc(machine: Machine, group: Group, sizes: Array) -> Array:
+    """Allocate; gives addresses, 0 if the heap is too full."""
+    memory = machine.launch.memory
+    sizes = np.broadcast_to(sizes, group.selection.shape)
+    out = np.zeros(sizes.shape, np.uint64)
+    left = SIZE - memory.total(NAME, HEADER)
+    for at in np.ndindex(sizes.shape):
+        size = int(sizes[at])
+        if size + HEADER <= left:
+            left -= size + HEADER
+            address = memory.allocate(size, NAME)[0]
+            if machine.hooks.memory_allocated is not None:
+                machine.hooks.memory_allocated(machine, group, memory.at(address))
+            out[at] = address
+    return out
+
+
+def free(machine: Machine, group: Group, addresses: Array) -> None:
+    """Free memory from malloc; 0 is allowed."""
+    for address in np.broadcast_to(addresses, group.selection.shape).reshape(-1).tolist():
+        if not address:
+            continue
+        block = machine.launch.memory.at(address)
+        if block is None or block.name != NAME:
+            machine.fault("out-of-bounds", f"free of 0x{address:x}, which malloc did not return", group)
+        else:
+            machine.launch.memory.unmap(address)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from warpsim.machine.asynchrony import transfers, wgmma_late
+from warpsim.machine.asynchrony import transfers, wgmma
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -25,7 +25,7 @@ def take(machine: Machine, schedule: Schedule) -> Group:
     batch = machine.batch
     if schedule.lands and schedule.chance(schedule.lands):
         transfers.land(machine, schedule)
-        wgmma_late.land(machine, schedule)
+        wgmma.land(machine, schedule)
     group = batch.runnable.pop(schedule.below(len(batch.runnable)))
     crowded = len(batch.runnable) >= schedule.groups
     if crowded or schedule.chance(schedule.joins):

@@ -1,4 +1,4 @@
-"""Special registers, for all threads of a batch."""
+"""Special registers, for all threads of a batch; the clocks of a launch, which advance when read."""
 
 from __future__ import annotations
 
@@ -179,3 +179,16 @@ def cluster_peer(launch: LaunchState, batch: BatchState, columns: Array, rank: A
     at = np.clip(np.searchsorted(batch.ctas[order], number), 0, len(order) - 1)
     found = order[at]
     return np.where((batch.ctas[found] == number) & (rank < cx * cy * cz), found, -1)
+
+
+READING = 32
+"""Cycles that reading a clock takes."""
+
+
+def clock(launch: LaunchState, name: str) -> int:
+    """A clock's value; clocks advance with every reading."""
+    launch.skipped += READING
+    if name.startswith("globaltimer"):
+        time = launch.memory.nanoseconds + launch.now
+        return time >> 32 if name.endswith("_hi") else time
+    return launch.now >> 32 if name == "clock_hi" else launch.now

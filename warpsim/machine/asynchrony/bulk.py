@@ -1,4 +1,4 @@
-"""Bulk copies: boxes of tensors and runs of bytes, between global memory and the shared memories of a cluster.
+"""Bulk copies: boxes of tensors and runs of bytes, between global memory and the shared memories of a cluster; fences for tensor maps.
 
 All lanes of a step at once: arrays have one element per active lane, in the order CTA, warp, lane, or per receiver of a
 lane (a multicast copy has several).
@@ -11,11 +11,11 @@ import numpy as np
 from warpsim.isa.ports import Choose
 from warpsim.layout import tensor_map
 from warpsim.layout.boxes import Boxes
-from warpsim.machine.address import Address, Coordinate
 from warpsim.machine.asynchrony import transfers
 from warpsim.machine.asynchrony.bulk_reach import BulkReach, Lanes, coordinates
 from warpsim.machine.asynchrony.mbarrier_objects import use_by_copies
 from warpsim.machine.asynchrony.transfers import BULK as KIND
+from warpsim.machine.memory.addresses import Address, Coordinate
 from warpsim.machine.state.footprints import Footprint, GlobalTarget
 from warpsim.machine.state.transfers import (
     BoxLoad,
@@ -191,3 +191,20 @@ class BulkCopies(BulkReach):
     def wait(self, n: int, *, read_only: bool) -> None:
         """Wait for all but ``n`` groups of copies, or only until they have read their sources."""
         transfers.wait(self.machine, self.group, self.active, KIND, n, read_only=read_only)
+
+
+class TensorMapFences(BulkReach):
+    """The port of a group. Maps are always coherent here; fences are only reported."""
+
+    def release(self) -> None:
+        """Release the threads' changes of maps."""
+        told = self.machine.hooks.map_changed
+        if told is not None:
+            told(self.machine, self.group, self.group.lanes(self.active))
+
+    def acquire(self, map: Address) -> None:
+        """Acquire the maps at these addresses."""
+        told = self.machine.hooks.map_acquired
+        if told is not None:
+            lanes = self.lanes()
+            told(self.machine, self.group, self.address(map, lanes), lanes.columns)

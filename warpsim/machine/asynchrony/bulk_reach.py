@@ -1,4 +1,4 @@
-"""What bulk copies need from a batch: lanes, cluster addresses, tensor maps, and memory as boxes and runs."""
+"""What bulk copies need from a batch: lanes, cluster addresses, tensor maps, reductions, and memory as boxes and runs."""
 
 from __future__ import annotations
 
@@ -11,18 +11,32 @@ from warpsim.isa.ports import Choose
 from warpsim.layout import tensor_map
 from warpsim.layout.boxes import Boxes
 from warpsim.layout.tensor_map import PACKED_CAPABILITY, PADDED_BOX, ROW_UNIT
-from warpsim.machine.address import Address
-from warpsim.machine.asynchrony.reductions import BY_DATA_TYPE, combine
 from warpsim.machine.events import ATOMIC, READ, WRITE, BoxProblem
-from warpsim.machine.memory.addresses import CLUSTER_SHIFT
+from warpsim.machine.memory.addresses import CLUSTER_SHIFT, Address
 from warpsim.machine.memory.outside import outside_global, shared_advice
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Receivers
 from warpsim.machine.values import Array, DType, Value, as_array, spread
+from warpsim.types import TYPES, ScalarType
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
+
+
+BY_DATA_TYPE = tuple(
+    TYPES[name] for name in ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16", "f32", "f32", "f32")
+)
+"""In the order of `tensor_map.DATA_TYPES`."""
+
+
+def combine(choose: Choose, type: ScalarType, old: Array, new: Array, *, flush: bool = False) -> Array:
+    """Combine old and new elements, given as bits of any integer dtype not wider than the type."""
+    update = choose(type, flush=flush)
+    assert update is not None, "the port refuses reductions that do not exist"
+    result = update(*(np.ascontiguousarray(x).view(type.dtype) for x in (old, new)))
+    return np.ascontiguousarray(result.astype(type.dtype)).view(old.dtype).reshape(old.shape)
+
 
 ALIGNMENT = 128
 """Alignment of a box in shared memory, in bytes."""

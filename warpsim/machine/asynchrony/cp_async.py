@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from warpsim.machine.address import Address
 from warpsim.machine.asynchrony import transfers
 from warpsim.machine.asynchrony.moves import copy_threads
 from warpsim.machine.asynchrony.transfers import CP_ASYNC as KIND
 from warpsim.machine.memory.access import Memory
+from warpsim.machine.memory.addresses import Address
 from warpsim.machine.memory.word_access import locate
 from warpsim.machine.state.footprints import Footprint
 from warpsim.machine.state.group import Group

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.layout import mbarriers
-from warpsim.machine.address import Address
 from warpsim.machine.asynchrony import transfers
 from warpsim.machine.memory.access import Memory
+from warpsim.machine.memory.addresses import Address
 from warpsim.machine.memory.word_access import locate
 from warpsim.machine.state.global_memory import SHARED_WINDOW
 from warpsim.machine.state.group import Group

@@ -8,11 +8,10 @@ import numpy as np
 
 from warpsim.isa.atomic_updates import UPDATES
 from warpsim.isa.ports import MemoryPort
-from warpsim.machine.address import Address
-from warpsim.machine.asynchrony.bulk_reach import BulkReach
-from warpsim.machine.asynchrony.reductions import combine
+from warpsim.machine.asynchrony.bulk_reach import BulkReach, combine
 from warpsim.machine.events import ATOMIC, WRITE
 from warpsim.machine.memory.access import Memory
+from warpsim.machine.memory.addresses import Address
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import (
     BoxLoad,

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 import numpy as np
 
 from warpsim.isa.data_movement import Unpacked
-from warpsim.machine.address import Address
-from warpsim.machine.clocks import clock
+from warpsim.machine.memory.addresses import Address
 from warpsim.machine.plan import FunctionPlan
+from warpsim.machine.specials import clock
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Affine, Array, DType, NotAffine, Value, as_array, extend, retype
 from warpsim.program.program import Instruction, Operand

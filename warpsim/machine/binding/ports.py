@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.isa.ports import ReportPort
-from warpsim.machine.asynchrony.bulk import BulkCopies
+from warpsim.machine.asynchrony.bulk import BulkCopies, TensorMapFences
 from warpsim.machine.asynchrony.cp_async import AsyncGroups
-from warpsim.machine.asynchrony.map_fences import TensorMapFences
 from warpsim.machine.asynchrony.mbarrier_objects import MbarrierObjects
 from warpsim.machine.asynchrony.warpgroups import SharedMatrix
 from warpsim.machine.memory.access import Memory

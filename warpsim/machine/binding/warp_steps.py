@@ -8,10 +8,10 @@ import numpy as np
 
 from warpsim.isa.ports import ReportPort
 from warpsim.isa.spec import Form, Scope
-from warpsim.machine.address import Address
 from warpsim.machine.binding.accumulators import Accumulators
 from warpsim.machine.binding.operand_slots import Argument, commit_of, guard_of, source_getter
 from warpsim.machine.binding.ports import Port, port, reporter
+from warpsim.machine.memory.addresses import Address
 from warpsim.machine.plan import ATTEND, FunctionPlan, Step
 from warpsim.machine.selection import Warps
 from warpsim.machine.state.group import Group

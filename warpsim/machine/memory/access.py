@@ -10,9 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from warpsim.machine.address import Address
 from warpsim.machine.memory import global_access, word_access
-from warpsim.machine.memory.addresses import lifted, space_of
+from warpsim.machine.memory.addresses import Address, lifted, space_of
 from warpsim.machine.memory.atomics import apply_atomic
 from warpsim.machine.memory.port import Port
 from warpsim.machine.memory.row_access import access_rows

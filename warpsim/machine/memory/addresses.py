@@ -1,4 +1,4 @@
-"""Address helpers shared by the ports of all state spaces."""
+"""The addresses of lanes, as an address operand passes them to the ports, and helpers for all state spaces."""
 
 from __future__ import annotations
 
@@ -7,9 +7,34 @@ from typing import NamedTuple
 
 import numpy as np
 
-from warpsim.machine.address import Address
 from warpsim.machine.state.global_memory import CONST_ADDRESS, FIRST_ADDRESS, PARAM_ADDRESS, PARAM_WINDOW
-from warpsim.machine.values import Affine, Array, as_array, reach
+from warpsim.machine.values import Affine, Array, Value, as_array, reach
+
+Coordinate = Value | tuple[Value, ...]
+"""A coordinate, or several in braces."""
+
+
+class Address:
+    """``base + offset``: the base is a `Value` of the lanes (a traced one while compiling), the offset is from the
+    text. ``coordinates`` are those of a box in a tensor.
+    """
+
+    __slots__ = ("base", "coordinates", "offset")
+
+    def __init__(self, base: Value, offset: int = 0, coordinates: tuple[Coordinate, ...] = ()) -> None:
+        self.base = base
+        self.offset = offset
+        self.coordinates = coordinates
+
+    def advance(self, nbytes: int) -> Address:
+        """Advance the address by ``nbytes``."""
+        return Address(self.base, self.offset + nbytes)
+
+    @property
+    def places(self) -> Array:
+        """The address of each lane, int64."""
+        return as_array(self.base).astype(np.int64) + self.offset
+
 
 CLUSTER_SHIFT = 24
 """A shared::cluster address holds its CTA's rank plus one above this bit."""

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import attrs
 import numpy as np
 
-from warpsim.machine.address import Address
 from warpsim.machine.events import ATOMIC, WRITE, MemoryAccess
 from warpsim.machine.memory import global_access, word_access
+from warpsim.machine.memory.addresses import Address
 from warpsim.machine.memory.atomic_cells import DIRECT, Atomic, Cells, update
 from warpsim.machine.memory.port import Port
 from warpsim.machine.state.global_memory import Allocation

@@ -9,9 +9,8 @@ from functools import partial
 
 import numpy as np
 
-from warpsim.machine.address import Address
 from warpsim.machine.events import NO_COLUMNS, READ, WRITE, MemoryAccess
-from warpsim.machine.memory.addresses import Pattern, bits_of, cta_order, last_along, misaligned, pattern_of
+from warpsim.machine.memory.addresses import Address, Pattern, bits_of, cta_order, last_along, misaligned, pattern_of
 from warpsim.machine.memory.outside import outside_global
 from warpsim.machine.memory.port import Port
 from warpsim.machine.state.global_memory import Allocation, GlobalMemory

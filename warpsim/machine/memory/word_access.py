@@ -6,9 +6,8 @@ from functools import partial
 
 import numpy as np
 
-from warpsim.machine.address import Address
 from warpsim.machine.events import READ, WRITE, MemoryAccess
-from warpsim.machine.memory.addresses import CLUSTER_SHIFT, bits_of, last_along, misaligned, pattern_of
+from warpsim.machine.memory.addresses import CLUSTER_SHIFT, Address, bits_of, last_along, misaligned, pattern_of
 from warpsim.machine.memory.outside import INDEX, shared_advice
 from warpsim.machine.memory.port import Port
 from warpsim.machine.selection import Rect

@@ -11,7 +11,7 @@ import numpy as np
 
 from warpsim.isa.ports import Choose
 from warpsim.layout.boxes import Boxes
-from warpsim.machine.address import Address
+from warpsim.machine.memory.addresses import Address
 from warpsim.machine.state.footprints import Footprint, GlobalTarget
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array

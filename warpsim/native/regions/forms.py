@@ -11,8 +11,7 @@ import numpy as np
 from warpsim.isa.data_movement import Unpacked
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Matrix
-from warpsim.machine.address import Address
-from warpsim.machine.memory.addresses import space_of
+from warpsim.machine.memory.addresses import Address, space_of
 from warpsim.machine.plan import literal
 from warpsim.machine.state.global_memory import CONST_ADDRESS
 from warpsim.machine.values import Affine, Array

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpsim.machine.control import compact, fork
-from warpsim.machine.selection import Lanes
-from warpsim.machine.splitting import split
+from warpsim.machine.selection import Lanes, split
 from warpsim.native.regions.region import Shape, live_at
 from warpsim.native.runtime.lane_tables import WarpTables
 
