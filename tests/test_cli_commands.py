@@ -253,7 +253,6 @@ def test_defaults_of_options():
         ["run", "k.ptx"],
         ["shrink"],
         ["init-tests"],
-        ["exec"],
     ):
         with pytest.raises(Unusable):
             parser().parse_args(words)
@@ -483,7 +482,7 @@ def test_executors(monkeypatch):
 @pytest.fixture
 def run_program(monkeypatch, tmp_path):
     """`exec` of a Python program, without the libraries: its status."""
-    monkeypatch.setattr("warpsim.driver.library.build", lambda spare: tmp_path)
+    monkeypatch.setattr("warpsim.driver.library.build", lambda spare=None: tmp_path)
     monkeypatch.setattr(
         "warpsim.driver.library.environment", lambda folder, given, preload: {**given, "PRELOAD": str(preload)}
     )
@@ -492,6 +491,14 @@ def run_program(monkeypatch, tmp_path):
         return main(["exec", *words, "--", sys.executable, "-c", code])
 
     return run
+
+
+def test_exec_without_a_program(run_program, tmp_path, capsys):
+    """It says what is missing; the linker's option needs none."""
+    assert main(["exec"]) == 2
+    assert "which program?" in capsys.readouterr().err
+    assert main(["exec", "--link-flags"]) == 0
+    assert capsys.readouterr().out == f"-L{tmp_path}\n"
 
 
 def test_exec(run_program, tmp_path, capfd):

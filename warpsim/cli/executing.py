@@ -56,14 +56,24 @@ def declare(parser: ArgumentParser) -> None:
         default=True,
         help="load the simulator's libcudart, libnvrtc and libnvJitLink before the program's own",
     )
+    parser.add_argument(
+        "--link-flags",
+        action="store_true",
+        help="print where the driver library lies, as the linker's option for -lcuda, and run nothing",
+    )
     parser.set_defaults(json=False)
-    parser.add_argument("program", nargs="+", metavar="PROGRAM", help="the program and its arguments, after --")
+    parser.add_argument("program", nargs="*", metavar="PROGRAM", help="the program and its arguments, after --")
 
 
 def command_exec(options: Namespace) -> int:
     """Run the program. Returns its exit status, or 1 if it succeeded but there were findings of severity error."""
     from warpsim.driver.library import build, environment  # other commands start without it
 
+    if options.link_flags:
+        print(f"-L{build()}")
+        return 0
+    if not options.program:
+        raise Unusable("which program? warpsim exec [OPTIONS] -- PROGRAM ARGS")
     for target in (options.device or os.environ.get("WARPSIM_DEVICE") or "sm_90a").split(","):
         Device(target)
     resolve_checks(options.checks)
