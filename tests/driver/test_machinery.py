@@ -6,6 +6,8 @@ import io
 import os
 import struct
 import sys
+import threading
+import time
 import types
 from pathlib import Path
 
@@ -61,7 +63,10 @@ def test_calls_that_are_told(call, capfd, monkeypatch):
 
 @pytest.mark.parametrize("embedded", [False, True])
 def test_a_library_is_bound(call, monkeypatch, embedded):
-    """Each slot gets a function of C that leads here; the last one the address of what has interrupted a call."""
+    """Each slot gets a function of C that leads here; the one behind them the address of what has interrupted a call. The end of
+    Python is waited for, unless that was done before the program began."""
+    monkeypatch.setattr(binding, "_BEHIND", [])
+    monkeypatch.delenv("WARPSIM_PYTHON", raising=False)
     monkeypatch.setattr(PROCESS, "addresses", {})
     monkeypatch.setattr(PROCESS, "embedded", False)
     monkeypatch.setattr(binding, "_STARTED", [])
@@ -69,7 +74,7 @@ def test_a_library_is_bound(call, monkeypatch, embedded):
     monkeypatch.setattr(binding.atexit, "register", ended.append)
     wanted = ["cuInit", "cuDriverGetVersion"]
     texts = [string(name) for name in wanted]
-    names, stubs, table = row(*map(ctypes.addressof, texts)), row(4096, 4112), row(0, 0, 0)
+    names, stubs, table = row(*map(ctypes.addressof, texts)), row(4096, 4112), row(*[0] * 6)
     binding.start("cuda", *map(ctypes.addressof, (names, stubs, table)), 2, int(embedded))
     init, version = (
         ctypes.CFUNCTYPE(ctypes.c_uint64, kind)(at)
@@ -81,7 +86,12 @@ def test_a_library_is_bound(call, monkeypatch, embedded):
     assert PROCESS.addresses == {"cuInit": 4096, "cuDriverGetVersion": 4112}
     assert PROCESS.embedded is embedded
     assert table[2] == ctypes.addressof(calls.INTERRUPT)
-    assert ended == ([] if embedded else [binding.finish])
+    assert ended == ([] if embedded else [binding.leave])
+    binding.start("cuda", *map(ctypes.addressof, (names, stubs, table)), 2, int(embedded))
+    assert len(ended) == (0 if embedded else 1)
+    assert len(binding._BEHIND) == 2
+    monkeypatch.setattr(binding, "_STARTED", [])
+    monkeypatch.setenv("WARPSIM_PYTHON", str(os.getpid()))
     binding.start("cuda", *map(ctypes.addressof, (names, stubs, table)), 2, int(embedded))
     assert len(ended) == (0 if embedded else 1)
 
@@ -305,6 +315,44 @@ def test_libraries_without_a_cache(made, monkeypatch, tmp_path):
     tmp_path.chmod(0o777)
     with pytest.raises(LaunchError, match=r"cannot be used: .* may be written by other users"):
         library.build(tmp_path)
+
+
+def test_calls_of_other_threads_as_python_ends(monkeypatch):
+    """The gate is closed, the current context is kept, and a call that goes on is interrupted: the driver has ended."""
+    behind, begun, results = binding.Behind(inside=1), threading.Event(), []
+
+    def forever():
+        begun.set()
+        while True:
+            time.sleep(0.001)
+
+    def thread():
+        results.append(guarded(Call("cuForever", "", forever))())
+        behind.inside = 0
+
+    monkeypatch.setattr(binding, "_BEHIND", [behind])
+    monkeypatch.setattr(binding, "PATIENCE", 0.0)
+    monkeypatch.setattr(PROCESS.thread, "stack", [types.SimpleNamespace(handle=77)], raising=False)
+    caller = threading.Thread(target=thread)
+    caller.start()
+    begun.wait()
+    binding.leave()
+    caller.join()
+
+    assert results == [Result.DEINITIALIZED]
+    assert (behind.closed, behind.current) == (threading.get_ident(), 77)
+    behind.inside = 1
+    binding.leave()  # a second time it waits for nobody
+
+
+def test_a_call_that_cannot_be_interrupted(monkeypatch):
+    """It is left alone after a while."""
+    monkeypatch.setattr(binding, "_BEHIND", [binding.Behind(inside=1)])
+    monkeypatch.setattr(binding, "MOST", 0.01)
+    monkeypatch.setattr(binding, "finish", list)
+    binding.leave()
+
+    assert binding._BEHIND[0].inside == 1
 
 
 def test_the_start_of_a_program(monkeypatch, tmp_path):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from warpsim.cli import executing
+from warpsim.cli.main import main
 from warpsim.driver import library
 from warpsim.driver.abi.binding import header
 
@@ -90,14 +91,24 @@ def test_a_compiler_for_programs_that_compile_as_they_run(tmp_path, given, made)
     assert library.environment(tmp_path, env)["WARPSIM_NVCC"] == str(nvcc)
 
 
+def built(folder, name):
+    """One of our libraries."""
+    kind, options = library.LIBRARIES[name]
+    (folder / f"{kind}.h").write_text(header(kind))
+    library._compile(folder, name, kind, library.python_library(), options)
+    return folder / name
+
+
 @pytest.fixture(scope="module")
 def runtime(tmp_path_factory):
     """Our run time's library."""
-    folder = tmp_path_factory.mktemp("runtime")
-    (folder / "cudart.h").write_text(header("cudart"))
-    name = library.RUNTIME
-    library._compile(folder, name, *library.LIBRARIES[name][:1], library.python_library(), library.LIBRARIES[name][1])
-    return folder / name
+    return built(tmp_path_factory.mktemp("runtime"), library.RUNTIME)
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    """Our driver's library."""
+    return built(tmp_path_factory.mktemp("driver"), "libcuda.so.1")
 
 
 @pytest.mark.long
@@ -153,6 +164,169 @@ __attribute__((destructor)) static void end(void)
     program = f"import ctypes; print(ctypes.CDLL({str(last)!r}).cudaFree(0), flush=True)"
 
     assert python(program, env) == ("0\n0 0 0 0 4 the simulator has ended\n", "", 0)
+
+
+def test_programs_are_linked_to_it(driver, tmp_path, monkeypatch, capsys):
+    """``-lcuda`` is found where ``--link-flags`` says, and the program asks for the library by the name that every driver has."""
+    (driver.parent / "libcuda.so").symlink_to(driver.name)
+    monkeypatch.setattr(library, "build", lambda: driver.parent)
+    assert main(["exec", "--link-flags"]) == 0
+    (tmp_path / "p.c").write_text("int cuInit(unsigned); int main(void) { return cuInit(0); }")
+    words = [*capsys.readouterr().out.split(), "-lcuda"]
+    subprocess.run([*library.compiler(), str(tmp_path / "p.c"), "-o", str(tmp_path / "p"), *words], check=True)
+
+    assert b"\0libcuda.so.1\0" in (tmp_path / "p").read_bytes()
+
+
+CALLS = """
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+typedef unsigned long long ptr;
+int cuInit(unsigned), cuCtxCreate_v2(void **, unsigned, int), cuCtxDestroy_v2(void *), cuCtxSynchronize(void);
+int cuCtxPushCurrent_v2(void *), cuCtxPopCurrent_v2(void **), cuCtxGetCurrent(void **), cuCtxSetCurrent(void *);
+int cuMemAlloc_v2(ptr *, size_t), cuMemFree_v2(ptr), cuMemcpyDtoH_v2(void *, ptr, size_t), cuMemsetD32_v2(ptr, int, size_t);
+int cuGetErrorName(int, const char **);
+static void *context;
+static ptr memory;
+static int begin(void)
+{
+    return cuInit(0) | cuCtxCreate_v2(&context, 0, 0) | cuMemAlloc_v2(&memory, 4) | cuMemsetD32_v2(memory, 5, 1);
+}
+static void call(const char *who)
+{
+    void *now = 0, *before = 0, *last = 0;
+    const char *name = "";
+    int word = 0, status = cuCtxGetCurrent(&before) | cuCtxPushCurrent_v2((void *)64) | cuCtxGetCurrent(&now) |
+                           cuCtxPopCurrent_v2(&last) | cuCtxSynchronize() | cuGetErrorName(4, &name);
+    int copied = cuMemcpyDtoH_v2(&word, memory, 4), freed = cuMemFree_v2(memory), destroyed = cuCtxDestroy_v2(context);
+    printf("%s: %d %d %d %s; copy %d %d, free %d, destroy %d\\n", who, status, before == context, now == last, name, copied, word,
+           freed, destroyed);
+    fflush(stdout);
+}
+"""
+
+
+def test_c_programs_that_end(driver, tmp_path):
+    """Calls by a handler that was registered before the first one, by a destructor, and by a thread that goes on, get what
+    any call gets."""
+    (tmp_path / "ends.c").write_text(
+        CALLS.replace("(void *)64", "context")
+        + """
+static void *go_on(void *unused)
+{
+    for (;;)
+        cuInit(0);
+}
+static void handler(void) { call("handler"); }
+__attribute__((destructor)) static void end(void)
+{
+    printf("destructor: %d\\n", begin());
+    call("destructor");
+}
+int main(void)
+{
+    pthread_t thread;
+    atexit(handler);
+    return begin() | pthread_create(&thread, 0, go_on, 0);
+}
+"""
+    )
+    program = tmp_path / "ends"
+    subprocess.run(
+        [*library.compiler(), str(tmp_path / "ends.c"), str(driver), "-o", str(program), "-lpthread"], check=True
+    )
+    paths = {"WARPSIM_PATH": os.pathsep.join([str(Path(library.__file__).parents[2]), *sys.path])}
+    env = {**paths, "LD_LIBRARY_PATH": str(driver.parent), "WARPSIM_PYTHONHOME": sys.base_prefix}
+    done = subprocess.run([str(program)], env=env, capture_output=True, text=True, check=False)
+
+    answered = "0 1 1 CUDA_ERROR_DEINITIALIZED; copy 0 5, free 0, destroy 0"
+    assert done.stdout == f"handler: {answered}\ndestructor: 0\ndestructor: {answered}\n"
+    assert (done.stderr, done.returncode) == ("", 0)
+
+
+@pytest.mark.parametrize("started", [True, pytest.param(False, marks=pytest.mark.long)])
+def test_python_programs_that_end(driver, tmp_path, started):
+    """Handlers of the program, whatever thread they have call, get what any call gets. When Python has ended, contexts are as
+    before, what is given back has been, and work is too late; threads that call meanwhile are left alone."""
+    (tmp_path / "last.c").write_text(
+        CALLS
+        + """
+static volatile int asked, answer, over;
+static void killed(void *unused) { abort(); }
+static void *go_on(void *unused)
+{
+    pthread_cleanup_push(killed, 0);
+    for (cuCtxSetCurrent(context); !over; cuCtxSynchronize())
+        if (asked) {
+            ptr other;
+            answer = 1 + (cuMemAlloc_v2(&other, 4) | cuMemFree_v2(other));
+            asked = 0;
+        }
+    pthread_cleanup_pop(0);
+    return 0;
+}
+static void *arrive(void *unused) { call("thread"); return 0; }
+static pthread_t thread;
+int prepare(void) { return begin() | pthread_create(&thread, 0, go_on, 0); }
+int ask(void) { for (asked = 1; asked;) usleep(100); return answer; }
+void tell(void) { call("object"); }
+__attribute__((destructor)) static void end(void)
+{
+    over = 1;
+    pthread_join(thread, 0);
+    pthread_create(&thread, 0, arrive, 0);
+    pthread_join(thread, 0);
+    call("destructor");
+}
+"""
+    )
+    last = tmp_path / "last.so"
+    command = [
+        *library.compiler(),
+        "-shared",
+        "-fPIC",
+        str(tmp_path / "last.c"),
+        str(driver),
+        "-o",
+        str(last),
+        "-lpthread",
+    ]
+    subprocess.run(command, check=True)
+    program = f"""
+import atexit, ctypes
+atexit.register(lambda: print(library.ask() if {started} else 1, flush=True))
+library = ctypes.CDLL({str(last)!r})
+print(library.prepare(), flush=True)
+class Thing:
+    def __del__(self, tell=library.tell):
+        tell()
+thing = Thing()
+"""
+    env = {"WARPSIM_PATH": str(Path(library.__file__).parents[2]), "LD_LIBRARY_PATH": str(driver.parent)}
+    if started:
+        env |= {"PYTHONPATH": str(library.SOURCES / "start"), "WARPSIM_CUDART": "ours"}
+    late = "0 1 1 CUDA_ERROR_DEINITIALIZED; copy 4 0, free 0, destroy 0"
+    out = "".join(f"{who}: {late}\n" for who in ("object", "thread", "destructor"))
+
+    assert python(program, env) == (f"0\n1\n{out}", "", 0)
+
+
+def test_a_first_call_after_the_end_of_python(driver, tmp_path):
+    """Python does not begin again."""
+    (tmp_path / "last.c").write_text(
+        CALLS + '__attribute__((destructor)) static void end(void) { call("destructor"); }'
+    )
+    last = tmp_path / "last.so"
+    subprocess.run(
+        [*library.compiler(), "-shared", "-fPIC", str(tmp_path / "last.c"), str(driver), "-o", str(last)], check=True
+    )
+    start = {"PYTHONPATH": str(library.SOURCES / "start"), "WARPSIM_CUDART": "ours"}
+    env = start | {"WARPSIM_PATH": str(Path(library.__file__).parents[2]), "LD_LIBRARY_PATH": str(driver.parent)}
+
+    late = "destructor: 0 1 1 CUDA_ERROR_DEINITIALIZED; copy 4 0, free 0, destroy 0\n"
+    assert python(f"import numpy, ctypes; ctypes.CDLL({str(last)!r})", env) == (late, "", 0)
 
 
 def test_exceptions_around_a_call(runtime, tmp_path):

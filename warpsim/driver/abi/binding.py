@@ -5,9 +5,14 @@ from __future__ import annotations
 import atexit
 import ctypes
 import importlib
+import os
+import sys
+import threading
+import time
+from types import FrameType
 from typing import Any
 
-from warpsim.driver.abi.calls import CALLS, INTERRUPT, PROCESS, TYPES, Call, guarded
+from warpsim.driver.abi.calls import CALLS, INTERRUPT, PROCESS, TYPES, Call, Ended, guarded
 
 MODULES = (
     "cu_context",
@@ -30,7 +35,21 @@ MODULES = (
     "management",
 )
 _KEPT: list[Any] = []
+_BEHIND: list[Behind] = []
 _STARTED: list[str] = []
+PATIENCE, MOST = 0.2, 5.0
+"""Seconds until calls of other threads are interrupted as Python ends, and until they are left alone."""
+
+
+class Behind(ctypes.Structure):
+    """What stands behind a library's table: see ``shim.c``."""
+
+    _fields_ = (
+        ("interrupt", ctypes.c_uint64),
+        ("closed", ctypes.c_uint64),
+        ("inside", ctypes.c_uint64),
+        ("current", ctypes.c_uint64),
+    )
 
 
 def declared(library: str) -> dict[str, Call]:
@@ -47,7 +66,7 @@ def bind(library: str, names: int, stubs: int, table: int, count: int, *, embedd
         library: ``cuda`` or ``cudart``.
         names: address of ``count`` C strings' addresses.
         stubs: address of the entry points' addresses, in the same order.
-        table: address of the slots to fill, and of one more, for the address of `INTERRUPT`.
+        table: address of the slots to fill, and of `Behind`.
         count: how many there are.
         embedded: the program is no Python program.
     """
@@ -55,7 +74,9 @@ def bind(library: str, names: int, stubs: int, table: int, count: int, *, embedd
     calls = declared(library)
     array = ctypes.c_uint64 * count
     slots, entries = array.from_address(table), array.from_address(stubs)
-    ctypes.c_uint64.from_address(table + ctypes.sizeof(array)).value = ctypes.addressof(INTERRUPT)
+    behind = Behind.from_address(table + ctypes.sizeof(array))
+    behind.interrupt = ctypes.addressof(INTERRUPT)
+    _BEHIND.append(behind)
     for index, where in enumerate(array.from_address(names)):
         name = ctypes.string_at(where).decode()
         found = calls[name]
@@ -71,6 +92,35 @@ def finish() -> None:
         PROCESS._driver.report.finish()
 
 
+def leave() -> None:
+    """Python ends. Other threads' calls are answered without it from now on, and those that are under way come to an end:
+    Python would end the threads themselves, over which C++ ends the process."""
+    if any(behind.closed for behind in _BEHIND):
+        return
+    finish()
+    own, began = threading.get_ident(), time.monotonic()
+    for behind in _BEHIND:
+        behind.current = PROCESS.stack[-1].handle if PROCESS.stack else 0
+        behind.closed = own
+    told = set()
+    while any(behind.inside for behind in _BEHIND) and time.monotonic() < began + MOST:
+        time.sleep(0.001)
+        for thread, frame in sys._current_frames().items():
+            if time.monotonic() > began + PATIENCE and thread not in told and thread != own and _calls(frame):
+                told.add(thread)
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(Ended))
+
+
+def _calls(frame: FrameType | None) -> bool:
+    """Whether a call of a library's is under way."""
+    while frame is not None and (frame.f_code.co_name, frame.f_code.co_filename) != (
+        "enter",
+        guarded.__code__.co_filename,
+    ):
+        frame = frame.f_back
+    return frame is not None
+
+
 def header(library: str) -> str:
     """What ``shim.c`` includes: a line for each function with the number of its 64-bit arguments."""
     return "".join(f"CALL({len(c.kinds)}, {c.name})\n" for c in declared(library).values())
@@ -79,6 +129,6 @@ def header(library: str) -> str:
 def start(library: str, names: int, stubs: int, table: int, count: int, embedded: int) -> None:
     """`bind`, for the C side."""
     bind(library, names, stubs, table, count, embedded=bool(embedded))
-    if not embedded and len(_STARTED) == 0:
-        atexit.register(finish)
+    if not embedded and not _STARTED and os.environ.get("WARPSIM_PYTHON") != str(os.getpid()):
+        atexit.register(leave)  # otherwise sitecustomize has, before the program could
     _STARTED.append(library)

@@ -256,6 +256,8 @@ def guarded(declared: Call) -> Callable[..., int]:
             print(f"warpsim: {declared.name} failed; please report it:", file=sys.stderr)
             traceback.print_exc()
             return int(Result.UNKNOWN)
+        except Ended:
+            return int(Result.DEINITIALIZED)
         except BaseException as problem:  # Ctrl-C, the time limit of a test
             _raise_later(problem)
             return 0
@@ -272,6 +274,10 @@ def guarded(declared: Call) -> Callable[..., int]:
         return code
 
     return remembering
+
+
+class Ended(BaseException):
+    """Interrupts a call, because Python ends."""
 
 
 INTERRUPT = ctypes.c_uint64()

@@ -10,22 +10,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef uint64_t u;
 enum {
 #define CALL(n, name) AT_##name,
 #include CALLS
 #undef CALL
-    COUNT
+    INTERRUPT, /* behind the functions: the address of what interrupted one of them, */
+    CLOSED,    /* the thread that is about to end Python: from then on, no other's calls go there, */
+    INSIDE,    /* how many calls have gone there and not come back, */
+    CURRENT,   /* and the context that is current in that thread */
+    SLOTS,
+    COUNT = INTERRUPT
 };
-static u table[COUNT + 1]; /* behind the functions, the address of what interrupted one of them */
+static u table[SLOTS];
 static const char *const names[] = {
 #define CALL(n, name) #name,
 #include CALLS
 #undef CALL
 };
 
-static int failed;
+static int failed; /* READY, or why no call ever goes to Python */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void begin(void);
 static int (*initialized)(void), (*finalizing)(void);
@@ -34,21 +40,28 @@ static int (*ensure)(void), (*call_later)(int (*)(void *), void *);
 static void (*release)(int), (*release_object)(void *), (*raise_object)(void *, void *);
 static void (*take_error)(void **, void **, void **), (*give_error)(void *, void *, void *);
 static __thread int known;
-static int ready(void)
+enum { READY, FAILED, LATE };
+static void leave(void) { __atomic_sub_fetch(&table[INSIDE], 1, __ATOMIC_SEQ_CST); }
+static int enter(void) /* READY: the call goes to Python, and `leave` comes behind it */
 {
     pthread_once(&once, begin);
-    if (!known && !failed) { /* threads of the program keep one state in Python: what is current in them stays so */
+    if (failed)
+        return failed;
+    __atomic_add_fetch(&table[INSIDE], 1, __ATOMIC_SEQ_CST);
+    u closed = __atomic_load_n(&table[CLOSED], __ATOMIC_SEQ_CST);
+    /* Python ends before the program, whose destructors come later and whose threads go on: Python would end those */
+    if ((closed && closed != (u)pthread_self()) || !initialized() || (finalizing && finalizing())) {
+        leave();
+        return LATE;
+    }
+    if (!known) { /* threads of the program keep one state in Python: what is current in them stays so */
         known = 1;
         if (!state_of_thread()) {
             ensure();
             save();
         }
     }
-    return !failed;
-}
-static int gone(void) /* Python has ended before the program: destructors come after it */
-{
-    return !initialized() || (finalizing && finalizing());
+    return READY;
 }
 static u text_or(const char *name, const char *text, u code) /* some functions give a text, and no status */
 {
@@ -58,19 +71,47 @@ static u text_or(const char *name, const char *text, u code) /* some functions g
             return (u)(uintptr_t)text;
     return code;
 }
+static u put(u where, const void *value, size_t bytes)
+{
+    if (where)
+        memcpy((void *)(uintptr_t)where, value, bytes);
+    return !where; /* null is CUDA_ERROR_INVALID_VALUE */
+}
 static u late(const char *name, const u *arguments)
-{ /* what is given back then has been, with the process; destructors may ask for the device; all else is too late */
-    static const char *const back[] = {"Free",    "Destroy",     "Unload",       "Unregister",
-                                       "Release", "Synchronize", "cudaSetDevice"};
-    int device = !strcmp(name, "cudaGetDevice"), state = !strcmp(name, "cuDevicePrimaryCtxGetState");
-    if (device)
-        *(int *)(uintptr_t)arguments[1] = 0;
-    if (state) /* flags, and whether it is active */
-        *(int *)(uintptr_t)arguments[2] = *(int *)(uintptr_t)arguments[3] = 0;
-    if (device || state)
+{ /* The GPU has ended with Python: what is given back has been, and all work is done. Contexts are current as before, and as
+     the thread says. What needs the GPU is too late. */
+    static const char *const done[] = {"Free",  "Destroy",      "Unload",          "Unregister",   "Release",     "Synchronize",
+                                       "Reset", "ProfilerStop", "cudaSetDevice",   "StreamQuery",  "EventQuery",  "EventRecord",
+                                       "StreamWaitEvent",       "cudaGetLastError", "cudaPeekAtLastError"};
+    static __thread u contexts[64];
+    static __thread size_t top;
+    const int zero = 0;
+    const char *error = "CUDA_ERROR_DEINITIALIZED";
+    if (!*contexts)
+        *contexts = table[CURRENT];
+    if (!strncmp(name, "cuCtxPushCurrent", 16) && top + 1 < sizeof contexts / sizeof *contexts) {
+        contexts[++top] = arguments[1];
         return 0;
-    for (size_t i = 0; i < sizeof back / sizeof *back; i++)
-        if (strstr(name, back[i]))
+    }
+    if (!strncmp(name, "cuCtxPopCurrent", 15)) {
+        put(arguments[1], &contexts[top], sizeof *contexts);
+        top -= top > 0;
+        return 0;
+    }
+    if (!strcmp(name, "cuCtxSetCurrent")) {
+        contexts[top] = arguments[1];
+        return 0;
+    }
+    if (!strcmp(name, "cuCtxGetCurrent"))
+        return put(arguments[1], &contexts[top], sizeof *contexts);
+    if (!strcmp(name, "cudaGetDevice") || !strcmp(name, "cuCtxGetDevice"))
+        return put(arguments[1], &zero, sizeof zero);
+    if (!strcmp(name, "cuDevicePrimaryCtxGetState")) /* flags, and whether it is active */
+        return put(arguments[2], &zero, sizeof zero) | put(arguments[3], &zero, sizeof zero);
+    if (!strcmp(name, "cuGetErrorName") || !strcmp(name, "cuGetErrorString"))
+        return put(arguments[2], &error, sizeof error);
+    for (size_t i = 0; i < sizeof done / sizeof *done; i++)
+        if (strstr(name, done[i]))
             return 0;
     return text_or(name, "the simulator has ended", 4);
 }
@@ -84,7 +125,7 @@ static Held hold(void)
 }
 static int raise_interrupt(void *unused)
 {
-    u *slot = (u *)(uintptr_t)table[COUNT];
+    u *slot = (u *)(uintptr_t)table[INTERRUPT];
     void *raised = (void *)(uintptr_t)*slot, *type;
     *slot = 0;
     if (!raised)
@@ -97,7 +138,7 @@ static int raise_interrupt(void *unused)
 static u let_go(Held held, u result)
 {
     give_error(held.type, held.value, held.trace);
-    if (*(u *)(uintptr_t)table[COUNT]) /* C cannot pass it on: it is raised once the call has returned to Python */
+    if (*(u *)(uintptr_t)table[INTERRUPT]) /* C cannot pass it on: it is raised once the call has returned to Python */
         call_later(raise_interrupt, NULL);
     release(held.state);
     return result;
@@ -138,12 +179,15 @@ static u let_go(Held held, u result)
 #define EXPORT __attribute__((visibility("default")))
 #define CALL(n, name) \
     EXPORT u name(P##n) { \
-        if (!ready()) \
+        int found = enter(); \
+        if (found == FAILED) \
             return text_or(#name, "the simulator did not start", 3); \
-        if (gone()) \
+        if (found == LATE) \
             return late(#name, (const u[]){0, A##n}); \
         Held held = hold(); \
-        return let_go(held, ((u(*)(P##n))table[AT_##name])(A##n)); \
+        u result = let_go(held, ((u(*)(P##n))table[AT_##name])(A##n)); \
+        leave(); \
+        return result; \
     }
 #include CALLS
 #undef CALL
@@ -216,6 +260,9 @@ static void begin(void)
     finalizing = (int (*)(void))dlsym(library, "Py_IsFinalizing");
     if (!finalizing)
         finalizing = (int (*)(void))dlsym(library, "_Py_IsFinalizing");
+    const char *process = getenv("WARPSIM_PYTHON"); /* the one whose Python has begun: it is not begun again */
+    if (!failed && !alone && !initialized() && process && atol(process) == (long)getpid())
+        failed = LATE;
     if (!failed && !initialized()) {
         void (*initialize)(int) = (void (*)(int))symbol(library, "Py_InitializeEx");
         const char *home = getenv("WARPSIM_PYTHONHOME"), *old = getenv("PYTHONHOME");
@@ -233,6 +280,8 @@ static void begin(void)
         free(kept);
         embedded = 1;
     }
+    if (failed)
+        return;
     char code[2048];
     snprintf(code, sizeof code,
              "def _warpsim():\n"

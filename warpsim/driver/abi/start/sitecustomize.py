@@ -5,6 +5,7 @@ another by name, as a pointer in a capsule (``__pyx_capi__``): those pointers ar
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import importlib.machinery
 import importlib.util
@@ -67,6 +68,15 @@ def run_next() -> None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
+def leave() -> None:
+    """Python ends: registered before the program could register anything, this is done last."""
+    binding = sys.modules.get("warpsim.driver.abi.binding")
+    if binding is not None:
+        binding.leave()
+
+
 if os.environ.get("WARPSIM_CUDART"):
+    os.environ["WARPSIM_PYTHON"] = str(os.getpid())
+    atexit.register(leave)
     sys.meta_path.insert(0, Finder)
 run_next()
