@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import warpsim
-from warpsim.checks.shared_log import Log
+from warpsim.checks.cells import Log
 from warpsim.checks.watchers import watchers_of
 from warpsim.errors import ExecutionError
 from warpsim.host.cases import run_case

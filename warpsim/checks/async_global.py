@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
-from warpsim.checks.copy_sources import Source, sources_of
+from warpsim.checks.copy_sources import Source, changed, sources_of
 from warpsim.checks.epochs import EpochSheets, Met
-from warpsim.checks.identical_stores import changed
 from warpsim.machine.state.footprints import Footprint, GlobalTarget
 from warpsim.machine.values import Affine, Array, as_array, spread
 

@@ -1,4 +1,6 @@
-"""Lanes and collectives: membermasks that disagree, lanes that have exited, and lanes that took another path.
+"""Lanes and collectives: membermasks that disagree, lanes that have exited, lanes that took another path,
+and who is to blame for a stall.
+
 
 A lane that exits before its warp reaches a collective is not waited for; only matrix instructions need it. A collective
 with a membermask does not wait for lanes that exit later, either. Those without one are for whole warps: a lane that is
@@ -15,13 +17,16 @@ import numpy as np
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Family
 from warpsim.machine.collectives import FULL, Members, masks_of, named_by, places, taking_part, wanted
-from warpsim.machine.reporting import counted, present
+from warpsim.machine.reporting import counted, party, present
+from warpsim.machine.stalled import BARRIER, LANES, PHASE, REGISTERS, WARP
 from warpsim.machine.values import Affine, Array, as_array
 from warpsim.machine.watcher import Watcher
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
+    from warpsim.machine.stalled import Stall, StallValues
     from warpsim.machine.state.group import Group
+
 
 MEMBERMASK, DIVERGENCE, EXITED = "membermask", "aligned-divergence", "exited-lane"
 RULES = frozenset({MEMBERMASK, DIVERGENCE, EXITED})
@@ -171,3 +176,34 @@ def _in_group(group: Group, lanes: Array) -> Array:
     shape = group.warps.active.shape
     collected = as_array(group.warps.collect(np.ascontiguousarray(np.broadcast_to(lanes, shape))))
     return np.broadcast_to(collected, group.selection.shape)
+
+
+BROKEN = {
+    WARP: DIVERGENCE,
+    LANES: "membermask",
+    BARRIER: "barrier-divergence",
+    REGISTERS: "setmaxnreg",
+    PHASE: "mbarrier",
+}
+"""The rule broken by each kind of waiting in vain; anything else is a deadlock."""
+
+
+class Stalls(Watcher):
+    """Reports a stall under the rule that it breaks, and warps that arrive at a barrier in parts."""
+
+    def warp_split(self, machine: Machine, group: Group, other: Group | None) -> None:
+        """Report lanes that arrive at an aligned barrier without the rest of their warps."""
+        where = "lanes of the warp wait here"
+        machine.fault(
+            DIVERGENCE,
+            f"{present(group).text} waits for all lanes of the warp, but some are elsewhere",
+            group,
+            other=None if other is None else party(machine.launch, machine.batch, other, where),
+            advice="move it to where the lanes have reconverged, or use barrier without .aligned",
+        )
+
+    def stalled(self, machine: Machine, first: Stall, message: str, values: StallValues) -> None:
+        """Report the stall under a rule, if one applies."""
+        rule = BROKEN.get(first.wait)
+        if rule in machine.launch.settings.checks:
+            machine.fault(rule, message, first.group, **values)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from warpsim.checks.proxies import RULE as PROXY
 from warpsim.checks.proxies import Proxies
-from warpsim.checks.proxy_findings import RULE as PROXY
 from warpsim.layout import descriptors, tensor_map
 from warpsim.machine.reporting import present
 from warpsim.machine.state.transfers import BoxLoad

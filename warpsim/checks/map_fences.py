@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.checks.cells import SHIFT, THREAD
-from warpsim.checks.proxies import Proxies
-from warpsim.checks.proxy_findings import RULE
+from warpsim.checks.proxies import RULE, Proxies
 from warpsim.machine.values import Array
 
 if TYPE_CHECKING:

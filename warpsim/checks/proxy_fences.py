@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.checks.map_fences import acquire_maps, check_maps, release_maps
+from warpsim.checks.proxies import RULE as PROXY
 from warpsim.checks.proxies import SPACES, LaunchProxies, Proxies
-from warpsim.checks.proxy_findings import RULE as PROXY
 from warpsim.machine.reporting import present
 from warpsim.machine.watcher import WRITE, MemoryAccess, Watcher
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from warpsim.analysis.wmma_fragments import RULE as FRAGMENT
-from warpsim.checks import barriers, convergence, matrix_rows, stalls
+from warpsim.checks import barriers, convergence, matrix_rows
 from warpsim.checks.async_reuse import AsyncReuse
 from warpsim.checks.async_shared import EARLY, OVERWRITE
 from warpsim.checks.descriptors import RULE as DESCRIPTOR
@@ -14,8 +14,8 @@ from warpsim.checks.descriptors import Descriptors
 from warpsim.checks.fragments import Fragments
 from warpsim.checks.mbarriers import RULE as MBARRIER
 from warpsim.checks.mbarriers import MbarrierRules
+from warpsim.checks.proxies import RULE as PROXY
 from warpsim.checks.proxy_fences import ProxyFences
-from warpsim.checks.proxy_findings import RULE as PROXY
 from warpsim.checks.race.reports import RULE as RACE
 from warpsim.checks.race.watcher import RaceWatcher
 from warpsim.checks.register_counts import RULE as SETMAXNREG
@@ -51,7 +51,7 @@ def _kinds(checks: frozenset[str], uses: Uses) -> list[Callable[[], Watcher]]:
         (not checks.isdisjoint(convergence.RULES), convergence.Absences),
         (not checks.isdisjoint(barriers.RULES), barriers.Barriers),
         (not checks.isdisjoint(matrix_rows.RULES), matrix_rows.MatrixRows),
-        (not checks.isdisjoint(stalls.BROKEN.values()), stalls.Stalls),
+        (not checks.isdisjoint(convergence.BROKEN.values()), convergence.Stalls),
         (not checks.isdisjoint((EARLY, OVERWRITE)) and uses.asynchronous, AsyncReuse),
         (MBARRIER in checks and uses.asynchronous, MbarrierRules),
         (not checks.isdisjoint(WGMMA) and uses.asynchronous, WgmmaRegisters),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from warpsim.checks.race.vector_clocks import Numbering, Rows, by_column, grouped, join
-from warpsim.checks.race.wgmma_reads import WgmmaReads
+from warpsim.checks.race.vector_clocks import Numbering, Rows, WgmmaReads, by_column, grouped, join
 from warpsim.machine.selection import Shape
 from warpsim.machine.values import Array
 

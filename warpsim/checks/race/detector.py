@@ -12,8 +12,7 @@ import numpy as np
 
 from warpsim.checks.async_global import GlobalSources
 from warpsim.checks.cells import SHIFT, THREAD, Cells
-from warpsim.checks.copy_sources import Source, sources_of
-from warpsim.checks.identical_stores import changed, clashing
+from warpsim.checks.copy_sources import Source, changed, clashing, sources_of
 from warpsim.checks.race.accesses import AccessChecks, Accesses
 from warpsim.checks.race.clocks import BatchClocks, alike
 from warpsim.checks.race.flags import Flags

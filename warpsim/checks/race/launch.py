@@ -10,10 +10,9 @@ import attrs
 import numpy as np
 
 from warpsim.analysis.guesses import guesses, tests
-from warpsim.checks.cells import Cells
+from warpsim.checks.cells import Cells, Log
 from warpsim.checks.race.order import Order
 from warpsim.checks.race.vector_clocks import Numbering, Past, Rows
-from warpsim.checks.shared_log import Log
 from warpsim.errors import Span
 from warpsim.machine.values import Array
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from warpsim.machine.state.footprints import GlobalTarget
     from warpsim.machine.state.launch import LaunchState
     from warpsim.program.program import Function, Instruction
+
 
 CTA, CLUSTER, GPU = 1, 2, 3
 """Reach of a strong access; 0 is a weak access."""

@@ -20,9 +20,7 @@ import numpy as np
 
 from warpsim.checks.race.acquired import Acquired
 from warpsim.checks.race.cluster_phases import ALL, SLOTS, ClusterPhases
-from warpsim.checks.race.lane_clocks import LaneClocks
-from warpsim.checks.race.vector_clocks import Numbering, Past, Rows, by_column, join, rows_of
-from warpsim.checks.race.wgmma_reads import WgmmaReads
+from warpsim.checks.race.vector_clocks import LaneClocks, Numbering, Past, Rows, WgmmaReads, by_column, join, rows_of
 from warpsim.machine.selection import Shape
 from warpsim.machine.values import Array
 

@@ -1,4 +1,4 @@
-"""Vector clocks: per CTA, the time before which the accesses of each of its threads are known."""
+"""Vector clocks: per CTA, the time before which the accesses of each of its threads are known; clocks of lanes, and of reads by wgmma."""
 
 from __future__ import annotations
 
@@ -77,3 +77,91 @@ def grouped(keys: Array) -> tuple[Array, Array]:
     distinct = np.flatnonzero(places)
     places[distinct] = np.arange(len(distinct))
     return distinct + low, places[keys - low]
+
+
+LANES = 32
+
+
+class LaneClocks:
+    """The times ``[thread, column, lane]`` before which a thread knows the accesses of each lane of its warp."""
+
+    def __init__(self, threads: int, width: int) -> None:
+        self.width = width
+        self.times = np.zeros((threads * width, LANES), np.int64)
+
+    def widen(self, width: int) -> None:
+        """Give each CTA its own times."""
+        self.times, self.width = np.repeat(self.times, width, axis=0), width
+
+    def meet(self, index: Array, masks: Array, now: int) -> None:
+        """Note that threads (flat indices) have met the lanes of their ``masks``, wherever those execute it."""
+        warps, columns = index // self.width // LANES, index % self.width
+        keys, group = np.unique((warps * self.width + columns) << LANES | masks.astype(np.int64), return_inverse=True)
+        named = keys[:, None] >> np.arange(LANES) & 1 != 0
+        warps, columns = np.divmod(keys >> LANES, self.width)
+        lanes = (warps[:, None] * LANES + np.arange(LANES)) * self.width + columns[:, None]
+        rows = self.times.take(lanes, axis=0, mode="clip")
+        known = np.where(named, now, np.where(named[..., None], rows, 0).max(axis=1))
+        self.times[index] = known[group.reshape(-1)]
+
+    def any_of(self, index: Array) -> bool:
+        """Whether any of these threads has met others so."""
+        return bool(self.times[index].any())
+
+    def ordered(self, index: Array, lanes: Array, times: Array) -> Array:
+        """A mask of the accesses by ``lanes`` of the same warps at ``times`` that the threads at ``index`` know."""
+        found: Array = times < self.times[index, lanes]
+        return found
+
+    def known(self, index: Array) -> tuple[Array, Array, Array]:
+        """What these threads know: which of them, of which thread of its CTA, and the time."""
+        which, lane = np.nonzero(self.times[index])
+        threads = index[which] // self.width // LANES * LANES + lane
+        there = threads < len(self.times) // self.width
+        which, lane = which[there], lane[there]
+        return which, threads[there], self.times[index[which], lane]
+
+
+THREADS = 128
+
+
+class WgmmaReads:
+    """The times before which threads know what the agents of their CTA have read: those of their own warpgroup since they
+    last waited, of all since the last barrier of the CTA.
+    """
+
+    def __init__(self, n_threads: int, width: int) -> None:
+        self.n_threads = n_threads
+        self.waited: Array = np.zeros((n_threads, width), np.int64)
+        self.met: Array = np.zeros((-(-n_threads // THREADS), width), np.int64)
+
+    def widen(self, width: int) -> None:
+        """Give each CTA its own times."""
+        self.waited, self.met = (np.repeat(times, width, axis=1) for times in (self.waited, self.met))
+
+    def wait(self, index: Array, now: int) -> None:
+        """Note that threads (flat indices) have waited for the wgmma of their warpgroups."""
+        self.waited.reshape(-1)[index] = now
+
+    def barrier(self, columns: Array) -> None:
+        """Note that all threads of CTAs have met."""
+        latest = np.maximum.reduceat(self.waited[:, columns], np.arange(0, self.n_threads, THREADS), axis=0)
+        self.met[:, columns] = np.maximum(self.met[:, columns], latest)
+
+    def learn(self, column: int, row: Array) -> None:
+        """Note what all threads of a CTA have learnt from others: a row of times."""
+        self.met[:, column] = np.maximum(self.met[:, column], row[self.n_threads :])
+
+    def own(self, index: Array) -> tuple[Array, Array]:
+        """The agent of each thread's warpgroup, as a place behind the threads, and the time when the thread waited."""
+        agents = self.n_threads + index // self.waited.shape[1] // THREADS
+        return agents, self.waited.reshape(-1)[index]
+
+    def ordered(self, index: Array, agents: Array, times: Array) -> Array:
+        """A mask of the reads by agents (places behind the threads; others are none) that the threads at ``index`` know."""
+        width = self.waited.shape[1]
+        threads, columns = index // width, index % width
+        which = agents - self.n_threads
+        own = np.where(threads // THREADS == which, self.waited[threads, columns], 0)
+        found: Array = times < np.maximum(own, self.met[np.maximum(which, 0), columns])
+        return found & (which >= 0)
