@@ -72,7 +72,7 @@ def doubt(folder: Path, *, make: bool = False) -> str:
 
 def _foreign(found: os.stat_result, *, above: bool = False) -> str:
     """How others could have changed a file, or a folder; ``above``: a folder above one of the user's."""
-    if sys.platform == "win32":
+    if not hasattr(os, "geteuid"):  # Windows
         return ""
     if found.st_uid != os.geteuid() and not (above and found.st_uid == 0):
         return f"belongs to another user ({found.st_uid})"

@@ -267,6 +267,21 @@ def made(monkeypatch, tmp_path):
 needs_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the libraries are Linux's")
 
 
+def test_the_compiler(monkeypatch, tmp_path):
+    """``CC``, one of the system's, or that of the ziglang package, of which nothing is looked for in the current folder."""
+    for name in ("gcc", "mine"):
+        monkeypatch.setattr(library.shutil, "which", lambda word, name=name: word == name)
+        monkeypatch.setenv("CC", "mine -O2" if name == "mine" else "")
+        assert library.compiler() == (["mine", "-O2"] if name == "mine" else ["gcc"])
+    monkeypatch.setattr(library.shutil, "which", lambda word: None)
+    found = types.SimpleNamespace(origin=str(tmp_path / "ziglang" / "__init__.py"))
+    monkeypatch.setattr(library.importlib.util, "find_spec", lambda name: found)
+    assert library.compiler() == [sys.executable, str(tmp_path / "ziglang" / "__main__.py"), "cc"]
+    monkeypatch.setattr(library.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(LaunchError, match="needs a C compiler"):
+        library.compiler()
+
+
 @needs_linux
 def test_the_libraries_are_built_once(made, tmp_path):
     """Each library is compiled and put in its place; a second time nothing is."""
