@@ -67,9 +67,7 @@ def bind_plain(plan: FunctionPlan, instruction: Instruction) -> Step | None:
     step = _plain(instruction, target, tuple(pairs), linear=linear)
     if len(pairs) == 2:
         return _of_two(instruction, target, pairs[0], pairs[1], step, linear=linear)
-    if len(pairs) == 3 and not linear:
-        return _of_three(instruction, target, (pairs[0], pairs[1], pairs[2]), step)
-    return _of_affine(instruction, target, tuple(pairs), step) if linear else step
+    return step
 
 
 def _of_two(  # noqa: C901  where launches spend their time: no calls
@@ -120,66 +118,6 @@ def _of_two(  # noqa: C901  where launches spend their time: no calls
                 return general(machine, group)
         else:
             return general(machine, group)
-        env[d] = result
-        group.dirty.add(d)
-        return None
-
-    return step
-
-
-def _of_three(
-    instruction: Instruction,
-    target: Target,
-    pairs: tuple[Source, Source, Source],
-    general: Step,
-) -> Step:
-    """The same for three registers, arrays of which at most two are uniform."""
-    op, function = instruction.op, instruction.form.function
-    d, width, signed = target
-    (i, one), (j, other), (k, third) = pairs
-
-    def step(machine: Machine, group: Group) -> object:
-        env = group.env
-        a, b, c = env[i], env[j], env[k]
-        if type(a) is not np.ndarray or type(b) is not np.ndarray or type(c) is not np.ndarray:
-            return general(machine, group)
-        if a.dtype is not one or b.dtype is not other or c.dtype is not third:
-            return general(machine, group)
-        sizes = a.size, b.size, c.size
-        if 1 in sizes:
-            if max(sizes) == 1:
-                return general(machine, group)
-            a, b, c = [x.reshape(()) if x.size == 1 else x for x in (a, b, c)]
-        result = function(op, a, b, c)
-        if result.dtype.itemsize != width:
-            result = extend(result, width, signed=signed)
-        env[d] = result
-        group.dirty.add(d)
-        return None
-
-    return step
-
-
-def _of_affine(instruction: Instruction, target: Target, pairs: tuple[Source, ...], general: Step) -> Step:
-    """The same for one register or three: affine values go straight to the body."""
-    op, function = instruction.op, instruction.form.function
-    d, width, signed = target
-
-    def step(machine: Machine, group: Group) -> object:
-        env, given = group.env, []
-        try:
-            for slot, dtype in pairs:
-                value = env[slot]
-                if value is None:
-                    value = group.fetch(slot)
-                if type(value) is not Affine:
-                    return general(machine, group)
-                given.append(value if value.dtype is dtype else value.view(dtype))
-            result = function(op, *given)
-        except NotAffine:
-            return general(machine, group)
-        if result.dtype.itemsize != width:
-            result = extend(as_array(result), width, signed=signed)
         env[d] = result
         group.dirty.add(d)
         return None
