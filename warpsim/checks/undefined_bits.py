@@ -16,7 +16,7 @@ from warpsim.checks.undefined_registers import PADDING, lanes_of, ones, origins,
 from warpsim.isa.spec import Form, Scope
 from warpsim.isa.traits import Undefined
 from warpsim.machine.binding.operand_slots import commit_of, source_getter
-from warpsim.machine.binding.ports import port
+from warpsim.machine.binding.ports import PORTS
 from warpsim.machine.binding.warp_steps import spread, warp_ports
 from warpsim.machine.memory.addresses import Address
 from warpsim.machine.state.global_memory import LOCAL_WINDOW
@@ -121,7 +121,7 @@ def _move_rule(plan: FunctionPlan, instruction: Instruction, moved: tuple[int, .
             return otherwise(machine, group, active)
         arguments = [_bits_of(group, o) if k in moved else get(machine, group) for k, (o, get) in enumerate(zip(operands, getters, strict=True))]  # fmt: skip
         if not wide:
-            result = form.function(op, *arguments, **{p: port(machine, p, group, active) for p in form.ports})
+            result = form.function(op, *arguments, **{p: PORTS[p](machine, group, active) for p in form.ports})
         else:
             warps = group.warps
             keywords: dict[str, Any] = {"active": warps.active, "report": lambda *_, **__: None}
@@ -278,7 +278,7 @@ def bit_ports(
     """The ports of a single-thread body that is to move undefined bits: memory transfers such bits, and copies are done
     at once.
     """
-    ports = {p: port(machine, p, group, active) for p in form.ports}
+    ports = {p: PORTS[p](machine, group, active) for p in form.ports}
     return {**ports, **stand_ins(machine, group, form, active, combines=combines)}
 
 

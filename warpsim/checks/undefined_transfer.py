@@ -42,7 +42,7 @@ class TransferFunction:
         scale = scale_of(instruction)
         self.adds = None if scale is None else value_getter(plan, scale)
         """Of a wgmma: the threads that add to their accumulator."""
-        self.guard = guard_of(plan, instruction) if instruction.guard is not None else None
+        self.guard = guard_of(instruction)
         self.guard_slot = instruction.guard[0].index if instruction.guard is not None else -1
         self.pure = not form.ports and not self.warps
         self.multiplies = traits.undefined is Undefined.MULTIPLIED

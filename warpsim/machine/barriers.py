@@ -44,7 +44,7 @@ def _sleep(duration: ArrayGetter, guard: Guard | None) -> Step:
 def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
     """Bind warp, CTA and cluster barriers, and register counts."""
     traits = instruction.traits
-    guard = guard_of(plan, instruction) if instruction.guard is not None else None
+    guard = guard_of(instruction)
     if traits.stop is not None:
         return _trap(instruction, guard)
     if traits.sleeps:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.machine.binding.operand_slots import commit_of, value_getter
-from warpsim.machine.binding.ports import port
+from warpsim.machine.binding.ports import PORTS
 from warpsim.machine.reporting import present
 from warpsim.machine.selection import from_positions
 from warpsim.machine.state.group import Group
@@ -176,7 +176,9 @@ def _exchange(machine: Machine, parts: list[Group]) -> None:
         for group, value, index in zip(parts, values, slices, strict=True):
             full[index] = _spread(value, group)
         arguments.append(warps.spread(full.reshape(together.shape)))
-    keywords: dict[str, object] = {name: port(machine, name, joint, None) for name in form.ports - {"active", "report"}}
+    keywords: dict[str, object] = {
+        name: PORTS[name](machine, joint, None) for name in form.ports - {"active", "report"}
+    }
     if "active" in form.ports:
         keywords["active"] = warps.active
     if "report" in form.ports:

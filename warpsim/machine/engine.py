@@ -11,7 +11,7 @@ import numpy as np
 from warpsim.errors import ExecutionError
 from warpsim.machine import shuffled
 from warpsim.machine.asynchrony import transfers
-from warpsim.machine.binding import register_events
+from warpsim.machine.binding.step_events import with_register_events
 from warpsim.machine.fatal import act_before
 from warpsim.machine.hooks import Hooks
 from warpsim.machine.machine import Bodies, Machine
@@ -298,7 +298,7 @@ class Run:
         assert self._telling is not None
         found = self._telling.get(block)
         if found is None:
-            found = self._telling[block] = register_events.telling(block)
+            found = self._telling[block] = with_register_events(block)
         return found
 
     def _pauses(self, machine: Machine, group: Group, block: BoundBlock) -> bool | None:

@@ -66,7 +66,7 @@ def _wait_for(machine: Machine, group: Group, instruction: Instruction, members:
 
 
 def _guard(plan: FunctionPlan, instruction: Instruction) -> Guard | None:
-    return None if instruction.guard is None else guard_of(plan, instruction)
+    return guard_of(instruction)
 
 
 def _whole(machine: Machine) -> bool:

@@ -20,7 +20,7 @@ from warpsim.machine.memory.word_access import in_rows, rows_view
 from warpsim.machine.plan import FunctionPlan, Step
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import FLAT, Affine, Array, DType, as_array
-from warpsim.program.program import Instruction
+from warpsim.program.program import Instruction, Operand
 from warpsim.types import ScalarType
 
 if TYPE_CHECKING:
@@ -34,18 +34,17 @@ class _Asked:
     """In place of memory: notes what a body asks of it."""
 
     def __init__(self) -> None:
-        self.loads: list[tuple[str, object, ScalarType, tuple[object, ...]]] = []
-        self.stores: list[tuple[str, object, ScalarType, tuple[object, ...]]] = []
+        self.accesses: list[tuple[Access, str, object, ScalarType, tuple[object, ...]]] = []
 
     def load(self, space: str, address: object, type: ScalarType, count: int = 1) -> tuple[object, ...]:
         """Note a load."""
         loaded = tuple([object() for _ in range(count)])
-        self.loads.append((space, address, type, loaded))
+        self.accesses.append((Access.LOAD, space, address, type, loaded))
         return loaded
 
     def store(self, space: str, address: object, type: ScalarType, values: tuple[object, ...]) -> None:
         """Note a store."""
-        self.stores.append((space, address, type, values))
+        self.accesses.append((Access.STORE, space, address, type, values))
 
 
 def bind_access(plan: FunctionPlan, instruction: Instruction, general: Step) -> Step:
@@ -58,40 +57,33 @@ def bind_access(plan: FunctionPlan, instruction: Instruction, general: Step) -> 
     if start is None or start.type.bits < 32 or address.coordinates:
         return general
     registers = [part.register for part in data.parts if part.register is not None and not part.negated]
-    asked = (_loaded if access is Access.LOAD else _stored)(instruction)
-    if asked is None:
+    moved = _moved(instruction, data)
+    if moved is None:
         return general
-    space, kind, count = asked
+    space, kind, count = moved
     view = _VIEWS.get((access, space_of(space)))
     if view is None or len(registers) != count or any(r.type.dtype.itemsize != kind.bytes for r in registers):
         return general
     make = _load if access is Access.LOAD else _store
     slots = tuple([r.index for r in registers])
     step = make(view, start.index, address.offset, slots, kind.dtype, general)
-    return step if instruction.guard is None else _guarded(guard_of(plan, instruction), step, general)
+    guard = guard_of(instruction)
+    return step if guard is None else _guarded(guard, step, general)
 
 
-def _loaded(instruction: Instruction) -> tuple[str, ScalarType, int] | None:
-    """The space, type and number of elements that an instruction loads, if that is all it does."""
-    asked, place = _Asked(), object()
-    found = instruction.form.function(instruction.op, place, memory=asked)
-    if len(asked.loads) != 1 or asked.stores:
+def _moved(instruction: Instruction, data: Operand) -> tuple[str, ScalarType, int] | None:
+    """The space, type and number of elements that an instruction loads or stores, if that is all it does."""
+    asked, place, access = _Asked(), object(), instruction.traits.access
+    value: object = object() if data.elements is None else tuple([object() for _ in data.elements])
+    given = () if access is Access.LOAD else (value,)
+    found = instruction.form.function(instruction.op, place, *given, memory=asked)
+    if len(asked.accesses) != 1:
         return None
-    space, where, kind, loaded = asked.loads[0]
-    whole = found if isinstance(found, tuple) else (found,)
-    return (space, kind, len(loaded)) if where is place and whole == loaded else None
-
-
-def _stored(instruction: Instruction) -> tuple[str, ScalarType, int] | None:
-    """The same for what it stores."""
-    asked, place, source = _Asked(), object(), instruction.operands[1]
-    value = object() if source.elements is None else tuple([object() for _ in source.elements])
-    instruction.form.function(instruction.op, place, value, memory=asked)
-    if len(asked.stores) != 1 or asked.loads:
+    kind, space, where, type, values = asked.accesses[0]
+    whole = found if access is Access.LOAD else value
+    if kind is not access or where is not place or (whole if isinstance(whole, tuple) else (whole,)) != values:
         return None
-    space, where, kind, stored = asked.stores[0]
-    whole = value if isinstance(value, tuple) else (value,)
-    return (space, kind, len(stored)) if where is place and whole == stored else None
+    return space, type, len(values)
 
 
 def _guarded(guard: Guard, step: Step, general: Step) -> Step:

@@ -11,7 +11,7 @@ from warpsim.analysis.wgmma_moves import wgmma_registers
 from warpsim.isa.spec import Scope
 from warpsim.machine.barriers import bind_sync
 from warpsim.machine.binding.access_steps import bind_access
-from warpsim.machine.binding.fence_steps import bind_fence
+from warpsim.machine.binding.step_events import with_fence_event
 from warpsim.machine.binding.thread_steps import bind_parameter_load, bind_plain, bind_thread
 from warpsim.machine.binding.warp_steps import bind_warp
 from warpsim.machine.binding.wgmma_steps import bind_wgmma, watch_registers
@@ -33,8 +33,7 @@ def bind_function(plan: FunctionPlan) -> None:
     mark_waits(plan, blocks)
     code = plan.function.code
     for block in blocks:
-        bound = BoundBlock(plan.name, block, code[block.first : block.last])
-        plan.blocks.append(bound)
+        plan.blocks.append(BoundBlock(plan.name, block, code[block.first : block.last]))
     for block, bound in zip(blocks, plan.blocks, strict=True):
         following = plan.place_of.get(block.last)
         body = bound.instructions
@@ -46,7 +45,7 @@ def bind_function(plan: FunctionPlan) -> None:
         for number, instruction in enumerate(body, block.first):
             step = bind_step(plan, instruction, unread=number in plan.unread)
             if instruction.traits.fence is not None:
-                step = bind_fence(plan, instruction, step)
+                step = with_fence_event(instruction, step)
             if plan.wgmma_rows:
                 step = watch_registers(plan, instruction, step)
             bound.steps.append(step)
@@ -83,7 +82,7 @@ def bind_step(plan: FunctionPlan, instruction: Instruction, *, unread: bool = Fa
             step = bind_gate(plan, instruction, step)
     elif form.scope is Scope.WARPGROUP:
         step = bind_gate(plan, instruction, bind_wgmma(plan, instruction, bind_warp(plan, instruction)))
-    elif form.scope in (Scope.WARP, Scope.WARPGROUP):
+    elif form.scope is Scope.WARP:
         step = bind_gate(plan, instruction, bind_warp(plan, instruction))
     else:
         step = bind_sync(plan, instruction)

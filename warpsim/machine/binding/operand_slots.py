@@ -14,7 +14,7 @@ from warpsim.machine.memory.addresses import Address
 from warpsim.machine.plan import FunctionPlan
 from warpsim.machine.specials import clock
 from warpsim.machine.state.group import Group
-from warpsim.machine.values import Affine, Array, DType, NotAffine, Value, as_array, extend, retype
+from warpsim.machine.values import Affine, Array, NotAffine, Value, as_array, extend, retype
 from warpsim.program.program import Instruction, Operand
 from warpsim.types import ScalarType
 
@@ -45,15 +45,12 @@ def value_getter(plan: FunctionPlan, operand: Operand, *, linear: bool) -> Value
 
 def value_getter(plan: FunctionPlan, operand: Operand, *, linear: bool = False) -> ValueGetter:
     """A closure that returns an operand as an array of its type (or affine if ``linear``)."""
-    dtype, name, slot, at = operand.type.dtype, operand.special, plan.slot(operand), plan.in_frame(operand)
-    if at is not None:
-        return _frame_getter(at, dtype, linear=linear)
+    dtype, slot = operand.type.dtype, plan.slot(operand)
     if slot is None:
-        return lambda machine, group: (
-            Affine.constant(clock(machine.launch, name), dtype)
-            if linear
-            else np.array([clock(machine.launch, name)], np.uint64).astype(dtype)
-        )
+        number = _number_getter(plan, operand)
+        if linear:
+            return lambda machine, group: Affine.constant(number(machine, group), dtype)
+        return lambda machine, group: Affine.constant(number(machine, group), dtype).array()
     negated = operand.negated
 
     def get(machine: Machine, group: Group) -> Value:
@@ -74,12 +71,12 @@ def value_getter(plan: FunctionPlan, operand: Operand, *, linear: bool = False) 
     return get
 
 
-def _frame_getter(offset: int, dtype: DType, *, linear: bool) -> ValueGetter:
-    def get(machine: Machine, group: Group) -> Value:
-        value = Affine.constant(group.local_base + offset, dtype)
-        return value if linear else value.array()
-
-    return get
+def _number_getter(plan: FunctionPlan, operand: Operand) -> Callable[[Machine, Group], int]:
+    """A closure for what no slot holds: an address in the frame, or a clock."""
+    at, name = plan.in_frame(operand), operand.special
+    if at is None:
+        return lambda machine, group: clock(machine.launch, name)
+    return lambda machine, group: group.local_base + at
 
 
 def _address_in_slot(slot: int, kind: ScalarType, offset: int) -> AddressGetter:
@@ -107,15 +104,14 @@ def _address_in_slot(slot: int, kind: ScalarType, offset: int) -> AddressGetter:
 
 def address_getter(plan: FunctionPlan, base: Operand, offset: int) -> AddressGetter:
     """A closure that returns an address in the form that the memory port takes."""
-    number, at, slot = plan.number(base), plan.in_frame(base), plan.slot(base)
-    if number is not None:
-        fixed = Address(Affine.constant(number, U64), offset)
-        return lambda machine, group: fixed
+    fixed, slot = plan.number(base), plan.slot(base)
+    if fixed is not None:
+        address = Address(Affine.constant(fixed, U64), offset)
+        return lambda machine, group: address
     if slot is not None:
         return _address_in_slot(slot, base.type, offset)
-    assert at is not None, "a base has a slot, or is in the frame"
-    place = at + offset
-    return lambda machine, group: Address(Affine.constant(group.local_base + place, U64))
+    number = _number_getter(plan, base)
+    return lambda machine, group: Address(Affine.constant(number(machine, group), U64), offset)
 
 
 def source_getter(plan: FunctionPlan, operand: Operand, *, linear: bool = False) -> Getter:
@@ -162,7 +158,7 @@ def destination(operand: Operand) -> Setter:
 
 
 def _vector_destination(parts: list[Setter]) -> Setter:
-    """Likewise, of the elements of a vector; those that are None stay as they are."""
+    """Likewise for several destinations; those whose result is None keep their value."""
 
     def set_all(machine: Machine, group: Group, value: Any, active: Array | None) -> None:
         if isinstance(value, Unpacked):
@@ -179,20 +175,13 @@ def commit_of(instruction: Instruction) -> Setter | None:
     setters = [destination(o) for o in instruction.outputs]
     if not setters:
         return None
-    if len(setters) == 1:
-        return setters[0]
-
-    def commit(machine: Machine, group: Group, value: Any, active: Array | None) -> None:
-        for setter, part in zip(setters, value, strict=True):
-            if part is not None:
-                setter(machine, group, part, active)
-
-    return commit
+    return setters[0] if len(setters) == 1 else _vector_destination(setters)
 
 
-def guard_of(plan: FunctionPlan, instruction: Instruction) -> Guard:
+def guard_of(instruction: Instruction) -> Guard | None:
     """A closure that returns None (all lanes), False (no lane) or a mask of the executing lanes."""
-    assert instruction.guard is not None
+    if instruction.guard is None:
+        return None
     register, negated = instruction.guard
     slot = register.index
 

@@ -67,8 +67,3 @@ PORTS: dict[str, Callable[[Machine, Group, Array | None], Port]] = {
     "objects": MbarrierObjects,
     "cluster": Clusters,
 }
-
-
-def port(machine: Machine, name: str, group: Group, active: Array | None) -> Port:
-    """A port of the group, or its participating lanes."""
-    return PORTS[name](machine, group, active)

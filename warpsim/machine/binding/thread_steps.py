@@ -192,7 +192,7 @@ def bind_thread(plan: FunctionPlan, instruction: Instruction, *, unread: bool) -
     linear = form.linear and instruction.guard is None
     getters = [source_getter(plan, o, linear=linear) for o in instruction.inputs]
     commit = commit_of(instruction)
-    guard = guard_of(plan, instruction) if instruction.guard is not None else None
+    guard = guard_of(instruction)
     ports = [(name, _unread if unread and name == "memory" else PORTS[name]) for name in sorted(form.ports)]
     loads = not form.ports.isdisjoint(("memory", "async_groups"))
     memory = ports[0][1] if form.ports == {"memory"} else None

@@ -1,10 +1,11 @@
-"""Steps that report the registers that they read and write; bound only for launches whose watchers ask for it."""
+"""Steps that report events: fences, and, for launches whose watchers ask for it, the registers read and written."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from warpsim.isa.traits import Ending
+from warpsim.machine.binding.operand_slots import guard_of
 from warpsim.machine.plan import ATTEND, BoundBlock, End, Step
 from warpsim.machine.state.group import Group
 from warpsim.program.program import Instruction
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
 
 
-def telling(block: BoundBlock) -> tuple[list[Step], End]:
+def with_register_events(block: BoundBlock) -> tuple[list[Step], End]:
     """The steps of a block, and its end, with the events around them."""
     steps = [_step(step, i) for step, i in zip(block.steps, block.instructions, strict=False)]
     if len(block.steps) == len(block.instructions):
@@ -32,7 +33,7 @@ def _registers(instruction: Instruction) -> tuple[tuple[int, ...], tuple[int, ..
 def _step(step: Step, instruction: Instruction) -> Step:
     reads, writes = _registers(instruction)
 
-    def told(machine: Machine, group: Group) -> object:
+    def reporting(machine: Machine, group: Group) -> object:
         hooks = machine.hooks
         if reads and hooks.registers_read is not None:
             hooks.registers_read(machine, group, reads)
@@ -41,7 +42,7 @@ def _step(step: Step, instruction: Instruction) -> Step:
             hooks.registers_written(machine, group, writes)
         return suspended
 
-    return told if reads or writes else step
+    return reporting if reads or writes else step
 
 
 def _end(end: End, instruction: Instruction) -> End:
@@ -50,9 +51,23 @@ def _end(end: End, instruction: Instruction) -> End:
     if instruction.traits.ending is Ending.RETURN or not reads:
         return end
 
-    def told(machine: Machine, group: Group) -> int | None:
+    def reporting(machine: Machine, group: Group) -> int | None:
         if machine.hooks.registers_read is not None:
             machine.hooks.registers_read(machine, group, reads)
         return end(machine, group)
 
-    return told
+    return reporting
+
+
+def with_fence_event(instruction: Instruction, step: Step) -> Step:
+    """A fence's ``step``, which changes no value, with its event."""
+    guard = guard_of(instruction)
+
+    def reporting(machine: Machine, group: Group) -> object:
+        active = None if guard is None else guard(machine, group)
+        suspended = step(machine, group)
+        if machine.hooks.fence is not None and active is not False and not suspended:
+            machine.hooks.fence(machine, group, instruction, active)
+        return suspended
+
+    return reporting
