@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from warpsim.errors import Span
+from warpsim.graph.nodes import Node
 from warpsim.isa import matching, registry
 from warpsim.isa.matching import Candidate, TypedOperand
 from warpsim.isa.spec import Form, Limit, Op, Scope
@@ -24,7 +25,6 @@ from warpsim.native.lowering.graphs import Lowering
 from warpsim.native.lowering.values import Code, Unlowerable, Val, element
 from warpsim.native.regions.forms import Traced
 from warpsim.native.regions.region import Known
-from warpsim.native.trace import Node
 from warpsim.program.program import ADDRESS, Instruction, Operand, Register, vector
 from warpsim.program.snippet import KERNEL, snippet_program
 from warpsim.types import TYPES, ScalarType, bits_type

@@ -12,10 +12,11 @@ import pytest
 
 pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 
+from warpsim.graph.nodes import LANES, Node, Untraceable
+from warpsim.graph.trace import Lane, trace
 from warpsim.native.compiling.compiler import compiler
 from warpsim.native.lowering.graphs import Lowering
 from warpsim.native.lowering.values import BF16, Code, Unlowerable, Val, element, memory
-from warpsim.native.trace import LANES, Lane, Node, Untraceable, trace
 from warpsim.numerics import floating
 from warpsim.numerics.dispatch import lookup
 from warpsim.numerics.floating import directed_quotient, fma64

@@ -103,7 +103,9 @@ def _summary(findings: tuple[Finding, ...]) -> str:
 
 
 def command_info(options: Namespace) -> int:
-    """List kernels and their resources, or the instruction table."""
+    """List kernels and their resources, or the instruction table, or show the graph of an instruction."""
+    if options.graph is not None:
+        return _graph(options)
     if options.isa or options.file is None:
         return _isa(options)
     try:
@@ -124,6 +126,38 @@ def command_info(options: Namespace) -> int:
     print(f"{options.file}: target {module.target}")
     for kernel in facts:
         print(f"  {kernel.signature}\n    {kernel.uses}")
+    return 0
+
+
+def _graph(options: Namespace) -> int:
+    from warpsim.graph.nodes import Untraceable
+    from warpsim.graph.text import lines
+    from warpsim.isa import matching
+    from warpsim.isa.graphs import graph_of_spelling
+
+    text, *numbers = options.graph.split() or [""]
+    root, *modifiers = text.split(".")
+    found = [c for c in matching.candidates(root, tuple(modifiers)) if not c.illegal]
+    if not found:
+        near = matching.nearest(root, tuple(modifiers))
+        raise Unusable(f"no instruction {text}" + (f"; near: {near}" if near else ""))
+    try:
+        constants = [int(number, 0) for number in numbers]
+    except ValueError:
+        raise Unusable(f"{' '.join(numbers)}: the constants of an instruction are numbers") from None
+    records = []
+    for candidate in found:
+        names = [spec.name for spec in candidate.form.operands[: candidate.form.n_dest]]
+        try:
+            shown = list(lines(graph_of_spelling(candidate, constants), names))
+        except Untraceable as problem:
+            shown = [f"more than arithmetic and accesses of memory: {problem}"]
+        records.append({"form": candidate.form.syntax, "graph": shown})
+    if options.json:
+        document({"instruction": text, "forms": records})
+        return 0
+    for record in records:
+        print(record["form"], *(f"    {line}" for line in record["graph"]), sep="\n")
     return 0
 
 

@@ -123,6 +123,9 @@ def parser() -> argparse.ArgumentParser:
     info = commands.add_parser("info", help="kernels of a file, or the table of supported instructions")
     info.add_argument("file", nargs="?", help="PTX, a fatbin, or an executable with PTX in it")
     info.add_argument("--isa", action="store_true", help="list the instructions that run")
+    info.add_argument(
+        "--graph", metavar="OPCODE", help='what an instruction does: add.f32, or "lop3.b32 0x96" with its constants'
+    )
     info.add_argument("--json", action="store_true", help="print one JSON document")
     testing.add_commands(commands)
     examples = commands.add_parser("examples", help="the bundled programs")

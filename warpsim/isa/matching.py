@@ -228,6 +228,8 @@ def _candidate(form: Form, filled: dict[int, str], text: str, modifiers: tuple[s
             values[slot.name] = TYPES[word]
         else:
             values[slot.name] = word
+    if any(spec.selectors for spec in form.operands):
+        values.update(selectors={}, negative=frozenset())
     op = Op(text, modifiers, values, form.names)
     needs: list[Gate] = [(form.target, form.version)] if form.target is not None or form.version is not None else []
     for i, word in filled.items():

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from warpsim.graph.nodes import LANES
 from warpsim.machine.values import FLAT, Affine
 from warpsim.native.lowering.affine import SPAN, add, times
 from warpsim.native.lowering.values import Val, memory, width
 from warpsim.native.regions.forms import Key
-from warpsim.native.trace import LANES
 from warpsim.types import TYPES
 
 if TYPE_CHECKING:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from warpsim.graph.nodes import LANES
 from warpsim.native.lowering.graphs import Lowering
 from warpsim.native.lowering.values import Code, Val
 from warpsim.native.regions.forms import Product
-from warpsim.native.trace import LANES
 
 
 def call(code: Code, product: Product | None, lower: Lowering) -> dict[tuple[int, int], Val]:

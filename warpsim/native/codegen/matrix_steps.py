@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from warpsim.graph.nodes import LANES, Node, Untraceable, bits, cast, where
+from warpsim.graph.trace import Lane, node_of
 from warpsim.isa import matrix_moves, mma, mma_kinds
 from warpsim.isa.data_movement import SHARED_WINDOW
 from warpsim.isa.traits import Matrix
 from warpsim.native.matrix.instructions import codes
 from warpsim.native.matrix.kernels import Warp, warp_kernel
 from warpsim.native.matrix.plans import mma_plan
-from warpsim.native.regions.forms import U32, U64, Effect, Product, Traced, place_of, reader_of, written
-from warpsim.native.trace import LANES, Lane, Node, Untraceable, bits, cast, node_of, where_node
+from warpsim.native.regions.forms import U32, U64, Effect, Product, Reader, Traced, place_of, written
 from warpsim.types import TYPES
 
 if TYPE_CHECKING:
@@ -48,12 +49,12 @@ def _load(plan: FunctionPlan, instruction: Instruction) -> Traced:
     """Row ``r`` of matrix ``i`` lies where lane ``8i + r`` says; lane ``4g + t`` gets elements ``2t`` and ``2t + 1`` of row
     ``g``, or of column ``g`` where the matrix is transposed."""
     op = instruction.op
-    reader = reader_of(plan, WARP)
-    address = reader.source(instruction.operands[1])
-    space, place = place_of("shared", address)
-    if address.base.dtype.itemsize == U64.itemsize:
+    reader = Reader(plan)
+    base, offset = reader.address(instruction.operands[1])
+    space, place = place_of("shared", base, offset)
+    if base.dtype.itemsize == U64.itemsize:
         window = 0 if op.space else SHARED_WINDOW
-        place = _in_shared(Lane(bits(node_of(address.base), U64)) + np.uint64(address.offset - window & (2**64 - 1)))
+        place = _in_shared(Lane(base) + np.uint64(offset - window & (2**64 - 1)))
     lanes = np.arange(LANES)
     count = len(instruction.operands[0].parts)
     rows = _lanes_of(Lane(cast(place, U32), WARP), lanes % (8 * count))
@@ -70,14 +71,15 @@ def _load(plan: FunctionPlan, instruction: Instruction) -> Traced:
         )
         results.append(low | (high << np.uint32(16)))
     outputs: list[tuple[int, Node]] = []
-    written(instruction.operands[0], tuple(results), outputs)
+    for part, result in zip(instruction.operands[0].parts, results, strict=True):
+        written(part, result.node, outputs)
     return Traced(tuple(reader.keys), tuple(outputs), (effect,), collective=True)
 
 
 def _in_shared(address: Lane) -> Node:
     """The address of a row in 32 bits, beyond all shared memory where 64 have more: unlike those of ``ld.shared``, rows are
     refused there."""
-    return where_node((address >> np.uint64(32) != np.uint64(0)).node, node_of(NOWHERE), cast(address.node, U32))
+    return where((address >> np.uint64(32) != np.uint64(0)).node, node_of(NOWHERE), cast(address.node, U32))
 
 
 def _lanes_of(value: Lane, index: Any) -> Lane:
@@ -102,12 +104,11 @@ def _multiply(plan: FunctionPlan, instruction: Instruction, sm: int) -> Traced:
     if kernel is None:
         raise Untraceable("a product without machine code")
     text, name = codes().text(key, lambda name: warp_kernel(kernel, name))
-    reader = reader_of(plan, WARP)
-    given = [e for o in instruction.operands[1:4] for e in reader.source(o)]
-    nodes = tuple([bits(node_of(g), U32) for g in given])
+    reader = Reader(plan)
+    nodes = tuple([bits(reader.value(e), U32) for o in instruction.operands[1:4] for e in o.parts])
     dtype = U32 if kernel.d_half else np.dtype(np.float32)
-    results = tuple([Lane(bits(Node("product", (), U32, (-1, k)), dtype), WARP) for k in range(kernel.results)])
     outputs: list[tuple[int, Node]] = []
-    written(instruction.operands[0], results, outputs)
+    for k, part in enumerate(instruction.operands[0].parts):
+        written(part, bits(Node("product", (), U32, (-1, k)), dtype), outputs)
     product = Product(name, text, nodes, kernel.results)
     return Traced(tuple(reader.keys), tuple(outputs), collective=True, product=product)

@@ -7,13 +7,13 @@ from typing import Any
 
 import attrs
 
+from warpsim.graph.nodes import LANES
 from warpsim.native.codegen.interference import Name
 from warpsim.native.codegen.lane_access import ByLanes
 from warpsim.native.lowering.affine import add, first_of, times
 from warpsim.native.lowering.values import Val
 from warpsim.native.regions.forms import Effect
 from warpsim.native.runtime.context import LOG_FULL
-from warpsim.native.trace import LANES
 
 MOST_ROWS = 4
 

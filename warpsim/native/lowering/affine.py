@@ -9,9 +9,9 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
+from warpsim.graph.nodes import LANES, Node
 from warpsim.native.lowering.operations import cast, operate
 from warpsim.native.lowering.values import Code, Val, element, width
-from warpsim.native.trace import LANES, Node
 
 SPAN = LANES.bit_length() - 1
 """Bits of a lane's number."""

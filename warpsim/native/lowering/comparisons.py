@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import attrs
 
+from warpsim.graph.nodes import LANES, Node
 from warpsim.native.lowering.affine import first_of, top_of
 from warpsim.native.lowering.values import Code, Val, width
-from warpsim.native.trace import LANES, Node
 
 _LESS = {"less": (False, False), "greater_equal": (False, True), "less_equal": (True, False), "greater": (True, True)}
 """Each as ``a < b``: whether with ``b + 1``, and whether what does not hold is meant."""

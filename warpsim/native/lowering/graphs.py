@@ -6,30 +6,25 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from warpsim.graph.evaluate import Walk
+from warpsim.graph.nodes import LANES, Node
 from warpsim.native.lowering.affine import linear
 from warpsim.native.lowering.comparisons import compared
 from warpsim.native.lowering.operations import cast, operate
 from warpsim.native.lowering.values import FLOATS, Code, Unlowerable, Val, bits_of, element, memory, width
-from warpsim.native.trace import LANES, Node
 
 
-class Lowering:
+class Lowering(Walk[Val]):
     """The code of graphs over the same inputs."""
 
     def __init__(self, code: Code, inputs: Sequence[Val], results: Callable[[Node], Val] | None = None) -> None:
+        super().__init__()
         self.code = code
         self.inputs = inputs
         self.results = results
-        self._done: dict[int, Val] = {}
 
-    def __call__(self, node: Node) -> Val:
-        """A node's value."""
-        found = self._done.get(id(node))
-        if found is None:
-            found = self._done[id(node)] = self._lower(node)
-        return found
-
-    def _lower(self, node: Node) -> Val:
+    def operation(self, node: Node, arguments: list[Val]) -> Val:
+        """The value of one operation in the code."""
         code = self.code
         if node.op == "input":
             return self.inputs[node.value]
@@ -40,7 +35,6 @@ class Lowering:
         if node.op in ("load", "atomic", "product"):
             assert self.results is not None
             return self.results(node)
-        arguments = [self(a) for a in node.args]
         found = linear(code, node, arguments)
         if found is None:
             found = compared(code, node, arguments)

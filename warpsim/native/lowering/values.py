@@ -13,7 +13,7 @@ import attrs
 import ml_dtypes
 import numpy as np
 
-from warpsim.native.trace import LANES
+from warpsim.graph.nodes import LANES
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 FLOATS = {"half": (16, 0x7C00), "float": (32, 0x7F800000), "double": (64, 0x7FF0000000000000)}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from warpsim.analysis.flow import KEEP, returned_by
+from warpsim.graph.nodes import Untraceable
 from warpsim.isa.traits import Ending
 from warpsim.native.codegen.matrix_steps import matrix_step
 from warpsim.native.lowering.values import Unlowerable
@@ -19,7 +20,6 @@ from warpsim.native.regions.forms import Effect, Key, Traced, traced
 from warpsim.native.regions.options import Options
 from warpsim.native.runtime.input_values import Source, source_of
 from warpsim.native.tiering.cost import MOST
-from warpsim.native.trace import Untraceable
 from warpsim.program.program import Instruction
 
 if TYPE_CHECKING:

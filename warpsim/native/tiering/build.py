@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Sequence
 
+from warpsim.graph.nodes import Untraceable
 from warpsim.native.codegen.base import Manner
 from warpsim.native.codegen.inputs import Given
 from warpsim.native.compiling.cache import note
@@ -15,7 +16,6 @@ from warpsim.native.lowering.values import Unlowerable
 from warpsim.native.regions.region import Former
 from warpsim.native.tiering.cost import BEHIND, WITHIN, Pace, beside, rate
 from warpsim.native.tiering.entry_points import WAITING, Place, Plans, Request, Spot
-from warpsim.native.trace import Untraceable
 
 LEAST = 3
 """Steps of a unit without a loop: fewer are as well interpreted."""

@@ -1,4 +1,4 @@
-"""Bodies of instructions as graphs: a body is called once with stand-ins for arrays, which record the operations on them.
+"""Calls a body once with stand-ins for arrays, which record the operations on them.
 
 A body serves whole batches, so it must be right for every lane once some other lane has taken a branch: ``any()`` counts
 as true and ``all()`` as false, and one pass through the body is enough. Constants are folded by NumPy itself.
@@ -9,55 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 
+from warpsim.graph.nodes import LANES, Node, Untraceable, bits, cast, constant, of_array, operate, where
 from warpsim.numerics.floating import canonical, nan64
-
-LANES = 32
-
-
-class Untraceable(Exception):
-    """A body does something that has no place in a graph: the instruction is left to the interpreter."""
-
-
-@attrs.frozen(eq=False)
-class Node:
-    """One operation on lanes: ``op`` is the name of a ufunc or one of input, const, lanes, cast, bits, where, fma, table,
-    gather, lane, reduce, load, atomic. ``value`` is what a constant holds, or which input, table or effect is meant."""
-
-    op: str
-    args: tuple[Node, ...]
-    dtype: np.dtype[Any]
-    value: Any = None
-
-
-def constant(value: Any, dtype: np.dtype[Any]) -> Node:
-    """The same value in every lane."""
-    return Node("const", (), dtype, np.asarray(value, dtype).reshape(()))
-
-
-def cast(node: Node, dtype: np.dtype[Any]) -> Node:
-    """A value converted as ``astype`` does."""
-    if node.dtype == dtype:
-        return node
-    if node.op in ("const", "lanes"):
-        with np.errstate(all="ignore"):
-            return Node(node.op, (), dtype, node.value.astype(dtype))
-    return Node("cast", (node,), dtype)
-
-
-def bits(node: Node, dtype: np.dtype[Any]) -> Node:
-    """The same bits as another type of that width."""
-    if node.dtype == dtype:
-        return node
-    if node.dtype.itemsize != dtype.itemsize or node.dtype.names or dtype.names:
-        raise Untraceable(f"a view of {node.dtype} as {dtype}")
-    if node.op in ("const", "lanes"):
-        return Node(node.op, (), dtype, node.value.view(dtype))
-    if node.op == "bits":
-        return bits(node.args[0], dtype)
-    return Node("bits", (node,), dtype)
 
 
 class Cell:
@@ -173,9 +128,7 @@ class Lane(np.lib.mixins.NDArrayOperatorsMixin):
         """Other lanes of the warp."""
         return take_lanes(self, index, axis)
 
-    def __getitem__(self, key: Any) -> Any:
-        if key == 0 and self.node.op == "const":  # see `warpsim.isa.ports.constant_of`
-            return self.node.value[()]
+    def __getitem__(self, key: Any) -> Lane:
         if self.shape == (1, LANES, 1) and isinstance(key, tuple) and isinstance(key[1], slice):
             start, stop = key[1].start or 0, key[1].stop
             if stop == start + 1:
@@ -188,7 +141,7 @@ class Lane(np.lib.mixins.NDArrayOperatorsMixin):
             return
         if not isinstance(key, Lane) or key.dtype != np.bool_:
             raise Untraceable("an index")
-        self.put(where_node(key.node, cast(node_of(value, self.dtype), self.dtype), self.node))
+        self.put(where(key.node, cast(node_of(value, self.dtype), self.dtype), self.node))
 
     # ---- NumPy's protocols ------------------------------------------------------------------------
 
@@ -229,14 +182,7 @@ def node_of(value: Any, dtype: np.dtype[Any] | None = None) -> Node:
         return value.node
     if isinstance(value, (bool, int, float)) and dtype is not None:
         return constant(value, dtype)
-    array = np.asarray(value)
-    if array.dtype == object or array.dtype.names:
-        raise Untraceable(f"a constant of {array.dtype}")
-    if array.size == 1 or (array.size and bool((array == array.flat[0]).all())):
-        return constant(array.flat[0], array.dtype)
-    if array.size == LANES and array.shape[:2] in ((1, LANES), (LANES,)):
-        return Node("lanes", (), array.dtype, array.reshape(-1).copy())
-    raise Untraceable(f"a constant array of shape {array.shape}")
+    return of_array(np.asarray(value))
 
 
 def _weak(value: Any) -> Any:
@@ -258,25 +204,13 @@ def apply(ufunc: Any, inputs: Sequence[Any], dtype: Any = None) -> Node:
         chosen = ufunc.resolve_dtypes((*map(_weak, inputs), None), **typed)
     except (TypeError, ValueError) as problem:
         raise Untraceable(f"{ufunc.__name__}: {problem}") from None
-    nodes = tuple([cast(node_of(x, t), t) for x, t in zip(inputs, chosen, strict=False)])
-    if all(n.op in ("const", "lanes") for n in nodes):
-        with np.errstate(all="ignore"):
-            folded = np.asarray(ufunc(*[n.value.reshape(-1) for n in nodes]))
-        return node_of(folded.astype(chosen[-1], copy=False))
-    return Node(ufunc.__name__, nodes, chosen[-1])
-
-
-def where_node(condition: Node, yes: Node, no: Node) -> Node:
-    """A choice lane by lane."""
-    if condition.op == "const":
-        return yes if bool(condition.value) else no
-    return yes if yes is no else Node("where", (condition, yes, no), yes.dtype)
+    return operate(ufunc, [cast(node_of(x, t), t) for x, t in zip(inputs, chosen, strict=False)], chosen[-1])
 
 
 def _where(condition: Any, yes: Any, no: Any) -> Lane:
     dtype = np.result_type(*[x if type(x) in (int, float) else _weak(x) for x in (yes, no)])
     nodes = [cast(node_of(x, dtype), dtype) for x in (yes, no)]
-    return Lane(where_node(cast(node_of(condition), np.dtype(np.bool_)), *nodes), shape_of((condition, yes, no)))
+    return Lane(where(cast(node_of(condition), np.dtype(np.bool_)), *nodes), shape_of((condition, yes, no)))
 
 
 def _clip(x: Lane, low: Any, high: Any, **_: Any) -> Lane:

@@ -1,0 +1,53 @@
+"""The graph of a form: what it reads, what it gives, and its accesses of memory in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+
+from warpsim.graph.nodes import Node
+from warpsim.types import ScalarType
+
+
+@attrs.frozen
+class Input:
+    """What a form reads: a register (an element of one, if the name has a number), or the ``address`` of an operand."""
+
+    name: str
+    dtype: np.dtype[Any]
+    address: bool = False
+
+
+@attrs.frozen
+class Place:
+    """Where an access goes: an input that is an address, and what is added to it."""
+
+    input: int
+    offset: int = 0
+
+
+@attrs.frozen(eq=False)
+class MemoryAccess:
+    """An access of memory: ``values`` are what is stored, or the operands of an atomic's ``update``, a graph of which input
+    0 is what memory holds. ``space`` is as written; ``commutes`` names an update whose order does not matter."""
+
+    kind: str
+    space: str
+    place: Place
+    type: ScalarType
+    count: int
+    values: tuple[Node, ...] = ()
+    update: Node | None = None
+    commutes: str = ""
+
+
+@attrs.frozen(eq=False)
+class Graph:
+    """A form with modifiers and types of operands; ``outputs`` are the elements of each destination, none where the form
+    gives nothing."""
+
+    inputs: tuple[Input, ...]
+    outputs: tuple[tuple[Node, ...], ...]
+    accesses: tuple[MemoryAccess, ...] = ()
