@@ -202,5 +202,5 @@ def test_numbers_are_converted(session):
     assert session.evaluate("p").tolist() == [n < 3 for n in range(32)]
     session.set("r1", -1)
     assert session.evaluate("r1").tolist() == [2**32 - 1] * 32
-    session.set("r1", 1 << 35 | 7)
+    session.set("r1", "b32(1 << 35 | 7)")
     assert session.evaluate("r1").tolist() == [7] * 32

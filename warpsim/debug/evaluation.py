@@ -149,7 +149,7 @@ class Scene:
         """Evaluate an expression tree."""
         match node:
             case ex.Number(value):
-                return Value(np.array(value, object if isinstance(value, int) else np.float64))
+                return Value(np.array(value, object if isinstance(value, int) else None))
             case ex.Name(text):
                 return self._name(text)
             case ex.Field(base, name):

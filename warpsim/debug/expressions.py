@@ -12,10 +12,10 @@
 from __future__ import annotations
 
 import re
-import struct
 from typing import Any
 
 import attrs
+import numpy as np
 
 from warpsim.debug.given import DebugError
 from warpsim.errors import shown
@@ -51,9 +51,9 @@ _LEVELS = (
 
 @attrs.frozen
 class Number:
-    """A constant."""
+    """A constant: an integer, or a float of its width; a decimal one has 64 bits."""
 
-    value: int | float
+    value: int | float | np.floating[Any]
 
 
 @attrs.frozen
@@ -216,7 +216,7 @@ class _Parser:
             raise self.problem(f"a constant has at most {DIGITS} digits", place)
         if kind == "ptx":
             raw = bytes.fromhex(word[2:])
-            return struct.unpack(">f" if len(raw) == 4 else ">d", raw)[0]
+            return np.frombuffer(raw[::-1], f"<f{len(raw)}")[0]
         return float(word) if kind == "float" else int(word, 16 if kind == "hex" else 10)
 
     def postfix(self, base: Node) -> Node:

@@ -111,7 +111,7 @@ def as_bits(value: Value, type: ScalarType) -> Value:
     return unpacked(raw.view(type.dtype) if raw.dtype.itemsize == type.dtype.itemsize else raw, type, lanes=value.lanes)
 
 
-def _number(value: Value) -> Array:
+def numbers(value: Value) -> Array:
     """Data for arithmetic: exact integers, or float64."""
     data = value.data
     if value.packed or data.dtype.names is not None:
@@ -130,7 +130,7 @@ def integers(value: Value) -> Array:
     Raises:
         DebugError: it is a float.
     """
-    data = _number(value)
+    data = numbers(value)
     if data.dtype != object:
         raise DebugError("an integer is needed here, not a float")
     return data
@@ -146,7 +146,7 @@ def one(value: Value) -> int:
 
 def unary(sign: str, value: Value) -> Value:
     """Apply a unary operator."""
-    data = _number(value)
+    data = numbers(value)
     if sign == "!":
         return Value(np.asarray(data == 0, np.bool_), value.lanes)
     if sign == "~":
@@ -156,7 +156,7 @@ def unary(sign: str, value: Value) -> Value:
 
 def binary(sign: str, left: Value, right: Value) -> Value:
     """Apply a binary operator."""
-    a, b = _number(left), _number(right)
+    a, b = numbers(left), numbers(right)
     if a.ndim and b.ndim and (left.lanes != right.lanes or a.shape != b.shape):
         raise DebugError(f"operands have different sizes: {len(a)} and {len(b)} elements")
     lanes = left.lanes or right.lanes

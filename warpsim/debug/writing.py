@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,11 +14,12 @@ from warpsim.debug.evaluation import Scene
 from warpsim.debug.given import DebugError
 from warpsim.debug.places import peek, places
 from warpsim.debug.standpoint import Standpoint
-from warpsim.debug.values import Value, as_bits
+from warpsim.debug.values import Value, as_bits, integers, numbers
 from warpsim.debug.watching import location_of
 from warpsim.errors import shown
+from warpsim.host.comparing import is_float
 from warpsim.program.program import Register
-from warpsim.types import ScalarType
+from warpsim.types import ELEMENTS, ScalarType, bits_type
 
 if TYPE_CHECKING:
     from warpsim.debug.timeline import Timeline
@@ -34,13 +37,13 @@ def assign(session: Standpoint, what: str, value: Any) -> None:
     register = scene.register(base.text) if isinstance(base, ex.Name) else None
     if register is not None:
         lane = _lane(scene, node) if isinstance(node, ex.Index) else None
-        data = _as_type(given, register.type)
+        data = _as_type(what, given, register.type, scene.lanes() if lane is None else np.arange(32) == lane)
         _set_register(session, scene, register, lane, data)
         return
     at = location_of(scene, node)
     if at is None or at.space == "param":
         raise DebugError(f"{what} cannot be changed: name a register, a variable, or memory such as shared.u32[64]")
-    data = _as_type(given, at.type)
+    data = _as_type(what, given, at.type, scene.lanes())
     count = 1 if at.count is None else at.count
     pairs = []
     if isinstance(at.address, np.ndarray):
@@ -79,17 +82,54 @@ def _value(value: Any) -> Value:
     return Value(data, lanes=data.shape == (32,))
 
 
-def _as_type(value: Value, type: ScalarType) -> Array:
-    """Convert data to a type: numbers are converted, bits of registers and integers are kept."""
-    data = value.data
-    if type.kind == "f":
-        if data.dtype == object:
-            data = data.astype(np.float64)
+def _as_type(what: str, value: Value, type: ScalarType, lanes: Array) -> Array:
+    """Convert a value to the type of ``what``: numbers to floats, integers that fit to integers and predicates. Untyped
+    bits also take those of a float of at most their width. ``lanes`` are those that are set.
+
+    Raises:
+        DebugError: it does not fit; the message says what does.
+    """
+    data, bits = value.data, type.bits
+    if value.packed:
+        raise DebugError("packed bits have parts: write .lo, .hi or [i]")
+    element = type.dtype if type.kind == "f" else ELEMENTS.get(type.name, type.dtype)
+    if data.dtype == element and (bits == 8 * data.dtype.itemsize or type.kind == "p"):
+        return data
+    here = lanes if value.lanes and data.ndim else np.ones(data.shape, np.bool_)
+
+    def fit(good: Any, expected: str, advice: str = "") -> None:
+        bad = here & ~np.asarray(good, np.bool_)
+        if bad.any():
+            at = tuple(np.argwhere(bad)[0])
+            wrong, lane = shown(np.asarray(data[at]).item()), f" in lane {at[0]}" if value.lanes else ""
+            raise DebugError(f"{what} is .{type.name}, which takes {expected}, not {wrong}{lane}{advice.format(wrong)}")
+
+    if is_float(element):
+        values, largest = numbers(value), float(ml_dtypes.finfo(element).max)  # type: ignore[no-untyped-call]
+        expected = f"numbers up to {largest:g}"
+        if values.dtype == object:
+            fit(abs(values) <= int(largest), expected)
         with np.errstate(all="ignore"):
-            return data if data.dtype == type.dtype else data.astype(np.float64).astype(type.dtype)
-    found = as_bits(value, type).data
-    dtype = np.dtype(np.uint8) if type.kind == "p" and found.dtype != np.bool_ else type.dtype
-    return found if found.dtype == dtype or found.dtype.itemsize != dtype.itemsize else found.view(dtype)
+            wide = values.astype(np.float64)
+            found = wide.astype(element)
+            same = (wide == found.astype(np.float64)) | np.isnan(wide) & np.isnan(found.astype(np.float64))
+        fit(np.where(np.isfinite(wide), np.abs(wide) <= largest, same), expected)
+        return np.asarray(found)
+    plain = bits_type(8 * type.bytes)
+    whole = "0 or 1" if type.kind == "p" else f"integers of {bits} bits"
+    if is_float(data.dtype):
+        if type.kind == "b" and data.dtype.itemsize <= type.bytes:
+            return as_bits(value, plain).data
+        width = {16: "f16", 32: "f32", 64: "f64"}.get(bits)
+        named = re.split(r"[.[]", what)[0]
+        view = "" if type.kind == "p" else f"; for a float, name a view of memory such as {named}.f32[0]"
+        fit(~here, whole, f"; write {type.name}({width}({{}})) for the bits of a float" if width else view)
+    exact = integers(value)
+    if type.kind == "p":
+        fit((exact == 0) | (exact == 1), whole)
+        return np.asarray(exact == 1, np.bool_)
+    fit((-(1 << bits - 1) <= exact) & (exact < 1 << bits), whole, f"; write {type.name}({{}}) for its low bits")
+    return as_bits(Value(np.asarray(exact & (1 << bits) - 1, object), value.lanes), plain).data
 
 
 def _lane(scene: Scene, node: ex.Index) -> int:
