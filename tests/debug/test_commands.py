@@ -62,6 +62,19 @@ def talk():
         ("break if", "expected a condition after if"),
         ("break 17 if", "expected a condition after if"),
         ("break 17 if (", "expected a value"),
+        ("break 26 if %nope == 1", "no register, variable or parameter %nope in k"),
+        ("break 26 if nope[%r0] || 1", "no register, variable or parameter nope in k"),
+        ("break 26 if s[%r9] == 2", "no register, variable or parameter %r9 in k"),
+        ("break 26 if f16x2(%q).lo > 0 && -n", "no register, variable or parameter %q in k"),
+        ("break 26 if u32[&gone]", "no register, variable or parameter gone in k"),
+        ("break 26 if gone.u32[0]", "no register, variable or parameter gone in k"),
+        ("break 26 if %tid.q", "no register, variable or parameter %tid in k"),
+        ("break 26 if threadIdx", "no register, variable or parameter threadIdx in k"),
+        ("break twice if %r0", "no register, variable or parameter %r0 in twice"),
+        ("tbreak op:* if %nope", "no register, variable or parameter %nope in "),
+        ("info line 99", "there is no line 99: the module has 39 lines"),
+        ("info line 38", "there is no instruction at or after line 38"),
+        ("info line nowhere", "no function, label or line 'nowhere'"),
         ("break nowhere", "no function, label or line 'nowhere'"),
         ("catch", "catch WHAT: the name of a rule, or arrival: "),
         ("ignore", "expected the number of a breakpoint, not ''"),
@@ -302,6 +315,8 @@ def test_breakpoints(talk):
     ]
     assert "  1  break 26, line 26; hit 1 time; if %tid.x == 45" in talk("i b").splitlines()
     assert talk("condition 1 1 +").startswith("expected a value")
+    assert talk("condition 1 %x0 == 2") == "no register, variable or parameter %x0 in k"
+    assert "  1  break 26, line 26; hit 1 time; if %tid.x == 45" in talk("i b").splitlines()
     assert talk("condition 1") == talk("en 5") == ""
     assert talk("ignore 1 2") == "Will ignore the next 2 hits of breakpoint 1."
     assert talk("info br").splitlines()[0] == "  1  break 26, line 26; hit 1 time; passed 2 more times"
@@ -684,3 +699,39 @@ def test_grids():
     ]
     assert grid(np.array([[10, 2]])) == ["       0  1", "   0: 10  2"]
     assert grid(np.array([[1]])) == ["      0", "   0: 1"]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["%tid.x == 3", "threadIdx.x + blockDim.y", "n == 5 && out", "s[%r0 & 7] == 0", "shared.u32[&s] == 0", "s.u8[0:4][1]",
+     "%laneid < 3", "%p", "f32(%r1) > 1.5 || u16x2(%r0).hi", "global.u32[out + 4 * %r0]", "u32[out]", "a + b", "%clock64 > 0"],
+)  # fmt: skip
+def test_conditions_that_name_something(talk, condition):
+    """Registers, special ones, variables, parameters and state spaces, as in any expression."""
+    assert talk(f"break 26 if {condition}") == "Breakpoint 1 at 26: line 26"
+    assert talk("condition 1 1") == ""
+
+
+def test_a_condition_in_several_functions(talk):
+    """It stops only in those that have its names."""
+    assert talk("break op:ld.param* if %x0 >= 0").startswith("Breakpoint 1 at op:ld.param*: lines 7, 17, 26")
+    assert "  7  ld.param.u32 %x0, [a];" in talk("continue")
+    assert "  7  ld.param.u32 %x0, [a];" in talk("continue")
+    assert talk("continue").startswith("The launch has ended")
+
+
+def test_lines(talk):
+    """``info line`` answers for the place that is named; where it has no code, it says so and names the next that has."""
+    assert talk("info line") == "line 17 of <ptx>: ld.param.u64"
+    assert talk("info line 26") == "line 26 of <ptx>: ld.param.u32"
+    assert talk("info line 14").splitlines() == [
+        "line 14 has no code; the next that has:",
+        "line 17 of <ptx>: ld.param.u64",
+    ]
+    assert talk("info line 2").splitlines() == [
+        "line 2 has no code; the next that has:",
+        "line 7 of <ptx>: ld.param.u32",
+    ]
+    assert talk("info line small") == "line 24 of <ptx>: st.param.u32"
+    assert talk("info line twice") == "line 7 of <ptx>: ld.param.u32"
+    assert len(talk("info line op:mov*").splitlines()) == 5

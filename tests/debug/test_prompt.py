@@ -200,13 +200,20 @@ def test_replay_compares(monkeypatch, capsys):
 
 def test_source_lines(monkeypatch, capsys):
     """CUDA lines are shown as they change, and are places to stop at."""
-    monkeypatch.setattr("sys.stdin", io.StringIO("b kernel.cu:4\nc\ns\ninfo line\nl\n"))
+    monkeypatch.setattr(
+        "sys.stdin", io.StringIO("b kernel.cu:4\nc\ns\ninfo line\nl\ninfo line kernel.cu:4\ninfo line kernel.cu:1\n")
+    )
     assert main(["debug", "replay", str(ROOT / "programs" / "saxpy")]) == 0
     answers = capsys.readouterr().out.split("(warpsim) ")
 
     assert "kernel.cu:4: if (i < n) y[i] = a * x[i] + y[i];" in answers[2]
     assert "kernel.cu:4" in answers[4]
     assert "kernel.cu:3:" in answers[5]
+    assert answers[6].splitlines()[1] == "line 39 of kernel.ptx, kernel.cu:4: setp.ge.s32"
+    assert answers[7].splitlines()[1:3] == [
+        "kernel.cu:1 has no code; the next that has:",
+        "line 29 of kernel.ptx, kernel.cu:2: ld.param.u32",
+    ]
 
 
 def test_what_can_be_seen(monkeypatch, capsys):

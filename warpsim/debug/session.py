@@ -14,7 +14,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsim.debug import expressions, given, motion
+from warpsim.debug import conditions, given, motion
 from warpsim.debug.breakpoints import Breakpoint, Catchpoint, Watchpoint, resolve
 from warpsim.debug.given import DebugError, flag, number, text
 from warpsim.debug.handover import hand_over
@@ -218,13 +218,14 @@ class Session(Standpoint):
 
         Args:
             place: where to stop.
-            condition: an expression; stop only where it is true in some lane.
+            condition: an expression; stop only where it is true in some lane, and in no function that lacks its names.
             ignore: number of hits to skip first.
             temporary: delete the breakpoint after its first stop.
         """
-        spots = resolve(self.timeline.state.plan.program, place, self._function)
+        program = self.timeline.state.plan.program
+        spots = resolve(program, place, self._function)
         if condition is not None:
-            expressions.parse(condition)
+            conditions.check(condition, program, spots)
         ignore, temporary = number("ignore", ignore), flag("temporary", temporary)
         self._numbers += 1
         made = Breakpoint(self._numbers, str(place), spots, condition, ignore, temporary)

@@ -9,6 +9,7 @@ import numpy as np
 
 from warpsim.debug import expressions
 from warpsim.debug.breakpoints import Breakpoint, Catchpoint, Watchpoint, spot
+from warpsim.debug.conditions import unknown
 from warpsim.debug.evaluation import Scene
 from warpsim.debug.places import Focus, column_of, first_of, holds, warps_in
 from warpsim.debug.standpoint import Standpoint
@@ -57,6 +58,8 @@ class Stops:
         self._events: list[tuple[Catchpoint | None, Focus | None, str | Finding]] = []
         self._last: Focus | None = None
         self._conditions: dict[int, expressions.Node] = {}
+        self._lacking: dict[tuple[int, str], str | None] = {}
+        """By breakpoint and function: the first name in the condition that the function lacks."""
         enabled = [point for point in session.breakpoints.values() if point.enabled]
         for point in enabled:
             if isinstance(point, Breakpoint):
@@ -154,8 +157,14 @@ class Stops:
 
     def _where(self, point: Breakpoint, machine: Machine, group: Group, focus: Focus) -> Focus | None:
         """The thread of a warp for which a condition holds: the one in focus, or the first."""
+        condition, function = self._conditions[point.number], group.plan.function
+        key = point.number, function.name
+        if key not in self._lacking:
+            self._lacking[key] = unknown(condition, function, machine.launch.plan.program)
+        if self._lacking[key] is not None:
+            return None
         scene = Scene(machine.launch, machine, group, focus)
-        value = scene.evaluate(self._conditions[point.number])
+        value = scene.evaluate(condition)
         truth = np.broadcast_to(np.asarray(value.data != 0, np.bool_), 32) & scene.lanes()
         if not truth.any():
             return None

@@ -11,6 +11,7 @@ import numpy as np
 from warpsim.cli.debug.formats import equation, show
 from warpsim.cli.debug.parts import Part
 from warpsim.debug import DebugError
+from warpsim.debug.breakpoints import resolve, spot
 from warpsim.errors import describe, plural, source_name
 from warpsim.types import StateSpace
 
@@ -93,13 +94,31 @@ class Infos(Part):
             )
 
     def info_line(self, text: str) -> None:
-        """Show the current line and its CUDA line."""
+        """Show the current line and its CUDA line, or those of a place: a PTX line, file.cu:N, a label, a function,
+        op:PATTERN.
+        """
         stop = self.session.stop
-        if stop.line is None:
+        if text:
+            self._lines_of(text)
+        elif stop.line is None or stop.instruction is None:
             raise DebugError("no thread is running")
-        source = f", {source_name(stop.source)}" if stop.source is not None else ""
+        else:
+            self._line(stop.line, stop.source, stop.instruction)
+
+    def _lines_of(self, place: str) -> None:
+        program, calls = self.session.timeline.state.plan.program, self.session.where()
+        spots = resolve(program, place, calls[self.session.frame].function if calls else None)
+        found = sorted((i for f in program.functions.values() for i in f.code if spot(i) in spots), key=spot)
+        file, _, number = place.rpartition(":")
+        first = found[0].source if file else found[0].span
+        if number.isdecimal() and first is not None and first[1] != int(number):
+            self.say(f"{place if file else f'line {place}'} has no code; the next that has:")
+        for instruction in found:
+            self._line(instruction.span.line, instruction.source, instruction.text)
+
+    def _line(self, line: int, source: tuple[str, int] | None, instruction: str) -> None:
         name = os.path.basename(self.session.kernel.module.program.file)
-        self.say(f"line {stop.line} of {name}{source}: {stop.instruction}")
+        self.say(f"line {line} of {name}{f', {source_name(source)}' if source is not None else ''}: {instruction}")
 
     def info_frame(self, text: str) -> None:
         """Show where the thread in focus stands."""
