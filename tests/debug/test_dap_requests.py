@@ -11,10 +11,12 @@ import pytest
 from warpsim.cli import main
 from warpsim.cli.dap import wire
 from warpsim.cli.dap.adapter import Adapter
+from warpsim.cli.dap.keys import REQUESTS
 from warpsim.cli.dap.launch import _text
 from warpsim.cli.dap.wire import Broken, Printed, Wire
 
 ROOT = Path(__file__).parents[2]
+SCHEMA = json.loads((Path(__file__).parent / "protocol" / "messages.json").read_text())
 KERNELS = Path(__file__).parent / "kernels"
 CALLS = {"program": str(KERNELS / "calls.ptx"), "grid": 1, "block": [64], "args": ["zeros:u32:64", "i32:5"]}
 
@@ -159,18 +161,120 @@ def test_breakpoints(begun):
     ]
     answer = begun.ask("setBreakpoints", source=source, breakpoints=given)["breakpoints"]
     assert [b["verified"] for b in answer] == [True, False, False]
+    assert answer[2]["message"] == "a hit condition is the number of the first hit that stops, not 'x'"
     begun.ask("continue", threadId=1)
     assert begun.event("stopped")["threadId"] == 2
     assert line(begun, 2) == 26
+    given = [{"line": 26, "hitCondition": text} for text in ("0", ">= 3", "> 3", "==4", "% 2")]
+    answer = begun.ask("setBreakpoints", source=source, breakpoints=[*given, {"line": 26, "logMessage": "here"}])
+    assert [b["verified"] for b in answer["breakpoints"]] == [True] * 4 + [False] * 2
+    points = begun.process.adapter.session.breakpoints.values()
+    assert [point.ignore for point in points] == [0, 2, 3, 3]
     answer = begun.ask("setBreakpoints", source={"path": "/some/other.cu"}, breakpoints=[{"line": 3}])["breakpoints"]
     assert "-lineinfo" in answer[0]["message"]
     given = [{"dataId": "s[3]", "accessType": kind} for kind in ("read", "write", "readWrite")]
     answer = begun.ask("setDataBreakpoints", breakpoints=given)["breakpoints"]
     assert [b["verified"] for b in answer] == [True] * 3
+    answer = begun.ask("setDataBreakpoints", breakpoints=[{"dataId": "s[3]", "condition": "1"}])["breakpoints"]
+    assert answer == [{"verified": False, "message": "a data breakpoint has no condition here"}]
     info = begun.ask("dataBreakpointInfo", name="%r1")
     assert info["accessTypes"] == ["write"]
     assert begun.ask("dataBreakpointInfo", name="s[3]")["accessTypes"] == ["read", "write", "readWrite"]
     assert begun.ask("setExceptionBreakpoints", filters=[])["breakpoints"] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"gird": 1}, 'launch: unknown key "gird"; did you mean "grid"?'),
+        ({"max_seconds": 5}, 'launch: unknown key "max_seconds"; did you mean "maxSeconds"?'),
+        ({"stoponentry": False}, 'launch: unknown key "stoponentry"; did you mean "stopOnEntry"?'),
+        ({"threads": 5}, 'launch: unknown key "threads"; keys: args, asyncEffects, block, case, '),
+        ({"stopOnEntry": "no"}, 'launch: stopOnEntry is true or false, not "no"'),
+        ({"stayAtEnd": 2}, "launch: stayAtEnd is true or false, not 2"),
+        ({"sources": "CUDA"}, 'launch: sources is "ptx" or "cuda", not "CUDA"'),
+        ({"case": "saxpy"}, "a launch configuration needs a program (PTX) or a case"),
+        ({"case": "saxpy", "program": None}, "a launch configuration needs a program (PTX) or a case"),
+    ],
+)
+def test_keys_of_a_launch(client, change, said):
+    """A key that means nothing is refused by its name, with what may be meant; so is a value that does."""
+    client.ask("initialize", adapterID="warpsim")
+    assert said in client.ask("launch", **{**CALLS, **change})
+    client.start(**CALLS)  # the same session goes on
+    assert client.event("stopped")["reason"] == "entry"
+    assert client.leave() == 0
+
+
+def test_keys_of_a_recorded_launch(client):
+    """A recorded launch is not given another shape."""
+    client.ask("initialize", adapterID="warpsim")
+    assert client.ask("launch", case="saxpy", grid=1, args=[]) == "launch: a recorded launch has its own grid, args"
+
+
+EDITORS_OWN = {
+    "type": "warpsim", "request": "launch", "name": "k", "noDebug": False, "presentation": {"hidden": False, "group": "", "order": 1},
+    "preLaunchTask": "build", "postDebugTask": "clean", "internalConsoleOptions": "neverOpen", "debugServer": 4711,
+    "serverReadyAction": {}, "suppressMultipleSessionWarning": True, "windows": {}, "linux": {}, "osx": {},
+    "__sessionId": "1", "__restart": None, "__configurationTarget": 6,
+}  # fmt: skip
+"""What VS Code and the protocol put into a configuration themselves."""
+
+
+def test_keys_of_editors(client):
+    """Are passed over, and a request may have keys of the protocol that nothing is done with, or of a later version."""
+    client.start(**CALLS, **EDITORS_OWN)
+    client.event("stopped")
+    given = {
+        "source": {"path": CALLS["program"], "checksums": []},
+        "lines": [33],
+        "sourceModified": False,
+        "somethingNew": 1,
+    }
+    answer = client.ask(
+        "setBreakpoints", **given, breakpoints=[{"line": 33, "column": 1, "mode": "hw", "later": {"x": 1}}]
+    )
+    assert answer["breakpoints"][0]["verified"]
+    assert (
+        client.ask("evaluate", expression="n", context="watch", line=3, column=4, source={"name": "x"})["result"] == "5"
+    )
+    assert client.leave() == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "said"),
+    [
+        ("setBreakpoints", {"source": {"pth": "x"}}, 'setBreakpoints: source: unknown key "pth"; did you mean "path"?'),
+        ("setBreakpoints", {"source": {"path": "k.ptx"}, "breakpoints": [{"line": 33}, {"line": 34, "conditon": "1"}]}, 'setBreakpoints: breakpoints: unknown key "conditon"; did you mean "condition"?'),
+        ("setFunctionBreakpoints", {"breakpoints": [{"name": "k", "hitcondition": "2"}]}, 'did you mean "hitCondition"?'),
+        ("setDataBreakpoints", {"breakpoints": [{"dataId": "s", "acessType": "read"}]}, 'did you mean "accessType"?'),
+        ("setExceptionBreakpoints", {"filters": [], "filterOption": []}, 'did you mean "filterOptions"?'),
+        ("stepIn", {"threadId": 1, "granularty": "instruction"}, 'stepIn: unknown key "granularty"; did you mean "granularity"?'),
+        ("stackTrace", {"threadId": 1, "level": 1}, 'did you mean "levels"?'),
+        ("readMemory", {"memoryReference": "shared:0x0", "count": 4, "ofset": 4}, 'did you mean "offset"?'),
+        ("evaluate", {"expression": "n", "contxt": "repl"}, 'did you mean "context"?'),
+    ],
+)  # fmt: skip
+def test_mistyped_keys(begun, command, arguments, said):
+    """Of any request are refused by their names; nothing is done."""
+    assert said in begun.ask(command, **arguments)
+    assert begun.process.adapter.session.breakpoints == {}
+    assert line(begun) == 17
+
+
+def test_keys_are_those_of_the_protocol():
+    """Every argument in the protocol's schema is known, to its depth."""
+
+    def check(properties, known):
+        for name, each in properties.items():
+            assert name in known
+            each = each.get("items", each)
+            held = SCHEMA["definitions"].get(each.get("$ref", "").rpartition("/")[2], {}).get("properties")
+            if known[name] is not None:
+                check(held, known[name])
+
+    for command, known in REQUESTS.items():
+        check(SCHEMA["definitions"][f"{command[0].upper()}{command[1:]}Arguments"]["properties"], known)
 
 
 def test_sources(begun):

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from warpsim.cli.dap.keys import check_request
 from warpsim.cli.dap.values import Values
 from warpsim.cli.dap.wire import Broken, Wire
 from warpsim.cli.launching import Left
@@ -84,6 +85,7 @@ class Adapter(Values):
             if handler is None:
                 raise DebugError(f"unknown request {command}")
             given = arguments if isinstance(arguments, dict) else {}
+            check_request(command, given)
             after = handler(given, lambda body=None: self._respond(request, body))
         except (DebugError, WarpsimError, Unusable) as problem:
             self._fail(request, str(problem))

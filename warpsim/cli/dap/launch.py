@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
+from warpsim.cli.dap.keys import check_launch
 from warpsim.debug import DebugError
 
 OPTIONS = {
@@ -17,6 +19,13 @@ OPTIONS = {
     "schedule": "--schedule",
 }
 LAUNCH = {"kernel": "--kernel", "grid": "--grid", "block": "--block", "shared": "--shared", "cluster": "--cluster"}
+SHOWN: dict[str, tuple[object, ...]] = {
+    "stopOnEntry": (True, False),
+    "stayAtEnd": (True, False),
+    "sources": ("ptx", "cuda"),
+}
+"""What the adapter itself looks at, and its legal values."""
+KNOWN = {**OPTIONS, **LAUNCH, **SHOWN, "program": "", "case": "", "args": ""}
 
 
 def run(given: dict[str, Any], serve: Callable[..., Any]) -> int:
@@ -31,8 +40,15 @@ def run(given: dict[str, Any], serve: Callable[..., Any]) -> int:
     from warpsim.cli.reporting import print_case, report_launch
     from warpsim.host.cases import run_case
 
+    check_launch(given, KNOWN)
+    for name, values in SHOWN.items():
+        if given.get(name, values[0]) not in values:
+            raise DebugError(f"launch: {name} is {' or '.join(map(json.dumps, values))}, not {json.dumps(given[name])}")
     if ("case" in given) == ("program" in given):
         raise DebugError("a launch configuration needs a program (PTX) or a case (a recorded launch)")
+    foreign = [name for name in (*LAUNCH, "args") if name in given] if "case" in given else []
+    if foreign:
+        raise DebugError(f"launch: a recorded launch has its own {', '.join(foreign)}")
     words = ["debug", "replay", str(given["case"])] if "case" in given else ["debug", "run", str(given["program"])]
     chosen = {**OPTIONS, **({} if "case" in given else LAUNCH)}
     for name, option in chosen.items():

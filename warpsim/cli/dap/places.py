@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from warpsim.debug import Breakpoint, DebugError, Session, Watchpoint
@@ -118,10 +119,8 @@ class Places:
         found, numbers = [], []
         for place, given in wanted:
             try:
-                ignore = given.get("hitCondition")
-                count = max(int(str(ignore).strip().lstrip(">=")) - 1, 0) if ignore else 0
-                point = session.break_at(place, given.get("condition") or None, count)
-            except (DebugError, ValueError) as problem:
+                point = session.break_at(place, given.get("condition") or None, _passes(given))
+            except DebugError as problem:
                 found.append({"verified": False, "message": str(problem)})
                 continue
             numbers.append(point.number)
@@ -175,6 +174,8 @@ class Places:
         for each in given.get("breakpoints") or []:
             kind = each.get("accessType") or "write"
             try:
+                if each.get("condition") or each.get("hitCondition"):
+                    raise DebugError("a data breakpoint has no condition here")
                 point: Watchpoint = session.watch(str(each["dataId"]), read=kind != "write", write=kind != "read")
             except DebugError as problem:
                 found.append({"verified": False, "message": str(problem)})
@@ -237,6 +238,17 @@ class Places:
                     }
                 )
         respond({"instructions": found})
+
+
+def _passes(given: Body) -> int:
+    """The hits of a breakpoint that do not stop."""
+    if given.get("logMessage"):
+        raise DebugError("a breakpoint cannot log a message here")
+    text = str(given.get("hitCondition") or "1").strip()
+    found = re.fullmatch(r"(>|>=|==?|)\s*([0-9]{1,9})", text)
+    if found is None:
+        raise DebugError(f"a hit condition is the number of the first hit that stops, not {text[:40]!r}")
+    return max(int(found[2]) - (found[1] != ">"), 0)
 
 
 __all__ = ["Breakpoint", "Places"]

@@ -1,0 +1,101 @@
+"""The keys of requests, so that a mistyped one is refused and not ignored."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from warpsim.debug import DebugError
+
+Keys = Mapping[str, Any]
+"""By each key the keys of the object, or of the objects, that it holds; None for any other value."""
+
+
+def _keys(words: str, **parts: Keys) -> Keys:
+    return {**dict.fromkeys(words.split()), **parts}
+
+
+FORMAT = _keys("hex")
+SOURCE = _keys("name path sourceReference presentationHint origin sources adapterData checksums")
+STEP = _keys("threadId singleThread granularity targetId")
+REQUESTS: Mapping[str, Keys] = {
+    "completions": _keys("frameId text column line"),
+    "continue": _keys("threadId singleThread"),
+    "dataBreakpointInfo": _keys("variablesReference name frameId bytes asAddress mode"),
+    "disassemble": _keys("memoryReference offset instructionOffset instructionCount resolveSymbols"),
+    "disconnect": _keys("restart terminateDebuggee suspendDebuggee"),
+    "evaluate": _keys("expression frameId line column context", source=SOURCE, format=FORMAT),
+    "exceptionInfo": _keys("threadId"),
+    "next": STEP,
+    "pause": _keys("threadId"),
+    "readMemory": _keys("memoryReference offset count"),
+    "reverseContinue": _keys("threadId singleThread"),
+    "scopes": _keys("frameId"),
+    "setBreakpoints": _keys(
+        "lines sourceModified",
+        source=SOURCE,
+        breakpoints=_keys("line column condition hitCondition logMessage mode"),
+    ),
+    "setDataBreakpoints": _keys("", breakpoints=_keys("dataId accessType condition hitCondition")),
+    "setExceptionBreakpoints": _keys(
+        "filters", filterOptions=_keys("filterId condition mode"), exceptionOptions=_keys("path breakMode")
+    ),
+    "setFunctionBreakpoints": _keys("", breakpoints=_keys("name condition hitCondition")),
+    "setInstructionBreakpoints": _keys(
+        "", breakpoints=_keys("instructionReference offset condition hitCondition mode")
+    ),
+    "setVariable": _keys("variablesReference name value", format=FORMAT),
+    "source": _keys("sourceReference", source=SOURCE),
+    "stackTrace": _keys(
+        "threadId startFrame levels",
+        format=_keys("hex parameters parameterTypes parameterNames parameterValues line module includeAll"),
+    ),
+    "stepBack": STEP,
+    "stepIn": STEP,
+    "stepOut": STEP,
+    "terminate": _keys("restart"),
+    "variables": _keys("variablesReference filter start count", format=FORMAT),
+    "writeMemory": _keys("memoryReference offset allowPartial data"),
+}
+"""The arguments of requests in the protocol's specification."""
+EDITORS = _keys(
+    "type request name noDebug presentation preLaunchTask postDebugTask internalConsoleOptions debugServer "
+    "serverReadyAction suppressMultipleSessionWarning windows linux osx"
+)
+"""Keys of a launch configuration that are the editor's own; so are those that begin with an underscore."""
+
+
+def check_request(command: str, given: Mapping[str, Any]) -> None:
+    """Check the arguments of a request. A later version of the protocol may have keys that are not known here, so only
+    what looks like another key is refused.
+
+    Raises:
+        DebugError: a key is mistyped.
+    """
+    if command in REQUESTS:
+        _check(command, given, REQUESTS[command])
+
+
+def _check(where: str, given: Mapping[str, Any], known: Keys) -> None:
+    for key, value in given.items():
+        close = [] if key in known else difflib.get_close_matches(key, known, 1, 0.8)
+        if close:
+            raise DebugError(f'{where}: unknown key "{key}"; did you mean "{close[0]}"?')
+        if known.get(key) is not None:
+            for each in value if isinstance(value, list) else [value]:
+                if isinstance(each, dict):
+                    _check(f"{where}: {key}", each, known[key])
+
+
+def check_launch(given: Mapping[str, Any], known: Mapping[str, object]) -> None:
+    """Check the keys of a launch configuration against those that ``known`` has.
+
+    Raises:
+        DebugError: a key has no meaning here.
+    """
+    for key in given:
+        if key not in known and key not in EDITORS and not key.startswith("_"):
+            close = difflib.get_close_matches(key, known, 1, 0.7)
+            hint = f'did you mean "{close[0]}"?' if close else f"keys: {', '.join(sorted(known))}"
+            raise DebugError(f'launch: unknown key "{key}"; {hint}')
