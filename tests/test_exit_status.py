@@ -115,6 +115,8 @@ check good.ptx none.ptx refused.ptx                 2
 check good.ptx --sarif none/s.json                  2
 info good.ptx                                       0
 info --isa                                          0
+info --graph add.u32                                0
+info --graph nonsense                               2
 info refused.ptx                                    1
 info none.ptx                                       2
 examples                                            0
@@ -134,6 +136,8 @@ init-tests case/kernel.ptx                          2
 exec -- {sys.executable} -c pass                    0
 exec -- {sys.executable} -c exit(7)                 7
 exec -- none                                        2
+exec                                                2
+exec --link-flags                                   0
 exec --device sm_1 -- {sys.executable} -c pass      2
 exec --report none/r -- {sys.executable} -c pass    2
 record -- {sys.executable} -c pass                  2
@@ -198,7 +202,7 @@ def files(tmp_path_factory):
 @pytest.fixture
 def ends(files, tmp_path, monkeypatch, capsys):
     """Runs a command in a copy of the folder: its status, what it says, and the document of --json."""
-    monkeypatch.setattr("warpsim.driver.library.build", lambda: tmp_path)
+    monkeypatch.setattr("warpsim.driver.library.build", lambda *given: tmp_path)
     monkeypatch.setattr("warpsim.driver.library.environment", lambda folder, given, preload: dict(given))
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     work = tmp_path / "work"
