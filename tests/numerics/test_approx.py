@@ -208,3 +208,16 @@ def test_quotients_below_the_least_normal_number():
 
     for unit in (approx.div_ftz, approx.div_full_ftz):
         assert unit(a.view(np.float32), b.view(np.float32)).view(np.uint32).tolist() == wanted
+
+
+@pytest.mark.parametrize("divide", [approx.div, approx.div_ftz, approx.div_full, approx.div_full_ftz])
+@pytest.mark.parametrize("number", [np.nan, 0.0, -np.inf, 1e-40, 2.0])
+def test_quotients_of_a_value_without_axes(divide, number):
+    """A step passes an operand that all threads share without axes: the bits are those of an array of it."""
+    many, one = np.linspace(1, 2, 8, dtype=np.float32), np.array(number, np.float32)
+    with np.errstate(all="ignore"):
+        for wanted, found in (
+            (divide(many, np.full(8, one)), divide(many, one)),
+            (divide(np.full(8, one), many), divide(one, many)),
+        ):
+            assert found.view(np.uint32).tolist() == wanted.view(np.uint32).tolist()

@@ -65,13 +65,15 @@ _BELOW = np.array(35)
 
 
 def canonical(x: Array) -> Array:
-    """Replace every NaN of an f32 array by 0x7FFFFFFF, in place."""
+    """Replace every NaN of an f32 array by 0x7FFFFFFF, in place (but NumPy's scalars)."""
     if few(x):
         lowest = least(x)
         if lowest == lowest:
             return x
     elif not (x.size and np.isnan(np.minimum.reduce(x, axis=None))):
         return x
+    if isinstance(x, np.generic):
+        return NAN32.view(F32)
     x.view(np.uint32)[np.isnan(x)] = NAN32
     return x
 
