@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -108,13 +109,36 @@ def test_a_bundled_program_without_a_line(tmp_path, name):
     assert [*ROOT.glob(f"programs/{name}/kernel.cu"), *ROOT.glob(f"programs/{name}/kernel.py")]
 
 
+HOOK = """
+import importlib.util, sys, types
+spec = importlib.util.spec_from_file_location("hook", sys.argv[1])
+hook, before = importlib.util.module_from_spec(spec), sys.path.copy()
+spec.loader.exec_module(hook)
+sys.path[:] = before
+hook.generated = dict
+hook.on_config(types.SimpleNamespace(nav=[], docs_dir="."))
+import docs.tools.rules
+print(docs.tools.rules.__file__)
+"""
+
+
+def test_the_hook_finds_its_modules(tmp_path):
+    """As MkDocs loads it: from any folder, with the paths restored once it is loaded."""
+    command = [sys.executable, "-I", "-c", HOOK, str(ROOT / "docs" / "tools" / "site.py")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+
+    assert done.stdout.strip() == str(ROOT / "docs" / "tools" / "rules.py"), done.stderr
+
+
 @pytest.mark.long
 def test_site(tmp_path):
-    """The site builds without a warning, and no link in it is dead."""
+    """The site builds without a warning by the plain command, and no link in it is dead."""
     pytest.importorskip("mkdocs")
     pytest.importorskip("material")
+    plain = shutil.which("mkdocs", path=os.path.dirname(sys.executable))
+    assert plain is not None
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    command = [plain, "build", "--strict", "--site-dir", str(tmp_path / "site")]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
     links = subprocess.run(
         [sys.executable, "-m", "docs.tools.links", str(tmp_path / "site")], cwd=ROOT, capture_output=True, text=True

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
 
 ROOT_PAGES = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
 
@@ -22,7 +21,7 @@ def generated() -> dict[str, str]:
         text = (ROOT / source).read_text(encoding="utf-8")
         text = re.sub(r"\]\(docs/([^)]*)\)", r"](\1)", text)
         made[page] = re.sub(
-            r"\]\((tests/[^)]*|CHANGELOG.md)\)", r"](https://github.com/warpsim/warpsim/blob/main/\1)", text
+            r"\]\(((?:tests|tools)/[^)]*|CHANGELOG.md)\)", r"](https://github.com/warpsim/warpsim/blob/main/\1)", text
         )
     return made
 
@@ -32,6 +31,8 @@ PAGES: dict[str, str] = {}
 
 def on_config(config: Any) -> Any:
     """Make the pages; list what is generated, and leave out what nobody has written."""
+    if str(ROOT) not in sys.path:  # MkDocs restores it after it has loaded this file
+        sys.path.insert(0, str(ROOT))
     PAGES.update(generated())
     config.nav = list(_kept(config.nav, Path(config.docs_dir)))
     return config
