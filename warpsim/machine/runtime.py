@@ -113,19 +113,14 @@ def _assertfail(machine: Machine, group: Group, values: list[Array]) -> None:
 
 def _vprintf(machine: Machine, group: Group, formats: Array, arguments: Array) -> Array:
     """Print for every thread; returns the number of arguments that each printed."""
-    shape = group.selection.shape
-    formats = np.broadcast_to(formats, shape)
-    arguments = np.broadcast_to(arguments, shape)
-    counts = np.zeros(shape, np.int32)
-    order = (2, 3, 0, 1) if len(shape) == 4 else (0,)
-    positions = group.selection.positions
-    columns = [x.transpose(order) for x in (formats, arguments, positions, counts)]
-    for at in np.ndindex(columns[0].shape):
-        fmt, where, position = (int(x[at]) for x in columns[:3])
+    selection = group.selection
+    values = [np.broadcast_to(v, selection.shape) for v in (formats, arguments, selection.positions)]
+    counts = np.zeros(selection.n, np.int32)
+    for k, (fmt, where, position) in enumerate(zip(*(selection.in_order(v).tolist() for v in values), strict=True)):
         thread = ThreadText(machine, where, position)
-        text, columns[3][at] = format_text(global_string(machine.launch, fmt), thread, thread.string)
+        text, counts[k] = format_text(global_string(machine.launch, fmt), thread, thread.string)
         machine.launch.printed.append((position, text))
-    return counts
+    return selection.from_order(counts)
 
 
 NAME = "device malloc"

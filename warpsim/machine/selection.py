@@ -138,6 +138,14 @@ class Selection:
         """The warp of the first thread: the column of its CTA in the batch, and its number there."""
         return int(self.ctas.flat[0]), int(self.threads.flat[0]) >> 5
 
+    def in_order(self, array: Array) -> Array:
+        """An array of its shape as a list in the order CTA, warp, lane."""
+        raise NotImplementedError
+
+    def from_order(self, flat: Array) -> Array:
+        """Such a list as an array of its shape."""
+        raise NotImplementedError
+
     def fetch(self, value: Value) -> Value:
         """The part of a batch-wide value that belongs to these threads."""
         raise NotImplementedError
@@ -206,6 +214,15 @@ class Rect(Selection):
         last = first + count
         return first % 32 == 0 and (last % 32 == 0 or last == self.batch_shape.n_threads)
 
+    def in_order(self, array: Array) -> Array:
+        """An array of its shape as a list in the order CTA, warp, lane."""
+        return array.transpose(2, 3, 0, 1).reshape(-1)
+
+    def from_order(self, flat: Array) -> Array:
+        """Such a list as an array of its shape."""
+        n1, n0, m1, m0 = self.shape
+        return flat.reshape(m1, m0, n1, n0).transpose(2, 3, 0, 1)
+
     def fetch(self, value: Value) -> Value:
         """The slices of a batch-wide value, copied so that later stores to the batch do not change it."""
         if self.is_whole:
@@ -244,6 +261,26 @@ class Lanes(Selection):
     def _indices(self) -> tuple[Array, Array, Array, Array]:
         _, n0, _, m0 = self.batch_shape.extents
         return self.threads // n0, self.threads % n0, self.ctas // m0, self.ctas % m0
+
+    @cached_property
+    def _order(self) -> Array | None:
+        """Where each stands that comes next in the order CTA, warp, lane; None where they stand in that order."""
+        if self.batch_shape.n_ctas == 1:
+            return None
+        small = self.batch_shape.n_ctas <= 1 << 16  # NumPy sorts 16 bits in one pass
+        return np.argsort(self.ctas.astype(np.uint16) if small else self.ctas, kind="stable")
+
+    def in_order(self, array: Array) -> Array:
+        """An array of its shape as a list in the order CTA, warp, lane."""
+        return array if self._order is None else array.take(self._order)
+
+    def from_order(self, flat: Array) -> Array:
+        """Such a list as an array of its shape."""
+        if self._order is None:
+            return flat
+        out = np.empty_like(flat)
+        out[self._order] = flat
+        return out
 
     def fetch(self, value: Value) -> Value:
         """These lanes' values, one-dimensional; uniform values are unchanged."""

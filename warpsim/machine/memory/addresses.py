@@ -102,11 +102,6 @@ def last_along(value: Array, shape: tuple[int, ...]) -> Array:
     return value
 
 
-def cta_order(array: Array) -> Array:
-    """CTA axes first, so that the last in C order is the last in the order CTA, warp, lane."""
-    return array.transpose(2, 3, 0, 1) if array.ndim == 4 else array
-
-
 _SPACES = {
     "": "",
     "generic": "",

@@ -81,12 +81,12 @@ class Runs:
 
 
 def update(cells: Cells, atomic: Atomic, operands: list[Array], out: Array | None, lanes: Array) -> bool:
-    """Let ``lanes`` update their cells; what they find goes to ``out`` where asked for. True where memory may have changed."""
+    """Let ``lanes`` update their cells; what they find goes to ``out`` where asked for. True where any of them changes its cell,
+    even if the next one undoes that."""
     integer = cells.flat is not None and cells.flat.dtype.kind in "iu"
     if out is None and integer and atomic.name in DIRECT:
         assert cells.flat is not None
-        DIRECT[atomic.name].at(cells.flat, cells.keys, operands[0].view(cells.flat.dtype))
-        return True
+        return direct(cells.flat, cells.keys, atomic.name, operands[0].view(cells.flat.dtype))
     runs = Runs(cells.keys)
     if len(runs.starts) < len(cells.keys):
         if integer and atomic.name == "add":
@@ -94,6 +94,16 @@ def update(cells: Cells, atomic: Atomic, operands: list[Array], out: Array | Non
         if atomic.safe_sum is not None and _add_safely(cells, runs, atomic, operands[0], out, lanes):
             return True
     return _in_turns(cells, runs, atomic, operands, out, lanes)
+
+
+def direct(flat: Array, keys: Array, name: str, operand: Array) -> bool:
+    """Let NumPy update elements; True where a lane changes one."""
+    if name in ("add", "xor"):
+        DIRECT[name].at(flat, keys, operand)
+        return bool(operand.any())
+    before = flat[keys]
+    DIRECT[name].at(flat, keys, operand)
+    return bool((flat[keys] != before).any())
 
 
 def _add(cells: Cells, runs: Runs, operand: Array, out: Array | None, lanes: Array) -> bool:
@@ -104,11 +114,8 @@ def _add(cells: Cells, runs: Runs, operand: Array, out: Array | None, lanes: Arr
     values = operand.view(dtype)[runs.order]
     first = cells.get(runs.firsts)
     out[lanes[runs.order]] = np.repeat(first, runs.counts) + runs.before(values, np.cumsum(values, dtype=dtype))
-    last = first + np.add.reduceat(values, runs.starts, dtype=dtype)
-    changed = bool((last != first).any())
-    if changed:
-        cells.put(runs.firsts, last)
-    return changed
+    cells.put(runs.firsts, first + np.add.reduceat(values, runs.starts, dtype=dtype))
+    return bool(values.any())
 
 
 def _add_safely(cells: Cells, runs: Runs, atomic: Atomic, operand: Array, out: Array | None, lanes: Array) -> bool:
@@ -150,7 +157,7 @@ def _in_turns(cells: Cells, runs: Runs, atomic: Atomic, operands: list[Array], o
             cells.put(chosen[:1], last)
             if out is not None:
                 out[lanes[chosen]] = olds
-            changed |= first.tobytes() != last.tobytes()
+            changed |= np.concatenate([olds[1:], last]).tobytes() != olds.tobytes()
     return changed
 
 

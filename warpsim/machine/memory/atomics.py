@@ -10,26 +10,24 @@ import numpy as np
 from warpsim.machine.events import ATOMIC, WRITE, MemoryAccess
 from warpsim.machine.memory import global_access, word_access
 from warpsim.machine.memory.addresses import Address
-from warpsim.machine.memory.atomic_cells import DIRECT, Atomic, Cells, update
+from warpsim.machine.memory.atomic_cells import DIRECT, Atomic, Cells, direct, update
 from warpsim.machine.memory.port import Port
+from warpsim.machine.selection import Selection
 from warpsim.machine.state.global_memory import Allocation
 from warpsim.machine.values import Array, DType, as_array, spread
 
 
 @attrs.frozen(eq=False)
 class _Lanes:
-    """The lanes of a group one after the other in the order in which they act: ``order`` are the axes of ``shape``."""
+    """The lanes of a group one after the other; in the order CTA, warp, lane if that matters."""
 
-    shape: tuple[int, ...]
-    order: tuple[int, ...]
+    selection: Selection
+    ordered: bool
 
     def flat(self, value: Array) -> Array:
         """A value for each."""
-        return spread(value, self.shape).transpose(self.order).reshape(-1)
-
-    def shaped(self, flat: Array) -> Array:
-        """Back into the shape of the group."""
-        return flat.reshape([self.shape[axis] for axis in self.order]).transpose(np.argsort(self.order))
+        full = spread(value, self.selection.shape)
+        return self.selection.in_order(full) if self.ordered else full.reshape(-1)
 
 
 def apply_atomic(
@@ -45,15 +43,15 @@ def apply_atomic(
     returns: bool,
 ) -> Array | None:
     """``new = function(old, *operands)`` for every lane; the old values where asked for. See `Atomic`."""
-    atomic, shape = Atomic(function, name, safe_sum), port.group.selection.shape
+    atomic, selection = Atomic(function, name, safe_sum), port.group.selection
     commutes = not returns and name in DIRECT and dtype.kind in "iu"
-    lanes = _Lanes(shape, tuple(range(len(shape))) if commutes or len(shape) != 4 else (2, 3, 0, 1))
-    out = np.zeros(port.group.selection.n, dtype) if returns else None
+    lanes = _Lanes(selection, ordered=not commutes)
+    out = np.zeros(selection.n, dtype) if returns else None
     if kind == "global":
         _in_global(port, address, dtype, atomic, operands, lanes, out)
     else:
         _in_words(port, kind, address, dtype, atomic, operands, lanes, out)
-    return None if out is None else lanes.shaped(out)
+    return None if out is None else selection.from_order(out)
 
 
 def _distinct(owners: Array) -> Array:
@@ -142,11 +140,10 @@ def _in_words(
     space.own()
     place = np.asarray(found, np.int64)
     if out is None and atomic.name in DIRECT and dtype.kind in "iu" and active is None and size <= 4:
-        index = spread(space.element_index(place, columns, size), lanes.shape).reshape(-1)
+        index = lanes.flat(space.element_index(place, columns, size))
         value = as_array(operands[0]).view(dtype)
-        many = value.reshape(-1)[0] if value.size == 1 else spread(value, lanes.shape).reshape(-1)
-        DIRECT[atomic.name].at(space.flat.view(dtype), index, many)
-        port.globals.version += 1
+        many = value.reshape(-1)[0] if value.size == 1 else lanes.flat(value)
+        port.globals.version += direct(space.flat.view(dtype), index, atomic.name, many)
         return
     which = np.arange(port.group.selection.n) if active is None else np.flatnonzero(lanes.flat(active))
     if not len(which):

@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from warpsim.machine.events import NO_COLUMNS, READ, WRITE, MemoryAccess
-from warpsim.machine.memory.addresses import Address, Pattern, bits_of, cta_order, last_along, misaligned, pattern_of
+from warpsim.machine.memory.addresses import Address, Pattern, bits_of, last_along, misaligned, pattern_of
 from warpsim.machine.memory.outside import outside_global
 from warpsim.machine.memory.port import Port
 from warpsim.machine.state.global_memory import Allocation, GlobalMemory
@@ -223,14 +223,14 @@ def _store_global(port: Port, address: Address, values: tuple[Array, ...]) -> No
     base, offset = address.base, address.offset
     dtype, count = values[0].dtype, len(values)
     nbytes = dtype.itemsize * count
+    in_order = port.group.selection.in_order
     if type(base) is Affine and port.active is None:
         view = affine_view(port, base, offset, dtype, count, write=True)
         if view is not None:
-            if count == 1:
-                view[...] = last_along(values[0], view.shape)
-                return
             for k, value in enumerate(values):
-                view[..., k] = last_along(value, view.shape[:-1])
+                target = view if count == 1 else view[..., k]
+                value = in_order(value) if value.ndim == 1 < value.size else value
+                target[...] = last_along(value, target.shape)
             return
     array = as_array(base).view(np.int64)
     shape = port.group.selection.shape
@@ -238,15 +238,15 @@ def _store_global(port: Port, address: Address, values: tuple[Array, ...]) -> No
     if allocation is not None and not allocation.read_only:
         report_shadow(port, WRITE, allocation, array + offset, nbytes, None)
         index = spread((array + (offset - allocation.start)) // nbytes, shape)
-        _put(allocation, cta_order(index), tuple([cta_order(spread(v, shape)) for v in values]))
+        _put(allocation, in_order(index), tuple([in_order(spread(v, shape)) for v in values]))
         return
     place, owner, good = resolve(port, array, offset, nbytes, write=True)
-    full = [cta_order(spread(v, shape)) for v in values]
+    full = [in_order(spread(v, shape)) for v in values]
     for which in np.unique(owner[good]):
         chosen, mask = port.globals.allocation(int(which)), good & (owner == which)
         report_shadow(port, WRITE, chosen, place, nbytes, mask)
-        here = cta_order(mask)
-        _put(chosen, (cta_order(place)[here] - chosen.start) // nbytes, tuple([v[here] for v in full]))
+        here = in_order(mask)
+        _put(chosen, (in_order(place)[here] - chosen.start) // nbytes, tuple([v[here] for v in full]))
 
 
 def in_one_allocation(
