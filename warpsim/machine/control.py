@@ -120,14 +120,15 @@ def _size(selection: Selection) -> int:
 
 def fork(machine: Machine, group: Group, selection: Selection) -> Group:
     """A group of some of a group's threads, at its place."""
-    return machine.group(selection, group.plan, group.stack, group.block, group.at, group.local_base, group.generation)
+    child = machine.group(selection, group.plan, group.stack, group.block, group.at, group.local_base, group.generation)
+    child.back_edges = group.back_edges
+    return child
 
 
 def compact(machine: Machine, group: Group, keep: Array, live: frozenset[int] | None) -> Group:
     """Extract some lanes of a list of lanes, with their registers."""
     selection = from_positions(machine.batch.shape, group.selection.positions[keep])
     child = fork(machine, group, selection)
-    child.back_edges, child.idle = group.back_edges, group.idle
     if not isinstance(selection, Lanes):
         group.flush(live)
         return child

@@ -278,7 +278,8 @@ class Run:
             if place <= block.index:
                 if back_edge(machine, group, block):
                     return False
-                state.mark = state.memory.version
+                if block.waits:
+                    state.mark = state.memory.version
                 if left is not None and (block.waits or group.back_edges % TURNS_ALONE == 0):
                     left = 0
             if left is not None:

@@ -142,7 +142,7 @@ class Machine:
             first.local_base,
             max(g.generation for g in groups),
         )
-        merged.back_edges = min(g.back_edges for g in groups)
+        merged.back_edges = max(g.back_edges for g in groups)
         if self.hooks.groups_met is not None:
             self.hooks.groups_met(self, groups, merged)
         return merged

@@ -68,9 +68,8 @@ def back_edge(machine: Machine, group: Group, block: BoundBlock) -> bool:
     if loop.counter is not None and group.back_edges >= LOOK_EVERY:
         _missed(machine, group, loop, loop.counter)
     visit, stuck = _look(machine, group, loop)
-    group.idle = 0 if launch.memory.version != launch.mark else group.idle + 1
-    group.generation += min(1 << group.idle, MOST_YIELDED)
-    if loop.timed and (stuck or (loop.bounded and group.idle >= BORED)) and visit.waited < HORIZON:
+    group.generation += min(1 << visit.idle, MOST_YIELDED)
+    if loop.timed and (stuck or (loop.bounded and visit.idle >= BORED)) and visit.waited < HORIZON:
         nap = max(NAP, visit.waited // FINER)
         visit.waited += nap
         group.wakes = launch.now + nap
@@ -94,6 +93,7 @@ def _look(machine: Machine, group: Group, loop: Loop) -> tuple[Visit, bool]:
     group.seen = (*visits, visit)
     if last is None:
         return visit, False
+    visit.idle = 0 if machine.launch.memory.version != machine.launch.mark else last.idle + 1
     earlier = [(last.memory, last.state)]
     if last.anchor is not None:
         earlier.append(last.anchor)

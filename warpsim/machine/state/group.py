@@ -54,6 +54,7 @@ class Visit:
 
     ``anchor`` is the memory and the state of an earlier visit, which stays for a ``span`` of visits, each time for twice as
     many: whatever the period of what repeats, a later visit meets it (Brent's algorithm). ``age`` is its age in visits.
+    ``idle``: for how many laps the group has changed nothing in memory.
     """
 
     plan: FunctionPlan
@@ -65,6 +66,7 @@ class Visit:
     anchor: tuple[tuple[int, int], list[Value]] | None = None
     age: int = 0
     span: int = 1
+    idle: int = 0
 
     def encloses(self, group: Group) -> bool:
         """Whether the group is still in this loop, possibly in a function called from it."""
@@ -90,7 +92,6 @@ class Group:
         "env",
         "frame",
         "generation",
-        "idle",
         "local_base",
         "number",
         "plan",
@@ -127,7 +128,6 @@ class Group:
         self.local_base = local_base
         self.generation = generation
         self.back_edges = 0
-        self.idle = 0
         self.seen: tuple[Visit, ...] = ()  # its visits to the heads of the enclosing loops, outermost first
         self.wakes: int | None = None  # when it reads a clock again, while it sleeps
         self.arrives_apart = False  # stands at an aligned barrier, and may arrive with part of its warps
@@ -183,7 +183,7 @@ class Group:
 
     def follow(self, other: Group) -> None:
         """Continue in the loops of a group that called this one's function, or returns from it."""
-        self.back_edges, self.idle, self.seen = other.back_edges, other.idle, other.seen
+        self.back_edges, self.seen = other.back_edges, other.seen
 
     def lanes(self, active: Array | None) -> Array:
         """Flat positions of its threads: of all (None), or of the active ones."""

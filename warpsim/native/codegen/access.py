@@ -123,11 +123,21 @@ class Access(ByRows, Atomics):
         if effect.space == "global" or (effect.space == "shared" and self.private):
             rows = rows_of(code, address, effect.type.bytes * effect.count)
         if rows is not None and (together or (effect.kind == "load" and rows.lanes == 1 and len(rows.firsts) == 1)):
-            return self._by_rows(name, effect, address, rows, lanes, given)
+            found = self._by_rows(name, effect, address, rows, lanes, given)
+            self._stored(effect, lanes)
+            return found
         self._by_lanes(name, effect, address, lanes, given)
+        self._stored(effect, lanes)
         if effect.kind == "store":
             return []
         return [self._found(effect, k) for k in range(effect.count)]
+
+    def _stored(self, effect: Effect, lanes: Val) -> None:
+        """Memory changes where any lane stores; where generic addresses lead to is known later."""
+        emitter, code = self.emitter, self.emitter.code
+        if effect.kind == "store" and effect.space != "generic":
+            some = "true" if lanes.text == emitter.mask else code.make(f"icmp ne i32 {lanes.text}, 0")
+            emitter.changes(effect.space, some)
 
     def _address(self, effect: Effect, lower: Lowering) -> Val:
         """64 bits; in shared and local memory 32."""

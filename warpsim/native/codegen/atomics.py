@@ -45,6 +45,7 @@ class Atomics(ByLanes):
         new = Lowering(code, [old, *given_values])(effect.update)
         code.doubt = doubt
         code.line(f"store {code.of(new)}, ptr {cell}, align {size}")
+        emitter.changes(effect.space, code.op("icmp ne", code.bits(old), code.bits(new), type="i1").text)
         code.line(f"store {code.of(old)}, ptr {code.make(f'getelementptr {type}, ptr {olds}, i64 {i}')}")
         code.line(f"br label %{step}")
         code.label(step)
@@ -100,7 +101,6 @@ class Atomics(ByLanes):
                 code.make(f"select i1 {some}, i64 {low}, i64 {none}"),
                 code.make(f"select i1 {some}, i64 {end}, i64 {-none - 1}"),
             )
-        self.emitter.put_word("stored", "1")
         base = Val("i64", code.make(f"ptrtoint ptr {self.shared} to i64"), uniform=True)
         places = code.op("add", code.convert("zext", lanes, "i64"), base)
         code.line(f"store {code.of(places)}, ptr {cells}, align 64")

@@ -8,7 +8,10 @@ from warpsim.native.codegen.register_kinds import Facts
 from warpsim.native.lowering.values import Code, Val, memory, width
 from warpsim.native.regions.forms import Key, Traced
 from warpsim.native.regions.region import Known, Shape
-from warpsim.native.runtime.context import APART, CONTEXT, NOWHERE
+from warpsim.native.runtime.context import APART, CONTEXT, NOWHERE, OWN, SEEN
+
+PATH = 0x9E3779B97F4A7C15
+"""An odd number, so that warps with the same sum of all blocks that they came through have come the same way."""
 
 
 class Manner(NamedTuple):
@@ -37,7 +40,14 @@ class UnitText:
     results: dict[int, str]
     """Where registers that all lanes share are left."""
     log_used: str
+    changed: str
     common: str
+    path: str
+    """A number for the blocks that a warp has come through; over all warps its bits that any has, and that all have; and whether
+    lanes of any warp have parted."""
+    any_path: str
+    every_path: str
+    parted: str
     gone_back: str
     waiting: str
     place: str
@@ -119,6 +129,20 @@ class UnitText:
         """So many lanes leave a block that they have come to. Whoever goes on where it begins counts them again."""
         if at == 0:
             self.count(block, lanes, "sub")
+
+    def changes(self, space: str, where: str = "true") -> None:
+        """Memory of a space is changed if a condition holds."""
+        code, what = self.code, OWN if space == "local" else SEEN
+        more = code.make(f"select i1 {where}, i64 {what}, i64 0")
+        old = code.make(f"load i64, ptr {self.changed}")
+        code.line(f"store i64 {code.make(f'or i64 {old}, {more}')}, ptr {self.changed}")
+
+    def passes(self, block: int) -> None:
+        """A warp whose lanes are together comes to a block."""
+        code = self.code
+        old = code.make(f"load i64, ptr {self.path}")
+        mixed = code.make(f"mul i64 {old}, {PATH}")
+        code.line(f"store i64 {code.make(f'add i64 {mixed}, {block + 1}')}, ptr {self.path}")
 
     # ---- where warps leave ------------------------------------------------------------------------
 

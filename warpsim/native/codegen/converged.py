@@ -79,6 +79,7 @@ class Whole(Steps):
                 emitter.leave(emitter.exits[block, 0], self.slots_value)
                 code.label(on)
             emitter.count(block, emitter.lanes)
+            emitter.passes(block)
             self._body(shape.pieces[block])
         for block, at in shape.exits:
             if at == 0 and block not in shape.pieces:
@@ -134,10 +135,7 @@ class Whole(Steps):
         assert piece.target is not None
         assert piece.following is not None
         yes, no = self._name(piece.target), self._name(piece.following)
-        if guard.uniform or piece.target == piece.following:
-            if not guard.uniform:
-                code.line(f"br label %{yes}")
-                return
+        if guard.uniform:
             code.line(f"br i1 {guard.text}, label %{yes}, label %{no}")
             return
         taken = self.among(guard, self.here)
@@ -171,7 +169,9 @@ class Whole(Steps):
             elif type == "i1":
                 value, type = code.make(f"zext i1 {value} to i8"), "i8"
             code.line(f"store {type} {value}, ptr {pointer}, align 8")
-        code.line(f"store i64 {code.make(f'load i64, ptr {emitter.gone_back}')}, ptr {base}, align 8")
+        for at, place in enumerate((emitter.gone_back, emitter.path)):
+            pointer = code.make(f"getelementptr i64, ptr {base}, i64 {at}")
+            code.line(f"store i64 {code.make(f'load i64, ptr {place}')}, ptr {pointer}, align 8")
         state = code.make(f"getelementptr i32, ptr {emitter.words['states']}, i64 {emitter.now_member}")
         code.line(f"store i32 {number}, ptr {state}")
         waiting = code.make(f"load i64, ptr {emitter.waiting}")
@@ -206,7 +206,7 @@ class Whole(Steps):
         """Where registers lie that are put aside: their slot, its type, their offset."""
         found = self._frames.get(number)
         if found is None:
-            found, at = [], 8
+            found, at = [], 16
             for key in self.kept(number):
                 for place, type in self.slots.parts(key):
                     found.append((place, type, at))
@@ -230,7 +230,9 @@ class Whole(Steps):
             else:
                 value = code.make(f"load {type}, ptr {pointer}, align 8")
             code.line(f"store {type} {value}, ptr {place}")
-        code.line(f"store i64 {code.make(f'load i64, ptr {base}, align 8')}, ptr {emitter.gone_back}")
+        for number_, place in enumerate((emitter.gone_back, emitter.path)):
+            pointer = code.make(f"getelementptr i64, ptr {base}, i64 {number_}")
+            code.line(f"store i64 {code.make(f'load i64, ptr {pointer}, align 8')}, ptr {place}")
         on, out = code.fresh("on"), code.fresh("unmet")
         leaving = code.make(f"load i1, ptr {emitter.leaving}")
         code.line(f"br i1 {leaving}, label %{out}, label %{on}")

@@ -92,6 +92,7 @@ class Apart(Steps):
         if piece.target not in self._numbers or piece.following not in self._numbers:
             code.line("unreachable")  # this text is written anew
             return
+        code.line(f"store i1 true, ptr {emitter.parted}")
         doubt, code.doubt = code.doubt, None
         for key in self._slotted():
             self._put(key, emitter.whole.slots.get(key), None)

@@ -131,6 +131,10 @@ class Emitter(UnitText):
         code.line(f"%tables = load ptr, ptr {tables}")
         self.log_used = code.make(f"getelementptr i64, ptr %ctx, i64 {CONTEXT['log_used']}")
         self.gone_back, self.longest = code.slot("i64"), code.slot("i64")
+        self.changed, self.parted = code.slot("i64"), code.slot("i1")
+        code.line(f"store i1 false, ptr {self.parted}")
+        self.path, self.any_path, self.every_path = code.slot("i64"), code.slot("i64"), code.slot("i64")
+        code.line(f"store i64 -1, ptr {self.every_path}")
         self.common = code.slot("i32")
         code.line(f"store i32 {NOWHERE}, ptr {self.common}")
         self.group, self.member = code.slot("i64"), code.slot("i64")
@@ -139,7 +143,7 @@ class Emitter(UnitText):
         self.results = {s: code.slot("i64") for s in self.shape.outs if s not in self.varying}
         self.inputs.enter()
         self.access.enter()
-        for pointer in (self.longest, self.group, *self.results.values()):
+        for pointer in (self.longest, self.group, self.changed, self.any_path, *self.results.values()):
             code.line(f"store i64 0, ptr {pointer}")
         self.meetings.enter()
         code.line("br label %group")
@@ -196,7 +200,8 @@ class Emitter(UnitText):
 
     def _clear(self) -> None:
         """A warp comes, at the start or behind a barrier: nothing is left of the warp before it."""
-        self.code.line(f"store i64 0, ptr {self.gone_back}")
+        for pointer in (self.gone_back, self.path):
+            self.code.line(f"store i64 0, ptr {pointer}")
         self.meetings.warp()
         if self.facts.parting:
             self.apart.clear()
@@ -218,6 +223,10 @@ class Emitter(UnitText):
         back_edges, longest = code.make(f"load i64, ptr {self.gone_back}"), code.make(f"load i64, ptr {self.longest}")
         more = code.make(f"icmp sgt i64 {back_edges}, {longest}")
         code.line(f"store i64 {code.make(f'select i1 {more}, i64 {back_edges}, i64 {longest}')}, ptr {self.longest}")
+        path = code.make(f"load i64, ptr {self.path}")
+        for how, pointer in (("or", self.any_path), ("and", self.every_path)):
+            old = code.make(f"load i64, ptr {pointer}")
+            code.line(f"store i64 {code.make(f'{how} i64 {old}, {path}')}, ptr {pointer}")
         code.line("br label %done")
         code.label("done")
         self.meetings.done()
@@ -258,6 +267,12 @@ class Emitter(UnitText):
                 value = code.make(f"load i64, ptr {self.results[slot]}")
                 code.line(f"store i64 {value}, ptr {self.descriptor('outs', number)}")
         self.put_word("longest", code.make(f"load i64, ptr {self.longest}"))
+        self.put_word("changed", code.make(f"load i64, ptr {self.changed}"))
+        several = code.make(
+            "icmp ne i64 " + ", ".join(code.make(f"load i64, ptr {p}") for p in (self.any_path, self.every_path))
+        )
+        parted = code.make(f"or i1 {several}, {code.make(f'load i1, ptr {self.parted}')}")
+        self.put_word("parted", code.make(f"zext i1 {parted} to i64"))
         self.put_word("common_exit", code.make(f"sext i32 {code.make(f'load i32, ptr {self.common}')} to i64"))
         self.meetings.finish()
         code.line("ret i32 0")

@@ -9,7 +9,7 @@ from warpsim.native.codegen.interference import Name
 from warpsim.native.lowering.affine import first_of
 from warpsim.native.lowering.values import Val, element
 from warpsim.native.regions.forms import Effect
-from warpsim.native.runtime.context import BAD_ACCESS, CONTEXT, OWN, SEEN
+from warpsim.native.runtime.context import BAD_ACCESS, CONTEXT
 
 if TYPE_CHECKING:
     from warpsim.native.codegen.base import UnitText
@@ -171,8 +171,7 @@ class ByLanes(Reached):
         self, kind: str, what: str, space: str, where: str, lanes: str, buffer: str, range_: str, result: str
     ) -> None:
         """A generic access that goes to one space; what is stored there may be seen by others, or not."""
-        emitter, code = self.emitter, self.emitter.code
+        code = self.emitter.code
         code.line(f"store i32 {self._call(kind, space, what, where, lanes, buffer, range_)}, ptr {result}")
         if kind == "store":
-            told = OWN if space == "local" else SEEN
-            emitter.put_word("reached", code.make(f"or i64 {emitter.word('reached')}, {told}"))
+            self.emitter.changes(space)

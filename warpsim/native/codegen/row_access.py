@@ -246,8 +246,6 @@ class ByRows(ByLanes):
                 at = code.make(f"ptrtoint ptr {pointer} to i64")
                 status = code.make(f"call i32 @{name}(ptr %ctx, i64 {at}, i64 {rows.lanes * size * count})")
                 emitter.fail_unless(code.make(f"icmp eq i32 {status}, 0"), LOG_FULL)
-        else:
-            emitter.put_word("stored", "1")
         each = LANES // len(pointers)
         for number, pointer in enumerate(pointers):
             last = (number + 1) * each  # of lanes with the same place the last one's value stays

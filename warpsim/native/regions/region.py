@@ -98,8 +98,8 @@ class Shape:
     outs: list[int]
     """Registers that it leaves behind."""
     crossing: frozenset[int]
-    touching: frozenset[int]
-    """Blocks that access memory."""
+    touches: bool
+    """Whether it accesses memory."""
     stores: bool
     collective: bool
     loops: bool
@@ -251,7 +251,6 @@ class Former:
         written: set[int] = set()
         reads: dict[Key, None] = {}
         stores = collective = loops = False
-        touching: set[int] = set()
         effects: list[Effect] = []
         for piece in every:
             loops = loops or (piece.ends and piece.goes_back)
@@ -259,8 +258,6 @@ class Former:
                 made = self.known.of(instruction)
                 assert made is not None
                 effects += made.effects
-                if made.effects:
-                    touching.add(piece.block)
                 stores, collective = stores or made.stores, collective or made.collective
                 written |= {slot for slot, _ in made.outputs}
                 for key in made.inputs:
@@ -282,7 +279,7 @@ class Former:
             needed,
             outs,
             crossed,
-            frozenset(touching),
+            bool(effects),
             stores,
             collective,
             loops,

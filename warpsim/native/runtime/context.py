@@ -19,9 +19,9 @@ class CallWords(NamedTuple):
     longest: int
     per_group: int
     passed: int
-    stored: int
     suspect: int
-    reached: int
+    changed: int
+    parted: int
     common_exit: int
     tables: int
     batch_columns: int
@@ -42,7 +42,7 @@ CALL_AT = CONTEXT[CallWords._fields[0]]
 BAD_ACCESS, LOG_FULL, PARTED, REFUSED, MET, LOST = 1, 2, 3, 4, 5, 6
 """Why a unit gave up."""
 SEEN, OWN = 1, 2
-"""In ``reached``: where stores to generic addresses went, to memory that others see, or to a thread's own."""
+"""In ``changed``: memory that others see, or a thread's own."""
 NOWHERE, APART = -2, -1
 """In place of the exit that all warps have taken: none has yet, and not all the same."""
 

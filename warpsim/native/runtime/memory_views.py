@@ -78,14 +78,11 @@ def _own(machine: Machine, spaces: frozenset[str]) -> None:
                 space.shadow.own()
 
 
-def changed(machine: Machine, stored: frozenset[str], reached: int, *, ended: bool) -> None:
-    """Tell those who wait for memory of what a call has stored (where by generic addresses, ``reached`` says), and the marks of
-    what is written, if anybody is left."""
+def changed(machine: Machine, stored: frozenset[str], what: int, *, ended: bool) -> None:
+    """Tell those who wait for memory that a call has changed some, and the marks of what is written, if anybody is left."""
     memory = machine.launch.memory
-    if reached & SEEN or not stored <= {"local", "generic"}:
-        memory.version += 1
-    if reached & OWN or "local" in stored:
-        memory.private += 1
+    memory.version += bool(what & SEEN)
+    memory.private += bool(what & OWN)
     if ended:
         return
     for name, space in (("shared", machine.batch.shared), ("local", machine.batch.local)):

@@ -59,7 +59,6 @@ def leave(
             part = compact(machine, group, np.flatnonzero(ids == number), live)
         else:
             part = fork(machine, group, split(group.selection, ids == number)[0])
-            part.back_edges, part.idle = group.back_edges, group.idle
         part.block, part.at = places[number]
         machine.push(part)
     group.block = -1

@@ -100,7 +100,7 @@ class Runner:
         per_group = tables.n // tables.n_ctas if shape.barriers else 1
         call.n_groups = n_groups = tables.n // per_group
         context[0], context[1:11] = n_groups, tables.pointers
-        if shape.touching:
+        if shape.touches:
             self._memories.describe(machine, code, context)
         words = [0] * code.n_words
         describe(words, values, code.hows, selection.shape)
@@ -119,9 +119,9 @@ class Runner:
                 longest=0,
                 per_group=per_group,
                 passed=0,
-                stored=0,
                 suspect=0,
-                reached=0,
+                changed=0,
+                parted=0,
                 common_exit=0,
                 tables=code.tables,
                 batch_columns=machine.batch.shape.n_ctas,
@@ -149,8 +149,8 @@ class Runner:
         self.ended = all_leave(call.machine, call.group, shape, found.common_exit)
         if call.through and not self.ended:
             return Outcome.PARTED
-        if _ahead(code, call.counts, first):
-            # Where warps part, those at the lowest place go on before others touch memory: run up to there only.
+        if found.parted and _ahead(call, first):
+            # Where lanes have stopped, they go on before any that stand behind them: run up to there only.
             self.ahead = max(first + 1, shape.entry.block + 1)
             return Outcome.AHEAD if call.limit > self.ahead else Outcome.PARTED
         if call.ranges is not None and found.suspect and self._met(call, found.suspect):
@@ -169,9 +169,11 @@ class Runner:
         if call.own is not None and not self.ended:
             call.own.leave()
         _commit(call)
-        if found.log_used or found.stored:
-            changed(machine, shape.stored, found.reached, ended=self.ended)
+        if found.changed:
+            changed(machine, shape.stored, found.changed, ended=self.ended)
         group.back_edges += found.longest
+        if found.parted:
+            group.seen = ()  # in the interpreter a group that parts and meets again is another one
         if found.passed:
             machine.batch.barriers_passed[call.tables.columns] += -(-found.passed // call.n_groups)
         leave(machine, group, shape, found.common_exit, call.exits, call.lanes, call.tables)
@@ -241,9 +243,13 @@ def _commit(call: _Call) -> None:
         dirty.add(slot)
 
 
-def _ahead(code: Code, counts: list[int], block: int) -> bool:
-    """Whether any warp has touched memory in a block behind one in which others have stopped."""
-    touching = code.shape.touching
-    if not touching or block >= max(touching):
+def _ahead(call: _Call, block: int) -> bool:
+    """Whether any warp may have gone on behind a block in which others have stopped: it has executed more there than where it
+    began."""
+    entry, n_warps = call.code.shape.entry, call.tables.n
+    if n_warps == 1:
         return False
-    return any(b > block and b in touching and counts[2 * k] for k, (b, _) in enumerate(code.blocks))
+    began = entry.block if entry.first == 0 else None
+    return any(
+        b > block and call.counts[2 * k] > (n_warps if b == began else 0) for k, (b, _) in enumerate(call.code.blocks)
+    )

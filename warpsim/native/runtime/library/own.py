@@ -99,8 +99,6 @@ note:
 ''')
     }
 done:
-{word("stored")}
-  store i64 1, ptr %p.stored
   ret i32 0
 }}
 """
