@@ -30,7 +30,6 @@ def declare_add():
         .type = { .u16, .u32, .s32 };
         """,
         anchor="add",
-        linear=True,
     )
     def add(op, a, b, *, memory):
         """d = a + b."""
@@ -46,7 +45,6 @@ def test_idiom():
     assert [o.spec.name for o in found.operands] == ["d", "a", "b"]
     assert [o.type for o in found.operands] == [TYPES["u32"]] * 3
     assert found.form.ports == {"memory"}
-    assert found.form.linear
     assert found.op.text == "add.u32"
     assert found.op.type is TYPES["u32"]
 

@@ -97,7 +97,6 @@ def combine(name: str, t: Lanes, c: Lanes) -> Lanes:
 @instruction(
     f"setp.cmp{{.ftz}}.type p, a, b; {_CMP} .type = {{ .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64, .f16, .bf16 }};",
     anchor="comparison-and-selection-instructions-setp",
-    linear=True,
     types={"p": ".pred"},
     legal=_legal,
     gates=_GATES,

@@ -42,7 +42,6 @@ def _contains(outer: ScalarType, inner: ScalarType) -> bool:
     anchor=CVT,
     types=_PAIR,
     relaxed=takes_wider,
-    linear=True,
     traits=Traits(
         undefined=Undefined.CONVERTS, moved=(0,), absorbs=True, modular=Modular.CONVERSION, special_registers=True
     ),

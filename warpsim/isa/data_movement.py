@@ -33,7 +33,6 @@ _MOV = "data-movement-and-conversion-instructions-mov"
 @instruction(
     "mov.type d, a;  .type = { .pred, .b16, .b32, .b64, .b128, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64 };",
     anchor=_MOV,
-    linear=True,
     gates={"b128": (70, (8, 3))},
     traits=_MOVES,
 )
@@ -144,7 +143,6 @@ def _address_type(op: Op) -> ScalarType:
     "cvta.space.size p, a;" + _SPACES,
     anchor="data-movement-and-conversion-instructions-cvta",
     types={"p": _address_type, "a": _address_type},
-    linear=True,
     version=(2, 0),
     target=20,
     gates=_CVTA_GATES,
@@ -166,7 +164,6 @@ def cvta(op: Op, a: Lanes) -> Lanes:
     "cvta.to.space.size p, a;" + _SPACES,
     anchor="data-movement-and-conversion-instructions-cvta",
     types={"p": _address_type, "a": _address_type},
-    linear=True,
     version=(2, 0),
     target=20,
     gates=_CVTA_GATES,

@@ -36,7 +36,6 @@ def _join(low: Lanes, high: Lanes) -> Lanes:
     .type2 = { .u16x2, .s16x2 };
     """,
     anchor="integer-arithmetic-instructions-add",
-    linear=True,
     types={n: (lambda op: op.type or op.type2 or TYPES["s32"]) for n in "dab"},
     gates={"u16x2": (90, (8, 0)), "s16x2": (90, (8, 0))},
     traits=lambda op: Traits(modular=None if op.sat or op.type2 else Modular.SUM),
@@ -58,7 +57,6 @@ def add(op: Op, a: Lanes, b: Lanes) -> Lanes:
     .type = { .u16, .u32, .u64, .s16, .s32, .s64 };
     """,
     anchor="integer-arithmetic-instructions-sub",
-    linear=True,
     types={n: (lambda op: op.type or TYPES["s32"]) for n in "dab"},
     traits=lambda op: Traits(modular=None if op.sat else Modular.DIFFERENCE),
 )
@@ -70,7 +68,6 @@ def sub(op: Op, a: Lanes, b: Lanes) -> Lanes:
 @instruction(
     "mul.lo.type d, a, b; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };",
     anchor="integer-arithmetic-instructions-mul",
-    linear=True,
     traits=Traits(absorbs=True, modular=Modular.PRODUCT),
 )
 def mul_lo(op: Op, a: Lanes, b: Lanes) -> Lanes:
@@ -91,7 +88,6 @@ def mul_hi(op: Op, a: Lanes, b: Lanes) -> Lanes:
 @instruction(
     "mul.wide.type d, a, b; .type = { .u16, .u32, .s16, .s32 };",
     anchor="integer-arithmetic-instructions-mul",
-    linear=True,
     types={"d": _wide},
     traits=Traits(absorbs=True, modular=Modular.PRODUCT),
 )
@@ -104,7 +100,6 @@ def mul_wide(op: Op, a: Lanes, b: Lanes) -> Lanes:
 @instruction(
     "mad.lo.type d, a, b, c; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };",
     anchor="integer-arithmetic-instructions-mad",
-    linear=True,
     traits=Traits(absorbs=True, modular=Modular.PRODUCT_SUM),
 )
 def mad_lo(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
@@ -127,7 +122,6 @@ def mad_hi(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
 @instruction(
     "mad.wide.type d, a, b, c; .type = { .u16, .u32, .s16, .s32 };",
     anchor="integer-arithmetic-instructions-mad",
-    linear=True,
     types={"d": _wide, "c": _wide},
     traits=Traits(absorbs=True, modular=Modular.PRODUCT_SUM),
 )
@@ -197,7 +191,7 @@ def abs_(op: Op, a: Lanes) -> Lanes:
     return np.where(a < 0, -a, a)
 
 
-@instruction("neg.type d, a; .type = { .s16, .s32, .s64 };", anchor="integer-arithmetic-instructions-neg", linear=True)
+@instruction("neg.type d, a; .type = { .s16, .s32, .s64 };", anchor="integer-arithmetic-instructions-neg")
 def neg(op: Op, a: Lanes) -> Lanes:
     """Arithmetic negation."""
     return -a

@@ -95,7 +95,6 @@ def lop3_bool(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes, q: Lanes) -> 
     "shl.type d, a, b; .type = { .b16, .b32, .b64 };",
     anchor="logic-and-shift-instructions-shl",
     types={"b": ".u32"},
-    linear=True,
     traits=Traits(undefined=Undefined.MOVES, moved=(0,), modular=Modular.SHIFT_LEFT),
 )
 def shl(op: Op, a: Lanes, b: Lanes) -> Lanes:

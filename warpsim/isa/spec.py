@@ -137,7 +137,6 @@ class Form:
     anchor: str
     scope: Scope
     ports: frozenset[str]
-    linear: bool
     name: str
     version: tuple[int, int] | None = None
     target: Target | None = None
@@ -202,7 +201,6 @@ def forms_of(declaration: Declaration, blocks: list[Declaration]) -> list[Form]:
                 anchor=options["anchor"],
                 scope=options["scope"],
                 ports=frozenset(ports),
-                linear=options["linear"],
                 name=getattr(function, "__name__", "?"),
                 version=options["version"],
                 target=options["target"],

@@ -3,7 +3,7 @@
 A register of a group of threads holds an array that broadcasts over the group, or an `Affine`: an integer ``base +
 sum(stride[i] * index[i])`` modulo 2**N over the group's axes. Loop counters, addresses and thread indices stay affine,
 so no array is ever built for them; uniform integers are affine without strides. Bodies never see the difference: those
-marked ``linear`` use only operators that `Affine` implements, all others get arrays.
+that use only operators of `Affine` are called with it, all others get arrays (`stays_affine`).
 """
 
 from __future__ import annotations
@@ -210,6 +210,10 @@ class Affine:
         return _decided(holds=low > 0 or high < 0, fails=low == high == 0)
 
     __hash__ = None  # type: ignore[assignment]
+    __array_ufunc__ = None  # NumPy leaves operators to it, and refuses functions
+
+    def __array_function__(self, *_: object) -> NoReturn:
+        raise NotAffine
 
     def __mul__(self, other: object) -> Affine:
         a, b = self, self._other(other)
@@ -272,6 +276,19 @@ def _decided(*, holds: bool, fails: bool) -> Array:
     if fails:
         return FALSE
     raise NotAffine
+
+
+@functools.lru_cache(maxsize=4096)
+def stays_affine(function: Callable[..., Any], op: Any, types: tuple[DType, ...]) -> bool:
+    """Whether a body computes with affine values of such types: whether it does with numbers."""
+    if not types or not all(t in _RANGE for t in types):
+        return False
+    try:
+        made = function(op, *[Affine.constant(k + 1, t) for k, t in enumerate(types)])
+    except Exception:  # whatever it asks of them that they are not
+        return False
+    results = made if type(made) is tuple else (made,)
+    return all(type(r) is Affine or type(r) is np.ndarray for r in results)
 
 
 def _affine(base: int, strides: tuple[int, ...], extents: tuple[int, ...], dtype: str) -> Affine:

@@ -17,7 +17,7 @@ from warpsim.machine.binding.ports import PORTS
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.plan import ATTEND, FunctionPlan, Step
 from warpsim.machine.state.group import Group
-from warpsim.machine.values import FLAT, Affine, Array, DType, NotAffine, Value, as_array, extend, retype
+from warpsim.machine.values import FLAT, Affine, Array, DType, NotAffine, Value, as_array, extend, retype, stays_affine
 from warpsim.program.program import Instruction
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def bind_plain(plan: FunctionPlan, instruction: Instruction) -> Step | None:
         if slot is None or source.negated:
             return None
         pairs.append((slot, source.type.dtype))
-    linear = form.linear and all(t.kind in "iu" and t.itemsize <= 8 for _, t in pairs)
+    linear = stays_affine(form.function, instruction.op, tuple([dtype for _, dtype in pairs]))
     target = register.index, register.type.dtype.itemsize, result.type.signed
     step = _plain(instruction, target, tuple(pairs), linear=linear)
     if len(pairs) == 2:
@@ -189,7 +189,9 @@ def _lift(value: Value, dtype: DType) -> Affine:
 def bind_thread(plan: FunctionPlan, instruction: Instruction, *, unread: bool) -> Step:
     """Bind any per-thread instruction, with ports and guard."""
     form, op, function = instruction.form, instruction.op, instruction.form.function
-    linear = form.linear and instruction.guard is None
+    single = all(plan.slot(o) is not None or plan.in_frame(o) is not None for o in instruction.inputs)
+    types = tuple([o.type.dtype for o in instruction.inputs])
+    linear = single and not form.ports and instruction.guard is None and stays_affine(function, op, types)
     getters = [source_getter(plan, o, linear=linear) for o in instruction.inputs]
     commit = commit_of(instruction)
     guard = guard_of(instruction)
