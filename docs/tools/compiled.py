@@ -24,7 +24,7 @@ from warpsim.machine.plan import Image
 from warpsim.native.lowering.graphs import Lowering
 from warpsim.native.lowering.values import Code, Unlowerable, Val, element
 from warpsim.native.regions.forms import Traced
-from warpsim.native.regions.region import Known
+from warpsim.native.regions.region import Traces
 from warpsim.program.program import ADDRESS, Instruction, Operand, Register, vector
 from warpsim.program.snippet import KERNEL, snippet_program
 from warpsim.types import TYPES, ScalarType, bits_type
@@ -101,7 +101,7 @@ def verdict(candidate: Candidate) -> str:
         return COMPILED
     if form.scope is Scope.CONTROL:
         return "leaves the function"
-    instruction, known = instruction_of(candidate), Known(PLAN, SM)
+    instruction, known = instruction_of(candidate), Traces(PLAN, SM)
     made = known.of(instruction)
     if made is None:
         return known.reasons[id(instruction)]

@@ -11,7 +11,7 @@ def at_once(monkeypatch):
 
 @pytest.fixture
 def done(monkeypatch):
-    """A list that grows with every unit that runs to its end: a comparison in which none does compares nothing."""
+    """A list that grows with every region that runs to its end: a comparison in which none does compares nothing."""
     from warpsim.native.regions.options import Outcome
     from warpsim.native.runtime.run import Runner
 
@@ -29,7 +29,7 @@ def done(monkeypatch):
 
 @pytest.fixture
 def served(monkeypatch, done):
-    """How many products of matrices machine code has served: within units, or in the place of a body."""
+    """How many products of matrices machine code has served: within regions, or in the place of a body."""
     from warpsim.native.matrix.instructions import Codes
 
     bodies, of = [], Codes.of

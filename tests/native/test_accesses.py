@@ -118,7 +118,7 @@ def test_loads(block, done):
     launch(text, block, given, out)
 
     views = {size: given.view(f"u{size}").tolist() for size in (1, 2, 4)}
-    assert any(code.shape.loops for code in done)
+    assert any(code.region.loops for code in done)
     for c, y, x in np.ndindex(out.shape):
         lane, total = (y * wide + x) % 32, 1
         for _ in range(2):

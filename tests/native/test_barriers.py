@@ -1,4 +1,4 @@
-"""Units that hold barriers of the CTA."""
+"""Regions that hold barriers of the CTA."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ L:
   st.global.u32 [%d2], %r5;
   add.u32 %r4, %r4, 1; setp.lt.u32 %p0, %r4, 20; @%p0 bra L;
   ret; }"""
-"""CTAs store between each other's words, which the unit takes for a conflict: it then ends at the barrier, and the next one
+"""CTAs store between each other's words, which the region takes for a conflict: it then ends at the barrier, and the next one
 begins inside the block, to which the loop comes again."""
 
 
@@ -41,7 +41,7 @@ def expected(threads=64, laps=20):
 
 
 def test_a_unit_that_begins_inside_a_block_with_barriers():
-    """What follows a barrier is written once, though the block stands in the unit twice."""
+    """What follows a barrier is written once, though the block stands in the region twice."""
     out = np.zeros((64, 3), np.uint32)
     warpsim.load(PTX)["k"]((3,), (64,), (out,), engine="compiled")
 
@@ -64,12 +64,12 @@ bar.sync 0;
 st.shared.u32 [tile+1024], %r2; ld.shared.u32 %r12, [tile+1024]; mad.lo.u32 %r9, %r9, 3, %r12;
 add.u32 %r8, %r8, 1; setp.lt.u32 %p3, %r8, 4; @%p3 bra L;
 st.global.u32 [%d2], %r9; ret; }"""
-"""In the first round the interpreter loads for a warp whose lanes go to several spaces, and a unit begins behind a barrier of the
+"""In the first round the interpreter loads for a warp whose lanes go to several spaces, and a region begins behind a barrier of the
 loop. Behind the other one all warps store to a word and load it: in step, what the last thread has stored."""
 
 
 def test_a_unit_that_begins_behind_a_barrier(done):
-    """What warps may meet in is known for each barrier, wherever the unit begins."""
+    """What warps may meet in is known for each barrier, wherever the region begins."""
     given, out = np.arange(96, dtype=np.uint32), np.zeros(96, np.uint32)
     warpsim.load(MEETING)["k"]((1,), (96,), (given, out), engine="compiled")
 
@@ -98,7 +98,7 @@ COUNTED = {
 @pytest.mark.parametrize("engine", ["compiled", "interpreter"])
 @pytest.mark.parametrize("name", COUNTED)
 def test_who_leaves_where_a_block_begins_is_counted_once(name, engine):
-    """Where warps do not meet, a unit ends before the first instruction of a block."""
+    """Where warps do not meet, a region ends before the first instruction of a block."""
     threads, body, counts = COUNTED[name]
     head = module_head() + ".visible .entry k() { .reg .b32 %r<3>; .reg .pred %p<2>;"
     result = warpsim.load(f"{head} mov.u32 %r0, %tid.x; {body} ret; }}")["k"]((1,), (threads,), (), engine=engine)

@@ -1,4 +1,4 @@
-"""What runs as machine code, and in how many calls: units that end early, give up or are left to the interpreter cost no bit,
+"""What runs as machine code, and in how many calls: regions that end early, give up or are left to the interpreter cost no bit,
 so that only these numbers tell."""
 
 import numpy as np
@@ -60,7 +60,7 @@ BODIES = {
 
 
 WHOLE = ["DONE"], {(False, True, True, True, True)}, [], 0
-"""One call runs the launch to its end: outcomes of the calls, options of the units, reasons against machine code, and how many
+"""One call runs the launch to its end: outcomes of the calls, options of the regions, reasons against machine code, and how many
 warp-instructions were interpreted."""
 EXPECTED = {
     "lanes that wrap round": (["DONE"], {(False, True, True, True, False)}, [], 0),
@@ -84,7 +84,7 @@ def launch(body, engine):
 
 @pytest.mark.parametrize("name", BODIES)
 def test_calls(name, monkeypatch):
-    """After a few launches, in which units find out what they may not do."""
+    """After a few launches, in which regions find out what they may not do."""
     calls, run = [], Runner.run
 
     def noted(self, machine, *more, **options):
@@ -103,7 +103,7 @@ def test_calls(name, monkeypatch):
         assert found == expected
 
     native = module.image(module.device).plan("k").main.notes["native"]
-    options = {tuple(spot.options) for spot in native.spots.values() if any(spot.codes.values())}
+    options = {tuple(entry.options) for entry in native.entries.values() if any(entry.codes.values())}
     outcomes = [outcome for outcome, _ in calls]
     left = expected[1] - sum(count for _, count in calls)
     assert (outcomes, options, sorted(set(native.reasons.values())), left) == EXPECTED.get(name, WHOLE)
@@ -121,7 +121,7 @@ def test_a_warp_of_few_lanes(done):
 
 
 def test_nobody_looks_on(done):
-    """Units that leave something in shared memory, with nobody who wants to know."""
+    """Regions that leave something in shared memory, with nobody who wants to know."""
     body = "st.shared.u32 [%r8], %r2; " + BODIES["a clock"] + "ld.shared.u32 %r9, [%r8]; mad.lo.u32 %r7, %r9, 2, %r7;"
     out = np.zeros(192, np.uint32)
     module = warpsim.load(HEAD + body + TAIL)

@@ -15,7 +15,7 @@ LINE = "xor.b32 %r3, %r1, {0}; setp.gt.u32 %q, %r3, {0}; @%q bra L{0}; mad.lo.u3
 
 
 def joins(count, monkeypatch):
-    """How many values LLVM joins where ways through the unit of so many branches meet."""
+    """How many values LLVM joins where ways through the region of so many branches meet."""
     texts = []
 
     def finish(made):

@@ -1,4 +1,4 @@
-"""What the compiled engine decides: what a unit that gave up may do no longer, when code pays, where it lies, how values come in."""
+"""What the compiled engine decides: what a region that gave up may do no longer, when code pays, where it lies, how values come in."""
 
 import ctypes
 from types import SimpleNamespace
@@ -10,91 +10,93 @@ from warpsim.isa.traits import Matrix
 from warpsim.machine.selection import Rect, Shape
 from warpsim.machine.values import Affine
 from warpsim.machine.watcher import Watcher
-from warpsim.native.codegen.inputs import Given, given, look_of, row_of
+from warpsim.native.codegen.inputs import InputKind, given, layout_of, row_of
 from warpsim.native.compiling import cache
 from warpsim.native.regions.options import Options, Outcome
 from warpsim.native.runtime.calls import FAR, _block_limit
 from warpsim.native.runtime.input_values import describe
 from warpsim.native.runtime.warp_order import conflicts
-from warpsim.native.tiering import cost as pace
+from warpsim.native.tiering import cost as costs
 from warpsim.native.tiering import deferred as later
-from warpsim.native.tiering.cost import Pace
+from warpsim.native.tiering.cost import Policy
 from warpsim.native.tiering.eligibility import _serves
-from warpsim.native.tiering.entry_points import WAITING, Account, Spot
+from warpsim.native.tiering.entry_points import WAITING, Budget, EntryPoint
 
 EVERYTHING = Options(alone=False, barriers=True)
-PARTED, CONFLICT, REFUSED, DOUBT, OVER = (Outcome[n] for n in ("PARTED", "CONFLICT", "REFUSED", "DOUBT", "OVER"))
+DIVERGED, CONFLICT, REFUSED, WRAPPED, OVER_BUDGET = (
+    Outcome[n] for n in ("DIVERGED", "CONFLICT", "REFUSED", "WRAPPED", "OVER_BUDGET")
+)
 
 
 @pytest.mark.parametrize(
     ("outcomes", "options"),
     [
         ([], EVERYTHING),
-        ([OVER] * 9, EVERYTHING),
-        ([DOUBT], EVERYTHING._replace(strides=False)),
+        ([OVER_BUDGET] * 9, EVERYTHING),
+        ([WRAPPED], EVERYTHING._replace(strides=False)),
         ([CONFLICT], EVERYTHING._replace(barriers=False)),
         ([CONFLICT] * 2, EVERYTHING._replace(barriers=False, stores=False)),
         ([CONFLICT] * 3, None),
-        ([PARTED] * 2, EVERYTHING),
-        ([PARTED] * 3, EVERYTHING._replace(collectives=False)),
-        ([PARTED] * 6, EVERYTHING._replace(collectives=False, stores=False)),
-        ([PARTED] * 9, None),
+        ([DIVERGED] * 2, EVERYTHING),
+        ([DIVERGED] * 3, EVERYTHING._replace(collectives=False)),
+        ([DIVERGED] * 6, EVERYTHING._replace(collectives=False, stores=False)),
+        ([DIVERGED] * 9, None),
         ([REFUSED] * 3, EVERYTHING._replace(stores=False)),
         ([REFUSED] * 5, EVERYTHING._replace(stores=False)),
         ([REFUSED] * 6, None),
-        ([PARTED, REFUSED, PARTED], EVERYTHING._replace(collectives=False)),
-        ([PARTED, PARTED, DOUBT, OVER, PARTED], EVERYTHING._replace(strides=False, collectives=False)),
-        ([PARTED, PARTED, CONFLICT, PARTED, PARTED], EVERYTHING._replace(barriers=False)),
+        ([DIVERGED, REFUSED, DIVERGED], EVERYTHING._replace(collectives=False)),
+        ([DIVERGED, DIVERGED, WRAPPED, OVER_BUDGET, DIVERGED], EVERYTHING._replace(strides=False, collectives=False)),
+        ([DIVERGED, DIVERGED, CONFLICT, DIVERGED, DIVERGED], EVERYTHING._replace(barriers=False)),
     ],
 )
 def test_what_a_unit_may_do_no_longer(outcomes, options):
     """A conflict counts at once, others the third time; then it loses barriers, collectives or stores, and at last the place is left
     to the interpreter (None)."""
-    spot = Spot(EVERYTHING)
-    spot.shape, spot.formed = object(), True
+    entry = EntryPoint(EVERYTHING)
+    entry.region, entry.formed = object(), True
     for outcome in outcomes:
-        if not spot.formed:
-            spot.shape, spot.formed = object(), True
-        spot.codes["a"], spot.looks["a"], spot.ready = object(), object(), True
-        before = spot.options
-        spot.weaken(outcome)
-        if spot.options != before:
-            assert (spot.codes, spot.looks, spot.ready) == ({}, {}, False)
-            assert spot.formed == (outcome is DOUBT)
+        if not entry.formed:
+            entry.region, entry.formed = object(), True
+        entry.codes["a"], entry.by_layout["a"], entry.ready = object(), object(), True
+        before = entry.options
+        entry.restrict(outcome)
+        if entry.options != before:
+            assert (entry.codes, entry.by_layout, entry.ready) == ({}, {}, False)
+            assert entry.formed == (outcome is WRAPPED)
         else:
-            assert spot.codes
+            assert entry.codes
     if options is None:
-        assert (spot.shape, spot.formed) == (None, True)
+        assert (entry.region, entry.formed) == (None, True)
     else:
-        assert spot.options == options
-        assert spot.shape is not None or not spot.formed
+        assert entry.options == options
+        assert entry.region is not None or not entry.formed
 
 
 @pytest.mark.parametrize(("spent", "left"), [([2.0] * 8, True), ([2.0] * 7 + [1.0], False), ([1.0] + [9.0] * 7, False)])
 def test_a_unit_on_trial(spent, left):
     """One that was never as fast as the interpreter in eight runs is left to it."""
-    spot = Spot(EVERYTHING)
-    spot.shape, spot.formed = object(), True
-    spot.put("a", object())
+    entry = EntryPoint(EVERYTHING)
+    entry.region, entry.formed = object(), True
+    entry.put("a", object())
     for seconds in spent:
-        assert spot.on_trial
-        assert spot.shape is not None
-        spot.judge(seconds, 1.0)
-    assert not spot.on_trial
-    assert (spot.shape is None) == left
-    assert (spot.codes == {}) == left
-    assert spot.formed
+        assert entry.on_trial
+        assert entry.region is not None
+        entry.record_trial(seconds, 1.0)
+    assert not entry.on_trial
+    assert (entry.region is None) == left
+    assert (entry.codes == {}) == left
+    assert entry.formed
 
 
 def test_what_is_put():
     """Code makes a place ready, and looked at; that there can be none does not."""
-    spot = Spot(EVERYTHING)
-    spot.look_at = 5
-    spot.put("a", None)
-    assert (spot.ready, spot.look_at, spot.codes) == (False, 0, {"a": None})
-    spot.put("b", code := object())
-    spot.put("c", None)
-    assert (spot.ready, spot.codes) == (True, {"a": None, "b": code, "c": None})
+    entry = EntryPoint(EVERYTHING)
+    entry.next_check = 5
+    entry.put("a", None)
+    assert (entry.ready, entry.next_check, entry.codes) == (False, 0, {"a": None})
+    entry.put("b", code := object())
+    entry.put("c", None)
+    assert (entry.ready, entry.codes) == (True, {"a": None, "b": code, "c": None})
 
 
 @pytest.mark.parametrize(
@@ -110,54 +112,55 @@ def test_what_is_put():
 )
 def test_joined_waves(through, threads, waves):
     """At most 2^20 threads, 10^8 thread-instructions and 2^24 bytes of stores in one batch."""
-    spot = Spot(EVERYTHING)
-    spot.through = through
-    assert spot.waves(threads) == 1
-    spot.trials = 0
-    assert spot.waves(threads) == waves
-    spot.stopped = 2
-    assert spot.waves(threads) == waves
-    spot.stopped = 3
-    assert spot.waves(threads) == 1
+    entry = EntryPoint(EVERYTHING)
+    entry.through = through
+    assert entry.waves(threads) == 1
+    entry.trials = 0
+    assert entry.waves(threads) == waves
+    entry.stopped = 2
+    assert entry.waves(threads) == waves
+    entry.stopped = 3
+    assert entry.waves(threads) == 1
 
 
 def test_what_compiling_costs(monkeypatch):
     """By the lines that were measured; the import of LLVM counts once, and lines that lie on disk do not."""
-    rate = pace.Rate()
+    rate = costs.Rate()
     assert rate.of(4000) == pytest.approx(0.6)
-    rate.note(4000, 1.4)
+    rate.record(4000, 1.4)
     assert rate.of(400) == pytest.approx(0.1)
-    monkeypatch.setattr(pace, "rate", lambda: rate)
-    monkeypatch.setitem(pace.sys.modules, "llvmlite", pace)
-    assert pace.cost(100, kept=True) == pytest.approx(0.05 + 0.1)
-    assert pace.cost(100, kept=False) == pytest.approx(0.05 + 0.1 + 1.0)
-    monkeypatch.delitem(pace.sys.modules, "llvmlite")
-    assert pace.cost(100, kept=True) == pytest.approx(0.12 + 0.05 + 0.1)
+    monkeypatch.setattr(costs, "rate", lambda: rate)
+    monkeypatch.setitem(costs.sys.modules, "llvmlite", costs)
+    assert costs.cost(100, kept=True) == pytest.approx(0.05 + 0.1)
+    assert costs.cost(100, kept=False) == pytest.approx(0.05 + 0.1 + 1.0)
+    monkeypatch.delitem(costs.sys.modules, "llvmlite")
+    assert costs.cost(100, kept=True) == pytest.approx(0.12 + 0.05 + 0.1)
 
 
-def test_pace_of_an_engine(monkeypatch):
+def test_tiering_of_an_engine(monkeypatch):
     """Engine ``compiled`` asks for code, and waits for it where the environment says so; ``auto`` takes a share of the time."""
     monkeypatch.delenv("WARPSIM_COMPILE", raising=False)
-    assert [pace.pace_of(e) for e in ("auto", "compiled")] == [Pace.AUTO, Pace.ASKED]
+    assert [costs.policy_of(e) for e in ("auto", "compiled")] == [Policy.AUTO, Policy.ASKED]
     monkeypatch.setenv("WARPSIM_COMPILE", "at-once")
-    assert [pace.pace_of(e) for e in ("auto", "compiled")] == [Pace.AUTO, Pace.AT_ONCE]
+    assert [costs.policy_of(e) for e in ("auto", "compiled")] == [Policy.AUTO, Policy.AT_ONCE]
 
 
 def test_what_is_worth_compiling_later():
     """What may pay for later launches; other code that was asked for is forgotten."""
-    account, spots = Account(Pace.ASKED), [Spot(EVERYTHING) for _ in range(4)]
+    account, entries = Budget(Policy.ASKED), [EntryPoint(EVERYTHING) for _ in range(4)]
     plans = [
-        SimpleNamespace(allows=lambda spot, share, good=good: good and share == pace.BEHIND) for good in (True, False)
+        SimpleNamespace(allows=lambda entry, share, good=good: good and share == costs.QUEUED_SHARE)
+        for good in (True, False)
     ]
     from warpsim.native.tiering.entry_points import Request
 
-    requests = [Request(plans[k % 2], k, spot, None if k > 1 else "v") for k, spot in enumerate(spots)]
+    requests = [Request(plans[k % 2], k, entry, None if k > 1 else "v") for k, entry in enumerate(entries)]
     for request in requests:
-        request.spot.codes["v"] = WAITING
+        request.entry.codes["v"] = WAITING
         account.ask(request)
         account.ask(request._replace(now=True))
     assert account.worth() == [requests[0], requests[2]]
-    assert [spot.codes for spot in spots] == [{"v": WAITING}, {}, {"v": WAITING}, {"v": WAITING}]
+    assert [entry.codes for entry in entries] == [{"v": WAITING}, {}, {"v": WAITING}, {"v": WAITING}]
 
 
 # ---- an engine that comes later --------------------------------------------------------------------
@@ -196,7 +199,7 @@ def test_an_engine_is_made_when_launches_have_taken_a_while(clock):
     """By the thread's own time, for which it asks no sooner than the clock allows; what earlier launches took counts."""
     made = []
     clock.taken.seconds = 0.02
-    engine = later.Later(lambda: made.append(Engine()) or made[-1], units=True)
+    engine = later.DeferredEngine(lambda: made.append(Engine()) or made[-1], units=True)
     assert engine.units
     assert (engine.advance(1, 2, 3), engine.joined(4), engine.until("group", 9), engine.compiling) == (False, 1, 9, 0.0)
     assert engine.reason(5) is None
@@ -224,18 +227,18 @@ def test_an_engine_is_made_when_launches_have_taken_a_while(clock):
 
 def test_products_want_the_engine_now(clock):
     """An instruction that multiplies matrices stays with the launch; without an engine it has its own body."""
-    engine = later.Later(Engine, units=False)
+    engine = later.DeferredEngine(Engine, units=False)
     product = instruction(Matrix.MULTIPLY)
     assert engine.of(instruction(None)) == "body"
     assert engine.of(product) == ("compiled", product)
-    none = later.Later(lambda: None, units=False)
+    none = later.DeferredEngine(lambda: None, units=False)
     assert none.of(product) == "body"
 
 
 def test_where_there_is_no_engine(clock):
     """Nobody asks a second time; and the time of a launch without one is noted."""
     asked = []
-    engine = later.Later(lambda: asked.append(1), units=True)
+    engine = later.DeferredEngine(lambda: asked.append(1), units=True)
     clock.clock += 1
     clock.thread += 1
     for _ in range(3):
@@ -254,19 +257,19 @@ def test_where_there_is_no_engine(clock):
 def test_objects_and_notes(monkeypatch, tmp_path):
     """Are there once they are kept; without a folder nothing is, and a folder that has gone is no fault."""
     monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
-    assert (cache.has_object("k"), cache.noted("k"), cache.read_object("k")) == (False, False, None)
+    assert (cache.has_object("k"), cache.has_note("k"), cache.read_object("k")) == (False, False, None)
     cache.write_object("k", b"body")
-    assert (cache.has_object("k"), cache.noted("k"), cache.read_object("k")) == (True, False, b"body")
+    assert (cache.has_object("k"), cache.has_note("k"), cache.read_object("k")) == (True, False, b"body")
     cache.note("k")
-    assert cache.noted("k")
+    assert cache.has_note("k")
     monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path / "gone")
     cache.write_object("k", b"body")
     cache.note("k")
-    assert (cache.has_object("k"), cache.noted("k"), cache.read_object("k")) == (False, False, None)
+    assert (cache.has_object("k"), cache.has_note("k"), cache.read_object("k")) == (False, False, None)
     monkeypatch.setattr(cache, "cache_folder", lambda: None)
     cache.write_object("k", b"body")
     cache.note("k")
-    assert (cache.has_object("k"), cache.noted("k"), cache.read_object("k")) == (False, False, None)
+    assert (cache.has_object("k"), cache.has_note("k"), cache.read_object("k")) == (False, False, None)
 
 
 # ---- how values come in ----------------------------------------------------------------------------
@@ -278,22 +281,22 @@ def affine(s1, s0, c1=0, c0=0):
 
 
 HOW = [
-    (7, 32, Given("same")),
-    (affine(0, 0), 32, Given("same")),
-    (affine(4, 1), 32, Given("along", (1, 0))),
-    (affine(4, 1), 8, Given("along", (1, 4))),
-    (affine(65, 64), 8, Given("along", (64, None))),
-    (affine(-64, -65), 8, Given("along", (None, -64))),
-    (affine(4, 1), 0, Given("lanes")),
-    (affine(4, 0), 0, Given("lanes")),
-    (affine(0, 1), 0, Given("lanes")),
-    (affine(0, 0, 3), 0, Given("along", (0, 0))),
-    (np.zeros((1, 1, 1, 1), np.uint32), 32, Given("same")),
-    (np.zeros(1, np.uint32), 32, Given("same")),
-    (np.zeros((1, 1, 3, 2), np.uint32), 32, Given("column")),
-    (np.zeros((1, 4, 3, 2), np.uint32), 32, Given("lanes")),
-    (np.zeros((4, 1, 3, 2), np.uint32), 32, Given("lanes")),
-    (np.zeros(6, np.uint32), 32, Given("lanes")),
+    (7, 32, InputKind("uniform")),
+    (affine(0, 0), 32, InputKind("uniform")),
+    (affine(4, 1), 32, InputKind("affine", (1, 0))),
+    (affine(4, 1), 8, InputKind("affine", (1, 4))),
+    (affine(65, 64), 8, InputKind("affine", (64, None))),
+    (affine(-64, -65), 8, InputKind("affine", (None, -64))),
+    (affine(4, 1), 0, InputKind("varying")),
+    (affine(4, 0), 0, InputKind("varying")),
+    (affine(0, 1), 0, InputKind("varying")),
+    (affine(0, 0, 3), 0, InputKind("affine", (0, 0))),
+    (np.zeros((1, 1, 1, 1), np.uint32), 32, InputKind("uniform")),
+    (np.zeros(1, np.uint32), 32, InputKind("uniform")),
+    (np.zeros((1, 1, 3, 2), np.uint32), 32, InputKind("per_cta")),
+    (np.zeros((1, 4, 3, 2), np.uint32), 32, InputKind("varying")),
+    (np.zeros((4, 1, 3, 2), np.uint32), 32, InputKind("varying")),
+    (np.zeros(6, np.uint32), 32, InputKind("varying")),
 ]
 """A value, how many lanes lie in a row, and how it comes in."""
 
@@ -304,7 +307,7 @@ def test_how_values_come_in(number):
     value, row, expected = HOW[number]
     assert given(value, row) == expected
     other = value + 1 if type(value) is int else value
-    assert look_of(other) == look_of(value)
+    assert layout_of(other) == layout_of(value)
 
 
 @pytest.mark.parametrize(
@@ -352,7 +355,7 @@ def test_descriptors():
         Affine(-9, (0, 0, 0, 0), shape, np.dtype(np.int32)),
         base,
     ]
-    describe(words, values, ["lanes"] * len(arrays) + ["same"] * 5, shape)
+    describe(words, values, ["varying"] * len(arrays) + ["uniform"] * 5, shape)
     for k, array in enumerate(arrays):
         address, *strides, kind = words[6 * k : 6 * k + 6]
         s1, s0, c1, c0 = strides
@@ -370,7 +373,7 @@ def test_descriptors():
     assert last[24:30] == [0, 0, 0, 0, 0, 0]
     flat = np.arange(6, dtype=np.uint32)
     words = [0] * 12
-    describe(words, [flat, flat[2:3]], ["lanes"] * 2, (6,))
+    describe(words, [flat, flat[2:3]], ["varying"] * 2, (6,))
     assert words == [flat.ctypes.data, 0, 4, 0, 0, 2, flat[2:].ctypes.data, 0, 0, 0, 0, 2]
 
 
@@ -483,7 +486,7 @@ def test_orders_of_single_bytes():
     ],
 )
 def test_what_is_served_beside_a_watcher(event, served):
-    """Units need that nobody follows steps or accesses, collectives and barriers in them that nobody hears of these."""
+    """Regions need that nobody follows steps or accesses, collectives and barriers in them that nobody hears of these."""
     kind = type("Hears", (Watcher,), {} if event is None else {event: lambda self, *given, **named: None})
     assert tuple(_serves((kind,))) == served
     assert tuple(_serves((Watcher, kind, Watcher))) == served
@@ -508,33 +511,33 @@ def test_products_of_matrices_that_pay(monkeypatch):
             return text
 
     monkeypatch.setattr(matrices, "compiler", Compiler)
-    monkeypatch.setattr(matrices, "behind", lambda: SimpleNamespace(submit=submitted.append))
+    monkeypatch.setattr(matrices, "compile_thread", lambda: SimpleNamespace(submit=submitted.append))
     codes = matrices.Codes()
 
-    def of(key, pace):
-        return codes.of(key, lambda name: f"define @{name}({key})", pace)
+    def of(key, policy):
+        return codes.of(key, lambda name: f"define @{name}({key})", policy)
 
-    assert of("a", Pace.AT_ONCE).startswith("define @matrix_")
-    assert of("a", Pace.AUTO) is codes.functions["a"]
+    assert of("a", Policy.AT_ONCE).startswith("define @matrix_")
+    assert of("a", Policy.AUTO) is codes.functions["a"]
     assert len(made) == 1
 
     codes.spent["b"] = 0.09
-    assert (of("b", Pace.AUTO), "b" in codes.texts) == (None, False)
+    assert (of("b", Policy.AUTO), "b" in codes.texts) == (None, False)
     codes.spent["b"] = 0.1
-    assert (of("b", Pace.AUTO), "b" in codes.texts) == (None, True)
+    assert (of("b", Policy.AUTO), "b" in codes.texts) == (None, True)
     loaded.add(codes.texts["b"][1])
-    assert of("b", Pace.AUTO)
+    assert of("b", Policy.AUTO)
     codes.spent["c"] = 2.5
-    assert of("c", Pace.AUTO)
+    assert of("c", Policy.AUTO)
     assert len(made) == 3
 
-    assert of("d", Pace.ASKED) is None
+    assert of("d", Policy.ASKED) is None
     loaded.add(codes.texts["d"][1])
-    assert of("d", Pace.ASKED) is None  # asked once
+    assert of("d", Policy.ASKED) is None  # asked once
     codes.spent["d"] = 2.4
-    assert of("d", Pace.ASKED) is None
+    assert of("d", Policy.ASKED) is None
     codes.spent["e"] = 0.01
-    assert of("e", Pace.ASKED) is None
+    assert of("e", Policy.ASKED) is None
     codes.over()
     codes.over()
     assert len(submitted) == 1  # of d: fifty times its seconds are more than compiling takes, of e they are not
@@ -542,7 +545,7 @@ def test_products_of_matrices_that_pay(monkeypatch):
     submitted[0]()
     assert codes.functions["d"] == codes.texts["d"][0]
     codes.spent["e"] = 2.5
-    assert of("e", Pace.ASKED)
+    assert of("e", Policy.ASKED)
 
     assert codes.timed("f", lambda: 7) == 7
     assert codes.timed("f", lambda: 8) == 8
@@ -563,7 +566,7 @@ def test_without_a_compiler(monkeypatch):
     assert serving.compiled_for("interpreter", (), state) is None
     assert not taken.enough
     later_on = serving.compiled_for("auto", (), state)
-    assert (type(later_on), later_on.units) == (later.Later, True)
+    assert (type(later_on), later_on.units) == (later.DeferredEngine, True)
     assert serving.compiled_for("compiled", (), state) is None
     assert taken.enough
     assert serving.compiled_for("auto", (), state) is None
@@ -581,12 +584,12 @@ def test_units_need_the_usual_order(monkeypatch):
 
 def test_what_was_compiled_before(monkeypatch):
     """Looked up once, by the name of the place."""
-    from warpsim.native.tiering import entry_points as spots
+    from warpsim.native.tiering import entry_points as entries
 
     asked = []
-    monkeypatch.setattr(spots, "noted", lambda name: asked.append(name) or name == "note of 3")
+    monkeypatch.setattr(entries, "has_note", lambda name: asked.append(name) or name == "note of 3")
     plans = SimpleNamespace(note_of=lambda place: f"note of {place}")
     for place, kept in ((3, True), (4, False)):
-        spot = Spot(EVERYTHING)
-        assert [spots.Plans.keeps(plans, place, spot) for _ in range(2)] == [kept] * 2
+        entry = EntryPoint(EVERYTHING)
+        assert [entries.Profile.keeps(plans, place, entry) for _ in range(2)] == [kept] * 2
     assert asked == ["note of 3", "note of 4"]

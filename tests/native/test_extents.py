@@ -1,4 +1,4 @@
-"""What units report of global memory: the union of what their CTAs access."""
+"""What regions report of global memory: the union of what their CTAs access."""
 
 import itertools
 import random

@@ -302,7 +302,7 @@ class Writer:
 
     def __init__(self, row=LANES):
         self.code, self.given, self.wanted, self.refused, self.doubts = Code(), [], [], {}, 0
-        self.code.row, self.code.doubt = row, self.doubt
+        self.code.row, self.code.speculate = row, self.speculate
 
     def add(self, name, function, arrays, inputs=None):
         """One graph of arrays, that come in as they are unless values are given."""
@@ -323,7 +323,7 @@ class Writer:
         self.code.line(f"store {self.code.of(value)}, ptr {place}, align 1")
         self.wanted.append((name, expected))
 
-    def doubt(self, good):
+    def speculate(self, good):
         """The function goes on only where a condition holds."""
         self.doubts += 1
         on, bad = self.code.fresh("on"), self.code.fresh("bad")
@@ -342,11 +342,11 @@ class Writer:
         value = Val(inner, self.code.make(f"load {type}, ptr {place}, align 1"), uniform)
         return self.code.convert("trunc", value, "i1") if array.dtype.kind == "b" else value
 
-    def strided(self, kind, first, along, zeros=0):
+    def strided(self, kind, first, strides, zeros=0):
         """Values along the lanes, as an array and as code that knows the strides below 5."""
         dtype = np.dtype(kind)
         row = self.code.row
-        numbers = [first + along[0] * (i % row) + along[1] * (i // row) for i in range(LANES)]
+        numbers = [first + strides[0] * (i % row) + strides[1] * (i // row) for i in range(LANES)]
         array = (
             np.array([n % (1 << 8 * dtype.itemsize) for n in numbers], np.uint64)
             .astype(f"u{dtype.itemsize}")
@@ -354,8 +354,8 @@ class Writer:
             .reshape(SHAPE)
         )
         one = self.read(shared(np.array([first]).astype(dtype)))
-        steps = [self.code.number(s, one.type) if s < 5 else self.read(shared(np.array([s], dtype))) for s in along]
-        return array, Val(one.type, one.text, uniform=False, along=(steps[0], steps[1]), zeros=zeros)
+        steps = [self.code.number(s, one.type) if s < 5 else self.read(shared(np.array([s], dtype))) for s in strides]
+        return array, Val(one.type, one.text, uniform=False, strides=(steps[0], steps[1]), zeros=zeros)
 
     def call(self):
         """Compile and call: the status, and the graphs that gave something else than NumPy."""
@@ -522,14 +522,14 @@ def test_strides(kind, row):
     """Sums, products and parts of what lies in strides along the lanes, where none wraps round."""
     writer = Writer(row)
     ways = [(736, (1, 0), 5), (736, (1, 0), 0), (96, (4, 1), 0), (5000, (3, 1000), 0)]
-    for first, along, zeros in ways if kind == "u4" else ways[1:3]:
+    for first, strides, zeros in ways if kind == "u4" else ways[1:3]:
         for name, function in STRIDED.items():
             a, b, scalar = (
-                writer.strided(kind, first, along, zeros),
+                writer.strided(kind, first, strides, zeros),
                 writer.strided(kind, 77, (2, 9)),
                 shared(np.array([20], kind)),
             )
-            writer.add(f"{name} {first} {along}", function, [a[0], b[0], scalar], (a[1], b[1], writer.read(scalar)))
+            writer.add(f"{name} {first} {strides}", function, [a[0], b[0], scalar], (a[1], b[1], writer.read(scalar)))
     numbers = [writer.code.number(n, element(np.dtype(kind))) for n in (20, 7)]
     for name, function in KNOWN.items():
         writer.add(name, function, [shared(np.array([n], kind)) for n in (20, 7)], numbers)
@@ -550,12 +550,12 @@ WRAPS = {
 @pytest.mark.parametrize("name", WRAPS)
 def test_what_wraps_round(name):
     """Where lanes wrap round before they are widened, the code says that its strides do not hold."""
-    kind, first, along, target = WRAPS[name]
+    kind, first, strides, target = WRAPS[name]
     statuses = []
     for near in (0, 1):
         writer = Writer(8)
         at = first if near else 0 if "down" not in name or "signed" in name else 400
-        array, value = writer.strided(kind, at, along)
+        array, value = writer.strided(kind, at, strides)
         writer.add(name, lambda a: a.astype(target), [array], [value])
         assert writer.doubts == 1
         statuses.append(writer.call()[0])

@@ -1,4 +1,4 @@
-"""Once a unit has run several waves of CTAs to their end, the next ones are one batch. What comes of it is the interpreter's."""
+"""Once a region has run several waves of CTAs to their end, the next ones are one batch. What comes of it is the interpreter's."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Units hold ldmatrix and mma: bits, counts and findings are the interpreter's, and the unit is not cut at them."""
+"""Regions hold ldmatrix and mma: bits, counts and findings are the interpreter's, and the region is not cut at them."""
 
 import numpy as np
 import pytest
@@ -52,7 +52,7 @@ WRONG = {
 
 
 def outcome(text, engine, laps=5):
-    """What a launch leaves, counts and finds; and its units."""
+    """What a launch leaves, counts and finds; and its regions."""
     given = np.random.default_rng(3).integers(0, 1 << 32, 1 << 14, dtype=np.uint64).astype(np.uint32)
     out = np.zeros(3 * 64 * 4, np.uint32)
     module = warpsim.load(text)
@@ -66,14 +66,14 @@ def outcome(text, engine, laps=5):
 
 
 def units(module):
-    """The units that were compiled, with what they may do."""
-    spots = module.image(module.device).plan("k").main.notes["native"].spots.values()
-    return [(spot.options, c) for spot in spots for c in spot.codes.values() if isinstance(c, Code)]
+    """The regions that were compiled, with what they may do."""
+    entries = module.image(module.device).plan("k").main.notes["native"].entries.values()
+    return [(entry.options, c) for entry in entries for c in entry.codes.values() if isinstance(c, Code)]
 
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_whole_kernels(body):
-    """One unit holds the loop with its barriers, on random bits with NaN and infinities among them."""
+    """One region holds the loop with its barriers, on random bits with NaN and infinities among them."""
     text = HEAD + body + TAIL
     expected, _ = outcome(text, "interpreter")
     found, module = outcome(text, "compiled")
@@ -131,7 +131,7 @@ add.u32 %r3, %r3, 1; setp.lt.u32 %p, %r3, 4; @%p bra L; bar.sync 0; ret; }"""
 
 @pytest.mark.parametrize(("width", "whole"), [(32, True), (31, False)])
 def test_tiles_side_by_side(width, whole):
-    """Rows of tiles that lie between each other's do not cut a unit, as long as no byte is stored twice."""
+    """Rows of tiles that lie between each other's do not cut a region, as long as no byte is stored twice."""
     text = TILES.replace("WIDTH", str(width))
     expected, _ = outcome(text, "interpreter")
     found, module = outcome(text, "compiled")

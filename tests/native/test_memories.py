@@ -13,7 +13,7 @@ pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 from warpsim.machine.state.global_memory import Allocation, GlobalMemory
 from warpsim.machine.state.word_space import WordSpace
 from warpsim.native.compiling.compiler import compiler
-from warpsim.native.runtime.memory_views import Memories
+from warpsim.native.runtime.memory_views import MemoryViews
 from warpsim.native.runtime.run import Runner
 
 FIELDS = 5
@@ -28,7 +28,7 @@ def bytes_told(memories, memory):
 
 def test_bytes_that_move():
     """A copy of the state that writes first has its bytes elsewhere from then on; a shadow may come later."""
-    memory, memories = GlobalMemory(), Memories()
+    memory, memories = GlobalMemory(), MemoryViews()
     memory.map(np.zeros(64, np.uint8))
     state = copy.deepcopy(memory)
     (allocation,) = state.allocations
@@ -102,7 +102,7 @@ def test_generic_addresses(first, rest, written, served, done):
         findings = [(f.rule, f.line, f.lanes) for f in result.findings]
         found.append((given.tolist(), out.tolist(), result.instructions, dict(result.opcodes), findings))
     assert found[0] == found[1]
-    assert any(code.shape.loops for code in done) == served
+    assert any(code.region.loops for code in done) == served
 
 
 @pytest.mark.parametrize("size", [4, 60, 64, 200, 1024])

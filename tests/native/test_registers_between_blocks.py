@@ -193,7 +193,7 @@ REASONS = {
 
 @pytest.mark.parametrize("name", BODIES)
 def test_bodies(name, done):
-    """Twice each, for a unit may end early the first time; CTAs of two warps, the second one of which lacks lanes, too."""
+    """Twice each, for a region may end early the first time; CTAs of two warps, the second one of which lacks lanes, too."""
     found = []
     module = warpsim.load(HEAD + BODIES[name] + TAIL)
     for engine in ("interpreter", "compiled", "compiled"):
@@ -209,7 +209,7 @@ def test_bodies(name, done):
     assert done
     notes = module.image(module.device).plan("k").main.notes
     reasons = {
-        reason for plans in ("native", "careful native") if plans in notes for reason in notes[plans].reasons.values()
+        reason for plans in ("native", "shadowed native") if plans in notes for reason in notes[plans].reasons.values()
     }
     assert reasons - {"a clock"} == REASONS.get(name, set())
 

@@ -67,7 +67,7 @@ def test_a_register_that_some_lanes_have_not_written(use, lanes, done):
         found.append((words.tolist(), result.instructions, dict(result.opcodes), findings))
     assert found[0] == found[1]
     assert [f[3] for f in found[0][3]] == ([] if lanes is None else [tuple(lanes)])
-    assert any(code.shape.loops for code in done)
+    assert any(code.region.loops for code in done)
 
 
 MBARRIER = """.version 8.0
@@ -95,5 +95,5 @@ def test_barriers_behind_an_mbarrier(wait, inside, good, done):
             (words.tolist(), result.instructions, [(f.rule, f.severity, f.line, f.lanes) for f in result.findings])
         )
     assert found[0] == found[1]
-    assert any(code.shape.loops for code in done)
+    assert any(code.region.loops for code in done)
     assert any(severity == "error" for _, severity, *_ in found[0][2]) != good

@@ -307,9 +307,9 @@ def at_once(monkeypatch):
     ids=["in place", "bytes", "loop", "reduction"],
 )
 def test_what_compiled_units_touch(body, monkeypatch):
-    """Compiled units tell exactly which bytes they have stored, and of what they read and reduced into at least all."""
-    told, tell = [], runs.tell
-    monkeypatch.setattr(runs, "tell", lambda *given: told.append(given) or tell(*given))
+    """Compiled regions tell exactly which bytes they have stored, and of what they read and reduced into at least all."""
+    told, notify = [], runs.notify
+    monkeypatch.setattr(runs, "notify", lambda *given: told.append(given) or notify(*given))
     found, counts = [], []
     for engine in ("interpreter", "compiled"):
         words, there = np.arange(4096, dtype=np.uint32), Kept()

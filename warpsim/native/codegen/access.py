@@ -12,18 +12,18 @@ from warpsim.native.lowering.values import Val
 from warpsim.native.regions.forms import Effect
 
 if TYPE_CHECKING:
-    from warpsim.native.codegen.base import UnitText
+    from warpsim.native.codegen.base import RegionEmitter
 
 
 class Access(ByRows, Atomics):
-    """Writes accesses. ``ordered`` and ``once`` are those that `Meetings` follows."""
+    """Writes accesses. ``ordered`` and ``once`` are those that `Interference` follows."""
 
-    def __init__(self, emitter: UnitText) -> None:
+    def __init__(self, emitter: RegionEmitter) -> None:
         self.emitter = emitter
         self.effects = [
-            e for p in emitter.shape.all() for i in emitter.instructions(p) for e in emitter.traced(i).effects
+            e for p in emitter.region.all() for i in emitter.instructions(p) for e in emitter.traced(i).effects
         ]
-        followed = emitter.meetings.ordered() if emitter.meetings.numbers else []
+        followed = emitter.interference.ordered() if emitter.interference.numbers else []
         self.ordered, self.once = [e for e, _ in followed], [o for _, o in followed]
         self.spaces = {e.space for e in self.effects}
         if "generic" in self.spaces:
@@ -33,7 +33,7 @@ class Access(ByRows, Atomics):
     @property
     def private(self) -> bool:
         """Whether shared memory is a copy that the CTA has alone."""
-        return self.emitter.manner.private and "shared" in self.spaces
+        return self.emitter.variant.private and "shared" in self.spaces
 
     # ---- once, and for each warp ------------------------------------------------------------------
 
@@ -58,7 +58,7 @@ class Access(ByRows, Atomics):
             marks = code.make(f"getelementptr i8, ptr {self.shared}, i64 {half}")
             some = code.make(f"icmp ne i64 {self.tracked}, 0")
             self.marks = code.make(f"select i1 {some}, ptr {marks}, ptr null")
-            if emitter.shape.barriers:
+            if emitter.region.barriers:
                 self._clear(code.make(f"select i1 {some}, i64 {self.bytes}, i64 {half}"))
             emitter.put_word("shared_words", self.shared, "ptr")
             emitter.put_word("shared_columns", "1")

@@ -41,9 +41,9 @@ class Atomics(ByLanes):
             Val(v.type, emitter.element(p, i, v.type), uniform=True) for v, p in zip(values, given, strict=True)
         ]
         assert effect.update is not None
-        doubt, code.doubt = code.doubt, None
+        speculate, code.speculate = code.speculate, None
         new = Lowering(code, [old, *given_values])(effect.update)
-        code.doubt = doubt
+        code.speculate = speculate
         code.line(f"store {code.of(new)}, ptr {cell}, align {size}")
         emitter.changes(effect.space, code.op("icmp ne", code.bits(old), code.bits(new), type="i1").text)
         code.line(f"store {code.of(old)}, ptr {code.make(f'getelementptr {type}, ptr {olds}, i64 {i}')}")
@@ -58,7 +58,7 @@ class Atomics(ByLanes):
     def _cells(self, name: Name, effect: Effect, address: Val, lanes: str, cells: str) -> None:
         """The place of each lane's element, by a helper."""
         code, size = self.emitter.code, effect.type.bytes
-        where, range_ = self._where(address), self.emitter.meetings.range(name)
+        where, range_ = self._where(address), self.emitter.interference.range(name)
         if effect.space == "global":
             helper = code.declare(f"ws_cells_{size}", "i32", "ptr, ptr, i32, ptr, ptr")
             status = code.make(f"call i32 @{helper}(ptr %ctx, ptr {where}, i32 {lanes}, ptr {cells}, ptr {range_})")
@@ -90,13 +90,13 @@ class Atomics(ByLanes):
         )
         code.line(f"br i1 {good}, label %{fast}, label %{slow}")
         code.label(fast)
-        if name in self.emitter.meetings.numbers:
+        if name in self.emitter.interference.numbers:
             shown = code.select(here, code.splat(address), code.number(-1, "i32"))
             full = code.declare("llvm.vector.reduce.umin.v32i32", "i32", vector)
             low = code.make(f"zext i32 {code.make(f'call i32 @{full}({vector} {shown.text})')} to i64")
             some = code.make(f"icmp ne i32 {mask.text}, 0")
             none = (1 << 63) - 1
-            self.emitter.meetings.note(
+            self.emitter.interference.note(
                 name,
                 code.make(f"select i1 {some}, i64 {low}, i64 {none}"),
                 code.make(f"select i1 {some}, i64 {end}, i64 {-none - 1}"),

@@ -1,4 +1,4 @@
-"""What those who write a unit share: its registers and blocks, the words of its context, and the ways out of it."""
+"""What those who write a region share: its registers and blocks, the words of its context, and the ways out of it."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from typing import Any, NamedTuple
 from warpsim.native.codegen.register_kinds import Facts
 from warpsim.native.lowering.values import Code, Val, memory, width
 from warpsim.native.regions.forms import Key, Traced
-from warpsim.native.regions.region import Known, Shape
-from warpsim.native.runtime.context import APART, CONTEXT, NOWHERE, OWN, SEEN
+from warpsim.native.regions.region import Region, Traces
+from warpsim.native.runtime.context import CONTEXT, MIXED, NOWHERE, OWN, SEEN
 
 PATH = 0x9E3779B97F4A7C15
 """An odd number, so that warps with the same sum of all blocks that they came through have come the same way."""
 
 
-class Manner(NamedTuple):
-    """How a unit is to run: ``alone``, as the only warp; ``row`` lanes of each warp lie in a row of threads (0: nobody knows);
+class Variant(NamedTuple):
+    """How a region is to run: ``alone``, as the only warp; ``row`` lanes of each warp lie in a row of threads (0: nobody knows);
     with ``strides`` where values may have them; ``private``: on a copy of shared memory that is the CTA's own; ``limited``: up to some block at
-    most; ``noted``: somebody wants to know what it accesses of global memory."""
+    most; ``observed``: somebody wants to know what it accesses of global memory."""
 
     alone: bool
     row: int = 0
     strides: bool = True
     private: bool = False
     limited: bool = False
-    noted: bool = False
+    observed: bool = False
 
 
-class UnitText:
-    """The text of one unit while it is written. ``access``, ``inputs``, ``meetings``, ``whole`` and ``apart`` write its parts."""
+class RegionEmitter:
+    """The text of one region while it is written. ``access``, ``inputs``, ``meetings``, ``whole`` and ``apart`` write its parts."""
 
     access: Any
     inputs: Any
-    meetings: Any
-    whole: Any
-    apart: Any
+    interference: Any
+    converged: Any
+    diverged: Any
     words: dict[str, str]
     """The words of the context that every warp needs."""
     results: dict[int, str]
@@ -48,7 +48,7 @@ class UnitText:
     any_path: str
     every_path: str
     parted: str
-    gone_back: str
+    back_edge_count: str
     waiting: str
     place: str
     leaving: str
@@ -65,27 +65,27 @@ class UnitText:
     mask: str
     lanes: str
 
-    def __init__(self, known: Known, shape: Shape, varying: frozenset[Key], manner: Manner, facts: Facts) -> None:
-        self.known, self.shape, self.varying, self.manner, self.facts = known, shape, varying, manner, facts
-        self.plan = shape.plan
+    def __init__(self, traces: Traces, region: Region, varying: frozenset[Key], variant: Variant, facts: Facts) -> None:
+        self.traces, self.region, self.varying, self.variant, self.facts = traces, region, varying, variant, facts
+        self.plan = region.plan
         self.code = Code()
-        self.code.row = manner.row or 32
-        self.exits = {place: number for number, place in enumerate(shape.exits)}
-        self.barriers = {place: number for number, place in enumerate(shape.barriers)}
-        self.written = {slot for p in shape.all() for i in self.instructions(p) for slot, _ in self.traced(i).outputs}
+        self.code.row = variant.row or 32
+        self.exits = {place: number for number, place in enumerate(region.exits)}
+        self.barriers = {place: number for number, place in enumerate(region.barriers)}
+        self.written = {slot for p in region.all() for i in self.instructions(p) for slot, _ in self.traced(i).outputs}
         self.failures: set[int] = set()
         self.left: set[int] = set()
         """The registers that are read after an exit that warps may take."""
 
-    # ---- the unit ---------------------------------------------------------------------------------
+    # ---- the region ---------------------------------------------------------------------------------
 
-    def instructions(self, piece: Any) -> Any:
-        """What a piece executes, without what ends its block."""
-        return self.plan.blocks[piece.block].instructions[piece.first : piece.last]
+    def instructions(self, slice_: Any) -> Any:
+        """What a slice executes, without what ends its block."""
+        return self.plan.blocks[slice_.block].instructions[slice_.first : slice_.last]
 
     def traced(self, instruction: Any) -> Traced:
         """An instruction's graphs."""
-        made = self.known.of(instruction)
+        made = self.traces.of(instruction)
         assert made is not None
         return made
 
@@ -110,7 +110,7 @@ class UnitText:
         return self.code.make(f"getelementptr i64, ptr {self.words[array]}, i64 {number * 6}")
 
     def fail_unless(self, good: str, why: int) -> None:
-        """Give the unit up where a condition does not hold."""
+        """Give the region up where a condition does not hold."""
         code = self.code
         on = code.fresh("on")
         code.line(f"br i1 {good}, label %{on}, label %fail{why}")
@@ -119,7 +119,7 @@ class UnitText:
 
     def count(self, block: int, lanes: str, how: str = "add") -> None:
         """One more warp has come to a block with so many lanes."""
-        code, number = self.code, sorted(self.shape.pieces).index(block)
+        code, number = self.code, sorted(self.region.slices).index(block)
         for k, more in enumerate(("1", lanes)):
             place = code.make(f"getelementptr i64, ptr {self.words['counts']}, i64 {2 * number + k}")
             old = code.make(f"load i64, ptr {place}")
@@ -149,7 +149,7 @@ class UnitText:
     def leave(self, exit: int, values: Any) -> None:
         """All lanes of the warp leave at one place."""
         code = self.code
-        self.left |= self.shape.live[exit]
+        self.left |= self.region.live[exit]
         self.left_by(f"{exit}")
         self.put_outs(values, exit)
         code.line("br label %left")
@@ -162,13 +162,13 @@ class UnitText:
         common = code.make(f"load i32, ptr {self.common}")
         first, same = code.make(f"icmp eq i32 {common}, {NOWHERE}"), code.make(f"icmp eq i32 {common}, {exit}")
         good = code.make(f"or i1 {first}, {same}")
-        code.line(f"store i32 {code.make(f'select i1 {good}, i32 {exit}, i32 {APART}')}, ptr {self.common}")
+        code.line(f"store i32 {code.make(f'select i1 {good}, i32 {exit}, i32 {MIXED}')}, ptr {self.common}")
 
     def put_outs(self, values: Any, exit: int | None = None) -> None:
-        """Registers that the unit leaves behind; those that are read after the exit, or after any."""
+        """Registers that the region leaves behind; those that are read after the exit, or after any."""
         code = self.code
-        live = self.left if exit is None else self.shape.live[exit]
-        for number, slot in enumerate(self.shape.outs):
+        live = self.left if exit is None else self.region.live[exit]
+        for number, slot in enumerate(self.region.outs):
             if slot not in live:
                 continue
             value: Val = values(slot)
@@ -186,17 +186,17 @@ class UnitText:
 
     # ---- loops ------------------------------------------------------------------------------------
 
-    def again(self, piece: Any, out: str) -> None:
+    def again(self, slice_: Any, out: str) -> None:
         """One more time round a loop: go to ``out`` before the branch where the interpreter wants to look."""
         code = self.code
-        back_edges = code.make(f"load i64, ptr {self.gone_back}")
+        back_edges = code.make(f"load i64, ptr {self.back_edge_count}")
         more = code.make(f"add i64 {back_edges}, 1")
         over = code.make(f"icmp sgt i64 {more}, {self.words['back_edges']}")
-        if self.shape.stores:
+        if self.region.stores:
             used = code.make(f"load i64, ptr {self.log_used}")
             half = code.make(f"lshr i64 {self.words['log_size']}, 1")
             over = code.make(f"or i1 {over}, {code.make(f'icmp ugt i64 {used}, {half}')}")
         on = code.fresh("on")
         code.line(f"br i1 {over}, label %{out}, label %{on}")
         code.label(on)
-        code.line(f"store i64 {more}, ptr {self.gone_back}")
+        code.line(f"store i64 {more}, ptr {self.back_edge_count}")

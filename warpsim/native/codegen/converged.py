@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from warpsim.native.codegen.register_kinds import ALONG, LANEWISE
+from warpsim.native.codegen.register_kinds import AFFINE, VARYING
 from warpsim.native.codegen.slots import Slots
 from warpsim.native.codegen.steps import Steps
 from warpsim.native.lowering.values import Val, width
 from warpsim.native.regions.forms import Key
-from warpsim.native.regions.region import Piece, live_at, reachable
+from warpsim.native.regions.region import BlockSlice, live_at, reachable
 
 if TYPE_CHECKING:
-    from warpsim.native.codegen.base import UnitText
+    from warpsim.native.codegen.base import RegionEmitter
 
 
-class Whole(Steps):
+class Converged(Steps):
     """Writes the blocks ``w<number>``; the first one may begin inside a block, as ``wfirst``."""
 
-    def __init__(self, emitter: UnitText) -> None:
+    def __init__(self, emitter: RegionEmitter) -> None:
         super().__init__(emitter)
         self.slots = Slots(emitter)
         self.frame_bytes = 0
@@ -29,7 +29,7 @@ class Whole(Steps):
         return self.slots.get(key)
 
     def _name(self, block: int) -> str:
-        return f"w{block}"
+        return f"converged{block}"
 
     @property
     def here(self) -> Val:
@@ -40,16 +40,16 @@ class Whole(Steps):
 
     def start(self) -> None:
         """Registers as the warp finds them."""
-        emitter, code, shape = self.emitter, self.code, self.emitter.shape
-        code.doubt = self.doubt if emitter.manner.strides else None
+        emitter, code, region = self.emitter, self.code, self.emitter.region
+        code.speculate = self.speculate if emitter.variant.strides else None
         coming = emitter.inputs.coming()
         given = {key for key, _ in coming}
         for key, value in coming:
             self.slots.put(key, value)
-        for slot in sorted(emitter.written & shape.crossing - given):
+        for slot in sorted(emitter.written & region.live_across - given):
             self.slots.clear(slot)
-        whole = shape.pieces.get(shape.entry.block) is shape.entry
-        code.line(f"br label %{self._name(shape.entry.block) if whole else 'wfirst'}")
+        whole = region.slices.get(region.entry.block) is region.entry
+        code.line(f"br label %{self._name(region.entry.block) if whole else 'converged_entry'}")
 
     def resume(self) -> None:
         """Where a warp goes on behind a barrier."""
@@ -57,21 +57,21 @@ class Whole(Steps):
         code.label("again")
         pointer = code.make(f"getelementptr i32, ptr {emitter.words['states']}, i64 {emitter.now_member}")
         state = code.make(f"load i32, ptr {pointer}")
-        cases = " ".join(f"i32 {k}, label %resume{k}" for k in range(len(emitter.shape.barriers)))
+        cases = " ".join(f"i32 {k}, label %resume{k}" for k in range(len(emitter.region.barriers)))
         code.line(f"switch i32 {state}, label %passed [ {cases} ]")
 
     # ---- blocks -----------------------------------------------------------------------------------
 
     def blocks(self) -> None:
         """All blocks."""
-        emitter, code, shape = self.emitter, self.code, self.emitter.shape
-        code.doubt = self.doubt if emitter.manner.strides else None
-        if shape.pieces.get(shape.entry.block) is not shape.entry:
-            code.label("wfirst")
-            self._body(shape.entry)
-        for block in sorted(shape.pieces):
+        emitter, code, region = self.emitter, self.code, self.emitter.region
+        code.speculate = self.speculate if emitter.variant.strides else None
+        if region.slices.get(region.entry.block) is not region.entry:
+            code.label("converged_entry")
+            self._body(region.entry)
+        for block in sorted(region.slices):
             code.label(self._name(block))
-            if emitter.manner.limited:
+            if emitter.variant.limited:
                 on, beyond = code.fresh("on"), code.fresh("beyond")
                 over = code.make(f"icmp sge i64 {block}, {emitter.words['limit']}")
                 code.line(f"br i1 {over}, label %{beyond}, label %{on}")
@@ -80,61 +80,61 @@ class Whole(Steps):
                 code.label(on)
             emitter.count(block, emitter.lanes)
             emitter.passes(block)
-            self._body(shape.pieces[block])
-        for block, at in shape.exits:
-            if at == 0 and block not in shape.pieces:
+            self._body(region.slices[block])
+        for block, at in region.exits:
+            if at == 0 and block not in region.slices:
                 code.label(self._name(block))
                 emitter.leave(emitter.exits[block, 0], self.slots_value)
-        code.doubt = None
+        code.speculate = None
 
     def slots_value(self, slot: int) -> Val:
         """A register where a block begins or has ended."""
         found = self.emitter.inputs.fixed.get(slot)
         return found if found is not None else self.slots.get(slot)
 
-    def _body(self, piece: Piece) -> None:
+    def _body(self, slice_: BlockSlice) -> None:
         emitter, code = self.emitter, self.code
         self.current = {}
         dirty: dict[int, None] = {}
-        for at, instruction in enumerate(emitter.instructions(piece), piece.first):
-            if (piece.block, at) in emitter.barriers:
+        for at, instruction in enumerate(emitter.instructions(slice_), slice_.first):
+            if (slice_.block, at) in emitter.barriers:
                 self._settle(dirty)
-                self.arrive(emitter.barriers[piece.block, at])
-                if self._told_again(piece, at):
+                self.arrive(emitter.barriers[slice_.block, at])
+                if self._duplicated(slice_, at):
                     return
-                self._resumed(emitter.barriers[piece.block, at], piece.block, at)
+                self._resumed(emitter.barriers[slice_.block, at], slice_.block, at)
                 dirty, self.current = {}, {}
                 continue
-            for slot in self.step(piece.block, at, instruction, self.here):
+            for slot in self.step(slice_.block, at, instruction, self.here):
                 dirty[slot] = None
-        guard = self.condition(piece.guard) if piece.ends and piece.guard is not None else None
+        guard = self.condition(slice_.guard) if slice_.ends and slice_.guard is not None else None
         self._settle(dirty)
-        if not piece.ends:
-            emitter.leave(emitter.exits[piece.block, piece.last], self.slots_value)
+        if not slice_.ends:
+            emitter.leave(emitter.exits[slice_.block, slice_.last], self.slots_value)
             return
-        if piece.goes_back:
+        if slice_.has_back_edge:
             out = code.fresh("looked_at")
-            emitter.again(piece, out)
+            emitter.again(slice_, out)
         if guard is None:
-            target = piece.target if piece.target is not None else piece.following
+            target = slice_.target if slice_.target is not None else slice_.following
             assert target is not None
             code.line(f"br label %{self._name(target)}")
         else:
-            self._branch(piece, guard)
-        if piece.goes_back:
+            self._branch(slice_, guard)
+        if slice_.has_back_edge:
             code.label(out)
-            emitter.leave(emitter.exits[piece.block, piece.last], self.slots_value)
+            emitter.leave(emitter.exits[slice_.block, slice_.last], self.slots_value)
 
     def _settle(self, dirty: dict[int, None]) -> None:
         for slot in dirty:
-            if slot in self.emitter.shape.crossing:
+            if slot in self.emitter.region.live_across:
                 self.slots.put(slot, self.current[slot])
 
-    def _branch(self, piece: Piece, guard: Val) -> None:
+    def _branch(self, slice_: BlockSlice, guard: Val) -> None:
         emitter, code = self.emitter, self.code
-        assert piece.target is not None
-        assert piece.following is not None
-        yes, no = self._name(piece.target), self._name(piece.following)
+        assert slice_.target is not None
+        assert slice_.following is not None
+        yes, no = self._name(slice_.target), self._name(slice_.following)
         if guard.uniform:
             code.line(f"br i1 {guard.text}, label %{yes}, label %{no}")
             return
@@ -146,15 +146,15 @@ class Whole(Steps):
         every = code.make(f"icmp eq i32 {taken.text}, {emitter.mask}")
         code.line(f"br i1 {every}, label %{yes}, label %{part}")
         code.label(part)
-        emitter.facts.part(reachable(emitter.shape, piece.successors))
-        emitter.apart.enter(piece, taken)
+        emitter.facts.diverge(reachable(emitter.region, slice_.successors))
+        emitter.diverged.enter(slice_, taken)
 
     # ---- barriers ---------------------------------------------------------------------------------
 
-    def _told_again(self, piece: Piece, at: int) -> bool:
-        """Whether what follows the barrier stands in the whole block too: of a unit that begins inside a block of a loop."""
-        other = self.emitter.shape.pieces.get(piece.block)
-        return other is not None and other is not piece and other.first <= at < other.last
+    def _duplicated(self, slice_: BlockSlice, at: int) -> bool:
+        """Whether what follows the barrier stands in the whole block too: of a region that begins inside a block of a loop."""
+        other = self.emitter.region.slices.get(slice_.block)
+        return other is not None and other is not slice_ and other.first <= at < other.last
 
     def arrive(self, number: int) -> None:
         """A warp comes to a barrier, with its registers in their slots."""
@@ -169,7 +169,7 @@ class Whole(Steps):
             elif type == "i1":
                 value, type = code.make(f"zext i1 {value} to i8"), "i8"
             code.line(f"store {type} {value}, ptr {pointer}, align 8")
-        for at, place in enumerate((emitter.gone_back, emitter.path)):
+        for at, place in enumerate((emitter.back_edge_count, emitter.path)):
             pointer = code.make(f"getelementptr i64, ptr {base}, i64 {at}")
             code.line(f"store i64 {code.make(f'load i64, ptr {place}')}, ptr {pointer}, align 8")
         state = code.make(f"getelementptr i32, ptr {emitter.words['states']}, i64 {emitter.now_member}")
@@ -191,12 +191,12 @@ class Whole(Steps):
 
     def kept(self, number: int) -> list[Key]:
         """The registers that are read after a barrier."""
-        emitter, shape = self.emitter, self.emitter.shape
-        block, at = shape.barriers[number]
+        emitter, region = self.emitter, self.emitter.region
+        block, at = region.barriers[number]
         live = live_at(emitter.plan, block, at)
         slotted = [
-            *[k for k in shape.reads if k not in emitter.inputs.fixed],
-            *sorted(emitter.written & shape.crossing),
+            *[k for k in region.reads if k not in emitter.inputs.fixed],
+            *sorted(emitter.written & region.live_across),
         ]
         return [
             k for k in dict.fromkeys(slotted) if not isinstance(k, int) or k in live or k >= emitter.plan.n_registers
@@ -230,7 +230,7 @@ class Whole(Steps):
             else:
                 value = code.make(f"load {type}, ptr {pointer}, align 8")
             code.line(f"store {type} {value}, ptr {place}")
-        for number_, place in enumerate((emitter.gone_back, emitter.path)):
+        for number_, place in enumerate((emitter.back_edge_count, emitter.path)):
             pointer = code.make(f"getelementptr i64, ptr {base}, i64 {number_}")
             code.line(f"store i64 {code.make(f'load i64, ptr {pointer}, align 8')}, ptr {place}")
         on, out = code.fresh("on"), code.fresh("unmet")
@@ -251,21 +251,21 @@ class Whole(Steps):
         for key in keys:
             value: Val = values(key)
             form = self.slots.form(key)
-            if form == LANEWISE or value.uniform:
+            if form == VARYING or value.uniform:
                 ready.append((key, value))
                 continue
             whole = f"<32 x {value.type}>"
             first = Val(value.type, code.make(f"extractelement {whole} {value.text}, i32 0"), uniform=True)
             made = first
-            if form == ALONG:
-                along = []
+            if form == AFFINE:
+                strides = []
                 for lane, known in zip((1, code.row), emitter.facts.strides.get(key, (0, 0)), strict=True):
                     if known is not None or lane >= 32 or (lane == 1 and code.row == 1):
-                        along.append(code.number(known or 0, value.type))
+                        strides.append(code.number(known or 0, value.type))
                         continue
                     other = code.make(f"extractelement {whole} {value.text}, i32 {lane}")
-                    along.append(Val(value.type, code.make(f"sub {value.type} {other}, {first.text}"), uniform=True))
-                made = Val(value.type, first.text, uniform=False, along=(along[0], along[1]))
+                    strides.append(Val(value.type, code.make(f"sub {value.type} {other}, {first.text}"), uniform=True))
+                made = Val(value.type, first.text, uniform=False, strides=(strides[0], strides[1]))
             same = code.op("icmp eq", code.splat(made), value, type="i1")
             bits = code.make(f"bitcast {code.of(same)} to i32")
             # Lanes that the warp does not have hold anything.

@@ -13,26 +13,26 @@ from warpsim.native.codegen.inputs import key_type
 from warpsim.native.codegen.steps import Steps
 from warpsim.native.lowering.values import Val
 from warpsim.native.regions.forms import Key
-from warpsim.native.regions.region import Piece, live_at
-from warpsim.native.runtime.context import APART, CONTEXT, LOST
+from warpsim.native.regions.region import BlockSlice, live_at
+from warpsim.native.runtime.context import CONTEXT, MIXED, UNREACHABLE
 
 if TYPE_CHECKING:
-    from warpsim.native.codegen.base import UnitText
+    from warpsim.native.codegen.base import RegionEmitter
 
 
-class Apart(Steps):
+class Diverged(Steps):
     """Writes the blocks ``a<number>``, one after the other in the order of the program. The lanes that wait before each stand in
     memory: as values of their own, each would go through all blocks before its own."""
 
     together = False
 
-    def __init__(self, emitter: UnitText) -> None:
+    def __init__(self, emitter: RegionEmitter) -> None:
         super().__init__(emitter)
-        shape, code = emitter.shape, emitter.code
+        region, code = emitter.region, emitter.code
         self.slots: dict[Key, tuple[str, str, bool]] = {}
-        blocks = emitter.facts.parting
-        outside = {b for b, at in shape.exits if at == 0 and b not in shape.pieces}
-        self.chunks = sorted((blocks & set(shape.pieces)) | (blocks & outside))
+        blocks = emitter.facts.diverging
+        outside = {b for b, at in region.exits if at == 0 and b not in region.slices}
+        self.chunks = sorted((blocks & set(region.slices)) | (blocks & outside))
         self._waiting = code.slot(f"[{max(len(self.chunks), 1)} x i32]")
         self._numbers = {b: k for k, b in enumerate(self.chunks)}
         if self.chunks:  # LLVM takes apart what nobody else can see
@@ -47,7 +47,7 @@ class Apart(Steps):
     def _place(self, key: Key) -> tuple[str, str, bool]:
         found = self.slots.get(key)
         if found is None:
-            type = key_type(self.emitter.shape, key)
+            type = key_type(self.emitter.region, key)
             uniform = isinstance(key, int) and key not in self.emitter.varying
             found = self.slots[key] = (self.code.slot(self.code.typed(type, uniform=uniform)), type, uniform)
         return found
@@ -68,14 +68,14 @@ class Apart(Steps):
     @cached_property
     def _changing(self) -> set[int]:
         """Registers that blocks write which lanes may enter apart: all others are as they were when the lanes parted."""
-        emitter, pieces = self.emitter, self.emitter.shape.pieces
-        inside = [pieces[b] for b in self.chunks if b in pieces]
+        emitter, slices = self.emitter, self.emitter.region.slices
+        inside = [slices[b] for b in self.chunks if b in slices]
         return {slot for p in inside for i in emitter.instructions(p) for slot, _ in emitter.traced(i).outputs}
 
     def _slotted(self) -> list[Key]:
-        emitter, shape = self.emitter, self.emitter.shape
-        reads = [k for k in shape.reads if k not in emitter.inputs.fixed]
-        return list(dict.fromkeys([*reads, *sorted(emitter.written & shape.crossing)]))
+        emitter, region = self.emitter, self.emitter.region
+        reads = [k for k in region.reads if k not in emitter.inputs.fixed]
+        return list(dict.fromkeys([*reads, *sorted(emitter.written & region.live_across)]))
 
     # ---- ways in ----------------------------------------------------------------------------------
 
@@ -84,23 +84,23 @@ class Apart(Steps):
         name = self.code.declare("llvm.memset.p0.i64", "void", "ptr, i8, i64, i1")
         self.code.line(f"call void @{name}(ptr align 64 {self._waiting}, i8 0, i64 {4 * len(self.chunks)}, i1 false)")
 
-    def enter(self, piece: Piece, taken: Val) -> None:
+    def enter(self, slice_: BlockSlice, taken: Val) -> None:
         """Lanes that were together part at the end of a block: those ``taken`` go to its target."""
         emitter, code = self.emitter, self.code
-        assert piece.target is not None
-        assert piece.following is not None
-        if piece.target not in self._numbers or piece.following not in self._numbers:
+        assert slice_.target is not None
+        assert slice_.following is not None
+        if slice_.target not in self._numbers or slice_.following not in self._numbers:
             code.line("unreachable")  # this text is written anew
             return
         code.line(f"store i1 true, ptr {emitter.parted}")
-        doubt, code.doubt = code.doubt, None
+        speculate, code.speculate = code.speculate, None
         for key in self._slotted():
-            self._put(key, emitter.whole.slots.get(key), None)
-        code.doubt = doubt
+            self._put(key, emitter.converged.slots.get(key), None)
+        code.speculate = speculate
         rest = code.make(f"xor i32 {taken.text}, {emitter.mask}")
-        self._go(piece.target, taken)
-        self._go(piece.following, Val("i32", rest, uniform=True))
-        code.line(f"br label %a{min(piece.target, piece.following)}")
+        self._go(slice_.target, taken)
+        self._go(slice_.following, Val("i32", rest, uniform=True))
+        code.line(f"br label %diverged{min(slice_.target, slice_.following)}")
 
     def _pending(self, block: int) -> str:
         """Where the lanes stand that wait before a block."""
@@ -115,20 +115,20 @@ class Apart(Steps):
 
     def blocks(self) -> None:
         """All blocks that lanes may enter apart."""
-        emitter, code, shape = self.emitter, self.code, self.emitter.shape
-        code.doubt = None
+        emitter, code, region = self.emitter, self.code, self.emitter.region
+        code.speculate = None
         for number, block in enumerate(self.chunks):
-            after = f"a{self.chunks[number + 1]}" if number + 1 < len(self.chunks) else "none"
-            code.label(f"a{block}")
+            after = f"diverged{self.chunks[number + 1]}" if number + 1 < len(self.chunks) else "none"
+            code.label(f"diverged{block}")
             here = Val("i32", code.make(f"load i32, ptr {self._pending(block)}"), uniform=True)
             enter = code.fresh("enter")
             code.line(f"br i1 {code.make(f'icmp ne i32 {here.text}, 0')}, label %{enter}, label %{after}")
             code.label(enter)
-            if block not in shape.pieces:
+            if block not in region.slices:
                 self._leave(emitter.exits[block, 0], here)
                 continue
             self._rejoin(block, here)
-            if emitter.manner.limited:
+            if emitter.variant.limited:
                 on, beyond = code.fresh("on"), code.fresh("beyond")
                 over = code.make(f"icmp sge i64 {block}, {emitter.words['limit']}")
                 code.line(f"br i1 {over}, label %{beyond}, label %{on}")
@@ -138,7 +138,7 @@ class Apart(Steps):
             code.line(f"store i32 0, ptr {self._pending(block)}")
             lanes = Val("i1", code.make(f"bitcast i32 {here.text} to <32 x i1>"), uniform=False)
             emitter.count(block, self._number(here))
-            self._body(shape.pieces[block], here, lanes, after)
+            self._body(region.slices[block], here, lanes, after)
         self._stop()
 
     def _number(self, lanes: Val) -> str:
@@ -156,57 +156,57 @@ class Apart(Steps):
         code.label(every)
         live = live_at(emitter.plan, block, 0)
         keys = [k for k in self._slotted() if not isinstance(k, int) or k in live or k >= emitter.plan.n_registers]
-        emitter.whole.take_over([k for k in keys if k in self._changing], self.get, on)
+        emitter.converged.take_over([k for k in keys if k in self._changing], self.get, on)
         code.line(f"store i32 0, ptr {self._pending(block)}")
-        code.line(f"br label %w{block}")
+        code.line(f"br label %converged{block}")
         code.label(on)
 
-    def _body(self, piece: Piece, here: Val, lanes: Val, after: str) -> None:
-        """The steps of a piece for the lanes ``here``; ``lanes`` is the same as a vector."""
+    def _body(self, slice_: BlockSlice, here: Val, lanes: Val, after: str) -> None:
+        """The steps of a slice for the lanes ``here``; ``lanes`` is the same as a vector."""
         emitter, code = self.emitter, self.code
         self.current = {}
         dirty: dict[int, None] = {}
-        for at, instruction in enumerate(emitter.instructions(piece), piece.first):
-            if (piece.block, at) in emitter.barriers:
+        for at, instruction in enumerate(emitter.instructions(slice_), slice_.first):
+            if (slice_.block, at) in emitter.barriers:
                 self._settle(dirty, lanes)
-                self._barrier(emitter.barriers[piece.block, at], piece.block, at, here)
+                self._barrier(emitter.barriers[slice_.block, at], slice_.block, at, here)
                 return
-            for slot in self.step(piece.block, at, instruction, here):
+            for slot in self.step(slice_.block, at, instruction, here):
                 dirty[slot] = None
-        guard = self.condition(piece.guard) if piece.ends and piece.guard is not None else None
+        guard = self.condition(slice_.guard) if slice_.ends and slice_.guard is not None else None
         self._settle(dirty, lanes)
-        if not piece.ends:
-            self._leave(emitter.exits[piece.block, piece.last], here)
+        if not slice_.ends:
+            self._leave(emitter.exits[slice_.block, slice_.last], here)
             return
-        if piece.goes_back:
+        if slice_.has_back_edge:
             out, on = code.fresh("looked_at"), code.fresh("on")
-            emitter.again(piece, out)
+            emitter.again(slice_, out)
             code.line(f"br label %{on}")
             code.label(out)
-            self._leave(emitter.exits[piece.block, piece.last], here)
+            self._leave(emitter.exits[slice_.block, slice_.last], here)
             code.label(on)
         if guard is None:
-            target = piece.target if piece.target is not None else piece.following
+            target = slice_.target if slice_.target is not None else slice_.following
             assert target is not None
             self._go(target, here)
-            code.line(f"br label %{f'a{target}' if target <= piece.block else after}")
+            code.line(f"br label %{f'diverged{target}' if target <= slice_.block else after}")
             return
-        assert piece.target is not None
-        assert piece.following is not None
+        assert slice_.target is not None
+        assert slice_.following is not None
         taken = self.among(guard, here)
         rest = code.op("xor", taken, here)
-        self._go(piece.target, taken)
-        self._go(piece.following, rest)
-        for where, who in ((piece.target, taken), (piece.following, rest)):
-            if where <= piece.block:
+        self._go(slice_.target, taken)
+        self._go(slice_.following, rest)
+        for where, who in ((slice_.target, taken), (slice_.following, rest)):
+            if where <= slice_.block:
                 some, skip = code.make(f"icmp ne i32 {who.text}, 0"), code.fresh("on")
-                code.line(f"br i1 {some}, label %a{where}, label %{skip}")
+                code.line(f"br i1 {some}, label %diverged{where}, label %{skip}")
                 code.label(skip)
         code.line(f"br label %{after}")
 
     def _settle(self, dirty: dict[int, None], lanes: Val) -> None:
         for slot in dirty:
-            if slot in self.emitter.shape.crossing:
+            if slot in self.emitter.region.live_across:
                 self._put(slot, self.current[slot], lanes)
 
     def _barrier(self, number: int, block: int, at: int, here: Val) -> None:
@@ -216,9 +216,9 @@ class Apart(Steps):
         whole = code.make(f"icmp eq i32 {here.text}, {emitter.mask}")
         code.line(f"br i1 {whole}, label %{every}, label %{out}")
         code.label(every)
-        keys = [k for k in emitter.whole.kept(number) if k in self._changing]
-        emitter.whole.take_over(keys, self.get, out)
-        emitter.whole.arrive(number)
+        keys = [k for k in emitter.converged.kept(number) if k in self._changing]
+        emitter.converged.take_over(keys, self.get, out)
+        emitter.converged.arrive(number)
         code.label(out)
         emitter.count_back(block, at, self._number(here))
         self._leave(emitter.exits[block, at], here)
@@ -230,7 +230,7 @@ class Apart(Steps):
         self.used.add(exit)
         code.line(f"store i32 {exit}, ptr {self.stop_id}")
         code.line(f"store i32 {lanes.text}, ptr {self.stop_mask}")
-        code.line("br label %astop")
+        code.line("br label %diverged_exit")
 
     def _value(self, slot: int) -> Val:
         found = self.emitter.inputs.fixed.get(slot)
@@ -239,18 +239,18 @@ class Apart(Steps):
     def _stop(self) -> None:
         emitter, code = self.emitter, self.code
         for number in self.used:
-            emitter.left |= emitter.shape.live[number]
+            emitter.left |= emitter.region.live[number]
             for block in self.chunks:
-                if block > emitter.shape.exits[number][0]:  # the lowest goes first: these may wait
-                    emitter.left |= emitter.shape.live[emitter.exits[block, 0]]
+                if block > emitter.region.exits[number][0]:  # the lowest goes first: these may wait
+                    emitter.left |= emitter.region.live[emitter.exits[block, 0]]
         code.label("none")  # no lane is anywhere: never reached
-        code.line(f"ret i32 {LOST}")
-        code.label("astop")
+        code.line(f"ret i32 {UNREACHABLE}")
+        code.label("diverged_exit")
         stopped = code.make(f"load i32, ptr {self.stop_mask}")
         exit = code.make(f"load i32, ptr {self.stop_id}")
-        code.line(f"br i1 {code.make(f'icmp eq i32 {stopped}, {emitter.mask}')}, label %atogether, label %aapart")
-        code.label("aapart")
-        emitter.left_by(f"{APART}")
+        code.line(f"br i1 {code.make(f'icmp eq i32 {stopped}, {emitter.mask}')}, label %exit_common, label %exit_mixed")
+        code.label("exit_mixed")
+        emitter.left_by(f"{MIXED}")
         rows = code.make(f"mul i64 {emitter.now}, 32")
         lanes = code.make(f"getelementptr i32, ptr {emitter.words['exit_lanes']}, i64 {rows}")
         value: Any = code.splat(Val("i32", f"{exit}", uniform=True))
@@ -262,11 +262,11 @@ class Apart(Steps):
         code.line(f"store {code.of(value)}, ptr {lanes}, align 4")
         emitter.put_outs(self._value)
         code.line("br label %left")
-        code.label("atogether")
+        code.label("exit_common")
         emitter.left_by(exit)
-        bare = [e for e in self.used if emitter.shape.live[e].isdisjoint(emitter.shape.outs)]
+        bare = [e for e in self.used if emitter.region.live[e].isdisjoint(emitter.region.outs)]
         cases = " ".join(f"i32 {e}, label %left" for e in sorted(bare))
-        code.line(f"switch i32 {exit}, label %awrite [ {cases} ]")
-        code.label("awrite")
+        code.line(f"switch i32 {exit}, label %write_outs [ {cases} ]")
+        code.label("write_outs")
         emitter.put_outs(self._value)
         code.line("br label %left")

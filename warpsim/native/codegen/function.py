@@ -1,4 +1,4 @@
-"""The text of a unit: a loop over CTAs and their warps, and in it the blocks.
+"""The text of a region: a loop over CTAs and their warps, and in it the blocks.
 
 A warp whose lanes all stand at one place runs through the blocks by itself (`whole`); once a branch parts its lanes, the
 lowest block of those that wait goes first, as in the interpreter (`apart`). At a barrier a warp puts its registers aside,
@@ -14,31 +14,31 @@ from typing import Any
 import attrs
 
 from warpsim.native.codegen.access import Access
-from warpsim.native.codegen.base import Manner, UnitText
-from warpsim.native.codegen.converged import Whole
-from warpsim.native.codegen.diverged import Apart
-from warpsim.native.codegen.inputs import Given, Inputs
-from warpsim.native.codegen.interference import Meetings
+from warpsim.native.codegen.base import RegionEmitter, Variant
+from warpsim.native.codegen.converged import Converged
+from warpsim.native.codegen.diverged import Diverged
+from warpsim.native.codegen.inputs import InputKind, Inputs
+from warpsim.native.codegen.interference import Interference
 from warpsim.native.codegen.register_kinds import Facts
 from warpsim.native.lowering.values import Code, Val
 from warpsim.native.regions.forms import Key
-from warpsim.native.regions.region import Known, Shape
+from warpsim.native.regions.region import Region, Traces
 from warpsim.native.runtime.context import CONTEXT, NOWHERE
 
 ROUNDS = 40
-"""How often a unit is written at most before nothing new is found out about its registers."""
+"""How often a region is written at most before nothing new is found out about its registers."""
 
 
 @attrs.define(eq=False)
 class Written:
-    """A unit's text, and what whoever runs it has to know."""
+    """A region's text, and what whoever runs it has to know."""
 
     text: str
     code: Code
     effects: list[Any]
     once: list[bool]
     outer: list[int]
-    """Those of the accesses that whoever runs the unit compares among CTAs, or among warps."""
+    """Those of the accesses that whoever runs the region compares among CTAs, or among warps."""
     frame_bytes: int
     spaces: frozenset[str]
     """The spaces that it accesses."""
@@ -47,22 +47,22 @@ class Written:
 
 
 def write(
-    name: str, known: Known, shape: Shape, varying: frozenset[Key], given: Sequence[Given], manner: Manner
+    name: str, traces: Traces, region: Region, varying: frozenset[Key], given: Sequence[InputKind], variant: Variant
 ) -> Written:
-    """A unit in LLVM's text."""
+    """A region in LLVM's text."""
     facts = Facts()
     for _ in range(ROUNDS):
-        emitter = Emitter(known, shape, varying, given, manner, facts)
+        emitter = Emitter(traces, region, varying, given, variant, facts)
         text = emitter.text(name)
         if not facts.changed:
-            access, outer = emitter.access, sorted(emitter.meetings.before)
+            access, outer = emitter.access, sorted(emitter.interference.before)
             return Written(
                 text,
                 emitter.code,
                 access.ordered,
                 access.once,
                 outer,
-                emitter.whole.frame_bytes,
+                emitter.converged.frame_bytes,
                 frozenset(access.spaces),
                 frozenset(emitter.left),
             )
@@ -70,18 +70,24 @@ def write(
     raise AssertionError("the registers of a unit do not settle")
 
 
-class Emitter(UnitText):
-    """Writes one unit. ``lives`` and ``outs`` are the order of descriptors in the context."""
+class Emitter(RegionEmitter):
+    """Writes one region. ``lives`` and ``outs`` are the order of descriptors in the context."""
 
     def __init__(
-        self, known: Known, shape: Shape, varying: frozenset[Key], given: Sequence[Given], manner: Manner, facts: Facts
+        self,
+        traces: Traces,
+        region: Region,
+        varying: frozenset[Key],
+        given: Sequence[InputKind],
+        variant: Variant,
+        facts: Facts,
     ) -> None:
-        super().__init__(known, shape, varying, manner, facts)
-        self.meetings = Meetings(self)
+        super().__init__(traces, region, varying, variant, facts)
+        self.interference = Interference(self)
         self.access = Access(self)
         self.inputs = Inputs(self, given)
-        self.whole = Whole(self)
-        self.apart = Apart(self)
+        self.converged = Converged(self)
+        self.diverged = Diverged(self)
 
     # ---- the function -----------------------------------------------------------------------------
 
@@ -90,9 +96,9 @@ class Emitter(UnitText):
         code = self.code
         self._enter()
         self._warp()
-        self.whole.blocks()
-        if self.facts.parting:
-            self.apart.blocks()
+        self.converged.blocks()
+        if self.facts.diverging:
+            self.diverged.blocks()
         self._next()
         for why in sorted(self.failures):
             code.label(f"fail{why}")
@@ -130,7 +136,7 @@ class Emitter(UnitText):
         tables = code.make(f"getelementptr i64, ptr %ctx, i64 {CONTEXT['tables']}")
         code.line(f"%tables = load ptr, ptr {tables}")
         self.log_used = code.make(f"getelementptr i64, ptr %ctx, i64 {CONTEXT['log_used']}")
-        self.gone_back, self.longest = code.slot("i64"), code.slot("i64")
+        self.back_edge_count, self.longest = code.slot("i64"), code.slot("i64")
         self.changed, self.parted = code.slot("i64"), code.slot("i1")
         code.line(f"store i1 false, ptr {self.parted}")
         self.path, self.any_path, self.every_path = code.slot("i64"), code.slot("i64"), code.slot("i64")
@@ -140,12 +146,12 @@ class Emitter(UnitText):
         self.group, self.member = code.slot("i64"), code.slot("i64")
         self.waiting, self.place, self.leaving = code.slot("i64"), code.slot("i32"), code.slot("i1")
         self.phase, self.source = code.slot("i64"), code.slot("i32")
-        self.results = {s: code.slot("i64") for s in self.shape.outs if s not in self.varying}
+        self.results = {s: code.slot("i64") for s in self.region.outs if s not in self.varying}
         self.inputs.enter()
         self.access.enter()
         for pointer in (self.longest, self.group, self.changed, self.any_path, *self.results.values()):
             code.line(f"store i64 0, ptr {pointer}")
-        self.meetings.enter()
+        self.interference.enter()
         code.line("br label %group")
 
     def _warp(self) -> None:
@@ -158,7 +164,7 @@ class Emitter(UnitText):
         code.line(f"store i64 0, ptr {self.phase}")
         code.line(f"store i1 false, ptr {self.leaving}")
         code.line(f"store i32 -1, ptr {self.place}")
-        if self.shape.barriers:  # all warps of a CTA come one after the other
+        if self.region.barriers:  # all warps of a CTA come one after the other
             self.cta64 = group
             self._cta()
         code.line("br label %phase")
@@ -168,14 +174,14 @@ class Emitter(UnitText):
         place = code.make(f"load i32, ptr {self.place}")
         code.line(f"store i32 {code.make(f'add i32 {place}, 1')}, ptr {self.source}")
         code.line(f"store i32 -1, ptr {self.place}")
-        if self.shape.barriers:
-            self.meetings.phase()
+        if self.region.barriers:
+            self.interference.phase()
         code.line("br label %warp")
         code.label("warp")
         member = self.now_member = code.make(f"load i64, ptr {self.member}")
         base = code.make(f"mul i64 {code.make(f'load i64, ptr {self.group}')}, {self.words['per_group']}")
         k = self.now = code.make(f"add i64 {base}, {member}")
-        if self.shape.barriers:
+        if self.region.barriers:
             self.row64 = member
             self.row, self.cta = (code.make(f"trunc i64 {v} to i32") for v in (self.row64, self.cta64))
         else:
@@ -189,22 +195,22 @@ class Emitter(UnitText):
         self._clear()
         self.access.warp()
         self.inputs.warp()
-        if self.shape.barriers:
+        if self.region.barriers:
             first = code.make(f"icmp eq i64 {code.make(f'load i64, ptr {self.phase}')}, 0")
             code.line(f"br i1 {first}, label %start, label %again")
-            self.whole.resume()
+            self.converged.resume()
         else:
             code.line("br label %start")
         code.label("start")
-        self.whole.start()
+        self.converged.start()
 
     def _clear(self) -> None:
         """A warp comes, at the start or behind a barrier: nothing is left of the warp before it."""
-        for pointer in (self.gone_back, self.path):
+        for pointer in (self.back_edge_count, self.path):
             self.code.line(f"store i64 0, ptr {pointer}")
-        self.meetings.warp()
-        if self.facts.parting:
-            self.apart.clear()
+        self.interference.warp()
+        if self.facts.diverging:
+            self.diverged.clear()
 
     def _cta(self) -> None:
         """What the warps of a CTA share."""
@@ -215,12 +221,15 @@ class Emitter(UnitText):
 
     def _next(self) -> None:
         """A warp has left, or waits; then the next one comes."""
-        code, shape = self.code, self.shape
+        code, region = self.code, self.region
         code.label("left")
-        if shape.barriers:
+        if region.barriers:
             state = code.make(f"getelementptr i32, ptr {self.words['states']}, i64 {self.now_member}")
             code.line(f"store i32 -1, ptr {state}")
-        back_edges, longest = code.make(f"load i64, ptr {self.gone_back}"), code.make(f"load i64, ptr {self.longest}")
+        back_edges, longest = (
+            code.make(f"load i64, ptr {self.back_edge_count}"),
+            code.make(f"load i64, ptr {self.longest}"),
+        )
         more = code.make(f"icmp sgt i64 {back_edges}, {longest}")
         code.line(f"store i64 {code.make(f'select i1 {more}, i64 {back_edges}, i64 {longest}')}, ptr {self.longest}")
         path = code.make(f"load i64, ptr {self.path}")
@@ -229,8 +238,8 @@ class Emitter(UnitText):
             code.line(f"store i64 {code.make(f'{how} i64 {old}, {path}')}, ptr {pointer}")
         code.line("br label %done")
         code.label("done")
-        self.meetings.done()
-        if shape.barriers:
+        self.interference.done()
+        if region.barriers:
             code.line("br label %passed")
             code.label("passed")
         member = code.make(f"add i64 {self.now_member}, 1")
@@ -238,7 +247,7 @@ class Emitter(UnitText):
         last = code.make(f"icmp eq i64 {member}, {self.words['per_group']}")
         code.line(f"br i1 {last}, label %all, label %warp")
         code.label("all")
-        if shape.barriers:
+        if region.barriers:
             waiting = code.make(f"load i64, ptr {self.waiting}")
             nobody = code.make(f"icmp eq i64 {waiting}, 0")
             code.line(f"br i1 {nobody}, label %over, label %meet")
@@ -256,13 +265,13 @@ class Emitter(UnitText):
             self.access.met()
             code.line("br label %phase")
             code.label("over")
-            self.meetings.over()
+            self.interference.over()
         code.line(
             f"store i64 {code.make('add i64 ' + code.make(f'load i64, ptr {self.group}') + ', 1')}, ptr {self.group}"
         )
         code.line("br label %group")
         code.label("finish")
-        for number, slot in enumerate(shape.outs):
+        for number, slot in enumerate(region.outs):
             if slot not in self.varying:
                 value = code.make(f"load i64, ptr {self.results[slot]}")
                 code.line(f"store i64 {value}, ptr {self.descriptor('outs', number)}")
@@ -274,5 +283,5 @@ class Emitter(UnitText):
         parted = code.make(f"or i1 {several}, {code.make(f'load i1, ptr {self.parted}')}")
         self.put_word("parted", code.make(f"zext i1 {parted} to i64"))
         self.put_word("common_exit", code.make(f"sext i32 {code.make(f'load i32, ptr {self.common}')} to i64"))
-        self.meetings.finish()
+        self.interference.finish()
         code.line("ret i32 0")

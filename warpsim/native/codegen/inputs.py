@@ -1,4 +1,4 @@
-"""How what a unit reads comes in: as one value for all, as one for each CTA, by strides, or as lanes."""
+"""How what a region reads comes in: as one value for all, as one for each CTA, by strides, or as lanes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from warpsim.native.regions.forms import Key
 from warpsim.types import TYPES
 
 if TYPE_CHECKING:
-    from warpsim.native.codegen.base import UnitText
-    from warpsim.native.regions.region import Shape
+    from warpsim.native.codegen.base import RegionEmitter
+    from warpsim.native.regions.region import Region
 
 SMALL = 64
 """Strides up to here are part of the code."""
@@ -24,34 +24,34 @@ THREAD_BITS = 10
 """A thread's index has so many."""
 
 
-class Given(NamedTuple):
+class InputKind(NamedTuple):
     """``how``: "same" (one value), "column" (the address of one for each CTA), "along" (a first value and strides, None where
     they are known only at run time) or "lanes"."""
 
     how: str
-    along: tuple[int | None, int | None] = (0, 0)
+    strides: tuple[int | None, int | None] = (0, 0)
 
 
-_SAME, _LANES, _COLUMN = Given("same"), Given("lanes"), Given("column")
+_UNIFORM, _VARYING, _PER_CTA = InputKind("uniform"), InputKind("varying"), InputKind("per_cta")
 
 
-def given(value: Any, row: int) -> Given:
+def given(value: Any, row: int) -> InputKind:
     """How a value of a group comes in."""
     if type(value) is int:
-        return _SAME
+        return _UNIFORM
     if type(value) is Affine:
         if value.strides == FLAT:
-            return _SAME
+            return _UNIFORM
         s1, s0 = value.strides[:2]
         if not row and (s1 or s0):
-            return _LANES
-        return Given("along", (_known(s0), _known(s1) if row < LANES else 0))
+            return _VARYING
+        return InputKind("affine", (_known(s0), _known(s1) if row < LANES else 0))
     if value.size == 1:
-        return _SAME
-    return _COLUMN if value.ndim == 4 and value.shape[0] == value.shape[1] == 1 else _LANES
+        return _UNIFORM
+    return _PER_CTA if value.ndim == 4 and value.shape[0] == value.shape[1] == 1 else _VARYING
 
 
-def look_of(value: Any) -> Any:
+def layout_of(value: Any) -> Any:
     """All of a value that decides how it comes in."""
     if type(value) is int:
         return 0
@@ -73,10 +73,10 @@ def row_of(selection: Any) -> int:
     return wide if n0 == wide and LANES % wide == 0 else 0
 
 
-def key_type(shape: Shape, key: Key) -> str:
+def key_type(region: Region, key: Key) -> str:
     """The LLVM type of what a key holds."""
     if isinstance(key, int):
-        type = shape.plan.function.registers[key].type
+        type = region.plan.function.registers[key].type
     elif isinstance(key[0], int):
         type = TYPES[key[1]]
     elif key[0] == "param":
@@ -88,18 +88,18 @@ def key_type(shape: Shape, key: Key) -> str:
     return "i1" if type.dtype.kind == "b" else f"i{type.dtype.itemsize * 8}"
 
 
-def special_name(shape: Shape, key: Key) -> str:
+def special_name(region: Region, key: Key) -> str:
     """The special register that a key means, if any."""
-    plan = shape.plan
+    plan = region.plan
     return plan.specials.get(key[0], "") if isinstance(key, tuple) and isinstance(key[0], int) else ""
 
 
 class Inputs:
-    """What a unit reads. ``fixed`` holds what no instruction of it writes, where that is no vector."""
+    """What a region reads. ``fixed`` holds what no instruction of it writes, where that is no vector."""
 
-    def __init__(self, emitter: UnitText, given: Sequence[Given]) -> None:
+    def __init__(self, emitter: RegionEmitter, given: Sequence[InputKind]) -> None:
         self.emitter = emitter
-        self.given = dict(zip(emitter.shape.reads, given, strict=True))
+        self.given = dict(zip(emitter.region.reads, given, strict=True))
         self.fixed: dict[Key, Val] = {}
         self.first: dict[Key, Val] = {}
         """What has come in and is written later."""
@@ -107,17 +107,17 @@ class Inputs:
         self._words: dict[Key, list[str]] = {}
 
     def _is_lane(self, key: Key) -> bool:
-        return special_name(self.emitter.shape, key) == "laneid"
+        return special_name(self.emitter.region, key) == "laneid"
 
     def enter(self) -> None:
         """Once: what all share."""
         emitter, code = self.emitter, self.emitter.code
-        for number, key in enumerate(emitter.shape.reads):
-            how, type = self.given[key].how, key_type(emitter.shape, key)
-            if how == "same":
+        for number, key in enumerate(emitter.region.reads):
+            how, type = self.given[key].how, key_type(emitter.region, key)
+            if how == "uniform":
                 raw = Val("i64", code.make(f"load i64, ptr {emitter.descriptor('lives', number)}"), uniform=True)
                 self._keep(key, raw if type == "i64" else code.convert("trunc", raw, type))
-            elif how in ("along", "column"):
+            elif how in ("affine", "per_cta"):
                 place = emitter.descriptor("lives", number)
                 words = [code.make(f"getelementptr i64, ptr {place}, i64 {k}") for k in range(5)]
                 self._words[key] = [code.make(f"load i64, ptr {w}") for w in words]
@@ -131,7 +131,7 @@ class Inputs:
     def cta(self) -> None:
         """For each CTA: where it is."""
         self._ctas: dict[str, str] = {}
-        if any(g.how in ("along", "column") for g in self.given.values()):
+        if any(g.how in ("affine", "per_cta") for g in self.given.values()):
             for name in ("c1", "c0"):
                 self._place(name)
 
@@ -139,37 +139,37 @@ class Inputs:
         """For each warp: what it alone has."""
         emitter, code = self.emitter, self.emitter.code
         self._threads: dict[str, str] = {}
-        for key in emitter.shape.reads:
-            how, type = self.given[key].how, key_type(emitter.shape, key)
-            if how == "along":
-                self._keep(key, self._along(key, type))
-            elif how == "column":
+        for key in emitter.region.reads:
+            how, type = self.given[key].how, key_type(emitter.region, key)
+            if how == "affine":
+                self._keep(key, self._affine(key, type))
+            elif how == "per_cta":
                 base, _, _, c1, c0 = self._words[key]
                 at = self._offset(base, (("c1", c1), ("c0", c0)))
                 pointer = code.make(f"inttoptr i64 {at} to ptr")
                 inner = memory(type)
                 value = Val(inner, code.make(f"load {inner}, ptr {pointer}"), uniform=True)
                 self._keep(key, code.convert("trunc", value, type) if inner != type else value)
-            elif how == "lanes" and self._is_lane(key):
-                along = code.number(1, type), code.number(code.row % LANES, type)
-                self._keep(key, Val(type, "0", uniform=False, along=along, zeros=64, top=SPAN))
+            elif how == "varying" and self._is_lane(key):
+                strides = code.number(1, type), code.number(code.row % LANES, type)
+                self._keep(key, Val(type, "0", uniform=False, strides=strides, zeros=64, top=SPAN))
 
-    def _along(self, key: Key, type: str) -> Val:
+    def _affine(self, key: Key, type: str) -> Val:
         emitter, code = self.emitter, self.emitter.code
         base, s1, s0, c1, c0 = self._words[key]
         first = Val("i64", self._offset(base, (("t1", s1), ("t0", s0), ("c1", c1), ("c0", c0))), uniform=True)
-        x, y = self.given[key].along
-        along = [
+        x, y = self.given[key].strides
+        strides = [
             Val("i64", dynamic, uniform=True) if known is None else code.number(known, "i64")
             for known, dynamic in ((x, s0), (y, s1))
         ]
-        narrow = [v if type == "i64" else self._narrow(v, type) for v in (first, *along)]
-        name = special_name(emitter.shape, key)
-        zeros = SPAN if name == "tid.x" and emitter.manner.row == LANES else 0
+        narrow = [v if type == "i64" else self._narrow(v, type) for v in (first, *strides)]
+        name = special_name(emitter.region, key)
+        zeros = SPAN if name == "tid.x" and emitter.variant.row == LANES else 0
         top = THREAD_BITS if name.startswith("tid.") else 64
         if narrow[1].known == 0 and narrow[2].known == 0:
             return Val(type, narrow[0].text, uniform=True, zeros=zeros, top=top)
-        return Val(type, narrow[0].text, uniform=False, along=(narrow[1], narrow[2]), zeros=zeros, top=top)
+        return Val(type, narrow[0].text, uniform=False, strides=(narrow[1], narrow[2]), zeros=zeros, top=top)
 
     def _narrow(self, value: Val, type: str) -> Val:
         if value.known is not None:
@@ -201,8 +201,8 @@ class Inputs:
     def vector(self, key: Key) -> Val:
         """The lanes of a value."""
         emitter, code = self.emitter, self.emitter.code
-        type = key_type(emitter.shape, key)
-        n, number = width(memory(type)), emitter.shape.reads.index(key)
+        type = key_type(emitter.region, key)
+        n, number = width(memory(type)), emitter.region.reads.index(key)
         out = code.slot(f"[32 x i{n}]")
         name = code.declare(f"ws_live_{n}", "void", "ptr, ptr, i32, i32, ptr")
         code.line(
@@ -214,7 +214,7 @@ class Inputs:
     def coming(self) -> list[tuple[Key, Val]]:
         """What comes in where a warp begins and has a slot."""
         every: list[tuple[Key, Val]] = []
-        for key in self.emitter.shape.reads:
+        for key in self.emitter.region.reads:
             if key in self.fixed:
                 continue
             every.append((key, self.first[key] if key in self.first else self.vector(key)))

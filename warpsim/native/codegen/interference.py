@@ -1,8 +1,8 @@
 """Where the order of warps might be seen: the least and greatest address of each access, for each warp and each CTA.
 
 Warps run one after the other between two barriers, and CTAs one after the other. Where one may have stored what another
-looked at or stored, the unit is given up (within a CTA), or whoever runs it looks more closely (among CTAs, among warps
-where the unit holds no barrier, and at stores of both to global memory).
+looked at or stored, the region is given up (within a CTA), or whoever runs it looks more closely (among CTAs, among warps
+where the region holds no barrier, and at stores of both to global memory).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from warpsim.native.regions.forms import Effect
-from warpsim.native.runtime.context import MET
+from warpsim.native.runtime.context import INTERFERED
 
 if TYPE_CHECKING:
-    from warpsim.native.codegen.base import UnitText
+    from warpsim.native.codegen.base import RegionEmitter
 
 FIRST, LAST = (1 << 63) - 1, -(1 << 63)
 MOST_PAIRS = 64
@@ -29,7 +29,7 @@ Name = tuple[int, int, int]
 
 @attrs.frozen
 class Segment:
-    """Steps of a piece between two barriers."""
+    """Steps of a slice between two barriers."""
 
     block: int
     first: int
@@ -41,12 +41,12 @@ def spaces_of(effect: Effect) -> tuple[str, ...]:
     return ("global", "shared") if effect.space == "generic" else (effect.space,)
 
 
-class Meetings:
+class Interference:
     """Notes the extents of accesses. ``numbers`` are the accesses that it follows."""
 
-    def __init__(self, emitter: UnitText) -> None:
+    def __init__(self, emitter: RegionEmitter) -> None:
         self.emitter = emitter
-        shape = emitter.shape
+        region = emitter.region
         self.effects: dict[Name, Effect] = {}
         self._segments: list[Segment] = []
         self._after: dict[Segment, list[Segment]] = {}
@@ -55,17 +55,17 @@ class Meetings:
         """For the entry and for each barrier: what may meet from there up to the next barrier."""
         self._regions: list[set[Segment]] = []
         self.outer: set[tuple[Name, Name]] = set()
-        self.noted: set[Name] = set()
+        self.observed: set[Name] = set()
         """Of which somebody wants to know the extents, met or not."""
-        alone, noted = emitter.manner.alone, emitter.manner.noted
-        if alone and not noted:
+        alone, observed = emitter.variant.alone, emitter.variant.observed
+        if alone and not observed:
             return
         self._cut()
         stores = {s for e in self.effects.values() if e.kind != "load" and not alone for s in spaces_of(e)} - {"local"}
-        self.noted = {n for n, e in self.effects.items() if noted and "global" in spaces_of(e)}
-        if not (stores or self.noted):
+        self.observed = {n for n, e in self.effects.items() if observed and "global" in spaces_of(e)}
+        if not (stores or self.observed):
             return
-        if shape.barriers:
+        if region.barriers:
             for source in self._sources():
                 segments = self._reached([source])
                 pairs: set[tuple[Name, Name]] = set()
@@ -74,37 +74,37 @@ class Meetings:
                 self._regions.append(segments)
             stores -= {"shared"}
         self._pairs(set(self._segments), self.outer, stores, self._again_at_all)
-        used = {name for pairs in (*self.inner, self.outer) for pair in pairs for name in pair} | self.noted
+        used = {name for pairs in (*self.inner, self.outer) for pair in pairs for name in pair} | self.observed
         self.numbers = {name: k for k, name in enumerate(sorted(used))}
 
     # ---- what may meet ----------------------------------------------------------------------------
 
     def _cut(self) -> None:
-        emitter, shape = self.emitter, self.emitter.shape
+        emitter, region = self.emitter, self.emitter.region
         firsts: dict[int, Segment] = {}
         lasts: list[tuple[Segment, Any]] = []
-        for piece in shape.all():
-            cuts = [at for block, at in shape.barriers if block == piece.block and piece.first <= at < piece.last]
-            bounds = [piece.first, *[at + 1 for at in sorted(cuts)], piece.last]
-            parts = [Segment(piece.block, a, b) for a, b in pairwise(bounds)]
+        for slice_ in region.all():
+            cuts = [at for block, at in region.barriers if block == slice_.block and slice_.first <= at < slice_.last]
+            bounds = [slice_.first, *[at + 1 for at in sorted(cuts)], slice_.last]
+            parts = [Segment(slice_.block, a, b) for a, b in pairwise(bounds)]
             self._segments += parts
-            if shape.pieces.get(piece.block) is piece:
-                firsts[piece.block] = parts[0]
-            lasts.append((parts[-1], piece))
-            for at, instruction in enumerate(emitter.instructions(piece), piece.first):
+            if region.slices.get(slice_.block) is slice_:
+                firsts[slice_.block] = parts[0]
+            lasts.append((parts[-1], slice_))
+            for at, instruction in enumerate(emitter.instructions(slice_), slice_.first):
                 for number, effect in enumerate(emitter.traced(instruction).effects):
-                    self.effects[piece.block, at, number] = effect
+                    self.effects[slice_.block, at, number] = effect
         for part in self._segments:
             self._after[part] = []
-        for part, piece in lasts:
-            if piece.ends:
-                self._after[part] = [firsts[b] for b in piece.successors if b in firsts]
+        for part, slice_ in lasts:
+            if slice_.ends:
+                self._after[part] = [firsts[b] for b in slice_.successors if b in firsts]
 
     def _sources(self) -> list[Segment]:
-        """Where warps go on together: the entry, and behind each barrier. A unit that begins inside a block of a loop holds parts
+        """Where warps go on together: the entry, and behind each barrier. A region that begins inside a block of a loop holds parts
         of that block twice."""
-        begins, shape = {(s.block, s.first): s for s in self._segments}, self.emitter.shape
-        places = [(shape.entry.block, shape.entry.first), *((b, at + 1) for b, at in shape.barriers)]
+        begins, region = {(s.block, s.first): s for s in self._segments}, self.emitter.region
+        places = [(region.entry.block, region.entry.first), *((b, at + 1) for b, at in region.barriers)]
         return [begins[place] for place in places]
 
     def _reached(self, work: list[Segment]) -> set[Segment]:
@@ -124,7 +124,7 @@ class Meetings:
 
     def _again_at_all(self, segment: Segment) -> bool:
         """The same across barriers."""
-        if not self.emitter.shape.barriers:
+        if not self.emitter.region.barriers:
             return self._again(segment)
         seen, work = set[int](), list(self._follow[segment.block])
         while work:
@@ -216,9 +216,9 @@ class Meetings:
         self.phased = {n: code.slot("[2 x i64]") for n in sorted(ends)}
         self.before = {
             n: code.slot("[2 x i64]")
-            for n in sorted({self.numbers[b] for b in {b for _, b in self.outer} | self.noted})
+            for n in sorted({self.numbers[b] for b in {b for _, b in self.outer} | self.observed})
         }
-        self.whole = {n: code.slot("[2 x i64]") for n in self.before} if self.emitter.shape.barriers else {}
+        self.whole = {n: code.slot("[2 x i64]") for n in self.before} if self.emitter.region.barriers else {}
         self.suspect = code.slot("i1")
         code.line(f"store i1 false, ptr {self.suspect}")
         self.near = code.slot("i1")
@@ -239,7 +239,7 @@ class Meetings:
     def _by_source(self, what: str, write: Callable[[int], None]) -> None:
         """Something else for each place where warps may have come from."""
         emitter, code = self.emitter, self.emitter.code
-        count = len(emitter.shape.barriers) + 1
+        count = len(emitter.region.barriers) + 1
         source = code.make(f"load i32, ptr {emitter.source}")
         cases = " ".join(f"i32 {k}, label %{what}{k}" for k in range(count))
         code.line(f"switch i32 {source}, label %{what}_on [ {cases} ]")
@@ -308,7 +308,7 @@ class Meetings:
         """A warp has stopped: what it touched, beside what others did."""
         if not self.numbers:
             return
-        if not self.emitter.shape.barriers:
+        if not self.emitter.region.barriers:
             self._out({n: self.now[n] for n in self.before})
             self._reset(self.now)
             return
@@ -329,7 +329,7 @@ class Meetings:
             near = code.make(f"or i1 {near}, {code.make(f'load i1, ptr {self.near}')}")
             code.line(f"store i1 {near}, ptr {self.near}")
         if bad != "false":
-            emitter.fail_unless(code.make(f"xor i1 {bad}, true"), MET)
+            emitter.fail_unless(code.make(f"xor i1 {bad}, true"), INTERFERED)
         for number in sorted(self._here(source)):
             for kept in (self.phased, self.whole):
                 if number in kept:

@@ -1,4 +1,4 @@
-"""Accesses of memory lane by lane, by helpers that find out whether the unit has to be given up."""
+"""Accesses of memory lane by lane, by helpers that find out whether the region has to be given up."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from warpsim.native.regions.forms import Effect
 from warpsim.native.runtime.context import BAD_ACCESS, CONTEXT
 
 if TYPE_CHECKING:
-    from warpsim.native.codegen.base import UnitText
+    from warpsim.native.codegen.base import RegionEmitter
 
 
 class Reached:
-    """What accesses of a unit share."""
+    """What accesses of a region share."""
 
-    emitter: UnitText
+    emitter: RegionEmitter
     columns: str
     """The column of each lane's CTA in shared memory, and in local memory its own, as the helpers want them."""
     positions: str
@@ -51,8 +51,8 @@ class ByLanes(Reached):
             wide = code.convert("zext", address, "i64") if address.type == "i32" else address
             code.line(f"store i64 {wide.text}, ptr {where}, align 64")
             return where
-        if address.along is not None:
-            x, y = address.along
+        if address.strides is not None:
+            x, y = address.strides
             parts = [first_of(address), x, y]
             if address.type == "i32":
                 parts = [
@@ -78,7 +78,7 @@ class ByLanes(Reached):
         if one:
             some = code.make(f"icmp ne i32 {mask.text}, 0")
             lanes = code.make(f"zext i1 {some} to i32")
-        range_ = self.emitter.meetings.range(name)
+        range_ = self.emitter.interference.range(name)
         buffer = self._buffer = code.slot(f"[{effect.count * 32} x i{size * 8}]")
         self._one = one
         for k in range(effect.count):
@@ -132,7 +132,7 @@ class ByLanes(Reached):
         code.label(on)
 
     def _generic(self, kind: str, what: str, where: str, lanes: str, buffer: str, range_: str) -> None:
-        """Shared, local or global memory, where all lanes go to one of them; else the unit is given up."""
+        """Shared, local or global memory, where all lanes go to one of them; else the region is given up."""
         code = self.emitter.code
         all = Val("i64", code.make(f"load <32 x i64>, ptr {where}, align 64"), uniform=False)
         result, done, beyond = code.slot("i32"), code.fresh("done"), code.fresh("beyond")

@@ -1,4 +1,4 @@
-"""Calls of products of matrices from units: registers go through memory of their own on the stack."""
+"""Calls of products of matrices from regions: registers go through memory of their own on the stack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrix instructions within units: `ldmatrix` as loads of each lane's elements, `mma` as a call of the product's machine code."""
+"""Matrix instructions within regions: `ldmatrix` as loads of each lane's elements, `mma` as a call of the product's machine code."""
 
 from __future__ import annotations
 

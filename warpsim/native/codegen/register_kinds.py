@@ -1,4 +1,4 @@
-"""What is found out about the registers of a unit while it is written."""
+"""What is found out about the registers of a region while it is written."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import attrs
 
 from warpsim.native.regions.forms import Key
 
-SCALAR, ALONG, LANEWISE = 0, 1, 2
+UNIFORM, AFFINE, VARYING = 0, 1, 2
 NOTHING = -1
 """No stride was seen so far."""
 
 
 @attrs.define(eq=False)
 class Facts:
-    """What was found out about a unit while it was written; where that has ``changed``, it is written anew."""
+    """What was found out about a region while it was written; where that has ``changed``, it is written anew."""
 
     forms: dict[Key, int] = attrs.field(factory=dict)
     strides: dict[Key, tuple[int | None, int | None]] = attrs.field(factory=dict)
     """Known strides, None where they are not the same everywhere."""
     limits: dict[Key, tuple[int, int]] = attrs.field(factory=dict)
     """Of registers that are scalars or have strides: the least ``zeros`` and the greatest ``top`` (`Val`) of all places."""
-    parting: set[int] = attrs.field(factory=set)
+    diverging: set[int] = attrs.field(factory=set)
     """Blocks that lanes of a warp may enter apart."""
     changed: bool = False
 
     def widen(self, key: Key, form: int) -> None:
         """A register is at least so much in some place."""
-        if form > self.forms.get(key, SCALAR):
+        if form > self.forms.get(key, UNIFORM):
             self.forms[key] = form
             self.changed = True
 
@@ -48,8 +48,8 @@ class Facts:
         if old != self.limits[key]:
             self.changed = True
 
-    def part(self, blocks: set[int]) -> None:
+    def diverge(self, blocks: set[int]) -> None:
         """Lanes may enter these blocks apart."""
-        if not blocks <= self.parting:
-            self.parting |= blocks
+        if not blocks <= self.diverging:
+            self.diverging |= blocks
             self.changed = True

@@ -31,9 +31,9 @@ def rows_of(code: Any, address: Val, step: int) -> Rows | None:
     """How accesses of so many bytes lie, None where they do not lie in rows."""
     if address.uniform:
         return Rows([address], 1)
-    if address.along is None:
+    if address.strides is None:
         return None
-    x, y = address.along
+    x, y = address.strides
     first, count = first_of(address), LANES // code.row
     if x.known == step:
         if count == 1 or y.known == step * code.row:
@@ -73,7 +73,7 @@ class ByRows(ByLanes):
         code.label(fast)
         bytes = rows.lanes * effect.type.bytes * effect.count
         ends = self._ends(rows, bytes)
-        self.emitter.meetings.note(name, *ends)
+        self.emitter.interference.note(name, *ends)
         if load:
             for result, value in zip(results, self._load_rows(effect, rows, pointers), strict=True):
                 code.line(f"store {code.of(value)}, ptr {result}")

@@ -5,41 +5,41 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from warpsim.native.codegen.inputs import key_type
-from warpsim.native.codegen.register_kinds import ALONG, LANEWISE, SCALAR
+from warpsim.native.codegen.register_kinds import AFFINE, UNIFORM, VARYING
 from warpsim.native.lowering.affine import first_of, strides_of, top_of, zeros_of
 from warpsim.native.lowering.values import Val
 from warpsim.native.regions.forms import Key
 
 if TYPE_CHECKING:
-    from warpsim.native.codegen.base import UnitText
+    from warpsim.native.codegen.base import RegionEmitter
 
 
 class Slots:
     """The registers of a warp whose lanes are together."""
 
-    def __init__(self, emitter: UnitText) -> None:
+    def __init__(self, emitter: RegionEmitter) -> None:
         self.emitter = emitter
         self._places: dict[tuple[Key, int], str] = {}
 
     def form(self, key: Key) -> int:
         """What a register is."""
-        return self.emitter.facts.forms.get(key, SCALAR)
+        return self.emitter.facts.forms.get(key, UNIFORM)
 
     def _type(self, key: Key) -> str:
-        return key_type(self.emitter.shape, key)
+        return key_type(self.emitter.region, key)
 
     def _place(self, key: Key, part: int) -> str:
         found = self._places.get((key, part))
         if found is None:
             type = self._type(key)
-            whole = f"<32 x {type}>" if self.form(key) == LANEWISE else type
+            whole = f"<32 x {type}>" if self.form(key) == VARYING else type
             found = self._places[key, part] = self.emitter.code.slot(whole)
         return found
 
     def parts(self, key: Key) -> list[tuple[str, str]]:
         """The places of a register, with their types."""
         type = self._type(key)
-        if self.form(key) == LANEWISE:
+        if self.form(key) == VARYING:
             return [(self._place(key, 0), f"<32 x {type}>")]
         known = self._strides(key)
         return [(self._place(key, k), type) for k in range(3) if k == 0 or known[k - 1] is None]
@@ -51,26 +51,26 @@ class Slots:
         """What a register holds."""
         code, type = self.emitter.code, self._type(key)
         loads = [code.make(f"load {t}, ptr {p}") for p, t in self.parts(key)]
-        if self.form(key) == LANEWISE:
+        if self.form(key) == VARYING:
             return Val(type, loads[0], uniform=False)
         zeros, top = self.emitter.facts.limits.get(key, (0, 64))
-        if self.form(key) == SCALAR:
+        if self.form(key) == UNIFORM:
             return Val(type, loads[0], uniform=True, zeros=zeros, top=top)
         rest = iter(loads[1:])
         x, y = (Val(type, next(rest), uniform=True) if s is None else code.number(s, type) for s in self._strides(key))
-        return Val(type, loads[0], uniform=False, along=(x, y), zeros=zeros, top=top)
+        return Val(type, loads[0], uniform=False, strides=(x, y), zeros=zeros, top=top)
 
     def put(self, key: Key, value: Val) -> None:
         """A register's new value."""
         code, facts = self.emitter.code, self.emitter.facts
-        if value.along is not None:
-            facts.widen(key, ALONG)
+        if value.strides is not None:
+            facts.widen(key, AFFINE)
         elif not value.uniform:
-            facts.widen(key, LANEWISE)
+            facts.widen(key, VARYING)
         form = self.form(key)
-        if form != LANEWISE:
+        if form != VARYING:
             facts.limit(key, zeros_of(value), top_of(value))
-        if form == ALONG:
+        if form == AFFINE:
             x, y = strides_of(code, value)
             facts.stride(key, (_signed(x), _signed(y)))
             first, places = first_of(value), self.parts(key)
@@ -78,7 +78,7 @@ class Slots:
             for (place, type), part in zip(places, (first, *dynamic), strict=True):
                 code.line(f"store {type} {part.text}, ptr {place}")
             return
-        if form == LANEWISE:
+        if form == VARYING:
             value = code.splat(value)
         for place, type in self.parts(key):
             code.line(f"store {type} {value.text}, ptr {place}")

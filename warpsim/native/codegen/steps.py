@@ -8,10 +8,10 @@ from warpsim.native.codegen.matrix_calls import call
 from warpsim.native.lowering.graphs import Lowering
 from warpsim.native.lowering.values import Val
 from warpsim.native.regions.forms import Key, Traced
-from warpsim.native.runtime.context import PARTED, REFUSED
+from warpsim.native.runtime.context import DIVERGED, WRAPPED
 
 if TYPE_CHECKING:
-    from warpsim.native.codegen.base import UnitText
+    from warpsim.native.codegen.base import RegionEmitter
 
 ALL = (1 << 32) - 1
 
@@ -21,7 +21,7 @@ class Steps:
 
     together = True
 
-    def __init__(self, emitter: UnitText) -> None:
+    def __init__(self, emitter: RegionEmitter) -> None:
         self.emitter = emitter
         self.code = emitter.code
         self.current: dict[Key, Val] = {}
@@ -30,9 +30,9 @@ class Steps:
         """What a register holds where a block begins."""
         raise NotImplementedError
 
-    def doubt(self, good: str) -> None:
-        """Give the unit up where values are not what was taken for granted."""
-        self.emitter.fail_unless(good, REFUSED)
+    def speculate(self, good: str) -> None:
+        """Give the region up where values are not what was taken for granted."""
+        self.emitter.fail_unless(good, WRAPPED)
 
     def value(self, key: Key) -> Val:
         """What a register holds now."""
@@ -68,7 +68,7 @@ class Steps:
             reads = {r for r in made.inputs if isinstance(r, int)}
             sure = {r: v.known for r in reads if (v := self.value(r)).known is not None}
             if sure:
-                made = emitter.known.of(instruction, sure) or made
+                made = emitter.traces.of(instruction, sure) or made
         inputs = [self.value(k) for k in made.inputs]
         results: dict[tuple[int, int], Val] = {}
         lower = Lowering(code, inputs, lambda node: results[node.value])
@@ -92,7 +92,7 @@ class Steps:
     def _gate(self, made: Traced, lower: Lowering, here: Val) -> None:
         """A collective runs here for whole warps of which all lanes are named."""
         code, emitter = self.code, self.emitter
-        emitter.fail_unless(code.make(f"icmp eq i32 {here.text}, -1"), PARTED)
+        emitter.fail_unless(code.make(f"icmp eq i32 {here.text}, -1"), DIVERGED)
         if made.members is None:
             return
         members = code.flat(lower(made.members))
@@ -102,4 +102,4 @@ class Steps:
         good = named.text
         if not named.uniform:
             good = code.make(f"icmp eq i32 {code.make(f'bitcast {code.of(named)} to i32')}, -1")
-        emitter.fail_unless(good, PARTED)
+        emitter.fail_unless(good, DIVERGED)

@@ -62,7 +62,7 @@ def write_object(key: str, body: bytes) -> None:
             sizes[folder] = _prune(folder)
 
 
-def noted(name: str) -> bool:
+def has_note(name: str) -> bool:
     """Whether there is a note of a name: something that it stands for was once compiled on this machine."""
     folder = cache_folder()
     return folder is not None and (folder / f"{name}.n").is_file()

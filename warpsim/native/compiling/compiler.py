@@ -13,8 +13,8 @@ from warpsim.native.runtime.library.modules import module_of
 from warpsim.version import VERSION
 
 LIGHT = 0
-"""The level of units: their slots on the stack become registers, and the rest is left to the generator of code. The passes
-of a higher level take as long again, and units run no faster for it."""
+"""The level of regions: their slots on the stack become registers, and the rest is left to the generator of code. The passes
+of a higher level take as long again, and regions run no faster for it."""
 
 
 class Invalid(Exception):

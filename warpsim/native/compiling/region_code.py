@@ -1,4 +1,4 @@
-"""A unit in LLVM's text, and its machine code."""
+"""A region in LLVM's text, and its machine code."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from warpsim.native.codegen.base import Manner
+from warpsim.native.codegen.base import Variant
 from warpsim.native.codegen.function import Written, write
-from warpsim.native.codegen.inputs import Given
+from warpsim.native.codegen.inputs import InputKind
 from warpsim.native.compiling.compiler import LIGHT, compiler
 from warpsim.native.regions.forms import Key
-from warpsim.native.regions.region import Known, Shape, varying_of
+from warpsim.native.regions.region import Region, Traces, varying_of
 
 if TYPE_CHECKING:
     from warpsim.machine.plan import BoundBlock
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class Code:
-    """A compiled unit for one choice of what its lanes share."""
+    """A compiled region for one choice of what its lanes share."""
 
-    shape: Shape
-    given: Sequence[Given]
-    manner: Manner
+    region: Region
+    given: Sequence[InputKind]
+    variant: Variant
     written: Written
     function: Any
     tables: int
@@ -34,7 +34,7 @@ class Code:
     kept: Any
     blocks: list[tuple[int, BoundBlock]]
     outs: list[tuple[int, int, bool, Any]]
-    """Registers that are left behind: place among the unit's, register, whether lanes differ, type."""
+    """Registers that are left behind: place among the region's, register, whether lanes differ, type."""
     hows: list[str]
     outs_at: int
     """What it reads, what it leaves, and its counts lie in a row of words: where the latter two begin, and the end."""
@@ -44,12 +44,12 @@ class Code:
 
 @attrs.frozen(eq=False)
 class Draft:
-    """A unit in LLVM's text, to be compiled."""
+    """A region in LLVM's text, to be compiled."""
 
-    shape: Shape
+    region: Region
     varying: frozenset[Key]
-    given: Sequence[Given]
-    manner: Manner
+    given: Sequence[InputKind]
+    variant: Variant
     written: Written
     name: str
     text: str
@@ -71,38 +71,38 @@ class Draft:
         return has(self.text, self.name, LIGHT) and all(has(text, name) for name, text in products)
 
 
-def draft(known: Known, shape: Shape, given: Sequence[Given], manner: Manner) -> Draft:
-    """Write a unit down."""
-    differing = frozenset(k for k, g in zip(shape.reads, given, strict=True) if g.how != "same")
-    varying = varying_of(known, shape, differing)
-    written = write("unit", known, shape, varying, given, manner)
-    name = "unit_" + hashlib.sha256(written.text.encode()).hexdigest()[:24]
-    text = written.text.replace("define i32 @unit(", f"define i32 @{name}(")
-    return Draft(shape, varying, given, manner, written, name, text)
+def draft(traces: Traces, region: Region, given: Sequence[InputKind], variant: Variant) -> Draft:
+    """Write a region down."""
+    differing = frozenset(k for k, g in zip(region.reads, given, strict=True) if g.how != "uniform")
+    varying = varying_of(traces, region, differing)
+    written = write("region", traces, region, varying, given, variant)
+    name = "region_" + hashlib.sha256(written.text.encode()).hexdigest()[:24]
+    text = written.text.replace("define i32 @region(", f"define i32 @{name}(")
+    return Draft(region, varying, given, variant, written, name, text)
 
 
 def finish(made: Draft) -> Code:
-    """Machine code of a unit."""
-    written, shape = made.written, made.shape
+    """Machine code of a region."""
+    written, region = made.written, made.region
     helpers = sorted(n for n in written.code.declared if n.startswith("ws_"))
     for name, text in written.code.products.items():
         compiler().function(text, name, shared=True)
     function = compiler().function(made.text, made.name, helpers, LIGHT)
     tables = np.array([t.ctypes.data for t in written.code.tables] or [0], np.int64)
-    blocks = [(number, shape.plan.blocks[number]) for number in sorted(shape.pieces)]
-    registers = shape.plan.function.registers
+    blocks = [(number, region.plan.blocks[number]) for number in sorted(region.slices)]
+    registers = region.plan.function.registers
     outs = [
         (number, slot, slot in made.varying, registers[slot].type.dtype)
-        for number, slot in enumerate(shape.outs)
+        for number, slot in enumerate(region.outs)
         if slot in written.left
     ]
     kept = tables, written.code.tables
     outs_at = 6 * len(made.given)
-    counts_at = outs_at + 6 * len(shape.outs)
+    counts_at = outs_at + 6 * len(region.outs)
     return Code(
-        shape,
+        region,
         made.given,
-        made.manner,
+        made.variant,
         written,
         function,
         tables.ctypes.data,

@@ -1,7 +1,7 @@
 """Arithmetic on values that are a first lane's and strides: indices and addresses, which so never become vectors.
 
-A value that would wrap round inside a warp where it is widened has no strides any more. That is not looked for: the unit
-goes on only where it does not happen (`Code.doubt`), and is written anew without strides where it does.
+A value that would wrap round inside a warp where it is widened has no strides any more. That is not looked for: the region
+goes on only where it does not happen (`Code.speculate`), and is written anew without strides where it does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def linear(code: Code, node: Node, arguments: list[Val]) -> Val | None:
     """What an operation gives where that is a scalar with known bits, or strides again; else None."""
     if node.dtype.kind not in "iu" or any(a.type in ("half", "float", "double", "i1") for a in arguments[-2:]):
         return None
-    if not all(a.uniform or a.along is not None for a in arguments):
+    if not all(a.uniform or a.strides is not None for a in arguments):
         return None
     if all(a.uniform for a in arguments):
         return _scalar(code, node, arguments)
@@ -52,7 +52,7 @@ def linear(code: Code, node: Node, arguments: list[Val]) -> Val | None:
 def strides_of(code: Code, value: Val) -> tuple[Val, Val]:
     """The strides of a value; a scalar has none."""
     zero = code.number(0, value.type)
-    return (zero, zero) if value.along is None else value.along
+    return (zero, zero) if value.strides is None else value.strides
 
 
 def first_of(value: Val) -> Val:
@@ -60,10 +60,10 @@ def first_of(value: Val) -> Val:
     return Val(value.type, value.text, uniform=True, known=value.known, zeros=value.zeros)
 
 
-def _with(first: Val, along: tuple[Val, Val], zeros: int = 0, top: int = 64) -> Val:
-    if along[0].known == 0 and along[1].known == 0:
+def _with(first: Val, strides: tuple[Val, Val], zeros: int = 0, top: int = 64) -> Val:
+    if strides[0].known == 0 and strides[1].known == 0:
         return attrs.evolve(first, zeros=zeros, top=top)
-    return Val(first.type, first.text, uniform=False, along=along, zeros=zeros, top=top)
+    return Val(first.type, first.text, uniform=False, strides=strides, zeros=zeros, top=top)
 
 
 def zeros_of(value: Val) -> int:
@@ -143,9 +143,9 @@ def times(code: Code, a: Val, b: Val) -> Val:
 
 
 def _product(code: Code, a: Val, b: Val) -> Val | None:
-    if b.along is not None:
+    if b.strides is not None:
         a, b = b, a
-    if b.along is not None:
+    if b.strides is not None:
         return None
     first = times(code, first_of(a), b)
     x, y = (times(code, s, b) for s in strides_of(code, a))
@@ -166,17 +166,17 @@ def _cast(code: Code, value: Val, source: np.dtype, target: np.dtype) -> Val | N
         return _with(narrow[0], (narrow[1], narrow[2]), min(value.zeros, new))
     signed = source.kind == "i"
     if value.top >= old:
-        if code.doubt is None:
+        if code.speculate is None:
             return None
-        _doubt(code, value, x, y, old, signed=signed)
+        _guard_wrap(code, value, x, y, old, signed=signed)
     how = "sext" if signed else "zext"
     first = code.convert(how, first_of(value), type)
     return _with(first, (_wide(code, x, type), _wide(code, y, type)), value.zeros, value.top if value.top < old else 64)
 
 
-def _doubt(code: Code, value: Val, x: Val, y: Val, bits: int, *, signed: bool) -> None:
+def _guard_wrap(code: Code, value: Val, x: Val, y: Val, bits: int, *, signed: bool) -> None:
     """Go on only where no lane of the warp wraps round."""
-    assert code.doubt is not None
+    assert code.speculate is not None
     type = "i128" if bits == 64 else "i64"
     first = code.convert("sext" if signed else "zext", first_of(value), type)
     low = high = first
@@ -201,7 +201,7 @@ def _doubt(code: Code, value: Val, x: Val, y: Val, bits: int, *, signed: bool) -
         other = code.make(f"icmp sle {type} {high.text}, {most}")
         good = other if good == "true" else code.make(f"and i1 {good}, {other}")
     if good != "true":
-        code.doubt(good)
+        code.speculate(good)
 
 
 def _narrow(code: Code, value: Val, type: str) -> Val:
@@ -221,9 +221,9 @@ def _wide(code: Code, stride: Val, type: str) -> Val:
 def _counts_lanes(code: Code, value: Val) -> bool:
     """Whether the lowest bits of a value are the number of the lane."""
     return (
-        value.along is not None
+        value.strides is not None
         and code.row == LANES
-        and value.along[0].known == 1
+        and value.strides[0].known == 1
         and zeros_of(first_of(value)) >= SPAN
     )
 
@@ -251,15 +251,15 @@ def _masked(code: Code, a: Val, b: Val) -> Val | None:
         first = code.op("and", first_of(a), code.number(b.known & ~(LANES - 1), a.type))
     if not low:
         return attrs.evolve(first, zeros=a.zeros, top=b.known.bit_length())
-    assert a.along is not None
-    return _with(first, a.along, 64 if first.known == 0 else a.zeros, b.known.bit_length())
+    assert a.strides is not None
+    return _with(first, a.strides, 64 if first.known == 0 else a.zeros, b.known.bit_length())
 
 
 def _either(code: Code, a: Val, b: Val) -> Val | None:
     """Or, where the two have no bits in common: a sum."""
-    if a.along is not None:
+    if a.strides is not None:
         a, b = b, a
-    if a.along is not None or zeros_of(a) < top_of(b) or top_of(b) >= width(b.type):
+    if a.strides is not None or zeros_of(a) < top_of(b) or top_of(b) >= width(b.type):
         return None
     return _sum(code, "add", a, b)
 

@@ -36,11 +36,11 @@ def compared(code: Code, node: Node, arguments: list[Val]) -> Val | None:
     if name not in _LESS and name not in ("equal", "not_equal"):
         return None
     a, b = arguments
-    if b.along is not None:
+    if b.strides is not None:
         a, b, name = b, a, _MIRRORED.get(name, name)
-    if a.along is None or not b.uniform or width(a.type) > 32:
+    if a.strides is None or not b.uniform or width(a.type) > 32:
         return None
-    run = _run_of(code, a.along)
+    run = _run_of(code, a.strides)
     if run is None:
         return None
     if name in _LESS:
@@ -57,8 +57,8 @@ def compared(code: Code, node: Node, arguments: list[Val]) -> Val | None:
     return code.lanes(code.convert("trunc", bits, "i32").text)
 
 
-def _run_of(code: Code, along: tuple[Val, Val]) -> _Run | None:
-    x, y = along[0].known, along[1].known
+def _run_of(code: Code, strides: tuple[Val, Val]) -> _Run | None:
+    x, y = strides[0].known, strides[1].known
     rows = LANES // code.row
     if x == 1 and (rows == 1 or y == code.row):
         return _Run(LANES, 1, 1)

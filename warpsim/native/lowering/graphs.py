@@ -152,4 +152,6 @@ def _reduce(code: Code, node: Node, value: Val) -> Val:
     whole = f"<{LANES} x {value.type}>"
     full = code.declare(f"llvm.vector.reduce.{name}.v{LANES}{value.type}", value.type, whole)
     scalar = Val(value.type, code.make(f"call {value.type} @{full}({whole} {value.text})"), uniform=True)
-    return scalar if code.doubt is not None else code.splat(scalar)  # lanes of a warp share it, not those of the group
+    return (
+        scalar if code.speculate is not None else code.splat(scalar)
+    )  # lanes of a warp share it, not those of the group

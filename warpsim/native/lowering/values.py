@@ -28,7 +28,7 @@ class Val:
     """A value in the code: LLVM type of an element, its text, whether it is a scalar that all lanes share, and its bits where
     they are known.
 
-    ``along``: the text is the first lane's, and the others follow by strides along a row of lanes and from row to row (see
+    ``strides``: the text is the first lane's, and the others follow by strides along a row of lanes and from row to row (see
     `Code.row`). The ``zeros`` lowest bits of the scalar or of the first lane are 0, and every lane fits into ``top`` bits.
     ``lanes`` holds the same as a predicate's vector, as the bits of a 32-bit scalar."""
 
@@ -36,7 +36,7 @@ class Val:
     text: str
     uniform: bool
     known: int | None = None
-    along: tuple[Val, Val] | None = None
+    strides: tuple[Val, Val] | None = None
     zeros: int = 0
     top: int = 64
     lanes: str | None = None
@@ -83,7 +83,7 @@ class Code:
         self.frames: dict[str, tuple[str, list[str]]] = {}
         self.row = LANES
         """How many lanes of a warp lie in a row, where values may be given by strides."""
-        self.doubt: Callable[[str], None] | None = None
+        self.speculate: Callable[[str], None] | None = None
         """Goes on only where a condition holds; None where nothing may be taken for granted."""
         self._count = 0
         self._hidden: dict[int, str] = {}
@@ -149,7 +149,7 @@ class Code:
 
     def splat(self, value: Val) -> Val:
         """A scalar in every lane, strides as lanes."""
-        if value.along is not None:
+        if value.strides is not None:
             return self._spread(value)
         if not value.uniform:
             return value
@@ -166,13 +166,13 @@ class Code:
 
     def flat(self, value: Val) -> Val:
         """A scalar or a vector."""
-        return value if value.along is None else self._spread(value)
+        return value if value.strides is None else self._spread(value)
 
     def _spread(self, value: Val) -> Val:
-        assert value.along is not None
+        assert value.strides is not None
         out = self.splat(Val(value.type, value.text, uniform=True, known=value.known))
         whole = f"<{LANES} x {value.type}>"
-        for stride, places in zip(value.along, self.places(), strict=True):
+        for stride, places in zip(value.strides, self.places(), strict=True):
             if stride.known == 0 or not any(places):
                 continue
             lanes = f"<{', '.join(f'{value.type} {p}' for p in places)}>"

@@ -21,8 +21,8 @@ from warpsim.native.compiling.compiler import compiler
 from warpsim.native.matrix.kernels import Warp, warp_kernel, warpgroup_kernel
 from warpsim.native.matrix.plain import Plain, plain_kernel, plain_plan, wmma_plain_plan
 from warpsim.native.matrix.plans import mma_plan, sparse_plan, wgmma_product, wmma_plan
-from warpsim.native.tiering.cost import BEHIND, Pace
-from warpsim.native.tiering.worker import behind
+from warpsim.native.tiering.cost import QUEUED_SHARE, Policy
+from warpsim.native.tiering.worker import compile_thread
 
 if TYPE_CHECKING:
     from warpsim.isa.spec import Op
@@ -50,16 +50,16 @@ class Codes:
         self.plans: dict[Any, Any] = {}
         self.lock = threading.RLock()
 
-    def of(self, key: Any, make: Callable[[str], str], pace: Pace) -> Any:
+    def of(self, key: Any, make: Callable[[str], str], policy: Policy) -> Any:
         """A function, None while it does not pay. ``make`` writes it under a name."""
         found, spent = self.functions.get(key), self.spent.get(key, 0.0)
-        if found is not None or (pace is Pace.AUTO and spent < KEPT):
+        if found is not None or (policy is Policy.AUTO and spent < KEPT):
             return found
-        if pace is Pace.ASKED and key in self.texts and spent < MADE:
+        if policy is Policy.ASKED and key in self.texts and spent < MADE:
             return None
         with self.lock:
             text, name = self.text(key, make)
-            if pace is Pace.AT_ONCE or spent >= MADE or compiler().has(text, name):
+            if policy is Policy.AT_ONCE or spent >= MADE or compiler().has(text, name):
                 self.functions[key] = compiler().function(text, name)
             return self.functions.get(key)
 
@@ -75,9 +75,9 @@ class Codes:
     def over(self) -> None:
         """A launch is over that asked for code: what it had use for is compiled behind it."""
         for key in self.texts.keys() - self.functions.keys() - self.asked:
-            if self.spent.get(key, 0.0) * BEHIND > MADE:
+            if self.spent.get(key, 0.0) * QUEUED_SHARE > MADE:
                 self.asked.add(key)
-                behind().submit(partial(self._make, key))
+                compile_thread().submit(partial(self._make, key))
 
     def _make(self, key: Any) -> None:
         self.functions[key] = compiler().function(*self.texts[key])
@@ -105,13 +105,13 @@ def codes() -> Codes:
 class Matrices:
     """Bodies of one launch."""
 
-    def __init__(self, pace: Pace) -> None:
-        self.pace = pace
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
         self._found: dict[int, tuple[Op, Body]] = {}
 
     def over(self) -> None:
         """The launch is over."""
-        if self.pace is Pace.ASKED:
+        if self.policy is Policy.ASKED:
             codes().over()
 
     def of(self, instruction: Instruction) -> Body:
@@ -121,7 +121,7 @@ class Matrices:
             function = instruction.form.function
             own = getattr(function, "__wrapped__", function)
             maker = _MAKERS.get(own)
-            body = function if maker is None else _filled(maker(own, self.pace), getattr(function, "places", None))
+            body = function if maker is None else _filled(maker(own, self.policy), getattr(function, "places", None))
             found = self._found[id(instruction.op)] = instruction.op, body
         return found[1]
 
@@ -151,7 +151,7 @@ class _Warps:
     """Floats of mma, mma.sp and wmma."""
 
     function: Body
-    pace: Pace
+    policy: Policy
     plan: Callable[[Op, int], Warp | None]
 
     def __call__(
@@ -168,7 +168,7 @@ class _Warps:
         plan = codes().planned(key, lambda: self.plan(op, device.sm))
         if plan is None:
             return itself()
-        function = codes().of(key, lambda name: warp_kernel(plan, name), self.pace)
+        function = codes().of(key, lambda name: warp_kernel(plan, name), self.policy)
         if function is None:
             return codes().timed(key, itself)
         n, m = registers.extent(given if e is None else (*given, e))
@@ -193,7 +193,7 @@ class _Plain:
     """Integers, bits and f64 of mma and wmma."""
 
     function: Body
-    pace: Pace
+    policy: Policy
     plan: Callable[[Op, int], Plain | None]
 
     def __call__(self, op: Op, a: Any, b: Any, c: Any, **ports: Any) -> Any:
@@ -207,7 +207,7 @@ class _Plain:
         size = c[0].dtype.itemsize
         if plan is None or any(r.dtype.itemsize != size for r in given):
             return itself()
-        function = codes().of(key, lambda name: plain_kernel(plan, name), self.pace)
+        function = codes().of(key, lambda name: plain_kernel(plan, name), self.policy)
         if function is None:
             return codes().timed(key, itself)
         n, m = registers.extent(given)
@@ -267,7 +267,7 @@ class _Warpgroups:
     """Floats of wgmma."""
 
     function: Body
-    pace: Pace
+    policy: Policy
 
     def __call__(
         self, op: Op, *operands: Any, device: Any, accumulator: Array, shared_matrix: SharedMatrix, report: Any
@@ -281,7 +281,7 @@ class _Warpgroups:
         shared = a is None and signs[0] != -1, signs[1] != -1
         key = op.text, device.sm, shared, across
         plan = codes().planned(key, lambda: _warpgroup(op, device.sm, shared, across))
-        function = codes().of(key, plan.text, self.pace)
+        function = codes().of(key, plan.text, self.policy)
         if function is None:
             return codes().timed(key, lambda: self.function(op, *operands, **ports))
 
@@ -341,18 +341,18 @@ def _where(found: Words, n: int, m: int) -> tuple[list[int], Any]:
     return [found.flat.ctypes.data, found.columns.ctypes.data, tables.ctypes.data], (tables, found)
 
 
-_MAKERS: dict[Body, Callable[[Body, Pace], Body]] = {
-    mma.mma_float: lambda function, pace: _Warps(function, pace, mma_plan),
-    mma_kinds.mma_kind: lambda function, pace: _Warps(function, pace, mma_plan),
-    mma_sp.mma_sp_float: lambda function, pace: _Warps(function, pace, sparse_plan),
-    mma_kinds.mma_sp_kind: lambda function, pace: _Warps(function, pace, sparse_plan),
-    wmma.wmma_mma_f16: lambda function, pace: _Warps(function, pace, wmma_plan),
-    wmma.wmma_mma: lambda function, pace: _Mixed(
-        _Warps(function, pace, wmma_plan), _Plain(function, pace, wmma_plain_plan)
+_MAKERS: dict[Body, Callable[[Body, Policy], Body]] = {
+    mma.mma_float: lambda function, policy: _Warps(function, policy, mma_plan),
+    mma_kinds.mma_kind: lambda function, policy: _Warps(function, policy, mma_plan),
+    mma_sp.mma_sp_float: lambda function, policy: _Warps(function, policy, sparse_plan),
+    mma_kinds.mma_sp_kind: lambda function, policy: _Warps(function, policy, sparse_plan),
+    wmma.wmma_mma_f16: lambda function, policy: _Warps(function, policy, wmma_plan),
+    wmma.wmma_mma: lambda function, policy: _Mixed(
+        _Warps(function, policy, wmma_plan), _Plain(function, policy, wmma_plain_plan)
     ),
-    wmma.wmma_mma_b1: lambda function, pace: _Plain(function, pace, wmma_plain_plan),
-    mma.mma_f64: lambda function, pace: _Plain(function, pace, plain_plan),
-    mma.mma_integer: lambda function, pace: _Plain(function, pace, plain_plan),
-    mma.mma_bits: lambda function, pace: _Plain(function, pace, plain_plan),
+    wmma.wmma_mma_b1: lambda function, policy: _Plain(function, policy, wmma_plain_plan),
+    mma.mma_f64: lambda function, policy: _Plain(function, policy, plain_plan),
+    mma.mma_integer: lambda function, policy: _Plain(function, policy, plain_plan),
+    mma.mma_bits: lambda function, policy: _Plain(function, policy, plain_plan),
     wgmma.mma_float: _Warpgroups,
 }

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from warpsim.machine.plan import FunctionPlan
 
 Key = Any
-"""What a unit reads: the slot of a register, constant or special register, or ("param", offset, type) and the like."""
+"""What a region reads: the slot of a register, constant or special register, or ("param", offset, type) and the like."""
 U32, U64, BOOL = np.dtype(np.uint32), np.dtype(np.uint64), np.dtype(np.bool_)
 PORTS = {
     "async_groups": "asynchronous", "bulk": "asynchronous", "objects": "mbarriers and proxies", "maps": "tensor maps",

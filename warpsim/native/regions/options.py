@@ -1,4 +1,4 @@
-"""What a unit may do, and how it ends."""
+"""What a region may do, and how it ends."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import NamedTuple
 
 
 class Outcome(enum.Enum):
-    """How a unit ended."""
+    """How a region ended."""
 
     DONE = "done"
-    PARTED = "lanes of a warp were missing"
-    CONFLICT = "warps may have met in memory"
+    DIVERGED = "lanes of a warp were missing"
+    CONFLICT = "warps may have accessed the same memory"
     REFUSED = "an access that the interpreter has to look at"
-    DOUBT = "values that wrap round within a warp"
-    AHEAD = "some have gone further than they may"
-    OVER = "the budget ends within"
+    WRAPPED = "values that wrap round within a warp"
+    OUT_OF_ORDER = "warps have run past others that access memory first"
+    OVER_BUDGET = "the budget ends within"
 
 
 class Options(NamedTuple):
-    """What a unit may do: ``alone``, one warp runs and any order is that of the interpreter."""
+    """What a region may do: ``alone``, one warp runs and any order is that of the interpreter."""
 
     alone: bool
     stores: bool = True

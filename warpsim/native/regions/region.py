@@ -1,6 +1,6 @@
-"""Units: which instructions run as one piece of machine code, what they read and leave, and what all lanes share.
+"""Regions: which instructions run as one piece of machine code, what they read and leave, and what all lanes share.
 
-A unit begins at a step and holds every block that can be reached from there through instructions that can be traced. It
+A region begins at a step and holds every block that can be reached from there through instructions that can be traced. It
 leaves at the first that cannot, at a back edge of a loop that waits, and where control leaves the function.
 """
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from warpsim.machine.plan import FunctionPlan
 
 
-class Known:
-    """What has been traced of a function, for every unit. ``sm`` is the GPU whose tensor cores' sums are exact, None where they
-    need not be. Instructions on ``doubtful`` registers are left to the interpreter."""
+class Traces:
+    """What has been traced of a function, for every region. ``sm`` is the GPU whose tensor cores' sums are exact, None where they
+    need not be. Instructions on ``maybe_undefined`` registers are left to the interpreter."""
 
-    def __init__(self, plan: FunctionPlan, sm: int | None, doubtful: frozenset[int] = frozenset()) -> None:
-        self.plan, self.sm, self.doubtful = plan, sm, doubtful
+    def __init__(self, plan: FunctionPlan, sm: int | None, maybe_undefined: frozenset[int] = frozenset()) -> None:
+        self.plan, self.sm, self.maybe_undefined = plan, sm, maybe_undefined
         self._traced: dict[Any, Traced | None] = {}
         self.reasons: dict[int, str] = {}
 
-    def __deepcopy__(self, memo: object) -> Known:
+    def __deepcopy__(self, memo: object) -> Traces:
         return self
 
     def of(self, instruction: Instruction, known: dict[int, int] | None = None) -> Traced | None:
@@ -62,9 +62,9 @@ def _touches(registers: Container[int], instruction: Instruction) -> bool:
 
 
 @attrs.frozen(eq=False)
-class Piece:
+class BlockSlice:
     """Steps ``[first, last)`` of a block; ``target`` and ``following`` are where its branch leads, ``guard`` what decides.
-    Without ``ends`` the unit leaves before the step ``last``."""
+    Without ``ends`` the region leaves before the step ``last``."""
 
     block: int
     first: int
@@ -80,24 +80,24 @@ class Piece:
         return tuple(b for b in (self.target, self.following) if b is not None)
 
     @property
-    def goes_back(self) -> bool:
+    def has_back_edge(self) -> bool:
         """Whether its branch leads to a block that is not further on."""
         return any(b <= self.block for b in self.successors)
 
 
 @attrs.define(eq=False)
-class Shape:
-    """A unit. ``entry`` is its first piece; ``pieces`` those of whole blocks."""
+class Region:
+    """A region. ``entry`` is its first slice; ``slices`` those of whole blocks."""
 
     plan: FunctionPlan
-    entry: Piece
-    pieces: dict[int, Piece]
+    entry: BlockSlice
+    slices: dict[int, BlockSlice]
     exits: list[tuple[int, int]]
     reads: list[Key]
-    """What the unit needs when it begins."""
+    """What the region needs when it begins."""
     outs: list[int]
     """Registers that it leaves behind."""
-    crossing: frozenset[int]
+    live_across: frozenset[int]
     touches: bool
     """Whether it accesses memory."""
     stores: bool
@@ -117,9 +117,9 @@ class Shape:
     registers: frozenset[int]
     """All that it reads or writes."""
 
-    def all(self) -> list[Piece]:
-        """Its pieces in the order of blocks, the first one first."""
-        rest = [self.pieces[b] for b in sorted(self.pieces)]
+    def all(self) -> list[BlockSlice]:
+        """Its slices in the order of blocks, the first one first."""
+        rest = [self.slices[b] for b in sorted(self.slices)]
         return rest if self.entry in rest else [self.entry, *rest]
 
 
@@ -141,23 +141,23 @@ def live_at(plan: FunctionPlan, block: int, at: int) -> frozenset[int]:
     return frozenset(live)
 
 
-class Former:
-    """Makes the units of a function."""
+class RegionFormer:
+    """Makes the regions of a function."""
 
-    def __init__(self, known: Known, options: Options) -> None:
-        self.known = known
-        self.plan = known.plan
+    def __init__(self, traces: Traces, options: Options) -> None:
+        self.traces = traces
+        self.plan = traces.plan
         self.options = options
 
     def allowed(self, block: int, at: int) -> bool:
-        """Whether a step may be part of a unit."""
+        """Whether a step may be part of a region."""
         plan = self.plan
         instruction = plan.blocks[block].instructions[at]
-        made = self.known.of(instruction)
+        made = self.traces.of(instruction)
         if made is None:
             return False
-        if self.known.doubtful and _touches(self.known.doubtful, instruction):
-            self.known.reasons[id(instruction)] = "a register that may be read before it is written"
+        if self.traces.maybe_undefined and _touches(self.traces.maybe_undefined, instruction):
+            self.traces.reasons[id(instruction)] = "a register that may be read before it is written"
             return False
         if made.barrier:
             return self.options.barriers
@@ -172,31 +172,31 @@ class Former:
                 )
         return True
 
-    def piece(self, block: int, first: int) -> Piece | None:
+    def block_slice(self, block: int, first: int) -> BlockSlice | None:
         """The part of a block from a step on; None where not even that can be run."""
         plan = self.plan
         bound = plan.blocks[block]
         steps = len(bound.steps)
         for at in range(first, steps):
             if not self.allowed(block, at):
-                return Piece(block, first, at, ends=False) if at > first else None
-        cut = Piece(block, first, steps, ends=False) if steps > first else None
+                return BlockSlice(block, first, at, ends=False) if at > first else None
+        cut = BlockSlice(block, first, steps, ends=False) if steps > first else None
         following = plan.place_of.get(plan.flow[block].last)
         if steps == len(bound.instructions):
             if following is None:
                 return cut
-            whole = Piece(block, first, steps, ends=True, following=following)
+            whole = BlockSlice(block, first, steps, ends=True, following=following)
         else:
             last = bound.instructions[-1]
             if last.traits.ending is not Ending.BRANCH:
                 return cut
             target = plan.place_of.get(last.targets[0])
             guard = None if last.guard is None else (last.guard[0].index, last.guard[1])
-            if guard is not None and guard[0] in self.known.doubtful:
+            if guard is not None and guard[0] in self.traces.maybe_undefined:
                 return cut
             if target is None or (guard is not None and following is None):
                 return cut
-            whole = Piece(
+            whole = BlockSlice(
                 block,
                 first,
                 steps,
@@ -205,57 +205,57 @@ class Former:
                 target=target,
                 following=None if guard is None else following,
             )
-        if whole.goes_back and (bound.waits or steps == first):
+        if whole.has_back_edge and (bound.waits or steps == first):
             return cut
         return whole
 
-    def form(self, block: int, at: int) -> Shape | None:
-        """The unit that begins at a step."""
-        entry = self.piece(block, at)
+    def form(self, block: int, at: int) -> Region | None:
+        """The region that begins at a step."""
+        entry = self.block_slice(block, at)
         if entry is None:
             return None
-        pieces: dict[int, Piece] = {}
+        slices: dict[int, BlockSlice] = {}
         if at == 0:
-            pieces[block] = entry
+            slices[block] = entry
         size, outside = entry.last - entry.first + 1, set[int]()
         work = list(entry.successors) if entry.ends else []
         while work:
             number = work.pop(0)
-            if number in pieces or number in outside:
+            if number in slices or number in outside:
                 continue
-            piece = self.piece(number, 0) if size < MOST else None
-            if piece is None:
+            slice_ = self.block_slice(number, 0) if size < MOST else None
+            if slice_ is None:
                 outside.add(number)
                 continue
-            pieces[number] = piece
-            size += piece.last - piece.first + 1
-            if piece.ends:
-                work += piece.successors
-        return self._shape(entry, pieces, outside, size)
+            slices[number] = slice_
+            size += slice_.last - slice_.first + 1
+            if slice_.ends:
+                work += slice_.successors
+        return self._region(entry, slices, outside, size)
 
     def _is_barrier(self, block: int, at: int) -> bool:
-        made = self.known.of(self.plan.blocks[block].instructions[at])
+        made = self.traces.of(self.plan.blocks[block].instructions[at])
         return made is not None and made.barrier
 
-    def _shape(self, entry: Piece, pieces: dict[int, Piece], outside: set[int], size: int) -> Shape:
+    def _region(self, entry: BlockSlice, slices: dict[int, BlockSlice], outside: set[int], size: int) -> Region:
         plan = self.plan
-        every = [entry, *(p for p in pieces.values() if p is not entry)]
-        exits = {(b, 0) for b in (*pieces, *outside)}
-        exits |= {(p.block, p.last) for p in every if not p.ends or p.goes_back}
+        every = [entry, *(p for p in slices.values() if p is not entry)]
+        exits = {(b, 0) for b in (*slices, *outside)}
+        exits |= {(p.block, p.last) for p in every if not p.ends or p.has_back_edge}
         barriers = {(p.block, at) for p in every for at in range(p.first, p.last) if self._is_barrier(p.block, at)}
         exits |= barriers
-        crossing: set[int] = set()
+        live_across: set[int] = set()
         for block, at in exits:
-            crossing |= live_at(plan, block, at)
-        crossing |= live_at(plan, entry.block, entry.first)
+            live_across |= live_at(plan, block, at)
+        live_across |= live_at(plan, entry.block, entry.first)
         written: set[int] = set()
         reads: dict[Key, None] = {}
         stores = collective = loops = False
         effects: list[Effect] = []
-        for piece in every:
-            loops = loops or (piece.ends and piece.goes_back)
-            for instruction in plan.blocks[piece.block].instructions[piece.first : piece.last]:
-                made = self.known.of(instruction)
+        for slice_ in every:
+            loops = loops or (slice_.ends and slice_.has_back_edge)
+            for instruction in plan.blocks[slice_.block].instructions[slice_.first : slice_.last]:
+                made = self.traces.of(instruction)
                 assert made is not None
                 effects += made.effects
                 stores, collective = stores or made.stores, collective or made.collective
@@ -264,17 +264,17 @@ class Former:
                     reads[key] = None
                 if made.guard is not None:
                     reads[made.guard[0]] = None
-            if piece.guard is not None:
-                reads[piece.guard[0]] = None
+            if slice_.guard is not None:
+                reads[slice_.guard[0]] = None
         begin = live_at(plan, entry.block, entry.first)
-        outs = sorted(written & crossing)
+        outs = sorted(written & live_across)
         needed = [k for k in reads if not isinstance(k, int) or k >= plan.n_registers or k in begin]
         needed += [slot for slot in outs if slot in begin and slot not in reads]
-        crossed = frozenset(crossing)
-        return Shape(
+        crossed = frozenset(live_across)
+        return Region(
             plan,
             entry,
-            pieces,
+            slices,
             sorted(exits),
             needed,
             outs,
@@ -296,18 +296,18 @@ class Former:
 # ---- what all lanes share -------------------------------------------------------------------------
 
 
-def varying_of(known: Known, shape: Shape, varying: frozenset[Key]) -> frozenset[Key]:
-    """The registers that differ among lanes where blocks begin and end, if the given of the unit's inputs do."""
-    plan = shape.plan
+def varying_of(traces: Traces, region: Region, varying: frozenset[Key]) -> frozenset[Key]:
+    """The registers that differ among lanes where blocks begin and end, if the given of the region's inputs do."""
+    plan = region.plan
     found, apart = set(varying), set[int]()
     changed = True
     while changed:
         changed = False
-        for piece in shape.all():
+        for slice_ in region.all():
             local = set(found)
-            own = piece.block in apart and shape.pieces.get(piece.block) is piece
-            for instruction in plan.blocks[piece.block].instructions[piece.first : piece.last]:
-                made = known.of(instruction)
+            own = slice_.block in apart and region.slices.get(slice_.block) is slice_
+            for instruction in plan.blocks[slice_.block].instructions[slice_.first : slice_.last]:
+                made = traces.of(instruction)
                 assert made is not None
                 guarded = made.guard is not None and made.guard[0] in local
                 differs = guarded or made.collective or any(k in local for k in made.inputs)
@@ -317,25 +317,30 @@ def varying_of(known: Known, shape: Shape, varying: frozenset[Key]) -> frozenset
                         local.add(slot)
                     else:
                         local.discard(slot)
-                    if (slot in local or own) and slot not in found and slot in shape.crossing:
+                    if (slot in local or own) and slot not in found and slot in region.live_across:
                         found.add(slot)
                         changed = True
-            if piece.ends and piece.guard is not None and piece.guard[0] in local and piece.target != piece.following:
-                reached = reachable(shape, piece.successors)
+            if (
+                slice_.ends
+                and slice_.guard is not None
+                and slice_.guard[0] in local
+                and slice_.target != slice_.following
+            ):
+                reached = reachable(region, slice_.successors)
                 if not reached <= apart:
                     apart |= reached
                     changed = True
     return frozenset(found)
 
 
-def reachable(shape: Shape, blocks: tuple[int, ...]) -> set[int]:
-    """The blocks of a unit, and those right behind it, that can be reached from some."""
+def reachable(region: Region, blocks: tuple[int, ...]) -> set[int]:
+    """The blocks of a region, and those right behind it, that can be reached from some."""
     reached, work = set[int](), list(blocks)
     while work:
         block = work.pop()
         if block not in reached:
             reached.add(block)
-            piece = shape.pieces.get(block)
-            if piece is not None and piece.ends:
-                work += piece.successors
+            slice_ = region.slices.get(block)
+            if slice_ is not None and slice_.ends:
+                work += slice_.successors
     return reached

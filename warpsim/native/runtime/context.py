@@ -1,6 +1,6 @@
-"""What a unit and its helpers are given: one array of 64-bit words, `CONTEXT`, and the numbers that they give back.
+"""What a region and its helpers are given: one array of 64-bit words, `CONTEXT`, and the numbers that they give back.
 
-A unit is a transaction: a helper that finds anything wrong gives a number other than 0, and the unit ends."""
+A region is a transaction: a helper that finds anything wrong gives a number other than 0, and the region ends."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ CONTEXT = {name: place for place, name in enumerate(_WORDS.split())}
 """The words of the context: all 64 bits wide."""
 CALL_AT = CONTEXT[CallWords._fields[0]]
 """Where those of `CallWords` begin."""
-BAD_ACCESS, LOG_FULL, PARTED, REFUSED, MET, LOST = 1, 2, 3, 4, 5, 6
-"""Why a unit gave up."""
+BAD_ACCESS, LOG_FULL, DIVERGED, WRAPPED, INTERFERED, UNREACHABLE = 1, 2, 3, 4, 5, 6
+"""Why a region gave up."""
 SEEN, OWN = 1, 2
 """In ``changed``: memory that others see, or a thread's own."""
-NOWHERE, APART = -2, -1
+NOWHERE, MIXED = -2, -1
 """In place of the exit that all warps have taken: none has yet, and not all the same."""
 
 

@@ -1,4 +1,4 @@
-"""What units access of global memory, for whoever has to know which bytes a launch touches."""
+"""What regions access of global memory, for whoever has to know which bytes a launch touches."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from warpsim.machine.state.global_memory import GlobalMemory
 
 
-class Noted(Protocol):
-    """Who is told, after each unit, of extents ``[low, high)`` of global addresses that do not meet each other."""
+class FootprintObserver(Protocol):
+    """Who is told, after each region, of extents ``[low, high)`` of global addresses that do not meet each other."""
 
     def extents_read(self, memory: GlobalMemory, extents: list[tuple[int, int]]) -> None:
         """All that was read lies in there."""
@@ -31,19 +31,19 @@ class Noted(Protocol):
         """All that a reduction (its operation and type) has changed lies in there."""
 
 
-def tell(noted: Noted, memory: GlobalMemory, effects: list[Effect], ranges: Any, mark: Any) -> None:
-    """Tell of a unit that is done: ``ranges`` ``[n, effects, 2]`` are the least and the greatest address of each."""
+def notify(observer: FootprintObserver, memory: GlobalMemory, effects: list[Effect], ranges: Any, mark: Any) -> None:
+    """Tell of a region that is done: ``ranges`` ``[n, effects, 2]`` are the least and the greatest address of each."""
     chosen = [(k, e) for k, e in enumerate(effects) if "global" in spaces_of(e)]
     reads = [k for k, e in chosen if e.kind == "load"]
     writes = [k for k, e in chosen if e.kind == "store"]
     atomics = [(k, e) for k, e in chosen if e.kind == "atomic"]
     if reads and (found := _extents(ranges[:, reads])):
-        noted.extents_read(memory, found)
+        observer.extents_read(memory, found)
     if writes and (found := _extents(ranges[:, writes])):
-        noted.extents_written(memory, found, None if atomics else mark)  # the log holds what both have changed
+        observer.extents_written(memory, found, None if atomics else mark)  # the log holds what both have changed
     for k, effect in atomics:
         if found := _extents(ranges[:, k : k + 1]):
-            noted.extents_reduced(memory, found, (effect.commutes, effect.type.name))
+            observer.extents_reduced(memory, found, (effect.commutes, effect.type.name))
 
 
 def _extents(ranges: Any) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""What a unit reads: values of a machine and a group, and the six words that describe each to machine code."""
+"""What a region reads: values of a machine and a group, and the six words that describe each to machine code."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def source_of(key: Key) -> Source:
 
 
 def values_of(machine: Machine, group: Group, sources: list[Source]) -> list[Any] | None:
-    """What a unit reads; None where nothing ever was written to a register."""
+    """What a region reads; None where nothing ever was written to a register."""
     env, params, values = group.env, machine.launch.params, list[Any]()
     for kind, at, more in sources:
         value: Any
@@ -85,7 +85,7 @@ def describe(words: list[int], values: list[Any], hows: list[str], shape: tuple[
 
 def _array(value: Any, how: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The descriptor of an array."""
-    if how == "same":
+    if how == "uniform":
         flat = value.reshape(-1)
         return _signed(int(flat.view(INTEGERS[flat.dtype.itemsize])[0])), 0, 0, 0, 0, 0
     address, size, strides = value.ctypes.data, value.dtype.itemsize, value.strides

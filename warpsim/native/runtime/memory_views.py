@@ -1,4 +1,4 @@
-"""The memories that units access, as they lie in the host's: global memory's allocations, the words of shared and local memory."""
+"""The memories that regions access, as they lie in the host's: global memory's allocations, the words of shared and local memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _ALLOCATIONS, _MEMO = CONTEXT["n_allocations"], CONTEXT["memo"]
 
 
-class Memories:
+class MemoryViews:
     """Describes them in the context of calls, and tells who waits for memory what calls have changed."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Memories:
     def describe(self, machine: Machine, code: Code, context: Any) -> None:
         """Before a call."""
         memory, batch, spaces = machine.launch.memory, machine.batch, code.written.spaces
-        if code.shape.stores:
+        if code.region.stores:
             _own(machine, spaces)
         if "global" in spaces:
             count, address = self.allocations(memory)
@@ -40,7 +40,7 @@ class Memories:
             if name not in spaces:
                 continue
             at = CONTEXT[name + "_words"]
-            if name == "shared" and code.manner.private:
+            if name == "shared" and code.variant.private:
                 context[at + 1] = space.size
                 continue
             marks: Any = space.shadow
@@ -64,7 +64,7 @@ class Memories:
 
 
 def _own(machine: Machine, spaces: frozenset[str]) -> None:
-    """Before a unit stores: no copy of the state has the same bytes."""
+    """Before a region stores: no copy of the state has the same bytes."""
     memory, batch = machine.launch.memory, machine.batch
     if "global" in spaces:
         for allocation in memory.allocations:
@@ -78,7 +78,7 @@ def _own(machine: Machine, spaces: frozenset[str]) -> None:
                 space.shadow.own()
 
 
-def changed(machine: Machine, stored: frozenset[str], what: int, *, ended: bool) -> None:
+def publish_stores(machine: Machine, stored: frozenset[str], what: int, *, ended: bool) -> None:
     """Tell those who wait for memory that a call has changed some, and the marks of what is written, if anybody is left."""
     memory = machine.launch.memory
     memory.version += bool(what & SEEN)

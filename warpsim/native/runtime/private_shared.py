@@ -1,6 +1,6 @@
-"""Shared memory as a unit has it while it runs: for each CTA its own, in a row, with marks of what is written behind it.
+"""Shared memory as a region has it while it runs: for each CTA its own, in a row, with marks of what is written behind it.
 
-The unit works on this copy, so that one that gives up has changed nothing. Where all threads end with the unit, nobody
+The region works on this copy, so that one that gives up has changed nothing. Where all threads end with the region, nobody
 needs what it leaves."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from warpsim.native.regions.region import Shape
+from warpsim.native.regions.region import Region
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from warpsim.native.runtime.lane_tables import WarpTables
 
 LARGE = 2048
-"""Bytes of shared memory that are copied even for a unit that goes through its blocks once."""
+"""Bytes of shared memory that are copied even for a region that goes through its blocks once."""
 PADDING = 64
 """Bytes behind a CTA's memory and behind its marks."""
 ALL = np.uint32(0xFFFFFFFF)
 
 
-def pays(machine: Machine, shape: Shape) -> bool:
-    """Whether a unit gets a copy."""
-    if not shape.shared:
+def wants_copy(machine: Machine, region: Region) -> bool:
+    """Whether a region gets a copy."""
+    if not region.shared:
         return False
     size = machine.batch.shared.size
-    return size > 0 and (shape.loops or bool(shape.barriers) or size <= LARGE)
+    return size > 0 and (region.loops or bool(region.barriers) or size <= LARGE)
 
 
 @attrs.define(eq=False)
@@ -38,15 +38,15 @@ class Private:
 
     machine: Machine
     group: Group
-    shape: Shape
+    region: Region
     columns: Any
     data: Any
     marks: Any
     tracked: bool
 
-    def leave(self) -> None:
-        """The unit is done, and somebody is left: what it has stored goes to the batch."""
-        if not {"shared", "generic"} & self.shape.stored:
+    def copy_out(self) -> None:
+        """The region is done, and somebody is left: what it has stored goes to the batch."""
+        if not {"shared", "generic"} & self.region.stored:
             return
         for space, kept in (
             (self.machine.batch.shared, self.data),
@@ -62,8 +62,8 @@ class Private:
                 space.words[:n_words, self.columns] = words
 
 
-def enter(
-    machine: Machine, group: Group, shape: Shape, tables: WarpTables, scratch: Any, *, one_by_one: bool
+def copy_in(
+    machine: Machine, group: Group, region: Region, tables: WarpTables, scratch: Any, *, one_by_one: bool
 ) -> Private:
     """The copy for a call, described in its context. ``one_by_one``: CTAs that begin, and whose memory nobody needs when they
     have ended, have the same one after each other."""
@@ -81,7 +81,7 @@ def enter(
     whole = n_ctas == space.n_columns
     if one_by_one:
         cleans[...] = 0 if tracked else space.size
-    elif _fresh(machine, group, shape):
+    elif _fresh(machine, group, region):
         if tracked:
             copies[...] = 0
         else:
@@ -99,12 +99,12 @@ def enter(
     scratch.put("private_bytes", half * 2)
     scratch.put("private_stride", 0 if one_by_one else half * 2)
     scratch.put("private_tracked", int(tracked))
-    return Private(machine, group, shape, columns, data, marks, tracked)
+    return Private(machine, group, region, columns, data, marks, tracked)
 
 
-def _fresh(machine: Machine, group: Group, shape: Shape) -> bool:
+def _fresh(machine: Machine, group: Group, region: Region) -> bool:
     """Whether nothing has run before: shared memory is all zero and nothing of it written."""
-    entry = shape.entry
+    entry = region.entry
     if (
         (entry.block, entry.first) != (0, 0)
         or group.stack

@@ -1,4 +1,4 @@
-"""Where the lanes of a group stand after a unit: at one place, or in parts."""
+"""Where the lanes of a group stand after a region: at one place, or in parts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from warpsim.machine.control import compact, fork
 from warpsim.machine.selection import Lanes, split
-from warpsim.native.regions.region import Shape, live_at
+from warpsim.native.regions.region import Region, live_at
 from warpsim.native.runtime.lane_tables import WarpTables
 
 if TYPE_CHECKING:
@@ -16,35 +16,35 @@ if TYPE_CHECKING:
     from warpsim.machine.state.group import Group
 
 
-def first_stop(shape: Shape, common: int, exits: Any, lanes: Any) -> int:
+def first_stop(region: Region, common: int, exits: Any, lanes: Any) -> int:
     """The lowest block in which any lane has stopped; ``common`` is the exit of all warps, if there is one."""
     if common >= 0:
-        return shape.exits[common][0]
+        return region.exits[common][0]
     least = int(exits.min())
     if least < 0:  # lanes of a warp are at several places
         mixed = np.flatnonzero(exits < 0)
         each = lanes[: len(exits) * 32].reshape(-1, 32)[mixed].min()
         whole = exits[exits >= 0]
         least = min(int(each), int(whole.min()) if len(whole) else int(each))
-    return shape.exits[least][0]
+    return region.exits[least][0]
 
 
-def all_leave(machine: Machine, group: Group, shape: Shape, common: int) -> bool:
+def all_leave(machine: Machine, group: Group, region: Region, common: int) -> bool:
     """Whether all threads of a batch are about to leave the kernel, at one exit, and nobody else needs its memory."""
     if common < 0 or group.stack or machine.launch.cluster != (1, 1, 1):
         return False
     if group.selection.n != machine.batch.shape.n:
         return False
-    block, at = shape.exits[common]
+    block, at = region.exits[common]
     steps = group.plan.blocks[block].instructions
     return at < len(steps) and steps[at].guard is None and steps[at].traits.leaves
 
 
 def leave(
-    machine: Machine, group: Group, shape: Shape, common: int, exits: Any, lanes: Any, tables: WarpTables
+    machine: Machine, group: Group, region: Region, common: int, exits: Any, lanes: Any, tables: WarpTables
 ) -> None:
     """The group stands where its lanes have left; where these are several places, the parts are made runnable."""
-    places = shape.exits
+    places = region.exits
     if common >= 0:
         group.block, group.at = places[common]
         return

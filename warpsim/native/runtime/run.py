@@ -1,5 +1,5 @@
-"""Running a unit on a group between two step boundaries: what it reads is described, and what it leaves becomes the
-group's registers and place. A unit that gives up leaves no trace."""
+"""Running a region on a group between two step boundaries: what it reads is described, and what it leaves becomes the
+group's registers and place. A region that gives up leaves no trace."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from warpsim.native.compiling.region_code import Code
 from warpsim.native.regions.options import Outcome
 from warpsim.native.runtime import private_shared as private
 from warpsim.native.runtime import store_log as logged
-from warpsim.native.runtime.context import LOG_FULL, MET, PARTED, REFUSED, CallWords
-from warpsim.native.runtime.footprints import Noted, tell
+from warpsim.native.runtime.context import DIVERGED, INTERFERED, LOG_FULL, WRAPPED, CallWords
+from warpsim.native.runtime.footprints import FootprintObserver, notify
 from warpsim.native.runtime.input_values import INTEGERS, describe
 from warpsim.native.runtime.lane_tables import WarpTables
-from warpsim.native.runtime.memory_views import Memories, changed
+from warpsim.native.runtime.memory_views import MemoryViews, publish_stores
 from warpsim.native.runtime.regroup import all_leave, first_stop, leave
 from warpsim.native.runtime.scratch import Scratch
 from warpsim.native.runtime.warp_order import conflicts
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 _OUTCOMES = {
     LOG_FULL: Outcome.CONFLICT,
-    MET: Outcome.CONFLICT,
-    PARTED: Outcome.PARTED,
-    REFUSED: Outcome.DOUBT,
+    INTERFERED: Outcome.CONFLICT,
+    DIVERGED: Outcome.DIVERGED,
+    WRAPPED: Outcome.WRAPPED,
 }
 
 
 @attrs.define(eq=False)
 class _Call:
-    """One call of a unit: whose it is, where its memory begins, and what it has left there."""
+    """One call of a region: whose it is, where its memory begins, and what it has left there."""
 
     machine: Machine
     group: Group
@@ -59,15 +59,15 @@ class _Call:
 
 
 class Runner:
-    """Runs units for one launch."""
+    """Runs regions for one launch."""
 
-    def __init__(self, scratch: Scratch, noted: Noted | None = None) -> None:
-        self.scratch, self.noted = scratch, noted
-        self._memories = Memories()
+    def __init__(self, scratch: Scratch, observer: FootprintObserver | None = None) -> None:
+        self.scratch, self.observer = scratch, observer
+        self._views = MemoryViews()
         self.ahead = 0
-        """The block before which warps have to wait for others, after `Outcome.AHEAD`."""
+        """The block before which warps have to wait for others, after `Outcome.OUT_OF_ORDER`."""
         self.ended, self.stored = False, 0
-        """Of the last unit that was done: whether all threads of the batch are about to leave, and how much it has stored."""
+        """Of the last region that was done: whether all threads of the batch are about to leave, and how much it has stored."""
 
     def run(
         self,
@@ -86,22 +86,22 @@ class Runner:
         call = _Call(machine, group, code, limit, through, tables)
         self._prepare(call, values, back_edges)
         status = code.function(self.scratch.pointer)
-        outcome = _OUTCOMES.get(status, Outcome.REFUSED) if status else self._looked_at(call)
+        outcome = _OUTCOMES.get(status, Outcome.REFUSED) if status else self._validate(call)
         if outcome is Outcome.DONE:
-            self._settle(call)
+            self._commit(call)
         else:
-            logged.take_back(self.scratch.pointer)
+            logged.rollback(self.scratch.pointer)
         return outcome
 
     def _prepare(self, call: _Call, values: list[Any], back_edges: int) -> None:
-        """Describe what the unit is given."""
+        """Describe what the region is given."""
         code, machine, tables, scratch = call.code, call.machine, call.tables, self.scratch
-        shape, selection, context = code.shape, call.group.selection, scratch.context
-        per_group = tables.n // tables.n_ctas if shape.barriers else 1
+        region, selection, context = code.region, call.group.selection, scratch.context
+        per_group = tables.n // tables.n_ctas if region.barriers else 1
         call.n_groups = n_groups = tables.n // per_group
         context[0], context[1:11] = n_groups, tables.pointers
-        if shape.touches:
-            self._memories.describe(machine, code, context)
+        if region.touches:
+            self._views.describe(machine, code, context)
         words = [0] * code.n_words
         describe(words, values, code.hows, selection.shape)
         for number, _, varying, dtype in code.outs:
@@ -130,55 +130,55 @@ class Runner:
         )
         call.exits = scratch.array("exits", tables.n, np.int32)[: tables.n]
         call.lanes = scratch.array("exit_lanes", tables.n * 32, np.int32)
-        if shape.barriers:
+        if region.barriers:
             scratch.array("states", per_group, np.int32)
             scratch.array("frames", per_group * frame, np.uint8)
         if code.written.outer:
             size = n_groups * len(code.written.effects) * 2
             call.ranges = scratch.array("ranges", size, np.int64)[:size].reshape(n_groups, len(code.written.effects), 2)
-        if code.manner.private:
-            one_by_one = call.through and bool(shape.barriers)
-            call.own = private.enter(machine, call.group, shape, tables, scratch, one_by_one=one_by_one)
+        if code.variant.private:
+            one_by_one = call.through and bool(region.barriers)
+            call.own = private.copy_in(machine, call.group, region, tables, scratch, one_by_one=one_by_one)
 
-    def _looked_at(self, call: _Call) -> Outcome:
-        """Whether what the unit did is what the interpreter would have done."""
-        code, shape = call.code, call.code.shape
+    def _validate(self, call: _Call) -> Outcome:
+        """Whether what the region did is what the interpreter would have done."""
+        code, region = call.code, call.code.region
         found = call.found = self.scratch.left()
         call.counts = call.words[code.counts_at : code.counts_at + 2 * len(code.blocks)].tolist()
-        first = first_stop(shape, found.common_exit, call.exits, call.lanes)
-        self.ended = all_leave(call.machine, call.group, shape, found.common_exit)
+        first = first_stop(region, found.common_exit, call.exits, call.lanes)
+        self.ended = all_leave(call.machine, call.group, region, found.common_exit)
         if call.through and not self.ended:
-            return Outcome.PARTED
+            return Outcome.DIVERGED
         if found.parted and _ahead(call, first):
             # Where lanes have stopped, they go on before any that stand behind them: run up to there only.
-            self.ahead = max(first + 1, shape.entry.block + 1)
-            return Outcome.AHEAD if call.limit > self.ahead else Outcome.PARTED
-        if call.ranges is not None and found.suspect and self._met(call, found.suspect):
+            self.ahead = max(first + 1, region.entry.block + 1)
+            return Outcome.OUT_OF_ORDER if call.limit > self.ahead else Outcome.DIVERGED
+        if call.ranges is not None and found.suspect and self._interferes(call, found.suspect):
             return Outcome.CONFLICT
-        return Outcome.DONE if self._count(call) else Outcome.OVER
+        return Outcome.DONE if self._count(call) else Outcome.OVER_BUDGET
 
-    def _settle(self, call: _Call) -> None:
-        """What the unit has left becomes the machine's and the group's."""
+    def _commit(self, call: _Call) -> None:
+        """What the region has left becomes the machine's and the group's."""
         machine, group, code, found = call.machine, call.group, call.code, call.found
         assert found is not None
-        shape = code.shape
-        if self.noted is not None and call.ranges is not None:
+        region = code.region
+        if self.observer is not None and call.ranges is not None:
             mark = partial(logged.mark_stored, self.scratch.pointer)
-            tell(self.noted, machine.launch.memory, code.written.effects, call.ranges, mark)
+            notify(self.observer, machine.launch.memory, code.written.effects, call.ranges, mark)
         self.stored = found.log_used
         if call.own is not None and not self.ended:
-            call.own.leave()
-        _commit(call)
+            call.own.copy_out()
+        _commit_registers(call)
         if found.changed:
-            changed(machine, shape.stored, found.changed, ended=self.ended)
+            publish_stores(machine, region.stored, found.changed, ended=self.ended)
         group.back_edges += found.longest
         if found.parted:
             group.seen = ()  # in the interpreter a group that parts and meets again is another one
         if found.passed:
             machine.batch.barriers_passed[call.tables.columns] += -(-found.passed // call.n_groups)
-        leave(machine, group, shape, found.common_exit, call.exits, call.lanes, call.tables)
+        leave(machine, group, region, found.common_exit, call.exits, call.lanes, call.tables)
 
-    def _met(self, call: _Call, suspect: int) -> bool:
+    def _interferes(self, call: _Call, suspect: int) -> bool:
         """Whether the order of warps or CTAs may have been seen."""
         written, chosen = call.code.written, call.code.written.outer
         distinct = partial(logged.distinct, self.scratch.pointer, call.machine.launch.memory)
@@ -191,7 +191,7 @@ class Runner:
         if not suspect & 1:
             return False
         effects, once = [written.effects[k] for k in chosen], [written.once[k] for k in chosen]
-        ranges, warps = call.ranges[:, chosen], not call.code.shape.barriers
+        ranges, warps = call.ranges[:, chosen], not call.code.region.barriers
         return conflicts(effects, once, ranges, call.tables, distinct, warps=warps)
 
     # ---- what comes of it -------------------------------------------------------------------------
@@ -227,8 +227,8 @@ def _left_behind(selection: Any, words: list[int], at: int, dtype: Any) -> Any:
     return array.transpose(2, 3, 0, 1)
 
 
-def _commit(call: _Call) -> None:
-    """The registers that the unit has left become the group's."""
+def _commit_registers(call: _Call) -> None:
+    """The registers that the region has left become the group's."""
     env, dirty = call.group.env, call.group.dirty
     for (number, slot, _, dtype), array in zip(call.code.outs, call.results, strict=True):
         if array is None:
@@ -246,7 +246,7 @@ def _commit(call: _Call) -> None:
 def _ahead(call: _Call, block: int) -> bool:
     """Whether any warp may have gone on behind a block in which others have stopped: it has executed more there than where it
     began."""
-    entry, n_warps = call.code.shape.entry, call.tables.n
+    entry, n_warps = call.code.region.entry, call.tables.n
     if n_warps == 1:
         return False
     began = entry.block if entry.first == 0 else None

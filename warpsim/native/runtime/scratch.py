@@ -1,4 +1,4 @@
-"""What calls of units work in: the context, the log of stores, and arrays that are kept from call to call."""
+"""What calls of regions work in: the context, the log of stores, and arrays that are kept from call to call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the log of a unit's stores tells, and taking them back; ``context`` is where the unit's context lies."""
+"""What the log of a region's stores tells, and taking them back; ``context`` is where the region's context lies."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def _call(name: str, context: int, *given: int) -> int:
     return found
 
 
-def take_back(context: int) -> None:
-    """Undo everything that the unit has stored."""
+def rollback(context: int) -> None:
+    """Undo everything that the region has stored."""
     _call("ws_rollback", context)
 
 
 def mark_stored(context: int, first: int, last: int, marks: int) -> None:
-    """Set a byte of ``marks`` to 1 for each byte of the host's memory from ``first`` to ``last`` that the unit has stored."""
+    """Set a byte of ``marks`` to 1 for each byte of the host's memory from ``first`` to ``last`` that the region has stored."""
     _call("ws_stored", context, first, last, marks)
 
 
 def distinct(context: int, memory: GlobalMemory, first: int, last: int) -> bool:
-    """Whether the unit has stored no byte of global memory between two addresses twice."""
+    """Whether the region has stored no byte of global memory between two addresses twice."""
     for allocation in memory.allocations:
         low, high = max(first, allocation.start), min(last, allocation.end)
         if low < high:

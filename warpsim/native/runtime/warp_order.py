@@ -24,7 +24,7 @@ def conflicts(
         if not any(effects[k].kind != "load" for k in chosen):
             continue
         starts = tables.cta_starts if space == "shared" else np.zeros(1, np.int64)
-        if _meet(
+        if _conflict_within(
             [effects[k] for k in chosen],
             [once[k] for k in chosen],
             ranges[:, chosen, 0],
@@ -36,7 +36,9 @@ def conflicts(
     return False
 
 
-def _meet(effects: list[Effect], once: list[bool], low: Any, high: Any, starts: Any, distinct: Distinct | None) -> bool:
+def _conflict_within(
+    effects: list[Effect], once: list[bool], low: Any, high: Any, starts: Any, distinct: Distinct | None
+) -> bool:
     """The same within one space; warps of one CTA lie between two ``starts``."""
     first, last = np.minimum.reduceat(low, starts, axis=0), np.maximum.reduceat(high, starts, axis=0)
     seen: set[tuple[int, ...]] = set()
@@ -55,7 +57,7 @@ def _meet(effects: list[Effect], once: list[bool], low: Any, high: Any, starts: 
         if len(kinds) == 1 and kinds != {""}:
             continue  # atomics that commute
         lows, highs = low[:, together].min(axis=1), high[:, together].max(axis=1)
-        if _apart(lows, highs, starts):
+        if _disjoint(lows, highs, starts):
             continue
         if distinct is not None and {effects[i].kind for i in together} == {"store"}:
             here = highs > lows
@@ -65,7 +67,7 @@ def _meet(effects: list[Effect], once: list[bool], low: Any, high: Any, starts: 
     return False
 
 
-def _apart(low: Any, high: Any, starts: Any) -> bool:
+def _disjoint(low: Any, high: Any, starts: Any) -> bool:
     """Whether no two warps of a CTA have bytes in common between their extremes."""
     cta = np.zeros(len(low), np.int64)
     cta[starts[1:]] = 1

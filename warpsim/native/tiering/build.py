@@ -1,4 +1,4 @@
-"""Making units: formed, written down and compiled, in a launch or behind it."""
+"""Making regions: formed, written down and compiled, in a launch or behind it."""
 
 from __future__ import annotations
 
@@ -7,90 +7,90 @@ import warnings
 from collections.abc import Sequence
 
 from warpsim.graph.nodes import Untraceable
-from warpsim.native.codegen.base import Manner
-from warpsim.native.codegen.inputs import Given
+from warpsim.native.codegen.base import Variant
+from warpsim.native.codegen.inputs import InputKind
 from warpsim.native.compiling.cache import note
 from warpsim.native.compiling.compiler import Invalid
 from warpsim.native.compiling.region_code import Code, Draft, draft, finish
 from warpsim.native.lowering.values import Unlowerable
-from warpsim.native.regions.region import Former
-from warpsim.native.tiering.cost import BEHIND, WITHIN, Pace, beside, rate
-from warpsim.native.tiering.entry_points import WAITING, Place, Plans, Request, Spot
+from warpsim.native.regions.region import RegionFormer
+from warpsim.native.tiering.cost import BLOCKING_SHARE, QUEUED_SHARE, Policy, has_spare_core, rate
+from warpsim.native.tiering.entry_points import WAITING, EntryPoint, Place, Profile, Request
 
 LEAST = 3
-"""Steps of a unit without a loop: fewer are as well interpreted."""
+"""Steps of a region without a loop: fewer are as well interpreted."""
 
 
-def form(plans: Plans, place: Place, spot: Spot) -> None:
-    """Find the unit that begins at a place. The caller holds the lock of the plans."""
-    shape = Former(plans.known, spot.options).form(place[0], place[1])
-    if shape is not None and not shape.loops and shape.size < LEAST + 1:
-        shape = None
-    spot.shape, spot.formed = shape, True
+def form(profile: Profile, place: Place, entry: EntryPoint) -> None:
+    """Find the region that begins at a place. The caller holds the lock of the plans."""
+    region = RegionFormer(profile.traces, entry.options).form(place[0], place[1])
+    if region is not None and not region.loops and region.size < LEAST + 1:
+        region = None
+    entry.region, entry.formed = region, True
 
 
-def written(plans: Plans, spot: Spot, givens: tuple[Given, ...], manner: Manner) -> Draft | None:
-    """A variant of a unit in LLVM's text; None where that cannot be. The caller holds the lock of the plans."""
-    shape = spot.shape
-    if shape is None:
+def written(profile: Profile, entry: EntryPoint, givens: tuple[InputKind, ...], variant: Variant) -> Draft | None:
+    """A variant of a region in LLVM's text; None where that cannot be. The caller holds the lock of the plans."""
+    region = entry.region
+    if region is None:
         return None
     try:
-        return draft(plans.known, shape, givens, manner)
+        return draft(profile.traces, region, givens, variant)
     except (Untraceable, Unlowerable):
-        spot.shape = None
+        entry.region = None
         return None
 
 
-def compiled(plans: Plans, place: Place, spot: Spot, made: Draft) -> Code | None:
+def compiled(profile: Profile, place: Place, entry: EntryPoint, made: Draft) -> Code | None:
     """A text's machine code; None where LLVM refuses it."""
     began, kept, lines = time.thread_time(), made.kept, made.lines
     try:
         code = finish(made)
     except Invalid as problem:
-        spot.shape = None
+        entry.region = None
         warnings.warn(f"a part of a kernel is interpreted, please report why: {problem}", RuntimeWarning, stacklevel=2)
         return None
     if not kept:
-        rate().note(lines, time.thread_time() - began)
-        note(plans.note_of(place))
+        rate().record(lines, time.thread_time() - began)
+        note(profile.note_of(place))
     return code
 
 
-def make(pace: Pace, request: Request) -> Code | None:
+def make(policy: Policy, request: Request) -> Code | None:
     """Code in a launch that waits for it; None where there is none, or it does not pay: then a thread makes it, or nobody."""
-    plans, spot, variant = request.plans, request.spot, request.variant
-    assert variant is not None
-    known = pace is Pace.ASKED and plans.keeps(request.place, spot) and plans.allows(spot, BEHIND)
-    if pace is not Pace.AT_ONCE and not known and (beside() or not plans.allows(spot, WITHIN)):
+    profile, entry, signature = request.profile, request.entry, request.signature
+    assert signature is not None
+    known = policy is Policy.ASKED and profile.keeps(request.place, entry) and profile.allows(entry, QUEUED_SHARE)
+    if policy is not Policy.AT_ONCE and not known and (has_spare_core() or not profile.allows(entry, BLOCKING_SHARE)):
         return None
-    made = written(plans, spot, *variant)
+    made = written(profile, entry, *signature)
     if made is None:
         return None
-    if pace is not Pace.AT_ONCE and not made.kept:
-        spot.kept, spot.cost = False, rate().of(made.lines)
-        if beside() or not plans.allows(spot, WITHIN):
+    if policy is not Policy.AT_ONCE and not made.kept:
+        entry.kept, entry.cost = False, rate().of(made.lines)
+        if has_spare_core() or not profile.allows(entry, BLOCKING_SHARE):
             return None
-    return compiled(plans, request.place, spot, made)
+    return compiled(profile, request.place, entry, made)
 
 
-def make_behind(requests: Sequence[Request]) -> None:
+def compile_queued(requests: Sequence[Request]) -> None:
     """What launches have asked for, as far as it may pay for later ones."""
     for request in requests:
-        plans, spot = request.plans, request.spot
+        profile, entry = request.profile, request.entry
         began = time.thread_time()
-        if request.variant is None:
-            with plans.lock:
-                if not spot.formed and (request.now or not plans.covers(request.place)):
-                    form(plans, request.place, spot)
-                    spot.look_at = 0
-        elif spot.codes.get(request.variant) is WAITING:
-            code, shape = None, spot.shape
-            if plans.allows(spot, BEHIND):
-                with plans.lock:
-                    made = written(plans, spot, *request.variant)
-                code = None if made is None else compiled(plans, request.place, spot, made)
-                if spot.codes.get(request.variant) is WAITING and spot.shape in (shape, None):
-                    spot.put(request.variant, code)
+        if request.signature is None:
+            with profile.lock:
+                if not entry.formed and (request.now or not profile.covers(request.place)):
+                    form(profile, request.place, entry)
+                    entry.next_check = 0
+        elif entry.codes.get(request.signature) is WAITING:
+            code, region = None, entry.region
+            if profile.allows(entry, QUEUED_SHARE):
+                with profile.lock:
+                    made = written(profile, entry, *request.signature)
+                code = None if made is None else compiled(profile, request.place, entry, made)
+                if entry.codes.get(request.signature) is WAITING and entry.region in (region, None):
+                    entry.put(request.signature, code)
             else:
-                spot.codes.pop(request.variant, None)
-        plans.compiled += time.thread_time() - began
+                entry.codes.pop(request.signature, None)
+        profile.compiled += time.thread_time() - began

@@ -10,19 +10,19 @@ from functools import lru_cache
 STEP, LANE = 8e-6, 1e-9
 """Seconds that the interpreter takes for a step, and for each lane of it."""
 MOST = 600
-"""Instructions of a unit."""
+"""Instructions of a region."""
 LINES = 40
 """Lines of LLVM's text that an instruction takes, about."""
 BEGIN, WRITE = 0.05, 1e-3
-"""Seconds that a unit takes beside its lines, and for each instruction until they are written."""
+"""Seconds that a region takes beside its lines, and for each instruction until they are written."""
 FIRST = 0.12
 """Seconds until LLVM is there."""
-WITHIN, BESIDE, BEHIND = 1 / 8, 1 / 4, 50.0
+BLOCKING_SHARE, CONCURRENT_SHARE, QUEUED_SHARE = 1 / 8, 1 / 4, 50.0
 """Seconds of compiling for each second that was interpreted: within a launch, in a thread beside it, and behind one that asked
 for it."""
 
 
-class Pace(enum.Enum):
+class Policy(enum.Enum):
     """When a launch compiles."""
 
     AUTO = "in a share of its time"
@@ -30,11 +30,11 @@ class Pace(enum.Enum):
     AT_ONCE = "at once"
 
 
-def pace_of(engine: str) -> Pace:
+def policy_of(engine: str) -> Policy:
     """That of an engine; ``WARPSIM_COMPILE=at-once`` makes launches wait for whatever can be compiled."""
     if engine != "compiled":
-        return Pace.AUTO
-    return Pace.AT_ONCE if os.environ.get("WARPSIM_COMPILE") == "at-once" else Pace.ASKED
+        return Policy.AUTO
+    return Policy.AT_ONCE if os.environ.get("WARPSIM_COMPILE") == "at-once" else Policy.ASKED
 
 
 class Rate:
@@ -43,7 +43,7 @@ class Rate:
     def __init__(self) -> None:
         self.lines, self.seconds = 4000, 0.6
 
-    def note(self, lines: int, seconds: float) -> None:
+    def record(self, lines: int, seconds: float) -> None:
         """So many were compiled."""
         self.lines, self.seconds = self.lines + lines, self.seconds + seconds
 
@@ -53,7 +53,7 @@ class Rate:
 
 
 @lru_cache(maxsize=1)
-def beside() -> bool:
+def has_spare_core() -> bool:
     """Whether a thread can compile while the launch goes on: there is a second processor."""
     mine = getattr(os, "sched_getaffinity", None)
     return (len(mine(0)) if mine else os.cpu_count() or 1) > 1
@@ -66,6 +66,6 @@ def rate() -> Rate:
 
 
 def cost(size: int, *, kept: bool) -> float:
-    """Seconds that a unit of so many instructions takes; ``kept``: its object lies on disk."""
+    """Seconds that a region of so many instructions takes; ``kept``: its object lies on disk."""
     first = 0.0 if "llvmlite" in sys.modules else FIRST
     return first + BEGIN + size * WRITE + (0.0 if kept else rate().of(size * LINES))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.group import Group
     from warpsim.machine.state.launch import LaunchState
-    from warpsim.native.tiering.engine import Compiled
+    from warpsim.native.tiering.engine import CompiledEngine
     from warpsim.program.program import Instruction
 
 LITTLE = 0.05
@@ -38,19 +38,19 @@ def taken() -> Taken:
     return Taken()
 
 
-class Later:
+class DeferredEngine:
     """Stands for the engine that ``make`` gives (None: there is none), until it is worth the import."""
 
-    def __init__(self, make: Callable[[], Compiled | None], *, units: bool) -> None:
+    def __init__(self, make: Callable[[], CompiledEngine | None], *, units: bool) -> None:
         self.units = units
         self._make = make
         self._taken = taken()
-        self._engine: Compiled | None = None
+        self._engine: CompiledEngine | None = None
         self._began = time.thread_time()
         self._look = time.perf_counter() + LITTLE - self._taken.seconds
         """When to ask for the thread's own time, which is dearer to ask for: on a busy machine it is less."""
 
-    def _wanted(self) -> Compiled | None:
+    def _wanted(self) -> CompiledEngine | None:
         if self._engine is None and time.perf_counter() > self._look:
             left = LITTLE - self._taken.seconds - (time.thread_time() - self._began)
             self._look += max(left, 0.0)
@@ -58,7 +58,7 @@ class Later:
                 self._import()
         return self._engine
 
-    def _import(self) -> Compiled | None:
+    def _import(self) -> CompiledEngine | None:
         self._engine = self._make()
         if self._engine is None:
             self._look = math.inf
@@ -84,7 +84,7 @@ class Later:
         return self._engine.run_through(machine, group)
 
     @property
-    def bodies(self) -> Later:
+    def bodies(self) -> DeferredEngine:
         """What computes in place of the bodies."""
         return self
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.watcher import Watcher
-from warpsim.native.tiering.cost import pace_of
-from warpsim.native.tiering.deferred import Later, taken
+from warpsim.native.tiering.cost import policy_of
+from warpsim.native.tiering.deferred import DeferredEngine, taken
 
 if TYPE_CHECKING:
-    from warpsim.native.runtime.footprints import Noted
-    from warpsim.native.tiering.engine import Compiled
+    from warpsim.native.runtime.footprints import FootprintObserver
+    from warpsim.native.tiering.engine import CompiledEngine
 
 ACCESSES = frozenset({"memory_accessed", "memory_written", "shadow_accessed"})
 COLLECTIVES = frozenset(
@@ -42,34 +42,39 @@ class _Serves(NamedTuple):
 
 
 def compiled_for(
-    engine: str, watchers: Sequence[Watcher], state: LaunchState, noted: Noted | None = None, *, joins: bool = True
-) -> Compiled | Later | None:
-    """Compiled code for a launch, None where the interpreter runs it alone. ``noted`` is told what units access of global
+    engine: str,
+    watchers: Sequence[Watcher],
+    state: LaunchState,
+    observer: FootprintObserver | None = None,
+    *,
+    joins: bool = True,
+) -> CompiledEngine | DeferredEngine | None:
+    """Compiled code for a launch, None where the interpreter runs it alone. ``observed`` is told what regions access of global
     memory. ``joins``: several waves may be one batch, and begin anew as several: rules keep what they know with a batch."""
     if engine == "interpreter":
         return None
-    pace, serves = pace_of(engine), _serves(tuple(map(type, watchers)))
+    policy, serves = policy_of(engine), _serves(tuple(map(type, watchers)))
     units = serves.units and not state.settings.by_warp and state.schedule is None
 
-    def make() -> Compiled | None:
+    def make() -> CompiledEngine | None:
         taken().seconds = math.inf  # later launches have nothing to import
         from warpsim.native.compiling.cache import available
 
         if not available():
             return None
-        from warpsim.native.tiering.engine import Compiled
+        from warpsim.native.tiering.engine import CompiledEngine
 
-        return Compiled(
+        return CompiledEngine(
             state.device,
-            noted,
-            pace=pace,
+            observer,
+            policy=policy,
             collectives=serves.collectives,
             units=units,
             barriers=serves.barriers,
             joins=joins,
         )
 
-    return make() if engine == "compiled" or taken().enough else Later(make, units=units)
+    return make() if engine == "compiled" or taken().enough else DeferredEngine(make, units=units)
 
 
 @functools.lru_cache(maxsize=256)

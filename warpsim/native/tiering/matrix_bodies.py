@@ -8,13 +8,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from warpsim.isa.traits import Matrix
-from warpsim.native.tiering.cost import Pace
+from warpsim.native.tiering.cost import Policy
 
 if TYPE_CHECKING:
     from warpsim.native.matrix.instructions import Matrices
     from warpsim.program.program import Instruction
 
-LITTLE = {Pace.AUTO: 0.1, Pace.ASKED: 0.02, Pace.AT_ONCE: -1.0}
+LITTLE = {Policy.AUTO: 0.1, Policy.ASKED: 0.02, Policy.AT_ONCE: -1.0}
 """Seconds that bodies take before anybody looks for machine code."""
 
 
@@ -33,9 +33,9 @@ def spent() -> Spent:
 class Bodies:
     """Bodies of one launch."""
 
-    def __init__(self, pace: Pace) -> None:
-        self.pace = pace
-        self._spent, self._little = spent(), LITTLE[pace]
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self._spent, self._little = spent(), LITTLE[policy]
         self._matrices: Matrices | None = None
 
     def of(self, instruction: Instruction) -> Callable[..., Any]:
@@ -47,7 +47,7 @@ class Bodies:
         if self._matrices is None:
             from warpsim.native.matrix.instructions import Matrices
 
-            self._matrices = Matrices(self.pace)
+            self._matrices = Matrices(self.policy)
         return self._matrices.of(instruction)
 
     def _timed(self, body: Callable[..., Any], operands: Any, ports: Any) -> Any:

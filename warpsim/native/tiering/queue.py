@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from warpsim.native.tiering.entry_points import Request
-from warpsim.native.tiering.worker import behind
+from warpsim.native.tiering.worker import compile_thread
 
 
-def make_later(requests: Sequence[Request]) -> None:
+def enqueue(requests: Sequence[Request]) -> None:
     """Have code made for these, one after the other."""
 
     def job() -> None:
-        from warpsim.native.tiering.build import make_behind  # which imports all that compiles
+        from warpsim.native.tiering.build import compile_queued  # which imports all that compiles
 
         try:
-            make_behind(requests)
+            compile_queued(requests)
         finally:
             for request in requests:
-                request.spot.pending = False
+                request.entry.pending = False
 
-    behind().submit(job)
+    compile_thread().submit(job)
 
 
-def make_beside(request: Request) -> None:
+def enqueue_urgent(request: Request) -> None:
     """Have code made for a launch that goes on."""
-    request.spot.pending = True
-    make_later((request._replace(now=True),))
+    request.entry.pending = True
+    enqueue((request._replace(now=True),))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 
-class Behind:
+class CompileThread:
     """Jobs, one after the other, in their order."""
 
     def __init__(self) -> None:
@@ -73,6 +73,6 @@ class Behind:
 
 
 @lru_cache(maxsize=1)
-def behind() -> Behind:
+def compile_thread() -> CompileThread:
     """That of this process."""
-    return Behind()
+    return CompileThread()

@@ -18,11 +18,11 @@ from warpsim.native.compiling.region_code import Code
 from warpsim.native.regions.options import Outcome
 from warpsim.native.runtime.run import Runner
 from warpsim.native.tiering import build as making
-from warpsim.native.tiering import cost as pace
+from warpsim.native.tiering import cost as costs
 from warpsim.native.tiering import deferred as later
 from warpsim.native.tiering import eligibility as serving
-from warpsim.native.tiering.engine import Compiled
-from warpsim.native.tiering.worker import Behind, behind
+from warpsim.native.tiering.engine import CompiledEngine
+from warpsim.native.tiering.worker import CompileThread, compile_thread
 
 PTX = """.version 8.0
 .target sm_80
@@ -49,13 +49,13 @@ def launch(module, engine, salt):
 
 
 def native(module):
-    """What is known of the kernel's units."""
+    """What is known of the kernel's regions."""
     return module.image(module.device).plan("k").main.notes["native"]
 
 
 def codes(module):
-    """The units that were compiled."""
-    return [c for spot in native(module).spots.values() for c in spot.codes.values() if isinstance(c, Code)]
+    """The regions that were compiled."""
+    return [c for entry in native(module).entries.values() for c in entry.codes.values() if isinstance(c, Code)]
 
 
 def test_behind_the_launches_and_from_the_disk():
@@ -64,14 +64,14 @@ def test_behind_the_launches_and_from_the_disk():
     for _ in range(8):
         launch(module, "compiled", 5)
         native(module).interpreted += 1.0
-        assert behind().wait(60)
+        assert compile_thread().wait(60)
     assert codes(module)
 
     again, before = warpsim.load(PTX.replace("SALT", "5")), compiler().compiled
     for _ in range(8):
         launch(again, "compiled", 5)
         native(again).interpreted += 0.1
-        assert behind().wait(60)  # which may hold the lock of the plans
+        assert compile_thread().wait(60)  # which may hold the lock of the plans
     assert codes(again)
     assert compiler().compiled == before
 
@@ -87,27 +87,27 @@ mov.u32 %r3, %tid.x; mul.wide.u32 %d2, %r3, 4; add.u64 %d1, %d1, %d2; st.global.
 
 
 def test_where_a_unit_is_left():
-    """A unit that has to stop in the second loop leaves it to another: what begins within the first one does not stand for it."""
+    """A region that has to stop in the second loop leaves it to another: what begins within the first one does not stand for it."""
     module = warpsim.load(LOOPS)
     expected = [k + 9000 ^ 3000 for k in range(32)]  # 1 ^ 2 ^ ... ^ n is n, if n is a multiple of four
     for _ in range(10):
         words = np.zeros(32, np.uint32)
         module["k"]((1,), (32,), (words,), engine="compiled")
         assert words.tolist() == expected
-        assert behind().wait(60)
+        assert compile_thread().wait(60)
 
-    visits = sum(spot.visits for spot in native(module).spots.values())
+    visits = sum(entry.visits for entry in native(module).entries.values())
     module["k"]((1,), (32,), (words,), engine="compiled")
-    assert sum(spot.visits for spot in native(module).spots.values()) - visits < 10
+    assert sum(entry.visits for entry in native(module).entries.values()) - visits < 10
 
 
 @pytest.fixture(params=[1, 2], ids=["one processor", "two"])
 def processors(monkeypatch, request):
     """A machine that has no processor left for another thread, and one that has."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(request.param)), raising=False)
-    pace.beside.cache_clear()
+    costs.has_spare_core.cache_clear()
     yield request.param
-    pace.beside.cache_clear()
+    costs.has_spare_core.cache_clear()
 
 
 def test_a_share_of_the_time(monkeypatch, processors):
@@ -121,7 +121,7 @@ def test_a_share_of_the_time(monkeypatch, processors):
     native(module).interpreted = 100.0
     launch(module, "auto", 6)
     for _ in range(0 if processors == 1 else 8):
-        assert behind().wait(60)
+        assert compile_thread().wait(60)
         launch(module, "auto", 6)
     assert len(codes(module)) == 1
     assert 0 < native(module).compiled < 20
@@ -131,7 +131,7 @@ def test_a_share_of_the_time(monkeypatch, processors):
 def test_a_long_first_launch(monkeypatch, processors):
     """A launch does not wait for the thread, and goes on as machine code when that is there."""
     monkeypatch.setattr("warpsim.native.tiering.engine.HOT", 0.001)
-    monkeypatch.setattr(pace, "STEP", 1.0)
+    monkeypatch.setattr(costs, "STEP", 1.0)
     monkeypatch.setattr("warpsim.native.tiering.entry_points.STEP", 1.0)
     done = []
     run = Runner.run
@@ -149,7 +149,7 @@ def test_a_long_first_launch(monkeypatch, processors):
 
 def two_jobs():
     """A thread whose first job runs for a moment, the second waiting; and what is done."""
-    jobs, begun, go, done = Behind(), threading.Event(), threading.Event(), []
+    jobs, begun, go, done = CompileThread(), threading.Event(), threading.Event(), []
 
     def first():
         begun.set()
@@ -190,7 +190,7 @@ def test_a_busy_machine(monkeypatch):
     native(module).interpreted = 1e9
     for _ in range(12):
         launch(module, "auto", 7)
-        assert behind().wait(60)
+        assert compile_thread().wait(60)
     assert len(codes(module)) == 1
 
 
@@ -207,7 +207,7 @@ def made(monkeypatch):
     found, taken = [], later.Taken()
     for module in (later, serving):
         monkeypatch.setattr(module, "taken", lambda: taken)
-    monkeypatch.setattr(Compiled, "over", lambda self: found.append(self))
+    monkeypatch.setattr(CompiledEngine, "over", lambda self: found.append(self))
     return found
 
 
