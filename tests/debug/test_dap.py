@@ -114,6 +114,13 @@ def test_findings_are_exceptions(client):
     assert client.leave() == 1
 
 
+def test_leaving_at_a_finding(client):
+    """The status of who leaves there is that of the prompt: 1."""
+    client.start(**FAULTY, stopOnEntry=False)
+    assert client.event("stopped")["description"] == "out-of-bounds"
+    assert client.leave() == 1
+
+
 @pytest.mark.parametrize("client", ["process"], indirect=True)
 def test_a_recorded_launch(client):
     """A case by its name, with breakpoints in its CUDA file."""

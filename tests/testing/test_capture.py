@@ -15,6 +15,7 @@ from warpsim.capture.cupti import ENTER, EXIT
 from warpsim.capture.images import VARIABLE, Sources
 from warpsim.capture.session import recording
 from warpsim.cli import main
+from warpsim.errors import Finding
 from warpsim.host.cases import Case, run_case
 
 
@@ -175,8 +176,16 @@ def test_without_a_gpu(tmp_path, monkeypatch, capfd):
     assert "needs a machine with an NVIDIA driver" in capfd.readouterr().err
     monkeypatch.delenv(capture_session.FOLDER)
     folder = tmp_path / "case"
-    writes = f"import os; os.mkdir({str(folder)!r}); open({str(folder / 'case.json')!r}, 'w')"
-    for text, status in (("pass", 2), ("raise SystemExit(7)", 7), (writes, 0), ("pass", 2)):
+    writes = f"import os; os.makedirs({str(folder)!r}, exist_ok=True); open({str(folder / 'case.json')!r}, 'w')"
+    fails = f"{writes}; open(os.environ['WARPSIM_RECORD_FAILED'], 'w')"
+    for text, status in (
+        ("pass", 2),
+        ("raise SystemExit(7)", 7),
+        (writes, 0),
+        ("pass", 2),
+        (fails, 1),
+        *[("import os; os.kill(os.getpid(), 9)", 137)] * (sys.platform != "win32"),
+    ):
         assert main(["record", "-o", str(tmp_path), "--", sys.executable, "-c", text]) == status
         assert ("nothing was recorded" in capfd.readouterr().err) == (status == 2)
 
@@ -198,6 +207,35 @@ def test_what_record_starts_records_itself_until_its_end(tmp_path, monkeypatch, 
     monkeypatch.setattr(launches.Recorder, "close", lambda self: self.notes.append("closed"))
     end()
     assert capsys.readouterr().err == "warpsim record: closed\n"
+
+
+def test_a_case_whose_replay_fails(session, monkeypatch, tmp_path):
+    """Is kept and noted, and the process says so to `warpsim record`."""
+    wrong = types.SimpleNamespace(buffer="out", differing=3, bits_equal=False)
+    results = {
+        "good": types.SimpleNamespace(ok=True, bits_equal=True),
+        "differs": types.SimpleNamespace(ok=False, bits_equal=False, error=None, outputs=[wrong], findings=()),
+        "breaks": types.SimpleNamespace(ok=False, bits_equal=True, error=None, outputs=[], findings=[Finding("deadlock", "")]),
+        "nothing": types.SimpleNamespace(ok=False, bits_equal=False, error="nothing to compare", outputs=[], findings=()),
+    }  # fmt: skip
+    monkeypatch.setattr(capture_session, "convert", lambda launch, folder: results[launch.name])
+    for name in results:
+        session._keep(types.SimpleNamespace(name=name))
+
+    assert [folder.name for folder in session.cases] == ["good-0", "differs-0", "breaks-0", "nothing-0"]
+    assert session.failed == session.cases[1:]
+    said = ["out: 3 elements differ", "deadlock", "nothing to compare"]
+    assert session.notes == [f"{f}: its replay fails ({why})" for f, why in zip(session.failed, said, strict=True)]
+    ends = []
+    monkeypatch.setattr(capture_session, "recording", lambda *given, **more: session)
+    monkeypatch.setattr(capture_session.atexit, "register", ends.append)
+    monkeypatch.setattr(launches.Recorder, "open", lambda self: None)
+    monkeypatch.setattr(launches.Recorder, "close", lambda self: None)
+    monkeypatch.setenv(capture_session.FOLDER, str(tmp_path))
+    monkeypatch.setenv(capture_session.FAILED, str(tmp_path / "failed"))
+    capture_session.start_from_environment()
+    ends[0]()
+    assert (tmp_path / "failed").exists()
 
 
 # ---- graphs ---------------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ from warpsim.errors import LaunchError, WarpsimError
 FOLDER = "WARPSIM_RECORD"
 KERNELS = "WARPSIM_RECORD_KERNELS"
 MOST = "WARPSIM_RECORD_LAUNCHES"
+FAILED = "WARPSIM_RECORD_FAILED"
+"""A file that a process makes if the replay of a case that it has recorded fails."""
 START = """# made by `warpsim record`: what it starts records itself
 import importlib.util, os, sys
 from warpsim.capture.session import start_from_environment
@@ -56,6 +58,7 @@ class recording:
     ) -> None:
         self.directory = Path(directory)
         self.cases: list[Path] = []
+        self.failed: list[Path] = []
         self.notes: list[str] = []
         try:
             self.recorder = Recorder(kernels, launches, largest)
@@ -86,6 +89,7 @@ class recording:
             return
         self.cases.append(folder)
         if not (result.ok and result.bits_equal):
+            self.failed.append(folder)
             wrong = [f"{o.buffer}: {o.differing} elements differ" for o in result.outputs if not o.bits_equal]
             broken = sorted({f.rule for f in result.findings if f.severity == "error"})
             self.notes.append(f"{folder}: its replay fails ({result.error or ', '.join([*wrong, *broken])})")
@@ -110,13 +114,15 @@ def start_from_environment() -> None:
             print(f"warpsim record: {note}", file=sys.stderr)
         for case in session.cases:
             print(f"warpsim record: {case}", file=sys.stderr)
+        if session.failed and FAILED in os.environ:
+            Path(os.environ[FAILED]).touch()
 
     atexit.register(end)
 
 
 def record_command(command: list[str], folder: str, kernels: str = "*", launches: int | None = None) -> int:
     """Run a Python program and record its launches, and those of every Python program that it starts; returns its exit
-    status.
+    status (128 and the signal that ended it), or 1 if it is good but the replay of a case fails.
 
     Raises:
         LaunchError: the program cannot run, or it ends well and nothing has been recorded.
@@ -130,6 +136,7 @@ def record_command(command: list[str], folder: str, kernels: str = "*", launches
             "PYTHONPATH": os.pathsep.join(paths),
             FOLDER: os.path.abspath(folder),
             KERNELS: kernels,
+            FAILED: os.path.join(place, "failed"),
             "CUPY_COMPILE_WITH_PTX": "1",
             "CUPY_CACHE_DIR": os.path.join(place, "cupy"),
         }
@@ -140,12 +147,13 @@ def record_command(command: list[str], folder: str, kernels: str = "*", launches
             status = subprocess.run(command, env=env, check=False).returncode
         except OSError as problem:
             raise LaunchError(f"cannot run {command[0]}: {problem}") from None
+        failed = os.path.exists(env[FAILED])
     if status == 0 and _written(folder) == before:
         which = "" if kernels == "*" else f" of a kernel named {kernels}"
         raise LaunchError(
             f"nothing was recorded: no Python program that {command[0]} ran made a launch{which} on a GPU"
         )
-    return status
+    return 128 - status if status < 0 else status or int(failed)
 
 
 def _written(folder: str) -> dict[Path, int]:

@@ -14,7 +14,7 @@ from warpsim.cli.launching import Left
 from warpsim.cli.outcome import Unusable, internal
 from warpsim.debug import DebugError, Session, Stop
 from warpsim.debug.listening import EVENTS
-from warpsim.errors import WarpsimError, describe
+from warpsim.errors import Finding, WarpsimError, describe
 
 CAPABILITIES = dict.fromkeys(("supportsConfigurationDoneRequest", "supportsFunctionBreakpoints", "supportsConditionalBreakpoints", "supportsHitConditionalBreakpoints", "supportsEvaluateForHovers", "supportsStepBack", "supportsSetVariable", "supportsRestartRequest", "supportsExceptionInfoRequest", "supportsReadMemoryRequest", "supportsWriteMemoryRequest", "supportsDisassembleRequest", "supportsInstructionBreakpoints", "supportsDataBreakpoints", "supportsCompletionsRequest", "supportsTerminateRequest", "supportsSteppingGranularity", "supportsLoadedSourcesRequest", "supportsExceptionFilterOptions"), True)  # fmt: skip
 FILTERS = [
@@ -42,6 +42,8 @@ class Adapter(Values):
         self.configured = self.leaving = False
         self.status = 0
         self.options: dict[str, Any] = {}
+        self.errors: list[Finding] = []
+        """Errors at which the launch has stopped."""
 
     # ---- the loop ----------------------------------------------------------------------------
 
@@ -133,8 +135,8 @@ class Adapter(Values):
         self.options, self._respond_launch = given, respond
         try:
             self.status = run(given, self._serve_launch)
-        except Left:
-            self.status = 0
+        except Left as left:
+            self.status = int(bool(left.args[1]))
         except (Unusable, WarpsimError) as problem:
             if self.session is None:
                 raise
@@ -148,7 +150,7 @@ class Adapter(Values):
         self.wire.event("initialized")
         self._loop()
         if not session.timeline.ended:
-            raise Left(session.stop.step, [])
+            raise Left(session.stop.step, self.errors)
         if session.error is not None:
             raise session.error
         return session.result
@@ -204,6 +206,7 @@ class Adapter(Values):
             "allThreadsStopped": True,
         }
         if stop.finding is not None:
+            self.errors += [stop.finding] if stop.finding.severity == "error" else []
             body["text"] = f"{stop.finding.rule}: {stop.finding.message}"
             body["description"] = stop.finding.rule
             self.wire.event("output", category="stderr", output=f"{stop.finding.severity}: {describe(stop.finding)}\n")
