@@ -60,12 +60,12 @@ def run(
     spans=(0, 0),
     transposed=(0, 0),
     tail="",
-    in_registers=False,
+    in_registers="",
     scale_d=1,
     meta=None,
     selector=0,
 ):
-    """D of one wgmma on A ``[64, K]`` and B ``[N, K]``."""
+    """D of one wgmma on A ``[64, K]``, which may be ``in_registers`` of a type, and B ``[N, K]``."""
     n = b.shape[0]
     image = np.zeros(SIZE, np.uint8)
     descriptors = []
@@ -81,7 +81,7 @@ def run(
     left = f"0x{descriptors[0]:x}"
     lines = ["setp.ne.s32 q, p, 0;"]
     if in_registers:
-        registers["a"] = a_fragment(a)
+        registers["a"] = a_fragment(a).view(np.float32 if in_registers == "f32" else np.uint32)
         left = "{a0,a1,a2,a3}"
     else:
         lines.append(f"mov.b64 da, {left};")
@@ -95,7 +95,7 @@ def run(
     lines.append(f"{opcode} {{{names}}}, {left}, db,{extra} q{tail};")
     lines += ["wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;"]
     kind = {"f32": ".f32", "f16": ".b32", "s32": ".s32"}[d_type]
-    declared = f".reg {kind} d<{count}>; .reg .b64 da, db; .reg .pred q; .reg .s32 p; .reg .b32 a<4>; .reg .b32 e;\n"
+    declared = f".reg {kind} d<{count}>; .reg .b64 da, db; .reg .pred q; .reg .s32 p; .reg .{in_registers or 'b32'} a<4>; .reg .b32 e;\n"
     found = warpsim.run(declared + "\n".join(lines), registers=registers, warps=4, shared=image)
     stack = np.stack([found.registers[f"d{i}"] for i in range(count)], axis=1)
     return matrix_of(stack, d_type)
@@ -168,14 +168,22 @@ def test_small_integers_are_exact(kind, d_type, _, k, tail, span):
 
 
 @pytest.mark.parametrize(
-    ("kind", "k", "tail"), [("f16", 16, ", 1, 1, 0"), ("tf32", 8, ", 1, 1"), ("e4m3", 32, ", 1, 1")]
+    ("kind", "k", "tail", "types"),
+    [
+        ("f16", 16, ", 1, 1, 0", "b32 f16x2"),
+        ("tf32", 8, ", 1, 1", "b32 f16x2"),
+        ("e4m3", 32, ", 1, 1", "b32 f16x2"),
+        ("s8", 32, "", "b32 u32 s32 f32 f16x2"),
+    ],
 )
-def test_a_in_registers(kind, k, tail):
-    """A's fragment: the same product as from shared memory."""
+def test_a_in_registers(kind, k, tail, types):
+    """A's fragment in registers of any type that ptxas takes: the same product as from shared memory."""
     a, b = integers(DTYPES[kind], 64, k, 1), integers(DTYPES[kind], 16, k, 2)
-    d = run(f"wgmma.mma_async.sync.aligned.m64n16k{k}.f32.{kind}.{kind}", a, b, tail=tail, in_registers=True)
-
-    assert d.astype(int).tolist() == (a.astype(int) @ b.astype(int).T).tolist()
+    d_type = "s32" if kind == "s8" else "f32"
+    opcode = f"wgmma.mma_async.sync.aligned.m64n16k{k}.{d_type}.{kind}.{kind}"
+    for type in types.split():
+        d = run(opcode, a, b, d_type=d_type, tail=tail, in_registers=type)
+        assert d.astype(int).tolist() == (a.astype(int) @ b.astype(int).T).tolist()
 
 
 @pytest.mark.parametrize("transposed", [(0, 1), (1, 0), (1, 1)])

@@ -24,12 +24,12 @@ _BARE: dict[str, Any] = {"bar": lambda op: None if _HINTS & set(op.modifiers) el
 
 
 def _illegal_mode(op: Op) -> str | None:
-    """Check the im2col mode, which needs one to three dimensions between the innermost and the outermost."""
-    return (
-        ".im2col needs 3 to 5 dimensions"
-        if str(op.mode or "").startswith("im2col") and op.dim in ("1d", "2d")
-        else None
-    )
+    """Check the im2col mode, which needs one to three dimensions between the innermost and the outermost, and the multicast."""
+    if op.get("dst") == "shared::cta" and "multicast::cluster" in op.modifiers:
+        return ".multicast::cluster needs .shared::cluster"
+    if str(op.mode or "").startswith("im2col") and op.dim in ("1d", "2d"):
+        return ".im2col needs 3 to 5 dimensions"
+    return None
 
 
 @instruction(
@@ -41,7 +41,7 @@ def _illegal_mode(op: Op) -> str | None:
     types=_TYPES,
     legal=_illegal_mode,
     vectors={"offsets": lambda op: max(int(op.dim[0]) - 2, 1)},
-    spaces={"dst": {"shared"}, "bar": {"shared"}, "map": {"global", "param", "const"}},
+    spaces={"dst": {"shared"}, "bar": {"shared"}, "map": {"global"}},
     bare={"bar": "address"},
     gates={"shared::cta": (90, (8, 6))},
     **_COMMON,
@@ -70,7 +70,7 @@ def tensor_load(
     anchor=_ANCHOR + "-tensor",
     types=_TYPES,
     legal=_illegal_mode,
-    spaces={"src": {"shared"}, "map": {"global", "param", "const"}},
+    spaces={"src": {"shared"}, "map": {"global"}},
     **_COMMON,
     traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True, tensor=True)),
 )
@@ -87,7 +87,7 @@ def tensor_store(op: Op, map: Any, src: Any, cache_policy: Any = None, *, bulk: 
     anchor="data-movement-and-conversion-instructions-cp-reduce-async-bulk-tensor",
     types=_TYPES,
     legal=_illegal_mode,
-    spaces={"src": {"shared"}, "map": {"global", "param", "const"}},
+    spaces={"src": {"shared"}, "map": {"global"}},
     **_COMMON,
     traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True, tensor=True)),
 )
@@ -116,7 +116,7 @@ _OF_MAPS = {
     types=_TYPES,
     legal=_illegal_mode,
     vectors={"offsets": lambda op: max(int(op.dim[0]) - 2, 1)},
-    spaces={"map": {"global", "param", "const"}},
+    spaces={"map": {"global"}},
     **_COMMON,
     traits=Traits(asynchronous=Asynchronous(Family.BULK, Stage.PREFETCH, tensor=True)),
 )

@@ -309,6 +309,7 @@ def satisfies(gate: Gate, target: str, version: tuple[int, int]) -> bool:
         return False
     if need is None:
         return True
+    target = target.replace("sm_101", "sm_110")  # its name before PTX 9.0
     number = int("".join(filter(str.isdigit, target)) or 0)
     for one in need if isinstance(need, tuple) else (need,):
         if isinstance(one, int):

@@ -17,7 +17,7 @@ from warpsim.isa.traits import Matrix, Traits, Undefined
 
 Lanes = Any
 Words = tuple[Lanes, ...]
-_BYTES = (("100a", "103a", "107a", "110a", "120a", "121a", "100f", "110f", "120f"), (8, 6))
+_BYTES = (("100f", "110f", "120f"), (8, 6))
 """Targets and version with shapes of 8-bit elements."""
 _CTA = (None, (7, 8))
 

@@ -181,6 +181,7 @@ def arrive(
     spaces=_SPACES,
     version=(8, 0),
     target=90,
+    gates=_GATES,
     traits=_traits,
 )
 def arrive_remote(
@@ -225,6 +226,7 @@ def arrive_expect(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) -
     spaces=_SPACES,
     version=(8, 0),
     target=90,
+    gates=_GATES,
     traits=_traits,
 )
 def arrive_expect_remote(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) -> None:

@@ -20,8 +20,8 @@ Registers = tuple[Lanes, ...]
 _ANCHOR = "warp-level-matrix-instructions-mma"
 _SPARSE = "warp-level-matrix-instructions-mma-sp"
 _NARROW = ".atype = { .e4m3, .e5m2, .e3m2, .e2m3, .e2m1 };  .btype = { .e4m3, .e5m2, .e3m2, .e2m3, .e2m1 };"
-_BLACKWELL = ("120a", "121a", "120f")
-_FP8_TARGETS = ("100a", "103a", "107a", "110a", "100f", *_BLACKWELL)
+_BLACKWELL = "120f"
+_FP8_TARGETS = ("100f", "110f", "120f")
 
 
 def _kind_gate(op: Op) -> Gate:

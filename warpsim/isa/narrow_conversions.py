@@ -16,7 +16,7 @@ from warpsim.numerics import convert
 from warpsim.numerics.bits import BF16, F32, halves
 
 Lanes = Any
-_BLACKWELL = ("100f", "100a", "101a", "103a", "110a", "120f", "120a", "121a")
+_BLACKWELL = ("100f", "110f", "120f")
 _FINITE = {"satfinite": (80, (8, 1))}
 
 

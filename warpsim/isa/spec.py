@@ -15,7 +15,7 @@ from warpsim.isa import syntax
 from warpsim.isa.traits import PLAIN, Traits
 
 Target = int | str | tuple[int | str, ...]
-"""80: sm_80 and newer. "90a": that target alone. "100f": that family. A tuple: any of these."""
+"""80: sm_80 and newer. "90a": that target alone. "100f": that family (sm_100a, sm_103f ...). A tuple: any of these."""
 Gate = tuple[Target | None, tuple[int, int] | None]
 """(targets, minimum PTX version) that something requires; None for no requirement."""
 Limit = tuple[int, int] | Collection[int]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from warpsim.isa.spec import Gate
+
 OPCODES = frozenset(
     ("clusterlaunchcontrol", "istypep", "suld", "suq", "sured", "sust", "tcgen05", "tex", "tld4", "txq")
 )
@@ -22,7 +26,7 @@ MODIFIERS: dict[str, frozenset[str]] = {
         "mul": "f32x2",
         "multimem": "cp async bulk reduce acc::f16 e4m3 e5m2 e4m3x2 e5m2x2 e4m3x4 e5m2x4",
         "prefetch": "tensormap",
-        "red": "async",
+        "red": "async mmio",
         "redux": "f32",
         "set": "f16x2 bf16x2",
         "setp": "f16x2 bf16x2",
@@ -33,8 +37,41 @@ MODIFIERS: dict[str, frozenset[str]] = {
 }
 """Modifiers that PTX has for an opcode, whether or not this version runs them."""
 
-TOGETHER: dict[str, tuple[frozenset[str], ...]] = {"st": (frozenset({"async", "release"}),)}
+TOGETHER: dict[str, tuple[frozenset[str], ...]] = dict.fromkeys(("st", "red"), (frozenset({"async", "release"}),))
 """Modifiers that PTX has for an opcode in one instruction, each of which this version runs with others."""
+
+
+_TENSOR_MEMORY: Gate = (("100f", "110f"), (8, 6))
+_GATES: tuple[tuple[str, str, Gate], ...] = (
+    ("clusterlaunchcontrol", "", (100, (8, 6))),
+    ("clusterlaunchcontrol", "multicast::cluster::all", (("100f", "110f", "120f"), (8, 6))),
+    ("cp", "cta_group::1", _TENSOR_MEMORY),
+    ("cp", "cta_group::2", _TENSOR_MEMORY),
+    ("cp", "tile::scatter4", _TENSOR_MEMORY),
+    ("cp", "tile::gather4", (100, (8, 6))),
+    ("cp", "tile::gather4 prefetch", _TENSOR_MEMORY),
+    ("cp", "tile::gather4 shared::cluster", _TENSOR_MEMORY),
+    ("cp", "im2col::w", (100, (8, 6))),
+    ("cp", "im2col::w prefetch", _TENSOR_MEMORY),
+    ("cp", "im2col::w shared::cluster", _TENSOR_MEMORY),
+    ("cp", "im2col::w::128", _TENSOR_MEMORY),
+    ("cvt", "rs", (("100a", "103a"), (8, 7))),
+    ("red", "async release", (100, (8, 7))),
+    ("st", "async release", (100, (8, 7))),
+    ("st", "bulk", (100, (8, 6))),
+    ("tcgen05", "", _TENSOR_MEMORY),
+    ("tcgen05", "kind::i8", (("100a", "110a"), None)),
+    ("tcgen05", "shift", (("100a", "103a", "110a"), None)),
+    ("tcgen05", "kind::mxf4nvf4", (None, (8, 7))),
+    *(("tcgen05", f"scale_vec::{n}X", (("100a", "103a", "110a"), None)) for n in (1, 2, 4)),
+    *(("tcgen05", block, (None, (8, 8))) for block in ("block16", "block32")),
+)
+"""Opcode, modifiers that are there together, and what they require."""
+
+
+def gates(opcode: str, modifiers: tuple[str, ...]) -> Iterator[Gate]:
+    """What an instruction requires."""
+    return (gate for root, words, gate in _GATES if root == opcode and set(words.split()) <= set(modifiers))
 
 
 def is_known(opcode: str, modifiers: tuple[str, ...], strange: list[str]) -> bool:

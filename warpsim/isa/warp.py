@@ -341,7 +341,7 @@ def redux_sync(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     scope=Scope.WARP,
     types={"d": ".f32", "a": ".f32", "membermask": ".u32"},
     version=(8, 6),
-    arch="100a 100f 101a 101f 103a 103f 110a 110f",
+    arch="100f",
     traits=Traits(uniform="warp"),
 )
 @_per_mask

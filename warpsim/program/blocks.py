@@ -6,6 +6,7 @@ from warpsim.program import sums
 from warpsim.program.resolve import OF_INSTRUCTIONS, Resolver
 from warpsim.program.scopes import FunctionBuilder, Label, Place, Prototype, Scope, TargetList
 from warpsim.ptx import ast
+from warpsim.ptx.words import OPAQUE
 from warpsim.types import ScalarType
 
 DEEPEST = 32
@@ -140,7 +141,9 @@ class Blocks:
         """Check what cannot be a register."""
         add = self.problems.add
         self.resolver.judge_wide(type, node.span)
-        if item.initialiser is not None:
+        if node.type in OPAQUE:
+            self.resolver.judge_opaque(node, "function")
+        elif item.initialiser is not None:
             add("initialiser", item.span, "a .reg variable cannot have an initialiser")
         if node.vector > 1 and type.kind == "p":
             add("directive", item.span, "a .pred register cannot be a vector")

@@ -117,7 +117,8 @@ def _enter(module: ast.Module, resolver: Resolver) -> list[tuple[int, ast.Functi
     return bodies
 
 
-MAX_PARAM_BYTES = 32764
+MAX_PARAM_BYTES, MOST_BEFORE = 32764, 4352
+"""The limit, and that before PTX 8.1."""
 
 
 def _declare(item: ast.Function, resolver: Resolver, problems: Problems) -> None:
@@ -182,7 +183,7 @@ def _function(node: ast.Function, resolver: Resolver, problems: Problems, module
             (node.returns, resolver.params(node.returns, "result")),
         )
     ]
-    _sizes(node, params, problems)
+    _sizes(node, params, resolver.module.version, problems)
     assert node.body is not None
     builder.end = node.body.end.line
     blocks = Blocks(builder, resolver)
@@ -240,13 +241,16 @@ def _parameter(
     return attrs.evolve(made, registers=symbol.elements if isinstance(symbol, VectorRegister) else (symbol,))
 
 
-def _sizes(node: ast.Function, params: tuple[Param, ...], problems: Problems) -> None:
+def _sizes(node: ast.Function, params: tuple[Param, ...], version: tuple[int, int], problems: Problems) -> None:
     """Check limits on a kernel's parameters and on its directives' arguments."""
     assert node.body is not None
     end, names = node.body.end, {d.name for d in node.directives}
     used = params[-1].offset + params[-1].size if params else 0
     if node.entry and used > MAX_PARAM_BYTES:
         problems.add("directive", end, f"{node.name} has {used} bytes of parameters; the limit is {MAX_PARAM_BYTES}")
+    elif node.entry and used > MOST_BEFORE and version < (8, 1):
+        message = f"{node.name} has {used} bytes of parameters; the limit before PTX .version 8.1 is {MOST_BEFORE}"
+        problems.add("directive", end, message)
     if len(node.returns) > 1 and any(p.space == "param" for p in node.returns):
         problems.add("directive", node.body.span, "multiple results of a function must be in registers", "use .reg")
     if {"maxntid", "reqntid"} <= names:

@@ -115,6 +115,7 @@ class InitialValues:
 
 
 def _leaves(tree: ast.InitialiserTree) -> list[ast.Initialiser | ast.Numbers | ast.Addresses]:
+    assert not isinstance(tree, ast.Field), "only textures, samplers and surfaces have fields"
     if not isinstance(tree, tuple):
         return [tree]
     return [leaf for part in tree for leaf in _leaves(part)]

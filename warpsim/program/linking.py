@@ -15,8 +15,8 @@ from warpsim.ptx import ast
 from warpsim.ptx.directives import OF_MODULES
 
 MAX_CONST_BYTES = 65536
-MAX_SHARED_BYTES = 227 * 1024
-"""The limit of sm_90 and sm_100, the largest."""
+MAX_SHARED_BYTES = 48 * 1024
+"""Of a kernel's variables; a launch may ask for more (``shared_mem=``)."""
 LEAST_VERSION = {
     **{50: (4, 0), 52: (4, 1), 53: (4, 2), 60: (5, 0), 61: (5, 0), 62: (5, 0)},
     **{70: (6, 0), 72: (6, 1), 75: (6, 3), 80: (7, 0), 86: (7, 1), 87: (7, 4), 88: (9, 0), 89: (7, 8), 90: (7, 8)},
@@ -98,8 +98,8 @@ def _judge_function(function: Function, resolver: Resolver, problems: Problems) 
                 problems.add("linkage", instruction.span, message, "link the module that defines it")
     used = sum(shared.values())
     if function.entry and used > MAX_SHARED_BYTES:
-        message = f"{function.name} has {used} bytes of shared memory; the limit is {MAX_SHARED_BYTES}"
-        problems.add("directive", function.span, message)
+        message = f"{function.name} has {used} bytes of shared variables; the limit is {MAX_SHARED_BYTES}"
+        problems.add("directive", function.span, message, "declare .extern .shared, and pass shared_mem= to the launch")
 
 
 def _judge_access(instruction: Instruction, operand: Operand, shared: dict[str, int], problems: Problems) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 
+import attrs
+
 from warpsim.errors import Span
 from warpsim.isa.matching import satisfies
+from warpsim.program import opaque
 from warpsim.program.initial_values import InitialValues
 from warpsim.program.names import SPECIALS
 from warpsim.program.problems import Problems
@@ -68,14 +71,15 @@ class Resolver:
         """Look up a scalar type."""
         found = TYPES.get(name)
         if found is None:
-            if name in ("texref", "samplerref", "surfref"):
-                self.problems.add(
-                    "unsupported", span, f".{name} variables are not supported: textures and surfaces are not simulated"
-                )
-            else:
+            if name not in opaque.FIELDS:
                 self.problems.add("syntax", span, f".{name} is not a type")
             return TYPES["b32"]
         return found
+
+    def judge_opaque(self, node: ast.Variable, place: str) -> None:
+        """Say what is wrong with variables or a parameter of an opaque type."""
+        rule, message = opaque.judge_variable(node, place, self.module.target)
+        self.problems.add(rule, node.span, message)
 
     def judge_wide(self, type: ScalarType, span: Span) -> None:
         """Check whether the module may declare a .b128."""
@@ -85,6 +89,9 @@ class Resolver:
     def variable(self, node: ast.Variable, owner: str, scope: Scope | None, at: int = 0) -> list[Variable]:
         """Make the variables of a declaration in memory."""
         made: list[Variable] = []
+        if node.type in opaque.FIELDS:
+            self.judge_opaque(node, "module" if scope is None else "function")
+            node = attrs.evolve(node, declarators=tuple([attrs.evolve(d, initialiser=None) for d in node.declarators]))
         type = self.type_of(node.type, node.span)
         self._declarable(node, type, scope)
         for item in node.declarators:
@@ -243,12 +250,19 @@ class Resolver:
         for node in nodes:
             type = self.type_of(node.type, node.span)
             item = node.declarators[0]
+            if node.type in opaque.FIELDS:
+                self.judge_opaque(node, of if here else "entry")
             size = type.bytes * node.vector
             for d in item.dimensions:
                 size *= d or 0
             if node.pointer is not None and of not in ("entry", "prototype"):
                 message = f".ptr of {item.name} is for parameters of an .entry only"
                 self.problems.add("directive", node.span, message)
+            elif node.pointer is not None and node.pointer[0] in opaque.FIELDS:
+                message = (
+                    f".ptr .{node.pointer[0]} of {item.name} is not supported: textures and surfaces are not simulated"
+                )
+                self.problems.add("unsupported", node.span, message)
             if here and of != "prototype":
                 self._parameter(node, item, type, of)
             if of == "result" and node.space == "param" and not all(item.dimensions):

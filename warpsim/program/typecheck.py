@@ -82,9 +82,7 @@ class Checker:
         known = registry.forms(node.opcode)
         if not known:
             if node.opcode in unsupported.OPCODES:
-                self.problems.add(
-                    "unsupported", node.span, f"{text} is legal PTX that this version does not run", instruction=text
-                )
+                self._unsupported(node, text)
             else:
                 close = difflib.get_close_matches(node.opcode, registry.opcodes(), 1)
                 self.problems.add(
@@ -99,14 +97,21 @@ class Checker:
         words = {w for f in known for s in f.pattern.slots for w in s.values}
         strange = [m for m in node.modifiers if m not in words]
         if unsupported.is_known(node.opcode, node.modifiers, strange):
-            self.problems.add(
-                "unsupported", node.span, f"{text} is legal PTX that this version does not run", instruction=text
-            )
+            self._unsupported(node, text)
             return
         message = f"{text} is not a form of {node.opcode}" + (f": it does not take .{strange[0]}" if strange else "")
         self.problems.add(
             "illegal-form", node.span, message, f"the nearest form is: {near}" if near else "", text, known[0].anchor
         )
+
+    def _unsupported(self, node: ast.Instruction, text: str) -> None:
+        """Say that this version does not run an instruction, or that the module's target has it not."""
+        for gate in unsupported.gates(node.opcode, node.modifiers):
+            if missed := self._missed(gate, text):
+                self.problems.add("target", node.span, missed, instruction=text)
+                return
+        message = f"{text} is legal PTX that this version does not run"
+        self.problems.add("unsupported", node.span, message, instruction=text)
 
     def _available(self, candidate: Candidate, node: ast.Instruction) -> None:
         text = candidate.op.text
@@ -126,19 +131,18 @@ class Checker:
                 5,
             )
         for gate in candidate.gates:
-            if not matching.satisfies(gate, self.target, self.version):
-                target, version = gate
-                if version is not None and self.version < version:
-                    have = f"this module has {self.version[0]}.{self.version[1]}"
-                    raise Mismatch(
-                        "target", node.span, f"{text} needs PTX .version {version[0]}.{version[1]}; {have}", weight=5
-                    )
-                raise Mismatch(
-                    "target",
-                    node.span,
-                    f"{text} needs .target {_targets(target)}; this module is for {self.target}",
-                    weight=5,
-                )
+            if missed := self._missed(gate, text):
+                raise Mismatch("target", node.span, missed, weight=5)
+
+    def _missed(self, gate: spec.Gate, text: str) -> str:
+        """What an instruction needs that the module has not; empty if it has it."""
+        if matching.satisfies(gate, self.target, self.version):
+            return ""
+        target, version = gate
+        if version is not None and self.version < version:
+            have = f"this module has {self.version[0]}.{self.version[1]}"
+            return f"{text} needs PTX .version {version[0]}.{version[1]}; {have}"
+        return f"{text} needs .target {_targets(target)}; this module is for {self.target}"
 
     def _operands(self, candidate: Candidate, node: ast.Instruction) -> tuple[Operand, ...]:
         op, specs = candidate.op, tuple([typed for typed in candidate.operands if typed.spec.kind != "carry"])

@@ -228,7 +228,16 @@ class Addresses:
         return found
 
 
-InitialiserTree = Initialiser | Numbers | Addresses | tuple["InitialiserTree", ...]
+@attrs.frozen
+class Field:
+    """A field of a texture, sampler or surface, and its initial value: ``filter_mode = nearest``."""
+
+    name: str
+    value: Integer | Float | Name
+    span: Span = attrs.field(eq=False)
+
+
+InitialiserTree = Initialiser | Numbers | Addresses | Field | tuple["InitialiserTree", ...]
 
 
 @attrs.frozen

@@ -7,13 +7,13 @@ import attrs
 from warpsim.ptx import ast
 from warpsim.ptx.expressions import Expressions
 from warpsim.ptx.stream import SyntaxProblem
-from warpsim.ptx.words import LEADING, SPACES, TYPES
+from warpsim.ptx.words import LEADING, OPAQUE, SPACES, TYPES
 
 MAX_DEPTH = 64
 NO_NAMES = frozenset({"%", "$", "_", "WARP_SZ"})
 """Words that the assembler does not accept as names."""
 PARAMETER_SPACES = frozenset({".param", ".reg"})
-POINTED = frozenset({".global", ".shared", ".const", ".local"})
+POINTED = frozenset({".global", ".shared", ".const", ".local", *(f".{name}" for name in OPAQUE)})
 STORED = frozenset({".v2", ".v4", *(f".{name}" for name in TYPES)})
 """What may follow a state space, and begins a declaration that lacks one."""
 MASKS = frozenset(0xFF << shift for shift in range(0, 64, 8))
@@ -31,11 +31,14 @@ class _Prefix:
 
 
 class Declarations:
-    """Parses declarations. ``unfinished`` is the one that cannot be read to its end, with the names that can."""
+    """Parses declarations. ``unfinished`` is the one that cannot be read to its end, with the names that can; ``opaque``:
+    the initial value that is read may name fields.
+    """
 
     def __init__(self, expressions: Expressions) -> None:
         self.s, self.expressions = expressions.s, expressions
         self.unfinished: ast.Variable | None = None
+        self.opaque = False
 
     def attributes(self, *, function: bool = False) -> tuple[str, ...]:
         """Parse an optional ``.attribute(...)``; that of a function is ``.unified``."""
@@ -92,6 +95,7 @@ class Declarations:
             self._modifier(found, space, parameter=parameter)
         if not found.type:
             raise s.problem(f"found {s.shown()} where the type of a .{space} variable was expected")
+        self.opaque = found.type in OPAQUE
         declarators = [self._declarator(parameter=parameter)]
         made = ast.Variable(
             space, found.type, (), span, linkage, found.align, found.vector, found.pointer, found.attributes
@@ -207,6 +211,8 @@ class Declarations:
         span = s.span()
         if s.kind == "integer" and s.peek(1) == "(":
             return self._masked()
+        if self.opaque and s.kind == "word" and s.peek(1) == "=":
+            return self._field()
         if s.kind == "word" and s.text not in ("generic", "WARP_SZ") and s.peek(1) in (",", "}"):
             return ast.Initialiser(None, ast.Name(s.take(), span), 0, generic=False, mask=None, span=span)
         if s.text == "generic" or (s.kind == "word" and s.text != "WARP_SZ"):
@@ -237,6 +243,15 @@ class Declarations:
             parts.append(self._initialiser(depth + 1))
         s.expect("}")
         return tuple(parts)
+
+    def _field(self) -> ast.Field:
+        """``width = 4``: a field of a texture, sampler or surface."""
+        s = self.s
+        span, name = s.span(), s.word("a field")
+        s.expect("=")
+        at = s.span()
+        value = ast.Name(s.take(), at) if s.kind == "word" else self.expressions.literal()
+        return ast.Field(name, value, span)
 
     def _masked(self) -> ast.Initialiser:
         """``0xFF(name)``: a byte of an address."""

@@ -124,6 +124,8 @@ def _declarator(node: ast.Declarator) -> str:
 def _initialiser(tree: ast.InitialiserTree) -> str:
     if isinstance(tree, tuple):
         return "{" + ", ".join(_initialiser(part) for part in tree) + "}"
+    if isinstance(tree, ast.Field):
+        return f"{tree.name} = {operand(tree.value)}"
     if isinstance(tree, ast.Numbers):
         form = {0: "{}", 32: "0f{:08X}", 64: "0d{:016X}"}[tree.width]
         return ", ".join(map(form.format, tree.values))

@@ -6,10 +6,10 @@ SPACES = frozenset({".reg", ".const", ".global", ".local", ".param", ".shared"})
 LEADING = frozenset({".align", ".attribute"})
 """Directives that may precede the state space of a declaration."""
 DECLARING = SPACES | LEADING
-TYPES = frozenset(
-    [f"{kind}{bits}" for kind in "bus" for bits in (8, 16, 32, 64)]
-    + ["b128", "f16", "f16x2", "f32", "f64", "u16x2", "s16x2", "e4m3", "e5m2", "e4m3x2", "e5m2x2"]
-    + ["pred", "texref", "samplerref", "surfref"]
+OPAQUE = frozenset({"texref", "samplerref", "surfref"})
+TYPES = OPAQUE.union(
+    [f"{kind}{bits}" for kind in "bus" for bits in (8, 16, 32, 64)],
+    ["b128", "f16", "f16x2", "f32", "f64", "u16x2", "s16x2", "e4m3", "e5m2", "e4m3x2", "e5m2x2", "pred"],
 )
 """Types of variables; .bf16 and .tf32 are types of instructions only."""
 

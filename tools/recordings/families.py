@@ -1,0 +1,136 @@
+"""Which targets from sm_75 on have each instruction that not all of them have: those of one architecture or family, and sm_100.
+
+python tools/recordings/families.py       asks the ptxas on the PATH; writes tests/isa/family_verdicts.txt
+
+Drawn from every form that names such a target, and from what the package says it does not run.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from itertools import product
+from pathlib import Path
+
+import instruction_heads
+from drawn import Draw
+from warpsim.isa import matching, registry
+from warpsim.isa.spec import Form, Target
+
+OUT = Path(__file__).parents[2] / "tests" / "isa" / "family_verdicts.txt"
+NUMBERS = [75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 110, 120, 121]
+TARGETS = [f"sm_{n}{s}" for n in NUMBERS for s in ("", "a", "f") if n >= 100 or s == "" or (n, s) == (90, "a")]
+VERSION = {101: "8.8"}
+"""The last that has a target; 9.0 for others."""
+DRAWN = 960
+"""Combinations of modifiers that are drawn of a form."""
+MOST = 8
+"""Instructions of one opcode that the same targets have."""
+NOT_RUN = """
+clusterlaunchcontrol.try_cancel.async.mbarrier::complete_tx::bytes.b128 [b0], [b1];
+clusterlaunchcontrol.try_cancel.async.mbarrier::complete_tx::bytes.multicast::cluster::all.b128 [b0], [b1];
+clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 p0, o1;
+cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.cta_group::1 [b0], [q1, {b2,b3}], [b4];
+cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.cta_group::2 [b0], [q1, {b2,b3}], [b4];
+cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4.mbarrier::complete_tx::bytes [b0], [q1, {b2,b3,b4,b5,b6}], [b7];
+cp.async.bulk.tensor.2d.shared::cluster.global.tile::gather4.mbarrier::complete_tx::bytes [b0], [q1, {b2,b3,b4,b5,b6}], [b7];
+cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group [q0, {b1,b2,b3,b4,b5}], [b6];
+cp.async.bulk.prefetch.tensor.2d.L2.global.tile::gather4 [q0, {b1,b2,b3,b4,b5}];
+cp.async.bulk.tensor.3d.shared::cta.global.im2col::w.mbarrier::complete_tx::bytes [b0], [q1, {b2,b3,b4}], [b5], {uh1,uh2};
+cp.async.bulk.tensor.3d.shared::cluster.global.im2col::w.mbarrier::complete_tx::bytes [b0], [q1, {b2,b3,b4}], [b5], {uh1,uh2};
+cp.async.bulk.tensor.3d.shared::cta.global.im2col::w::128.mbarrier::complete_tx::bytes [b0], [q1, {b2,b3,b4}], [b5], {uh1,uh2};
+cp.async.bulk.prefetch.tensor.3d.L2.global.im2col::w [q1, {b2,b3,b4}], {uh1,uh2};
+cvt.rs.satfinite.f16x2.f32 x0, f1, f2, b3;
+cvt.rs.relu.satfinite.e5m2x4.f32 b0, {f1,f2,f3,f4}, b5;
+red.async.release.gpu.global.add.u32 [q0], u1;
+red.async.mmio.release.sys.global.add.u64 [q0], uq1;
+st.async.release.gpu.global.b32 [q0], b1;
+st.async.mmio.release.sys.global.u16 [q0], uh1;
+st.bulk.weak.shared::cta [b0], q1, 0;
+tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [b0], b1;
+tcgen05.fence::before_thread_sync;
+tcgen05.ld.sync.aligned.32x32b.x2.b32 {b0,b1}, [b2];
+tcgen05.shift.cta_group::1.down [b0];
+tcgen05.cp.cta_group::1.128x256b.b8x16.b6x16_p32 [b0], q1;
+tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [q0];
+tcgen05.mma.cta_group::1.kind::f16 [b0], q1, q2, b3, p0;
+tcgen05.mma.cta_group::1.kind::i8 [b0], q1, q2, b3, p0;
+tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale [b0], q1, q2, b3, [b4], [b5], p0;
+tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale.scale_vec::1X [b0], q1, q2, b3, [b4], [b5], p0;
+tcgen05.mma.cta_group::1.kind::mxf4.block_scale.scale_vec::2X [b0], q1, q2, b3, [b4], [b5], p0;
+tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.scale_vec::4X [b0], q1, q2, b3, [b4], [b5], p0;
+tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.block16 [b0], q1, q2, b3, [b4], [b5], p0;
+"""
+
+
+def special(target: Target | None) -> bool:
+    """Whether a gate is one of an architecture, of a family, or of sm_100."""
+    return any(isinstance(one, str) or one >= 100 for one in (target if isinstance(target, tuple) else (target or 0,)))
+
+
+def gates_of(form: Form, words: list[str]) -> bool:
+    """Whether a form with these modifiers requires such a target."""
+    found = [c for c in matching.candidates(form.root, tuple(words)) if c.form is form and not c.illegal]
+    return any(special(target) for c in found for target, _ in c.gates)
+
+
+def instructions() -> list[str]:
+    """Those of each form that require such a target."""
+    draw, rng, found = Draw("families"), random.Random(0), NOT_RUN.split("\n")[1:-1]
+    for root in draw.roots:
+        for form in registry.forms(root):
+            slots = [([""] if s.group is not None else []) + sorted(s.values) for s in form.pattern.slots]
+            combinations = list(product(*slots)) if len(slots) < 12 else []
+            for chosen in rng.sample(combinations, min(len(combinations), DRAWN)):
+                words = [word for word in chosen if word]
+                if gates_of(form, words):
+                    draw.at = 0
+                    found.append(
+                        f"{'.'.join((root, *words))} {', '.join(draw.operands(form, root, words))}".rstrip() + ";"
+                    )
+    return list(dict.fromkeys(found))
+
+
+def taken(target: str, given: list[str]) -> set[str]:
+    """The instructions that the assembler takes."""
+    number = int(re.sub(r"\D", "", target))
+    head = instruction_heads.head(target, VERSION.get(number, "9.0"), 250)
+    arch = target.replace("sm_101", "sm_110").replace("sm_", "compute_")
+    kept = list(given)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "k.ptx"
+        while True:
+            path.write_text(head + "\n".join(kept) + "\nret;\n}\n")
+            command = ["ptxas", f"-arch={arch}", str(path), "-o", str(Path(folder) / "k")]
+            said = subprocess.run(command, capture_output=True, text=True, check=False)
+            if said.returncode == 0:
+                return set(kept)
+            lines = {int(n) - head.count("\n") for n in re.findall(r"line (\d+); (?:error|fatal)", said.stderr)}
+            if not lines & set(range(1, len(kept) + 1)):
+                raise SystemExit(f"{target}: {said.stderr[:300]}")
+            kept = [text for n, text in enumerate(kept, 1) if n not in lines]
+
+
+def main() -> int:
+    """Ask, write."""
+    every = instructions()
+    having: dict[str, list[str]] = defaultdict(list)
+    for target in TARGETS:
+        for text in taken(target, every):
+            having[text].append(target)
+    alike: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for text, targets in having.items():
+        if targets != TARGETS:
+            alike[re.split(r"\W", text)[0], " ".join(targets)].append(text)
+    rows = [f"{targets}\t{text}" for (_, targets), texts in alike.items() for text in texts[:MOST]]
+    OUT.write_text("\n".join(sorted(rows)) + "\n")
+    print(len(every), "asked,", len(rows), "written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
