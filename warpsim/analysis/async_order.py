@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import attrs
 
 from warpsim.analysis.accesses import OBJECT, READ, SHARED, WRITE, Access, accesses
-from warpsim.analysis.dataflow import settle
+from warpsim.analysis.dataflow import walk
 from warpsim.analysis.facts import Facts
 from warpsim.analysis.flow import members
 from warpsim.analysis.groups import NOTHING, GroupStates
@@ -117,32 +117,19 @@ class _Order:
 
     def findings(self) -> Iterator[Finding]:
         """Yield all findings."""
-        graph, code = self.facts.graph, self.facts.function.code
-        before = settle(graph, NOTHING, self._through, GroupStates.__or__)
-        for block in sorted(self.facts.blocks, key=lambda b: b.first):
-            group_states = before[block.index]
-            if group_states is None:
-                continue
-            for at in range(block.first, block.last):
-                for access in self.accesses.get(at, ()):
-                    yield from self._judge(access, group_states)
-                if code[at].traits.leaves and self.facts.function.entry:
-                    yield from self._end(code[at], group_states)
-                group_states = self._step(at, code[at], group_states)
+        code = self.facts.function.code
+        for at, group_states in walk(self.facts.blocks, NOTHING, self._step, GroupStates.__or__):
+            for access in self.accesses.get(at, ()):
+                yield from self._judge(access, group_states)
+            if code[at].traits.leaves and self.facts.function.entry:
+                yield from self._end(code[at], group_states)
 
     # ---- on the way ----------------------------------------------------------------------------
 
-    def _through(self, index: int, group_states: GroupStates) -> GroupStates:
-        block = self.facts.blocks[index]
-        for at in range(block.first, block.last):
-            group_states = self._step(at, self.facts.function.code[at], group_states)
-        return group_states
-
-    def _step(self, at: int, instruction: Instruction, group_states: GroupStates) -> GroupStates:
+    def _step(self, at: int, group_states: GroupStates) -> GroupStates:
+        instruction = self.facts.function.code[at]
         traits = instruction.traits
-        ends = 0
-        for kind in _ends(instruction):
-            ends |= self.of_kind[kind]
+        ends = sum(self.of_kind[kind] for kind in _ends(instruction))
         if traits.is_async(Family.BULK, Stage.COMMIT):
             group_states = group_states.committed(self.of_kind[STORE])
         elif traits.is_async(Family.CP_ASYNC, Stage.COMMIT):

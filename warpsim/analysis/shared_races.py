@@ -7,13 +7,13 @@ taken to suffice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
 import attrs
 import numpy as np
 
 from warpsim.analysis.accesses import SHARED, WRITE, Access, Marks, accesses
-from warpsim.analysis.dataflow import settle
+from warpsim.analysis.dataflow import walk
 from warpsim.analysis.facts import Facts
 from warpsim.analysis.flow import members
 from warpsim.analysis.groups import NOTHING, GroupStates
@@ -50,32 +50,14 @@ def check_races(facts: Facts) -> Iterator[Finding]:
             open = open.ended(EVERYTHING)
         return open.issued(1 << numbers[at]) if at in numbers else open
 
-    def through(index: int, open: GroupStates) -> GroupStates:
-        for at in range(facts.blocks[index].first, facts.blocks[index].last):
-            open = step(at, open)
-        return open
-
-    before = settle(facts.graph, NOTHING, through, GroupStates.__or__)
     places = list(sites)
     told: set[int] = set()
-    for at, open in _walked(facts, before, step):
+    for at, open in walk(facts.blocks, NOTHING, step, GroupStates.__or__):
         for number in members(open.pending & ~open.done) if at in sites else ():
             first, second = sites[places[number]], sites[at]
             if number not in told and _races(first, second):
                 told.add(number)
                 yield _finding(facts, first.access, second.access)
-
-
-def _walked(
-    facts: Facts, before: Sequence[GroupStates | None], step: Callable[[int, GroupStates], GroupStates]
-) -> Iterator[tuple[int, GroupStates]]:
-    """Every instruction that is reached, in the order of the text, with what is open before it."""
-    for block in sorted(facts.blocks, key=lambda b: b.first):
-        open = before[block.index]
-        if open is not None:
-            for at in range(block.first, block.last):
-                yield at, open
-                open = step(at, open)
 
 
 def _sites(facts: Facts) -> dict[int, Site]:

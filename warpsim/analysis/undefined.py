@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from warpsim.analysis.dataflow import settle
-from warpsim.analysis.deciding import deciding
+from warpsim.analysis.dataflow import walk
 from warpsim.analysis.facts import Facts
-from warpsim.analysis.unwritten import additions
+from warpsim.analysis.unwritten import additions, deciding
 from warpsim.errors import Finding
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Ending, Matrix, Undefined
-from warpsim.program.program import Instruction, Operand, called
+from warpsim.program.program import Instruction, called
 
 RULE = "uninitialised"
 ADVICE = "initialise the register on every path to here"
@@ -31,35 +30,29 @@ def check_undefined(facts: Facts) -> Iterator[Finding]:
     function = facts.function
     every = (1 << len(function.registers)) - 1
     given = 0 if function.entry else _parameters(facts)
-    before = settle(facts.graph, every & ~given, lambda index, state: _through(facts, index, state), int.__and__)
     adds = additions(function)
     told: set[int] = set()
     roots: dict[int, Root] = {}
-    for block in sorted(facts.blocks, key=lambda b: b.first):
-        state = before[block.index]
-        if state is None:
-            continue
-        for at in range(block.first, block.last):
-            instruction = function.code[at]
-            accumulators = instruction.operands[0].registers if adds.get(at) else []
-            first = next((r for r in accumulators if state >> r & 1 and r not in told), None)
-            for register, use in _uses(instruction, first):
-                if state >> register & 1 and register not in told:
-                    told.update((register, *accumulators))
-                    name = function.registers[register].name
-                    root = roots.get(register)
-                    what = "no path writes it before"
-                    if root is not None:
-                        source = called(function.registers[root.register].name)
-                        what = f"comes from {source}, which no path writes before line {root.instruction.span.line}"
-                    message = f"{called(name)} is used as {use}, but {what}"
-                    severity = "warning" if use == SHARED else "error"
-                    yield facts.finding(
-                        RULE, instruction, message, severity=severity, advice=ADVICE, values={"register": name},
-                        other=None if root is None else root.instruction,
-                    )  # fmt: skip
-            _trace(instruction, state, roots)
-            state = _step(instruction, state)
+    for at, state in walk(facts.blocks, every & ~given, lambda at, state: _step(function.code[at], state), int.__and__):
+        instruction = function.code[at]
+        accumulators = instruction.operands[0].registers if adds.get(at) else []
+        first = next((r for r in accumulators if state >> r & 1 and r not in told), None)
+        for register, use in _uses(instruction, first):
+            if not state >> register & 1 or register in told:
+                continue
+            told.update((register, *accumulators))
+            name = function.registers[register].name
+            root = roots.get(register)
+            what = "no path writes it before"
+            if root is not None:
+                source = called(function.registers[root.register].name)
+                what = f"comes from {source}, which no path writes before line {root.instruction.span.line}"
+            yield facts.finding(
+                RULE, instruction, f"{called(name)} is used as {use}, but {what}", advice=ADVICE,
+                severity="warning" if use == SHARED else "error", values={"register": name},
+                other=None if root is None else root.instruction,
+            )  # fmt: skip
+        _trace(instruction, state, roots)
 
 
 def _parameters(facts: Facts) -> int:
@@ -68,24 +61,14 @@ def _parameters(facts: Facts) -> int:
     return sum(1 << r.index for r in facts.function.registers if r.name in names)
 
 
-def _through(facts: Facts, index: int, state: int) -> int:
-    block = facts.blocks[index]
-    for at in range(block.first, block.last):
-        state = _step(facts.function.code[at], state)
-    return state
-
-
 def _step(instruction: Instruction, state: int) -> int:
     """The registers that are certainly undefined after an instruction."""
     if not state:
         return 0
-    reads, writes = instruction.reads, instruction.writes
-    undefined = instruction.guard is None and _spreads(instruction) and any(state >> r & 1 for r in reads)
-    for register in writes:
-        if not undefined:
-            state &= ~(1 << register)
-        else:
-            state |= 1 << register
+    spreads = instruction.guard is None and _spreads(instruction)
+    undefined = spreads and any(state >> r & 1 for r in instruction.reads)
+    for register in instruction.writes:
+        state = state | 1 << register if undefined else state & ~(1 << register)
     return state
 
 
@@ -98,12 +81,11 @@ class Root(NamedTuple):
 
 def _trace(instruction: Instruction, state: int, roots: dict[int, Root]) -> None:
     """Note where the undefined results of an instruction come from."""
-    reads, writes = instruction.reads, instruction.writes
-    sources = [r for r in reads if state >> r & 1]
+    sources = [r for r in instruction.reads if state >> r & 1]
     if sources and instruction.guard is None and _spreads(instruction):
         first = sources[0]
         root = roots.get(first, Root(first, instruction))
-        roots |= dict.fromkeys(writes, root)
+        roots |= dict.fromkeys(instruction.writes, root)
 
 
 def _spreads(instruction: Instruction) -> bool:
@@ -129,17 +111,14 @@ def _uses(instruction: Instruction, accumulator: int | None) -> Iterator[tuple[i
     if accumulator is not None:
         yield accumulator, "an accumulator of wgmma"
     for spec, operand in zip(form.operands, instruction.operands, strict=False):
+        use = ""
         if operand.base is not None:
-            yield from _each(operand, "an address")
+            use = "an address"
         elif multiplies and not spec.dest and ("accumulator" not in form.ports or spec.name in _OF_WGMMA):
-            yield from _each(operand, "a matrix operand")
-        elif stores and len(operand.registers) == 1:
-            if "global" in traits.spaces:
-                yield from _each(operand, "the value of a store to global memory")
-            elif "shared" in traits.spaces:
-                yield from _each(operand, SHARED)
-
-
-def _each(operand: Operand, use: str) -> Iterator[tuple[int, str]]:
-    for register in operand.registers:
-        yield register, use
+            use = "a matrix operand"
+        elif stores and len(operand.registers) == 1 and "global" in traits.spaces:
+            use = "the value of a store to global memory"
+        elif stores and len(operand.registers) == 1 and "shared" in traits.spaces:
+            use = SHARED
+        for register in operand.registers if use else ():
+            yield register, use

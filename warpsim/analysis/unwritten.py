@@ -1,4 +1,5 @@
-"""Registers that some path reads before any instruction writes them.
+"""Registers whose value matters: those that some path reads before any instruction writes them, and those that decide what an
+instruction with effects does.
 
 A wgmma reads its accumulator only where scale-d is true: compilers leave it unwritten before a sum's first product.
 """
@@ -6,8 +7,28 @@ A wgmma reads its accumulator only where scale-d is true: compilers leave it unw
 from __future__ import annotations
 
 from warpsim.analysis.constants import Constants, State
+from warpsim.analysis.dataflow import walk
 from warpsim.analysis.flow import blocks_of, returned_by
+from warpsim.isa.spec import Scope
 from warpsim.program.program import Function, Instruction, Operand
+
+DECIDE = {
+    "membermask": "a membermask",
+    "size": "a size",
+    "src_size": "the size of a copy's source",
+    "ignore_src": "the predicate that skips a copy's source",
+    "mask": "the CTAs of a multicast",
+    "offsets": "an offset of a copy",
+    "count": "a number of arrivals",
+    "bytes": "a number of bytes to expect",
+    "value": "a field of a tensor map",
+}
+"""What instructions with effects take from operands that are neither addresses nor data, by the operand's name."""
+AT_BARRIERS = {
+    "a": "the number of a barrier",
+    "b": "the number of threads at a barrier",
+    "c": "the predicate of a barrier",
+}
 
 
 def scale_of(instruction: Instruction) -> Operand | None:
@@ -46,31 +67,19 @@ def additions(function: Function) -> dict[int, bool | None]:
 def read_unwritten(function: Function) -> set[int]:
     """The registers that some path reads before any instruction writes them; a guarded write counts as a read."""
     blocks, place = blocks_of(function)
-    entering = set(blocks[place[0]].live_in) if blocks else set()
+    entering = blocks[place[0]].live_in if blocks else frozenset()
     if not entering:
         return set()
-    uses = _uses(function, entering)
-    returned = entering.intersection(returned_by(function))
+    uses, returned = _uses(function, entering), entering.intersection(returned_by(function))
     found: set[int] = set()
-    unwritten: dict[int, set[int]] = {place[0]: entering}
-    work = [place[0]]
-    while work:
-        block = blocks[work.pop()]
-        left = set(unwritten[block.index])
-        for reads, writes in uses[block.first : block.last]:
-            found |= left & reads
-            left -= writes
-        if not block.successors or function.code[block.last - 1].traits.leaves:
+    for at, left in walk(blocks, entering, lambda at, left: left - uses[at][1], frozenset[int].union):
+        found |= left & uses[at][0]
+        if function.code[at].traits.leaves:
             found |= left & returned
-        for successor in block.successors:
-            known = unwritten.get(successor)
-            if known is None or not left <= known:
-                unwritten[successor] = left | (known or set())
-                work.append(successor)
     return found
 
 
-def _uses(function: Function, registers: set[int]) -> list[tuple[set[int], set[int]]]:
+def _uses(function: Function, registers: frozenset[int]) -> list[tuple[frozenset[int], frozenset[int]]]:
     """Of each instruction: which of some registers it reads, and which it certainly writes."""
     adds = additions(function)
     found = []
@@ -82,3 +91,13 @@ def _uses(function: Function, registers: set[int]) -> list[tuple[set[int], set[i
             reads = reads[: -len(writes)]
         found.append((registers.intersection(reads), registers.intersection(writes)))
     return found
+
+
+def deciding(instruction: Instruction) -> dict[int, str]:
+    """The registers that are neither addresses nor data, but decide what an instruction with effects does, and as what."""
+    form, traits = instruction.form, instruction.traits
+    names = DECIDE if form.ports or form.scope is not Scope.THREAD else {}
+    if traits.barrier is not None and traits.barrier.among == "cta":
+        names = {**names, **AT_BARRIERS}
+    named = [(spec.name, o) for spec, o in zip(form.operands, instruction.operands, strict=False) if not spec.dest]
+    return {r: names[name] for name, o in named if name in names for r in o.registers}

@@ -15,8 +15,17 @@ import attrs
 from warpsim.analysis.dataflow import settle
 from warpsim.analysis.facts import Facts
 from warpsim.analysis.groups import NOTHING, GroupStates
-from warpsim.analysis.wgmma_advice import ADVICE, FENCE, IN_FLIGHT, SERIALISED, UNCOMMITTED
-from warpsim.analysis.wgmma_moves import is_mma, moved, operand_registers, wgmma_registers
+from warpsim.analysis.wgmma_registers import (
+    ADVICE,
+    FENCE,
+    IN_FLIGHT,
+    SERIALISED,
+    UNCOMMITTED,
+    is_mma,
+    moved,
+    operand_registers,
+    wgmma_registers,
+)
 from warpsim.errors import Finding
 from warpsim.isa.traits import Ending, Family, Stage
 from warpsim.program.program import Instruction
@@ -67,7 +76,7 @@ def check_wgmma(facts: Facts) -> Iterator[Finding]:
         return
     walk = _Walk(facts)
     start = State(NOTHING, {}, {}, dict.fromkeys(walk.used, ACCESSED if facts.function.entry else ORDERED), {})
-    before = settle(facts.graph, start, lambda index, state: walk.through(index, state, None), _join)
+    before = settle(facts.blocks, start, lambda index, state: walk.through(index, state, None), _join)
     for block in sorted(facts.blocks, key=lambda b: b.first):
         state = before[block.index]
         if state is not None:

@@ -6,11 +6,11 @@ if every fragment that can reach it is wrong. Registers written by any other ins
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 
 import attrs
 
+from warpsim.analysis.dataflow import walk
 from warpsim.analysis.facts import Facts
 from warpsim.analysis.flow import Block
 from warpsim.errors import Finding
@@ -21,6 +21,7 @@ from warpsim.types import ScalarType
 RULE = "fragment-mismatch"
 ADVICE = "shape, layout and type of wmma.load, wmma.mma and wmma.store must agree (wmma.mma)"
 State = dict[int, frozenset["Fragment"]]
+NONE: frozenset[Fragment] = frozenset()
 
 
 @attrs.frozen
@@ -56,25 +57,9 @@ def mismatches(function: Function, blocks: list[Block]) -> dict[int, Mismatch]:
     """The wrong uses in a function, by the instruction's index in its code."""
     if not any(i.traits.opaque_fragments for i in function.code):
         return {}
-    before: dict[int, State] = {0: {}} if blocks else {}
-    work = deque(before)
-    while work:
-        number = work.popleft()
-        state = dict(before[number])
-        for instruction in function.code[blocks[number].first : blocks[number].last]:
-            _apply(instruction, state)
-        for successor in blocks[number].successors:
-            if _join(before, successor, state):
-                work.append(successor)
-    found: dict[int, Mismatch] = {}
-    for number, state in before.items():
-        state = dict(state)
-        for index in range(blocks[number].first, blocks[number].last):
-            wrong = _wrong(function.code[index], state)
-            if wrong is not None:
-                found[index] = wrong
-            _apply(function.code[index], state)
-    return found
+    start: State = {}
+    states = walk(blocks, start, lambda at, state: _after(function.code[at], state), _joined)
+    return {at: wrong for at, state in states if (wrong := _wrong(function.code[at], state)) is not None}
 
 
 def check_fragments(facts: Facts) -> Iterator[Finding]:
@@ -86,38 +71,23 @@ def check_fragments(facts: Facts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _join(before: dict[int, State], number: int, state: State) -> bool:
-    """Merge the state from one predecessor; True if something is new."""
-    old = before.get(number)
-    if old is None:
-        before[number] = dict(state)
-        return True
-    changed = False
-    for register, fragments in state.items():
-        known = old.get(register, frozenset())
-        if not fragments <= known:
-            old[register] = known | fragments
-            changed = True
-    return changed
+def _joined(one: State, other: State) -> State:
+    return {r: one.get(r, NONE) | other.get(r, NONE) for r in (*one, *other)}
 
 
-def _apply(instruction: Instruction, state: State) -> None:
-    """Update the state for an instruction."""
-    writes = instruction.writes
-    made = _made(instruction)
-    moved: frozenset[Fragment] = frozenset()
-    if instruction.traits.copies:
-        source = instruction.operands[1]
-        if source.register is not None:
-            moved = state.get(source.register.index, frozenset())
-    for register in writes:
-        new = frozenset([made]) if made is not None else moved
-        if instruction.guard is not None:
-            new = new | state.get(register, frozenset())
-        if new:
-            state[register] = new
-        else:
-            state.pop(register, None)
+def _after(instruction: Instruction, state: State) -> State:
+    """The state after an instruction."""
+    made, new = _made(instruction), NONE
+    if made is not None:
+        new = frozenset([made])
+    elif instruction.traits.copies and instruction.operands[1].register is not None:
+        new = state.get(instruction.operands[1].register.index, NONE)
+    if not new and (instruction.guard is not None or state.keys().isdisjoint(instruction.writes)):
+        return state
+    after = dict(state)
+    for register in instruction.writes:
+        after[register] = new if instruction.guard is None else new | state.get(register, NONE)
+    return after
 
 
 def _made(instruction: Instruction) -> Fragment | None:
@@ -165,7 +135,7 @@ def _wrong(instruction: Instruction, state: State) -> Mismatch | None:
     """The first register whose possible fragments all differ from the expected one."""
     for place, expected in _expected(instruction):
         for register in instruction.operands[place].registers:
-            fragments = state.get(register, frozenset())
+            fragments = state.get(register, NONE)
             if fragments and expected not in fragments:
                 parts = instruction.operands[place].parts
                 name = next(p.register.name for p in parts if p.register and p.register.index == register)

@@ -1,13 +1,29 @@
-"""Moves between a wgmma and the wait for it: the assembler treats them as renaming registers, including moves that
-unpack a register into halves and pack halves into one.
+"""The registers of wgmma: which they are, the rules for them, and their advice.
+
+The assembler treats moves between a wgmma and the wait for it as renaming registers, including moves that unpack a register
+into halves and pack halves into one.
 """
 
 from __future__ import annotations
 
+from warpsim.analysis.dataflow import walk
 from warpsim.analysis.flow import Block
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Family
 from warpsim.program.program import Function, Instruction
+
+FENCE, IN_FLIGHT, UNCOMMITTED = "wgmma-missing-fence", "wgmma-in-flight", "wgmma-uncommitted"
+WAIT_ADVICE = "wait for that wgmma's group first (wgmma.wait_group)"
+SERIALISED = {
+    "read": "; ptxas inserts warpgroup.wait (C7517) or serialises the wgmma (C7514)",
+    "written": "; ptxas serialises the wgmma (C7515)",
+}
+ADVICE = {
+    FENCE: "add wgmma.fence.sync.aligned between the last access to the registers and the wgmma; ptxas inserts"
+    " warpgroup.arrive (C7519)",
+    IN_FLIGHT: WAIT_ADVICE,
+    UNCOMMITTED: "execute wgmma.commit_group before wgmma.wait_group",
+}
 
 
 def is_mma(instruction: Instruction) -> bool:
@@ -52,30 +68,12 @@ def wgmma_registers(function: Function, blocks: list[Block]) -> list[int]:
 
 def _moves_in_flight(code: tuple[Instruction, ...], blocks: list[Block]) -> list[tuple[list[int], list[int]]]:
     """Reads and writes of the moves that a path from a wgmma reaches without a wait for all groups."""
-    before = [False] * len(blocks)
-    work = list(range(len(blocks)))
-    while work:
-        block = blocks[work.pop()]
-        if _flies(code[block.first : block.last], flying=before[block.index]):
-            for successor in block.successors:
-                if not before[successor]:
-                    before[successor] = True
-                    work.append(successor)
-    found = []
-    for block in blocks:
-        flying = before[block.index]
-        for instruction in code[block.first : block.last]:
-            flying = _flies((instruction,), flying=flying)
-            made = moved(instruction) if flying else None
-            if made is not None:
-                found.append(made)
-    return found
 
+    def step(at: int, flying: bool) -> bool:  # noqa: FBT001
+        if code[at].form.scope is not Scope.WARPGROUP:
+            return flying
+        waits = "wait_group" in code[at].op.modifiers and code[at].operands[0].constant == 0
+        return is_mma(code[at]) or (flying and not waits)
 
-def _flies(code: tuple[Instruction, ...], *, flying: bool) -> bool:
-    """Whether a wgmma may be in flight after some instructions."""
-    for instruction in code:
-        if instruction.form.scope is Scope.WARPGROUP:
-            count = instruction.operands[0] if "wait_group" in instruction.op.modifiers else None
-            flying = is_mma(instruction) or (flying and not (count is not None and count.constant == 0))
-    return flying
+    reached = walk(blocks, False, step, bool.__or__)  # noqa: FBT003
+    return [made for at, flying in reached if flying and (made := moved(code[at])) is not None]
