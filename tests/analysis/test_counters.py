@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import warpsim
-from warpsim.analysis.counters import counter_of
 from warpsim.analysis.flow import blocks_of
+from warpsim.analysis.loops import counter_of
 
 TEXT = """.version 8.0
 .target sm_80

@@ -170,9 +170,7 @@ def _copy(
     if name == "bar":
         yield access(mode=OBJECT, nbytes=8, align=8, threads=threads)
         return
-    size = next(
-        (o for s, o in zip(instruction.form.operands, instruction.operands, strict=False) if s.name == "size"), None
-    )
+    size = instruction.named.get("size")
     known = facts.value(size, read).constant if size is not None else None
     mode = WRITE if name == "dst" else READ
     if traits.is_async(Family.CP_ASYNC, Stage.ARRIVE):
@@ -191,7 +189,7 @@ def _copy(
 def _descriptors(facts: Facts, instruction: Instruction, read: Read, threads: Array) -> Iterator[Access]:
     """The matrices that a wgmma reads from shared memory."""
     op = instruction.op
-    named = {s.name: o for s, o in zip(instruction.form.operands, instruction.operands, strict=False)}
+    named = instruction.named
     itemsize = int(STORAGE[op.atype.name][1:])
     k = 32 // itemsize
     for name, extent in (("a_desc", 64), ("b_desc", columns(op))):

@@ -9,6 +9,7 @@ deeper keeps the order of the code.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 
 Edges = list[list[int]]
 DEPTH = 32
@@ -36,7 +37,7 @@ def _headers(edges: Edges) -> tuple[list[int], list[int]] | None:
     """The header of the innermost loop around each node (-1: none; for a header, the loop around its own), and an order
     of the nodes in which headers come before their loops. None if a loop has several entries.
     """
-    tree, sources = _Tree(edges), _sources(edges)
+    tree, sources = Tree(edges, range(len(edges))), _sources(edges)
     header, loops = [-1] * len(edges), _Loops(len(edges))
     for at in reversed(tree.order):
         body = loops.body(at, sources, tree)
@@ -48,18 +49,20 @@ def _headers(edges: Edges) -> tuple[list[int], list[int]] | None:
     return header, tree.order
 
 
-class _Tree:
-    """A walk in depth: nodes in the ``order`` in which it comes to them, the ``number`` of each, and the ``last`` below it."""
+class Tree:
+    """A depth-first search: nodes in the ``order`` in which it reaches them, the ``number`` of each (else -1), its ``parent``,
+    and the ``last`` below it.
+    """
 
-    def __init__(self, edges: Edges) -> None:
+    def __init__(self, edges: Edges, roots: Iterable[int]) -> None:
         self.order: list[int] = []
-        self.number, self.last = [-1] * len(edges), [0] * len(edges)
-        for root in range(len(edges)):
+        self.number, self.parent, self.last = [-1] * len(edges), [-1] * len(edges), [0] * len(edges)
+        for root in roots:
             if self.number[root] < 0:
                 self._walk(root, edges)
 
     def _walk(self, root: int, edges: Edges) -> None:
-        self._enter(root)
+        self._enter(root, -1)
         work = [(root, iter(edges[root]))]
         while work:
             node, targets = work[-1]
@@ -68,11 +71,11 @@ class _Tree:
                 self.last[node] = len(self.order) - 1
                 work.pop()
             else:
-                self._enter(following)
+                self._enter(following, node)
                 work.append((following, iter(edges[following])))
 
-    def _enter(self, node: int) -> None:
-        self.number[node] = len(self.order)
+    def _enter(self, node: int, parent: int) -> None:
+        self.number[node], self.parent[node] = len(self.order), parent
         self.order.append(node)
 
     def below(self, node: int, top: int) -> bool:
@@ -95,7 +98,7 @@ class _Loops:
             self.into[node], node = top, self.into[node]
         return top
 
-    def body(self, at: int, sources: Edges, tree: _Tree) -> set[int] | None:
+    def body(self, at: int, sources: Edges, tree: Tree) -> set[int] | None:
         """The nodes and inner loops of the loop whose header is a node; None if it can be entered elsewhere."""
         body = {self.outermost(s) for s in sources[at] if tree.below(s, at)} - {at}
         work = list(body)

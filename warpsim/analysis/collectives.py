@@ -25,15 +25,15 @@ def check_collectives(facts: Facts) -> Iterator[Finding]:
     unknown = False
     for block in facts.blocks:
         for _, instruction, read in facts.walk(block.index):
-            names = [s.name for s in instruction.form.operands]
-            if "membermask" in names:
-                yield from _mask(facts, block.index, instruction, read, instruction.operands[names.index("membermask")])
+            mask = instruction.named.get("membermask")
+            if mask is not None:
+                yield from _mask(facts, block.index, instruction, read, mask)
             elif instruction.traits.is_async(Family.WGMMA):
                 yield from _descriptors(facts, block.index, instruction, read)
             elif _is_cta_barrier(instruction.traits):
-                unknown |= _barrier(facts, block.index, instruction, read, names, arrivals)
+                unknown |= _barrier(facts, block.index, instruction, read, arrivals)
             if instruction.traits.opaque_fragments or _is_cta_barrier(instruction.traits):
-                yield from _agreeing(facts, block.index, instruction, read, names)
+                yield from _agreeing(facts, block.index, instruction, read)
     if not unknown:
         yield from _counts(facts, arrivals)
 
@@ -72,13 +72,13 @@ def _disagree(facts: Facts, instruction: Instruction, name: str, threads: Array,
     return facts.finding("nonuniform-operand", instruction, message, threads=threads, advice=AGREE)
 
 
-def _agreeing(facts: Facts, index: int, instruction: Instruction, read: Read, names: list[str]) -> Iterator[Finding]:
+def _agreeing(facts: Facts, index: int, instruction: Instruction, read: Read) -> Iterator[Finding]:
     """Check operands that must be the same in all lanes of a warp: those of barriers, address and stride of wmma."""
     if not instruction.traits.aligned:
         return
     threads, _ = facts.executing(index, instruction, read)
     wanted = ("p", "stride") if instruction.traits.opaque_fragments else ("a", "b")
-    for name, operand in zip(names, instruction.operands, strict=False):
+    for name, operand in instruction.named.items():
         if name in wanted and operand.elements is None:
             odd = _differs(facts.value(operand, read), threads, WARP)
             if odd.any():
@@ -89,7 +89,7 @@ def _descriptors(facts: Facts, index: int, instruction: Instruction, read: Read)
     """Check matrix descriptors: the same in a warpgroup, and with valid fields."""
     op = instruction.op
     threads, _ = facts.executing(index, instruction, read)
-    named = {s.name: o for s, o in zip(instruction.form.operands, instruction.operands, strict=False)}
+    named = instruction.named
     itemsize = int(STORAGE[op.atype.name][1:])
     for name, extent in (("a_desc", 64), ("b_desc", columns(op))):
         operand = named.get(name)
@@ -114,14 +114,15 @@ def _descriptors(facts: Facts, index: int, instruction: Instruction, read: Read)
 
 
 def _barrier(
-    facts: Facts, index: int, instruction: Instruction, read: Read, names: list[str],
+    facts: Facts, index: int, instruction: Instruction, read: Read,
     arrivals: dict[int, list[tuple[Instruction, int, Array]]],
 ) -> bool:  # fmt: skip
     """Note who may arrive at a barrier with a known number; True if the number is unknown."""
-    number = facts.value(instruction.operands[names.index("a")], read).constant
+    named = instruction.named
+    number = facts.value(named["a"], read).constant
     if number is None:
         return True
-    count = facts.value(instruction.operands[names.index("b")], read).constant if "b" in names else 0
+    count = facts.value(named["b"], read).constant if "b" in named else 0
     threads = facts.reach[index]
     if instruction.guard is not None:
         holds = facts.guard(instruction, read)

@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from warpsim.analysis.flow import KEEP, Block, blocks_of, rewritten
+from warpsim.analysis.flow import KEEP, Block, blocks_of, rewritten, written_often
 from warpsim.analysis.identities import flushes, identity
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import PLAIN, Contraction, Ending
@@ -133,18 +133,14 @@ class Constants:
     def __init__(self, function: Function) -> None:
         self.function = function
         self.blocks, self.place = blocks_of(function, entered=True)
-        count: dict[int, int] = {}
         self.touched = [i.writes for i in function.code]
         self.computed = [_computed(i.text) and not i.form.ports and i.form.scope is Scope.THREAD for i in function.code]
         self.partly = [i.form.root in PARTLY or i.guard is not None for i in function.code]
         self.shows = [_shows(i) and i.operands[0].register is not None for i in function.code]
-        for instruction, writes in zip(function.code, self.touched, strict=True):
-            for r in writes:
-                count[r] = count.get(r, 0) + 1 + (instruction.guard is not None)
         given = [r.index for p in (*function.params, *function.returns) for r in p.registers]
         if KEEP in function.directives:
             given = list(range(len(function.registers)))
-        self.often = {r for r, n in count.items() if n > 1} | set(given)
+        self.often = written_often(function) | set(given)
         self.once: State = {}
         self.changes: dict[int, tuple[Callable[[Instruction, int], Instruction], int]] = {}
         """Places where the assembler computes something visible: the transformation of the instruction, and its bits.

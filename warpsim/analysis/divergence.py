@@ -90,11 +90,10 @@ def _masks(facts: Facts) -> dict[int, tuple[int, int]]:
         if not any(s.name == "membermask" for i in code for s in i.form.operands):
             continue
         for at, instruction, read in facts.walk(block.index):
-            names = [s.name for s in instruction.form.operands]
-            if "membermask" in names:
-                mask = facts.value(instruction.operands[names.index("membermask")], read).constant
-                if mask is not None:
-                    found[at] = block.index, mask
+            operand = instruction.named.get("membermask")
+            mask = None if operand is None else facts.value(operand, read).constant
+            if mask is not None:
+                found[at] = block.index, mask
     return found
 
 

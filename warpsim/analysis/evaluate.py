@@ -202,10 +202,6 @@ def _sum(a: Value, b: Value) -> Value:
     return congruent(a.bits + b.bits, min(a.zeros, b.zeros), *_of([a, b]))
 
 
-def _difference(a: Value, b: Value) -> Value:
-    return congruent(a.bits - b.bits, min(a.zeros, b.zeros), *_of([a, b]))
-
-
 def _product(a: Value, b: Value) -> Value:
     if a.exact and b.exact:
         return exactly(a.bits * b.bits, a.symbols | b.symbols)
@@ -215,22 +211,6 @@ def _product(a: Value, b: Value) -> Value:
         return congruent(part.bits * factor.bits, zeros, *_of([a, b]))
     zeros = min(a.zeros, trailing_zeros(a.bits)) + min(b.zeros, trailing_zeros(b.bits))
     return congruent(ZERO, zeros, *_of([a, b]))
-
-
-def _add(op: Any, v: list[Value]) -> Value | None:
-    return _sum(v[0], v[1])
-
-
-def _sub(op: Any, v: list[Value]) -> Value | None:
-    return _difference(v[0], v[1])
-
-
-def _mul(op: Any, v: list[Value]) -> Value | None:
-    return _product(v[0], v[1])
-
-
-def _mad(op: Any, v: list[Value]) -> Value | None:
-    return _sum(_product(v[0], v[1]), v[2])
 
 
 def _and(op: Any, v: list[Value]) -> Value | None:
@@ -243,56 +223,34 @@ def _and(op: Any, v: list[Value]) -> Value | None:
         zeros = trailing_zeros(mask.bits)
         if zeros >= part.zeros:
             return congruent(ZERO, zeros, *_of(v))
-    return congruent(a.bits & b.bits, min(a.zeros, b.zeros), *_of(v))
+    return _bitwise(np.bitwise_and, v)
 
 
-def _or(op: Any, v: list[Value]) -> Value | None:
-    return congruent(v[0].bits | v[1].bits, min(v[0].zeros, v[1].zeros), *_of(v))
+def _bitwise(operation: Callable[[Array, Array], Array], v: list[Value]) -> Value:
+    return congruent(operation(v[0].bits, v[1].bits), min(v[0].zeros, v[1].zeros), *_of(v))
 
 
-def _xor(op: Any, v: list[Value]) -> Value | None:
-    return congruent(v[0].bits ^ v[1].bits, min(v[0].zeros, v[1].zeros), *_of(v))
-
-
-def _shl(op: Any, v: list[Value]) -> Value | None:
+def _shifted(v: list[Value], direction: int) -> Value | None:
     by = v[1].constant
     if by is None or by > 63:
         return None
-    return congruent(v[0].bits << np.uint64(by), v[0].zeros + by, *_of(v))
-
-
-def _shr(op: Any, v: list[Value]) -> Value | None:
-    by = v[1].constant
-    if by is None or by > 63:
-        return None
-    return congruent(v[0].bits >> np.uint64(by), v[0].zeros - by, *_of(v))
-
-
-def _selp(op: Any, v: list[Value]) -> Value | None:
-    return joined(v[0], v[1], v[2].spread)
-
-
-def _cvt(op: Any, v: list[Value]) -> Value | None:
-    return congruent(v[0].bits, min(v[0].zeros, op.dtype.bits, op.atype.bits), *_of(v))
-
-
-def _mov(op: Any, v: list[Value]) -> Value | None:
-    return v[0] if len(v) == 1 else None
+    bits = v[0].bits << np.uint64(by) if direction > 0 else v[0].bits >> np.uint64(by)
+    return congruent(bits, v[0].zeros + direction * by, *_of(v))
 
 
 _PARTLY: dict[Modular | None, Callable[[Any, list[Value]], Value | None]] = {
-    Modular.SUM: _add,
-    Modular.DIFFERENCE: _sub,
-    Modular.PRODUCT: _mul,
-    Modular.PRODUCT_SUM: _mad,
+    Modular.SUM: lambda op, v: _sum(v[0], v[1]),
+    Modular.DIFFERENCE: lambda op, v: congruent(v[0].bits - v[1].bits, min(v[0].zeros, v[1].zeros), *_of(v)),
+    Modular.PRODUCT: lambda op, v: _product(v[0], v[1]),
+    Modular.PRODUCT_SUM: lambda op, v: _sum(_product(v[0], v[1]), v[2]),
     Modular.AND: _and,
-    Modular.OR: _or,
-    Modular.XOR: _xor,
-    Modular.SHIFT_LEFT: _shl,
-    Modular.SHIFT_RIGHT: _shr,
-    Modular.SELECTION: _selp,
-    Modular.CONVERSION: _cvt,
-    Modular.COPY: _mov,
+    Modular.OR: lambda op, v: _bitwise(np.bitwise_or, v),
+    Modular.XOR: lambda op, v: _bitwise(np.bitwise_xor, v),
+    Modular.SHIFT_LEFT: lambda op, v: _shifted(v, 1),
+    Modular.SHIFT_RIGHT: lambda op, v: _shifted(v, -1),
+    Modular.SELECTION: lambda op, v: joined(v[0], v[1], v[2].spread),
+    Modular.CONVERSION: lambda op, v: congruent(v[0].bits, min(v[0].zeros, op.dtype.bits, op.atype.bits), *_of(v)),
+    Modular.COPY: lambda op, v: v[0] if len(v) == 1 else None,
 }
 
 

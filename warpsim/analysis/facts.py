@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from warpsim.analysis.evaluate import Evaluator, Read
-from warpsim.analysis.flow import blocks_of, members
+from warpsim.analysis.flow import blocks_of, members, written_often
 from warpsim.analysis.graph import Graph
 from warpsim.analysis.lanes import (
     ANYTHING,
@@ -23,7 +23,6 @@ from warpsim.analysis.lanes import (
     congruent,
     exactly,
     joined,
-    written_registers,
 )
 from warpsim.analysis.shared_layout import place_shared
 from warpsim.errors import SECTIONS, Finding
@@ -50,8 +49,7 @@ class Facts:
         self.before: list[State] = [{} for _ in self.blocks]
         self._after: list[State | None] = [None] * len(self.blocks)
         self._once: State = {}
-        count = written_registers(function)
-        self._often = {r for r, n in count.items() if n > 1}
+        self._often = written_often(function)
         self._written: dict[int, set[int]] = {}
         self._parting: list[dict[int, Spread]] = [{} for _ in self.blocks]
         self._settle()

@@ -122,6 +122,16 @@ def used_registers(function: Function) -> frozenset[int]:
     return frozenset(found)
 
 
+def written_often(function: Function) -> set[int]:
+    """Registers with several writers, or with one whose guard may preserve their old value."""
+    written: set[int] = set()
+    often: set[int] = set()
+    for instruction in function.code:
+        often.update(instruction.writes if instruction.guard is not None else written.intersection(instruction.writes))
+        written.update(instruction.writes)
+    return often
+
+
 def _liveness(function: Function, blocks: Sequence[Block]) -> None:
     uses: list[set[int]] = []
     kills: list[set[int]] = []
@@ -205,9 +215,13 @@ def members(bits: int) -> list[int]:
 
 
 def polling_functions(program: Program) -> frozenset[str]:
-    """Functions that poll, directly or through calls. A function with an indirect call may poll."""
+    """Functions that poll, directly or through calls."""
+    return callers(program, {name for name, f in program.functions.items() if any(i.traits.polls for i in f.code)})
+
+
+def callers(program: Program, found: set[str]) -> frozenset[str]:
+    """Some functions, and those that may call one of them, directly or not. An indirect call may enter any."""
     calls = {name: [i for i in f.code if i.traits.ending is Ending.CALL] for name, f in program.functions.items()}
-    found = {name for name, f in program.functions.items() if any(i.traits.polls for i in f.code)}
     grown = True
     while grown:
         more = {name for name, made in calls.items() if any(calls_into(i, found, program) for i in made)}

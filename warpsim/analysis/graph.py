@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+from warpsim.analysis.block_order import Tree
 from warpsim.analysis.flow import Block
 
 
@@ -61,7 +62,8 @@ class Graph:
 
 def immediate_dominators(successors: list[list[int]], predecessors: list[list[int]], root: int) -> list[int]:
     """The immediate dominator of each node reachable from ``root``, else -1 (Lengauer and Tarjan, 1979)."""
-    order, number, parent = _depth_first(successors, root)
+    tree = Tree(successors, [root])
+    order, number = tree.order, tree.number
     forest = _Forest(list(number))
     semi = forest.semi
     waiting: list[list[int]] = [[] for _ in successors]
@@ -70,7 +72,7 @@ def immediate_dominators(successors: list[list[int]], predecessors: list[list[in
         reached = [semi[forest.least(source)] for source in predecessors[node] if number[source] >= 0]
         semi[node] = min([semi[node], *reached])
         waiting[order[semi[node]]].append(node)
-        above = parent[node]
+        above = tree.parent[node]
         forest.ancestor[node] = above
         for other in waiting[above]:
             lowest = forest.least(other)
@@ -80,26 +82,6 @@ def immediate_dominators(successors: list[list[int]], predecessors: list[list[in
         if found[node] != order[semi[node]]:
             found[node] = found[found[node]]
     return found
-
-
-def _depth_first(successors: list[list[int]], root: int) -> tuple[list[int], list[int], list[int]]:
-    """The nodes reachable from ``root`` in the order of a depth-first search; the place of each there (else -1); and
-    its parent in the tree.
-    """
-    number, parent = [-1] * len(successors), [-1] * len(successors)
-    order = [root]
-    number[root] = 0
-    work = [(root, iter(successors[root]))]
-    while work:
-        node, targets = work[-1]
-        following = next((t for t in targets if number[t] < 0), None)
-        if following is None:
-            work.pop()
-            continue
-        number[following], parent[following] = len(order), node
-        order.append(following)
-        work.append((following, iter(successors[following])))
-    return order, number, parent
 
 
 class _Forest:

@@ -187,12 +187,3 @@ def mixed(flags: Array, among: Array, size: int) -> Array:
     rows, there = (np.broadcast_to(a, among.shape).reshape(-1, size) for a in (flags, among))
     both = (rows & there).any(axis=1) & (~rows & there).any(axis=1)
     return np.repeat(both, size)
-
-
-def written_registers(function: Function) -> dict[int, int]:
-    """How often each register is written in the code; twice if a guard may preserve its old value."""
-    count: dict[int, int] = {}
-    for instruction in function.code:
-        for register in instruction.writes:
-            count[register] = count.get(register, 0) + (2 if instruction.guard else 1)
-    return count

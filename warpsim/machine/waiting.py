@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from warpsim.analysis.counters import Counter
-from warpsim.analysis.loops import Loop
+from warpsim.analysis.loops import Counter, Loop
 from warpsim.machine.gate import missing_lanes
 from warpsim.machine.state.group import Group, Visit
 from warpsim.machine.values import Affine, Value, as_array, spread
