@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from warpsim.native.codegen.register_kinds import Facts
+from warpsim.native.codegen.register_kinds import RegisterKinds
 from warpsim.native.lowering.values import Code, Val, memory, width
 from warpsim.native.regions.forms import Key, Traced
 from warpsim.native.regions.region import Region, Traces
@@ -65,10 +65,18 @@ class RegionEmitter:
     mask: str
     lanes: str
 
-    def __init__(self, traces: Traces, region: Region, varying: frozenset[Key], variant: Variant, facts: Facts) -> None:
-        self.traces, self.region, self.varying, self.variant, self.facts = traces, region, varying, variant, facts
+    def __init__(
+        self,
+        traces: Traces,
+        region: Region,
+        varying: frozenset[Key],
+        variant: Variant,
+        kinds: RegisterKinds,
+        code: Code,
+    ) -> None:
+        self.traces, self.region, self.varying, self.variant, self.kinds = traces, region, varying, variant, kinds
         self.plan = region.plan
-        self.code = Code()
+        self.code = code
         self.code.row = variant.row or 32
         self.exits = {place: number for number, place in enumerate(region.exits)}
         self.barriers = {place: number for number, place in enumerate(region.barriers)}

@@ -65,27 +65,34 @@ class Converged(Steps):
     def blocks(self) -> None:
         """All blocks."""
         emitter, code, region = self.emitter, self.code, self.emitter.region
-        code.speculate = self.speculate if emitter.variant.strides else None
-        if region.slices.get(region.entry.block) is not region.entry:
-            code.label("converged_entry")
-            self._body(region.entry)
-        for block in sorted(region.slices):
-            code.label(self._name(block))
-            if emitter.variant.limited:
-                on, beyond = code.fresh("on"), code.fresh("beyond")
-                over = code.make(f"icmp sge i64 {block}, {emitter.words['limit']}")
-                code.line(f"br i1 {over}, label %{beyond}, label %{on}")
-                code.label(beyond)
-                emitter.leave(emitter.exits[block, 0], self.slots_value)
-                code.label(on)
-            emitter.count(block, emitter.lanes)
-            emitter.passes(block)
-            self._body(region.slices[block])
+        for number in range(len(region.all())):
+            self.block(number)
         for block, at in region.exits:
             if at == 0 and block not in region.slices:
                 code.label(self._name(block))
                 emitter.leave(emitter.exits[block, 0], self.slots_value)
         code.speculate = None
+
+    def block(self, number: int) -> None:
+        """A slice by its number among all."""
+        emitter, code, slice_ = self.emitter, self.code, self.emitter.region.all()[number]
+        block = slice_.block
+        code.speculate = self.speculate if emitter.variant.strides else None
+        if emitter.region.slices.get(block) is not slice_:
+            code.label("converged_entry")
+            self._body(slice_)
+            return
+        code.label(self._name(block))
+        if emitter.variant.limited:
+            on, beyond = code.fresh("on"), code.fresh("beyond")
+            over = code.make(f"icmp sge i64 {block}, {emitter.words['limit']}")
+            code.line(f"br i1 {over}, label %{beyond}, label %{on}")
+            code.label(beyond)
+            emitter.leave(emitter.exits[block, 0], self.slots_value)
+            code.label(on)
+        emitter.count(block, emitter.lanes)
+        emitter.passes(block)
+        self._body(slice_)
 
     def slots_value(self, slot: int) -> Val:
         """A register where a block begins or has ended."""
@@ -146,7 +153,7 @@ class Converged(Steps):
         every = code.make(f"icmp eq i32 {taken.text}, {emitter.mask}")
         code.line(f"br i1 {every}, label %{yes}, label %{part}")
         code.label(part)
-        emitter.facts.diverge(reachable(emitter.region, slice_.successors))
+        emitter.kinds.diverge(reachable(emitter.region, slice_.successors))
         emitter.diverged.enter(slice_, taken)
 
     # ---- barriers ---------------------------------------------------------------------------------
@@ -259,7 +266,7 @@ class Converged(Steps):
             made = first
             if form == AFFINE:
                 strides = []
-                for lane, known in zip((1, code.row), emitter.facts.strides.get(key, (0, 0)), strict=True):
+                for lane, known in zip((1, code.row), emitter.kinds.strides.get(key, (0, 0)), strict=True):
                     if known is not None or lane >= 32 or (lane == 1 and code.row == 1):
                         strides.append(code.number(known or 0, value.type))
                         continue

@@ -30,7 +30,7 @@ class Diverged(Steps):
         super().__init__(emitter)
         region, code = emitter.region, emitter.code
         self.slots: dict[Key, tuple[str, str, bool]] = {}
-        blocks = emitter.facts.diverging
+        blocks = emitter.kinds.diverging
         outside = {b for b, at in region.exits if at == 0 and b not in region.slices}
         self.chunks = sorted((blocks & set(region.slices)) | (blocks & outside))
         self._waiting = code.slot(f"[{max(len(self.chunks), 1)} x i32]")
@@ -89,9 +89,8 @@ class Diverged(Steps):
         emitter, code = self.emitter, self.code
         assert slice_.target is not None
         assert slice_.following is not None
-        if slice_.target not in self._numbers or slice_.following not in self._numbers:
-            code.line("unreachable")  # this text is written anew
-            return
+        if not emitter.kinds.frozen:
+            return  # no kind depends on it, and the blocks that it leads to have no numbers yet
         code.line(f"store i1 true, ptr {emitter.parted}")
         speculate, code.speculate = code.speculate, None
         for key in self._slotted():
@@ -114,32 +113,37 @@ class Diverged(Steps):
     # ---- blocks -----------------------------------------------------------------------------------
 
     def blocks(self) -> None:
-        """All blocks that lanes may enter apart."""
+        """All blocks that lanes may enter diverged."""
+        for block in self.chunks:
+            self.block(block)
+        self._stop()
+
+    def block(self, block: int) -> None:
+        """One of them."""
         emitter, code, region = self.emitter, self.code, self.emitter.region
         code.speculate = None
-        for number, block in enumerate(self.chunks):
-            after = f"diverged{self.chunks[number + 1]}" if number + 1 < len(self.chunks) else "none"
-            code.label(f"diverged{block}")
-            here = Val("i32", code.make(f"load i32, ptr {self._pending(block)}"), uniform=True)
-            enter = code.fresh("enter")
-            code.line(f"br i1 {code.make(f'icmp ne i32 {here.text}, 0')}, label %{enter}, label %{after}")
-            code.label(enter)
-            if block not in region.slices:
-                self._leave(emitter.exits[block, 0], here)
-                continue
-            self._rejoin(block, here)
-            if emitter.variant.limited:
-                on, beyond = code.fresh("on"), code.fresh("beyond")
-                over = code.make(f"icmp sge i64 {block}, {emitter.words['limit']}")
-                code.line(f"br i1 {over}, label %{beyond}, label %{on}")
-                code.label(beyond)
-                self._leave(emitter.exits[block, 0], here)
-                code.label(on)
-            code.line(f"store i32 0, ptr {self._pending(block)}")
-            lanes = Val("i1", code.make(f"bitcast i32 {here.text} to <32 x i1>"), uniform=False)
-            emitter.count(block, self._number(here))
-            self._body(region.slices[block], here, lanes, after)
-        self._stop()
+        number = self._numbers[block] + 1
+        after = f"diverged{self.chunks[number]}" if number < len(self.chunks) else "none"
+        code.label(f"diverged{block}")
+        here = Val("i32", code.make(f"load i32, ptr {self._pending(block)}"), uniform=True)
+        enter = code.fresh("enter")
+        code.line(f"br i1 {code.make(f'icmp ne i32 {here.text}, 0')}, label %{enter}, label %{after}")
+        code.label(enter)
+        if block not in region.slices:
+            self._leave(emitter.exits[block, 0], here)
+            return
+        self._rejoin(block, here)
+        if emitter.variant.limited:
+            on, beyond = code.fresh("on"), code.fresh("beyond")
+            over = code.make(f"icmp sge i64 {block}, {emitter.words['limit']}")
+            code.line(f"br i1 {over}, label %{beyond}, label %{on}")
+            code.label(beyond)
+            self._leave(emitter.exits[block, 0], here)
+            code.label(on)
+        code.line(f"store i32 0, ptr {self._pending(block)}")
+        lanes = Val("i1", code.make(f"bitcast i32 {here.text} to <32 x i1>"), uniform=False)
+        emitter.count(block, self._number(here))
+        self._body(region.slices[block], here, lanes, after)
 
     def _number(self, lanes: Val) -> str:
         """How many lanes these are."""

@@ -19,14 +19,11 @@ from warpsim.native.codegen.converged import Converged
 from warpsim.native.codegen.diverged import Diverged
 from warpsim.native.codegen.inputs import InputKind, Inputs
 from warpsim.native.codegen.interference import Interference
-from warpsim.native.codegen.register_kinds import Facts
-from warpsim.native.lowering.values import Code, Val
+from warpsim.native.codegen.register_kinds import RegisterKinds, Visit
+from warpsim.native.lowering.values import Code, NoCode, Val
 from warpsim.native.regions.forms import Key
 from warpsim.native.regions.region import Region, Traces
 from warpsim.native.runtime.context import CONTEXT, NOWHERE
-
-ROUNDS = 40
-"""How often a region is written at most before nothing new is found out about its registers."""
 
 
 @attrs.define(eq=False)
@@ -50,24 +47,20 @@ def write(
     name: str, traces: Traces, region: Region, varying: frozenset[Key], given: Sequence[InputKind], variant: Variant
 ) -> Written:
     """A region in LLVM's text."""
-    facts = Facts()
-    for _ in range(ROUNDS):
-        emitter = Emitter(traces, region, varying, given, variant, facts)
-        text = emitter.text(name)
-        if not facts.changed:
-            access, outer = emitter.access, sorted(emitter.interference.before)
-            return Written(
-                text,
-                emitter.code,
-                access.ordered,
-                access.once,
-                outer,
-                emitter.converged.frame_bytes,
-                frozenset(access.spaces),
-                frozenset(emitter.left),
-            )
-        facts.changed = False
-    raise AssertionError("the registers of a unit do not settle")
+    kinds = RegisterKinds()
+    Emitter(traces, region, varying, given, variant, kinds, NoCode()).analyse()
+    emitter = Emitter(traces, region, varying, given, variant, kinds, Code())
+    text, access, outer = emitter.text(name), emitter.access, sorted(emitter.interference.before)
+    return Written(
+        text,
+        emitter.code,
+        access.ordered,
+        access.once,
+        outer,
+        emitter.converged.frame_bytes,
+        frozenset(access.spaces),
+        frozenset(emitter.left),
+    )
 
 
 class Emitter(RegionEmitter):
@@ -80,9 +73,10 @@ class Emitter(RegionEmitter):
         varying: frozenset[Key],
         given: Sequence[InputKind],
         variant: Variant,
-        facts: Facts,
+        kinds: RegisterKinds,
+        code: Code,
     ) -> None:
-        super().__init__(traces, region, varying, variant, facts)
+        super().__init__(traces, region, varying, variant, kinds, code)
         self.interference = Interference(self)
         self.access = Access(self)
         self.inputs = Inputs(self, given)
@@ -91,13 +85,35 @@ class Emitter(RegionEmitter):
 
     # ---- the function -----------------------------------------------------------------------------
 
+    def analyse(self) -> None:
+        """Find the kinds of all registers."""
+        self._enter()
+        self._warp()
+        self.kinds.settle(self._visits, self._visit)
+
+    def _visits(self) -> list[Visit]:
+        if not self.kinds.diverging <= set(self.diverged.chunks):
+            self.diverged = Diverged(self)
+        diverged, slices = self.diverged.chunks, len(self.region.all())
+        found = [("start", 0), *(("converged", number) for number in range(slices))]
+        return [*found, *((f"diverged among {len(diverged)}", block) for block in diverged)]
+
+    def _visit(self, visit: Visit) -> None:
+        kind, number = visit
+        if kind == "start":
+            self.converged.start()
+        elif kind == "converged":
+            self.converged.block(number)
+        else:
+            self.diverged.block(number)
+
     def text(self, name: str) -> str:
         """The module."""
         code = self.code
         self._enter()
         self._warp()
         self.converged.blocks()
-        if self.facts.diverging:
+        if self.kinds.diverging:
             self.diverged.blocks()
         self._next()
         for why in sorted(self.failures):
@@ -209,7 +225,7 @@ class Emitter(RegionEmitter):
         for pointer in (self.back_edge_count, self.path):
             self.code.line(f"store i64 0, ptr {pointer}")
         self.interference.warp()
-        if self.facts.diverging:
+        if self.kinds.diverging:
             self.diverged.clear()
 
     def _cta(self) -> None:

@@ -1,42 +1,74 @@
-"""What is found out about the registers of a region while it is written."""
+"""The kinds of a region's registers where blocks begin (uniform, affine with known strides, varying), found by a data-flow
+analysis before the region is written."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable
 
 import attrs
 
 from warpsim.native.regions.forms import Key
 
 UNIFORM, AFFINE, VARYING = 0, 1, 2
-NOTHING = -1
-"""No stride was seen so far."""
+Strides = tuple[int | None, int | None]
+Visit = tuple[str, int]
+"""Of a block, converged or diverged, or of where warps start."""
 
 
 @attrs.define(eq=False)
-class Facts:
-    """What was found out about a region while it was written; where that has ``changed``, it is written anew."""
+class RegisterKinds:
+    """A lattice of kinds: they only grow while the region is analysed, and stay as they are once ``frozen``."""
 
     forms: dict[Key, int] = attrs.field(factory=dict)
-    strides: dict[Key, tuple[int | None, int | None]] = attrs.field(factory=dict)
+    strides: dict[Key, Strides] = attrs.field(factory=dict)
     """Known strides, None where they are not the same everywhere."""
     limits: dict[Key, tuple[int, int]] = attrs.field(factory=dict)
-    """Of registers that are scalars or have strides: the least ``zeros`` and the greatest ``top`` (`Val`) of all places."""
+    """Of registers that are uniform or affine: the least ``zeros`` and the greatest ``top`` (`Val`) of all places."""
     diverging: set[int] = attrs.field(factory=set)
-    """Blocks that lanes of a warp may enter apart."""
-    changed: bool = False
+    """Blocks that lanes of a warp may enter diverged."""
+    frozen: bool = False
+    _users: dict[Key, set[Visit]] = attrs.field(factory=dict)
+    """The visits that depend on the kind of a register."""
+    _visit: Visit | None = None
+    _work: set[Visit] = attrs.field(factory=set)
+
+    def settle(self, visits: Callable[[], Iterable[Visit]], make: Callable[[Visit], None]) -> None:
+        """Make all visits in their order, and each again where the kind of a register that it reads or writes has changed since;
+        then freeze. There may be more ``visits`` in every pass: of blocks that lanes are found to enter diverged."""
+        seen, more = set[Visit](), True
+        while more:
+            more = False
+            for visit in visits():
+                if visit not in seen or visit in self._work:
+                    seen.add(visit)
+                    self._work.discard(visit)
+                    self._visit, more = visit, True
+                    make(visit)
+        self._visit, self.frozen = None, True
+
+    def form(self, key: Key) -> int:
+        """The kind of a register."""
+        if self._visit is not None:
+            self._users.setdefault(key, set()).add(self._visit)
+        return self.forms.get(key, UNIFORM)
+
+    def _changed(self, key: Key) -> None:
+        assert not self.frozen, "the kind of a register changes while the region is written"
+        self._work |= self._users.get(key, set())
 
     def widen(self, key: Key, form: int) -> None:
-        """A register is at least so much in some place."""
+        """A register is at least of this kind in some place."""
         if form > self.forms.get(key, UNIFORM):
             self.forms[key] = form
-            self.changed = True
+            self._changed(key)
 
-    def stride(self, key: Key, found: tuple[int | None, int | None]) -> None:
+    def stride(self, key: Key, found: Strides) -> None:
         """A register has these strides in some place."""
         old = self.strides.get(key)
         new = found if old is None else tuple([a if a == b else None for a, b in zip(old, found, strict=True)])
         if new != old:
             self.strides[key] = new  # type: ignore[assignment]
-            self.changed = True
+            self._changed(key)
 
     def limit(self, key: Key, zeros: int, top: int) -> None:
         """A register has these in some place; the second time that it has others, nothing is known any more."""
@@ -46,10 +78,9 @@ class Facts:
         elif zeros < old[0] or top > old[1]:
             self.limits[key] = old[0] if zeros >= old[0] else 0, old[1] if top <= old[1] else 64
         if old != self.limits[key]:
-            self.changed = True
+            self._changed(key)
 
     def diverge(self, blocks: set[int]) -> None:
-        """Lanes may enter these blocks apart."""
-        if not blocks <= self.diverging:
-            self.diverging |= blocks
-            self.changed = True
+        """Lanes may enter these blocks diverged."""
+        assert not self.frozen or blocks <= self.diverging
+        self.diverging |= blocks

@@ -23,7 +23,7 @@ class Slots:
 
     def form(self, key: Key) -> int:
         """What a register is."""
-        return self.emitter.facts.forms.get(key, UNIFORM)
+        return self.emitter.kinds.form(key)
 
     def _type(self, key: Key) -> str:
         return key_type(self.emitter.region, key)
@@ -45,7 +45,7 @@ class Slots:
         return [(self._place(key, k), type) for k in range(3) if k == 0 or known[k - 1] is None]
 
     def _strides(self, key: Key) -> tuple[int | None, int | None]:
-        return self.emitter.facts.strides.get(key, (0, 0))
+        return self.emitter.kinds.strides.get(key, (0, 0))
 
     def get(self, key: Key) -> Val:
         """What a register holds."""
@@ -53,7 +53,7 @@ class Slots:
         loads = [code.make(f"load {t}, ptr {p}") for p, t in self.parts(key)]
         if self.form(key) == VARYING:
             return Val(type, loads[0], uniform=False)
-        zeros, top = self.emitter.facts.limits.get(key, (0, 64))
+        zeros, top = self.emitter.kinds.limits.get(key, (0, 64))
         if self.form(key) == UNIFORM:
             return Val(type, loads[0], uniform=True, zeros=zeros, top=top)
         rest = iter(loads[1:])
@@ -62,17 +62,17 @@ class Slots:
 
     def put(self, key: Key, value: Val) -> None:
         """A register's new value."""
-        code, facts = self.emitter.code, self.emitter.facts
+        code, kinds = self.emitter.code, self.emitter.kinds
         if value.strides is not None:
-            facts.widen(key, AFFINE)
+            kinds.widen(key, AFFINE)
         elif not value.uniform:
-            facts.widen(key, VARYING)
+            kinds.widen(key, VARYING)
         form = self.form(key)
         if form != VARYING:
-            facts.limit(key, zeros_of(value), top_of(value))
+            kinds.limit(key, zeros_of(value), top_of(value))
         if form == AFFINE:
             x, y = strides_of(code, value)
-            facts.stride(key, (_signed(x), _signed(y)))
+            kinds.stride(key, (_signed(x), _signed(y)))
             first, places = first_of(value), self.parts(key)
             dynamic = [s for s, known in zip((x, y), self._strides(key), strict=True) if known is None]
             for (place, type), part in zip(places, (first, *dynamic), strict=True):

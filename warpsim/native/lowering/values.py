@@ -248,3 +248,17 @@ class Code:
         inner = memory(type)
         value = Val(inner, self.make(f"load <{LANES} x {inner}>, ptr {place}, align 64"), uniform=False)
         return self.convert("trunc", value, "i1") if type == "i1" else value
+
+
+class NoCode(Code):
+    """Emits nothing: for an analysis that asks what values come of operations, not how they are computed."""
+
+    def line(self, text: str) -> None:
+        """Nothing."""
+
+    def label(self, name: str) -> None:
+        """Nothing."""
+
+    def make(self, text: str) -> str:
+        """The name of what would have been computed."""
+        return f"%{self.fresh()}"
