@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from ptx_text import module_head
-from warpsim.cli import commands, elsewhere, executing, launching, main, outcome, programs
+from warpsim.cli import commands, executing, launching, main, output, replaying
 from warpsim.cli.debug.shell import Shell, Terminal
 from warpsim.cli.grammar import parser
 from warpsim.cli.launching import Argument, Progress, argument, dims
-from warpsim.cli.outcome import Unusable
+from warpsim.cli.output import Unusable
 
 ROOT = Path(__file__).parent.parent
 SAXPY = ROOT / "programs" / "saxpy"
@@ -150,10 +150,10 @@ def test_examples_of_a_package(monkeypatch, tmp_path, capsys):
     assert json.loads(said(capsys, "examples", "--json")) == {"examples": [{"name": "one", "path": str(tmp_path / "one"), "what": ""}]}  # fmt: skip
     monkeypatch.setattr(commands, "programs", lambda: tmp_path / "none")
     assert said(capsys, "examples") == ""
-    monkeypatch.setattr(programs, "programs", lambda: tmp_path)
-    assert programs.find_case("one") == tmp_path / "one"
+    monkeypatch.setattr(replaying, "programs", lambda: tmp_path)
+    assert replaying.find_case("one") == tmp_path / "one"
     with pytest.raises(Unusable, match="neither a case directory nor a bundled program"):
-        programs.find_case("two")
+        replaying.find_case("two")
 
 
 def test_info(capsys, tmp_path):
@@ -300,7 +300,7 @@ def test_a_reader_that_is_gone(monkeypatch):
     """Nobody is told, and the status is 2."""
     module = sys.modules["warpsim.cli.main"]
     muted = []
-    monkeypatch.setattr(module.outcome, "mute", muted.append)
+    monkeypatch.setattr(module.output, "mute", muted.append)
     monkeypatch.setattr(module, "_run", lambda words: (_ for _ in ()).throw(BrokenPipeError()))
     assert main(["replay", "saxpy"]) == 2
     assert muted == [sys.stdout]
@@ -367,24 +367,24 @@ def test_streams(monkeypatch):
     raw = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, "ascii"))
     monkeypatch.setattr(sys, "stderr", None)
-    outcome.prepare()
+    output.prepare()
     print("ü")
     print("nothing", file=sys.stderr)
     sys.stdout.flush()
     assert raw.getvalue().split() == [b"\\xfc"]
     sys.stderr.close()
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    assert outcome.end("why", 2, as_json=True) == 2
+    assert output.end("why", 2, as_json=True) == 2
     sys.stdout.flush()
     assert json.loads(raw.getvalue().split(b"\n")[1]) == {"error": "why"}
     assert sys.stderr.getvalue() == "warpsim: why\n"
     closed = io.StringIO()
     closed.close()
     monkeypatch.setattr(sys, "stderr", closed)
-    assert outcome.end("why", 3, as_json=False) == 3
+    assert output.end("why", 3, as_json=False) == 3
 
 
-# ---- elsewhere -----------------------------------------------------------------------------------
+# ---- replaying ----------------------------------------------------------------------------------
 
 
 class Pool:
@@ -419,9 +419,9 @@ def test_cases_elsewhere(losses):
     pool = Pool(*losses)
     if losses == ("refuse",):
         with pytest.raises(RuntimeError):
-            list(elsewhere.results_of(["saxpy", "histogram"], {"executor": pool, "workers": 2}))
+            list(replaying.results_of(["saxpy", "histogram"], {"executor": pool, "workers": 2}))
         return
-    found = list(elsewhere.results_of(["saxpy", "none", "saxpy"], {"executor": pool, "workers": 2, "checks": "none"}))
+    found = list(replaying.results_of(["saxpy", "none", "saxpy"], {"executor": pool, "workers": 2, "checks": "none"}))
     assert [(result.case, result.ok, usable) for result, usable in found] == [("saxpy", True, True), ("none", False, False), ("saxpy", True, True)]  # fmt: skip
     assert all(options["workers"] is options["executor"] is None for _, options in pool.given)
     assert all(options["checks"] == "none" for _, options in pool.given)
@@ -431,12 +431,12 @@ def test_cases_elsewhere(losses):
 def test_cases_here(monkeypatch):
     """One case, or one worker, needs no pool; several have one of as many processes as there are cases."""
     made = []
-    monkeypatch.setattr(elsewhere, "Processes", lambda count: made.append(count) or Pool())
+    monkeypatch.setattr(replaying, "Processes", lambda count: made.append(count) or Pool())
     for names, workers, count in ((["saxpy"], 4, None), (["saxpy"] * 2, None, None), (["saxpy"] * 2, 1, None), (["saxpy"] * 2, 4, 2), (["saxpy"] * 2, 2, 2)):  # fmt: skip
         made.clear()
         seen = []
-        monkeypatch.setattr(elsewhere, "run_case", lambda path, seen=seen, **o: seen.append(o) or "result")
-        assert [usable for _, usable in elsewhere.results_of(names, {"workers": workers})] == [True] * len(names)
+        monkeypatch.setattr(replaying, "run_case", lambda path, seen=seen, **o: seen.append(o) or "result")
+        assert [usable for _, usable in replaying.results_of(names, {"workers": workers})] == [True] * len(names)
         assert made == ([] if count is None else [count])
         if count is None:
             assert [o["workers"] for o in seen] == [workers] * len(names)
@@ -444,11 +444,11 @@ def test_cases_here(monkeypatch):
 
 def test_cases_that_end_badly(monkeypatch):
     """A defect is told as one, and the other cases are run."""
-    monkeypatch.setattr(elsewhere, "run_case", lambda path, **options: 1 / 0)
-    ((result, usable),) = elsewhere.results_of(["saxpy"], {})
+    monkeypatch.setattr(replaying, "run_case", lambda path, **options: 1 / 0)
+    ((result, usable),) = replaying.results_of(["saxpy"], {})
     assert usable
     assert "internal error: ZeroDivisionError" in result.error
-    ((first, _), (second, _)) = elsewhere.results_of(
+    ((first, _), (second, _)) = replaying.results_of(
         ["saxpy", "saxpy"], {"executor": Pool(*[RuntimeError("lost")] * 5)}
     )
     assert first.error
@@ -457,7 +457,7 @@ def test_cases_that_end_badly(monkeypatch):
 
 def test_executors(monkeypatch):
     """A scheduler of Dask by its address; what is none, or does not answer, is unusable."""
-    assert elsewhere.executor_of(None) is None
+    assert replaying.executor_of(None) is None
     for address, modules, words in (
         ("host:1", {}, "write dask://HOST:PORT"),
         ("dask://host:1", {"distributed": None}, "needs Dask: pip install distributed"),
@@ -466,13 +466,13 @@ def test_executors(monkeypatch):
         for name, module in modules.items():
             monkeypatch.setitem(sys.modules, name, module)
         with pytest.raises(Unusable, match=words):
-            elsewhere.executor_of(address)
+            replaying.executor_of(address)
     asked = []
     client = types.SimpleNamespace(get_executor=lambda: "executor")
     monkeypatch.setitem(
         sys.modules, "distributed", types.SimpleNamespace(Client=lambda *a, **k: asked.append((a, k)) or client)
     )
-    assert elsewhere.executor_of("dask://host:1") == "executor"
+    assert replaying.executor_of("dask://host:1") == "executor"
     assert asked == [(("tcp://host:1",), {"timeout": 10})]
 
 

@@ -11,8 +11,7 @@ import pytest
 from warpsim.cli import main
 from warpsim.cli.dap import wire
 from warpsim.cli.dap.adapter import Adapter
-from warpsim.cli.dap.keys import REQUESTS
-from warpsim.cli.dap.launch import _text
+from warpsim.cli.dap.requests import REQUESTS, _text
 from warpsim.cli.dap.wire import Broken, Printed, Wire
 
 ROOT = Path(__file__).parents[2]

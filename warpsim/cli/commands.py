@@ -7,11 +7,10 @@ from argparse import Namespace
 import attrs
 
 from warpsim.analysis.strict import check_program
-from warpsim.cli.elsewhere import results_of
 from warpsim.cli.executing import command_exec as command_exec
 from warpsim.cli.launching import PROGRESS, launch_from, launch_options
-from warpsim.cli.outcome import Unusable, document, end, internal
-from warpsim.cli.programs import programs
+from warpsim.cli.output import Unusable, document, end, internal
+from warpsim.cli.replaying import programs, results_of
 from warpsim.cli.reporting import (
     failed,
     print_case,

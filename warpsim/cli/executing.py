@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from warpsim.cli.outcome import Unusable
+from warpsim.cli.output import Unusable
 from warpsim.host.checks import resolve_checks
 from warpsim.host.defaults import FILE, tell
 from warpsim.host.device import Device

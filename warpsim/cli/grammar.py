@@ -6,7 +6,7 @@ import argparse
 import functools
 from typing import NoReturn
 
-from warpsim.cli import outcome, testing
+from warpsim.cli import output, testing
 from warpsim.version import VERSION
 
 REPLAY_SECONDS = 600.0
@@ -17,7 +17,7 @@ class _Parser(argparse.ArgumentParser):
     """Raises errors for `main` to report like all others."""
 
     def error(self, message: str) -> NoReturn:
-        raise outcome.Unusable(f"{message}\n{self.format_usage().strip()}")
+        raise output.Unusable(f"{message}\n{self.format_usage().strip()}")
 
 
 def number(text: str) -> float | None:

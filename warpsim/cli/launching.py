@@ -14,8 +14,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from warpsim.cli.elsewhere import executor_of
-from warpsim.cli.outcome import Unusable
+from warpsim.cli.output import Unusable
+from warpsim.cli.replaying import executor_of
 from warpsim.errors import LaunchError, PtxError, plural
 from warpsim.host.cases import DTYPES
 from warpsim.host.defaults import defaults

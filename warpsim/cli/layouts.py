@@ -6,7 +6,7 @@ from argparse import Namespace
 
 import attrs
 
-from warpsim.cli.outcome import Unusable, document
+from warpsim.cli.output import Unusable, document
 from warpsim.host.device import Device
 from warpsim.layout import pictures
 from warpsim.layout.drawing import Drawing, svg

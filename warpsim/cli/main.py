@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from warpsim.cli import outcome
+from warpsim.cli import output
 from warpsim.cli.grammar import parser
 from warpsim.host.defaults import FILE, tell
 
@@ -30,27 +30,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _status(words: list[str]) -> int:
     as_json = "--json" in words[: words.index("--") if "--" in words else None]
-    outcome.prepare()
+    output.prepare()
     try:
         status = _run(words)
-        outcome.flush()
+        output.flush()
         return status
     except SystemExit as done:  # --help and --version
         return int(done.code or 0)
     except KeyboardInterrupt:
-        return outcome.end("interrupted", 130, as_json=as_json)
-    except outcome.Unusable as problem:
-        return outcome.end(str(problem), 2, as_json=as_json)
+        return output.end("interrupted", 130, as_json=as_json)
+    except output.Unusable as problem:
+        return output.end(str(problem), 2, as_json=as_json)
     except BrokenPipeError:  # the reader is gone, and so is anyone to tell
-        outcome.mute(sys.stdout)
+        output.mute(sys.stdout)
         return 2
     except OSError as problem:
-        outcome.mute(sys.stdout)
-        return outcome.end(f"cannot continue: {problem}", 2, as_json=False)
+        output.mute(sys.stdout)
+        return output.end(f"cannot continue: {problem}", 2, as_json=False)
     except MemoryError:
-        return outcome.end("not enough memory on this machine", 2, as_json=as_json)
+        return output.end("not enough memory on this machine", 2, as_json=as_json)
     except Exception as defect:
-        return outcome.end(outcome.internal(defect), 1, as_json=as_json)
+        return output.end(output.internal(defect), 1, as_json=as_json)
 
 
 def _run(words: list[str]) -> int:
@@ -69,6 +69,6 @@ def _run(words: list[str]) -> int:
         action = getattr(options, "action", None) or getattr(commands, f"command_{options.command}")
         return int(action(options))
     except LaunchError as problem:
-        raise outcome.Unusable(str(problem)) from None
+        raise output.Unusable(str(problem)) from None
     except WarpsimError as problem:
         return failed(problem, as_json=options.json)

@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from warpsim.cli.launching import Launched
-from warpsim.cli.outcome import document, end
+from warpsim.cli.output import document, end
 from warpsim.errors import Finding, WarpsimError, plural
 from warpsim.host.cases import CaseResult
 from warpsim.host.files import Target

@@ -6,7 +6,7 @@ import json
 from argparse import Namespace
 from typing import Any
 
-from warpsim.cli.outcome import document
+from warpsim.cli.output import document
 from warpsim.errors import LaunchError
 
 
@@ -37,7 +37,7 @@ def add_commands(commands: Any) -> None:
 
 def command_shrink(options: Namespace) -> int:
     """Shrink a failing case."""
-    from warpsim.cli.programs import find_case
+    from warpsim.cli.replaying import find_case
     from warpsim.testing.shrinking import shrink
 
     case = find_case(options.case)

@@ -6,8 +6,8 @@ import sys
 from argparse import Namespace
 
 from warpsim.cli.launching import PROGRESS, dims, launch_from, launch_options
-from warpsim.cli.outcome import Unusable
-from warpsim.cli.programs import find_case
+from warpsim.cli.output import Unusable
+from warpsim.cli.replaying import find_case
 from warpsim.cli.reporting import failed, print_case, report_cases, report_launch, show_profile
 from warpsim.errors import ExecutionError, LaunchError, PtxError, plural
 from warpsim.host.cases import run_case

@@ -10,8 +10,8 @@
 """
 
 from warpsim.debug.breakpoints import Breakpoint, Catchpoint, Watchpoint
-from warpsim.debug.given import DebugError
-from warpsim.debug.matrix import Matrix
+from warpsim.debug.errors import DebugError
+from warpsim.debug.matrices import Matrix
 from warpsim.debug.origins import Origin
 from warpsim.debug.places import Focus
 from warpsim.debug.records import Call, Stop, WarpState

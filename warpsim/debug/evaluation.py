@@ -6,10 +6,9 @@ from typing import Any
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from warpsim.debug import expressions as ex
-from warpsim.debug.given import DebugError
+from warpsim.debug.errors import DebugError
 from warpsim.debug.memory import Place
 from warpsim.debug.places import Focus, column_of, of_type, peek, places
 from warpsim.debug.values import (
@@ -28,12 +27,11 @@ from warpsim.machine.machine import Machine
 from warpsim.machine.specials import READING
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
-from warpsim.machine.values import as_array
+from warpsim.machine.values import Array, as_array
 from warpsim.program.names import SPECIALS
 from warpsim.program.program import Param, Register, Variable
 from warpsim.types import TYPES, ScalarType, StateSpace
 
-Array = NDArray[Any]
 CUDA = {"threadIdx": "tid", "blockIdx": "ctaid", "blockDim": "ntid", "gridDim": "nctaid"}
 FIELDS = {"lo": 0, "hi": 1, "x": 0, "y": 1, "z": 2, "w": 3}
 MOST = 1 << 24

@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from warpsim.debug.given import DebugError
+from warpsim.debug.errors import DebugError
 from warpsim.errors import shown
 from warpsim.types import TYPES
 

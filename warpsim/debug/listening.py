@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.debug import waiting
-from warpsim.debug.given import DebugError
+from warpsim.debug.errors import DebugError
 from warpsim.debug.places import cta_at
 from warpsim.errors import Finding
 from warpsim.host.checks import EVERY

@@ -2,27 +2,135 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
+from warpsim.debug.errors import DebugError
 from warpsim.debug.evaluation import Scene
-from warpsim.debug.given import DebugError
-from warpsim.debug.matrix import Matrix
 from warpsim.debug.memory import Place
 from warpsim.debug.places import column_of, peek, places, standing
-from warpsim.debug.sparse import expanded, selected
 from warpsim.isa.spec import Scope
-from warpsim.layout import descriptors, instructions
+from warpsim.layout import descriptors, fragments, instructions
 from warpsim.layout.fragment import Fragment
 from warpsim.layout.registers import matrix_of
 from warpsim.machine.machine import Machine
+from warpsim.machine.values import Array
 from warpsim.program.program import Instruction, Operand
+from warpsim.report import pages
 from warpsim.types import ELEMENTS
 
-Array = NDArray[Any]
+NOBODY = "not stored: the metadata skip this element"
+
+
+@attrs.frozen(eq=False)
+class Matrix:
+    """An operand as it stands now: ``values`` ``[rows, columns]``, masked where the owning thread does not stand here.
+
+    For an operand in registers, ``lanes`` (0 to 127 within a warpgroup) and ``registers`` (names) give the owner of
+    each element; for one in shared memory, ``addresses`` does. ``axes`` names rows and columns.
+    """
+
+    name: str
+    instruction: str
+    line: int
+    axes: tuple[str, str]
+    values: Any
+    lanes: Array | None = None
+    registers: Array | None = None
+    addresses: Array | None = None
+    note: str = ""
+
+    def owner(self, row: int, column: int) -> str:
+        """Name the owner of an element: lane and register, or address and bank.
+
+        Raises:
+            DebugError: there is no such element.
+        """
+        rows, columns = self.values.shape
+        if not (0 <= row < rows and 0 <= column < columns):
+            raise DebugError(f"{self.name} is {rows} x {columns}: there is no element [{row},{column}]")
+        if self.addresses is not None:
+            if self.addresses[row, column] < 0:
+                return NOBODY
+            address = int(self.addresses[row, column])
+            return f"shared 0x{address:x}, bank {address >> 2 & 31}"
+        assert self.lanes is not None
+        assert self.registers is not None
+        if self.lanes[row, column] < 0:
+            return NOBODY
+        return f"lane {int(self.lanes[row, column])}, {self.registers[row, column]}"
+
+    def _repr_html_(self) -> str:
+        rows, columns = self.values.shape
+        head = "".join(f"<th>{column}</th>" for column in range(columns))
+        body = "".join(
+            f"<tr><th>{row}</th>"
+            + "".join(
+                f'<td title="{escape(self.owner(row, column))}">{escape(str(self.values[row, column]))}</td>'
+                for column in range(columns)
+            )
+            + "</tr>"
+            for row in range(rows)
+        )
+        title = f"{self.name} of {self.instruction}: {' x '.join(self.axes)}"
+        table = pages.scrolling(f"<thead><tr><th></th>{head}</tr></thead><tbody>{body}</tbody>")
+        return pages.part(f"<p>{escape(title)}</p>{table}")
+
+
+SELECTORS = ("sp_sel", "f")
+"""Operand names of the sparsity selector, which chooses the lanes that hold the metadata."""
+
+
+def selected(spec: Any, given: dict[str, Operand], bits: int) -> Any:
+    """The metadata operand ``spec`` of an instruction with ``bits``-bit elements, for its sparsity selector."""
+    selector = next((given[name] for name in SELECTORS if name in given), None)
+    number = selector.constant or 0 if selector is not None else 0
+    chunks, rows = spec.fragment.columns, spec.fragment.rows
+    count = max(4 // (chunks // 4), 1) if rows == 16 else 2 if bits >= 16 else 1
+    fragment = fragments.metadata(chunks, number % count, rows, floats=bits >= 16)
+    return attrs.evolve(spec, fragment=fragment, note=f"two 2-bit indices for each chunk of k; selector {number}")
+
+
+def positions(nibbles: Array, bits: int) -> Array:
+    """The column of each stored element ``[rows, stored k]``, from the metadata ``[rows, chunks]`` of ``bits``-bit
+    elements.
+    """
+    nibbles = nibbles.astype(np.int64)
+    first = np.arange(nibbles.shape[1])
+    low, high = nibbles & 3, nibbles >> 2
+    if bits == 32:
+        return 2 * first + (low >> 1)
+    pair = np.stack([4 * first + low, 4 * first + high], axis=2).reshape(len(nibbles), -1)
+    if bits > 4:
+        return pair
+    return np.stack([2 * pair, 2 * pair + 1], axis=2).reshape(len(nibbles), -1)
+
+
+def expanded(stored: Matrix, metadata: Matrix, bits: int) -> Matrix:
+    """A with masked elements where the metadata leave one out; each stored element keeps its owner."""
+    at = positions(np.ma.getdata(metadata.values), bits)
+    rows, columns = stored.values.shape
+    index = np.arange(rows)[:, None], at
+    values = np.zeros((rows, 2 * columns), np.ma.getdata(stored.values).dtype)
+    values[index] = np.ma.getdata(stored.values)
+    away = np.ones(values.shape, np.bool_)
+    away[index] = np.ma.getmaskarray(stored.values)
+    owners: dict[str, Any] = {}
+    for name in ("lanes", "registers", "addresses"):
+        known = getattr(stored, name)
+        if known is not None:
+            owners[name] = np.full(values.shape, "" if known.dtype == object else -1, known.dtype)
+            owners[name][index] = known
+    note = f"{columns} columns of {2 * columns} are stored: matrix a_stored" + (
+        f"; {stored.note}" if stored.note else ""
+    )
+    shown = np.ma.MaskedArray(values, away)
+    return attrs.evolve(stored, name="a", axes=("m", "k"), values=shown, note=note, **owners)
+
+
 DESCRIPTORS = {"a": "a_desc", "b": "b_desc"}
 """Operands in shared memory, and the descriptor operands that locate them."""
 METADATA = {"e": "sp_meta"}

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from warpsim.debug.given import DebugError
+from warpsim.debug.errors import DebugError
 from warpsim.machine.machine import Machine
 from warpsim.machine.memory.addresses import CLUSTER_SHIFT
 from warpsim.machine.state.global_memory import CONST_ADDRESS, LOCAL_WINDOW, SHARED_WINDOW, WINDOW
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.word_space import WordSpace
+from warpsim.machine.values import Array
 
-Array = NDArray[Any]
 LARGEST = 1 << 30
 WORDS = ("global", "const", "shared", "local", "param", "generic")
 

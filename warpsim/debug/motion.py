@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from warpsim.debug.breakpoints import Spot, spot
-from warpsim.debug.given import DebugError
+from warpsim.debug.errors import DebugError
 from warpsim.debug.places import Focus, Standing, holds
 from warpsim.debug.standpoint import Standpoint
 from warpsim.debug.stops import Stops, Struck, place_of

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from warpsim.debug import expressions as ex
-from warpsim.debug.given import DebugError, number
+from warpsim.debug.errors import DebugError, number
 from warpsim.debug.memory import Place
 from warpsim.debug.places import Focus, column_of, cta_at, holds, peek, places
 from warpsim.debug.standpoint import Standpoint

@@ -7,17 +7,14 @@ from typing import Any
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
-from warpsim.debug import given
-from warpsim.debug.given import DebugError
+from warpsim.debug import errors
+from warpsim.debug.errors import DebugError
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
-from warpsim.machine.values import as_array
+from warpsim.machine.values import Array, as_array
 from warpsim.program.program import Instruction
-
-Array = NDArray[Any]
 
 
 @attrs.frozen
@@ -175,7 +172,7 @@ def chosen_focus(launch: LaunchState, old: Focus, cta: Any, warp: int | None, la
         DebugError: there is no such CTA, warp or lane.
     """
     if cta is not None:
-        parts = [given.number("a coordinate of a CTA", v) for v in (cta if isinstance(cta, Sequence) else (cta,))]
+        parts = [errors.number("a coordinate of a CTA", v) for v in (cta if isinstance(cta, Sequence) else (cta,))]
         if not 1 <= len(parts) <= 3:
             raise DebugError("give one to three coordinates for a CTA")
         x, y, z = (*parts, 0, 0)[:3]
@@ -185,8 +182,8 @@ def chosen_focus(launch: LaunchState, old: Focus, cta: Any, warp: int | None, la
     threads = launch.block[0] * launch.block[1] * launch.block[2]
     chosen = Focus(
         cta or old.cta,
-        old.warp if warp is None else given.number("warp", warp),
-        old.lane if lane is None else given.number("lane", lane),
+        old.warp if warp is None else errors.number("warp", warp),
+        old.lane if lane is None else errors.number("lane", lane),
     )
     if warp is not None and lane is None and chosen.warp * 32 + chosen.lane >= threads:
         chosen = attrs.evolve(chosen, lane=0)

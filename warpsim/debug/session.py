@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
-from warpsim.debug import conditions, given, motion
-from warpsim.debug.breakpoints import Breakpoint, Catchpoint, Watchpoint, resolve
-from warpsim.debug.given import DebugError, flag, number, text
+from warpsim.debug import errors, motion
+from warpsim.debug.breakpoints import Breakpoint, Catchpoint, Watchpoint, check_condition, resolve
+from warpsim.debug.errors import DebugError, flag, number, text
 from warpsim.debug.handover import hand_over
 from warpsim.debug.html import html_of
 from warpsim.debug.listening import check_event
@@ -24,9 +23,8 @@ from warpsim.debug.origins import Origin, origin_of
 from warpsim.debug.places import Focus, chosen_focus
 from warpsim.debug.records import Call, Stop
 from warpsim.debug.standpoint import Standpoint
-from warpsim.debug.tiles import TileTarget, tile_of
 from warpsim.debug.timeline import Timeline
-from warpsim.debug.watching import target_of
+from warpsim.debug.watching import TileTarget, target_of, tile_of
 from warpsim.debug.writing import assign
 from warpsim.errors import ExecutionError, Finding
 from warpsim.host.defaults import run_past
@@ -38,7 +36,6 @@ from warpsim.machine.state.global_memory import Allocation
 if TYPE_CHECKING:
     from warpsim.report.profile import Profile
 
-Array = NDArray[Any]
 MEMORY = 1 << 28
 """Default budget for state snapshots, in bytes."""
 ELSEWHERE = ("progress", "engine", "workers", "executor", "profile")
@@ -225,7 +222,7 @@ class Session(Standpoint):
         program = self.timeline.state.plan.program
         spots = resolve(program, place, self._function)
         if condition is not None:
-            conditions.check(condition, program, spots)
+            check_condition(condition, program, spots)
         ignore, temporary = number("ignore", ignore), flag("temporary", temporary)
         self._numbers += 1
         made = Breakpoint(self._numbers, str(place), spots, condition, ignore, temporary)
@@ -276,7 +273,7 @@ class Session(Standpoint):
         """Delete a breakpoint, watchpoint or catchpoint; without ``number``, delete all."""
         if number is None:
             self.breakpoints.clear()
-        elif self.breakpoints.pop(given.number("number", number), None) is None:
+        elif self.breakpoints.pop(errors.number("number", number), None) is None:
             raise DebugError(f"no breakpoint {number}; breakpoints: {', '.join(map(str, self.breakpoints)) or 'none'}")
 
     # ---- who ---------------------------------------------------------------------------------

@@ -8,13 +8,11 @@ import attrs
 import numpy as np
 
 from warpsim.debug import expressions
-from warpsim.debug.breakpoints import Breakpoint, Catchpoint, Watchpoint, spot
-from warpsim.debug.conditions import unknown
+from warpsim.debug.breakpoints import Breakpoint, Catchpoint, Watchpoint, spot, unknown_name
 from warpsim.debug.evaluation import Scene
 from warpsim.debug.places import Focus, column_of, first_of, holds, warps_in
 from warpsim.debug.standpoint import Standpoint
-from warpsim.debug.tiles import TileTarget, TileWatch
-from warpsim.debug.watching import MemoryTarget, MemoryWatch, RegisterTarget, RegisterWatch
+from warpsim.debug.watching import MemoryTarget, MemoryWatch, RegisterTarget, RegisterWatch, TileTarget, TileWatch
 from warpsim.errors import Finding
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
@@ -160,7 +158,7 @@ class Stops:
         condition, function = self._conditions[point.number], group.plan.function
         key = point.number, function.name
         if key not in self._lacking:
-            self._lacking[key] = unknown(condition, function, machine.launch.plan.program)
+            self._lacking[key] = unknown_name(condition, function, machine.launch.plan.program)
         if self._lacking[key] is not None:
             return None
         scene = Scene(machine.launch, machine, group, focus)

@@ -13,13 +13,12 @@ from typing import Any
 import attrs
 import ml_dtypes
 import numpy as np
-from numpy.typing import NDArray
 
-from warpsim.debug.given import DebugError
+from warpsim.debug.errors import DebugError
 from warpsim.debug.places import of_type
+from warpsim.machine.values import Array
 from warpsim.types import ELEMENTS, TYPES, ScalarType
 
-Array = NDArray[Any]
 PACKED = {
     name: (name.rpartition("x")[0], int(name.rpartition("x")[2]))
     for name in TYPES

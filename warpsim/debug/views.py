@@ -6,22 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from warpsim.debug import expressions, waiting
+from warpsim.debug.errors import number, text
 from warpsim.debug.evaluation import Scene
-from warpsim.debug.given import number, text
-from warpsim.debug.matrices import matrix_at, nearest_matrix
-from warpsim.debug.matrix import Matrix
+from warpsim.debug.matrices import Matrix, matrix_at, nearest_matrix
 from warpsim.debug.places import Focus, Standing, activation, chosen_focus, column_of, holds, is_written
 from warpsim.debug.places import standing as everyone
 from warpsim.debug.records import Call, Stop, WarpState, warps_of
 from warpsim.debug.timeline import Timeline
 from warpsim.debug.waiting import BarrierState, InFlight, MbarrierState
 from warpsim.machine.machine import Machine
+from warpsim.machine.values import Array
 from warpsim.program.program import Instruction
-
-Array = NDArray[Any]
 
 
 class Views:

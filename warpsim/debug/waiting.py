@@ -7,17 +7,16 @@ from typing import Any
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from warpsim.debug.places import Standing, cta_at, peek, ranges, standing
 from warpsim.layout import mbarriers as words
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Transfer
+from warpsim.machine.values import Array
 from warpsim.program.program import Instruction, Variable
 from warpsim.types import StateSpace
 
-Array = NDArray[Any]
 Dims = tuple[int, int, int]
 MBARRIERS = "mbarriers in use"
 """The key under which a batch records where mbarriers were initialised."""

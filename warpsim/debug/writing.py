@@ -7,24 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
-from numpy.typing import NDArray
 
 from warpsim.debug import expressions as ex
+from warpsim.debug.errors import DebugError
 from warpsim.debug.evaluation import Scene
-from warpsim.debug.given import DebugError
 from warpsim.debug.places import peek, places
 from warpsim.debug.standpoint import Standpoint
 from warpsim.debug.values import Value, as_bits, integers, numbers
 from warpsim.debug.watching import location_of
 from warpsim.errors import shown
 from warpsim.host.comparing import is_float
+from warpsim.machine.values import Array
 from warpsim.program.program import Register
 from warpsim.types import ELEMENTS, ScalarType, bits_type
 
 if TYPE_CHECKING:
     from warpsim.debug.timeline import Timeline
-
-Array = NDArray[Any]
 
 
 def assign(session: Standpoint, what: str, value: Any) -> None:

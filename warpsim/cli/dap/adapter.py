@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from warpsim.cli.dap.keys import check_request
+from warpsim.cli.dap.requests import check_request, run_launch
 from warpsim.cli.dap.values import Values
 from warpsim.cli.dap.wire import Broken, Wire
 from warpsim.cli.launching import Left
-from warpsim.cli.outcome import Unusable, internal
+from warpsim.cli.output import Unusable, internal
 from warpsim.debug import DebugError, Session, Stop
 from warpsim.debug.listening import EVENTS
 from warpsim.errors import Finding, WarpsimError, describe
@@ -128,13 +128,11 @@ class Adapter(Values):
 
     def on_launch(self, given: dict[str, Any], respond: Any) -> None:
         """Launch ``program`` (PTX) with ``grid``, ``block``, ``args`` ..., or ``case``, a recorded launch."""
-        from warpsim.cli.dap.launch import run
-
         if self.session is not None:
             raise DebugError("a launch is running already")
         self.options, self._respond_launch = given, respond
         try:
-            self.status = run(given, self._serve_launch)
+            self.status = run_launch(given, self._serve_launch)
         except Left as left:
             self.status = int(bool(left.args[1]))
         except (Unusable, WarpsimError) as problem:

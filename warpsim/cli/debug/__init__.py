@@ -8,7 +8,7 @@ from argparse import Namespace
 from typing import Any
 
 from warpsim.cli.debug.shell import Shell, Terminal
-from warpsim.cli.outcome import Unusable, document, end
+from warpsim.cli.output import Unusable, document, end
 from warpsim.debug import Session
 from warpsim.errors import ExecutionError, PtxError
 from warpsim.host.files import text_of
@@ -20,7 +20,7 @@ def run_debugger(options: Namespace) -> int:
     ``--json`` the dialogue goes to standard error.
     """
     from warpsim.cli.launching import Left, launch_from, launch_options
-    from warpsim.cli.programs import find_case
+    from warpsim.cli.replaying import find_case
     from warpsim.cli.reporting import failed, print_case, report_cases, report_launch, show_profile
     from warpsim.host.cases import run_case
 

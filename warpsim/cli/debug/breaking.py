@@ -6,8 +6,7 @@ import re
 
 from warpsim.cli.debug.parts import Part, count_of, number_of
 from warpsim.debug import Breakpoint, Catchpoint, DebugError
-from warpsim.debug.breakpoints import Point
-from warpsim.debug.conditions import check
+from warpsim.debug.breakpoints import Point, check_condition
 from warpsim.debug.listening import EVENTS
 from warpsim.errors import plural
 
@@ -115,7 +114,7 @@ class Breaking(Part):
         if not isinstance(point, Breakpoint):
             raise DebugError("only breakpoints have conditions")
         if condition.strip():
-            check(condition, self.session.timeline.state.plan.program, point.spots)
+            check_condition(condition, self.session.timeline.state.plan.program, point.spots)
         point.condition = condition.strip() or None
 
     def do_commands(self, text: str, option: str) -> None:

@@ -1,4 +1,4 @@
-"""Ends a command: messages, documents and exit statuses, whatever happened and wherever the output goes."""
+"""Messages, JSON documents and exit statuses, whatever happened and wherever the output goes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a caller gives a session: numbers, texts and flags, or a `DebugError` that says what came instead."""
+"""`DebugError`, and checks of a caller's arguments."""
 
 from __future__ import annotations
 

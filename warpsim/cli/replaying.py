@@ -1,8 +1,9 @@
-"""Runs recorded launches elsewhere: in local processes or on a cluster."""
+"""Finds recorded launches and bundled programs, and runs them: here, in local processes, or on a cluster."""
 
 from __future__ import annotations
 
 import importlib
+import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -11,11 +12,27 @@ from typing import Any, cast
 
 import attrs
 
-from warpsim.cli.outcome import Unusable, internal
-from warpsim.cli.programs import find_case
+from warpsim.cli.output import Unusable, internal
 from warpsim.errors import LaunchError
 from warpsim.host.cases import CaseResult, failed_case, run_case
+from warpsim.host.files import named
 from warpsim.parallel.processes import Processes
+
+
+def find_case(name: str) -> Path:
+    """A case directory, or the bundled program of that name."""
+    for folder in (name, os.path.join(programs(), name)):
+        if os.path.exists(os.path.join(folder, "case.json")):
+            return named(folder)
+    raise Unusable(f"{name} is neither a case directory nor a bundled program (see: warpsim examples)")
+
+
+def programs() -> Path:
+    """The directory of the bundled programs: in the package, or beside it in a checkout."""
+    package = Path(__file__).resolve().parent.parent
+    inside = package / "programs"
+    return inside if inside.is_dir() else package.parent / "programs"
+
 
 SCHEME = "dask://"
 
