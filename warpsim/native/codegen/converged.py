@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
+from warpsim.native.codegen.access import Access
+from warpsim.native.codegen.builder import RegionBuilder
+from warpsim.native.codegen.inputs import Inputs
 from warpsim.native.codegen.register_kinds import AFFINE, VARYING
 from warpsim.native.codegen.slots import Slots
 from warpsim.native.codegen.steps import Steps
@@ -11,22 +15,18 @@ from warpsim.native.lowering.values import Val, width
 from warpsim.native.regions.forms import Key
 from warpsim.native.regions.region import BlockSlice, live_at, reachable
 
-if TYPE_CHECKING:
-    from warpsim.native.codegen.base import RegionEmitter
 
-
-class Converged(Steps):
+class Converged:
     """Writes the blocks ``w<number>``; the first one may begin inside a block, as ``wfirst``."""
 
-    def __init__(self, emitter: RegionEmitter) -> None:
-        super().__init__(emitter)
-        self.slots = Slots(emitter)
+    def __init__(
+        self, builder: RegionBuilder, inputs: Inputs, access: Access, split: Callable[[BlockSlice, Val], None]
+    ) -> None:
+        self.builder, self.code, self.inputs, self._split = builder, builder.code, inputs, split
+        self.slots = Slots(builder)
+        self.steps = Steps(builder, inputs, access, self.slots.get, converged=True)
         self.frame_bytes = 0
         self._frames: dict[int, list[tuple[str, str, int]]] = {}
-
-    def get(self, key: Key) -> Val:
-        """What a register holds where a block begins."""
-        return self.slots.get(key)
 
     def _name(self, block: int) -> str:
         return f"converged{block}"
@@ -34,94 +34,94 @@ class Converged(Steps):
     @property
     def here(self) -> Val:
         """The lanes of the warp."""
-        return Val("i32", self.emitter.mask, uniform=True)
+        return Val("i32", self.builder.mask, uniform=True)
 
     # ---- where warps begin ------------------------------------------------------------------------
 
     def start(self) -> None:
         """Registers as the warp finds them."""
-        emitter, code, region = self.emitter, self.code, self.emitter.region
-        code.speculate = self.speculate if emitter.variant.strides else None
-        coming = emitter.inputs.coming()
+        builder, code, region = self.builder, self.code, self.builder.region
+        code.speculate = self.steps.speculate if builder.variant.strides else None
+        coming = self.inputs.coming()
         given = {key for key, _ in coming}
         for key, value in coming:
             self.slots.put(key, value)
-        for slot in sorted(emitter.written & region.live_across - given):
+        for slot in sorted(builder.written & region.live_across - given):
             self.slots.clear(slot)
         whole = region.slices.get(region.entry.block) is region.entry
         code.line(f"br label %{self._name(region.entry.block) if whole else 'converged_entry'}")
 
     def resume(self) -> None:
         """Where a warp goes on behind a barrier."""
-        emitter, code = self.emitter, self.code
+        builder, code = self.builder, self.code
         code.label("again")
-        pointer = code.make(f"getelementptr i32, ptr {emitter.words['states']}, i64 {emitter.now_member}")
+        pointer = code.make(f"getelementptr i32, ptr {builder.words['states']}, i64 {builder.now_member}")
         state = code.make(f"load i32, ptr {pointer}")
-        cases = " ".join(f"i32 {k}, label %resume{k}" for k in range(len(emitter.region.barriers)))
+        cases = " ".join(f"i32 {k}, label %resume{k}" for k in range(len(builder.region.barriers)))
         code.line(f"switch i32 {state}, label %passed [ {cases} ]")
 
     # ---- blocks -----------------------------------------------------------------------------------
 
     def blocks(self) -> None:
         """All blocks."""
-        emitter, code, region = self.emitter, self.code, self.emitter.region
+        builder, code, region = self.builder, self.code, self.builder.region
         for number in range(len(region.all())):
             self.block(number)
         for block, at in region.exits:
             if at == 0 and block not in region.slices:
                 code.label(self._name(block))
-                emitter.leave(emitter.exits[block, 0], self.slots_value)
+                builder.leave(builder.exits[block, 0], self.slots_value)
         code.speculate = None
 
     def block(self, number: int) -> None:
         """A slice by its number among all."""
-        emitter, code, slice_ = self.emitter, self.code, self.emitter.region.all()[number]
+        builder, code, slice_ = self.builder, self.code, self.builder.region.all()[number]
         block = slice_.block
-        code.speculate = self.speculate if emitter.variant.strides else None
-        if emitter.region.slices.get(block) is not slice_:
+        code.speculate = self.steps.speculate if builder.variant.strides else None
+        if builder.region.slices.get(block) is not slice_:
             code.label("converged_entry")
             self._body(slice_)
             return
         code.label(self._name(block))
-        if emitter.variant.limited:
+        if builder.variant.limited:
             on, beyond = code.fresh("on"), code.fresh("beyond")
-            over = code.make(f"icmp sge i64 {block}, {emitter.words['limit']}")
+            over = code.make(f"icmp sge i64 {block}, {builder.words['limit']}")
             code.line(f"br i1 {over}, label %{beyond}, label %{on}")
             code.label(beyond)
-            emitter.leave(emitter.exits[block, 0], self.slots_value)
+            builder.leave(builder.exits[block, 0], self.slots_value)
             code.label(on)
-        emitter.count(block, emitter.lanes)
-        emitter.passes(block)
+        builder.count(block, builder.lanes)
+        builder.passes(block)
         self._body(slice_)
 
     def slots_value(self, slot: int) -> Val:
         """A register where a block begins or has ended."""
-        found = self.emitter.inputs.fixed.get(slot)
+        found = self.inputs.fixed.get(slot)
         return found if found is not None else self.slots.get(slot)
 
     def _body(self, slice_: BlockSlice) -> None:
-        emitter, code = self.emitter, self.code
-        self.current = {}
+        builder, code = self.builder, self.code
+        self.steps.current = {}
         dirty: dict[int, None] = {}
-        for at, instruction in enumerate(emitter.instructions(slice_), slice_.first):
-            if (slice_.block, at) in emitter.barriers:
+        for at, instruction in enumerate(builder.instructions(slice_), slice_.first):
+            if (slice_.block, at) in builder.barriers:
                 self._settle(dirty)
-                self.arrive(emitter.barriers[slice_.block, at])
+                self.arrive(builder.barriers[slice_.block, at])
                 if self._duplicated(slice_, at):
                     return
-                self._resumed(emitter.barriers[slice_.block, at], slice_.block, at)
-                dirty, self.current = {}, {}
+                self._resumed(builder.barriers[slice_.block, at], slice_.block, at)
+                dirty, self.steps.current = {}, {}
                 continue
-            for slot in self.step(slice_.block, at, instruction, self.here):
+            for slot in self.steps.step(slice_.block, at, instruction, self.here):
                 dirty[slot] = None
-        guard = self.condition(slice_.guard) if slice_.ends and slice_.guard is not None else None
+        guard = self.steps.condition(slice_.guard) if slice_.ends and slice_.guard is not None else None
         self._settle(dirty)
         if not slice_.ends:
-            emitter.leave(emitter.exits[slice_.block, slice_.last], self.slots_value)
+            builder.leave(builder.exits[slice_.block, slice_.last], self.slots_value)
             return
         if slice_.has_back_edge:
             out = code.fresh("looked_at")
-            emitter.again(slice_, out)
+            builder.count_back_edge(out)
         if guard is None:
             target = slice_.target if slice_.target is not None else slice_.following
             assert target is not None
@@ -130,42 +130,42 @@ class Converged(Steps):
             self._branch(slice_, guard)
         if slice_.has_back_edge:
             code.label(out)
-            emitter.leave(emitter.exits[slice_.block, slice_.last], self.slots_value)
+            builder.leave(builder.exits[slice_.block, slice_.last], self.slots_value)
 
     def _settle(self, dirty: dict[int, None]) -> None:
         for slot in dirty:
-            if slot in self.emitter.region.live_across:
-                self.slots.put(slot, self.current[slot])
+            if slot in self.builder.region.live_across:
+                self.slots.put(slot, self.steps.current[slot])
 
     def _branch(self, slice_: BlockSlice, guard: Val) -> None:
-        emitter, code = self.emitter, self.code
+        builder, code = self.builder, self.code
         assert slice_.target is not None
         assert slice_.following is not None
         yes, no = self._name(slice_.target), self._name(slice_.following)
         if guard.uniform:
             code.line(f"br i1 {guard.text}, label %{yes}, label %{no}")
             return
-        taken = self.among(guard, self.here)
+        taken = self.steps.among(guard, self.here)
         some, part = code.fresh("some"), code.fresh("part")
         none = code.make(f"icmp eq i32 {taken.text}, 0")
         code.line(f"br i1 {none}, label %{no}, label %{some}")
         code.label(some)
-        every = code.make(f"icmp eq i32 {taken.text}, {emitter.mask}")
+        every = code.make(f"icmp eq i32 {taken.text}, {builder.mask}")
         code.line(f"br i1 {every}, label %{yes}, label %{part}")
         code.label(part)
-        emitter.kinds.diverge(reachable(emitter.region, slice_.successors))
-        emitter.diverged.enter(slice_, taken)
+        builder.kinds.diverge(reachable(builder.region, slice_.successors))
+        self._split(slice_, taken)
 
     # ---- barriers ---------------------------------------------------------------------------------
 
     def _duplicated(self, slice_: BlockSlice, at: int) -> bool:
         """Whether what follows the barrier stands in the whole block too: of a region that begins inside a block of a loop."""
-        other = self.emitter.region.slices.get(slice_.block)
+        other = self.builder.region.slices.get(slice_.block)
         return other is not None and other is not slice_ and other.first <= at < other.last
 
     def arrive(self, number: int) -> None:
         """A warp comes to a barrier, with its registers in their slots."""
-        emitter, code = self.emitter, self.code
+        builder, code = self.builder, self.code
         frame = self._frame(number)
         base = self._own_frame()
         for place, type, offset in frame:
@@ -176,37 +176,37 @@ class Converged(Steps):
             elif type == "i1":
                 value, type = code.make(f"zext i1 {value} to i8"), "i8"
             code.line(f"store {type} {value}, ptr {pointer}, align 8")
-        for at, place in enumerate((emitter.back_edge_count, emitter.path)):
+        for at, place in enumerate((builder.back_edge_count, builder.path)):
             pointer = code.make(f"getelementptr i64, ptr {base}, i64 {at}")
             code.line(f"store i64 {code.make(f'load i64, ptr {place}')}, ptr {pointer}, align 8")
-        state = code.make(f"getelementptr i32, ptr {emitter.words['states']}, i64 {emitter.now_member}")
+        state = code.make(f"getelementptr i32, ptr {builder.words['states']}, i64 {builder.now_member}")
         code.line(f"store i32 {number}, ptr {state}")
-        waiting = code.make(f"load i64, ptr {emitter.waiting}")
-        code.line(f"store i64 {code.make(f'add i64 {waiting}, 1')}, ptr {emitter.waiting}")
+        waiting = code.make(f"load i64, ptr {builder.waiting}")
+        code.line(f"store i64 {code.make(f'add i64 {waiting}, 1')}, ptr {builder.waiting}")
         first = code.make(f"icmp eq i64 {waiting}, 0")
-        known = code.make(f"load i32, ptr {emitter.place}")
+        known = code.make(f"load i32, ptr {builder.place}")
         same = code.make(f"icmp eq i32 {known}, {number}")
         good = code.make(f"or i1 {first}, {same}")
-        code.line(f"store i32 {code.make(f'select i1 {good}, i32 {number}, i32 -2')}, ptr {emitter.place}")
+        code.line(f"store i32 {code.make(f'select i1 {good}, i32 {number}, i32 -2')}, ptr {builder.place}")
         code.line("br label %done")
 
     def _own_frame(self) -> str:
-        emitter, code = self.emitter, self.code
-        size = emitter.word("frame_bytes")
-        offset = code.make(f"mul i64 {emitter.now_member}, {size}")
-        return code.make(f"getelementptr i8, ptr {emitter.words['frames']}, i64 {offset}")
+        builder, code = self.builder, self.code
+        size = builder.word("frame_bytes")
+        offset = code.make(f"mul i64 {builder.now_member}, {size}")
+        return code.make(f"getelementptr i8, ptr {builder.words['frames']}, i64 {offset}")
 
     def kept(self, number: int) -> list[Key]:
         """The registers that are read after a barrier."""
-        emitter, region = self.emitter, self.emitter.region
+        builder, region = self.builder, self.builder.region
         block, at = region.barriers[number]
-        live = live_at(emitter.plan, block, at)
+        live = live_at(builder.plan, block, at)
         slotted = [
-            *[k for k in region.reads if k not in emitter.inputs.fixed],
-            *sorted(emitter.written & region.live_across),
+            *[k for k in region.reads if k not in self.inputs.fixed],
+            *sorted(builder.written & region.live_across),
         ]
         return [
-            k for k in dict.fromkeys(slotted) if not isinstance(k, int) or k in live or k >= emitter.plan.n_registers
+            k for k in dict.fromkeys(slotted) if not isinstance(k, int) or k in live or k >= builder.plan.n_registers
         ]
 
     def _frame(self, number: int) -> list[tuple[str, str, int]]:
@@ -224,7 +224,7 @@ class Converged(Steps):
         return found
 
     def _resumed(self, number: int, block: int, at: int) -> None:
-        emitter, code = self.emitter, self.code
+        builder, code = self.builder, self.code
         code.label(f"resume{number}")
         base = self._own_frame()
         for place, type, offset in self._frame(number):
@@ -237,22 +237,22 @@ class Converged(Steps):
             else:
                 value = code.make(f"load {type}, ptr {pointer}, align 8")
             code.line(f"store {type} {value}, ptr {place}")
-        for number_, place in enumerate((emitter.back_edge_count, emitter.path)):
+        for number_, place in enumerate((builder.back_edge_count, builder.path)):
             pointer = code.make(f"getelementptr i64, ptr {base}, i64 {number_}")
             code.line(f"store i64 {code.make(f'load i64, ptr {pointer}, align 8')}, ptr {place}")
         on, out = code.fresh("on"), code.fresh("unmet")
-        leaving = code.make(f"load i1, ptr {emitter.leaving}")
+        leaving = code.make(f"load i1, ptr {builder.leaving}")
         code.line(f"br i1 {leaving}, label %{out}, label %{on}")
         code.label(out)
-        emitter.count_back(block, at, emitter.lanes)
-        emitter.leave(emitter.exits[block, at], self.slots_value)
+        builder.count_back(block, at, builder.lanes)
+        builder.leave(builder.exits[block, at], self.slots_value)
         code.label(on)
 
     # ---- from lanes that were apart ---------------------------------------------------------------
 
     def take_over(self, keys: Any, values: Any, failed: str) -> None:
         """Lanes are together again: their registers into the slots; to ``failed`` where one is more than its slot holds."""
-        code, emitter = self.code, self.emitter
+        code, builder = self.code, self.builder
         ready: list[tuple[Key, Val]] = []
         good = "true"
         for key in keys:
@@ -266,7 +266,7 @@ class Converged(Steps):
             made = first
             if form == AFFINE:
                 strides = []
-                for lane, known in zip((1, code.row), emitter.kinds.strides.get(key, (0, 0)), strict=True):
+                for lane, known in zip((1, code.row), builder.kinds.strides.get(key, (0, 0)), strict=True):
                     if known is not None or lane >= 32 or (lane == 1 and code.row == 1):
                         strides.append(code.number(known or 0, value.type))
                         continue
@@ -276,7 +276,7 @@ class Converged(Steps):
             same = code.op("icmp eq", code.splat(made), value, type="i1")
             bits = code.make(f"bitcast {code.of(same)} to i32")
             # Lanes that the warp does not have hold anything.
-            lacking = code.make(f"or i32 {bits}, {code.make(f'xor i32 {emitter.mask}, -1')}")
+            lacking = code.make(f"or i32 {bits}, {code.make(f'xor i32 {builder.mask}, -1')}")
             one = code.make(f"icmp eq i32 {lacking}, -1")
             good = one if good == "true" else code.make(f"and i1 {good}, {one}")
             ready.append((key, made))

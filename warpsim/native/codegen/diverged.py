@@ -7,30 +7,29 @@ together if their registers allow it.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from warpsim.native.codegen.inputs import key_type
+from warpsim.native.codegen.access import Access
+from warpsim.native.codegen.builder import RegionBuilder
+from warpsim.native.codegen.converged import Converged
+from warpsim.native.codegen.inputs import Inputs, key_type
 from warpsim.native.codegen.steps import Steps
 from warpsim.native.lowering.values import Val
 from warpsim.native.regions.forms import Key
 from warpsim.native.regions.region import BlockSlice, live_at
 from warpsim.native.runtime.context import CONTEXT, MIXED, UNREACHABLE
 
-if TYPE_CHECKING:
-    from warpsim.native.codegen.base import RegionEmitter
 
-
-class Diverged(Steps):
+class Diverged:
     """Writes the blocks ``a<number>``, one after the other in the order of the program. The lanes that wait before each stand in
     memory: as values of their own, each would go through all blocks before its own."""
 
-    together = False
-
-    def __init__(self, emitter: RegionEmitter) -> None:
-        super().__init__(emitter)
-        region, code = emitter.region, emitter.code
+    def __init__(self, builder: RegionBuilder, inputs: Inputs, access: Access, converged: Converged) -> None:
+        self.builder, self.code, self.inputs, self.converged = builder, builder.code, inputs, converged
+        self.steps = Steps(builder, inputs, access, self.get, converged=False)
+        region, code = builder.region, builder.code
         self.slots: dict[Key, tuple[str, str, bool]] = {}
-        blocks = emitter.kinds.diverging
+        blocks = builder.kinds.diverging
         outside = {b for b, at in region.exits if at == 0 and b not in region.slices}
         self.chunks = sorted((blocks & set(region.slices)) | (blocks & outside))
         self._waiting = code.slot(f"[{max(len(self.chunks), 1)} x i32]")
@@ -47,8 +46,8 @@ class Diverged(Steps):
     def _place(self, key: Key) -> tuple[str, str, bool]:
         found = self.slots.get(key)
         if found is None:
-            type = key_type(self.emitter.region, key)
-            uniform = isinstance(key, int) and key not in self.emitter.varying
+            type = key_type(self.builder.region, key)
+            uniform = isinstance(key, int) and key not in self.builder.varying
             found = self.slots[key] = (self.code.slot(self.code.typed(type, uniform=uniform)), type, uniform)
         return found
 
@@ -68,14 +67,14 @@ class Diverged(Steps):
     @cached_property
     def _changing(self) -> set[int]:
         """Registers that blocks write which lanes may enter apart: all others are as they were when the lanes parted."""
-        emitter, slices = self.emitter, self.emitter.region.slices
+        builder, slices = self.builder, self.builder.region.slices
         inside = [slices[b] for b in self.chunks if b in slices]
-        return {slot for p in inside for i in emitter.instructions(p) for slot, _ in emitter.traced(i).outputs}
+        return {slot for p in inside for i in builder.instructions(p) for slot, _ in builder.traced(i).outputs}
 
     def _slotted(self) -> list[Key]:
-        emitter, region = self.emitter, self.emitter.region
-        reads = [k for k in region.reads if k not in emitter.inputs.fixed]
-        return list(dict.fromkeys([*reads, *sorted(emitter.written & region.live_across)]))
+        builder, region = self.builder, self.builder.region
+        reads = [k for k in region.reads if k not in self.inputs.fixed]
+        return list(dict.fromkeys([*reads, *sorted(builder.written & region.live_across)]))
 
     # ---- ways in ----------------------------------------------------------------------------------
 
@@ -86,17 +85,17 @@ class Diverged(Steps):
 
     def enter(self, slice_: BlockSlice, taken: Val) -> None:
         """Lanes that were together part at the end of a block: those ``taken`` go to its target."""
-        emitter, code = self.emitter, self.code
+        builder, code = self.builder, self.code
         assert slice_.target is not None
         assert slice_.following is not None
-        if not emitter.kinds.frozen:
+        if not builder.kinds.frozen:
             return  # no kind depends on it, and the blocks that it leads to have no numbers yet
-        code.line(f"store i1 true, ptr {emitter.parted}")
+        code.line(f"store i1 true, ptr {builder.parted}")
         speculate, code.speculate = code.speculate, None
         for key in self._slotted():
-            self._put(key, emitter.converged.slots.get(key), None)
+            self._put(key, self.converged.slots.get(key), None)
         code.speculate = speculate
-        rest = code.make(f"xor i32 {taken.text}, {emitter.mask}")
+        rest = code.make(f"xor i32 {taken.text}, {builder.mask}")
         self._go(slice_.target, taken)
         self._go(slice_.following, Val("i32", rest, uniform=True))
         code.line(f"br label %diverged{min(slice_.target, slice_.following)}")
@@ -120,7 +119,7 @@ class Diverged(Steps):
 
     def block(self, block: int) -> None:
         """One of them."""
-        emitter, code, region = self.emitter, self.code, self.emitter.region
+        builder, code, region = self.builder, self.code, self.builder.region
         code.speculate = None
         number = self._numbers[block] + 1
         after = f"diverged{self.chunks[number]}" if number < len(self.chunks) else "none"
@@ -130,19 +129,19 @@ class Diverged(Steps):
         code.line(f"br i1 {code.make(f'icmp ne i32 {here.text}, 0')}, label %{enter}, label %{after}")
         code.label(enter)
         if block not in region.slices:
-            self._leave(emitter.exits[block, 0], here)
+            self._leave(builder.exits[block, 0], here)
             return
         self._rejoin(block, here)
-        if emitter.variant.limited:
+        if builder.variant.limited:
             on, beyond = code.fresh("on"), code.fresh("beyond")
-            over = code.make(f"icmp sge i64 {block}, {emitter.words['limit']}")
+            over = code.make(f"icmp sge i64 {block}, {builder.words['limit']}")
             code.line(f"br i1 {over}, label %{beyond}, label %{on}")
             code.label(beyond)
-            self._leave(emitter.exits[block, 0], here)
+            self._leave(builder.exits[block, 0], here)
             code.label(on)
         code.line(f"store i32 0, ptr {self._pending(block)}")
         lanes = Val("i1", code.make(f"bitcast i32 {here.text} to <32 x i1>"), uniform=False)
-        emitter.count(block, self._number(here))
+        builder.count(block, self._number(here))
         self._body(region.slices[block], here, lanes, after)
 
     def _number(self, lanes: Val) -> str:
@@ -153,41 +152,41 @@ class Diverged(Steps):
 
     def _rejoin(self, block: int, here: Val) -> None:
         """Where all lanes are here, they go on together."""
-        emitter, code = self.emitter, self.code
+        builder, code = self.builder, self.code
         every, on = code.fresh("every"), code.fresh("on")
-        whole = code.make(f"icmp eq i32 {here.text}, {emitter.mask}")
+        whole = code.make(f"icmp eq i32 {here.text}, {builder.mask}")
         code.line(f"br i1 {whole}, label %{every}, label %{on}")
         code.label(every)
-        live = live_at(emitter.plan, block, 0)
-        keys = [k for k in self._slotted() if not isinstance(k, int) or k in live or k >= emitter.plan.n_registers]
-        emitter.converged.take_over([k for k in keys if k in self._changing], self.get, on)
+        live = live_at(builder.plan, block, 0)
+        keys = [k for k in self._slotted() if not isinstance(k, int) or k in live or k >= builder.plan.n_registers]
+        self.converged.take_over([k for k in keys if k in self._changing], self.get, on)
         code.line(f"store i32 0, ptr {self._pending(block)}")
         code.line(f"br label %converged{block}")
         code.label(on)
 
     def _body(self, slice_: BlockSlice, here: Val, lanes: Val, after: str) -> None:
         """The steps of a slice for the lanes ``here``; ``lanes`` is the same as a vector."""
-        emitter, code = self.emitter, self.code
-        self.current = {}
+        builder, code = self.builder, self.code
+        self.steps.current = {}
         dirty: dict[int, None] = {}
-        for at, instruction in enumerate(emitter.instructions(slice_), slice_.first):
-            if (slice_.block, at) in emitter.barriers:
+        for at, instruction in enumerate(builder.instructions(slice_), slice_.first):
+            if (slice_.block, at) in builder.barriers:
                 self._settle(dirty, lanes)
-                self._barrier(emitter.barriers[slice_.block, at], slice_.block, at, here)
+                self._barrier(builder.barriers[slice_.block, at], slice_.block, at, here)
                 return
-            for slot in self.step(slice_.block, at, instruction, here):
+            for slot in self.steps.step(slice_.block, at, instruction, here):
                 dirty[slot] = None
-        guard = self.condition(slice_.guard) if slice_.ends and slice_.guard is not None else None
+        guard = self.steps.condition(slice_.guard) if slice_.ends and slice_.guard is not None else None
         self._settle(dirty, lanes)
         if not slice_.ends:
-            self._leave(emitter.exits[slice_.block, slice_.last], here)
+            self._leave(builder.exits[slice_.block, slice_.last], here)
             return
         if slice_.has_back_edge:
             out, on = code.fresh("looked_at"), code.fresh("on")
-            emitter.again(slice_, out)
+            builder.count_back_edge(out)
             code.line(f"br label %{on}")
             code.label(out)
-            self._leave(emitter.exits[slice_.block, slice_.last], here)
+            self._leave(builder.exits[slice_.block, slice_.last], here)
             code.label(on)
         if guard is None:
             target = slice_.target if slice_.target is not None else slice_.following
@@ -197,7 +196,7 @@ class Diverged(Steps):
             return
         assert slice_.target is not None
         assert slice_.following is not None
-        taken = self.among(guard, here)
+        taken = self.steps.among(guard, here)
         rest = code.op("xor", taken, here)
         self._go(slice_.target, taken)
         self._go(slice_.following, rest)
@@ -210,22 +209,22 @@ class Diverged(Steps):
 
     def _settle(self, dirty: dict[int, None], lanes: Val) -> None:
         for slot in dirty:
-            if slot in self.emitter.region.live_across:
-                self._put(slot, self.current[slot], lanes)
+            if slot in self.builder.region.live_across:
+                self._put(slot, self.steps.current[slot], lanes)
 
     def _barrier(self, number: int, block: int, at: int, here: Val) -> None:
         """All lanes of the warp wait here, or it leaves."""
-        emitter, code = self.emitter, self.code
+        builder, code = self.builder, self.code
         every, out = code.fresh("every"), code.fresh("unmet")
-        whole = code.make(f"icmp eq i32 {here.text}, {emitter.mask}")
+        whole = code.make(f"icmp eq i32 {here.text}, {builder.mask}")
         code.line(f"br i1 {whole}, label %{every}, label %{out}")
         code.label(every)
-        keys = [k for k in emitter.converged.kept(number) if k in self._changing]
-        emitter.converged.take_over(keys, self.get, out)
-        emitter.converged.arrive(number)
+        keys = [k for k in self.converged.kept(number) if k in self._changing]
+        self.converged.take_over(keys, self.get, out)
+        self.converged.arrive(number)
         code.label(out)
-        emitter.count_back(block, at, self._number(here))
-        self._leave(emitter.exits[block, at], here)
+        builder.count_back(block, at, self._number(here))
+        self._leave(builder.exits[block, at], here)
 
     # ---- where warps leave ------------------------------------------------------------------------
 
@@ -237,40 +236,40 @@ class Diverged(Steps):
         code.line("br label %diverged_exit")
 
     def _value(self, slot: int) -> Val:
-        found = self.emitter.inputs.fixed.get(slot)
+        found = self.inputs.fixed.get(slot)
         return found if found is not None else self.get(slot)
 
     def _stop(self) -> None:
-        emitter, code = self.emitter, self.code
+        builder, code = self.builder, self.code
         for number in self.used:
-            emitter.left |= emitter.region.live[number]
+            builder.left |= builder.region.live[number]
             for block in self.chunks:
-                if block > emitter.region.exits[number][0]:  # the lowest goes first: these may wait
-                    emitter.left |= emitter.region.live[emitter.exits[block, 0]]
+                if block > builder.region.exits[number][0]:  # the lowest goes first: these may wait
+                    builder.left |= builder.region.live[builder.exits[block, 0]]
         code.label("none")  # no lane is anywhere: never reached
         code.line(f"ret i32 {UNREACHABLE}")
         code.label("diverged_exit")
         stopped = code.make(f"load i32, ptr {self.stop_mask}")
         exit = code.make(f"load i32, ptr {self.stop_id}")
-        code.line(f"br i1 {code.make(f'icmp eq i32 {stopped}, {emitter.mask}')}, label %exit_common, label %exit_mixed")
+        code.line(f"br i1 {code.make(f'icmp eq i32 {stopped}, {builder.mask}')}, label %exit_common, label %exit_mixed")
         code.label("exit_mixed")
-        emitter.left_by(f"{MIXED}")
-        rows = code.make(f"mul i64 {emitter.now}, 32")
-        lanes = code.make(f"getelementptr i32, ptr {emitter.words['exit_lanes']}, i64 {rows}")
+        builder.left_by(f"{MIXED}")
+        rows = code.make(f"mul i64 {builder.now}, 32")
+        lanes = code.make(f"getelementptr i32, ptr {builder.words['exit_lanes']}, i64 {rows}")
         value: Any = code.splat(Val("i32", f"{exit}", uniform=True))
         for block in self.chunks:
             waiting = code.make(f"load i32, ptr {self._pending(block)}")
             mine = code.make(f"and i32 {waiting}, {code.make(f'xor i32 {stopped}, -1')}")
             flags = Val("i1", code.make(f"bitcast i32 {mine} to <32 x i1>"), uniform=False)
-            value = code.select(flags, code.number(emitter.exits[block, 0], "i32"), value)
+            value = code.select(flags, code.number(builder.exits[block, 0], "i32"), value)
         code.line(f"store {code.of(value)}, ptr {lanes}, align 4")
-        emitter.put_outs(self._value)
+        builder.put_outs(self._value)
         code.line("br label %left")
         code.label("exit_common")
-        emitter.left_by(exit)
-        bare = [e for e in self.used if emitter.region.live[e].isdisjoint(emitter.region.outs)]
+        builder.left_by(exit)
+        bare = [e for e in self.used if builder.region.live[e].isdisjoint(builder.region.outs)]
         cases = " ".join(f"i32 {e}, label %left" for e in sorted(bare))
         code.line(f"switch i32 {exit}, label %write_outs [ {cases} ]")
         code.label("write_outs")
-        emitter.put_outs(self._value)
+        builder.put_outs(self._value)
         code.line("br label %left")

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from warpsim.graph.nodes import LANES
 from warpsim.machine.values import FLAT, Affine
+from warpsim.native.codegen.builder import RegionBuilder
 from warpsim.native.lowering.affine import SPAN, add, times
 from warpsim.native.lowering.values import Val, memory, width
 from warpsim.native.regions.forms import Key
+from warpsim.native.regions.region import Region
 from warpsim.types import TYPES
-
-if TYPE_CHECKING:
-    from warpsim.native.codegen.base import RegionEmitter
-    from warpsim.native.regions.region import Region
 
 SMALL = 64
 """Strides up to here are part of the code."""
@@ -97,9 +95,9 @@ def special_name(region: Region, key: Key) -> str:
 class Inputs:
     """What a region reads. ``fixed`` holds what no instruction of it writes, where that is no vector."""
 
-    def __init__(self, emitter: RegionEmitter, given: Sequence[InputKind]) -> None:
-        self.emitter = emitter
-        self.given = dict(zip(emitter.region.reads, given, strict=True))
+    def __init__(self, builder: RegionBuilder, given: Sequence[InputKind]) -> None:
+        self.builder = builder
+        self.given = dict(zip(builder.region.reads, given, strict=True))
         self.fixed: dict[Key, Val] = {}
         self.first: dict[Key, Val] = {}
         """What has come in and is written later."""
@@ -107,23 +105,23 @@ class Inputs:
         self._words: dict[Key, list[str]] = {}
 
     def _is_lane(self, key: Key) -> bool:
-        return special_name(self.emitter.region, key) == "laneid"
+        return special_name(self.builder.region, key) == "laneid"
 
     def enter(self) -> None:
         """Once: what all share."""
-        emitter, code = self.emitter, self.emitter.code
-        for number, key in enumerate(emitter.region.reads):
-            how, type = self.given[key].how, key_type(emitter.region, key)
+        builder, code = self.builder, self.builder.code
+        for number, key in enumerate(builder.region.reads):
+            how, type = self.given[key].how, key_type(builder.region, key)
             if how == "uniform":
-                raw = Val("i64", code.make(f"load i64, ptr {emitter.descriptor('lives', number)}"), uniform=True)
+                raw = Val("i64", code.make(f"load i64, ptr {builder.descriptor('lives', number)}"), uniform=True)
                 self._keep(key, raw if type == "i64" else code.convert("trunc", raw, type))
             elif how in ("affine", "per_cta"):
-                place = emitter.descriptor("lives", number)
+                place = builder.descriptor("lives", number)
                 words = [code.make(f"getelementptr i64, ptr {place}, i64 {k}") for k in range(5)]
                 self._words[key] = [code.make(f"load i64, ptr {w}") for w in words]
 
     def _keep(self, key: Key, value: Val) -> None:
-        if key in self.emitter.written:
+        if key in self.builder.written:
             self.first[key] = value
         else:
             self.fixed[key] = value
@@ -137,10 +135,10 @@ class Inputs:
 
     def warp(self) -> None:
         """For each warp: what it alone has."""
-        emitter, code = self.emitter, self.emitter.code
+        builder, code = self.builder, self.builder.code
         self._threads: dict[str, str] = {}
-        for key in emitter.region.reads:
-            how, type = self.given[key].how, key_type(emitter.region, key)
+        for key in builder.region.reads:
+            how, type = self.given[key].how, key_type(builder.region, key)
             if how == "affine":
                 self._keep(key, self._affine(key, type))
             elif how == "per_cta":
@@ -155,7 +153,7 @@ class Inputs:
                 self._keep(key, Val(type, "0", uniform=False, strides=strides, zeros=64, top=SPAN))
 
     def _affine(self, key: Key, type: str) -> Val:
-        emitter, code = self.emitter, self.emitter.code
+        builder, code = self.builder, self.builder.code
         base, s1, s0, c1, c0 = self._words[key]
         first = Val("i64", self._offset(base, (("t1", s1), ("t0", s0), ("c1", c1), ("c0", c0))), uniform=True)
         x, y = self.given[key].strides
@@ -164,8 +162,8 @@ class Inputs:
             for known, dynamic in ((x, s0), (y, s1))
         ]
         narrow = [v if type == "i64" else self._narrow(v, type) for v in (first, *strides)]
-        name = special_name(emitter.region, key)
-        zeros = SPAN if name == "tid.x" and emitter.variant.row == LANES else 0
+        name = special_name(builder.region, key)
+        zeros = SPAN if name == "tid.x" and builder.variant.row == LANES else 0
         top = THREAD_BITS if name.startswith("tid.") else 64
         if narrow[1].known == 0 and narrow[2].known == 0:
             return Val(type, narrow[0].text, uniform=True, zeros=zeros, top=top)
@@ -173,12 +171,12 @@ class Inputs:
 
     def _narrow(self, value: Val, type: str) -> Val:
         if value.known is not None:
-            return self.emitter.code.number(value.known, type)
-        return self.emitter.code.convert("trunc", value, type)
+            return self.builder.code.number(value.known, type)
+        return self.builder.code.convert("trunc", value, type)
 
     def _offset(self, base: str, parts: tuple[tuple[str, str], ...]) -> str:
         """The value of the warp's first lane, by strides."""
-        code = self.emitter.code
+        code = self.builder.code
         total = Val("i64", base, uniform=True)
         for name, stride in parts:
             total = add(
@@ -191,30 +189,30 @@ class Inputs:
 
     def _place(self, name: str) -> str:
         """The index of the warp's first lane along an axis."""
-        emitter, code = self.emitter, self.emitter.code
+        builder, code = self.builder, self.builder.code
         kept = self._ctas if name in ("c1", "c0") else self._threads
         if name not in kept:
-            index = emitter.cta64 if kept is self._ctas else code.make(f"shl i64 {emitter.row64}, 5")
-            kept[name] = code.make(f"sext i32 {emitter.element(emitter.words[name], index)} to i64")
+            index = builder.cta64 if kept is self._ctas else code.make(f"shl i64 {builder.row64}, 5")
+            kept[name] = code.make(f"sext i32 {builder.element(builder.words[name], index)} to i64")
         return kept[name]
 
     def vector(self, key: Key) -> Val:
         """The lanes of a value."""
-        emitter, code = self.emitter, self.emitter.code
-        type = key_type(emitter.region, key)
-        n, number = width(memory(type)), emitter.region.reads.index(key)
+        builder, code = self.builder, self.builder.code
+        type = key_type(builder.region, key)
+        n, number = width(memory(type)), builder.region.reads.index(key)
         out = code.slot(f"[32 x i{n}]")
         name = code.declare(f"ws_live_{n}", "void", "ptr, ptr, i32, i32, ptr")
         code.line(
-            f"call void @{name}(ptr %ctx, ptr {emitter.descriptor('lives', number)}, i32 {emitter.row}, "
-            f"i32 {emitter.cta}, ptr {out})"
+            f"call void @{name}(ptr %ctx, ptr {builder.descriptor('lives', number)}, i32 {builder.row}, "
+            f"i32 {builder.cta}, ptr {out})"
         )
         return code.filled(out, type)
 
     def coming(self) -> list[tuple[Key, Val]]:
         """What comes in where a warp begins and has a slot."""
         every: list[tuple[Key, Val]] = []
-        for key in self.emitter.region.reads:
+        for key in self.builder.region.reads:
             if key in self.fixed:
                 continue
             every.append((key, self.first[key] if key in self.first else self.vector(key)))

@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
+from warpsim.native.codegen.builder import RegionBuilder
 from warpsim.native.regions.forms import Effect
 from warpsim.native.runtime.context import INTERFERED
-
-if TYPE_CHECKING:
-    from warpsim.native.codegen.base import RegionEmitter
 
 FIRST, LAST = (1 << 63) - 1, -(1 << 63)
 MOST_PAIRS = 64
@@ -44,9 +42,9 @@ def spaces_of(effect: Effect) -> tuple[str, ...]:
 class Interference:
     """Notes the extents of accesses. ``numbers`` are the accesses that it follows."""
 
-    def __init__(self, emitter: RegionEmitter) -> None:
-        self.emitter = emitter
-        region = emitter.region
+    def __init__(self, builder: RegionBuilder) -> None:
+        self.builder = builder
+        region = builder.region
         self.effects: dict[Name, Effect] = {}
         self._segments: list[Segment] = []
         self._after: dict[Segment, list[Segment]] = {}
@@ -57,7 +55,7 @@ class Interference:
         self.outer: set[tuple[Name, Name]] = set()
         self.observed: set[Name] = set()
         """Of which somebody wants to know the extents, met or not."""
-        alone, observed = emitter.variant.alone, emitter.variant.observed
+        alone, observed = builder.variant.alone, builder.variant.observed
         if alone and not observed:
             return
         self._cut()
@@ -80,7 +78,7 @@ class Interference:
     # ---- what may meet ----------------------------------------------------------------------------
 
     def _cut(self) -> None:
-        emitter, region = self.emitter, self.emitter.region
+        builder, region = self.builder, self.builder.region
         firsts: dict[int, Segment] = {}
         lasts: list[tuple[Segment, Any]] = []
         for slice_ in region.all():
@@ -91,8 +89,8 @@ class Interference:
             if region.slices.get(slice_.block) is slice_:
                 firsts[slice_.block] = parts[0]
             lasts.append((parts[-1], slice_))
-            for at, instruction in enumerate(emitter.instructions(slice_), slice_.first):
-                for number, effect in enumerate(emitter.traced(instruction).effects):
+            for at, instruction in enumerate(builder.instructions(slice_), slice_.first):
+                for number, effect in enumerate(builder.traced(instruction).effects):
                     self.effects[slice_.block, at, number] = effect
         for part in self._segments:
             self._after[part] = []
@@ -103,7 +101,7 @@ class Interference:
     def _sources(self) -> list[Segment]:
         """Where warps go on together: the entry, and behind each barrier. A region that begins inside a block of a loop holds parts
         of that block twice."""
-        begins, region = {(s.block, s.first): s for s in self._segments}, self.emitter.region
+        begins, region = {(s.block, s.first): s for s in self._segments}, self.builder.region
         places = [(region.entry.block, region.entry.first), *((b, at + 1) for b, at in region.barriers)]
         return [begins[place] for place in places]
 
@@ -124,7 +122,7 @@ class Interference:
 
     def _again_at_all(self, segment: Segment) -> bool:
         """The same across barriers."""
-        if not self.emitter.region.barriers:
+        if not self.builder.region.barriers:
             return self._again(segment)
         seen, work = set[int](), list(self._follow[segment.block])
         while work:
@@ -189,10 +187,10 @@ class Interference:
         self._widen(self.now[number], low, high)
 
     def _touch(self) -> None:
-        self.emitter.code.line(f"store i1 true, ptr {self.touched}")
+        self.builder.code.line(f"store i1 true, ptr {self.touched}")
 
     def _widen(self, pair: str, low: str, high: str) -> None:
-        code = self.emitter.code
+        code = self.builder.code
         for at, value, name in ((0, low, "smin"), (1, high, "smax")):
             place = self._end(pair, at)
             old = code.make(f"load i64, ptr {place}")
@@ -200,17 +198,17 @@ class Interference:
             code.line(f"store i64 {code.make(f'call i64 @{full}(i64 {old}, i64 {value})')}, ptr {place}")
 
     def _end(self, pair: str, at: int) -> str:
-        return self.emitter.code.make(f"getelementptr i64, ptr {pair}, i64 {at}") if at else pair
+        return self.builder.code.make(f"getelementptr i64, ptr {pair}, i64 {at}") if at else pair
 
     def _reset(self, pairs: list[str]) -> None:
-        code = self.emitter.code
+        code = self.builder.code
         for pair in pairs:
             code.line(f"store i64 {FIRST}, ptr {pair}")
             code.line(f"store i64 {LAST}, ptr {self._end(pair, 1)}")
 
     def enter(self) -> None:
         """Once."""
-        code = self.emitter.code
+        code = self.builder.code
         self.now = [code.slot("[2 x i64]") for _ in self.numbers]
         ends = {self.numbers[b] for pairs in self.inner for _, b in pairs}
         self.phased = {n: code.slot("[2 x i64]") for n in sorted(ends)}
@@ -218,7 +216,7 @@ class Interference:
             n: code.slot("[2 x i64]")
             for n in sorted({self.numbers[b] for b in {b for _, b in self.outer} | self.observed})
         }
-        self.whole = {n: code.slot("[2 x i64]") for n in self.before} if self.emitter.region.barriers else {}
+        self.whole = {n: code.slot("[2 x i64]") for n in self.before} if self.builder.region.barriers else {}
         self.suspect = code.slot("i1")
         code.line(f"store i1 false, ptr {self.suspect}")
         self.near = code.slot("i1")
@@ -238,9 +236,9 @@ class Interference:
 
     def _by_source(self, what: str, write: Callable[[int], None]) -> None:
         """Something else for each place where warps may have come from."""
-        emitter, code = self.emitter, self.emitter.code
-        count = len(emitter.region.barriers) + 1
-        source = code.make(f"load i32, ptr {emitter.source}")
+        builder, code = self.builder, self.builder.code
+        count = len(builder.region.barriers) + 1
+        source = code.make(f"load i32, ptr {builder.source}")
         cases = " ".join(f"i32 {k}, label %{what}{k}" for k in range(count))
         code.line(f"switch i32 {source}, label %{what}_on [ {cases} ]")
         for k in range(count):
@@ -257,7 +255,7 @@ class Interference:
     def warp(self) -> None:
         """A warp begins, or goes on behind a barrier."""
         if self.numbers:
-            self.emitter.code.line(f"store i1 false, ptr {self.touched}")
+            self.builder.code.line(f"store i1 false, ptr {self.touched}")
 
     def _groups(self, pairs: set[tuple[Name, Name]]) -> list[tuple[tuple[Name, ...], tuple[Name, ...]]]:
         """What is compared: single accesses, or, where these are many, all stores to global memory together."""
@@ -275,7 +273,7 @@ class Interference:
 
     def _overlaps(self, pairs: set[tuple[Name, Name]], now: Any, before: Any) -> list[tuple[Name, Name, str]]:
         """Whether extents have addresses in common: an access on each side, and a condition."""
-        code, kept = self.emitter.code, dict[Any, tuple[str, str]]()
+        code, kept = self.builder.code, dict[Any, tuple[str, str]]()
 
         def extent(which: str, names: tuple[Name, ...], places: Any) -> tuple[str, str]:
             if (which, names) not in kept:
@@ -293,14 +291,14 @@ class Interference:
         return found
 
     def _most(self, how: str, values: list[str]) -> str:
-        code, found = self.emitter.code, values[0]
+        code, found = self.builder.code, values[0]
         for value in values[1:]:
             full = code.declare(f"llvm.{how}.i64", "i64", "i64, i64")
             found = code.make(f"call i64 @{full}(i64 {found}, i64 {value})")
         return found
 
     def _fold(self, target: str, source: str) -> None:
-        code = self.emitter.code
+        code = self.builder.code
         low, high = code.make(f"load i64, ptr {source}"), code.make(f"load i64, ptr {self._end(source, 1)}")
         self._widen(target, low, high)
 
@@ -308,17 +306,17 @@ class Interference:
         """A warp has stopped: what it touched, beside what others did."""
         if not self.numbers:
             return
-        if not self.emitter.region.barriers:
+        if not self.builder.region.barriers:
             self._out({n: self.now[n] for n in self.before})
             self._reset(self.now)
             return
-        code = self.emitter.code
+        code = self.builder.code
         code.line(f"br i1 {code.make(f'load i1, ptr {self.touched}')}, label %done_some, label %done_on")
         code.label("done_some")
         self._by_source("done", self._met)
 
     def _met(self, source: int) -> None:
-        emitter, code = self.emitter, self.emitter.code
+        builder, code = self.builder, self.builder.code
         bad = near = "false"
         for one, other, more in self._overlaps(self.inner[source], self.now, self.phased):
             if all(self.effects[n].kind == "store" and self.effects[n].space == "global" for n in (one, other)):
@@ -329,7 +327,7 @@ class Interference:
             near = code.make(f"or i1 {near}, {code.make(f'load i1, ptr {self.near}')}")
             code.line(f"store i1 {near}, ptr {self.near}")
         if bad != "false":
-            emitter.fail_unless(code.make(f"xor i1 {bad}, true"), INTERFERED)
+            builder.fail_unless(code.make(f"xor i1 {bad}, true"), INTERFERED)
         for number in sorted(self._here(source)):
             for kept in (self.phased, self.whole):
                 if number in kept:
@@ -343,27 +341,27 @@ class Interference:
 
     def _out(self, now: dict[int, str]) -> None:
         """Into the table of all, and beside what came before."""
-        emitter, code = self.emitter, self.emitter.code
+        builder, code = self.builder, self.builder.code
         if not self.before:
             return
         bad = code.make(f"load i1, ptr {self.suspect}")
         for _, _, more in self._overlaps(self.outer, now, self.before):
             bad = code.make(f"or i1 {bad}, {more}")
         code.line(f"store i1 {bad}, ptr {self.suspect}")
-        group = code.make(f"load i64, ptr {emitter.group}")
+        group = code.make(f"load i64, ptr {builder.group}")
         first = code.make(f"mul i64 {group}, {2 * len(self.numbers)}")
         for number, pair in now.items():
             self._fold(self.before[number], pair)
             for at in (0, 1):
                 place = code.make(f"add i64 {first}, {2 * number + at}")
-                pointer = code.make(f"getelementptr i64, ptr {emitter.words['ranges']}, i64 {place}")
+                pointer = code.make(f"getelementptr i64, ptr {builder.words['ranges']}, i64 {place}")
                 code.line(f"store i64 {code.make(f'load i64, ptr {self._end(pair, at)}')}, ptr {pointer}")
 
     def finish(self) -> None:
         """Whether somebody has to look more closely: 1, at the extents of CTAs or warps; 2, at what warps of a CTA have stored to
         global memory."""
-        code = self.emitter.code
+        code = self.builder.code
         suspect, near = (
             code.make(f"zext i1 {code.make(f'load i1, ptr {flag}')} to i64") for flag in (self.suspect, self.near)
         )
-        self.emitter.put_word("suspect", code.make(f"or i64 {suspect}, {code.make(f'shl i64 {near}, 1')}"))
+        self.builder.put_word("suspect", code.make(f"or i64 {suspect}, {code.make(f'shl i64 {near}, 1')}"))

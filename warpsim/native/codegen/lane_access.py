@@ -2,50 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
-from warpsim.native.codegen.interference import Name
+from warpsim.native.codegen.builder import RegionBuilder
+from warpsim.native.codegen.interference import Interference, Name
+from warpsim.native.codegen.memory import Memory
 from warpsim.native.lowering.affine import first_of
 from warpsim.native.lowering.values import Val, element
 from warpsim.native.regions.forms import Effect
 from warpsim.native.runtime.context import BAD_ACCESS, CONTEXT
 
-if TYPE_CHECKING:
-    from warpsim.native.codegen.base import RegionEmitter
 
+class LaneAccess:
+    """Emits accesses by helpers."""
 
-class Reached:
-    """What accesses of a region share."""
+    def __init__(self, builder: RegionBuilder, memory: Memory, interference: Interference) -> None:
+        self.builder, self.memory, self.interference = builder, memory, interference
 
-    emitter: RegionEmitter
-    columns: str
-    """The column of each lane's CTA in shared memory, and in local memory its own, as the helpers want them."""
-    positions: str
-    shared: str
-    """The CTA's own copy of shared memory: its bytes, its marks, its size, and how far it is known to be written."""
-    marks: str
-    size: str
-    clean: str
-    memos: dict[tuple[int, Name], str]
-    """For each access the allocation that it met last."""
-
-    @property
-    def private(self) -> bool:
-        """Whether shared memory is a copy that the CTA has alone."""
-        raise NotImplementedError
-
-
-class ByLanes(Reached):
-    """Writes accesses by helpers."""
-
-    def _typed(self, effect: Effect, value: Val) -> Val:
+    def typed(self, effect: Effect, value: Val) -> Val:
+        """Loaded bits in the type of the access."""
         type = element(effect.type.dtype)
-        return self.emitter.code.convert("bitcast", value, type) if type[0] != "i" else value
+        return self.builder.code.convert("bitcast", value, type) if type[0] != "i" else value
 
-    def _where(self, address: Val, *, one: bool = False) -> str:
+    def addresses(self, address: Val, *, one: bool = False) -> str:
         """The address of each lane in memory."""
-        code = self.emitter.code
+        code = self.builder.code
         where = code.slot("[32 x i64]")
         if one:
             wide = code.convert("zext", address, "i64") if address.type == "i32" else address
@@ -69,16 +49,16 @@ class ByLanes(Reached):
         code.line(f"store {code.of(value)}, ptr {where}, align 64")
         return where
 
-    def _by_lanes(self, name: Name, effect: Effect, address: Val, mask: Val, given: list[Val]) -> None:
+    def make(self, name: Name, effect: Effect, address: Val, mask: Val, given: list[Val]) -> None:
         """By a helper; what is loaded lies in ``_buffer``."""
-        code, size = self.emitter.code, effect.type.bytes
+        code, size = self.builder.code, effect.type.bytes
         one = effect.kind == "load" and address.uniform and effect.space in ("global", "shared")
-        where = self._where(address, one=one)
+        where = self.addresses(address, one=one)
         lanes = mask.text
         if one:
             some = code.make(f"icmp ne i32 {mask.text}, 0")
             lanes = code.make(f"zext i1 {some} to i32")
-        range_ = self.emitter.interference.range(name)
+        range_ = self.interference.range(name)
         buffer = self._buffer = code.slot(f"[{effect.count * 32} x i{size * 8}]")
         self._one = one
         for k in range(effect.count):
@@ -93,38 +73,41 @@ class ByLanes(Reached):
         if effect.space == "generic":
             self._generic(effect.kind, what, where, lanes, buffer, range_)
             return
-        self._check(self._call(effect.kind, effect.space, what, where, lanes, buffer, range_))
+        self.check(self._call(effect.kind, effect.space, what, where, lanes, buffer, range_))
 
     def _element(self, effect: Effect, k: int) -> str:
-        return self.emitter.code.make(f"getelementptr i{effect.type.bytes * 8}, ptr {self._buffer}, i64 {k * 32}")
+        return self.builder.code.make(f"getelementptr i{effect.type.bytes * 8}, ptr {self._buffer}, i64 {k * 32}")
 
-    def _raw(self, effect: Effect, k: int, *, one: bool) -> Val:
-        code, type = self.emitter.code, f"i{effect.type.bytes * 8}"
+    def raw(self, effect: Effect, k: int, *, one: bool) -> Val:
+        """Loaded bits: the ``k``-th element of each lane, or of ``one`` for all."""
+        code, type = self.builder.code, f"i{effect.type.bytes * 8}"
         place = self._element(effect, k)
         if one:
             return Val(type, code.make(f"load {type}, ptr {place}"), uniform=True)
         return code.filled(place, type)
 
-    def _found(self, effect: Effect, k: int) -> Val:
-        return self._typed(effect, self._raw(effect, k, one=self._one))
+    def loaded(self, effect: Effect, k: int) -> Val:
+        """What the last load has loaded."""
+        return self.typed(effect, self.raw(effect, k, one=self._one))
 
     def _call(self, kind: str, space: str, what: str, where: str, lanes: str, buffer: str, range_: str) -> str:
-        code = self.emitter.code
+        code = self.builder.code
         if space == "global":
             name = code.declare(f"ws_{kind}_{what}", "i32", "ptr, ptr, i32, ptr, ptr")
             return code.make(f"call i32 @{name}(ptr %ctx, ptr {where}, i32 {lanes}, ptr {buffer}, ptr {range_})")
-        if space == "shared" and self.private:
+        if space == "shared" and self.memory.private:
             name = code.declare(f"ws_own_{kind}_{what}", "i32", "ptr, ptr, i32, ptr, ptr")
             return code.make(f"call i32 @{name}(ptr %ctx, ptr {where}, i32 {lanes}, ptr {buffer}, ptr {range_})")
         place = code.make(f"getelementptr i64, ptr %ctx, i64 {CONTEXT[space + '_words']}")
-        columns = self.columns if space == "shared" else self.positions
+        columns = self.memory.columns if space == "shared" else self.memory.positions
         name = code.declare(f"ws_{kind}_words_{what}", "i32", "ptr, ptr, ptr, i32, ptr, ptr, ptr")
         return code.make(
             f"call i32 @{name}(ptr %ctx, ptr {place}, ptr {where}, i32 {lanes}, ptr {columns}, ptr {buffer}, ptr {range_})"
         )
 
-    def _check(self, status: str) -> None:
-        code = self.emitter.code
+    def check(self, status: str) -> None:
+        """Return what a helper returns, if that is not 0."""
+        code = self.builder.code
         on, bad = code.fresh("on"), code.fresh("bad")
         code.line(f"br i1 {code.make(f'icmp eq i32 {status}, 0')}, label %{on}, label %{bad}")
         code.label(bad)
@@ -133,7 +116,7 @@ class ByLanes(Reached):
 
     def _generic(self, kind: str, what: str, where: str, lanes: str, buffer: str, range_: str) -> None:
         """Shared, local or global memory, where all lanes go to one of them; else the region is given up."""
-        code = self.emitter.code
+        code = self.builder.code
         all = Val("i64", code.make(f"load <32 x i64>, ptr {where}, align 64"), uniform=False)
         result, done, beyond = code.slot("i32"), code.fresh("done"), code.fresh("beyond")
         code.line(f"store i32 0, ptr {result}")
@@ -161,17 +144,17 @@ class ByLanes(Reached):
         code.label(beyond)
         code.line(f"ret i32 {BAD_ACCESS}")
         code.label(done)
-        self._check(code.make(f"load i32, ptr {result}"))
+        self.check(code.make(f"load i32, ptr {result}"))
 
     def _among(self, condition: Val, lanes: str) -> str:
-        code = self.emitter.code
+        code = self.builder.code
         return code.make(f"and i32 {code.make(f'bitcast {code.of(condition)} to i32')}, {lanes}")
 
     def _reach(
         self, kind: str, what: str, space: str, where: str, lanes: str, buffer: str, range_: str, result: str
     ) -> None:
         """A generic access that goes to one space; what is stored there may be seen by others, or not."""
-        code = self.emitter.code
+        code = self.builder.code
         code.line(f"store i32 {self._call(kind, space, what, where, lanes, buffer, range_)}, ptr {result}")
         if kind == "store":
-            self.emitter.changes(space)
+            self.builder.changes(space)

@@ -8,8 +8,10 @@ from typing import Any
 import attrs
 
 from warpsim.graph.nodes import LANES
-from warpsim.native.codegen.interference import Name
-from warpsim.native.codegen.lane_access import ByLanes
+from warpsim.native.codegen.builder import RegionBuilder
+from warpsim.native.codegen.interference import Interference, Name
+from warpsim.native.codegen.lane_access import LaneAccess
+from warpsim.native.codegen.memory import Memory
 from warpsim.native.lowering.affine import add, first_of, times
 from warpsim.native.lowering.values import Val
 from warpsim.native.regions.forms import Effect
@@ -51,11 +53,15 @@ def rows_of(code: Any, address: Val, step: int) -> Rows | None:
     return Rows([add(code, "add", first, p) for p in places], lanes)
 
 
-class ByRows(ByLanes):
-    """Writes accesses in rows."""
+class RowAccess:
+    """Emits accesses in rows."""
 
-    def _by_rows(self, name: Name, effect: Effect, address: Val, rows: Rows, lanes: Val, given: list[Val]) -> list[Val]:
-        emitter, code = self.emitter, self.emitter.code
+    def __init__(self, builder: RegionBuilder, memory: Memory, interference: Interference, lanes: LaneAccess) -> None:
+        self.builder, self.memory, self.interference, self.lanes = builder, memory, interference, lanes
+
+    def make(self, name: Name, effect: Effect, address: Val, rows: Rows, lanes: Val, given: list[Val]) -> list[Val]:
+        """An access, by vectors or by helpers; what it loads."""
+        builder, code = self.builder, self.builder.code
         load, n = effect.kind == "load", effect.type.bytes * 8
         one = rows.lanes == 1 and len(rows.firsts) == 1
         fast, slow, done = (code.fresh(x) for x in ("fast", "slow", "done"))
@@ -63,7 +69,7 @@ class ByRows(ByLanes):
         if load and one:
             whole = code.make(f"icmp ne i32 {lanes.text}, 0")
         elif load:
-            whole = "true" if lanes.text == emitter.mask else code.make(f"icmp eq i32 {lanes.text}, {emitter.mask}")
+            whole = "true" if lanes.text == builder.mask else code.make(f"icmp eq i32 {lanes.text}, {builder.mask}")
         else:
             whole = code.make(f"icmp eq i32 {lanes.text}, -1")
         if effect.space == "shared":
@@ -73,7 +79,7 @@ class ByRows(ByLanes):
         code.label(fast)
         bytes = rows.lanes * effect.type.bytes * effect.count
         ends = self._ends(rows, bytes)
-        self.emitter.interference.note(name, *ends)
+        self.interference.note(name, *ends)
         if load:
             for result, value in zip(results, self._load_rows(effect, rows, pointers), strict=True):
                 code.line(f"store {code.of(value)}, ptr {result}")
@@ -81,19 +87,19 @@ class ByRows(ByLanes):
             self._store_rows(effect, rows, pointers, given)
         code.line(f"br label %{done}")
         code.label(slow)
-        self._by_lanes(name, effect, address, lanes, given)
+        self.lanes.make(name, effect, address, lanes, given)
         for k, result in enumerate(results):
-            code.line(f"store {code.of(self._raw(effect, k, one=one))}, ptr {result}")
+            code.line(f"store {code.of(self.lanes.raw(effect, k, one=one))}, ptr {result}")
         code.line(f"br label %{done}")
         code.label(done)
         found = []
         for result in results:
             type = f"i{n}" if one else f"<32 x i{n}>"
-            found.append(self._typed(effect, Val(f"i{n}", code.make(f"load {type}, ptr {result}"), one)))
+            found.append(self.lanes.typed(effect, Val(f"i{n}", code.make(f"load {type}, ptr {result}"), one)))
         return found
 
     def _ends(self, rows: Rows, bytes: int) -> tuple[str, str]:
-        code = self.emitter.code
+        code = self.builder.code
         firsts = [code.convert("zext", f, "i64") if f.type == "i32" else f for f in rows.firsts]
         low = high = firsts[0]
         for other in firsts[1:]:
@@ -102,14 +108,17 @@ class ByRows(ByLanes):
 
     def _shared_places(self, effect: Effect, rows: Rows, whole: str, fast: str, slow: str) -> list[str]:
         """Pointers to the rows; goes to ``fast`` where they are inside, aligned and (for a load) written, else to ``slow``."""
-        code = self.emitter.code
+        code = self.builder.code
         step, load = effect.type.bytes * effect.count, effect.kind == "load"
-        clean = code.make(f"load i64, ptr {self.clean}")
+        clean = code.make(f"load i64, ptr {self.memory.clean}")
         pointers, places, good, old = [], [], whole, "true"
         for first in rows.firsts:
             at = code.convert("zext", first, "i64")
             end = code.op("add", at, code.number(step * rows.lanes, "i64")).text
-            inside, written = code.make(f"icmp ule i64 {end}, {self.size}"), code.make(f"icmp ule i64 {end}, {clean}")
+            inside, written = (
+                code.make(f"icmp ule i64 {end}, {self.memory.size}"),
+                code.make(f"icmp ule i64 {end}, {clean}"),
+            )
             if step > 1:
                 odd = code.op("and", at, code.number(step - 1, "i64"))
                 even = code.make(f"icmp eq i64 {odd.text}, 0")
@@ -117,19 +126,19 @@ class ByRows(ByLanes):
             good = inside if good == "true" else code.make(f"and i1 {good}, {inside}")
             old = written if old == "true" else code.make(f"and i1 {old}, {written}")
             places.append(at)
-            pointers.append(code.make(f"getelementptr i8, ptr {self.shared}, i64 {at.text}"))
+            pointers.append(code.make(f"getelementptr i8, ptr {self.memory.shared}, i64 {at.text}"))
         look, new = code.fresh("look"), code.fresh("new")
         if whole != "true":
             old = code.make(f"and i1 {old}, {whole}")
         code.line(f"br i1 {old}, label %{fast}, label %{look}")
         code.label(look)
-        some = code.make(f"icmp ne ptr {self.marks}, null")
+        some = code.make(f"icmp ne ptr {self.memory.marks}, null")
         code.line(f"br i1 {code.make(f'and i1 {good}, {some}')}, label %{new}, label %{slow}")
         code.label(new)
         wide = f"i{step * rows.lanes * 8}"
         every = "true"
         for at in places:
-            mark = code.make(f"getelementptr i8, ptr {self.marks}, i64 {at.text}")
+            mark = code.make(f"getelementptr i8, ptr {self.memory.marks}, i64 {at.text}")
             if load:
                 one = code.make(f"icmp eq {wide} {code.make(f'load {wide}, ptr {mark}, align 1')}, -1")
                 every = one if every == "true" else code.make(f"and i1 {every}, {one}")
@@ -140,11 +149,11 @@ class ByRows(ByLanes):
 
     def _global_places(self, name: Name, effect: Effect, rows: Rows, whole: str, fast: str, slow: str) -> list[str]:
         """Pointers to the rows; goes to ``fast`` where all lie in one allocation and are aligned, else to ``slow``."""
-        code, step = self.emitter.code, effect.type.bytes * effect.count
+        code, step = self.builder.code, effect.type.bytes * effect.count
         key = rows.lanes, name
-        memo = self.memos.get(key)
+        memo = self.memory.memos.get(key)
         if memo is None:
-            memo = self.memos[key] = code.slot("[4 x i64]")
+            memo = self.memory.memos[key] = code.slot("[4 x i64]")
             code.entry.append(f"  store <4 x i64> zeroinitializer, ptr {memo}, align 64")
         shift = step.bit_length() - 1
         miss, look = code.fresh("miss"), code.fresh("look")
@@ -184,7 +193,7 @@ class ByRows(ByLanes):
         return pointers
 
     def _load_rows(self, effect: Effect, rows: Rows, pointers: list[str]) -> list[Val]:
-        code, size, count = self.emitter.code, effect.type.bytes, effect.count
+        code, size, count = self.builder.code, effect.type.bytes, effect.count
         type = f"i{size * 8}"
         found = []
         if rows.lanes == 1:
@@ -212,7 +221,7 @@ class ByRows(ByLanes):
 
     def _each_row(self, ones: list[Val]) -> Val:
         """Every row's value in its lanes."""
-        code, type = self.emitter.code, ones[0].type
+        code, type = self.builder.code, ones[0].type
         few = f"<{len(ones)} x {type}>"
         vector = "poison"
         for k, one in enumerate(ones):
@@ -222,7 +231,7 @@ class ByRows(ByLanes):
 
     def _joined(self, pieces: list[str], lanes: int, type: str) -> str:
         """Rows as the lanes of a warp; one alone is repeated."""
-        code = self.emitter.code
+        code = self.builder.code
         if len(pieces) == 1 and lanes < LANES:
             index = ", ".join(f"i32 {i % lanes}" for i in range(LANES))
             whole = f"<{lanes} x {type}>"
@@ -237,7 +246,7 @@ class ByRows(ByLanes):
         return pieces[0]
 
     def _store_rows(self, effect: Effect, rows: Rows, pointers: list[str], given: list[Val]) -> None:
-        emitter, code, size, count = self.emitter, self.emitter.code, effect.type.bytes, effect.count
+        builder, code, size, count = self.builder, self.builder.code, effect.type.bytes, effect.count
         type = f"i{size * 8}"
         values = [code.splat(v) for v in given]
         if effect.space == "global":
@@ -245,7 +254,7 @@ class ByRows(ByLanes):
             for pointer in pointers:
                 at = code.make(f"ptrtoint ptr {pointer} to i64")
                 status = code.make(f"call i32 @{name}(ptr %ctx, i64 {at}, i64 {rows.lanes * size * count})")
-                emitter.fail_unless(code.make(f"icmp eq i32 {status}, 0"), LOG_FULL)
+                builder.fail_unless(code.make(f"icmp eq i32 {status}, 0"), LOG_FULL)
         each = LANES // len(pointers)
         for number, pointer in enumerate(pointers):
             last = (number + 1) * each  # of lanes with the same place the last one's value stays
@@ -268,7 +277,7 @@ class ByRows(ByLanes):
 
     def _woven(self, parts: list[str], lanes: int, type: str) -> str:
         """Elements of several vectors in turns."""
-        code, total = self.emitter.code, lanes
+        code, total = self.builder.code, lanes
         while len(parts) > 1:  # first with the one that is half the number away
             half = len(parts) // 2
             index = ", ".join(f"i32 {k // 2 + (k % 2) * total}" for k in range(2 * total))

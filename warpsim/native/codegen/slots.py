@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from warpsim.native.codegen.builder import RegionBuilder
 from warpsim.native.codegen.inputs import key_type
 from warpsim.native.codegen.register_kinds import AFFINE, UNIFORM, VARYING
 from warpsim.native.lowering.affine import first_of, strides_of, top_of, zeros_of
 from warpsim.native.lowering.values import Val
 from warpsim.native.regions.forms import Key
 
-if TYPE_CHECKING:
-    from warpsim.native.codegen.base import RegionEmitter
-
 
 class Slots:
     """The registers of a warp whose lanes are together."""
 
-    def __init__(self, emitter: RegionEmitter) -> None:
-        self.emitter = emitter
+    def __init__(self, builder: RegionBuilder) -> None:
+        self.builder = builder
         self._places: dict[tuple[Key, int], str] = {}
 
     def form(self, key: Key) -> int:
         """What a register is."""
-        return self.emitter.kinds.form(key)
+        return self.builder.kinds.form(key)
 
     def _type(self, key: Key) -> str:
-        return key_type(self.emitter.region, key)
+        return key_type(self.builder.region, key)
 
     def _place(self, key: Key, part: int) -> str:
         found = self._places.get((key, part))
         if found is None:
             type = self._type(key)
             whole = f"<32 x {type}>" if self.form(key) == VARYING else type
-            found = self._places[key, part] = self.emitter.code.slot(whole)
+            found = self._places[key, part] = self.builder.code.slot(whole)
         return found
 
     def parts(self, key: Key) -> list[tuple[str, str]]:
@@ -45,15 +41,15 @@ class Slots:
         return [(self._place(key, k), type) for k in range(3) if k == 0 or known[k - 1] is None]
 
     def _strides(self, key: Key) -> tuple[int | None, int | None]:
-        return self.emitter.kinds.strides.get(key, (0, 0))
+        return self.builder.kinds.strides.get(key, (0, 0))
 
     def get(self, key: Key) -> Val:
         """What a register holds."""
-        code, type = self.emitter.code, self._type(key)
+        code, type = self.builder.code, self._type(key)
         loads = [code.make(f"load {t}, ptr {p}") for p, t in self.parts(key)]
         if self.form(key) == VARYING:
             return Val(type, loads[0], uniform=False)
-        zeros, top = self.emitter.kinds.limits.get(key, (0, 64))
+        zeros, top = self.builder.kinds.limits.get(key, (0, 64))
         if self.form(key) == UNIFORM:
             return Val(type, loads[0], uniform=True, zeros=zeros, top=top)
         rest = iter(loads[1:])
@@ -62,7 +58,7 @@ class Slots:
 
     def put(self, key: Key, value: Val) -> None:
         """A register's new value."""
-        code, kinds = self.emitter.code, self.emitter.kinds
+        code, kinds = self.builder.code, self.builder.kinds
         if value.strides is not None:
             kinds.widen(key, AFFINE)
         elif not value.uniform:
@@ -86,7 +82,7 @@ class Slots:
     def clear(self, key: Key) -> None:
         """Nothing was written so far."""
         for place, type in self.parts(key):
-            self.emitter.code.line(f"store {type} zeroinitializer, ptr {place}")
+            self.builder.code.line(f"store {type} zeroinitializer, ptr {place}")
 
 
 def _signed(stride: Val) -> int | None:

@@ -2,45 +2,43 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
 
+from warpsim.native.codegen.access import Access
+from warpsim.native.codegen.builder import RegionBuilder
+from warpsim.native.codegen.inputs import Inputs
 from warpsim.native.codegen.matrix_calls import call
 from warpsim.native.lowering.graphs import Lowering
 from warpsim.native.lowering.values import Val
 from warpsim.native.regions.forms import Key, Traced
 from warpsim.native.runtime.context import DIVERGED, WRAPPED
-
-if TYPE_CHECKING:
-    from warpsim.native.codegen.base import RegionEmitter
+from warpsim.program.program import Instruction
 
 ALL = (1 << 32) - 1
 
 
 class Steps:
-    """Writes instructions; ``current`` holds registers inside a block."""
+    """Emits instructions; ``current`` holds registers inside a block, and ``get`` reads one where it begins."""
 
-    together = True
-
-    def __init__(self, emitter: RegionEmitter) -> None:
-        self.emitter = emitter
-        self.code = emitter.code
+    def __init__(
+        self, builder: RegionBuilder, inputs: Inputs, access: Access, get: Callable[[Key], Val], *, converged: bool
+    ) -> None:
+        self.builder, self.code = builder, builder.code
+        self.inputs, self.access, self.converged = inputs, access, converged
+        self._get = get
         self.current: dict[Key, Val] = {}
-
-    def get(self, key: Key) -> Val:
-        """What a register holds where a block begins."""
-        raise NotImplementedError
 
     def speculate(self, good: str) -> None:
         """Give the region up where values are not what was taken for granted."""
-        self.emitter.fail_unless(good, WRAPPED)
+        self.builder.fail_unless(good, WRAPPED)
 
     def value(self, key: Key) -> Val:
         """What a register holds now."""
         found = self.current.get(key)
         if found is None:
-            found = self.emitter.inputs.fixed.get(key)
+            found = self.inputs.fixed.get(key)
             if found is None:
-                found = self.current[key] = self.get(key)
+                found = self.current[key] = self._get(key)
         return found
 
     def condition(self, guard: tuple[int, bool]) -> Val:
@@ -60,15 +58,15 @@ class Steps:
         raw = condition.lanes or code.make(f"bitcast {code.of(condition)} to i32")
         return Val("i32", code.make(f"and i32 {raw}, {here.text}"), uniform=True)
 
-    def step(self, block: int, at: int, instruction: Any, here: Val) -> list[int]:
+    def step(self, block: int, at: int, instruction: Instruction, here: Val) -> list[int]:
         """An instruction by the lanes ``here``; the registers that it writes."""
-        code, emitter = self.code, self.emitter
-        made = emitter.traced(instruction)
+        code, builder = self.code, self.builder
+        made = builder.traced(instruction)
         if made.collective and made.product is None:
             reads = {r for r in made.inputs if isinstance(r, int)}
             sure = {r: v.known for r in reads if (v := self.value(r)).known is not None}
             if sure:
-                made = emitter.traces.of(instruction, sure) or made
+                made = builder.traces.of(instruction, sure) or made
         inputs = [self.value(k) for k in made.inputs]
         results: dict[tuple[int, int], Val] = {}
         lower = Lowering(code, inputs, lambda node: results[node.value])
@@ -79,7 +77,7 @@ class Steps:
         mask = here if guard is None or not made.effects else self.among(guard, here)
         for number, effect in enumerate(made.effects):
             given = [lower(v) for v in effect.values]
-            found = emitter.access.make((block, at, number), effect, lower, mask, given, together=self.together)
+            found = self.access.make((block, at, number), effect, lower, mask, given, together=self.converged)
             for k, value in enumerate(found):
                 results[number, k] = value
         values = [(slot, lower(node)) for slot, node in made.outputs]
@@ -91,8 +89,8 @@ class Steps:
 
     def _gate(self, made: Traced, lower: Lowering, here: Val) -> None:
         """A collective runs here for whole warps of which all lanes are named."""
-        code, emitter = self.code, self.emitter
-        emitter.fail_unless(code.make(f"icmp eq i32 {here.text}, -1"), DIVERGED)
+        code, builder = self.code, self.builder
+        builder.fail_unless(code.make(f"icmp eq i32 {here.text}, -1"), DIVERGED)
         if made.members is None:
             return
         members = code.flat(lower(made.members))
@@ -102,4 +100,4 @@ class Steps:
         good = named.text
         if not named.uniform:
             good = code.make(f"icmp eq i32 {code.make(f'bitcast {code.of(named)} to i32')}, -1")
-        emitter.fail_unless(good, DIVERGED)
+        builder.fail_unless(good, DIVERGED)

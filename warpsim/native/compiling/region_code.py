@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from warpsim.native.codegen.base import Variant
+from warpsim.native.codegen.builder import Variant
 from warpsim.native.codegen.function import Written, write
 from warpsim.native.codegen.inputs import InputKind
 from warpsim.native.compiling.compiler import LIGHT, compiler

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from warpsim.machine.waiting import LOOK_EVERY
-from warpsim.native.codegen.base import Variant
+from warpsim.native.codegen.builder import Variant
 from warpsim.native.codegen.inputs import given, layout_of
 from warpsim.native.compiling.region_code import Code
 from warpsim.native.regions.options import Outcome

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 
 from warpsim.graph.nodes import Untraceable
-from warpsim.native.codegen.base import Variant
+from warpsim.native.codegen.builder import Variant
 from warpsim.native.codegen.inputs import InputKind
 from warpsim.native.compiling.cache import note
 from warpsim.native.compiling.compiler import Invalid

@@ -1,14 +1,16 @@
-"""What those who write a region share: its registers and blocks, the words of its context, and the ways out of it."""
+"""What the parts of a region's code generation share: its registers and blocks, the words of its context, its exits."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from warpsim.native.codegen.register_kinds import RegisterKinds
 from warpsim.native.lowering.values import Code, Val, memory, width
 from warpsim.native.regions.forms import Key, Traced
-from warpsim.native.regions.region import Region, Traces
+from warpsim.native.regions.region import BlockSlice, Region, Traces
 from warpsim.native.runtime.context import CONTEXT, MIXED, NOWHERE, OWN, SEEN
+from warpsim.program.program import Instruction
 
 PATH = 0x9E3779B97F4A7C15
 """An odd number, so that warps with the same sum of all blocks that they came through have come the same way."""
@@ -27,14 +29,9 @@ class Variant(NamedTuple):
     observed: bool = False
 
 
-class RegionEmitter:
-    """The text of one region while it is written. ``access``, ``inputs``, ``meetings``, ``whole`` and ``apart`` write its parts."""
+class RegionBuilder:
+    """Builds one region's function."""
 
-    access: Any
-    inputs: Any
-    interference: Any
-    converged: Any
-    diverged: Any
     words: dict[str, str]
     """The words of the context that every warp needs."""
     results: dict[int, str]
@@ -87,11 +84,11 @@ class RegionEmitter:
 
     # ---- the region ---------------------------------------------------------------------------------
 
-    def instructions(self, slice_: Any) -> Any:
+    def instructions(self, slice_: BlockSlice) -> Sequence[Instruction]:
         """What a slice executes, without what ends its block."""
         return self.plan.blocks[slice_.block].instructions[slice_.first : slice_.last]
 
-    def traced(self, instruction: Any) -> Traced:
+    def traced(self, instruction: Instruction) -> Traced:
         """An instruction's graphs."""
         made = self.traces.of(instruction)
         assert made is not None
@@ -154,7 +151,7 @@ class RegionEmitter:
 
     # ---- where warps leave ------------------------------------------------------------------------
 
-    def leave(self, exit: int, values: Any) -> None:
+    def leave(self, exit: int, values: Callable[[int], Val]) -> None:
         """All lanes of the warp leave at one place."""
         code = self.code
         self.left |= self.region.live[exit]
@@ -172,7 +169,7 @@ class RegionEmitter:
         good = code.make(f"or i1 {first}, {same}")
         code.line(f"store i32 {code.make(f'select i1 {good}, i32 {exit}, i32 {MIXED}')}, ptr {self.common}")
 
-    def put_outs(self, values: Any, exit: int | None = None) -> None:
+    def put_outs(self, values: Callable[[int], Val], exit: int | None = None) -> None:
         """Registers that the region leaves behind; those that are read after the exit, or after any."""
         code = self.code
         live = self.left if exit is None else self.region.live[exit]
@@ -194,7 +191,7 @@ class RegionEmitter:
 
     # ---- loops ------------------------------------------------------------------------------------
 
-    def again(self, slice_: Any, out: str) -> None:
+    def count_back_edge(self, out: str) -> None:
         """One more time round a loop: go to ``out`` before the branch where the interpreter wants to look."""
         code = self.code
         back_edges = code.make(f"load i64, ptr {self.back_edge_count}")
