@@ -164,7 +164,7 @@ def test_watched_registers(session):
     session.run()
     session.delete()
     session.timeline.restart()
-    session.stopped("step", refocus=True)
+    session.goto(0)
     session.focus(warp=1)
     session.watch("%r0[30]")
     assert [session.cont().new, session.cont().new] == [62, 7]

@@ -2,9 +2,10 @@
 
 ::
 
-    session      the user's commands; built on standpoint (position, focus, stops) and views (inspection)
-    timeline     runs the launch, keeps snapshots, restores any earlier position; motion, stops: how far it runs
-    breakpoints, watching, listening    places in the code, values that change, events
+    session      the commands as methods
+    position     where the launch stands, the thread in focus, what stops the launch; what the commands work on
+    timeline     runs the launch, keeps snapshots, restores any earlier position
+    motion       steps, runs and goes back, to where stops (with breakpoints, watching, listening) says
     expressions, values, evaluation, memory, writing      values by expression
     places, matrices, waiting, origins  threads and registers; operands as matrices; barriers and work in flight; who wrote a value
 """
@@ -14,7 +15,7 @@ from warpsim.debug.errors import DebugError
 from warpsim.debug.matrices import Matrix
 from warpsim.debug.origins import Origin
 from warpsim.debug.places import Focus
-from warpsim.debug.records import Call, Stop, WarpState
+from warpsim.debug.position import Call, Stop, WarpState
 from warpsim.debug.session import Session
 from warpsim.debug.waiting import BarrierState, InFlight, MbarrierState
 

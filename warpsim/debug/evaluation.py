@@ -46,6 +46,10 @@ class Scene:
     group: Group | None
     focus: Focus
 
+    def value(self, text: str) -> Any:
+        """Parse and evaluate an expression; returns what `result` does."""
+        return self.result(self.evaluate(ex.parse(text)))
+
     # ---- names -------------------------------------------------------------------------------
 
     def lanes(self) -> Array:

@@ -1,49 +1,46 @@
-"""How a session moves: with a thread instruction by instruction, to the next event, and back."""
+"""Moves a launch: with a thread instruction by instruction, to the next event, and back."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from warpsim.debug.breakpoints import Spot, spot
 from warpsim.debug.errors import DebugError
 from warpsim.debug.places import Focus, Standing, holds
-from warpsim.debug.standpoint import Standpoint
+from warpsim.debug.position import Position, Stop
 from warpsim.debug.stops import Stops, Struck, place_of
 from warpsim.debug.timeline import Hit
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.program.program import Instruction
 
-if TYPE_CHECKING:
-    from warpsim.debug.records import Stop
-
 Arrived = Callable[[Group, Instruction], bool]
 Where = tuple[Any, int, int]
 
 
-def step(session: Standpoint) -> Stop:
+def step(position: Position) -> Stop:
     """Execute one instruction of the thread in focus."""
-    return _follow(session, lambda group, instruction: True)
+    return _follow(position, lambda group, instruction: True)
 
 
-def over(session: Standpoint) -> Stop:
+def over(position: Position) -> Stop:
     """Execute one instruction, including everything it calls."""
-    depth = _depth(session)
-    return _follow(session, lambda group, instruction: len(group.stack) <= depth)
+    depth = _depth(position)
+    return _follow(position, lambda group, instruction: len(group.stack) <= depth)
 
 
-def out(session: Standpoint) -> Stop:
+def out(position: Position) -> Stop:
     """Run until the function returns."""
-    depth = _depth(session)
+    depth = _depth(position)
     if depth == 0:
         raise DebugError("the kernel is the outermost function: it has no caller")
-    return _follow(session, lambda group, instruction: len(group.stack) < depth)
+    return _follow(position, lambda group, instruction: len(group.stack) < depth)
 
 
-def line(session: Standpoint, *, into: bool) -> Stop:
+def line(position: Position, *, into: bool) -> Stop:
     """Run until the thread starts another CUDA line (with ``into``, also in a called function) or its function returns."""
-    depth, source = _depth(session), _source(session)
+    depth, source = _depth(position), _source(position)
 
     def arrived(group: Group, instruction: Instruction) -> bool:
         deep = len(group.stack)
@@ -53,13 +50,13 @@ def line(session: Standpoint, *, into: bool) -> Stop:
             return into and instruction.source is not None
         return instruction.source is not None and instruction.source != source
 
-    return _follow(session, arrived)
+    return _follow(position, arrived)
 
 
-def line_back(session: Standpoint) -> Stop:
+def line_back(position: Position) -> Stop:
     """Go back to the start of the CUDA line that the thread in focus executed last."""
-    _source(session)
-    timeline, focus, was = session.timeline, session.thread, session.timeline.step
+    _source(position)
+    timeline, focus, was = position.timeline, position.thread, position.timeline.step
 
     def executed(other: tuple[str, int] | None) -> Hit:
         def hit(machine: Machine, group: Group, instruction: Instruction) -> int:
@@ -70,49 +67,49 @@ def line_back(session: Standpoint) -> Stop:
 
     last = timeline.latest(executed(None))
     if last is None:
-        return _go_back(session, None, was)
+        return _go_back(position, None, was)
     timeline.goto(last)
     assert timeline.group is not None
     source = timeline.group.instruction.source
     before = timeline.latest(executed(source))
     if before is None and timeline.cut:
-        return _go_back(session, None, was)
+        return _go_back(position, None, was)
     timeline.goto(0 if before is None else before)
     if before is not None or timeline.group is None or timeline.group.instruction.source != source:
         timeline.forward(last, lambda machine, group, at: int(at.source == source and holds(machine, group, focus)))
-    return session.stopped("step", refocus=True)
+    return position.stopped("step", refocus=True)
 
 
-def _source(session: Standpoint) -> tuple[str, int] | None:
+def _source(position: Position) -> tuple[str, int] | None:
     """The CUDA line at which the thread in focus stands; None if it has none.
 
     Raises:
         DebugError: the module has no line information.
     """
-    code = (i for f in session.timeline.state.plan.program.functions.values() for i in f.code)
+    code = (i for f in position.timeline.state.plan.program.functions.values() for i in f.code)
     if all(i.source is None for i in code):
         raise DebugError("the module has no line information: compile with -lineinfo")
-    at = session.standing()
+    at = position.standing()
     return at.instruction.source if at is not None else None
 
 
-def until(session: Standpoint, spots: frozenset[Spot]) -> Stop:
+def until(position: Position, spots: frozenset[Spot]) -> Stop:
     """Run until the thread reaches one of these places or its function returns."""
-    depth = _depth(session)
-    return _follow(session, lambda group, instruction: spot(instruction) in spots or len(group.stack) < depth)
+    depth = _depth(position)
+    return _follow(position, lambda group, instruction: spot(instruction) in spots or len(group.stack) < depth)
 
 
-def anywhere(session: Standpoint) -> Stop:
+def anywhere(position: Position) -> Stop:
     """Run until something stops the launch."""
-    if session.timeline.ended:
-        return session.stopped("end")
-    stops = Stops(session)
-    return _report(session, session.timeline.forward(None, stops.ask, session.catches), stops)
+    if position.timeline.ended:
+        return position.stopped("end")
+    stops = Stops(position)
+    return _report(position, position.timeline.forward(None, stops.ask, position.catches), stops)
 
 
-def back(session: Standpoint, n: int = 1) -> Stop:
+def back(position: Position, n: int = 1) -> Stop:
     """Go back to before the ``n``-th last instruction of the thread in focus, or to the start if there are fewer."""
-    focus, was = session.thread, session.timeline.step
+    focus, was = position.thread, position.timeline.step
     last: list[Where | None] = [None]
 
     def executed(machine: Machine, group: Group, instruction: Instruction) -> int:
@@ -123,12 +120,12 @@ def back(session: Standpoint, n: int = 1) -> Stop:
         last[0] = here
         return 0 if again else 1
 
-    return _go_back(session, session.timeline.latest(executed, n), was)
+    return _go_back(position, position.timeline.latest(executed, n), was)
 
 
-def reverse(session: Standpoint) -> Stop:
+def reverse(position: Position) -> Stop:
     """Go back to the last position at which `anywhere` would have stopped, or to the start."""
-    timeline, was = session.timeline, session.timeline.step
+    timeline, was = position.timeline, position.timeline.step
     past: dict[int, Stops] = {}
     reached: dict[int, Struck] = {}
 
@@ -136,7 +133,7 @@ def reverse(session: Standpoint) -> Stop:
         run = id(machine.launch)
         if run not in past:
             past.clear()
-            past[run] = Stops(session, counting=False)
+            past[run] = Stops(position, counting=False)
         stops = past[run]
         answer = stops.ask(machine, group, instruction)
         if answer and stops.struck is not None:
@@ -148,7 +145,7 @@ def reverse(session: Standpoint) -> Stop:
     finally:
         timeline.accessed = timeline.occurred = None
     if found is None:
-        return _go_back(session, None, was)
+        return _go_back(position, None, was)
     timeline.goto(found)
     at = reached[found]
     if (
@@ -156,8 +153,8 @@ def reverse(session: Standpoint) -> Stop:
         and timeline.group is not None
         and holds(timeline.machine, timeline.group, at.focus)
     ):
-        session.thread = at.focus
-    return session.stopped(
+        position.thread = at.focus
+    return position.stopped(
         at.reason,
         refocus=at.reason != "breakpoint",
         number=at.number,
@@ -168,14 +165,14 @@ def reverse(session: Standpoint) -> Stop:
     )
 
 
-def _go_back(session: Standpoint, step: int | None, was: int) -> Stop:
+def _go_back(position: Position, step: int | None, was: int) -> Stop:
     """Go to an earlier position, to the start for None, or to ``was`` if the user interrupted the search."""
-    timeline = session.timeline
+    timeline = position.timeline
     if step is None and timeline.cut:
         timeline.goto(was)
-        return session.stopped("interrupted")
+        return position.stopped("interrupted")
     timeline.goto(0 if step is None else step)
-    return session.stopped("step", refocus=True)
+    return position.stopped("step", refocus=True)
 
 
 def where(group: Group) -> Where:
@@ -183,18 +180,18 @@ def where(group: Group) -> Where:
     return group.stack, group.block, group.at
 
 
-def _depth(session: Standpoint) -> int:
-    at = session.standing()
+def _depth(position: Position) -> int:
+    at = position.standing()
     return len(at.group.stack) if at is not None else 0
 
 
 class _Follower:
     """Follows the thread in focus, and stops where ``arrived`` holds."""
 
-    def __init__(self, session: Standpoint, at: Standing | None, arrived: Arrived) -> None:
-        self.focus: Focus = session.thread
+    def __init__(self, position: Position, at: Standing | None, arrived: Arrived) -> None:
+        self.focus: Focus = position.thread
         self.arrived = arrived
-        self.stops = Stops(session)
+        self.stops = Stops(position)
         self.gone = False
         self.last: Where | None = None
         self.coming = False
@@ -202,7 +199,7 @@ class _Follower:
         if at is not None:
             group = at.group
             self.last = where(group)
-            self.coming = not at.waits and group is not session.timeline.group
+            self.coming = not at.waits and group is not position.timeline.group
 
     def leaving(self, machine: Machine, group: Group) -> None:
         """Note that threads exit; the thread followed may be among them."""
@@ -225,41 +222,43 @@ class _Follower:
         return int(self.arrived(group, instruction))
 
 
-def _follow(session: Standpoint, arrived: Arrived) -> Stop:
-    timeline = session.timeline
+def _follow(position: Position, arrived: Arrived) -> Stop:
+    timeline = position.timeline
     if timeline.ended:
-        return session.stopped("end")
-    at = session.standing()
-    if at is None and session.has_begun(session.thread.cta):
-        raise DebugError(f"{session.thread} has exited; focus on another")
+        return position.stopped("end")
+    at = position.standing()
+    if at is None and position.has_begun(position.thread.cta):
+        raise DebugError(f"{position.thread} has exited; focus on another")
     stood = timeline.machine, timeline.group
-    session.lock()
-    follower = _Follower(session, session.standing(), arrived)
+    position.lock()
+    follower = _Follower(position, position.standing(), arrived)
     if timeline.group is None and stood[0] is not None and stood[1] is not None:
         follower.stops.passed = place_of(stood[0], stood[1])
     timeline.leaving = follower.leaving
     try:
-        reason = timeline.forward(None, follower.ask, session.catches)
+        reason = timeline.forward(None, follower.ask, position.catches)
     finally:
         timeline.leaving = None
-    return _report(session, reason, follower.stops)
+    return _report(position, reason, follower.stops)
 
 
-def _report(session: Standpoint, reason: str, stops: Stops) -> Stop:
-    session.timeline.accessed = session.timeline.occurred = None
+def _report(position: Position, reason: str, stops: Stops) -> Stop:
+    position.timeline.accessed = position.timeline.occurred = None
     if reason == "finding":
-        assert session.timeline.found is not None
-        finding = session.timeline.found[0]
+        assert position.timeline.found is not None
+        finding = position.timeline.found[0]
         if finding.cta is not None and finding.warp is not None:
-            session.thread = Focus(finding.cta, finding.warp, finding.lanes[0] if finding.lanes else 0)
-        point = session.catcher(finding.rule)
+            position.thread = Focus(finding.cta, finding.warp, finding.lanes[0] if finding.lanes else 0)
+        point = position.catcher(finding.rule)
         if point is not None:
             point.hits += 1
-        return session.stopped("finding", refocus=True, finding=finding, number=None if point is None else point.number)
+        return position.stopped(
+            "finding", refocus=True, finding=finding, number=None if point is None else point.number
+        )
     struck = stops.struck
     if reason == "hit" and struck is not None:
-        session.thread = struck.focus
-        return session.stopped(struck.reason, number=struck.number, old=struck.old, new=struck.new, event=struck.event)
+        position.thread = struck.focus
+        return position.stopped(struck.reason, number=struck.number, old=struck.old, new=struck.new, event=struck.event)
     if reason == "hit":
-        return session.stopped("step", refocus=session.standing() is None)
-    return session.stopped(reason, refocus=True)
+        return position.stopped("step", refocus=position.standing() is None)
+    return position.stopped(reason, refocus=True)

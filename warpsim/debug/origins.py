@@ -12,7 +12,7 @@ from warpsim.debug import expressions as ex
 from warpsim.debug.errors import DebugError, number
 from warpsim.debug.memory import Place
 from warpsim.debug.places import Focus, column_of, cta_at, holds, peek, places
-from warpsim.debug.standpoint import Standpoint
+from warpsim.debug.position import Position
 from warpsim.debug.watching import MemoryTarget, MemoryWatch, RegisterTarget, target_of
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
@@ -66,35 +66,35 @@ def _shown(value: Any) -> str:
     return hex(int(value)) if address else str(value)
 
 
-def origin_of(session: Standpoint, what: str, depth: int) -> Origin:
+def origin_of(position: Position, what: str, depth: int) -> Origin:
     """Find the origin of a register of the thread in focus (or ``%r3[5]``) or of memory, following the chain ``depth``
     steps back.
 
-    Afterwards the session stands where it stood before.
+    The position stays as it was.
     """
     if not 1 <= number("depth", depth) <= DEEPEST:
         raise DebugError(f"depth must be 1 to {DEEPEST}, not {depth}")
-    timeline, was, focus = session.timeline, session.timeline.step, session.thread
-    stop, frame = session.stop, session.frame
-    target = target_of(session.scene, what, "lane", read=False)
-    session.frame = 0
+    timeline, was, focus = position.timeline, position.timeline.step, position.thread
+    stop, frame = position.stop, position.frame
+    target = target_of(position.scene, what, "lane", read=False)
+    position.frame = 0
     try:
-        return _found(session, what, target, focus, depth)
+        return _found(position, what, target, focus, depth)
     finally:
         timeline.goto(was)
-        session.thread, session.frame = focus, frame
-        session.stop = stop
+        position.thread, position.frame = focus, frame
+        position.stop = stop
 
 
-def _found(session: Standpoint, what: str, target: RegisterTarget | MemoryTarget, focus: Focus, depth: int) -> Origin:
-    timeline = session.timeline
+def _found(position: Position, what: str, target: RegisterTarget | MemoryTarget, focus: Focus, depth: int) -> Origin:
+    timeline = position.timeline
     if isinstance(target, RegisterTarget):
         lane = focus.lane if target.lane is None else target.lane
         who = attrs.evolve(target.focus or focus, lane=lane)
         step = timeline.latest(_writes_register(target, who))
     else:
         who = focus
-        writer = _MemoryWriter(session, target)
+        writer = _MemoryWriter(position, target)
         step = writer.latest()
         who = writer.who or focus
     if step is None:
@@ -105,33 +105,33 @@ def _found(session: Standpoint, what: str, target: RegisterTarget | MemoryTarget
     assert machine is not None
     if not holds(machine, group, who):
         who = attrs.evolve(who, lane=int(group.selection.threads.flat[0]) & 31)
-    session.thread = who
+    position.thread = who
     instruction = group.instruction
     names = _sources(instruction)
-    values = tuple(_values(session, names, who.lane))
+    values = tuple(_values(position, names, who.lane))
     sources: list[Origin] = []
     if depth > 1:
         for name in names:
-            scene = session.scene
+            scene = position.scene
             if scene.register(name) is None and not name.endswith("]"):
                 continue
             try:
                 inner = target_of(scene, name, "lane", read=False)
             except DebugError:
                 continue
-            sources.append(_found(session, name, inner, who, depth - 1))
+            sources.append(_found(position, name, inner, who, depth - 1))
             timeline.goto(step)
-            session.thread = who
+            position.thread = who
     line = instruction.span.line
     text = timeline.state.plan.program.lines[line - 1].strip()
     return Origin(what, step, line, instruction.text, text, who.cta, who.warp, who.lane, values, tuple(sources))
 
 
-def _values(session: Standpoint, names: list[str], lane: int) -> Iterator[tuple[str, Any]]:
+def _values(position: Position, names: list[str], lane: int) -> Iterator[tuple[str, Any]]:
     """The values that a lane sees, of what can be evaluated."""
     for name in names:
         try:
-            value = session.evaluate(name)
+            value = position.scene.value(name)
         except DebugError:
             continue
         if isinstance(value, np.ma.MaskedArray):
@@ -167,16 +167,16 @@ def _passes(machine: Machine, group: Group, instruction: Instruction, who: Focus
 class _MemoryWriter:
     """Finds the last step that wrote any of the target's bytes: a store by a lane, or a change by something else."""
 
-    def __init__(self, session: Standpoint, target: MemoryTarget) -> None:
-        self.session, self.target = session, target
+    def __init__(self, position: Position, target: MemoryTarget) -> None:
+        self.position, self.target = position, target
         self.who: Focus | None = None
 
     def latest(self) -> int | None:
-        timeline = self.session.timeline
+        timeline = self.position.timeline
         target = self.target
         seen: list[tuple[int, Focus | None]] = []
         known: dict[int, bytes | None] = {}
-        watch = MemoryWatch(target, self.session.scene)
+        watch = MemoryWatch(target, self.position.scene)
 
         def accessed(machine: Machine, group: Group, access: MemoryAccess) -> None:
             if access.kind == READ:

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
 
-from warpsim.debug import errors, motion
+from warpsim.debug import errors, motion, waiting
 from warpsim.debug.breakpoints import Breakpoint, Catchpoint, Watchpoint, check_condition, resolve
 from warpsim.debug.errors import DebugError, flag, number, text
-from warpsim.debug.handover import hand_over
-from warpsim.debug.html import html_of
+from warpsim.debug.evaluation import Scene
 from warpsim.debug.listening import check_event
+from warpsim.debug.matrices import Matrix, matrix_at, nearest_matrix
 from warpsim.debug.origins import Origin, origin_of
-from warpsim.debug.places import Focus, chosen_focus
-from warpsim.debug.records import Call, Stop
-from warpsim.debug.standpoint import Standpoint
+from warpsim.debug.places import Focus, Standing, chosen_focus
+from warpsim.debug.position import Call, Position, Stop, WarpState, scene_of, standing_of, warps_of
 from warpsim.debug.timeline import Timeline
+from warpsim.debug.waiting import BarrierState, InFlight, MbarrierState
 from warpsim.debug.watching import TileTarget, target_of, tile_of
 from warpsim.debug.writing import assign
 from warpsim.errors import ExecutionError, Finding
@@ -31,18 +33,24 @@ from warpsim.host.defaults import run_past
 from warpsim.host.kernel import Kernel, LaunchResult, result_of
 from warpsim.host.launch_options import Options
 from warpsim.host.recording import record
-from warpsim.machine.state.global_memory import Allocation
+from warpsim.machine.runtime import NAME as HEAP
+from warpsim.machine.state.global_memory import Allocation, GlobalMemory
+from warpsim.machine.values import Array
+from warpsim.program.program import Instruction
+from warpsim.report import pages
 
 if TYPE_CHECKING:
     from warpsim.report.profile import Profile
 
 MEMORY = 1 << 28
 """Default budget for state snapshots, in bytes."""
+AROUND = 4
+"""Lines shown around the current one in a notebook."""
 ELSEWHERE = ("progress", "engine", "workers", "executor", "profile")
 """Launch arguments that say how a launch runs, not what it does. A session ignores them."""
 
 
-class Session(Standpoint):
+class Session:
     """Debug a launch: ``Session(kernel, grid, block, args, **options)`` takes the arguments of a launch.
 
     The session starts before the first instruction of the first warp. Each warp runs alone, so one step is one
@@ -74,12 +82,13 @@ class Session(Standpoint):
         watchers: Sequence[Any] = (),
         **options: Any,
     ) -> None:
+        self.kernel = kernel
         self.device = kernel.device(device)
-        self._numbers = 0
+        self._numbers = itertools.count(1)
         self._began = time.perf_counter()
         self._result: LaunchResult | None = None
-        self._told_end = False
-        self._told: set[tuple[str, int, int, str]] = set()
+        self._printed = False
+        self._reported: set[tuple[str, int, int, str]] = set()
         chosen = {name: value for name, value in options.items() if name not in ELSEWHERE}
         self._profiled = bool(options.get("profile"))
         self._given = (grid, block, list(args), chosen)
@@ -97,8 +106,53 @@ class Session(Standpoint):
             finally:
                 for address in mapped:
                     memory.unmap(address)
-        self._mapped = frozenset(mapped)
-        super().__init__(kernel, Timeline(state, watchers, history_bytes))
+        self.timeline = Timeline(state, watchers, history_bytes)
+        self._position = Position(self.timeline, self._reached)
+        self.breakpoints = self._position.breakpoints
+
+    # ---- position ----------------------------------------------------------------------------
+
+    @property
+    def stop(self) -> Stop:
+        """Where the session stands, and why it stopped there."""
+        return self._position.stop
+
+    @property
+    def thread(self) -> Focus:
+        """The thread in focus; `focus` changes it."""
+        return self._position.thread
+
+    @property
+    def frame(self) -> int:
+        """The selected frame, 0 for the innermost; `select` changes it."""
+        return self._position.frame
+
+    @property
+    def scheduler_locking(self) -> str:
+        """``step`` or ``off``."""
+        return self._position.scheduler_locking
+
+    @scheduler_locking.setter
+    def scheduler_locking(self, value: str) -> None:
+        self._position.scheduler_locking = value
+
+    @property
+    def stop_at_findings(self) -> bool:
+        """Whether findings stop the launch."""
+        return self._position.stop_at_findings
+
+    @stop_at_findings.setter
+    def stop_at_findings(self, value: bool) -> None:
+        self._position.stop_at_findings = value
+
+    def standing(self) -> Standing | None:
+        """Where the thread in focus stands; None if it is not running."""
+        return self._position.standing()
+
+    @property
+    def scene(self) -> Scene:
+        """The thread in focus, for evaluating expressions."""
+        return self._position.scene
 
     # ---- motion ------------------------------------------------------------------------------
 
@@ -116,8 +170,8 @@ class Session(Standpoint):
 
     def until(self, place: int | str) -> Stop:
         """Run until the warp in focus reaches ``place`` or its function returns."""
-        spots = resolve(self.timeline.state.plan.program, place, self._function)
-        return self._repeat(1, lambda session: motion.until(session, spots))
+        spots = resolve(self.timeline.state.plan.program, place, self._position.function)
+        return self._repeat(1, lambda position: motion.until(position, spots))
 
     def cont(self) -> Stop:
         """Run to the next breakpoint, watchpoint hit or finding, or to the end."""
@@ -134,7 +188,7 @@ class Session(Standpoint):
         step = number("step", step)
         if step < 0:
             raise DebugError(f"there is no step {step}: steps count from 0")
-        return self.stopped("end" if self.timeline.goto(step) == "end" else "step", refocus=True)
+        return self._position.stopped("end" if self.timeline.goto(step) == "end" else "step", refocus=True)
 
     def back(self, n: int = 1, by: str = "instruction") -> Stop:
         """Undo the last ``n`` instructions of the warp in focus; with ``by="line"``, go back to the starts of its last
@@ -142,17 +196,17 @@ class Session(Standpoint):
         """
         n = number("n", n)
         if _unit(by):
-            return motion.back(self, n) if n > 0 else self.stop
+            return motion.back(self._position, n) if n > 0 else self.stop
         stop = self.stop
         for _ in range(n):
-            stop = motion.line_back(self)
+            stop = motion.line_back(self._position)
             if stop.step == 0:
                 break
         return stop
 
     def reverse_cont(self) -> Stop:
         """Go back to the last position at which `cont` would have stopped, or to the start."""
-        return motion.reverse(self)
+        return motion.reverse(self._position)
 
     def interrupt(self) -> None:
         """Ask the running command to stop soon. Safe to call from a signal handler or another thread."""
@@ -161,12 +215,24 @@ class Session(Standpoint):
     def _repeat(self, n: int, move: Any) -> Stop:
         stop = self.stop
         for _ in range(number("n", n)):
-            stop = move(self)
-            if stop.reason not in ("step",):
+            stop = move(self._position)
+            if stop.reason != "step":
                 break
         return stop
 
-    def ending(self) -> None:
+    def _reached(self, stop: Stop) -> None:
+        """End with the launch, and tell a test session of errors that no stop has reported."""
+        if stop.reason == "end":
+            self._end()
+        if stop.finding is not None:
+            self._reported.add((stop.finding.rule, stop.finding.line, stop.finding.column, stop.finding.severity))
+        state = self.timeline.state
+        past = {key: f for key, f in state.findings.items() if f.severity == "error" and key not in self._reported}
+        if past and state.settings.on_finding == "collect":
+            self._reported.update(past)
+            run_past(tuple(past.values()))
+
+    def _end(self) -> None:
         """Write memory and printed text back to the device."""
         timeline = self.timeline
         state = timeline.state
@@ -174,11 +240,11 @@ class Session(Standpoint):
         if timeline.error is None:
             profile = self._profile() if self._profiled else None
             self._result = result_of(state, text, time.perf_counter() - self._began, profile)
-        if not self._told_end:
-            self._told_end = True
+        if not self._printed:
+            self._printed = True
             self.device.stdout(text)
         with self.device.lock:
-            hand_over(state.memory, self.device.memory, self._allocations, self._mapped)
+            _write_back(state.memory, self.device.memory, self._allocations)
             self.device.memory.nanoseconds += state.now
 
     def _profile(self) -> Profile:
@@ -190,18 +256,6 @@ class Session(Standpoint):
         return profiler.profile()
 
     # ---- stops -------------------------------------------------------------------------------
-
-    def stopped(self, reason: str, *, refocus: bool = False, **more: Any) -> Stop:
-        """Record and return the current position, and tell a test session of errors that no stop has told of."""
-        stop = super().stopped(reason, refocus=refocus, **more)
-        if (told := stop.finding) is not None:
-            self._told.add((told.rule, told.line, told.column, told.severity))
-        state = self.timeline.state
-        past = {key: f for key, f in state.findings.items() if f.severity == "error" and key not in self._told}
-        if past and state.settings.on_finding == "collect":
-            self._told.update(past)
-            run_past(tuple(past.values()))
-        return stop
 
     def break_at(  # the public interface has these in their places
         self,
@@ -220,12 +274,11 @@ class Session(Standpoint):
             temporary: delete the breakpoint after its first stop.
         """
         program = self.timeline.state.plan.program
-        spots = resolve(program, place, self._function)
+        spots = resolve(program, place, self._position.function)
         if condition is not None:
             check_condition(condition, program, spots)
         ignore, temporary = number("ignore", ignore), flag("temporary", temporary)
-        self._numbers += 1
-        made = Breakpoint(self._numbers, str(place), spots, condition, ignore, temporary)
+        made = Breakpoint(next(self._numbers), str(place), spots, condition, ignore, temporary)
         self.breakpoints[made.number] = made
         return made
 
@@ -247,11 +300,10 @@ class Session(Standpoint):
         if text("scope", scope) not in ("lane", "warp", "any"):
             raise DebugError(f"scope must be 'lane', 'warp' or 'any', not {scope!r}")
         scene = self.scene
-        target = tile_of(scene, expression, self.instruction) or target_of(scene, expression, scope, read=read)
+        target = tile_of(scene, expression, self._instruction) or target_of(scene, expression, scope, read=read)
         if read and isinstance(target, TileTarget):
             raise DebugError("a matrix can be watched for changes only: watch matrix d")
-        self._numbers += 1
-        made = Watchpoint(self._numbers, expression, read, write, scope, target)
+        made = Watchpoint(next(self._numbers), expression, read, write, scope, target)
         self.breakpoints[made.number] = made
         return made
 
@@ -264,8 +316,7 @@ class Session(Standpoint):
         (data written by copies becomes readable).
         """
         check_event(text("what", what), self.timeline.state.settings.checks, others=self.timeline.has_watchers)
-        self._numbers += 1
-        made = Catchpoint(self._numbers, what)
+        made = Catchpoint(next(self._numbers), what)
         self.breakpoints[made.number] = made
         return made
 
@@ -283,10 +334,9 @@ class Session(Standpoint):
         old = self.thread
         chosen = chosen_focus(self.timeline.state, old, cta, warp, lane)
         if chosen != old:
-            self.thread, self.frame = chosen, 0
-            if lane is None and self.standing() is None:
-                self.thread = self._lowest(chosen)
-            self.stopped(self.stop.reason if self.stop.reason == "end" else "step")
+            here = standing_of(self.timeline, chosen) is not None
+            self._position.thread = chosen if here or lane is not None else self._lowest(chosen)
+            self._position.stopped("end" if self.stop.reason == "end" else "step")
         return self.thread
 
     def select(self, frame: int) -> Call:
@@ -297,16 +347,81 @@ class Session(Standpoint):
         if not 0 <= frame < len(calls):
             there = f"0 to {len(calls) - 1}" if calls else "none, because the thread is not running"
             raise DebugError(f"no frame {frame}; frames: {there}")
-        self.frame = frame
+        self._position.frame = frame
         return calls[frame]
 
     def _lowest(self, focus: Focus) -> Focus:
         """The lowest lane of the warp that has not exited; ``focus`` itself if all have."""
         for lane in range(32):
             candidate = attrs.evolve(focus, lane=lane)
-            if self.standing(candidate) is not None:
+            if standing_of(self.timeline, candidate) is not None:
                 return candidate
         return focus
+
+    # ---- what --------------------------------------------------------------------------------
+
+    @property
+    def registers(self) -> Mapping[str, Array]:
+        """The registers of the selected function as arrays ``[32]`` over the warp, masked for lanes that stand
+        elsewhere. Registers never written are left out.
+        """
+        return self._position.registers
+
+    def evaluate(self, text: str) -> Any:
+        """Evaluate an expression for the thread in focus; the grammar is that of `warpsim.debug.expressions`.
+
+        A value that differs by lane is an array ``[32]``, masked for lanes that stand elsewhere.
+        """
+        return self.scene.value(text)
+
+    def memory(self, space: str, address: int, nbytes: int, cta: Any = None, thread: int | None = None) -> bytes:
+        """Read bytes of a state space, of the CTA and thread in focus unless others are given."""
+        chosen = None if thread is None else number("thread", thread)
+        warp, lane = (None, None) if chosen is None else (chosen >> 5, chosen & 31)
+        scene = scene_of(self.timeline, chosen_focus(self.timeline.state, self.thread, cta, warp, lane))
+        return scene.place(text("space", space), number("address", address)).read(number("nbytes", nbytes))
+
+    def where(self) -> tuple[Call, ...]:
+        """The call stack of the thread in focus, innermost first."""
+        at = self.standing()
+        if at is None:
+            return ()
+        lines = self.timeline.state.plan.program.lines
+        calls = [(at.group.plan.function.name, at.instruction)]
+        for plan, block, _, _ in reversed(at.group.stack):
+            calls.append((plan.function.name, plan.blocks[block].instructions[-1]))
+        return tuple(Call(name, i.span.line, i.source, lines[i.span.line - 1].strip()) for name, i in calls)
+
+    def warps(self) -> tuple[WarpState, ...]:
+        """Where the warps of the running CTAs stand: one entry for lanes of a warp that stand together."""
+        return warps_of(self.timeline.machines())
+
+    def matrix(self, operand: str) -> Matrix:
+        """An operand (``a``, ``b``, ``c``, ``d``, ``e``) of the current matrix instruction, or of the last one before
+        it in the code.
+
+        Gives the values and the owner of each element. A and B of wgmma are read through their descriptors.
+        """
+        scene = self.scene
+        return matrix_at(scene, nearest_matrix(scene, self._instruction), operand)
+
+    def barriers(self) -> tuple[BarrierState, ...]:
+        """Barriers of CTAs and clusters at which threads have arrived."""
+        return waiting.barriers_of(self.timeline.machines())
+
+    def mbarriers(self) -> tuple[MbarrierState, ...]:
+        """The mbarriers in use."""
+        return waiting.mbarriers_of(self.timeline.machines())
+
+    def in_flight(self) -> tuple[InFlight, ...]:
+        """Copies and wgmma whose completion no thread has observed."""
+        return waiting.in_flight_of(self.timeline.machines())
+
+    @property
+    def _instruction(self) -> Instruction | None:
+        """The instruction at which the thread in focus stands."""
+        at = self.standing()
+        return at.instruction if at is not None else None
 
     # ---- change and result -------------------------------------------------------------------
 
@@ -323,7 +438,7 @@ class Session(Standpoint):
         with self.device.lock:
             memory = self.device.memory
             kept = [(a, a.data.copy(), copy.deepcopy(a.shadow)) for a in self._allocations if not a.read_only]
-            hand_over(self.timeline.start.memory, memory, self._allocations, frozenset())
+            _write_back(self.timeline.start.memory, memory, self._allocations)
             try:
                 with contextlib.suppress(ExecutionError):  # recorded without outputs, for replay
                     record(self.kernel, grid, block, args, directory, note=note, device=self.device, **options)
@@ -338,13 +453,13 @@ class Session(Standpoint):
 
         ``value`` is a number, an array ``[32]``, or an expression as text.
         """
-        assign(self, what, value)
+        assign(self._position, what, value)
 
     def origin(self, what: str, depth: int = 1) -> Origin:
         """Find the step that gave a register of the thread in focus, a variable or memory its value, and the values it
         read; follows the chain ``depth`` steps back.
         """
-        return origin_of(self, what, depth)
+        return origin_of(self._position, what, depth)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -358,8 +473,13 @@ class Session(Standpoint):
         """The result of the launch; None until it ends. If the launch ended with an error, see `error`."""
         return self._result if self.timeline.ended else None
 
+    @property
+    def error(self) -> ExecutionError | None:
+        """The error that ended the launch, if there was one."""
+        return self.timeline.error
+
     def _repr_html_(self) -> str:
-        return html_of(self)
+        return _html(self)
 
 
 def _unit(by: str) -> bool:
@@ -367,3 +487,58 @@ def _unit(by: str) -> bool:
     if text("by", by) not in ("instruction", "line"):
         raise DebugError(f"step by 'instruction' or 'line', not {by!r}")
     return by == "instruction"
+
+
+def _write_back(source: GlobalMemory, target: GlobalMemory, known: list[Allocation]) -> None:
+    """Copy what a launch wrote on a copy of memory into the device's memory and the caller's arrays."""
+    starts = {allocation.start for allocation in known}
+    for allocation in known:
+        given = source.at(allocation.start)
+        if given is None:  # freed by the kernel
+            if target.at(allocation.start) is allocation:
+                target.unmap(allocation.start)
+        elif not allocation.read_only:
+            np.copyto(allocation.data, given.data)
+            allocation.shadow = copy.deepcopy(given.shadow)
+    for given in source.everything():
+        if given.start not in starts and given.name == HEAP:
+            data = given.data.copy()
+            target.map(data, name=given.name, address=given.start)
+    target.version += 1
+
+
+def _html(session: Session) -> str:
+    """Render a session as an HTML fragment."""
+    stop = session.stop
+    if stop.reason == "end":
+        error = session.error
+        return pages.part(
+            f"<p>{escape(session.kernel.name)}: ended after {stop.step} steps</p>"
+            + (f"<pre class=error>{escape(str(error))}</pre>" if error is not None else "")
+        )
+    lines, here = session.timeline.state.plan.program.lines, stop.line or 1
+    text = "".join(
+        f"<tr{' class=here' * (number == here)}><td class=no>{number}</td>"
+        f"<td class=text>{escape(lines[number - 1].strip())}</td></tr>"
+        for number in range(max(here - AROUND, 1), min(here + AROUND, len(lines)) + 1)
+    )
+    head = f"{session.kernel.name}, {session.thread}, step {stop.step}: {stop.reason}"
+    found = pages.finding(stop.finding) if stop.finding is not None else ""
+    return pages.part(f"<p>{escape(head)}</p>{found}{pages.scrolling(text)}{_registers_html(session)}")
+
+
+def _registers_html(session: Session) -> str:
+    rows = []
+    for name, values in session.registers.items():
+        mask = np.ma.getmaskarray(values)
+        shown = ["-" if away else str(value) for value, away in zip(np.ma.getdata(values), mask, strict=True)]
+        same = len(set(shown)) == 1
+        cells = (
+            f'<td class=text colspan="32">{escape(shown[0])}</td>'
+            if same
+            else "".join(f"<td>{escape(v)}</td>" for v in shown)
+        )
+        rows.append(f"<tr><th>{escape(name)}</th>{cells}</tr>")
+    lanes = "".join(f"<th>{lane}</th>" for lane in range(32))
+    table = pages.scrolling(f"<thead><tr><th></th>{lanes}</tr></thead><tbody>{''.join(rows)}</tbody>")
+    return f"<details><summary>registers by lane</summary>{table}</details>"

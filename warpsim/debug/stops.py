@@ -10,8 +10,8 @@ import numpy as np
 from warpsim.debug import expressions
 from warpsim.debug.breakpoints import Breakpoint, Catchpoint, Watchpoint, spot, unknown_name
 from warpsim.debug.evaluation import Scene
-from warpsim.debug.places import Focus, column_of, first_of, holds, warps_in
-from warpsim.debug.standpoint import Standpoint
+from warpsim.debug.places import Focus, first_of, holds, warps_in
+from warpsim.debug.position import Position, machine_of
 from warpsim.debug.watching import MemoryTarget, MemoryWatch, RegisterTarget, RegisterWatch, TileTarget, TileWatch
 from warpsim.errors import Finding
 from warpsim.machine.machine import Machine
@@ -39,12 +39,12 @@ def place_of(machine: Machine, group: Group) -> tuple[Any, ...]:
 
 
 class Stops:
-    """The breakpoints, watchpoints and catchpoints of a session during one motion. ``counting``: hits count; off when
+    """The breakpoints, watchpoints and catchpoints during one motion. ``counting``: hits count; off when
     searching the past.
     """
 
-    def __init__(self, session: Standpoint, *, counting: bool = True) -> None:
-        self.session, self.counting = session, counting
+    def __init__(self, position: Position, *, counting: bool = True) -> None:
+        self.position, self.counting = position, counting
         self.struck: Struck | None = None
         self.passed: tuple[Any, ...] | None = None
         """The place at which the launch has already stopped for this group."""
@@ -58,7 +58,7 @@ class Stops:
         self._conditions: dict[int, expressions.Node] = {}
         self._lacking: dict[tuple[int, str], str | None] = {}
         """By breakpoint and function: the first name in the condition that the function lacks."""
-        enabled = [point for point in session.breakpoints.values() if point.enabled]
+        enabled = [point for point in position.breakpoints.values() if point.enabled]
         for point in enabled:
             if isinstance(point, Breakpoint):
                 for line in point.lines:
@@ -67,10 +67,10 @@ class Stops:
                     self._conditions[point.number] = expressions.parse(point.condition)
             elif isinstance(point, Watchpoint):
                 self._watch(point)
-        session.timeline.accessed = self._accessed if any(point.read for point, _ in self._memory) else None
-        timeline = session.timeline
+        position.timeline.accessed = self._accessed if any(point.read for point, _ in self._memory) else None
+        timeline = position.timeline
         caught = any(isinstance(point, Catchpoint) for point in enabled)
-        timeline.occurred = self._occurred if caught or (session.stop_at_findings and not counting) else None
+        timeline.occurred = self._occurred if caught or (position.stop_at_findings and not counting) else None
         if timeline.machine is not None and timeline.group is not None:
             self._changes(timeline.machine, timeline.group, timeline.group.instruction)
 
@@ -80,10 +80,10 @@ class Stops:
         if isinstance(target, RegisterTarget):
             self._registers.append((point, RegisterWatch(target)))
         elif isinstance(target, TileTarget):
-            self._tiles.append((point, TileWatch(target, self.session.timeline.machines())))
+            self._tiles.append((point, TileWatch(target, self.position.timeline.machines())))
         elif isinstance(target, MemoryTarget):
-            machine = _machine_of(self.session, target.focus)
-            scene = Scene(self.session.scene.launch, machine, None, target.focus)
+            machine = machine_of(self.position.timeline, target.focus)
+            scene = Scene(self.position.scene.launch, machine, None, target.focus)
             self._memory.append((point, MemoryWatch(target, scene)))
 
     def ask(self, machine: Machine, group: Group, instruction: Instruction) -> int:
@@ -96,7 +96,7 @@ class Stops:
             self.struck = self._happened(machine, group)
             return 2
         if not (self._registers or self._memory or self._tiles):
-            self._last = None if self.session.timeline.occurred is None else first_of(machine, group)
+            self._last = None if self.position.timeline.occurred is None else first_of(machine, group)
         points = self._marks.get(instruction.span.line)
         if points is not None and not self._passes(machine, group):
             place = spot(instruction)
@@ -110,8 +110,8 @@ class Stops:
         rule = event.rule if isinstance(event, Finding) else None
         if rule is not None and self.counting:
             return
-        point = self.session.catcher(rule or what)
-        if point is None and (rule is None or not self.session.stop_at_findings):
+        point = self.position.catcher(rule or what)
+        if point is None and (rule is None or not self.position.stop_at_findings):
             return
         if all(point is not known or event != text for known, _, text in self._events):
             self._events.append((point, self._last if group is None else first_of(machine, group), event))
@@ -135,7 +135,7 @@ class Stops:
         return True
 
     def _holds(self, point: Breakpoint, machine: Machine, group: Group) -> bool:
-        focus = self.session.thread if holds(machine, group, self.session.thread) else first_of(machine, group)
+        focus = self.position.thread if holds(machine, group, self.position.thread) else first_of(machine, group)
         if point.number in self._conditions:
             others = [] if group.selection.n_warps == 1 else warps_in(machine, group)
             met = (self._where(point, machine, group, each) for each in [focus, *others])
@@ -149,7 +149,7 @@ class Stops:
                 point.ignore -= 1
                 return False
             if point.temporary:
-                self.session.breakpoints.pop(point.number, None)
+                self.position.breakpoints.pop(point.number, None)
         self.struck = Struck("breakpoint", point.number, focus)
         return True
 
@@ -188,7 +188,7 @@ class Stops:
             if change is not None and point.write and found is None:
                 found = Struck("watchpoint", point.number, who or self._last, *change)
         if found is not None and self.counting:
-            hit = self.session.breakpoints.get(found.number or 0)
+            hit = self.position.breakpoints.get(found.number or 0)
             if hit is not None:
                 hit.hits += 1
         return found
@@ -199,7 +199,3 @@ class Stops:
         for point, watch in self._memory:
             if point.read and watch.touches(machine, group, access):
                 self._read = point, first_of(machine, group)
-
-
-def _machine_of(session: Standpoint, focus: Focus) -> Machine | None:
-    return next((m for m in session.timeline.machines() if column_of(m, focus.cta) is not None), None)

@@ -12,7 +12,7 @@ from warpsim.debug import expressions as ex
 from warpsim.debug.errors import DebugError
 from warpsim.debug.evaluation import Scene
 from warpsim.debug.places import peek, places
-from warpsim.debug.standpoint import Standpoint
+from warpsim.debug.position import Position, scene_of
 from warpsim.debug.values import Value, as_bits, integers, numbers
 from warpsim.debug.watching import location_of
 from warpsim.errors import shown
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from warpsim.debug.timeline import Timeline
 
 
-def assign(session: Standpoint, what: str, value: Any) -> None:
+def assign(position: Position, what: str, value: Any) -> None:
     """Assign to a register, a variable or memory; recorded as a change of the launch at this position."""
-    scene, node = session.scene, ex.parse(what)
-    if session.timeline.ended:
+    scene, node = position.scene, ex.parse(what)
+    if position.timeline.ended:
         raise DebugError("the launch has ended; go back first")
     given = scene.evaluate(ex.parse(value)) if isinstance(value, str) else _value(value)
     base = node.base if isinstance(node, ex.Index) else node
@@ -36,7 +36,7 @@ def assign(session: Standpoint, what: str, value: Any) -> None:
     if register is not None:
         lane = _lane(scene, node) if isinstance(node, ex.Index) else None
         data = _as_type(what, given, register.type, scene.lanes() if lane is None else np.arange(32) == lane)
-        _set_register(session, scene, register, lane, data)
+        _set_register(position, scene, register, lane, data)
         return
     at = location_of(scene, node)
     if at is None or at.space == "param":
@@ -54,14 +54,14 @@ def assign(session: Standpoint, what: str, value: Any) -> None:
     for address, lane, raw in pairs:
         scene.place(at.space, address, lane).read(len(raw))  # raises before anything has changed
 
-    focus, space, frame = scene.focus, at.space, session.frame
+    focus, space, frame = scene.focus, at.space, position.frame
 
     def act(timeline: Timeline) -> None:
-        there = session.scene_of(timeline, focus, frame)
+        there = scene_of(timeline, focus, frame)
         for address, lane, raw in pairs:
             there.place(space, address, lane).write(raw)
 
-    session.timeline.change(("set", what), act)
+    position.timeline.change(("set", what), act)
 
 
 def _value(value: Any) -> Value:
@@ -137,13 +137,13 @@ def _lane(scene: Scene, node: ex.Index) -> int:
     return number
 
 
-def _set_register(session: Standpoint, scene: Scene, register: Register, lane: int | None, data: Array) -> None:
+def _set_register(position: Position, scene: Scene, register: Register, lane: int | None, data: Array) -> None:
     if data.ndim and data.shape != (32,):
         raise DebugError(f"a register takes 1 or 32 values, not {data.size}")
-    focus, frame = scene.focus, session.frame
+    focus, frame = scene.focus, position.frame
 
     def act(timeline: Timeline) -> None:
-        there = session.scene_of(timeline, focus, frame)
+        there = scene_of(timeline, focus, frame)
         group, machine = there.group, there.machine
         assert group is not None
         assert machine is not None
@@ -157,4 +157,4 @@ def _set_register(session: Standpoint, scene: Scene, register: Register, lane: i
         if frame:
             group.flush(None)
 
-    session.timeline.change(("set", register.name), act)
+    position.timeline.change(("set", register.name), act)

@@ -41,8 +41,7 @@ class Places:
         thread, depth = divmod(frame, DEEPEST)
         self.look_at(thread)
         session = self.live()
-        session.frame = 0
-        if depth:
+        if depth != session.frame:
             session.select(depth)
 
     def look_at(self, thread: int) -> None:

@@ -1,0 +1,201 @@
+"""The position of a session: where the launch stands, the thread in focus, and what stops the launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+
+from warpsim.debug.breakpoints import Catchpoint, Point
+from warpsim.debug.evaluation import Scene
+from warpsim.debug.places import (
+    Focus,
+    Standing,
+    activation,
+    column_of,
+    first_of,
+    holds,
+    is_written,
+    places,
+    ranges,
+    standing,
+    warps_in,
+)
+from warpsim.debug.timeline import Timeline
+from warpsim.errors import Finding
+from warpsim.machine.machine import Machine
+from warpsim.machine.values import Array
+
+
+@attrs.frozen
+class Stop:
+    """Where a session stopped, and why.
+
+    ``reason`` is ``step``, ``breakpoint``, ``watchpoint``, ``catchpoint``, ``finding``, ``end`` or ``interrupted``.
+    ``step`` counts the steps begun so far. ``line``, ``source`` and ``instruction`` give the PTX line, the CUDA line
+    and the opcode of the next instruction. ``number`` is that of the breakpoint, watchpoint or catchpoint; ``old`` and
+    ``new`` are the watched values; ``event`` describes the event caught.
+    """
+
+    reason: str
+    step: int
+    line: int | None = None
+    source: tuple[str, int] | None = None
+    instruction: str | None = None
+    focus: Focus | None = None
+    finding: Finding | None = None
+    number: int | None = None
+    old: Any = attrs.field(default=None, eq=False)
+    new: Any = attrs.field(default=None, eq=False)
+    event: str = ""
+
+
+@attrs.frozen
+class Call:
+    """A frame of the call stack."""
+
+    function: str
+    line: int
+    source: tuple[str, int] | None
+    text: str
+
+
+@attrs.frozen
+class WarpState:
+    """Lanes of one warp that stand together: where they stand, and what they do or wait for."""
+
+    cta: tuple[int, int, int]
+    warp: int
+    lanes: str
+    line: int
+    instruction: str
+    function: str
+    state: str
+
+
+def warps_of(machines: Iterable[Machine]) -> tuple[WarpState, ...]:
+    """List where the warps of the given batches stand."""
+    found = []
+    for machine in machines:
+        for at in standing(machine):
+            name, instruction = at.group.plan.function.name, at.instruction
+            for focus in warps_in(at.machine, at.group):
+                lanes = ranges(np.flatnonzero(places(machine, at.group, focus) >= 0))
+                line, text = instruction.span.line, instruction.text
+                found.append(WarpState(focus.cta, focus.warp, lanes, line, text, name, at.state))
+    return tuple(sorted(found, key=lambda w: (w.cta[::-1], w.warp, int(w.lanes.split("-")[0].split(",")[0]))))
+
+
+class Position:
+    """What motion, searches and changes work on. ``reached`` is called at each stop."""
+
+    def __init__(self, timeline: Timeline, reached: Callable[[Stop], None]) -> None:
+        self.timeline = timeline
+        self.reached = reached
+        self.scheduler_locking = "step"
+        self.stop_at_findings = True
+        self.breakpoints: dict[int, Point] = {}
+        self.thread = Focus((0, 0, 0), 0, 0)
+        self.frame = 0
+        """The selected frame; 0 is the innermost."""
+        timeline.forward(0)
+        self.stop = self.stopped("step", refocus=True)
+
+    def stopped(self, reason: str, *, refocus: bool = False, **more: Any) -> Stop:
+        """Record and return the current position as a `Stop`. ``refocus`` moves the focus to the thread that executes
+        next.
+        """
+        timeline, self.frame = self.timeline, 0
+        machine, group = timeline.machine, timeline.group
+        if timeline.ended:
+            findings = timeline.error.findings if timeline.error is not None else ()
+            stop = Stop("end", timeline.step, finding=next(iter(findings), None))
+        elif machine is None or group is None:
+            found = more.get("finding")
+            line, source, text = (found.line, found.source, found.instruction) if found else (None, None, None)
+            stop = Stop(reason, timeline.step, line, source, text, self.thread, **more)
+        else:
+            if refocus and not holds(machine, group, self.thread):
+                self.thread = first_of(machine, group)
+            at = self.standing()
+            next_one = at.instruction if at is not None else group.instruction
+            stop = Stop(reason, timeline.step, next_one.span.line, next_one.source, next_one.text, self.thread, **more)
+        self.reached(stop)
+        self.stop = stop
+        return stop
+
+    def standing(self) -> Standing | None:
+        """Where the thread in focus stands; None if it is not running."""
+        return standing_of(self.timeline, self.thread)
+
+    @property
+    def scene(self) -> Scene:
+        """The thread in focus and its selected frame, for evaluating expressions."""
+        return scene_of(self.timeline, self.thread, self.frame)
+
+    @property
+    def function(self) -> str | None:
+        """The name of the function of the selected frame."""
+        group = self.scene.group
+        return None if group is None else group.plan.function.name
+
+    @property
+    def registers(self) -> Mapping[str, Array]:
+        """The written registers of the selected function by name, ``[32]``, masked for lanes that stand elsewhere."""
+        scene = self.scene
+        group = scene.group
+        if group is None:
+            return {}
+        mask = ~scene.lanes()
+        return {
+            register.name: np.ma.MaskedArray(scene.held(register), mask)
+            for register in group.plan.function.registers
+            if is_written(group, register.index) and not register.hidden
+        }
+
+    def catcher(self, what: str) -> Catchpoint | None:
+        """The enabled catchpoint for an event or a rule, if there is one."""
+        points = (p for p in self.breakpoints.values() if isinstance(p, Catchpoint) and p.enabled)
+        return next((p for p in points if p.what == what), None)
+
+    def catches(self, finding: Finding) -> bool:
+        """Whether a finding stops the launch."""
+        return self.stop_at_findings or self.catcher(finding.rule) is not None
+
+    def has_begun(self, cta: tuple[int, int, int]) -> bool:
+        """Whether a CTA has begun. CTAs begin in order of their linear number."""
+        state, number = self.timeline.state, self._number(cta)
+        if any(number in batch.ctas for batch in state.batches):
+            return True
+        cx, cy, cz = state.cluster
+        return number < state.waves * cx * cy * cz
+
+    def lock(self) -> None:
+        """Prefer the warp in focus, or no warp, as ``scheduler_locking`` says."""
+        free = self.scheduler_locking == "off" or self.timeline.state.schedule is not None
+        self.timeline.prefer(None if free else (self._number(self.thread.cta), self.thread.warp))
+
+    def _number(self, cta: tuple[int, int, int]) -> int:
+        gx, gy, _ = self.timeline.state.grid
+        return cta[0] + gx * (cta[1] + gy * cta[2])
+
+
+def machine_of(timeline: Timeline, focus: Focus) -> Machine | None:
+    """The batch of a thread's CTA; None if it is not running."""
+    return next((m for m in timeline.machines() if column_of(m, focus.cta) is not None), None)
+
+
+def standing_of(timeline: Timeline, focus: Focus) -> Standing | None:
+    """Where a thread stands; None if it is not running."""
+    machine = machine_of(timeline, focus)
+    return None if machine is None else next((at for at in standing(machine) if holds(machine, at.group, focus)), None)
+
+
+def scene_of(timeline: Timeline, focus: Focus, frame: int = 0) -> Scene:
+    """A thread and one of its frames, for evaluating expressions."""
+    at = standing_of(timeline, focus)
+    if at is None:
+        return Scene(timeline.state, machine_of(timeline, focus), None, focus)
+    return Scene(timeline.state, at.machine, activation(at.machine, at.group, frame), focus)
