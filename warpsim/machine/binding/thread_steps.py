@@ -129,7 +129,7 @@ def _plain(instruction: Instruction, target: Target, pairs: tuple[Source, ...], 
     """The step from registers ``pairs`` (slot and type) to one. A value without axes is passed to NumPy without axes if
     others have some.
     """
-    op, function = instruction.op, instruction.form.function
+    op, function, types = instruction.op, instruction.form.function, [t for _, t in pairs]
     d, width, signed = target
 
     def step(machine: Machine, group: Group) -> object:  # noqa: C901  where launches spend their time: no calls
@@ -151,7 +151,8 @@ def _plain(instruction: Instruction, target: Target, pairs: tuple[Source, ...], 
             values.append(value)
         if affine:
             try:
-                result = function(op, *[_lift(v, t) for v, (_, t) in zip(values, pairs, strict=True)])
+                given = [v if v.dtype is t and type(v) is Affine else _lift(v, t) for v, t in zip(values, types)]  # noqa: B905
+                result = function(op, *given)
             except NotAffine:
                 pass
             else:
