@@ -5,24 +5,24 @@ from __future__ import annotations
 import math
 
 from warpsim.program.names import BUILTINS
-from warpsim.program.operands import Operands
 from warpsim.program.problems import Mismatch, unfit
 from warpsim.program.program import ADDRESS, Operand, Register, Variable, vector
 from warpsim.program.scopes import Label, Prototype, VectorRegister
+from warpsim.program.values import Values
 from warpsim.ptx import ast
 from warpsim.types import TYPES, ScalarType, StateSpace
 
 
-def call(operands: Operands, node: ast.Instruction) -> tuple[Operand, ...]:
+def call(values: Values, node: ast.Instruction) -> tuple[Operand, ...]:
     """Check and type the operands of a call: the list of results, what is called, and the list of arguments."""
     rest = list(node.operands)
-    returned = _arguments(operands, rest.pop(0)) if isinstance(rest[0], ast.Group) else None
+    returned = _arguments(values, rest.pop(0)) if isinstance(rest[0], ast.Group) else None
     name = rest.pop(0)
     assert isinstance(name, ast.Name)
-    arguments = _arguments(operands, rest.pop(0)) if rest and isinstance(rest[0], ast.Group) else None
+    arguments = _arguments(values, rest.pop(0)) if rest and isinstance(rest[0], ast.Group) else None
     label = rest.pop(0) if rest else None
     assert label is None or isinstance(label, ast.Name)
-    callee, signatures = _callee(operands, name, label)
+    callee, signatures = _callee(values, name, label)
     for returns, params in signatures:
         _signature(node, name.text, "returns", returns, returned)
         _signature(node, name.text, "takes", params, arguments)
@@ -35,13 +35,13 @@ Signatures = list[tuple[Formals, Formals]]
 DISCARD = Operand(ADDRESS)
 
 
-def _callee(operands: Operands, name: ast.Name, label: ast.Name | None) -> tuple[Operand, Signatures]:
+def _callee(values: Values, name: ast.Name, label: ast.Name | None) -> tuple[Operand, Signatures]:
     """What is called, and what is known of results and parameters."""
-    symbol = operands.need(name)
+    symbol = values.need(name)
     if isinstance(symbol, Register):
         if symbol.type.kind not in "usb" or symbol.type.bits not in (32, 64):
             raise unfit(name.span, f"{name.text} is a .{symbol.type.name} register, not an address", 2)
-        return Operand(symbol.type, symbol), _signatures(operands, name, label)
+        return Operand(symbol.type, symbol), _signatures(values, name, label)
     if not isinstance(symbol, ast.Function):
         raise unfit(name.span, f"{name.text} is not a function", 2)
     if symbol.entry:
@@ -49,31 +49,31 @@ def _callee(operands: Operands, name: ast.Name, label: ast.Name | None) -> tuple
     if label is not None:
         raise unfit(label.span, f"{name.text} is a function; a direct call takes no label", 3)
     if symbol.body is None and symbol.name in BUILTINS:
-        _builtin(operands, name, symbol)
+        _builtin(values, name, symbol)
     return Operand(ADDRESS, function=symbol.name), [(symbol.returns, symbol.params)]
 
 
-def _signatures(operands: Operands, name: ast.Name, label: ast.Name | None) -> Signatures:
+def _signatures(values: Values, name: ast.Name, label: ast.Name | None) -> Signatures:
     """The signatures of an indirect call, from its target list or prototype, which must be declared before it."""
     if label is None:
         advice = "add the label of a .callprototype or .calltargets after it"
         raise Mismatch(
             "operand-count", name.span, f"a call through {name.text} needs its targets or a prototype", advice, 3
         )
-    found = operands.scope.label(label.text, operands.builder.at)
+    found = values.scope.label(label.text, values.builder.at)
     if found is None:
         raise Mismatch("undeclared", label.span, f"{label.text} is not declared", weight=9)
     if isinstance(found, Prototype):
         return [(found.returns, found.params)]
     if isinstance(found, Label) or not found.functions:
         raise unfit(label.span, f"{label.text} is neither a prototype nor a list of functions", 3)
-    functions = [operands.resolver.globals.get(n) for n in found.functions]
+    functions = [values.resolver.globals.get(n) for n in found.functions]
     return [(f.returns, f.params) for f in functions if isinstance(f, ast.Function)][-1:]
 
 
-def _builtin(operands: Operands, name: ast.Name, symbol: ast.Function) -> None:
+def _builtin(values: Values, name: ast.Name, symbol: ast.Function) -> None:
     """Check the declaration of a runtime function against its real signature."""
-    sides = [tuple([param.size for param in operands.resolver.params(p)]) for p in (symbol.params, symbol.returns)]
+    sides = [tuple([param.size for param in values.resolver.params(p)]) for p in (symbol.params, symbol.returns)]
     for found, known, verb in zip(sides, BUILTINS[symbol.name], ("takes", "returns"), strict=True):
         if found != known:
             message = f"{symbol.name} of the CUDA runtime {verb} {_sizes(known)}, but is declared with {_sizes(found)}"
@@ -151,12 +151,12 @@ def _alike(type: ScalarType, other: ScalarType) -> bool:
     return "b" in kinds or len(kinds) == 1
 
 
-def _arguments(operands: Operands, group: ast.Operand) -> Actuals:
+def _arguments(values: Values, group: ast.Operand) -> Actuals:
     assert isinstance(group, ast.Group)
     out: list[Operand] = []
     for element in group.elements:
         if isinstance(element, ast.Name):
-            symbol = operands.need(element)
+            symbol = values.need(element)
             if isinstance(symbol, Register):
                 out.append(Operand(symbol.type, symbol))
             elif isinstance(symbol, VectorRegister):

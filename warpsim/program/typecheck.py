@@ -10,11 +10,12 @@ from warpsim.isa.matching import Candidate
 from warpsim.isa.spec import Op
 from warpsim.isa.traits import Ending
 from warpsim.program.calls import call
-from warpsim.program.operands import Operands
+from warpsim.program.operands import check
 from warpsim.program.problems import LAST, Mismatch, Problems
 from warpsim.program.program import ADDRESS, Instruction, Operand, Register
 from warpsim.program.resolve import Resolver
 from warpsim.program.scopes import FunctionBuilder, Place, Scope
+from warpsim.program.values import Values
 from warpsim.ptx import ast
 from warpsim.types import TYPES, StateSpace
 
@@ -29,12 +30,12 @@ class Checker:
         self.version = module.version
         target = module.target[0] if module.target else "sm_90"
         self.target = target
-        self.operands = Operands(resolver, builder)
+        self.values = Values(resolver, builder)
 
     def check(self, node: ast.Instruction, scope: Scope, places: tuple[Place, ...]) -> Instruction | None:
         """The typed instruction; None after noting what is wrong with it."""
         text = ".".join((node.opcode, *node.modifiers))
-        self.operands.begin(scope, node.opcode)
+        self.values.begin(scope, node.opcode)
         guard = self._guard(node, scope)
         found = matching.candidates(node.opcode, node.modifiers)
         if not found:
@@ -44,9 +45,9 @@ class Checker:
         for candidate in found:
             try:
                 self._available(candidate, node)
-                self.operands.traits = candidate.traits
+                self.values.against(candidate.op, candidate.traits)
                 called = candidate.traits.ending is Ending.CALL
-                operands = call(self.operands, node) if called else self._operands(candidate, node)
+                operands = call(self.values, node) if called else self._operands(candidate, node)
             except Mismatch as mismatch:
                 if best is None or mismatch.weight > best.weight:
                     best = mismatch
@@ -146,8 +147,6 @@ class Checker:
 
     def _operands(self, candidate: Candidate, node: ast.Instruction) -> tuple[Operand, ...]:
         op, specs = candidate.op, tuple([typed for typed in candidate.operands if typed.spec.kind != "carry"])
-        self.operands.selectors = {}
-        self.operands.negative = set()
         given: list[ast.Operand | None] = list(node.operands)
         for place, typed in enumerate(specs):
             if typed.spec.pair and place < len(given):
@@ -174,7 +173,7 @@ class Checker:
                 1,
             )
         found = [
-            Operand(t.type or ADDRESS) if o is None else self.operands.check(op, t, o)
+            Operand(t.type or ADDRESS) if o is None else check(self.values, t, o)
             for t, o in zip(specs, given, strict=True)
         ]
         if len(specs) != len(candidate.operands):
@@ -188,7 +187,7 @@ class Checker:
         op = candidate.op
         if not any(typed.spec.selectors for typed in candidate.operands):
             return op
-        found = {"selectors": self.operands.selectors, "negative": frozenset(self.operands.negative)}
+        found = {"selectors": self.values.selectors, "negative": frozenset(self.values.negative)}
         return Op(op.text, op.modifiers, {**op.given, **found}, candidate.form.names)
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import attrs
-
 from warpsim.errors import Span
 from warpsim.isa import matching
 from warpsim.isa.matching import TypedOperand
 from warpsim.isa.spec import Op
-from warpsim.isa.traits import PLAIN, Access
+from warpsim.isa.traits import PLAIN, Access, Traits
 from warpsim.program.fitting import fits, float_bits, limits_in_words, within
 from warpsim.program.names import SPECIAL_GATES, SPECIAL_WIDTHS, SPECIALS
 from warpsim.program.problems import Mismatch, unfit
@@ -20,12 +18,15 @@ from warpsim.types import TYPES, ScalarType, StateSpace
 
 
 class Values:
-    """Checks the values of one function's instructions. `begin` sets the instruction, ``traits`` those of the form to
-    check against.
+    """Checks the values of one function's instructions. `begin` sets the instruction and `against` the form; ``typed`` is the
+    operand of the form that is checked.
 
     ``selectors`` collects byte and half selectors (``r.b0``, ``r.h1``) by operand name, ``negative`` the names of
     negated operands.
     """
+
+    op: Op
+    typed: TypedOperand
 
     def __init__(self, resolver: Resolver, builder: FunctionBuilder) -> None:
         self.resolver, self.builder = resolver, builder
@@ -36,6 +37,15 @@ class Values:
     def begin(self, scope: Scope, opcode: str) -> None:
         """Start checking an instruction with this opcode, looking names up in ``scope``."""
         self.scope, self.opcode = scope, opcode
+
+    def against(self, op: Op, traits: Traits) -> None:
+        """Check against a form, given its modifiers and traits."""
+        self.op, self.traits, self.selectors, self.negative = op, traits, {}, set()
+
+    @property
+    def what(self) -> str:
+        """The operand in a message."""
+        return f"operand {self.typed.spec.name} of {self.op.text}"
 
     # ---- names -------------------------------------------------------------------------------
 
@@ -55,38 +65,38 @@ class Values:
 
     # ---- a value -----------------------------------------------------------------------------
 
-    def value(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Operand) -> Operand:
+    def value(self, type: ScalarType, node: ast.Operand) -> Operand:
         """Check one value of register size."""
-        s = typed.spec
+        s = self.typed.spec
         if isinstance(node, ast.Name) and not s.sign:
-            return self._named(op, typed, type, node)
+            return self._named(type, node)
         negated = isinstance(node, ast.Negated)
-        node = self._without_sign(op, typed, type, node)
+        node = self._without_sign(type, node)
         match node:
             case ast.Sink():
-                return _discard(op, typed, type, node)
+                return self._discard(type, node)
             case ast.Integer() | ast.Float():
-                return self.immediate(op, typed, type, node)
+                return self.immediate(type, node)
             case ast.Component() if node.component in s.selectors:
                 self.selectors[s.name] = node.component
-                return self._named(op, typed, type, node.base, negated=negated)
+                return self._named(type, node.base, negated=negated)
             case ast.Component():
-                return self._component(op, typed, type, node)
+                return self._component(type, node)
             case ast.SymbolOffset():
                 symbol = self.need(node.symbol)
                 if isinstance(symbol, ast.Function):
                     raise unfit(node.span, f"{symbol.name} is a function: nothing can be added to its address", 3)
-                return self._symbol(op, typed, type, symbol, node.offset, node.span)
+                return self._symbol(type, symbol, node.offset, node.span)
             case ast.Name():
-                return self._named(op, typed, type, node, negated=negated)
-        raise unfit(node.span, f"operand {s.name} of {op.text} cannot have this form", 1)
+                return self._named(type, node, negated=negated)
+        raise unfit(node.span, f"{self.what} cannot have this form", 1)
 
-    def _without_sign(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Operand) -> ast.Operand:
+    def _without_sign(self, type: ScalarType, node: ast.Operand) -> ast.Operand:
         """The operand without its ``!`` or minus."""
-        s = typed.spec
+        s = self.typed.spec
         if isinstance(node, ast.Negated):
             if s.dest or (not s.negatable and type.kind != "p"):
-                raise unfit(node.span, f"operand {s.name} of {op.text} cannot be negated", 2)
+                raise unfit(node.span, f"{self.what} cannot be negated", 2)
             node = node.operand
         if isinstance(node, ast.Negative) and s.sign:
             self.negative.add(s.name)
@@ -96,40 +106,38 @@ class Values:
                 raise unfit(node.span, f"{register.name} is a .f16x2 register: it has no negative", 2)
             return node.operand
         if s.sign == "-":
-            raise unfit(node.span, f"operand {s.name} of {op.text} needs a minus here", 2)
+            raise unfit(node.span, f"{self.what} needs a minus here", 2)
         return node
 
-    def _named(
-        self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Name, *, negated: bool = False
-    ) -> Operand:
+    def _named(self, type: ScalarType, node: ast.Name, *, negated: bool = False) -> Operand:
         """Check a name: a register, a variable, a function, or a predefined name."""
         symbol = self.find(node)
         if isinstance(symbol, Register):
-            return self.register(op, typed, type, symbol, node.span, negated=negated)
+            return self.register(type, symbol, node.span, negated=negated)
         if symbol is not None:
-            return self._symbol(op, typed, type, symbol, 0, node.span)
+            return self._symbol(type, symbol, 0, node.span)
         if is_special(node):
-            return self._special(op, typed, type, node)
+            return self._special(type, node)
         if node.text == "WARP_SZ":
-            return self.immediate(op, typed, type, ast.Integer(32, unsigned=False, span=node.span))
+            return self.immediate(type, ast.Integer(32, unsigned=False, span=node.span))
         raise _undeclared(node)
 
-    def _component(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Component) -> Operand:
+    def _component(self, type: ScalarType, node: ast.Component) -> Operand:
         """Check an element of a vector register (``%v.x``)."""
-        s = typed.spec
+        s = self.typed.spec
         if s.selectors:
-            raise unfit(node.span, f".{node.component} cannot select from operand {s.name} of {op.text}", 3)
+            raise unfit(node.span, f".{node.component} cannot select from {self.what}", 3)
         vector = self.find(node.base)
         if not isinstance(vector, VectorRegister):
             raise unfit(node.span, f"{node.base.text} is not a vector register", 2)
         at = "xyzw".find(node.component) if node.component in "xyzw" else "rgba".find(node.component)
         if at >= len(vector.elements):
             raise unfit(node.span, f"{node.base.text} has no component .{node.component}", 2)
-        return self.register(op, typed, type, vector.elements[at], node.span)
+        return self.register(type, vector.elements[at], node.span)
 
-    def _special(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Name) -> Operand:
+    def _special(self, type: ScalarType, node: ast.Name) -> Operand:
         """Check a special register: read by mov, on targets and in widths that have it."""
-        s, name = typed.spec, node.text[1:]
+        s, name = self.typed.spec, node.text[1:]
         special, root = TYPES[SPECIALS[name]], name.split(".")[0]
         if not self.traits.special_registers:
             message = f"a special register cannot be an operand of {self.opcode}"
@@ -140,7 +148,7 @@ class Values:
             message = f"{node.text} needs {needs}PTX .version {gate[1][0]}.{gate[1][1]}"
             raise Mismatch("target", node.span, message, weight=5)
         if type.bits not in SPECIAL_WIDTHS.get(root, (special.bits,)) or type.kind == "f":
-            message = f"{node.text} is .{special.name}; operand {s.name} of {op.text} is .{type.name}"
+            message = f"{node.text} is .{special.name}; {self.what} is .{type.name}"
             raise unfit(node.span, message, 2)
         if s.dest:
             raise unfit(node.span, f"{node.text} cannot be written", 2)
@@ -148,36 +156,32 @@ class Values:
 
     # ---- registers and numbers ---------------------------------------------------------------
 
-    def register(
-        self, op: Op, typed: TypedOperand, type: ScalarType, register: Register, span: Span, *, negated: bool = False
-    ) -> Operand:
+    def register(self, type: ScalarType, register: Register, span: Span, *, negated: bool = False) -> Operand:
         """Check a register's type."""
-        s = typed.spec
+        s = self.typed.spec
         if s.constant:
-            message = f"operand {s.name} of {op.text} must be a constant{limits_in_words(typed.limit)}"
+            message = f"{self.what} must be a constant{limits_in_words(self.typed.limit)}"
             raise Mismatch("immediate-range", span, message, weight=3)
-        if register.type is not type and not _takes(
-            op, typed, type, register.type, opaque=self.traits.opaque_fragments
-        ):
+        if register.type is not type and not self._takes(type, register.type):
             kind = register.type.name
-            message = f"{register.name} is a .{kind} register; operand {s.name} of {op.text} is .{type.name}"
+            message = f"{register.name} is a .{kind} register; {self.what} is .{type.name}"
             raise unfit(span, message, 2, f"declare it as .{type.name} or .b{type.bits}" if type.bits >= 16 else "")
         return Operand(type, register, negated)
 
-    def immediate(self, op: Op, typed: TypedOperand, type: ScalarType, node: ast.Integer | ast.Float) -> Operand:
+    def immediate(self, type: ScalarType, node: ast.Integer | ast.Float) -> Operand:
         """Check a number against the form's limits."""
-        s = typed.spec
+        s = self.typed.spec
         if s.register:
-            raise unfit(node.span, f"operand {s.name} of {op.text} must be a register", 2)
-        if typed.limit is not None and (isinstance(node, ast.Float) or not within(node.value, typed.limit)):
-            message = f"operand {s.name} of {op.text} must be a constant{limits_in_words(typed.limit)}"
+            raise unfit(node.span, f"{self.what} must be a register", 2)
+        if self.typed.limit is not None and (isinstance(node, ast.Float) or not within(node.value, self.typed.limit)):
+            message = f"{self.what} must be a constant{limits_in_words(self.typed.limit)}"
             raise Mismatch("immediate-range", node.span, message, weight=4)
         if s.dest:
-            raise unfit(node.span, f"a destination of {op.text} must be a register", 2)
+            raise unfit(node.span, f"a destination of {self.op.text} must be a register", 2)
         if isinstance(node, ast.Float):
-            return _of_float(op, typed, type, node)
+            return self._of_float(type, node)
         if type.kind == "f" or "x2" in type.name:
-            message = f"an integer literal cannot be operand {s.name} of {op.text} (.{type.name})"
+            message = f"an integer literal cannot be {self.what} (.{type.name})"
             raise unfit(node.span, message, 2, "write 0f... or a decimal point")
         if type.kind == "p":
             seen = node.value if self.traits.wide_predicates else node.value & 0xFFFFFFFF  # as the assembler does
@@ -186,11 +190,9 @@ class Values:
 
     # ---- addresses as numbers ----------------------------------------------------------------
 
-    def _symbol(
-        self, op: Op, typed: TypedOperand, type: ScalarType, symbol: Symbol, offset: int, span: Span
-    ) -> Operand:
+    def _symbol(self, type: ScalarType, symbol: Symbol, offset: int, span: Span) -> Operand:
         """Check the address of a variable or a function."""
-        s = typed.spec
+        s = self.typed.spec
         if self.traits.symbols is None:
             message = f"operand {s.name} of {self.opcode} must be a register"
             raise unfit(span, message, 2, "take the address with mov")
@@ -209,21 +211,21 @@ class Values:
         if isinstance(symbol, Variable) and symbol.space is StateSpace.PARAM:
             raise unfit(span, f"{symbol.name} is an argument or result of a call, which has no address", 3)
         if s.name != "a":
-            raise unfit(span, f"operand {s.name} of {op.text} must be a number", 2)
+            raise unfit(span, f"{self.what} must be a number", 2)
         if self.traits.symbols:
-            self.lies_in(symbol, span, op, attrs.evolve(typed, spaces=frozenset({self.traits.symbols})))
+            self.lies_in(symbol, span, frozenset({self.traits.symbols}))
         return address_of(symbol, type, offset)
 
-    def lies_in(self, symbol: Variable | Param, span: Span, op: Op, typed: TypedOperand) -> None:
-        """Check the state space of a variable or parameter against those that the instruction accesses."""
+    def lies_in(self, symbol: Variable | Param, span: Span, spaces: frozenset[str] | None) -> None:
+        """Check the state space of a variable or parameter against the ``spaces`` that the instruction accesses."""
         own = "param" if isinstance(symbol, Param) else symbol.space.value
         if isinstance(symbol, Param):
             self._parameter(symbol, span)
-        if own in ("param", "const") and not typed.spaces:
+        if own in ("param", "const") and not spaces:
             raise unfit(span, f"{symbol.name} is in .{own}; use {self.opcode}.{own}", 3)
-        if typed.spaces and own not in typed.spaces:
-            spaces = " or .".join(sorted(typed.spaces))
-            raise unfit(span, f"{symbol.name} is in .{own}, but {op.text} accesses .{spaces}", 3)
+        if spaces and own not in spaces:
+            named = " or .".join(sorted(spaces))
+            raise unfit(span, f"{symbol.name} is in .{own}, but {self.op.text} accesses .{named}", 3)
 
     def _parameter(self, symbol: Param, span: Span) -> None:
         """Check that kernel and function parameters are only read, and results only written."""
@@ -236,6 +238,47 @@ class Values:
                 raise unfit(span, f"{symbol.name} is a result of the function: it cannot be read", 3)
         elif access is Access.STORE:
             raise unfit(span, f"{symbol.name} is a parameter: it cannot be written", 3)
+
+    def _discard(self, type: ScalarType, node: ast.Sink) -> Operand:
+        """Check a discarded result."""
+        s = self.typed.spec
+        if not s.dest:
+            raise unfit(node.span, "_ can only stand for a destination", 2)
+        in_braces = self.typed.count is not None and (self.typed.count != 1 or s.braces)
+        if s.register or not (s.sink or in_braces):
+            raise unfit(node.span, f"the result of {self.op.text} cannot be discarded with _", 2)
+        return Operand(type)
+
+    def _takes(self, type: ScalarType, register: ScalarType) -> bool:
+        """Whether the operand accepts a register of another type."""
+        s = self.typed.spec
+        if s.exact(self.op) if callable(s.exact) else s.exact:
+            return register.name == f"b{type.bits}"
+        if self.typed.judged is not None:
+            return fits(self.typed.judged, register, "b", relaxed=s.relaxed)
+        if (
+            type.name in ("f16", "f32", "f64")
+            and register.kind in "us"
+            and not self.traits.opaque_fragments
+            and self._is_element(type)
+        ):
+            return type.bits == register.bits
+        packed = (
+            "b" if s.rule == ".u32" else "bu" if s.braces else "bus"
+        )  # counts, fragments, operands of the form's type
+        return fits(type, register, packed, relaxed=s.relaxed)
+
+    def _is_element(self, type: ScalarType) -> bool:
+        """Whether an operand is a vector whose elements the assembler compares by size: not the fragments of matrices, but
+        those of mma in f64.
+        """
+        return bool(self.typed.count) and (type.bits == 64 if self.typed.spec.braces else self.typed.count != 1)
+
+    def _of_float(self, type: ScalarType, node: ast.Float) -> Operand:
+        if (type.kind == "f" and type.bits in (32, 64)) or (type.name in ("b32", "b64") and type.bits == node.width):
+            return Operand(type, constant=float_bits(node, type.bits))
+        message = f"a floating-point literal cannot be {self.what} (.{type.name})"
+        raise unfit(node.span, message, 2)
 
 
 def address_of(symbol: Variable | Param, type: ScalarType, offset: int = 0, *, generic: bool = False) -> Operand:
@@ -252,41 +295,3 @@ def is_special(node: ast.Name) -> bool:
 
 def _undeclared(node: ast.Name) -> Mismatch:
     return Mismatch("undeclared", node.span, f"{node.text} is not declared", weight=9)
-
-
-def _discard(op: Op, typed: TypedOperand, type: ScalarType, node: ast.Sink) -> Operand:
-    """Check a discarded result."""
-    s = typed.spec
-    if not s.dest:
-        raise unfit(node.span, "_ can only stand for a destination", 2)
-    in_braces = typed.count is not None and (typed.count != 1 or s.braces)
-    if s.register or not (s.sink or in_braces):
-        raise unfit(node.span, f"the result of {op.text} cannot be discarded with _", 2)
-    return Operand(type)
-
-
-def _takes(op: Op, typed: TypedOperand, type: ScalarType, register: ScalarType, *, opaque: bool) -> bool:
-    """Whether an operand accepts a register of another type; ``opaque``: fragments whose layout PTX leaves open."""
-    s = typed.spec
-    if s.exact(op) if callable(s.exact) else s.exact:
-        return register.name == f"b{type.bits}"
-    if typed.judged is not None:
-        return fits(typed.judged, register, "b", relaxed=s.relaxed)
-    if type.name in ("f16", "f32", "f64") and register.kind in "us" and not opaque and _is_element(typed, type):
-        return type.bits == register.bits
-    packed = "b" if s.rule == ".u32" else "bu" if s.braces else "bus"  # counts, fragments, operands of the form's type
-    return fits(type, register, packed, relaxed=s.relaxed)
-
-
-def _is_element(typed: TypedOperand, type: ScalarType) -> bool:
-    """Whether an operand is a vector whose elements the assembler compares by size: not the fragments of matrices, but
-    those of mma in f64.
-    """
-    return bool(typed.count) and (type.bits == 64 if typed.spec.braces else typed.count != 1)
-
-
-def _of_float(op: Op, typed: TypedOperand, type: ScalarType, node: ast.Float) -> Operand:
-    if (type.kind == "f" and type.bits in (32, 64)) or (type.name in ("b32", "b64") and type.bits == node.width):
-        return Operand(type, constant=float_bits(node, type.bits))
-    message = f"a floating-point literal cannot be operand {typed.spec.name} of {op.text} (.{type.name})"
-    raise unfit(node.span, message, 2)
