@@ -16,7 +16,7 @@ import pytest
 
 from ptx_text import module_head
 from warpsim.cli import commands, executing, launching, main, output, replaying
-from warpsim.cli.debug.shell import Shell, Terminal
+from warpsim.cli.debug.shell import Terminal
 from warpsim.cli.grammar import parser
 from warpsim.cli.launching import Argument, Progress, argument, dims
 from warpsim.cli.output import Unusable
@@ -608,11 +608,11 @@ def test_lines_that_are_none(monkeypatch, problem, line, out):
     monkeypatch.setattr("builtins.input", asks)
     monkeypatch.setattr(Terminal, "_prepare", lambda self: None)
     monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(isatty=lambda: True))
-    shell = Shell.__new__(Shell)
-    shell.out = io.StringIO()
+    printed = io.StringIO()
+    shell = types.SimpleNamespace(say=lambda: print(file=printed))
     made = Terminal(shell)
     assert made.read() == line
-    assert shell.out.getvalue() == out
+    assert printed.getvalue() == out
     monkeypatch.setattr("builtins.input", lambda text: "typed")
     assert made.read() == "typed"
     for stdin, expected in ((io.StringIO("one\ntwo"), ["one", "two", None]), (None, [None])):

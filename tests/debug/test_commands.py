@@ -32,17 +32,17 @@ class Talk:
         self.session = Session(warpsim.load(text)["k"], (1,), (64,), given, **options)
         self.out = io.StringIO()
         self.shell = Shell(self.session, self.out, colour=False)
-        self.shell._source = lambda: None
+        self.shell.console.source = lambda: None
 
     def __call__(self, line, *more):
         """The answer to a line, with those that it asks for."""
         self.out.truncate(0)
         self.out.seek(0)
         rest = iter(more)
-        self.shell._source = lambda: next(rest, None)
+        self.shell.console.source = lambda: next(rest, None)
         self.shell.obey(line)
-        while self.shell.queue:
-            self.shell.obey(self.shell.queue.pop(0))
+        while self.shell.console.queue:
+            self.shell.obey(self.shell.console.queue.pop(0))
         return self.out.getvalue().rstrip("\n")
 
 
@@ -237,7 +237,7 @@ def test_help(talk):
     """Every command has a line that begins with its name."""
     lines = talk("help").splitlines()
 
-    assert [line.split()[0].split("[")[0].split("/")[0].rstrip(":") for line in lines] == talk.shell.names()
+    assert [line.split()[0].split("[")[0].split("/")[0].rstrip(":") for line in lines] == list(talk.shell.commands)
     assert talk("?").splitlines() == lines
 
 
@@ -368,8 +368,8 @@ def test_only_errors_are_errors(talk):
     """Of findings at which the launch has stopped, those of severity error decide the exit status."""
     for severity, count in (("warning", 0), ("error", 1)):
         finding = Finding("race", "text", severity=severity, line=17)
-        talk.shell.report(attrs.evolve(talk.session.stop, reason="finding", finding=finding), None)
-        assert len(talk.shell.errors) == count
+        talk.shell.running.report(attrs.evolve(talk.session.stop, reason="finding", finding=finding), None)
+        assert len(talk.shell.console.errors) == count
         assert f"{severity}: " in talk.out.getvalue()
 
 
@@ -442,7 +442,7 @@ def test_settings(talk):
         ("set stop-at-findings on", lambda: session.stop_at_findings, True),
         ("set history-bytes 1000", lambda: session.timeline.most_bytes, 1000),
         ("set history-bytes 0", lambda: session.timeline.most_bytes, 0),
-        ("set step-by line", lambda: talk.shell.step_by, "line"),
+        ("set step-by line", lambda: talk.shell.console.step_by, "line"),
     ):
         assert talk(line) == ""
         assert read() == value
@@ -518,7 +518,7 @@ def test_behind_the_end(talk):
     assert "warp 1" in talk("s")
     talk("warp 0")
     assert talk("frame").startswith("k, CTA (0,0,0), warp 0, lane 0; not running")
-    talk.shell.report(attrs.evolve(talk.session.stop, reason="step"), None)
+    talk.shell.running.report(attrs.evolve(talk.session.stop, reason="step"), None)
     assert talk.out.getvalue().splitlines()[-1] == "CTA (0,0,0), warp 0, lane 0 has exited"
     talk("d")
     talk("c")
@@ -576,7 +576,7 @@ def test_a_finding():
     ended = talk("c").splitlines()
     assert re.fullmatch(r"The launch has ended with an error, after 1\d steps:", ended[0])
     assert "out-of-bounds" in ended[1]
-    assert [f.rule for f in talk.shell.errors] == ["out-of-bounds"]
+    assert [f.rule for f in talk.shell.console.errors] == ["out-of-bounds"]
 
 
 def test_files_of_commands(talk, tmp_path):

@@ -36,7 +36,7 @@ def run_debugger(options: Namespace) -> int:
         refused.extend(shell.refused)
         if not session.timeline.ended:
             shell.say(f"Left at step {session.stop.step}, before the end.")
-            raise Left(session.stop.step, shell.errors)
+            raise Left(session.stop.step, shell.console.errors)
         if session.error is not None:
             raise session.error
         return session.result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from warpsim.cli.debug.parts import Part, count_of, number_of
+from warpsim.cli.debug.console import Console, count_of, number_of
 from warpsim.debug import Breakpoint, Catchpoint, DebugError
 from warpsim.debug.breakpoints import Point, check_condition
 from warpsim.debug.listening import EVENTS
@@ -13,8 +13,11 @@ from warpsim.errors import plural
 IF = re.compile(r"(.*?)(?:\bif\b\s*(.*))?", re.DOTALL)
 
 
-class Breaking(Part):
+class Breaking:
     """Commands on stops: break, watch, delete, condition, commands and so on."""
+
+    def __init__(self, console: Console) -> None:
+        self.console, self.session, self.say = console, console.session, console.say
 
     def do_break(self, text: str, option: str) -> None:
         """break [PLACE] [if CONDITION] (b): stop at a PTX line, file.cu:N, a label, a function, or op:PATTERN."""
@@ -123,9 +126,9 @@ class Breaking(Part):
         if number not in self.session.breakpoints:
             raise DebugError(f"no breakpoint {number}")
         lines = []
-        while (line := self.further()) is not None and line.strip() != "end":
+        while (line := self.console.further()) is not None and line.strip() != "end":
             lines.append(line)
-        self.scripts[number] = [line for line in lines if line.strip() != "silent"]
+        self.console.scripts[number] = [line for line in lines if line.strip() != "silent"]
 
     def info_breakpoints(self, text: str) -> None:
         """List breakpoints, watchpoints and catchpoints."""
@@ -149,7 +152,7 @@ class Breaking(Part):
                 more += [f"passed {plural(point.ignore, 'more time')}"] if point.ignore else []
             more += [] if point.enabled else ["disabled"]
             self.say(f"{number:3}  {what}" + "".join(f"; {word}" for word in more))
-            for line in self.scripts.get(number, []):
+            for line in self.console.scripts.get(number, []):
                 self.say(f"       {line}")
 
     info_watch = info_breakpoints

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warpsim.cli.debug.formats import equation, show
-from warpsim.cli.debug.parts import Part
+from warpsim.cli.debug.console import Console
+from warpsim.cli.debug.formats import equation, short, show
 from warpsim.debug import DebugError
 from warpsim.debug.breakpoints import resolve, spot
 from warpsim.errors import describe, plural, source_name
 from warpsim.types import StateSpace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    pass
 
 
 def cta(place: tuple[int, int, int]) -> str:
@@ -24,28 +24,11 @@ def cta(place: tuple[int, int, int]) -> str:
     return f"CTA ({place[0]},{place[1]},{place[2]})"
 
 
-class Infos(Part):
+class Infos:
     """info registers, lanes, warps, line, locals, findings ..."""
 
-    whereabouts: Callable[[], str]
-    register_line: Callable[[str, Any], str]
-
-    def do_info(self, text: str, option: str) -> None:
-        """info WHAT (i): show registers, lanes, warps, line, locals, frame, findings, breakpoints, display ..."""
-        word, _, rest = text.partition(" ")
-        known = self.infos()
-        found = [name for name in known if name.startswith(word)] if word else []
-        if word in known:
-            found = [word]
-        if word in ("b", "br"):
-            found = ["breakpoints"]
-        if len(found) != 1:
-            raise DebugError("info " + "|".join(known))
-        getattr(self, "info_" + found[0])(rest.strip())
-
-    def infos(self) -> list[str]:
-        """The subcommands of `info`."""
-        return sorted(name[5:] for name in dir(self) if name.startswith("info_"))
+    def __init__(self, console: Console) -> None:
+        self.console, self.session, self.say = console, console.session, console.say
 
     def info_registers(self, text: str) -> None:
         """List written registers, those changed since the last stop with a star; for a name or %r1*, show values per
@@ -66,11 +49,17 @@ class Infos(Part):
         if not held:
             self.say("No register has been written yet.")
         for name in held:
-            self.say(self.register_line(name, held[name]))
+            self.say(self._register_line(name, held[name]))
+
+    def _register_line(self, name: str, values: Any) -> str:
+        """Format a register on one line, marked if it changed since the last stop."""
+        old = self.console.previous.get(name)
+        changed = old is None or old.tobytes() != values.tobytes()
+        return f"{'*' if changed and self.console.previous else ' '} {name:>12}  {short(values)}"
 
     def info_all(self, text: str) -> None:
         """Show position, registers and locals."""
-        self.say(self.whereabouts())
+        self.say(self.console.whereabouts())
         self.info_registers("")
         self.info_locals("")
 
@@ -122,7 +111,7 @@ class Infos(Part):
 
     def info_frame(self, text: str) -> None:
         """Show where the thread in focus stands."""
-        self.say(self.whereabouts())
+        self.say(self.console.whereabouts())
 
     def info_locals(self, text: str) -> None:
         """List parameters and variables of the current function and of the module."""
@@ -205,9 +194,9 @@ class Infos(Part):
 
     def info_display(self, text: str) -> None:
         """List the expressions shown at every stop."""
-        for number, (what, option) in self.displays.items():
+        for number, (what, option) in self.console.displays.items():
             self.say(f"{number:3}  {what}" + (f" /{option}" if option else ""))
-        if not self.displays:
+        if not self.console.displays:
             self.say("No displays.")
 
     def info_program(self, text: str) -> None:

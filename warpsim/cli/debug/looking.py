@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.cli.debug.formats import LETTERS, equation, formatter, grid, plain, short, show
-from warpsim.cli.debug.infos import Infos
-from warpsim.cli.debug.parts import count_of, number_of
+from warpsim.cli.debug.console import Console, count_of, number_of
+from warpsim.cli.debug.formats import LETTERS, equation, formatter, grid, plain, show
 from warpsim.debug import Call, DebugError
 from warpsim.debug import expressions as ex
 from warpsim.debug.memory import WORDS
@@ -35,8 +34,11 @@ SETTINGS: dict[str, tuple[tuple[str, ...], str]] = {
 """What ``set`` can change besides values: the words that it takes (none: a number), and how it is written."""
 
 
-class Looking(Infos):
+class Looking:
     """The print, x, display, set, focus, list and backtrace commands."""
+
+    def __init__(self, console: Console) -> None:
+        self.console, self.session, self.say = console, console.session, console.say
 
     # ---- values ------------------------------------------------------------------------------
 
@@ -105,21 +107,21 @@ class Looking(Infos):
             self.show_displays()
             return
         shown = self.value(text, option)
-        number = max(self.displays, default=0) + 1
-        self.displays[number] = text, option
+        number = max(self.console.displays, default=0) + 1
+        self.console.displays[number] = text, option
         self.say(equation(f"{number}: {text}", shown))
 
     def do_undisplay(self, text: str, option: str) -> None:
         """undisplay [N...]: delete displays; without a number, all of them."""
         for word in text.split():
-            if self.displays.pop(number_of(word, "a display"), None) is None:
+            if self.console.displays.pop(number_of(word, "a display"), None) is None:
                 raise DebugError(f"no display {word}")
         if not text:
-            self.displays.clear()
+            self.console.displays.clear()
 
     def show_displays(self) -> None:
         """Show all displays."""
-        for number, (text, option) in self.displays.items():
+        for number, (text, option) in self.console.displays.items():
             try:
                 self.say(equation(f"{number}: {text}", self.value(text, option)))
             except DebugError as problem:
@@ -149,7 +151,7 @@ class Looking(Infos):
             case "scheduler-locking":
                 self.session.scheduler_locking = "off" if value == "off" else "step"
             case "step-by":
-                self.step_by = value
+                self.console.step_by = value
             case "history-bytes":
                 self.session.timeline.most_bytes = count_of(value, 0)
             case "stop-at-findings":
@@ -195,7 +197,7 @@ class Looking(Infos):
         """
         if text:
             self._focus(text)
-        self.say(self.whereabouts())
+        self.say(self.console.whereabouts())
         calls = self.session.where()
         if calls and text:
             self.say(f"{calls[0].line:6}  {calls[0].text.expandtabs(1)}")
@@ -261,7 +263,7 @@ class Looking(Infos):
         if text:
             self._select(number_of(text, "a frame"))
             return
-        self.say(self.whereabouts())
+        self.say(self.console.whereabouts())
         calls = self.session.where()
         if calls:
             call = calls[self.session.frame]
@@ -277,7 +279,7 @@ class Looking(Infos):
 
     def _select(self, frame: int) -> None:
         call = self.session.select(frame)
-        self.listed = None
+        self.console.listed = None
         self.say(f"#{frame}  {call_text(call)}")
 
     def do_list(self, text: str, option: str) -> None:
@@ -291,7 +293,7 @@ class Looking(Infos):
                 raise DebugError(f"there is no line {middle}: the module has {len(lines)} lines")
             first = max(middle - AROUND, 1)
         else:
-            first = self.listed or max((here or 1) - AROUND, 1)
+            first = self.console.listed or max((here or 1) - AROUND, 1)
         last = min(first + 2 * AROUND, len(lines))
         if first > len(lines):
             raise DebugError(f"the module has {len(lines)} lines")
@@ -306,19 +308,13 @@ class Looking(Infos):
                 self.say(f"        {source_text(source, self.session.kernel.module.program.file)}")
             mark = ">" if number == here else " "
             self.say(f"{mark}{number:5}  {lines[number - 1].expandtabs(4)}".rstrip())
-        self.listed = last + 1
+        self.console.listed = last + 1
 
     def do_registers_of(self, text: str, option: str) -> None:
         """registers-of PREFIX: show the registers whose names begin with PREFIX, per lane."""
         for name, values in self.session.registers.items():
             if name.startswith(text):
                 self.say(equation(name, show(values)))
-
-    def register_line(self, name: str, values: Any) -> str:
-        """Format a register on one line, marked if it changed since the last stop."""
-        old = self.previous.get(name)
-        changed = old is None or old.tobytes() != values.tobytes()
-        return f"{'*' if changed and self.previous else ' '} {name:>12}  {short(values)}"
 
 
 def call_text(call: Call) -> str:

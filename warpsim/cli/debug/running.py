@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from warpsim.cli.debug.console import Console, count_of
 from warpsim.cli.debug.formats import show
-from warpsim.cli.debug.parts import Part, count_of
 from warpsim.debug import Breakpoint, DebugError, Session, Stop
 from warpsim.errors import describe, plural, source_text
 
@@ -17,8 +17,13 @@ if TYPE_CHECKING:
     from warpsim.debug import Focus
 
 
-class Running(Part):
+class Running:
     """The step, next, finish, until, continue, run and goto commands, and their reverse forms."""
+
+    def __init__(self, console: Console, show_displays: Callable[[], None]) -> None:
+        self.console, self.session, self.say = console, console.session, console.say
+        self.show_displays = show_displays
+        self.shown_source: tuple[str, int] | None = None
 
     def greet(self) -> None:
         """Print where the launch starts."""
@@ -31,11 +36,11 @@ class Running(Part):
 
     def do_step(self, text: str, option: str) -> None:
         """step [N] (s): execute N instructions of the warp in focus; CUDA lines after "set step-by line"."""
-        self.move(lambda: self.session.step(count_of(text), self.step_by))
+        self.move(lambda: self.session.step(count_of(text), self.console.step_by))
 
     def do_next(self, text: str, option: str) -> None:
         """next [N] (n): like step, but run called functions to their return."""
-        self.move(lambda: self.session.next(count_of(text), self.step_by))
+        self.move(lambda: self.session.next(count_of(text), self.console.step_by))
 
     def do_stepi(self, text: str, option: str) -> None:
         """stepi [N] (si): execute N instructions of the warp in focus."""
@@ -89,7 +94,7 @@ class Running(Part):
         """reverse-step [N] (rs, back): undo the last N instructions of the warp in focus; CUDA lines after "set step-by
         line".
         """
-        self.move(lambda: self.session.back(count_of(text), self.step_by), back=True)
+        self.move(lambda: self.session.back(count_of(text), self.console.step_by), back=True)
 
     def do_reverse_stepi(self, text: str, option: str) -> None:
         """reverse-stepi [N] (rsi): undo the last N instructions of the warp in focus."""
@@ -110,7 +115,7 @@ class Running(Part):
     def move(self, action: Callable[[], Stop], *, back: bool = False) -> None:
         """Move the launch, and report where it stopped."""
         before = self.session.thread
-        self.previous = {name: values.copy() for name, values in self.session.registers.items()}
+        self.console.previous = {name: values.copy() for name, values in self.session.registers.items()}
         with interruptible(self.session):
             stop = action()
         if back and stop.step == 0 and stop.reason == "step":
@@ -119,42 +124,42 @@ class Running(Part):
 
     def report(self, stop: Stop, before: Focus | None) -> None:
         """Report why and where the launch stopped."""
-        self.listed = None
+        self.console.listed = None
         if stop.reason == "end":
             self._report_end(stop)
             return
         self._report_reason(stop)
         calls = self.session.where()
         if stop.reason != "step" or before is None or stop.focus != before:
-            self.say(self.whereabouts())
+            self.say(self.console.whereabouts())
         if calls and stop.source is not None and stop.source != self.shown_source:
             self.say(f"  {source_text(stop.source, self.session.kernel.module.program.file)}")
         self.shown_source = stop.source
         if calls:
-            self.say(self.paint(f"{calls[0].line:6}", "36") + f"  {calls[0].text.expandtabs(1)}")
+            self.say(self.console.paint(f"{calls[0].line:6}", "36") + f"  {calls[0].text.expandtabs(1)}")
         elif stop.reason != "finding":
             self.say(f"{self.session.thread} has exited")
         self.show_displays()
         if stop.number is not None:
-            self.queue = [*self.scripts.get(stop.number or 0, []), *self.queue]
+            self.console.queue = [*self.console.scripts.get(stop.number or 0, []), *self.console.queue]
 
     def _report_reason(self, stop: Stop) -> None:
         if stop.reason == "finding" and stop.finding is not None:
-            self.say(self.paint(f"{stop.finding.severity}: ", "31;1") + describe(stop.finding))
-            self.errors += [stop.finding] if stop.finding.severity == "error" else []
+            self.say(self.console.paint(f"{stop.finding.severity}: ", "31;1") + describe(stop.finding))
+            self.console.errors += [stop.finding] if stop.finding.severity == "error" else []
         elif stop.reason == "breakpoint":
-            self.say(self.paint(f"Breakpoint {stop.number}", "1"))
+            self.say(self.console.paint(f"Breakpoint {stop.number}", "1"))
         elif stop.reason == "watchpoint":
             self._report_change(stop)
         elif stop.reason == "catchpoint":
-            self.say(self.paint(f"Catchpoint {stop.number}", "1") + f": {stop.event}")
+            self.say(self.console.paint(f"Catchpoint {stop.number}", "1") + f": {stop.event}")
         elif stop.reason == "interrupted":
             self.say("Interrupted.")
 
     def _report_change(self, stop: Stop) -> None:
         point = self.session.breakpoints.get(stop.number) if stop.number is not None else None
         what = getattr(point, "expression", "")
-        self.say(self.paint(f"Watchpoint {stop.number}: {what}", "1"))
+        self.say(self.console.paint(f"Watchpoint {stop.number}: {what}", "1"))
         if stop.event:
             self.say(f"  {stop.event}")
         elif stop.old is not None:
@@ -171,18 +176,6 @@ class Running(Part):
             self.say(
                 f"The launch has ended: {plural(stop.step, 'step')}, {plural(result.instructions, 'warp-instruction')}, {found}."
             )
-
-    def whereabouts(self) -> str:
-        """Describe the thread in focus, and the lanes that move with it."""
-        focus, calls = self.session.thread, self.session.where()
-        mine = [w for w in self.session.warps() if (w.cta, w.warp) == (focus.cta, focus.warp)]
-        at = self.session.standing()
-        lanes = next((w for w in mine if at is not None and w.line == at.instruction.span.line), None)
-        name = calls[0].function if calls else self.session.kernel.name
-        with_it = f"lanes {lanes.lanes} together" if lanes is not None else "not running"
-        if lanes is not None and lanes.state not in ("runs", "ready"):
-            with_it += f", which {lanes.state.replace('waits', 'wait', 1).replace('polls', 'poll', 1)}"
-        return f"{name}, {focus}; {with_it}; step {self.session.stop.step}"
 
 
 @contextlib.contextmanager

@@ -7,14 +7,16 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import TextIO
 
 from warpsim.cli.debug.breaking import Breaking
+from warpsim.cli.debug.console import Console
+from warpsim.cli.debug.infos import Infos
 from warpsim.cli.debug.looking import Looking
 from warpsim.cli.debug.running import Running
 from warpsim.debug import DebugError, Session
 from warpsim.debug.listening import EVENTS
-from warpsim.errors import Finding, WarpsimError
+from warpsim.errors import WarpsimError
 from warpsim.host.checks import EVERY
 from warpsim.host.files import text_of
 
@@ -36,38 +38,23 @@ class Leave(Exception):
     """The user ends the dialogue."""
 
 
-class Shell(Running, Breaking, Looking):
+class Shell:
     """A dialogue about a session. ``source`` gives lines after the commands of ``first``; ``echo`` decides whether to
     show them.
     """
 
     def __init__(self, session: Session, out: TextIO, *, colour: bool) -> None:
-        self.session = session
-        self.out = out
-        self.colour = colour
+        self.console = console = Console(session, out, colour=colour)
+        self.session, self.say = session, console.say
+        looking = Looking(console)
+        self.running = Running(console, looking.show_displays)
+        groups = self, self.running, Breaking(console), looking, Infos(console)
+        self.commands = _methods(groups, "do_")
+        self.infos = _methods(groups, "info_")
         self.last = ""
-        self.queue: list[str] = []
-        self.displays: dict[int, tuple[str, str]] = {}
-        self.scripts: dict[int, list[str]] = {}
-        self.previous: dict[str, Any] = {}
-        self.step_by = "instruction"
-        self.shown_source: tuple[str, int] | None = None
-        self.listed: int | None = None
         self.depth = 0
-        self.errors: list[Finding] = []
-        """Errors at which the launch has stopped."""
         self.refused: list[str] = []
         """What was wrong with commands that nobody typed: those of files and of the command line."""
-
-    # ---- output ------------------------------------------------------------------------------
-
-    def say(self, text: str = "") -> None:
-        """Print a line."""
-        print(text, file=self.out)
-
-    def paint(self, text: str, code: str) -> str:
-        """Colour text if the terminal supports it."""
-        return f"\x1b[{code}m{text}\x1b[0m" if self.colour else text
 
     # ---- dialogue ----------------------------------------------------------------------------
 
@@ -75,9 +62,9 @@ class Shell(Running, Breaking, Looking):
         """Execute ``first``, then lines from ``source``, until it has no more or the user leaves. Ctrl-C at the prompt
         discards what was typed, and the lines that were to follow.
         """
-        self.greet()
-        self.queue = list(first)
-        self._source = source
+        console = self.console
+        self.running.greet()
+        console.queue, console.source = list(first), source
         going = True
         with contextlib.suppress(Leave):
             while going:
@@ -86,13 +73,13 @@ class Shell(Running, Breaking, Looking):
                 except KeyboardInterrupt:
                     if echo():  # nobody is at the prompt
                         raise
-                    self.queue = []
+                    console.queue = []
                     self.say("Quit")
 
     def _turn(self, *, echo: bool) -> bool:
         """Execute the next line; False if there is none."""
-        queued = bool(self.queue)
-        line = self.queue.pop(0) if queued else self._source()
+        queued = bool(self.console.queue)
+        line = self.console.further()
         if line is None:
             return False
         if queued or echo:
@@ -134,16 +121,15 @@ class Shell(Running, Breaking, Looking):
         if " " in name:
             name, _, more = name.partition(" ")
             rest = f"{more} {rest}"
-        getattr(self, "do_" + name.replace("-", "_"))(rest, option)
+        self.commands[name](rest, option)
 
     def command(self, word: str) -> str:
         """The full name of a command, from gdb's abbreviation or any unique prefix."""
-        names = self.names()
         if word in ALIASES:
             return ALIASES[word]
-        if word in names:
+        if word in self.commands:
             return word
-        found = [name for name in names if name.startswith(word)]
+        found = [name for name in self.commands if name.startswith(word)]
         if found and all(name.startswith(found[0]) for name in found):  # step before stepi and step-line
             return found[0]
         if len(found) != 1:
@@ -151,26 +137,27 @@ class Shell(Running, Breaking, Looking):
             raise DebugError(f"{word!r} is {many}")
         return found[0]
 
-    def names(self) -> list[str]:
-        """All command names."""
-        return sorted(name[3:].replace("_", "-") for name in dir(self) if name.startswith("do_"))
-
-    def further(self) -> str | None:
-        """The next line of the dialogue, for commands that take several."""
-        line = self.queue.pop(0) if self.queue else self._source()
-        return line
-
     # ---- commands about the dialogue ---------------------------------------------------------
 
     def do_help(self, text: str, option: str) -> None:
         """help [COMMAND]: list the commands, or explain one."""
         if text:
-            name = self.command(text.split()[0]).split()[0]
-            self.say(str(getattr(self, "do_" + name.replace("-", "_")).__doc__))
+            self.say(str(self.commands[self.command(text.split()[0]).split()[0]].__doc__))
             return
-        for name in self.names():
-            first = str(getattr(self, "do_" + name.replace("-", "_")).__doc__).partition("\n")[0]
-            self.say(f"  {first}")
+        for method in self.commands.values():
+            self.say("  " + str(method.__doc__).partition("\n")[0])
+
+    def do_info(self, text: str, option: str) -> None:
+        """info WHAT (i): show registers, lanes, warps, line, locals, frame, findings, breakpoints, display ..."""
+        word, _, rest = text.partition(" ")
+        found = [name for name in self.infos if name.startswith(word)] if word else []
+        if word in self.infos:
+            found = [word]
+        if word in ("b", "br"):
+            found = ["breakpoints"]
+        if len(found) != 1:
+            raise DebugError("info " + "|".join(self.infos))
+        self.infos[found[0]](rest.strip())
 
     def do_quit(self, text: str, option: str) -> None:
         """quit: end the session, even if the launch has not ended."""
@@ -189,7 +176,7 @@ class Shell(Running, Breaking, Looking):
         except (OSError, ValueError) as problem:
             raise DebugError(f"cannot read {text}: {problem}") from None
         self.depth += 1
-        self.queue = [*lines, *self.queue]
+        self.console.queue = [*lines, *self.console.queue]
 
     # ---- completion --------------------------------------------------------------------------
 
@@ -197,13 +184,13 @@ class Shell(Running, Breaking, Looking):
         """Completions of the word under the cursor."""
         before = line[: len(line) - len(text)].split()
         if not before:
-            return [name + " " for name in self.names() if name.startswith(text)]
+            return [name + " " for name in self.commands if name.startswith(text)]
         with contextlib.suppress(DebugError):
             name = self.command(before[0])
             if name == "info":
-                return [word for word in self.infos() if word.startswith(text)]
+                return [word for word in self.infos if word.startswith(text)]
             if name == "help":
-                return [word for word in self.names() if word.startswith(text)]
+                return [word for word in self.commands if word.startswith(text)]
             if name == "catch":
                 checks = self.session.timeline.state.settings.checks
                 return sorted(word for word in {*EVENTS, *(checks & EVERY)} if word.startswith(text))
@@ -215,6 +202,12 @@ class Shell(Running, Breaking, Looking):
             known = [r.name for r in group.plan.function.registers if not r.hidden] if group is not None else []
             return [name for name in known if name.startswith(text)]
         return []
+
+
+def _methods(groups: tuple[object, ...], prefix: str) -> dict[str, Callable[..., None]]:
+    """The methods with a prefix, by the rest of their names in alphabetical order."""
+    named = ((name, getattr(group, name)) for group in groups for name in dir(group) if name.startswith(prefix))
+    return dict(sorted((name.removeprefix(prefix).replace("_", "-"), method) for name, method in named))
 
 
 class Terminal:
