@@ -1,7 +1,7 @@
 """The suite against itself: changes one point of the package at random, and sees whether the tests notice.
 
     python tools/mutants/mutants.py [--count 100] [--seed 1] [--folder numerics ...] [--nearest] [--map MAP] [--from 0]
-                                    [--list] [--only FILE:LINE ...] [--share 6]
+                                    [--list] [--only FILE:LINE ...] [--tests TEST ...] [--share 6]
 
 A mutant is one comparison, constant, slice, operator, condition, statement or return of ``warpsim/`` changed in a copy. The
 tests nearest to its folder run first (``NEAREST``), then, unless ``--nearest``, the whole default run; the first failure kills
@@ -148,26 +148,33 @@ def put(target: Path, data: bytes) -> None:
         compiled.unlink()
 
 
-def verdict(copy: Path, mutant: Mutant, nearest: bool) -> str:
+def nearest(mutant: Mutant, options: argparse.Namespace) -> list[str]:
+    """The tests that run first."""
+    return options.tests or NEAREST.get(folder_of(mutant.path), ["."])
+
+
+def verdict(copy: Path, mutant: Mutant, options: argparse.Namespace) -> str:
     """What kills a mutant."""
     target = copy / mutant.path
     before = target.read_bytes()
     try:
         put(target, mutated(mutant).encode())
-        killer = run(copy, NEAREST.get(folder_of(mutant.path), ["."]))
-        return killer or ("" if nearest else run(copy, ["."]))
+        killer = run(copy, nearest(mutant, options))
+        return killer or ("" if options.nearest or options.tests else run(copy, ["."]))
     finally:
         put(target, before)
 
 
-def one_by_one(copy: Path, mutants: list[tuple[int, Mutant]], nearest: bool) -> Iterator[tuple[int, str, float]]:
+def one_by_one(
+    copy: Path, mutants: list[tuple[int, Mutant]], options: argparse.Namespace
+) -> Iterator[tuple[int, str, float]]:
     """What kills the mutants, each in processes of its own: number, killer, seconds."""
-    whole = sorted({test for _, mutant in mutants for test in NEAREST.get(folder_of(mutant.path), ["."])})
-    if failed := run(copy, whole if nearest else ["."], None):
+    whole = sorted({test for _, mutant in mutants for test in nearest(mutant, options)})
+    if failed := run(copy, whole if options.nearest or options.tests else ["."], None):
         sys.exit(f"the package as it is: {failed}")
     for number, mutant in mutants:
         started = time.monotonic()
-        yield number, verdict(copy, mutant, nearest), time.monotonic() - started
+        yield number, verdict(copy, mutant, options), time.monotonic() - started
 
 
 def by_forks(
@@ -206,6 +213,7 @@ def main() -> int:
     parser.add_argument("--folder", action="append", default=[])
     parser.add_argument("--only", action="append", default=[], metavar="FILE:LINE")
     parser.add_argument("--nearest", action="store_true", help="only the tests nearest to a folder")
+    parser.add_argument("--tests", action="append", default=[], metavar="TEST", help="only these, of tests/")
     parser.add_argument("--map", help="a file of mutant_map.py: run the tests that come to a mutant's block")
     parser.add_argument("--share", type=float, default=6, help="seconds of tests for a mutant with a map")
     parser.add_argument("--from", dest="start", type=int, default=0, help="leave out the mutants before this number")
@@ -222,7 +230,7 @@ def main() -> int:
                 print(f"{number} {mutant.path}:{mutant.line} {mutant.kind}\n{change(mutant)}")
             return 0
         left = [(number, mutant) for number, mutant in mutants.items() if number >= options.start]
-        judged = by_forks(copy, left, options) if options.map else one_by_one(copy, left, options.nearest)
+        judged = by_forks(copy, left, options) if options.map else one_by_one(copy, left, options)
         for number, killer, seconds in judged:
             mutant, killed = mutants[number], killer not in ("", NOWHERE)
             counts[folder_of(mutant.path), killed] += 1
