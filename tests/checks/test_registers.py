@@ -142,3 +142,31 @@ def test_undefined_parts_of_128_bits():
     text = HEAD.replace("8.0", "8.3").replace("sm_80", "sm_90") + body + "\nret; }\n"
 
     assert warpsim.load(text)["k"](1, 32, (np.zeros(64, np.uint32),)).findings == ()
+
+
+UNSURE = "setp.lt.u32 z, t, 3;\n@!z mov.u32 y, t;\nsetp.eq.u32 z, y, 20;\n"
+"""z is true in lane 20 and undefined in lanes 0 to 2."""
+WIDE = """{ .reg .b64 lo, hi; .reg .b128 e; mov.b64 w, 1; mov.b64 lo, 2; mov.b64 hi, 2;
+{ .reg .b64 half; @p mov.b64 half, 3; mov.b64 UNDEFINED, half; }
+mov.b128 e, {lo, hi};\n@z mov.b128 e, {w, w};\nmov.b128 {lo, hi}, e;\ncvt.u32.u64 x, READ; st.global.u32 [q], x; }"""
+BOTH = {0, 1, 2, *range(7, 32)} - {20}
+
+
+@pytest.mark.parametrize(
+    ("body", "lanes"),
+    [
+        ("@p mov.u32 x, 5;\n@z mov.u32 x, 6;\nst.global.u32 [q], x;", BOTH),
+        ("mov.u32 x, 5;\n@z mov.u32 x, 6;\nst.global.u32 [q], x;", {0, 1, 2}),
+        (WIDE.replace("UNDEFINED", "lo").replace("READ", "lo"), BOTH),
+        (WIDE.replace("UNDEFINED", "lo").replace("READ", "hi"), {0, 1, 2}),
+        (WIDE.replace("UNDEFINED", "hi").replace("READ", "lo"), {0, 1, 2}),
+        (WIDE.replace("UNDEFINED", "hi").replace("READ", "hi"), BOTH),
+    ],
+    ids=["some", "none", "lo lo", "lo hi", "hi lo", "hi hi"],
+)
+def test_what_a_guard_may_have_written(body, lanes):
+    """Where nobody knows whether an instruction ran, its result is undefined; where it did not run, what was there before is."""
+    text = HEAD.replace("8.0", "8.3").replace("sm_80", "sm_90") + UNSURE + body + "\nret; }\n"
+    (found,) = warpsim.load(text)["k"](1, 32, (np.zeros(64, np.uint32),), on_finding="collect").findings
+
+    assert (found.rule, set(found.lanes)) == ("uninitialised", lanes)
