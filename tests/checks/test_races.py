@@ -498,6 +498,26 @@ def test_clusters():
     assert races(CLUSTER.format(sync=SYNC, end=alone), grid=2, cluster=(2, 1, 1)) == [ends]
 
 
+WARP_BY_WARP = """shr.u32 %r20, %r1, 5; and.b32 %r21, %r1, 31; setp.eq.u32 %p1, %r21, 0; mov.u32 %r22, s; mad.lo.u32 %r23, %r20, 4, %r22;
+mad.lo.u32 %r22, %r20, 8, %r22; @%p1 mbarrier.init.shared.b64 [%r22+512], 1; fence.mbarrier_init.release.cluster;
+barrier.cluster.arrive; barrier.cluster.wait; mov.u32 %r24, %cluster_ctarank; setp.eq.u32 %p2, %r24, 0; @%p2 bra wait; @!%p1 ret;
+mapa.shared::cluster.u32 %r22, %r22, 0; mapa.shared::cluster.u32 %r23, %r23, 0;
+st.shared::cluster.u32 [%r23], %r20;
+mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r22+512]; ret;
+wait: setp.eq.u32 %p4, %r20, WARP; @%p4 ret;
+again: mbarrier.try_wait.parity.acquire.cluster.shared.b64 %p3, [%r22+512], 0; @!%p3 bra again;"""
+
+
+@pytest.mark.parametrize("warps", [2, 8, 16])
+def test_what_the_threads_of_a_cta_know_together(warps):
+    """A CTA may exit when some thread of it knows of each access by a peer, however many threads that takes."""
+    for warp in (-1, 0, warps - 1):  # which does not wait
+        body = WARP_BY_WARP.replace("WARP", str(warp))
+        found = {other for _, other in races(body, block=32 * warps, grid=2, cluster=(2, 1, 1))}
+
+        assert found == (set() if warp < 0 else {4})
+
+
 def test_a_lone_cluster_wait_is_a_deadlock():
     """barrier.cluster.wait without an arrival since the last wait never ends."""
     for before in ("", SYNC):

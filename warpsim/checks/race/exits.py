@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.group import Group
 
-WITNESSES = 8
-"""Number of threads of a CTA with different clocks that are looked at."""
 ADVICE = (
     "all threads of the cluster must pass barrier.cluster.arrive (not .relaxed) and barrier.cluster.wait after the last access to a peer's"
     " shared memory (barrier-cluster, mapa)"
@@ -37,24 +35,22 @@ def check_exit(clocks: BatchClocks, machine: Machine, group: Group) -> None:
     ended = np.flatnonzero((machine.batch.alive == 0) & (group.selection.per_cta > 0))
     clocks.launch.begin(present(group), 0)
     for column in ended.tolist():
-        witnesses = _witnesses(clocks, column)
         seen = cells.of("remote").reshape(-1, cells.width)[:, column]
-        at = np.flatnonzero(seen)
-        theirs, times = seen[at] & THREAD, seen[at] >> SHIFT
-        late = np.ones(len(at), np.bool_)
-        for witness in witnesses.tolist():
-            late &= clocks.order.unordered(theirs + clocks.base, times, np.full(len(at), witness))
-        if late.any():
-            first = int(np.flatnonzero(late)[0])
-            _report(
-                clocks, machine, group, column, int(at[first]) * cells.granule, int(theirs[first]), int(times[first])
-            )
+        late = np.flatnonzero(seen)
+        for witness in _witnesses(clocks, column).tolist():
+            theirs, times = seen[late] & THREAD, seen[late] >> SHIFT
+            late = late[clocks.order.unordered(theirs + clocks.base, times, np.full(len(late), witness))]
+            if not len(late):
+                break
+        else:
+            first = int(seen[late[0]])
+            _report(clocks, machine, group, column, int(late[0]) * cells.granule, first & THREAD, first >> SHIFT)
         last = column + (machine.batch.shape.n_threads - 1) * machine.batch.shape.n_ctas
         cells.of("write").reshape(-1, cells.width)[:, column] = clocks.now << SHIFT | last
 
 
 def _witnesses(clocks: BatchClocks, column: int) -> Array:
-    """Threads of a CTA that together know what all of its threads know."""
+    """Threads of a CTA that together know what all of its threads know, those first that know most."""
     order, n_ctas = clocks.order, clocks.n_ctas
     threads = np.arange(clocks.shape.n_threads) * n_ctas + column
     known = (
@@ -62,7 +58,7 @@ def _witnesses(clocks: BatchClocks, column: int) -> Array:
     )
     phase = np.zeros(len(threads), np.int64) if order.phases is None else order.phases.waited.reshape(-1)[threads]
     _, first = np.unique(np.stack([phase, known]), axis=1, return_index=True)
-    return threads[first[::-1][:WITNESSES]]
+    return threads[first[::-1]]
 
 
 def _report(clocks: BatchClocks, machine: Machine, group: Group, column: int, at: int, thread: int, time: int) -> None:
