@@ -77,6 +77,16 @@ def test_a_section_is_one_token():
     assert ast.statements(found.data)[1:] == (".b8 255", "$L__x:", ".b32 .debug_info + 4", ".b64 $L__x - $L__y")
 
 
+def test_sections_behind_lists_of_numbers():
+    """A list in a body, where braces are open, leaves the sections behind it what they are."""
+    body = ENTRY.replace(
+        "\tret;", ".reg .b64 q; st.global.v4.b32 [q], {0x11111111, 0x22222222, 0x33333333, 0x44444444}; ret;"
+    )
+    number, found, findings = sections(body + SECTION + SECTION.replace("$L__x", "$L__z"))
+
+    assert (number, len(found), findings) == (2, 2, ())
+
+
 @pytest.mark.parametrize(
     "text",
     [

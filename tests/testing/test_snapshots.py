@@ -95,7 +95,7 @@ def test_it(snapshot):
     values = np.arange(6, dtype=np.float32).reshape(2, 3)
     values[1, 2] += float(os.environ.get("OFF", 0))
     assert values == snapshot("c")
-    assert "text" == snapshot()
+    assert ["text", "more"] == [snapshot(), snapshot()]
 """
     )
     run = pytester.runpytest_inprocess
@@ -109,6 +109,8 @@ def test_it(snapshot):
         result = run(*ALONE)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*1 of 6 elements differ*", "*?1, 2?*6*5*0x40c00000*0x40a00000*"])
+    names = sorted(path.name for path in pytester.path.glob("__snapshots__/*/*"))
+    assert names == ["test_it.2.txt", "test_it.3.txt", "test_it.c.txt"]
     recorded = next(pytester.path.glob("__snapshots__/*/test_it.c.txt"))
     assert recorded.read_text() == "array f32 2x3\n0.0 1.0 2.0\n3.0 4.0 5.0\n"
 

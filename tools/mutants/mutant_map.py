@@ -35,7 +35,7 @@ from pathlib import Path
 import pytest
 os.environ["MUTANT_MAIN"] = str(os.getpid())
 from warpsim import _entered
-FOUND, SECONDS = {}, {}
+FOUND, SECONDS, FAILED = {}, {}, set()
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item):
@@ -51,7 +51,13 @@ def pytest_runtest_protocol(item):
         told.unlink()
     FOUND[item.nodeid] = array.array("i", sorted(blocks))
 
+def pytest_runtest_logreport(report):
+    if report.failed:  # a test that fails in a copy judges nothing
+        FAILED.add(report.nodeid)
+
 def pytest_sessionfinish():
+    for name in FAILED:
+        FOUND.pop(name, None)
     with open(os.environ["MUTANT_MAP"], "wb") as out:
         pickle.dump((FOUND, SECONDS), out)
 """

@@ -172,7 +172,7 @@ class Facts:
                 where |= 1 << self.graph.post_dominators[block.index]
             for index in members(where):
                 known = self._parting[index].get(block.index, Spread.KNOWN)
-                if known < spread and len(self.graph.predecessors[index]) > 1:
+                if known < spread:
                     self._parting[index][block.index] = spread
                     changed = True
         return changed
