@@ -257,6 +257,7 @@ class Converged:
         good = "true"
         for key in keys:
             value: Val = values(key)
+            builder.kinds.read(key)
             form = self.slots.form(key)
             if form == VARYING or value.uniform:
                 ready.append((key, value))

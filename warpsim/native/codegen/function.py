@@ -113,6 +113,7 @@ class FunctionEmitter:
         builder, code = self.builder, self.builder.code
         self._enter()
         self._warp()
+        self.converged.start()
         self.converged.blocks()
         if builder.kinds.diverging:
             self.diverged.blocks()
@@ -224,7 +225,6 @@ class FunctionEmitter:
         else:
             code.line("br label %start")
         code.label("start")
-        self.converged.start()
 
     def _clear(self) -> None:
         """A warp comes, at the start or behind a barrier: nothing is left of the warp before it."""

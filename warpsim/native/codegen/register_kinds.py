@@ -27,14 +27,16 @@ class RegisterKinds:
     diverging: set[int] = attrs.field(factory=set)
     """Blocks that lanes of a warp may enter diverged."""
     frozen: bool = False
-    _users: dict[Key, set[Visit]] = attrs.field(factory=dict)
-    """The visits that depend on the kind of a register."""
+    _readers: dict[Key, set[Visit]] = attrs.field(factory=dict)
+    _writers: dict[Key, set[Visit]] = attrs.field(factory=dict)
+    """The visits that read a register where a block begins, and those that write it where one ends."""
     _visit: Visit | None = None
     _work: set[Visit] = attrs.field(factory=set)
 
     def settle(self, visits: Callable[[], Iterable[Visit]], make: Callable[[Visit], None]) -> None:
-        """Make all visits in their order, and each again where the kind of a register that it reads or writes has changed since;
-        then freeze. There may be more ``visits`` in every pass: of blocks that lanes are found to enter diverged."""
+        """Make all visits in their order, and each again where a register that it reads has changed since, or one that it writes
+        has become of another form; then freeze. There may be more ``visits`` in every pass: of blocks that lanes are found to
+        enter diverged."""
         seen, more = set[Visit](), True
         while more:
             more = False
@@ -46,21 +48,27 @@ class RegisterKinds:
                     make(visit)
         self._visit, self.frozen = None, True
 
-    def form(self, key: Key) -> int:
-        """The kind of a register."""
+    def read(self, key: Key) -> None:
+        """What is visited depends on a register's kind."""
         if self._visit is not None:
-            self._users.setdefault(key, set()).add(self._visit)
+            self._readers.setdefault(key, set()).add(self._visit)
+
+    def form(self, key: Key) -> int:
+        """A register's form."""
         return self.forms.get(key, UNIFORM)
 
     def _changed(self, key: Key) -> None:
         assert not self.frozen, "the kind of a register changes while the region is written"
-        self._work |= self._users.get(key, set())
+        self._work |= self._readers.get(key, set())
 
     def widen(self, key: Key, form: int) -> None:
-        """A register is at least of this kind in some place."""
-        if form > self.forms.get(key, UNIFORM):
+        """A register that is written here is at least of this form."""
+        if form > self.form(key):
             self.forms[key] = form
             self._changed(key)
+            self._work |= self._writers.get(key, set())
+        if self._visit is not None:
+            self._writers.setdefault(key, set()).add(self._visit)
 
     def stride(self, key: Key, found: Strides) -> None:
         """A register has these strides in some place."""

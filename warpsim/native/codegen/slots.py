@@ -46,6 +46,7 @@ class Slots:
     def get(self, key: Key) -> Val:
         """What a register holds."""
         code, type = self.builder.code, self._type(key)
+        self.builder.kinds.read(key)
         loads = [code.make(f"load {t}, ptr {p}") for p, t in self.parts(key)]
         if self.form(key) == VARYING:
             return Val(type, loads[0], uniform=False)
@@ -59,10 +60,7 @@ class Slots:
     def put(self, key: Key, value: Val) -> None:
         """A register's new value."""
         code, kinds = self.builder.code, self.builder.kinds
-        if value.strides is not None:
-            kinds.widen(key, AFFINE)
-        elif not value.uniform:
-            kinds.widen(key, VARYING)
+        kinds.widen(key, AFFINE if value.strides is not None else UNIFORM if value.uniform else VARYING)
         form = self.form(key)
         if form != VARYING:
             kinds.limit(key, zeros_of(value), top_of(value))
