@@ -247,6 +247,21 @@ def test_no_import_circles():
     assert [sorted(circle) for circle in circles(graph)] == []
 
 
+def test_machine_code_stands_on_ten_floors():
+    """A file of ``native`` loads others that load others, ten deep at most: parts that are handed over are known by their types."""
+    paths = {module_name(path): path for path in (PACKAGE / "native").rglob("*.py")}
+    floors = {}
+
+    def floor(name):
+        if name not in floors:
+            tops = (n for n in ast.parse(paths[name].read_text(encoding="utf-8")).body if isinstance(n, ast.ImportFrom))
+            found = imported_by("\n".join(map(ast.unparse, tops)), name, paths.keys())
+            floors[name] = 1 + max((floor(other) for other in found if "." in other[15:]), default=0)
+        return floors[name]
+
+    assert max(map(floor, paths)) <= 10, sorted(floors, key=floors.get)[-3:]
+
+
 @pytest.mark.parametrize(
     "planted",
     [

@@ -24,7 +24,7 @@ from warpsim.machine.plan import Image
 from warpsim.native.lowering.graphs import Lowering
 from warpsim.native.lowering.values import Code, Unlowerable, Val, element
 from warpsim.native.regions.forms import Traced
-from warpsim.native.regions.region import Traces
+from warpsim.native.regions.traces import Traces
 from warpsim.program.program import ADDRESS, Instruction, Operand, Register, vector
 from warpsim.program.snippet import KERNEL, snippet_program
 from warpsim.types import TYPES, ScalarType, bits_type

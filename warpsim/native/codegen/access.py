@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from warpsim.native.codegen.atomics import Atomics
-from warpsim.native.codegen.builder import RegionBuilder
-from warpsim.native.codegen.interference import Interference, Name
 from warpsim.native.codegen.lane_access import LaneAccess
-from warpsim.native.codegen.memory import Memory
 from warpsim.native.codegen.row_access import RowAccess, rows_of
 from warpsim.native.lowering.graphs import Lowering
 from warpsim.native.lowering.values import Val
 from warpsim.native.regions.forms import Effect
+
+if TYPE_CHECKING:
+    from warpsim.native.codegen.builder import RegionBuilder
+    from warpsim.native.codegen.interference import Interference, Name
+    from warpsim.native.codegen.memory import Memory
 
 
 class Access:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from warpsim.native.codegen.builder import RegionBuilder
-from warpsim.native.codegen.interference import Interference, Name
-from warpsim.native.codegen.lane_access import LaneAccess
-from warpsim.native.codegen.memory import Memory
+from typing import TYPE_CHECKING
+
 from warpsim.native.lowering.graphs import Lowering
 from warpsim.native.lowering.values import Val, element
 from warpsim.native.regions.forms import Effect
 from warpsim.native.runtime.context import CONTEXT
+
+if TYPE_CHECKING:
+    from warpsim.native.codegen.builder import RegionBuilder
+    from warpsim.native.codegen.interference import Interference, Name
+    from warpsim.native.codegen.lane_access import LaneAccess
+    from warpsim.native.codegen.memory import Memory
 
 
 class Atomics:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from warpsim.native.codegen.register_kinds import RegisterKinds
 from warpsim.native.lowering.values import Code, Val, memory, width
 from warpsim.native.regions.forms import Key, Traced
-from warpsim.native.regions.region import BlockSlice, Region, Traces
+from warpsim.native.regions.region import BlockSlice, Region
 from warpsim.native.runtime.context import CONTEXT, MIXED, NOWHERE, OWN, SEEN
 from warpsim.program.program import Instruction
+
+if TYPE_CHECKING:
+    from warpsim.native.regions.traces import Traces
 
 PATH = 0x9E3779B97F4A7C15
 """An odd number, so that warps with the same sum of all blocks that they came through have come the same way."""

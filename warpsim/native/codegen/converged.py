@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from warpsim.native.codegen.access import Access
-from warpsim.native.codegen.builder import RegionBuilder
-from warpsim.native.codegen.inputs import Inputs
 from warpsim.native.codegen.register_kinds import AFFINE, VARYING
 from warpsim.native.codegen.slots import Slots
 from warpsim.native.codegen.steps import Steps
 from warpsim.native.lowering.values import Val, width
 from warpsim.native.regions.forms import Key
 from warpsim.native.regions.region import BlockSlice, live_at, reachable
+
+if TYPE_CHECKING:
+    from warpsim.native.codegen.access import Access
+    from warpsim.native.codegen.builder import RegionBuilder
+    from warpsim.native.codegen.inputs import Inputs
 
 
 class Converged:

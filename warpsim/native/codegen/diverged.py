@@ -7,17 +7,20 @@ together if their registers allow it.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from warpsim.native.codegen.access import Access
-from warpsim.native.codegen.builder import RegionBuilder
-from warpsim.native.codegen.converged import Converged
-from warpsim.native.codegen.inputs import Inputs, key_type
+from warpsim.native.codegen.inputs import key_type
 from warpsim.native.codegen.steps import Steps
 from warpsim.native.lowering.values import Val
 from warpsim.native.regions.forms import Key
 from warpsim.native.regions.region import BlockSlice, live_at
 from warpsim.native.runtime.context import CONTEXT, MIXED, UNREACHABLE
+
+if TYPE_CHECKING:
+    from warpsim.native.codegen.access import Access
+    from warpsim.native.codegen.builder import RegionBuilder
+    from warpsim.native.codegen.converged import Converged
+    from warpsim.native.codegen.inputs import Inputs
 
 
 class Diverged:

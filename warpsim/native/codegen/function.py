@@ -9,7 +9,7 @@ the stack, from which LLVM makes values; inside a block they are values already.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -23,8 +23,11 @@ from warpsim.native.codegen.memory import Memory
 from warpsim.native.codegen.register_kinds import RegisterKinds, Visit
 from warpsim.native.lowering.values import Code, NoCode, Val
 from warpsim.native.regions.forms import Key
-from warpsim.native.regions.region import Region, Traces
+from warpsim.native.regions.region import Region
 from warpsim.native.runtime.context import CONTEXT, NOWHERE
+
+if TYPE_CHECKING:
+    from warpsim.native.regions.traces import Traces
 
 
 @attrs.define(eq=False)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from warpsim.graph.nodes import LANES
 from warpsim.machine.values import FLAT, Affine
-from warpsim.native.codegen.builder import RegionBuilder
 from warpsim.native.lowering.affine import SPAN, add, times
 from warpsim.native.lowering.values import Val, memory, width
 from warpsim.native.regions.forms import Key
 from warpsim.native.regions.region import Region
 from warpsim.types import TYPES
+
+if TYPE_CHECKING:
+    from warpsim.native.codegen.builder import RegionBuilder
 
 SMALL = 64
 """Strides up to here are part of the code."""

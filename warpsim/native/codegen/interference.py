@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from warpsim.native.codegen.builder import RegionBuilder
 from warpsim.native.regions.forms import Effect
 from warpsim.native.runtime.context import INTERFERED
+
+if TYPE_CHECKING:
+    from warpsim.native.codegen.builder import RegionBuilder
 
 FIRST, LAST = (1 << 63) - 1, -(1 << 63)
 MOST_PAIRS = 64

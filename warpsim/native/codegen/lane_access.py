@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
-from warpsim.native.codegen.builder import RegionBuilder
-from warpsim.native.codegen.interference import Interference, Name
-from warpsim.native.codegen.memory import Memory
 from warpsim.native.lowering.affine import first_of
 from warpsim.native.lowering.values import Val, element
 from warpsim.native.regions.forms import Effect
 from warpsim.native.runtime.context import BAD_ACCESS, CONTEXT
+
+if TYPE_CHECKING:
+    from warpsim.native.codegen.builder import RegionBuilder
+    from warpsim.native.codegen.interference import Interference, Name
+    from warpsim.native.codegen.memory import Memory
 
 
 class LaneAccess:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from warpsim.native.codegen.builder import RegionBuilder
-from warpsim.native.codegen.interference import Name
+from typing import TYPE_CHECKING
+
 from warpsim.native.lowering.values import Val
+
+if TYPE_CHECKING:
+    from warpsim.native.codegen.builder import RegionBuilder
+    from warpsim.native.codegen.interference import Name
 
 
 class Memory:

@@ -3,19 +3,21 @@ memory that is known to be written. Whatever does not goes to a helper."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from warpsim.graph.nodes import LANES
-from warpsim.native.codegen.builder import RegionBuilder
-from warpsim.native.codegen.interference import Interference, Name
-from warpsim.native.codegen.lane_access import LaneAccess
-from warpsim.native.codegen.memory import Memory
 from warpsim.native.lowering.affine import add, first_of, times
 from warpsim.native.lowering.values import Val
 from warpsim.native.regions.forms import Effect
 from warpsim.native.runtime.context import LOG_FULL
+
+if TYPE_CHECKING:
+    from warpsim.native.codegen.builder import RegionBuilder
+    from warpsim.native.codegen.interference import Interference, Name
+    from warpsim.native.codegen.lane_access import LaneAccess
+    from warpsim.native.codegen.memory import Memory
 
 MOST_ROWS = 4
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from warpsim.native.codegen.builder import RegionBuilder
+from typing import TYPE_CHECKING
+
 from warpsim.native.codegen.inputs import key_type
 from warpsim.native.codegen.register_kinds import AFFINE, UNIFORM, VARYING
 from warpsim.native.lowering.affine import first_of, strides_of, top_of, zeros_of
 from warpsim.native.lowering.values import Val
 from warpsim.native.regions.forms import Key
+
+if TYPE_CHECKING:
+    from warpsim.native.codegen.builder import RegionBuilder
 
 
 class Slots:

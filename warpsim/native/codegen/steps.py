@@ -1,18 +1,62 @@
-"""Instructions of a block in LLVM's text, whether the lanes of the warp are together or not."""
+"""Code of a block's instructions, for converged and for diverged warps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from warpsim.native.codegen.access import Access
-from warpsim.native.codegen.builder import RegionBuilder
-from warpsim.native.codegen.inputs import Inputs
-from warpsim.native.codegen.matrix_calls import call
+from warpsim.graph.nodes import LANES
 from warpsim.native.lowering.graphs import Lowering
-from warpsim.native.lowering.values import Val
-from warpsim.native.regions.forms import Key, Traced
+from warpsim.native.lowering.values import Code, Val
+from warpsim.native.regions.forms import Key, Product, Traced
 from warpsim.native.runtime.context import DIVERGED, WRAPPED
 from warpsim.program.program import Instruction
+
+if TYPE_CHECKING:
+    from warpsim.native.codegen.access import Access
+    from warpsim.native.codegen.builder import RegionBuilder
+    from warpsim.native.codegen.inputs import Inputs
+
+
+def call(code: Code, product: Product | None, lower: Lowering) -> dict[tuple[int, int], Val]:
+    """The registers that a product leaves (`warpsim.native.matrix.kernels.warp_kernel` says how it is called)."""
+    if product is None:
+        return {}
+    values = [lower(node) for node in product.values]
+    words, buffers = _frame(code, product)
+    for value, buffer in zip(values, buffers, strict=False):
+        vector = code.splat(code.flat(value))
+        code.line(f"store {code.of(vector)}, ptr {buffer}, align 64")
+    code.declare(product.name, "i32", "ptr")
+    code.products[product.name] = product.text
+    code.make(f"call i32 @{product.name}(ptr {words})")
+    given = len(product.values)
+    return {(-1, k): code.filled(buffer, "i32") for k, buffer in enumerate(buffers[given:])}
+
+
+def _frame(code: Code, product: Product) -> tuple[str, list[str]]:
+    """The arguments of a product, described once, and where its registers stand."""
+    found = code.frames.get(product.name)
+    if found is None:
+        count = len(product.values) + product.results
+        buffers = [code.slot(f"[{LANES} x i32]") for _ in range(count)]
+        words = code.slot(f"[{3 + 4 * count} x i64]")
+        for at, word in enumerate((1, 1, 0)):
+            _put(code, words, at, str(word))
+        for number, buffer in enumerate(buffers):
+            address = f"%{code.fresh()}"
+            code.entry.append(f"  {address} = ptrtoint ptr {buffer} to i64")
+            for at, text in enumerate((address, "0", "4", "0")):
+                _put(code, words, 3 + 4 * number + at, text)
+        found = code.frames[product.name] = words, buffers
+    return found
+
+
+def _put(code: Code, words: str, at: int, text: str) -> None:
+    place = f"%{code.fresh()}"
+    code.entry.append(f"  {place} = getelementptr i64, ptr {words}, i64 {at}")
+    code.entry.append(f"  store i64 {text}, ptr {place}")
+
 
 ALL = (1 << 32) - 1
 

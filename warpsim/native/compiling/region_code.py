@@ -14,10 +14,11 @@ from warpsim.native.codegen.function import Written, write
 from warpsim.native.codegen.inputs import InputKind
 from warpsim.native.compiling.compiler import LIGHT, compiler
 from warpsim.native.regions.forms import Key
-from warpsim.native.regions.region import Region, Traces, varying_of
+from warpsim.native.regions.region import Region, varying_of
 
 if TYPE_CHECKING:
     from warpsim.machine.plan import BoundBlock
+    from warpsim.native.regions.traces import Traces
 
 
 @attrs.define(eq=False)

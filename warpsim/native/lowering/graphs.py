@@ -8,8 +8,7 @@ import numpy as np
 
 from warpsim.graph.evaluate import Walk
 from warpsim.graph.nodes import LANES, Node
-from warpsim.native.lowering.affine import linear
-from warpsim.native.lowering.comparisons import compared
+from warpsim.native.lowering.affine import compared, linear
 from warpsim.native.lowering.operations import cast, operate
 from warpsim.native.lowering.values import FLOATS, Code, Unlowerable, Val, bits_of, element, memory, width
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
+MOST = 600
+"""Instructions of a region."""
+
 
 class Outcome(enum.Enum):
     """How a region ended."""

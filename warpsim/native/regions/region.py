@@ -6,59 +6,19 @@ leaves at the first that cannot, at a back edge of a loop that waits, and where 
 
 from __future__ import annotations
 
-from collections.abc import Container
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 
 from warpsim.analysis.flow import KEEP, returned_by
-from warpsim.graph.nodes import Untraceable
 from warpsim.isa.traits import Ending
-from warpsim.native.codegen.matrix_steps import matrix_step
-from warpsim.native.lowering.values import Unlowerable
-from warpsim.native.regions.forms import Effect, Key, Traced, traced
-from warpsim.native.regions.options import Options
+from warpsim.native.regions.forms import Effect, Key
+from warpsim.native.regions.options import MOST, Options
 from warpsim.native.runtime.input_values import Source, source_of
-from warpsim.native.tiering.cost import MOST
-from warpsim.program.program import Instruction
 
 if TYPE_CHECKING:
     from warpsim.machine.plan import FunctionPlan
-
-
-class Traces:
-    """What has been traced of a function, for every region. ``sm`` is the GPU whose tensor cores' sums are exact, None where they
-    need not be. Instructions on ``maybe_undefined`` registers are left to the interpreter."""
-
-    def __init__(self, plan: FunctionPlan, sm: int | None, maybe_undefined: frozenset[int] = frozenset()) -> None:
-        self.plan, self.sm, self.maybe_undefined = plan, sm, maybe_undefined
-        self._traced: dict[Any, Traced | None] = {}
-        self.reasons: dict[int, str] = {}
-
-    def __deepcopy__(self, memo: object) -> Traces:
-        return self
-
-    def of(self, instruction: Instruction, known: dict[int, int] | None = None) -> Traced | None:
-        """An instruction's graphs, None where it stays interpreted."""
-        key = id(instruction), tuple(sorted((known or {}).items()))
-        if key not in self._traced:
-            try:
-                if self.plan.wgmma_rows and _touches(self.plan.wgmma_rows, instruction):
-                    raise Untraceable("registers of wgmma")
-                made = None
-                if self.sm is not None and instruction.traits.matrix is not None:
-                    made = matrix_step(self.plan, instruction, self.sm)
-                self._traced[key] = traced(self.plan, instruction, known) if made is None else made
-            except (Untraceable, Unlowerable) as problem:
-                self._traced[key] = None
-                self.reasons[id(instruction)] = str(problem)
-        return self._traced[key]
-
-
-def _touches(registers: Container[int], instruction: Instruction) -> bool:
-    """Whether an instruction reads or writes some registers."""
-    reads, writes = instruction.reads, instruction.writes
-    return any(slot in registers for slot in (*reads, *writes))
+    from warpsim.native.regions.traces import Traces
 
 
 @attrs.frozen(eq=False)
@@ -156,7 +116,7 @@ class RegionFormer:
         made = self.traces.of(instruction)
         if made is None:
             return False
-        if self.traces.maybe_undefined and _touches(self.traces.maybe_undefined, instruction):
+        if self.traces.undefined(instruction):
             self.traces.reasons[id(instruction)] = "a register that may be read before it is written"
             return False
         if made.barrier:

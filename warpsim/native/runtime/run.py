@@ -10,7 +10,6 @@ import attrs
 import numpy as np
 
 from warpsim.machine.values import Affine, address_of
-from warpsim.native.compiling.region_code import Code
 from warpsim.native.regions.options import Outcome
 from warpsim.native.runtime import private_shared as private
 from warpsim.native.runtime import store_log as logged
@@ -26,6 +25,7 @@ from warpsim.native.runtime.warp_order import conflicts
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.group import Group
+    from warpsim.native.compiling.region_code import Code
 
 _OUTCOMES = {
     LOG_FULL: Outcome.CONFLICT,

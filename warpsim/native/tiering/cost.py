@@ -9,8 +9,6 @@ from functools import lru_cache
 
 STEP, LANE = 8e-6, 1e-9
 """Seconds that the interpreter takes for a step, and for each lane of it."""
-MOST = 600
-"""Instructions of a region."""
 LINES = 40
 """Lines of LLVM's text that an instruction takes, about."""
 BEGIN, WRITE = 0.05, 1e-3

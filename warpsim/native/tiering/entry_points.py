@@ -7,14 +7,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from warpsim.native.compiling.cache import has_note
-from warpsim.native.regions.options import Options, Outcome
-from warpsim.native.tiering.cost import LANE, MOST, QUEUED_SHARE, STEP, Policy, cost
+from warpsim.native.regions.options import MOST, Options, Outcome
+from warpsim.native.tiering.cost import LANE, QUEUED_SHARE, STEP, Policy, cost
 
 if TYPE_CHECKING:
     from warpsim.machine.plan import FunctionPlan
     from warpsim.machine.state.group import Group
     from warpsim.native.compiling.region_code import Code
-    from warpsim.native.regions.region import Region, Traces
+    from warpsim.native.regions.region import Region
+    from warpsim.native.regions.traces import Traces
 
 FAILURES = 3
 JOINED_THREADS = 1 << 20
@@ -139,7 +140,7 @@ class Profile:
     @cached_property
     def traces(self) -> Traces:
         """What has been traced of the function."""
-        from warpsim.native.regions.region import Traces
+        from warpsim.native.regions.traces import Traces
 
         return Traces(self.plan, self.sm, self.maybe_undefined)
 
