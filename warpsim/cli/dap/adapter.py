@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from warpsim.cli.dap.places import Debuggee, Places
 from warpsim.cli.dap.requests import check_request, run_launch
 from warpsim.cli.dap.values import Values
 from warpsim.cli.dap.wire import Broken, Wire
@@ -31,17 +32,18 @@ FILTERS = [
 REASONS = {"watchpoint": "data breakpoint", "finding": "exception", "catchpoint": "exception", "interrupted": "pause"}
 
 
-class Adapter(Values):
+class Adapter:
     """Serves one client. Requests are answered in order; a pause request takes effect while the launch runs."""
 
     def __init__(self, wire: Wire) -> None:
-        super().__init__()
         self.wire = wire
+        self.debuggee = Debuggee()
+        self.live = self.debuggee.live
+        self.places = Places(self.debuggee)
+        self.values = Values(self.debuggee, self.places)
         self.requests: queue.Queue[dict[str, Any] | None] = queue.Queue()
-        self.session: Session | None = None
         self.configured = self.leaving = False
         self.status = 0
-        self.options: dict[str, Any] = {}
         self.errors: list[Finding] = []
         """Errors at which the launch has stopped."""
 
@@ -64,8 +66,10 @@ class Adapter(Values):
                 message = None
             if message is not None and message.get("type") != "request":
                 continue
-            if (message is None or message.get("command") in ("pause", "disconnect", "terminate")) and self.session:
-                self.session.interrupt()
+            if (
+                message is None or message.get("command") in ("pause", "disconnect", "terminate")
+            ) and self.debuggee.session:
+                self.debuggee.session.interrupt()
             self.requests.put(message)
             if message is None:
                 return
@@ -82,7 +86,10 @@ class Adapter(Values):
         """Execute a request."""
         command = str(request.get("command"))
         arguments = request.get("arguments")
-        handler: Callable[..., Any] | None = getattr(self, f"on_{command}", None)
+        parts = self, self.places, self.values
+        handler: Callable[..., Any] | None = next(
+            filter(None, (getattr(p, f"on_{command}", None) for p in parts)), None
+        )
         try:
             if handler is None:
                 raise DebugError(f"unknown request {command}")
@@ -110,16 +117,6 @@ class Adapter(Values):
         fields = {"request_seq": request.get("seq", 0), "success": False, "command": str(request.get("command"))}
         self.wire.send("response", **fields, message=message, body=body)
 
-    def live(self) -> Session:
-        """The current session.
-
-        Raises:
-            DebugError: nothing has been launched.
-        """
-        if self.session is None:
-            raise DebugError("nothing has been launched")
-        return self.session
-
     # ---- beginning and end -------------------------------------------------------------------
 
     def on_initialize(self, given: dict[str, Any], respond: Any) -> None:
@@ -128,22 +125,22 @@ class Adapter(Values):
 
     def on_launch(self, given: dict[str, Any], respond: Any) -> None:
         """Launch ``program`` (PTX) with ``grid``, ``block``, ``args`` ..., or ``case``, a recorded launch."""
-        if self.session is not None:
+        if self.debuggee.session is not None:
             raise DebugError("a launch is running already")
-        self.options, self._respond_launch = given, respond
+        self.debuggee.options, self._respond_launch = given, respond
         try:
             self.status = run_launch(given, self._serve_launch)
         except Left as left:
             self.status = int(bool(left.args[1]))
         except (Unusable, WarpsimError) as problem:
-            if self.session is None:
+            if self.debuggee.session is None:
                 raise
             self.status = 1
             self.wire.event("output", category="stderr", output=f"{problem}\n")
 
     def _serve_launch(self, kernel: Any, grid: Any, block: Any, args: Any, **more: Any) -> Any:
         """Stand in for the launch: serve requests until the client leaves."""
-        session = self.session = Session(kernel, grid, block, args, **more)
+        session = self.debuggee.session = Session(kernel, grid, block, args, **more)
         self._respond_launch(None)
         self.wire.event("initialized")
         self._loop()
@@ -158,9 +155,9 @@ class Adapter(Values):
         session = self.live()
         respond()
         self.configured = True
-        if self.options.get("stopOnEntry", True):
-            return lambda: self.tell(session.stop, "entry")
-        return lambda: self.tell(session.cont())
+        if self.debuggee.options.get("stopOnEntry", True):
+            return lambda: self.report(session.stop, "entry")
+        return lambda: self.report(session.cont())
 
     def on_disconnect(self, given: dict[str, Any], respond: Any) -> None:
         """Disconnect."""
@@ -177,20 +174,20 @@ class Adapter(Values):
         """Restart the launch."""
         session = self.live()
         respond()
-        return lambda: self.tell(session.goto(0), "entry")
+        return lambda: self.report(session.goto(0), "entry")
 
     # ---- motion ------------------------------------------------------------------------------
 
-    def tell(self, stop: Stop, reason: str | None = None) -> None:
+    def report(self, stop: Stop, reason: str | None = None) -> None:
         """Report that the launch has stopped or ended."""
         session = self.live()
-        self.forget()
+        self.values.invalidate()
         if stop.reason == "end":
             if session.error is not None:
                 self.wire.event("output", category="stderr", output=f"{session.error}\n")
             found = session.result.findings if session.result is not None else ()
             bad = session.error is not None or any(f.severity == "error" for f in found)
-            if self.options.get("stayAtEnd"):
+            if self.debuggee.options.get("stayAtEnd"):
                 self.wire.event(
                     "stopped", reason="pause", description="The launch has ended", allThreadsStopped=True, threadId=1
                 )
@@ -200,7 +197,7 @@ class Adapter(Values):
             return
         body: dict[str, Any] = {
             "reason": reason or REASONS.get(stop.reason, stop.reason),
-            "threadId": self.thread_of(session.thread.cta, session.thread.warp),
+            "threadId": self.places.thread_of(session.thread.cta, session.thread.warp),
             "allThreadsStopped": True,
         }
         if stop.finding is not None:
@@ -219,15 +216,15 @@ class Adapter(Values):
     ) -> Callable[[], None]:
         session = self.live()
         if "threadId" in given:
-            self.look_at(int(given["threadId"]))
+            self.places.look_at(int(given["threadId"]))
         respond(body)
 
         def go() -> None:
             try:
-                self.tell(move(session))
+                self.report(move(session))
             except DebugError as problem:
                 self.wire.event("output", category="stderr", output=f"{problem}\n")
-                self.tell(session.stop, "step")
+                self.report(session.stop, "step")
 
         return go
 
@@ -237,7 +234,7 @@ class Adapter(Values):
 
     def _unit(self, given: dict[str, Any]) -> str:
         """The stepping unit: CUDA lines if the editor shows CUDA source, unless it asks for instructions."""
-        lines = self.options.get("sources") == "cuda" and given.get("granularity") != "instruction"
+        lines = self.debuggee.options.get("sources") == "cuda" and given.get("granularity") != "instruction"
         return "line" if lines else "instruction"
 
     def on_next(self, given: dict[str, Any], respond: Any) -> Callable[[], None]:

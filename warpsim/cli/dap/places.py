@@ -6,7 +6,7 @@ import os
 import re
 from typing import Any
 
-from warpsim.debug import Breakpoint, DebugError, Session, Watchpoint
+from warpsim.debug import DebugError, Session, Watchpoint
 from warpsim.debug.breakpoints import spot
 from warpsim.program.program import Instruction
 
@@ -15,19 +15,31 @@ DEEPEST = 1 << 10
 """Most frames of a stack; used to number frames."""
 
 
+class Debuggee:
+    """The launch that a client debugs, and its configuration."""
+
+    def __init__(self) -> None:
+        self.session: Session | None = None
+        self.options: Body = {}
+
+    def live(self) -> Session:
+        """The current session.
+
+        Raises:
+            DebugError: nothing has been launched.
+        """
+        if self.session is None:
+            raise DebugError("nothing has been launched")
+        return self.session
+
+
 class Places:
     """Maps warps to threads, calls to frames, and an instruction's number in the code to its address."""
 
-    session: Session | None
-    options: Body
-
-    def __init__(self) -> None:
+    def __init__(self, debuggee: Debuggee) -> None:
+        self.debuggee, self.live = debuggee, debuggee.live
         self._code: list[Instruction] | None = None
         self._set: dict[str, list[int]] = {}
-
-    def live(self) -> Session:
-        """The current session."""
-        raise NotImplementedError
 
     # ---- threads and stacks ------------------------------------------------------------------
 
@@ -72,7 +84,7 @@ class Places:
         frames = []
         for depth, call in enumerate(calls):
             ptx = self._source(session.kernel.module.program.file)
-            cuda = call.source is not None and self.options.get("sources") == "cuda"
+            cuda = call.source is not None and self.debuggee.options.get("sources") == "cuda"
             source = self._source(call.source[0]) if cuda and call.source is not None else ptx
             line = call.source[1] if cuda and call.source is not None else call.line
             at = next((n for n, i in enumerate(self.code()) if i.span.line == call.line), 0)
@@ -248,6 +260,3 @@ def _passes(given: Body) -> int:
     if found is None:
         raise DebugError(f"a hit condition is the number of the first hit that stops, not {text[:40]!r}")
     return max(int(found[2]) - (found[1] != ">"), 0)
-
-
-__all__ = ["Breakpoint", "Places"]

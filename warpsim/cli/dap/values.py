@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.cli.dap.places import Places
+from warpsim.cli.dap.places import Debuggee, Places
 from warpsim.cli.debug.formats import plain, short, show
 from warpsim.cli.debug.shell import Shell
 from warpsim.debug import DebugError
@@ -24,14 +24,14 @@ MOST = 4096
 """Most children of a variable that are shown."""
 
 
-class Values(Places):
+class Values:
     """Numbers variables by reference. A reference is valid until the launch moves."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, debuggee: Debuggee, places: Places) -> None:
+        self.live, self.places = debuggee.live, places
         self._children: dict[int, Children] = {}
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """Invalidate all references, because the launch has moved."""
         self._children.clear()
 
@@ -42,12 +42,12 @@ class Values(Places):
     def on_scopes(self, given: Body, respond: Any) -> None:
         """List the scopes of a frame: registers of the warp and of the lane, variables, special registers."""
         frame = int(given["frameId"])
-        self.look_at_frame(frame)
+        self.places.look_at_frame(frame)
         lane = self.live().thread.lane
 
         def within(children: Children) -> Children:
             def found() -> list[Body]:
-                self.look_at_frame(frame)
+                self.places.look_at_frame(frame)
                 return children()
 
             return found
@@ -174,7 +174,7 @@ class Values(Places):
         """Evaluate an expression or, in the console, a command of the prompt."""
         session, text = self.live(), str(given["expression"])
         if "frameId" in given:
-            self.look_at_frame(int(given["frameId"]))
+            self.places.look_at_frame(int(given["frameId"]))
         if given.get("context") == "repl":
             try:
                 value = session.evaluate(text)
