@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 
-from warpsim.analysis.block_order import Tree
 from warpsim.analysis.flow import Block
 
 
@@ -62,8 +61,7 @@ class Graph:
 
 def immediate_dominators(successors: list[list[int]], predecessors: list[list[int]], root: int) -> list[int]:
     """The immediate dominator of each node reachable from ``root``, else -1 (Lengauer and Tarjan, 1979)."""
-    tree = Tree(successors, [root])
-    order, number = tree.order, tree.number
+    order, number, parent = _depth_first(successors, root)
     forest = _Forest(list(number))
     semi = forest.semi
     waiting: list[list[int]] = [[] for _ in successors]
@@ -72,7 +70,7 @@ def immediate_dominators(successors: list[list[int]], predecessors: list[list[in
         reached = [semi[forest.least(source)] for source in predecessors[node] if number[source] >= 0]
         semi[node] = min([semi[node], *reached])
         waiting[order[semi[node]]].append(node)
-        above = tree.parent[node]
+        above = parent[node]
         forest.ancestor[node] = above
         for other in waiting[above]:
             lowest = forest.least(other)
@@ -82,6 +80,22 @@ def immediate_dominators(successors: list[list[int]], predecessors: list[list[in
         if found[node] != order[semi[node]]:
             found[node] = found[found[node]]
     return found
+
+
+def _depth_first(successors: list[list[int]], root: int) -> tuple[list[int], list[int], list[int]]:
+    """The nodes reachable from ``root`` in the order of a depth-first search; the place of each there (else -1); and
+    its parent in the tree.
+    """
+    number, parent = [-1] * len(successors), [-1] * len(successors)
+    order: list[int] = []
+    work = [(root, -1)]
+    while work:
+        node, above = work.pop()
+        if number[node] < 0:
+            number[node], parent[node] = len(order), above
+            order.append(node)
+            work += [(target, node) for target in reversed(successors[node]) if number[target] < 0]
+    return order, number, parent
 
 
 class _Forest:
