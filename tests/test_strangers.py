@@ -33,7 +33,7 @@ ALLOWED = {
     ("driver/abi/start/sitecustomize.py", "spec.loader.exec_module"): "the sitecustomize that ours hides",
     ("driver/abi/start/sitecustomize.py", "ctypes.CDLL"): "our libcudart, which `warpsim exec` names",
     ("driver/abi/theirs.py", "ctypes.CDLL"): "NVIDIA's compilers, installed or named by the user; the C library",
-    ("driver/abi/calls.py", "ctypes.CDLL"): "the C library",
+    ("driver/abi/process.py", "ctypes.CDLL"): "the C library",
     ("driver/raw.py", "ctypes.CDLL"): "the C library",
     ("driver/abi/rt_entry.py", "ctypes.CDLL"): "our libcuda, which has called",
     ("capture/gpu.py", "ctypes.CDLL"): "the GPU's driver",

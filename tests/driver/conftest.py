@@ -6,7 +6,9 @@ import pytest
 
 from driver_calls import KERNELS, string
 from warpsim.driver.abi import binding
-from warpsim.driver.abi.calls import CALLS, PROCESS, guarded
+from warpsim.driver.abi.calls import CALLS, TYPES, guarded
+from warpsim.driver.abi.handles import Handles
+from warpsim.driver.abi.process import PROCESS
 
 
 class Words:
@@ -23,24 +25,36 @@ class Words:
         return found[0] if len(found) == 1 else found
 
 
+NEW = {"_driver": lambda: None, "_contexts": list, "handles": Handles, "thread": type(PROCESS.thread)}
+"""What a process is that has not called the driver."""
+
+
 @pytest.fixture
 def call(monkeypatch):
-    """A function of a library by its name; arguments are numbers, or what ctypes has the address of."""
+    """A function of a library by its name; arguments are numbers, or what ctypes has the address of.
+
+    ``call.renew()`` makes the process as new.
+    """
     for names in CALLS:
         binding.declared(names)
-    monkeypatch.setattr(PROCESS, "_driver", None)
-    monkeypatch.setattr(PROCESS, "_contexts", [])
-    monkeypatch.setattr(PROCESS, "thread", type(PROCESS.thread)())
+    for name, value in NEW.items():
+        monkeypatch.setattr(PROCESS, name, value())
     monkeypatch.setenv("WARPSIM_QUIET", "1")
     monkeypatch.delenv("WARPSIM_DEVICE", raising=False)
 
     def made(name, *arguments):
         found = next(calls[name] for calls in CALLS.values() if name in calls)
         assert len(found.kinds) >= len(arguments)
-        return guarded(found)(
-            *(ctypes.addressof(a) if isinstance(a, (ctypes._SimpleCData, ctypes.Array)) else a for a in arguments)
-        )
+        words = [ctypes.addressof(a) if isinstance(a, (ctypes._SimpleCData, ctypes.Array)) else a for a in arguments]
+        words += [0] * (len(found.kinds) - len(words))
+        types = (TYPES.get(kind, ctypes.c_uint64) for kind in found.kinds)
+        return guarded(found)(*(kind(word).value for kind, word in zip(types, words, strict=True)))
 
+    def renew():
+        for name, value in NEW.items():
+            setattr(PROCESS, name, value())
+
+    made.renew = renew
     return made
 
 

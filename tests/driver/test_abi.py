@@ -15,7 +15,8 @@ import warpsim
 from ptx_text import module_head
 from warpsim.driver import library
 from warpsim.driver.abi import cu_entry, linking, rt_device, rt_launch
-from warpsim.driver.abi.calls import CALLS, INTERRUPT, PROCESS, Call, guarded
+from warpsim.driver.abi.calls import CALLS, INTERRUPT, Call, guarded
+from warpsim.driver.abi.process import PROCESS
 from warpsim.driver.abi.rt_errors import NAMES
 from warpsim.driver.graphs import Graph, Node
 
@@ -88,7 +89,7 @@ def test_structures_of_copies_in_space(call):
     side = "<QQQQI4xQQQQQQ"
     box = struct.pack(side, 1, 1, 1, 0, host, source.ctypes.data, 0, 0, 0, 5, 4)
     box += struct.pack(side, 0, 0, 0, 0, host, out.ctypes.data, 0, 0, 0, 5, 4) + struct.pack("<QQQ", 3, 2, 2)
-    assert call("cuInit", 0) == call("cuMemcpy3D_v2", ctypes.create_string_buffer(box)) == 0
+    assert call("cudaSetDevice", 0) == call("cuMemcpy3D_v2", ctypes.create_string_buffer(box)) == 0
     assert out[:2, :2, :3].tolist() == source[1:, 1:3, 1:4].tolist()
     assert out.sum() == source[1:, 1:3, 1:4].sum()
 
@@ -178,6 +179,7 @@ def test_im2col_maps(call):
     dims, strides, lower, upper, elements = words
     made = ctypes.create_string_buffer(128)
     arguments = (made, 6, 4, 1 << 20, dims, strides, lower, upper, 64, 32, elements, 0, 3, 0, 0)
+    assert call("cudaSetDevice", 0) == 0
     assert call("cuTensorMapEncodeIm2col", *arguments) == 0
     expected = warpsim.TensorMap.im2col(
         1 << 20, data_type="FLOAT16", global_dim=(64, 32, 16, 8), global_strides=(128, 4096, 65536),

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from warpsim.driver.abi import cu_entry, rt_launch, theirs
-from warpsim.driver.abi.calls import PROCESS
+from warpsim.driver.abi.process import PROCESS
 
 CUBIN = b"\x7fELF" + bytes(64)
 
@@ -17,6 +17,7 @@ def test_a_kernel_that_cannot_be_had(call, tmp_path, monkeypatch):
     """Machine code alone is refused with an error in the report, whether or not the program looks at its code."""
     monkeypatch.setenv("WARPSIM_REPORT", str(tmp_path / "report"))
     cubin = ctypes.create_string_buffer(CUBIN)
+    assert call("cudaSetDevice", 0) == 0
 
     assert call("cuModuleLoadData", ctypes.c_uint64(), cubin) == 209
     assert call("cuMemFree_v2", 16) == 1

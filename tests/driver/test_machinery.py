@@ -15,9 +15,10 @@ import pytest
 
 from driver_calls import OUT_OF_MEMORY, UNKNOWN, row, string
 from warpsim.driver import images, library, reports
-from warpsim.driver.abi import binding, calls, theirs
-from warpsim.driver.abi.calls import CALLS, PROCESS, Call, guarded
+from warpsim.driver.abi import binding, process, theirs
+from warpsim.driver.abi.calls import CALLS, INTERRUPT, Call, guarded
 from warpsim.driver.abi.nvcc.__main__ import translated
+from warpsim.driver.abi.process import PROCESS
 from warpsim.driver.results import DriverError, Result
 from warpsim.errors import Finding, LaunchError
 
@@ -85,7 +86,7 @@ def test_a_library_is_bound(call, monkeypatch, embedded):
     assert out.value >= 13000
     assert PROCESS.addresses == {"cuInit": 4096, "cuDriverGetVersion": 4112}
     assert PROCESS.embedded is embedded
-    assert table[2] == ctypes.addressof(calls.INTERRUPT)
+    assert table[2] == ctypes.addressof(INTERRUPT)
     assert ended == ([] if embedded else [binding.leave])
     binding.start("cuda", *map(ctypes.addressof, (names, stubs, table)), 2, int(embedded))
     assert len(ended) == (0 if embedded else 1)
@@ -138,9 +139,9 @@ def test_what_kernels_print(call, capfd, monkeypatch):
     """It goes where the program prints: Python's stream, or that of C."""
     said = io.StringIO()
     monkeypatch.setattr(sys, "stdout", said)
-    calls._to_python("one\n")
+    process._to_python("one\n")
     assert said.getvalue() == "one\n"
-    calls._to_c("two\n")
+    process._to_c("two\n")
     ctypes.CDLL(None).fflush(None)
     assert capfd.readouterr().out == "two\n"
 
@@ -233,7 +234,10 @@ def test_compiling(call, monkeypatch):
     found = Compiler()
     monkeypatch.setitem(theirs.LOADED, "nvrtc", found)
     assert call("nvrtcGetCUBINSize", 5, 6) == call("nvrtcGetCUBIN", 5, 6) == call("nvrtcGetPTX", 7, 8) == 0
-    assert found.asked == [("nvrtcGetPTXSize", [5, 6]), ("nvrtcGetPTX", [5, 6]), ("nvrtcGetPTX", [7, 8])]
+    assert found.asked == [
+        (name, [*words, 0, 0, 0, 0])
+        for name, *words in (("nvrtcGetPTXSize", 5, 6), ("nvrtcGetPTX", 5, 6), ("nvrtcGetPTX", 7, 8))
+    ]
     assert call("nvrtcGetErrorString", 3) == 4099
     assert call("nvrtcCreateProgram", 1, string("text\n"), string("own_name.cu"), 2, 3, 4) == 0
     assert found.asked[-1][0] == "nvrtcCreateProgram"

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from driver_calls import INVALID_HANDLE, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, box, row, string
+from driver_calls import INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY, box, row, string
 
 
 def test_copies_in_graphs(ask, words):
@@ -17,10 +17,10 @@ def test_copies_in_graphs(ask, words):
     node = ask("cuGraphAddMemcpyNode", ..., graph, 0, 0, box(ctypes.addressof(given), address, 8, 2), 0)
     assert ask("cuGraphNodeGetType", node, ...) == 1
     ask("cudaGraphAddMemcpyNode1D", ..., graph, row(node), 1, address + 32, address, 8, 4)
-    parameters = struct.pack("<16Q", 0, 0, 0, 0, ctypes.addressof(given), 8, 8, 1, 0, 0, 0, 0, address + 48, 8, 8, 1)
+    parameters = struct.pack("<16Q", 0, 0, 0, 0, ctypes.addressof(given), 12, 8, 1, 0, 0, 0, 0, address + 48, 12, 8, 1)
     parameters = string(parameters + struct.pack("<QQQI", 12, 1, 1, 1))
     ask("cudaGraphAddMemcpyNode", ..., graph, 0, 0, parameters)
-    result = ctypes.create_string_buffer(b"\xff" * 28)
+    result = ctypes.create_string_buffer(bytes(16) + b"\xff" * 12)
     ready = ask("cuGraphInstantiateWithParams", ..., graph, result)
     assert result.raw[24:28] == bytes(4)
     ask("cudaGraphUpload", ready, 0)
@@ -176,7 +176,7 @@ def test_pools(ask):
     ask("cuMemFreeAsync", address, 0)
     assert ask("cuMemPoolGetAttribute", pool, 7, ...) == before
     ask("cuMemPoolDestroy", pool)
-    ask("cuMemPoolGetAttribute", pool, 1, ..., status=INVALID_HANDLE)
+    ask("cuMemPoolGetAttribute", pool, 1, ..., status=INVALID_VALUE)
 
 
 @pytest.mark.parametrize(

@@ -243,21 +243,22 @@ def test_graph_order(gpu):
     graph = driver.Graph()
     last, middle = graph.add(driver.Nothing()), graph.add(driver.Nothing())
     start = graph.add(driver.Nothing())
-    last.before.append(middle)
-    middle.before.append(start)
+    graph.connect(middle, last)
+    graph.connect(start, middle)
 
     assert graph.order() == [start, middle, last]
-    start.before.append(last)
+    graph.connect(last, start)
     with pytest.raises(DriverError, match="cycle"):
         driver.GraphExec(graph)
 
 
 def test_edges_stay_within_a_graph(gpu):
-    """A node of another graph is no dependency."""
+    """A node of another graph is no dependency, and none is twice."""
     one, other = driver.Graph(), driver.Graph()
     node = one.add(driver.Nothing())
 
-    assert one.add(driver.Nothing(), [node, node]).before == [node]
+    with pytest.raises(DriverError, match="repeated"):
+        one.add(driver.Nothing(), [node, node])
     with pytest.raises(DriverError, match="another graph"):
         other.add(driver.Nothing(), [node])
 

@@ -358,7 +358,7 @@ def run(function, *words):
     except (ValueError, KeyboardInterrupt) as problem:
         print(repr(problem))
 run(theirs.unwind)
-from warpsim.driver.abi.calls import PROCESS
+from warpsim.driver.abi.process import PROCESS
 PROCESS.driver.memory.allocate = stop
 run(ours.cudaMalloc, ctypes.byref(made), 4)
 del PROCESS.driver.memory.allocate

@@ -67,7 +67,8 @@ InvalidResourceConfiguration:915 Unknown:999 ApiFailureBase:10000
 TYPEDEFS = """
 cuCtxCreate:2000,3020,11040,12050 cuMemPrefetchAsync:8000,12020 cuMemAdvise:8000,12020
 cuGraphKernelNodeSetParams:10000,12000 cuGraphExecKernelNodeSetParams:10010,12000 cuGraphAddKernelNode:10000,12000
-cuGraphGetEdges:10000,12030 cuGraphNodeGetDependencies:10000,12030 cuGraphNodeGetDependentNodes:10000,12030
+cuGraphKernelNodeGetParams:10000,12000 cuGraphExecUpdate:10020,12000 cuGraphAddNode:12020,12030
+cuGraphRemoveDependencies:10000,12030 cuGraphGetEdges:10000,12030 cuGraphNodeGetDependencies:10000,12030 cuGraphNodeGetDependentNodes:10000,12030
 cuGraphAddDependencies:10000,12030 cuStreamGetCaptureInfo:10010,11030,12030
 cuStreamUpdateCaptureDependencies:11030,12030 cuEventElapsedTime:2000,12080 cuCtxGetDevice:2000,13000
 cuCtxSynchronize:2000,13000 cuStreamGetCtx:9020,12050 cuLaunchHostFunc:10000 cuGetProcAddress:11030,12000

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from warpsim.driver import occupancy
-from warpsim.driver.graphs import Graph, GraphExec
+from warpsim.driver.graphs import Graph, GraphExec, GraphMemory
 from warpsim.driver.memory import Memory, Side
 from warpsim.driver.modules import DriverModule, Function
 from warpsim.driver.reports import Report
@@ -60,6 +60,7 @@ class Driver:
         self._current = current
         self._failed: object = None
         self.captures = 0
+        self.graph_memory = GraphMemory()
         self.stream = Stream(self)
         self._ptx = ptx
         self.options: Mapping[str, Any] = {
@@ -149,6 +150,7 @@ class Driver:
     def checked(self, work: Launch) -> Launch:
         """Check that a launch fits."""
         function, threads = work.function, work.block[0] * work.block[1] * work.block[2]
+        function.check()
         if min(*work.grid, *work.block) < 1 or threads > 1024:
             raise DriverError(Result.INVALID_VALUE, f"invalid launch: grid {work.grid}, block {work.block}")
         if len(work.params) < function.parameter_bytes:
@@ -206,9 +208,10 @@ class Driver:
         self.submit(Fill(address, value, unit, count), stream)
 
     def replay(self, graph: GraphExec, stream: Stream | None = None) -> None:
-        """Launch a graph."""
+        """Launch a graph, which cannot be captured."""
         self.check()
-        self.submit(graph, stream)
+        (stream or self.stream).synchronize()
+        graph.run(self)
 
 
 def _to_stdout(text: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import struct
 
-from warpsim.driver.raw import bytes_at, text_at
+from warpsim.driver.raw import bytes_at, string_at
 from warpsim.driver.results import DriverError, Result
 from warpsim.host import fatbin
 
@@ -38,7 +38,7 @@ def image_at(address: int) -> bytes:
         return bytes_at(address, header + size)
     if head == ELF:
         return bytes_at(address, 64)
-    return text_at(address)
+    return string_at(address)
 
 
 def ptx_of(image: bytes, sm: int) -> bytes:

@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from warpsim.checks.written import nothing_written
 from warpsim.driver.raw import mapped
 from warpsim.driver.results import DriverError, Result
 from warpsim.errors import LaunchError
@@ -43,7 +44,7 @@ class Block:
     nbytes: int
     kind: Kind
     ordinal: int
-    keeps: Any
+    keeps: DeviceArray | Mapping
     number: int
     owner: object
 
@@ -55,6 +56,11 @@ class Side:
     address: int
     pitch: int = 0
     plane: int = 0
+
+    @property
+    def rows(self) -> int:
+        """The rows of a plane."""
+        return self.plane // self.pitch if self.pitch else 0
 
 
 class Memory:
@@ -70,16 +76,26 @@ class Memory:
 
     # ---- allocating ------------------------------------------------------------------------------
 
-    def allocate(self, nbytes: int, ordinal: int = 0) -> int:
-        """Allocate uninitialised device memory."""
+    def allocate(self, nbytes: int, ordinal: int = 0, at: int | None = None) -> int:
+        """Allocate uninitialised device memory, at an address that was reserved or at any."""
         self._sized(nbytes)
+        name = self._name(nbytes, Kind.DEVICE)
         try:
-            array = self.device.empty(nbytes, np.uint8, name=self._name(nbytes, Kind.DEVICE))
-        except LaunchError as problem:
+            if at is None:
+                keeps: Any = self.device.empty(nbytes, np.uint8, name=name)
+            else:
+                keeps = self.device.map(np.zeros(nbytes, np.uint8), at, name=name)
+                nothing_written(self.space, at)
+        except (LaunchError, MemoryError) as problem:
             raise DriverError(Result.OUT_OF_MEMORY, str(problem)) from None
-        self._add(array.ptr, nbytes, Kind.DEVICE, ordinal, array)
-        self.used += nbytes
-        return array.ptr
+        self._add(keeps.ptr, nbytes, Kind.DEVICE, ordinal, keeps)
+        return int(keeps.ptr)
+
+    def reserve(self, nbytes: int) -> int:
+        """An address for memory that is allocated later; no other memory will be there."""
+        address = self.allocate(nbytes)
+        self.free(address)
+        return address
 
     def allocate_host(self, nbytes: int, kind: Kind = Kind.PINNED, ordinal: int = 0) -> int:
         """Allocate host memory that the device sees at the same address."""
@@ -89,7 +105,7 @@ class Memory:
         except (OSError, ValueError, OverflowError):
             raise DriverError(Result.OUT_OF_MEMORY, f"the host cannot allocate {nbytes} bytes") from None
         mapping = self.device.map(data, address=data.ctypes.data, name=self._name(nbytes, kind))
-        self._add(mapping.ptr, nbytes, kind, ordinal, (mapping, data))
+        self._add(mapping.ptr, nbytes, kind, ordinal, mapping)
         return mapping.ptr
 
     def register(self, address: int, nbytes: int, *, read_only: bool = False) -> None:
@@ -101,7 +117,7 @@ class Memory:
         if read_only:
             data.flags.writeable = False
         mapping = self.device.map(data, address=address, name=self._name(nbytes, Kind.REGISTERED))
-        self._add(address, nbytes, Kind.REGISTERED, 0, (mapping, data))
+        self._add(address, nbytes, Kind.REGISTERED, 0, mapping)
 
     def _name(self, nbytes: int, kind: Kind) -> str:
         """What findings call the next allocation."""
@@ -123,18 +139,18 @@ class Memory:
             raise DriverError(Result.INVALID_VALUE, f"0x{address:x} was not allocated, or was freed already")
         self._drop(block)
 
-    def _add(self, address: int, nbytes: int, kind: Kind, ordinal: int, keeps: Any) -> None:
+    def _add(self, address: int, nbytes: int, kind: Kind, ordinal: int, keeps: DeviceArray | Mapping) -> None:
         self._count += 1
+        self.used += nbytes if kind is Kind.DEVICE else 0
         self.blocks[address] = Block(address, nbytes, kind, ordinal, keeps, self._count, self._current())
 
     def _drop(self, block: Block) -> None:
         del self.blocks[block.address]
-        keeper = block.keeps if isinstance(block.keeps, DeviceArray) else block.keeps[0]
-        if isinstance(keeper, Mapping):
-            keeper.unmap()
+        self.used -= block.nbytes if block.kind is Kind.DEVICE else 0
+        if isinstance(block.keeps, Mapping):
+            block.keeps.unmap()
         else:
-            keeper.free()
-            self.used -= block.nbytes
+            block.keeps.free()
 
     def reset(self, owner: object = None) -> None:
         """Free everything, or only what belongs to one owner; the host may still use its pinned memory then."""
@@ -226,13 +242,9 @@ class Memory:
 
     def fill(self, address: int, value: int, unit: int, count: int, pitch: int = 0, rows: int = 1) -> None:
         """Fill ``rows`` rows of ``count`` elements of ``unit`` bytes."""
-        if address % unit or (rows > 1 and pitch % unit):
-            raise DriverError(Result.INVALID_VALUE, f"0x{address:x} is not a multiple of {unit}")
+        width = self.row(address, unit, count, pitch, rows)
         if 0 in (count, rows):
             return
-        width = unit * count
-        if rows > 1 and pitch < width:
-            raise DriverError(Result.INVALID_VALUE, f"the pitch {pitch} is less than the row size {width}")
         with self.space.lock:
             data, place = self._place(address, (rows - 1) * pitch + width)
             if place is None:  # memory of the host that is neither pinned nor registered: these GPUs do not reach it
@@ -241,6 +253,27 @@ class Memory:
             shape, steps = (rows, count, unit), (pitch if rows > 1 else 0, unit, 1)
             np.lib.stride_tricks.as_strided(data, shape, steps)[...] = element
             _define(place, address - place.start, shape, steps, None)
+
+    @staticmethod
+    def row(address: int, unit: int, count: int, pitch: int = 0, rows: int = 1) -> int:
+        """The bytes of a row of elements.
+
+        Raises:
+            DriverError: rows cannot lie so.
+        """
+        width = unit * count
+        if address % unit or (rows > 1 and pitch % unit):
+            raise DriverError(Result.INVALID_VALUE, f"0x{address:x} is not a multiple of {unit}")
+        if rows > 1 and pitch < width:
+            raise DriverError(Result.INVALID_VALUE, f"the pitch {pitch} is less than the row size {width}")
+        return width
+
+
+class Pool:
+    """A pool; all of them take from the same memory, which is given and taken back at once."""
+
+    def __init__(self) -> None:
+        self.attributes: dict[int, int] = {}
 
 
 def _steps(side: Side, shape: tuple[int, int, int]) -> tuple[int, int, int]:

@@ -33,11 +33,18 @@ class Function:
     non_portable_cluster: bool = False
     carveout: int = -1
     cluster: tuple[int, int, int] | None = None
+    origin: LibraryKernel | None = None
+    """The kernel of a library that it is in one context."""
 
     @property
     def name(self) -> str:
         """Its name in the PTX."""
         return self.kernel.name
+
+    def check(self) -> None:
+        """Refuse to be used once its module has been unloaded."""
+        if self.module.unloaded:
+            raise DriverError(Result.INVALID_HANDLE, f"the module of {self.name} has been unloaded")
 
     @property
     def parameter_bytes(self) -> int:
@@ -92,6 +99,8 @@ class DriverModule:
         self.name = name
         self.owner: object = None
         """The context that it ends with."""
+        self.library: Library | None = None
+        self.unloaded = False
         self._module: Module | None = None
         self._functions: dict[str, Function] = {}
         self._lock = threading.RLock()
@@ -142,12 +151,39 @@ class DriverModule:
         return found.ptr, found.nbytes
 
     def unload(self) -> None:
-        """Remove its variables from device memory."""
+        """Remove its variables from device memory. Its functions cannot be launched any more."""
         with self._lock:
             module, self._module = self._module, None
+            self.unloaded = True
             self._functions.clear()
         if module is not None:
             module.unload(self.device)
+
+
+class Library:
+    """PTX that belongs to no context: in each, it is a module."""
+
+    def __init__(self, driver: Owner, image: bytes) -> None:
+        self.driver, self.image = driver, image
+        self.modules: dict[object, DriverModule] = {}
+        self.kernels: dict[str, LibraryKernel] = {}
+
+    def module(self, context: object, ordinal: int) -> DriverModule:
+        """The module in a context on a device."""
+        found = self.modules.get(context)
+        if found is None or found.unloaded:
+            found = self.modules[context] = DriverModule(self.driver, self.image, ordinal)
+            found.owner, found.library = context, self
+        return found
+
+
+@attrs.define(eq=False)
+class LibraryKernel:
+    """A kernel of a library: in each context, it is a function with these attributes."""
+
+    library: Library
+    name: str
+    attributes: dict[int, int] = attrs.field(factory=dict)
 
 
 class Linker:

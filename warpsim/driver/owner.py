@@ -21,6 +21,8 @@ class Owner(Protocol):
     """The sticky error of a kernel."""
     captures: int
     """Number of captures begun."""
+    graph_memory: Any
+    """The `GraphMemory` of all devices."""
     options: Mapping[str, Any]
     """Options of every launch."""
 

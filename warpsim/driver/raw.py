@@ -50,6 +50,50 @@ def bytes_at(address: int, nbytes: int) -> bytes:
     return ctypes.string_at(mapped(address, nbytes), nbytes)
 
 
-def text_at(address: int) -> bytes:
+def string_at(address: int) -> bytes:
     """Read a C string."""
     return ctypes.string_at(mapped(address, 1))
+
+
+def text_at(address: int) -> str:
+    """Read a C string as text."""
+    return string_at(address).decode("utf-8", "replace")
+
+
+def get32(address: int) -> int:
+    """Read an unsigned word."""
+    return int(ctypes.c_uint32.from_address(mapped(address, 4)).value)
+
+
+def get64(address: int) -> int:
+    """Read eight bytes as an unsigned number."""
+    return int(ctypes.c_uint64.from_address(mapped(address, 8)).value)
+
+
+def row_at(address: int, count: int) -> list[int]:
+    """Read an array of unsigned numbers of eight bytes."""
+    return list((ctypes.c_uint64 * count).from_address(mapped(address, 8 * count))) if count else []
+
+
+def put32(address: int, value: int) -> None:
+    """Store a word; null takes nothing."""
+    if address:
+        ctypes.c_uint32.from_address(mapped(address, 4)).value = value & 0xFFFFFFFF
+
+
+def put64(address: int, value: int) -> None:
+    """Store eight bytes; null takes nothing."""
+    if address:
+        ctypes.c_uint64.from_address(mapped(address, 8)).value = value & 0xFFFF_FFFF_FFFF_FFFF
+
+
+def put_float(address: int, value: float) -> None:
+    """Store a float; null takes nothing."""
+    if address:
+        ctypes.c_float.from_address(mapped(address, 4)).value = value
+
+
+def put_bytes(address: int, data: bytes) -> None:
+    """Store bytes; null takes nothing."""
+    if address:
+        ctypes.memmove(mapped(address, len(data)), data, len(data))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import attrs
+
 from warpsim.driver.graphs import Graph, Node
 from warpsim.driver.owner import Owner
 from warpsim.driver.results import DriverError, Result
@@ -16,19 +18,28 @@ class Capture:
     def __init__(self, origin: Stream, graph: Graph, mode: int, number: int) -> None:
         self.origin, self.graph, self.mode, self.number = origin, graph, mode, number
         self.streams = [origin]
+        self.invalid = False
+        """Whether something was done that a capture does not allow."""
+
+    def invalidate(self, result: Result) -> DriverError:
+        """End its validity, by an error."""
+        self.invalid = True
+        return DriverError(result)
 
 
 class Stream:
     """An ordered queue of work."""
 
-    def __init__(self, driver: Owner, flags: int = 0, priority: int = 0, ordinal: int = 0) -> None:
-        self.driver, self.flags, self.priority, self.ordinal = driver, flags, priority, ordinal
+    def __init__(self, driver: Owner, flags: int = 0, priority: int = 0, context: object = None) -> None:
+        self.driver, self.flags, self.priority, self.context = driver, flags, priority, context
         self.capture: Capture | None = None
         self.tail: list[Node] = []
 
     def submit(self, work: Work) -> None:
         """Do a piece of work, or add it to the graph being captured."""
         if self.capture is not None:
+            if self.capture.invalid:
+                raise DriverError(Result.STREAM_CAPTURE_INVALIDATED)
             self.tail = [self.capture.graph.add(work, self.tail)]
             return
         work.run(self.driver)
@@ -57,6 +68,8 @@ class Stream:
         lost = [node for stream in capture.streams for node in stream.tail if node not in joined]
         for stream in capture.streams:
             stream.capture, stream.tail = None, []
+        if capture.invalid:
+            raise DriverError(Result.STREAM_CAPTURE_INVALIDATED)
         if lost:
             raise DriverError(Result.STREAM_CAPTURE_UNJOINED)
         return capture.graph
@@ -64,39 +77,46 @@ class Stream:
     def synchronize(self) -> None:
         """Wait for submitted work, which has been done already."""
         if self.capture is not None:
-            raise DriverError(Result.STREAM_CAPTURE_UNSUPPORTED)
+            raise self.capture.invalidate(Result.STREAM_CAPTURE_UNSUPPORTED)
 
     def record(self, event: Event) -> None:
         """Record an event after the work so far."""
         if self.capture is not None:
             event.capture, event.nodes = self.capture, list(self.tail)
-            return
-        event.capture, event.nodes, event.recorded = None, [], True
-        event.nanoseconds = time.perf_counter_ns()
+        else:
+            event.take_place()
 
     def wait(self, event: Event) -> None:
         """Make later work wait for an event; a captured event draws this stream into its capture."""
         if event.capture is None:
+            if self.capture is not None and event.recorded:
+                raise self.capture.invalidate(Result.STREAM_CAPTURE_ISOLATION)
             return
         if event.capture.origin.capture is not event.capture:
-            raise DriverError(Result.CAPTURED_EVENT, "the event belongs to a capture that has ended")
+            raise DriverError(Result.INVALID_VALUE, "the event belongs to a capture that has ended")
         if self.capture is None:
             self.capture, self.tail = event.capture, []
             event.capture.streams.append(self)
         elif self.capture is not event.capture:
-            raise DriverError(Result.STREAM_CAPTURE_MERGE)
+            event.capture.invalid = True
+            raise self.capture.invalidate(Result.INVALID_VALUE)
         self.tail = list(dict.fromkeys([*self.tail, *event.nodes]))
 
 
 class Event:
     """A point in a stream, and the host time at which it was passed."""
 
-    def __init__(self, flags: int = 0) -> None:
-        self.flags = flags
+    def __init__(self, flags: int = 0, context: object = None) -> None:
+        self.flags, self.context = flags, context
         self.recorded = False
         self.nanoseconds = 0
         self.capture: Capture | None = None
         self.nodes: list[Node] = []
+
+    def take_place(self) -> None:
+        """The work before it has been done."""
+        self.capture, self.nodes, self.recorded = None, [], True
+        self.nanoseconds = time.perf_counter_ns()
 
     def synchronize(self) -> None:
         """Wait for the event, which has been passed already."""
@@ -108,3 +128,26 @@ class Event:
         if not (self.recorded and other.recorded) or (self.flags | other.flags) & 2:
             raise DriverError(Result.INVALID_HANDLE, "the event was not recorded, or was created without timing")
         return (self.nanoseconds - other.nanoseconds) / 1e6
+
+
+@attrs.frozen(eq=False)
+class Record:
+    """Record an event, as a node of a graph."""
+
+    event: Event
+    kind: int = 7
+
+    def run(self, driver: Owner) -> None:
+        """Record it."""
+        self.event.take_place()
+
+
+@attrs.frozen(eq=False)
+class Wait:
+    """Wait for an event, as a node of a graph: for what has been done already."""
+
+    event: Event
+    kind: int = 6
+
+    def run(self, driver: Owner) -> None:
+        """Wait for nothing."""

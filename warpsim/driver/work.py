@@ -38,6 +38,8 @@ class Launch:
     shared: int = 0
     cluster: Dims | None = None
     cooperative: bool = False
+    buffer: bool = False
+    """Whether the parameters came as a block, not by pointers to each."""
     kind: int = 0
 
     def run(self, driver: Owner) -> None:
@@ -48,6 +50,7 @@ class Launch:
         """
         if driver.error:
             return
+        self.function.check()
         driver.report.launches += 1
         try:
             result = self.function.kernel(
@@ -102,6 +105,11 @@ class Fill:
     rows: int = 1
     kind: int = 2
 
+    @property
+    def fixed(self) -> int:
+        """What cannot change in a graph that is ready: the number of rows."""
+        return self.rows
+
     def run(self, driver: Owner) -> None:
         """Fill the memory."""
         driver.memory.fill(self.address, self.value, self.unit, self.count, self.pitch, self.rows)
@@ -129,3 +137,89 @@ class Nothing:
 
     def run(self, driver: Owner) -> None:
         """Do nothing."""
+
+
+@attrs.define(eq=False)
+class Allocate:
+    """Allocate memory at an address that was reserved; ``owner`` is its graph, ``freed_by`` are those that free it."""
+
+    address: int
+    nbytes: int
+    ordinal: int
+    owner: object = None
+    freed_by: list[object] = attrs.field(factory=list)
+    kind: int = 10
+
+    def run(self, driver: Owner) -> None:
+        """Make the memory accessible."""
+        driver.memory.allocate(self.nbytes, self.ordinal, self.address)
+
+
+@attrs.frozen(eq=False)
+class Free:
+    """Free what an `Allocate` allocated."""
+
+    address: int
+    kind: int = 11
+
+    def run(self, driver: Owner) -> None:
+        """Free the memory."""
+        driver.memory.free(self.address)
+
+
+@attrs.frozen(eq=False)
+class Operation:
+    """A write to memory or a wait for a value, of cuStreamBatchMemOp: ``kind`` is its CUstreamBatchMemOpType."""
+
+    kind: int
+    address: int = 0
+    value: int = 0
+    flags: int = 0
+
+    @property
+    def unit(self) -> int:
+        """The bytes of its value."""
+        return 8 if self.kind in (WAIT_64, WRITE_64) else 4
+
+    def run(self, driver: Owner) -> None:
+        """Write, or check what is waited for."""
+        if self.kind in (WRITE_32, WRITE_64):
+            driver.memory.fill(self.address, self.value, self.unit, 1)
+        elif self.kind in (WAIT_32, WAIT_64):
+            self._wait(driver)
+
+    def _wait(self, driver: Owner) -> None:
+        """Streams do their work at once: what they would wait for has to be there.
+
+        GEQ is cyclic, as cuda.h has it: ``(int32_t)(*addr - value) >= 0``."""
+        found, most = (
+            int.from_bytes(driver.memory.bytes_at(self.address, self.unit).tobytes(), "little"),
+            1 << 8 * self.unit,
+        )
+        ahead, nor = (found - self.value) % most < most // 2, ~(found | self.value) & (most - 1)
+        if not (ahead, found == self.value, found & self.value, nor)[self.flags & 3]:
+            raise DriverError(
+                Result.NOT_SUPPORTED,
+                "the simulated driver has no waiting of a stream for a value that nothing has stored yet",
+            )
+
+
+WAIT_32, WRITE_32, FLUSH, WAIT_64, WRITE_64, BARRIER = 1, 2, 3, 4, 5, 6
+
+
+@attrs.frozen(eq=False)
+class Operations:
+    """A batch of operations on memory."""
+
+    operations: tuple[Operation, ...]
+    kind: int = 12
+
+    @property
+    def fixed(self) -> int:
+        """What cannot change in a graph that is ready: the number of operations."""
+        return len(self.operations)
+
+    def run(self, driver: Owner) -> None:
+        """Do them in order."""
+        for operation in self.operations:
+            operation.run(driver)

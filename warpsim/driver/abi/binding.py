@@ -12,7 +12,8 @@ import time
 from types import FrameType
 from typing import Any
 
-from warpsim.driver.abi.calls import CALLS, INTERRUPT, PROCESS, TYPES, Call, Ended, guarded
+from warpsim.driver.abi.calls import CALLS, INTERRUPT, TYPES, Call, Ended, guarded
+from warpsim.driver.abi.process import PROCESS
 
 MODULES = (
     "cu_context",
@@ -20,13 +21,13 @@ MODULES = (
     "cu_module",
     "cu_work",
     "cu_graph",
+    "cu_capture",
     "cu_tensor_map",
     "cu_entry",
     "cu_others",
     "rt_device",
     "rt_memory",
     "rt_launch",
-    "rt_library",
     "rt_graph",
     "rt_entry",
     "rt_others",
@@ -80,7 +81,9 @@ def bind(library: str, names: int, stubs: int, table: int, count: int, *, embedd
     for index, where in enumerate(array.from_address(names)):
         name = ctypes.string_at(where).decode()
         found = calls[name]
-        made = ctypes.CFUNCTYPE(ctypes.c_uint64, *(TYPES[kind] for kind in found.kinds))(guarded(found))
+        made = ctypes.CFUNCTYPE(ctypes.c_uint64, *(TYPES.get(kind, ctypes.c_uint64) for kind in found.kinds))(
+            guarded(found)
+        )
         _KEPT.append(made)
         slots[index] = ctypes.cast(made, ctypes.c_void_p).value or 0
         PROCESS.addresses[name] = entries[index]

@@ -12,8 +12,9 @@ import os
 import re
 from typing import Any
 
-from warpsim.driver.abi.calls import call, get64, text_at
+from warpsim.driver.abi.calls import call
 from warpsim.driver.abi.theirs import library
+from warpsim.driver.raw import get64, text_at
 
 NAMES = (
     "nvrtcAddNameExpression nvrtcDestroyProgram nvrtcGetLTOIR nvrtcGetLTOIRSize nvrtcGetLoweredName "

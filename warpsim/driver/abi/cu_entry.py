@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from warpsim.driver.abi.calls import CALLS, PROCESS, call, put32, put64, text_at
+from warpsim.driver.abi.calls import CALLS, call
+from warpsim.driver.abi.process import PROCESS
 from warpsim.driver.abi.theirs import library_at
 from warpsim.driver.driver import VERSION
-from warpsim.driver.raw import bytes_at
+from warpsim.driver.raw import bytes_at, put32, put64
 from warpsim.driver.results import DriverError, Result
 
 SINCE = {
@@ -16,6 +17,11 @@ SINCE = {
     "cuGraphKernelNodeSetParams_v2": 12000,
     "cuGraphExecKernelNodeSetParams_v2": 12000,
     "cuGraphAddKernelNode_v2": 12000,
+    "cuGraphKernelNodeGetParams_v2": 12000,
+    "cuGraphExecUpdate_v2": 12000,
+    "cuGraphAddNode_v2": 12030,
+    "cuGraphRemoveDependencies_v2": 12030,
+    "cuStreamGetCaptureInfo_v2": 11030,
     "cuGraphGetEdges_v2": 12030,
     "cuGraphNodeGetDependencies_v2": 12030,
     "cuGraphNodeGetDependentNodes_v2": 12030,
@@ -41,24 +47,24 @@ def entry(symbol: str, version: int) -> int:
     return 0
 
 
-@call("PPIP", "cuGetProcAddress")
-@call("PPIPP", "cuGetProcAddress_v2")
-def proc_address(symbol: int, out: int, version: int, flags: int, status: int = 0) -> None:
+@call("TOIP", "cuGetProcAddress")
+@call("TOIPP", "cuGetProcAddress_v2")
+def proc_address(symbol: str, out: int, version: int, flags: int, status: int = 0) -> None:
     """cuGetProcAddress."""
     if version > VERSION + 999:
         raise DriverError(Result.INVALID_VALUE, f"CUDA {version}")
-    found = entry(text_at(symbol), version)
+    found = entry(symbol, version)
     put64(out, found)
     put32(status, 0 if found else 1)
     if not found and not status:
-        raise DriverError(Result.NOT_FOUND, text_at(symbol))
+        raise DriverError(Result.NOT_FOUND, symbol)
 
 
 RUNTIME_TABLE = bytes.fromhex("6bd5fb6c5bf4e74a8987d93912fd9df9")
 """The table that NVIDIA's run time cannot do without."""
 
 
-@call("PP", "cuGetExportTable")
+@call("OO", "cuGetExportTable")
 def export_table(out: int, number: int) -> None:
     """Tables without documentation: NVIDIA's run time asks for them, where its names have been stripped from a program
     so that ours does not take its place; NVRTC asks, too, and does without."""
@@ -74,8 +80,7 @@ def export_table(out: int, number: int) -> None:
     )
 
 
-@call("PI", "cuCoredumpGetAttribute", "cuCoredumpSetAttribute")
-@call("PIPP", "cuCoredumpGetAttributeGlobal")
+@call("IPP", "cuCoredumpGetAttribute", "cuCoredumpSetAttribute", "cuCoredumpGetAttributeGlobal")
 def unknown(*words: int) -> None:
     """Not simulated."""
     raise DriverError(Result.NOT_SUPPORTED)

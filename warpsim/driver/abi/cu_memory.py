@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import struct
 
-from warpsim.driver import properties, raw
-from warpsim.driver.abi.calls import PROCESS, call, get64, needs, put32, put64, put_bytes, unsupported
-from warpsim.driver.memory import Kind, Side
+from warpsim.driver import properties
+from warpsim.driver.abi.calls import call, context_or_current, unsupported
+from warpsim.driver.abi.process import PROCESS
+from warpsim.driver.memory import SIMULATED, Kind, Pool, Side
+from warpsim.driver.raw import get32, get64, mapped, put32, put64, put_bytes
 from warpsim.driver.results import DriverError, Result
-from warpsim.driver.work import Copy, Fill
+from warpsim.driver.streams import Stream
+from warpsim.driver.work import Copy, Fill, Free
 
 BOX = struct.Struct("<QQIxxxxQQQQ")
 """One side of CUDA_MEMCPY2D: x in bytes, y, type, host, device, array, pitch."""
@@ -20,33 +23,30 @@ ACCESSED_BY, NOWHERE = 3, -2
 PITCH = 512
 
 
-@call("PP", "cuMemAlloc_v2", "cuMemAlloc")
+@call("!OP", "cuMemAlloc_v2", "cuMemAlloc")
 def allocate(out: int, nbytes: int) -> None:
     """Device memory."""
-    needs(out)
     put64(out, PROCESS.driver.memory.allocate(nbytes, PROCESS.context().ordinal))
 
 
-@call("P", "cuMemFree_v2", "cuMemFree")
+@call("P", "cuMemFree_v2", "cuMemFree", "cudaFree")
 def free(address: int) -> None:
-    """cuMemFree."""
+    """Give memory back."""
     PROCESS.driver.memory.free(address, Kind.DEVICE, Kind.MANAGED)
 
 
-@call("PPPPU", "cuMemAllocPitch_v2")
+@call("!OOPPU", "cuMemAllocPitch", "cuMemAllocPitch_v2")
 def allocate_pitch(out: int, pitch: int, width: int, height: int, element: int) -> None:
     """Rows that begin at multiples of 512 bytes."""
-    needs(out, pitch)
     step = -(-width // PITCH) * PITCH
     put64(out, PROCESS.driver.memory.allocate(step * height, PROCESS.context().ordinal))
     put64(pitch, step)
 
 
-@call("PP", "cuMemAllocHost_v2", "cuMemAllocHost", "cudaMallocHost")
-@call("PPU", "cuMemHostAlloc", "cudaHostAlloc")
+@call("!OP", "cuMemAllocHost_v2", "cuMemAllocHost", "cudaMallocHost")
+@call("!OPU", "cuMemHostAlloc", "cudaHostAlloc")
 def allocate_host(out: int, nbytes: int, flags: int = 0) -> None:
     """Pinned memory."""
-    needs(out)
     put64(out, PROCESS.driver.memory.allocate_host(nbytes, Kind.PINNED, PROCESS.context().ordinal) if nbytes else 0)
 
 
@@ -56,48 +56,52 @@ def free_host(address: int) -> None:
     PROCESS.driver.memory.free(address, Kind.PINNED)
 
 
-@call("PPU", "cuMemAllocManaged", "cudaMallocManaged")
+@call("!OPU", "cuMemAllocManaged", "cudaMallocManaged")
 def allocate_managed(out: int, nbytes: int, flags: int) -> None:
     """Managed memory."""
-    needs(out)
     put64(out, PROCESS.driver.memory.allocate_host(nbytes, Kind.MANAGED, PROCESS.context().ordinal))
 
 
-@call("PPU", "cuMemHostRegister_v2", "cuMemHostRegister", "cudaHostRegister")
+@call("!OPU", "cuMemHostRegister_v2", "cuMemHostRegister", "cudaHostRegister")
 def register(address: int, nbytes: int, flags: int) -> None:
     """Let the device see memory of the host."""
     PROCESS.driver.memory.register(address, nbytes, read_only=bool(flags & 8))
 
 
-@call("P", "cuMemHostUnregister", "cudaHostUnregister")
+@call("O", "cuMemHostUnregister", "cudaHostUnregister")
 def unregister(address: int) -> None:
     """Take it from the device."""
     PROCESS.driver.memory.unregister(address)
 
 
-@call("PPU", "cuMemHostGetDevicePointer_v2", "cuMemHostGetDevicePointer", "cudaHostGetDevicePointer")
+@call("!OPU", "cuMemHostGetDevicePointer_v2", "cuMemHostGetDevicePointer", "cudaHostGetDevicePointer")
 def host_pointer(out: int, address: int, flags: int) -> None:
     """The device sees the host's memory at the host's addresses."""
-    block = PROCESS.driver.memory.holding(address)
-    if block is None or block.kind is Kind.DEVICE:
-        raise DriverError(Result.INVALID_VALUE, f"0x{address:x} is no pinned, managed or registered memory")
+    _of_host(address)
     put64(out, address)
 
 
-@call("PP", "cuMemHostGetFlags", "cudaHostGetFlags")
+def _of_host(address: int) -> None:
+    block = PROCESS.driver.memory.holding(address)
+    if block is None or block.kind is Kind.DEVICE:
+        raise DriverError(Result.INVALID_VALUE, f"0x{address:x} is no pinned, managed or registered memory")
+
+
+@call("!OP", "cuMemHostGetFlags", "cudaHostGetFlags")
 def host_flags(out: int, address: int) -> None:
     """Mapped and portable."""
+    _of_host(address)
     put32(out, 3)
 
 
-@call("PP", "cuMemGetInfo_v2", "cuMemGetInfo", "cudaMemGetInfo")
+@call("!PP", "cuMemGetInfo_v2", "cuMemGetInfo", "cudaMemGetInfo")
 def information(free_bytes: int, total: int) -> None:
     """What is left."""
     put64(free_bytes, properties.total_memory() - PROCESS.driver.memory.used)
     put64(total, properties.total_memory())
 
 
-@call("PPP", "cuMemGetAddressRange_v2", "cuMemGetAddressRange")
+@call("!PPP", "cuMemGetAddressRange_v2", "cuMemGetAddressRange")
 def address_range(base: int, size: int, address: int) -> None:
     """The allocation of an address."""
     found = PROCESS.driver.memory.extent(address)
@@ -110,22 +114,24 @@ def address_range(base: int, size: int, address: int) -> None:
 # ---- copies --------------------------------------------------------------------------------------
 
 
-def copy(target: int, source: int, nbytes: int, stream: int = 0) -> None:
+def copy(target: int, source: int, nbytes: int, stream: Stream | None = None) -> None:
     """Bytes from anywhere to anywhere."""
-    PROCESS.driver.copy(target, source, nbytes, PROCESS.stream(stream))
+    PROCESS.driver.copy(target, source, nbytes, stream)
 
 
 for _way in ("HtoD", "DtoH", "DtoD"):
-    call("PPP", f"cuMemcpy{_way}_v2", f"cuMemcpy{_way}")(copy)
-    call("PPPP", f"cuMemcpy{_way}Async_v2", f"cuMemcpy{_way}Async")(copy)
-call("PPP", "cuMemcpy")(copy)
-call("PPPP", "cuMemcpyAsync")(copy)
+    call("!PPP", f"cuMemcpy{_way}_v2", f"cuMemcpy{_way}")(copy)
+    call("PPPs", f"cuMemcpy{_way}Async_v2", f"cuMemcpy{_way}Async")(copy)
+call("!PPP", "cuMemcpy")(copy)
+call("PPPs", "cuMemcpyAsync")(copy)
 
 
-@call("PPPPP", "cuMemcpyPeer")
-@call("PPPPPP", "cuMemcpyPeerAsync")
-def copy_peer(target: int, _context: int, source: int, _other: int, nbytes: int, stream: int = 0) -> None:
-    """Contexts share one memory."""
+@call("!PPPPP", "cuMemcpyPeer")
+@call("PPPPPs", "cuMemcpyPeerAsync")
+def copy_peer(target: int, to: int, source: int, of: int, nbytes: int, stream: Stream | None = None) -> None:
+    """Contexts share one memory, but both have to be there."""
+    for handle in filter(None, (to, of)):
+        context_or_current(handle)
     copy(target, source, nbytes, stream)
 
 
@@ -137,14 +143,14 @@ def side(given: tuple[int, ...]) -> Side:
     return Side((host if kind == HOST else device) + y * pitch + x, pitch, 0)
 
 
-@call("P", "cuMemcpy2D_v2", "cuMemcpy2D", "cuMemcpy2DUnaligned_v2", "cuMemcpy2DUnaligned")
-@call("PP", "cuMemcpy2DAsync_v2", "cuMemcpy2DAsync")
-def copy_2d(given: int, stream: int = 0) -> None:
+@call("!O", "cuMemcpy2D_v2", "cuMemcpy2D", "cuMemcpy2DUnaligned_v2", "cuMemcpy2DUnaligned")
+@call("Os", "cuMemcpy2DAsync_v2", "cuMemcpy2DAsync")
+def copy_2d(given: int, stream: Stream | None = None) -> None:
     """A copy of rows."""
     source = side(BOX.unpack(_structure(given, BOX.size)))
     target = side(BOX.unpack(_structure(given + BOX.size, BOX.size)))
     width, height = get64(given + 2 * BOX.size), get64(given + 2 * BOX.size + 8)
-    PROCESS.driver.submit(Copy(_pitched(target, width), _pitched(source, width), width, height), PROCESS.stream(stream))
+    PROCESS.driver.submit(Copy(_pitched(target, width), _pitched(source, width), width, height), stream)
 
 
 def _pitched(given: Side, width: int) -> Side:
@@ -159,11 +165,11 @@ def side_3d(given: tuple[int, ...]) -> Side:
     return Side((host if kind == HOST else device) + z * pitch * height + y * pitch + x, pitch, pitch * height)
 
 
-@call("P", "cuMemcpy3D_v2", "cuMemcpy3D")
-@call("PP", "cuMemcpy3DAsync_v2", "cuMemcpy3DAsync")
-def copy_3d(given: int, stream: int = 0) -> None:
+@call("!O", "cuMemcpy3D_v2", "cuMemcpy3D")
+@call("Os", "cuMemcpy3DAsync_v2", "cuMemcpy3DAsync")
+def copy_3d(given: int, stream: Stream | None = None) -> None:
     """A copy of planes of rows."""
-    PROCESS.driver.submit(work_3d(given), PROCESS.stream(stream))
+    PROCESS.driver.submit(work_3d(given), stream)
 
 
 def work_3d(given: int) -> Copy:
@@ -174,6 +180,19 @@ def work_3d(given: int) -> Copy:
     return Copy(_pitched(target, width), _pitched(source, width), width, height, depth)
 
 
+def box_of(work: Copy) -> bytes:
+    """A copy as CUDA_MEMCPY3D, whose sides begin at their addresses."""
+    return b"".join(_side_of(side) for side in (work.source, work.target)) + struct.pack(
+        "<QQQ", work.width, work.height, work.depth
+    )
+
+
+def _side_of(side: Side) -> bytes:
+    on_device = any(low <= side.address < high for low, high in SIMULATED)
+    host, device = (0, side.address) if on_device else (side.address, 0)
+    return BOX3.pack(0, 0, 0, 0, 2 if on_device else HOST, host, device, 0, 0, side.pitch, side.rows)
+
+
 def _structure(address: int, nbytes: int) -> bytes:
     return PROCESS.driver.memory.bytes_at(address, nbytes).tobytes()
 
@@ -181,22 +200,24 @@ def _structure(address: int, nbytes: int) -> bytes:
 # ---- sets ----------------------------------------------------------------------------------------
 
 
-def fill(address: int, value: int, unit: int, count: int, stream: int = 0, pitch: int = 0, rows: int = 1) -> None:
+def fill(
+    address: int, value: int, unit: int, count: int, stream: Stream | None = None, pitch: int = 0, rows: int = 1
+) -> None:
     """Elements of one value."""
-    PROCESS.driver.submit(Fill(address, value, unit, count, pitch, rows), PROCESS.stream(stream))
+    PROCESS.driver.submit(Fill(address, value, unit, count, pitch, rows), stream)
 
 
 def _declare_fills(unit: int) -> None:
     bits = 8 * unit
 
-    @call("PUP", f"cuMemsetD{bits}_v2", f"cuMemsetD{bits}")
-    @call("PUPP", f"cuMemsetD{bits}Async")
-    def row(address: int, value: int, count: int, stream: int = 0) -> None:
+    @call("!PUP", f"cuMemsetD{bits}_v2", f"cuMemsetD{bits}")
+    @call("PUPs", f"cuMemsetD{bits}Async")
+    def row(address: int, value: int, count: int, stream: Stream | None = None) -> None:
         fill(address, value, unit, count, stream)
 
-    @call("PPUPP", f"cuMemsetD2D{bits}_v2", f"cuMemsetD2D{bits}")
-    @call("PPUPPP", f"cuMemsetD2D{bits}Async")
-    def rows(address: int, pitch: int, value: int, width: int, height: int, stream: int = 0) -> None:
+    @call("!PPUPP", f"cuMemsetD2D{bits}_v2", f"cuMemsetD2D{bits}")
+    @call("PPUPPs", f"cuMemsetD2D{bits}Async")
+    def rows(address: int, pitch: int, value: int, width: int, height: int, stream: Stream | None = None) -> None:
         fill(address, value, unit, width, stream, pitch, height)
 
 
@@ -242,18 +263,16 @@ def pointer_attribute(out: int, number: int, address: int) -> bool:
     return True
 
 
-@call("PIP", "cuPointerGetAttribute")
+@call("OIP", "cuPointerGetAttribute")
 def pointer_get(out: int, number: int, address: int) -> None:
     """cuPointerGetAttribute."""
     if not pointer_attribute(out, number, address):
         raise DriverError(Result.INVALID_VALUE)
 
 
-@call("UPPP", "cuPointerGetAttributes")
+@call("UOOP", "cuPointerGetAttributes")
 def pointer_get_all(count: int, numbers: int, outs: int, address: int) -> None:
     """cuPointerGetAttributes: 0 for memory that is not the driver's."""
-    from warpsim.driver.abi.calls import get32
-
     for index in range(count):
         number, out = get32(numbers + 4 * index), get64(outs + 8 * index)
         if not pointer_attribute(out, number, address):
@@ -262,66 +281,67 @@ def pointer_get_all(count: int, numbers: int, outs: int, address: int) -> None:
                 put32(out, -2)
 
 
-@call("PIP", "cuPointerSetAttribute")
-@call("PPPI", "cuMemAdvise")
-@call("PPPP", "cuMemAdvise_v2", "cudaMemAdvise")
-@call("PPIP", "cuMemPrefetchAsync")
-@call("PPPUP", "cuMemPrefetchAsync_v2", "cudaMemPrefetchAsync")
-def advice(*words: int) -> None:
+@call("OIP", "cuPointerSetAttribute")
+def pointer_set(value: int, number: int, address: int) -> None:
+    """Performance only."""
+    _held(address)
+
+
+def _held(address: int) -> None:
+    if PROCESS.driver.memory.extent(address) is None:
+        raise DriverError(Result.INVALID_VALUE, f"0x{address:x} is no memory of the driver's")
+
+
+@call("PPUI", "cuMemAdvise")
+@call("PPUP", "cuMemAdvise_v2", "cudaMemAdvise")
+@call("PPIs", "cuMemPrefetchAsync")
+@call("PPPUs", "cuMemPrefetchAsync_v2", "cudaMemPrefetchAsync")
+def advice(*words: object) -> None:
     """Performance only."""
 
 
-@call("PPIPP", "cuMemRangeGetAttribute", "cudaMemRangeGetAttribute")
+@call("!OPIPP", "cuMemRangeGetAttribute", "cudaMemRangeGetAttribute")
 def range_attribute(out: int, nbytes: int, number: int, address: int, count: int) -> None:
     """No advice is kept: there are no locations."""
     if not 1 <= number <= 8 or not nbytes or nbytes % 4 or (nbytes > 4 and number != ACCESSED_BY):
         raise DriverError(Result.INVALID_VALUE, f"no attribute {number} of {nbytes} bytes")
-    raw.mapped(out, nbytes)
+    _held(address)
+    mapped(out, nbytes)
     put_bytes(out, struct.pack("<i", NOWHERE if number in (2, ACCESSED_BY, 4) else 0) * (nbytes // 4))
 
 
 # ---- pools: memory is given at once and taken back at once ---------------------------------------
 
-
-class Pool:
-    """A pool; all of them take from the same memory."""
-
-    def __init__(self) -> None:
-        self.attributes: dict[int, int] = {}
-
-
 _POOLS: dict[int, Pool] = {}
 
 
-@call("PI", "cuDeviceGetDefaultMemPool", "cuDeviceGetMemPool", "cudaDeviceGetDefaultMemPool", "cudaDeviceGetMemPool")
+@call("OD", "cuDeviceGetDefaultMemPool", "cuDeviceGetMemPool", "cudaDeviceGetDefaultMemPool", "cudaDeviceGetMemPool")
 def default_pool(out: int, device: int) -> None:
     """The pool of a device."""
-    put64(out, PROCESS.put(_POOLS.setdefault(device, Pool())))
+    put64(out, PROCESS.handles.put(_POOLS.setdefault(device, Pool())))
 
 
-@call("PP", "cuMemPoolCreate", "cudaMemPoolCreate")
+@call("OO", "cuMemPoolCreate", "cudaMemPoolCreate")
 def pool_create(out: int, given: int) -> None:
     """A pool."""
-    needs(out)
-    put64(out, PROCESS.put(Pool()))
+    put64(out, PROCESS.handles.put(Pool()))
 
 
-@call("P", "cuMemPoolDestroy", "cudaMemPoolDestroy")
-def pool_destroy(handle: int) -> None:
+@call("p", "cuMemPoolDestroy", "cudaMemPoolDestroy")
+def pool_destroy(pool: Pool) -> None:
     """The end of a pool."""
-    PROCESS.drop(handle, Pool)
+    PROCESS.handles.end(pool)
 
 
-@call("PIP", "cuMemPoolSetAttribute", "cudaMemPoolSetAttribute")
-def pool_set(handle: int, number: int, value: int) -> None:
+@call("pIO", "cuMemPoolSetAttribute", "cudaMemPoolSetAttribute")
+def pool_set(pool: Pool, number: int, value: int) -> None:
     """An attribute that is kept."""
-    PROCESS.get(handle, Pool).attributes[number] = get64(value)
+    pool.attributes[number] = get64(value)
 
 
-@call("PIP", "cuMemPoolGetAttribute", "cudaMemPoolGetAttribute")
-def pool_get(handle: int, number: int, out: int) -> None:
+@call("pIO", "cuMemPoolGetAttribute", "cudaMemPoolGetAttribute")
+def pool_get(pool: Pool, number: int, out: int) -> None:
     """An attribute: the three switches are ints, the rest 64 bits."""
-    pool = PROCESS.get(handle, Pool)
     if number <= 3:
         put32(out, pool.attributes.get(number, 1))
     elif number == 7:
@@ -330,29 +350,38 @@ def pool_get(handle: int, number: int, out: int) -> None:
         put64(out, pool.attributes.get(number, 0))
 
 
-@call("PP", "cuMemPoolTrimTo", "cudaMemPoolTrimTo")
-@call("IP", "cuDeviceSetMemPool", "cudaDeviceSetMemPool")
-@call("PPP", "cuMemPoolSetAccess", "cudaMemPoolSetAccess")
-def pool_nothing(*words: int) -> None:
+@call("pP", "cuMemPoolTrimTo", "cudaMemPoolTrimTo")
+@call("Dp", "cuDeviceSetMemPool", "cudaDeviceSetMemPool")
+@call("pOP", "cuMemPoolSetAccess", "cudaMemPoolSetAccess")
+def pool_nothing(*arguments: object) -> None:
     """All devices reach all pools, and nothing is kept back."""
 
 
-@call("PPPP", "cuMemAllocFromPoolAsync", "cudaMallocFromPoolAsync")
-def pool_allocate(out: int, nbytes: int, pool: int, stream: int) -> None:
+@call("OPps", "cuMemAllocFromPoolAsync", "cudaMallocFromPoolAsync")
+def pool_allocate(out: int, nbytes: int, pool: Pool, stream: Stream) -> None:
     """Memory of a pool."""
     allocate_async(out, nbytes, stream)
 
 
-@call("PPP", "cuMemAllocAsync", "cudaMallocAsync")
-def allocate_async(out: int, nbytes: int, stream: int) -> None:
-    """Memory in a stream's order; it belongs to the device, not to a context."""
-    allocate(out, nbytes)
-    PROCESS.driver.memory.blocks[get64(out)].owner = PROCESS.primary[PROCESS.ordinal()]
+@call("OPs", "cuMemAllocAsync", "cudaMallocAsync")
+def allocate_async(out: int, nbytes: int, stream: Stream) -> None:
+    """Memory in a stream's order; it belongs to the device, not to a context. A captured stream gets a node."""
+    ordinal, memory = PROCESS.context_of(stream).ordinal, PROCESS.driver.memory
+    if stream.capture is not None:
+        work = PROCESS.driver.graph_memory.allocation(memory, nbytes, ordinal, stream.capture.graph)
+        stream.submit(work)
+        put64(out, work.address)
+        return
+    put64(out, memory.allocate(nbytes, ordinal) if nbytes else 0)
+    if nbytes:
+        memory.blocks[get64(out)].owner = PROCESS.primary[ordinal]
 
 
-@call("PP", "cuMemFreeAsync", "cudaFreeAsync")
-def free_async(address: int, stream: int) -> None:
-    """Give memory back in a stream's order."""
-    queue = PROCESS.stream(stream)
-    if queue.capture is None:
+@call("Ps", "cuMemFreeAsync", "cudaFreeAsync")
+def free_async(address: int, stream: Stream) -> None:
+    """Give memory back in a stream's order. A captured stream gets a node."""
+    if stream.capture is None:
         PROCESS.driver.memory.free(address, Kind.DEVICE)
+    elif address:
+        PROCESS.driver.graph_memory.claim(address, stream.capture.graph)
+        stream.submit(Free(address))

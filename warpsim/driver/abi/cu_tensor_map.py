@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from warpsim.driver.abi.calls import call, get32, get64, put_bytes
-from warpsim.driver.raw import bytes_at
+from warpsim.driver.abi.calls import call
+from warpsim.driver.raw import bytes_at, get32, get64, put_bytes
 from warpsim.driver.results import DriverError, Result
 from warpsim.host.tensor_map import TensorMap, encoded
 from warpsim.layout import tensor_map as layout
@@ -42,7 +42,7 @@ def _common(
     }
 
 
-@call("PUUPPPPPUUUU", "cuTensorMapEncodeTiled")
+@call("!OUUPOOOOUUUU", "cuTensorMapEncodeTiled")
 def encode_tiled(
     out: int,
     data_type: int,
@@ -63,7 +63,7 @@ def encode_tiled(
     put_bytes(out, TensorMap(address, box_dim=boxes, **common).encode(address))  # type: ignore[arg-type]
 
 
-@call("PUUPPPPPUUPUUUU", "cuTensorMapEncodeIm2col")
+@call("!OUUPOOOOUUOUUUU", "cuTensorMapEncodeIm2col")
 def encode_im2col(
     out: int,
     data_type: int,
@@ -98,7 +98,7 @@ def _signed(address: int) -> int:
     return int(struct.unpack("<i", struct.pack("<I", get32(address)))[0])
 
 
-@call("PP", "cuTensorMapReplaceAddress")
+@call("!OO", "cuTensorMapReplaceAddress")
 def replace_address(where: int, address: int) -> None:
     """cuTensorMapReplaceAddress: the same map for a tensor elsewhere."""
     fields = layout.decode(bytes_at(where, layout.LAYOUT.itemsize))

@@ -7,47 +7,88 @@ import struct
 
 import attrs
 
-from warpsim.driver.abi.calls import PROCESS, call, get32, get64, needs, put32, put64, put_float, unsupported
-from warpsim.driver.modules import Function
-from warpsim.driver.raw import bytes_at
+from warpsim.driver import occupancy
+from warpsim.driver.abi.calls import call, unsupported
+from warpsim.driver.abi.cu_module import function_in
+from warpsim.driver.abi.process import PROCESS
+from warpsim.driver.modules import Function, LibraryKernel
+from warpsim.driver.raw import bytes_at, get32, get64, put32, put64, put_bytes, put_float
 from warpsim.driver.results import DriverError, Result
-from warpsim.driver.streams import Event, Stream
-from warpsim.driver.work import Call, Launch
+from warpsim.driver.streams import Event, Record, Stream, Wait
+from warpsim.driver.work import (
+    BARRIER,
+    FLUSH,
+    WAIT_32,
+    WAIT_64,
+    WRITE_32,
+    WRITE_64,
+    Call,
+    Launch,
+    Operation,
+    Operations,
+)
 
 ATTRIBUTE = 72
 """Bytes of a CUlaunchAttribute: its number, and 64 of its value from the eighth on."""
 MOST_ATTRIBUTES = 64
 """More than there are."""
 COOPERATIVE, CLUSTER = 2, 4
+BUFFER_POINTER, BUFFER_SIZE = 1, 2
+"""CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE."""
+ATTACH_SINGLE = 4
+"""CU_MEM_ATTACH_SINGLE: to a stream, which is not the default one."""
+EXTERNAL = 1
+"""CU_EVENT_RECORD_EXTERNAL, CU_EVENT_WAIT_EXTERNAL."""
+Launchable = Function | LibraryKernel
 
 
 def packed(function: Function, params: int, extra: int) -> bytes:
     """The parameter block, from pointers to the parameters or from a buffer."""
+    if params and extra:
+        raise DriverError(Result.INVALID_VALUE, "parameters are given twice")
     if params:
         block = bytearray(function.parameter_bytes)
         for index, param in enumerate(function.kernel.params):
             block[param.offset : param.offset + param.size] = bytes_at(get64(params + 8 * index), param.size)
         return bytes(block)
-    buffer = size = 0
+    given: dict[int, int] = {}
     while extra and (word := get64(extra)):
-        if word == 1:
-            buffer = get64(extra + 8)
-        elif word == 2:
-            size = get64(get64(extra + 8))
+        if word not in (BUFFER_POINTER, BUFFER_SIZE):
+            raise DriverError(Result.INVALID_VALUE, f"0x{word:x} is none of CU_LAUNCH_PARAM")
+        given[word] = get64(extra + 8)
         extra += 16
-    if function.parameter_bytes and not buffer:
+    if not given and not function.parameter_bytes:
+        return b""
+    if len(given) < 2:
         raise DriverError(Result.INVALID_VALUE, f"{function.name} takes {len(function.kernel.params)} parameters")
-    return (bytes_at(buffer, size) if buffer else b"").ljust(function.parameter_bytes, b"\0")
+    return _of_buffer(function, given[BUFFER_POINTER], get64(given[BUFFER_SIZE]))
 
 
-def submit(work: Launch, stream: int) -> None:
+def _of_buffer(function: Function, buffer: int, size: int) -> bytes:
+    needed = function.parameter_bytes
+    if size == needed:
+        return bytes_at(buffer, size) if size else b""
+    what = f"{function.name} takes {needed} bytes of parameters, and CU_LAUNCH_PARAM_BUFFER_SIZE is {size}"
+    raise DriverError(Result.LAUNCH_OUT_OF_RESOURCES if size > needed else Result.INVALID_VALUE, what)
+
+
+def place(found: Launchable, stream: Stream) -> Function:
+    """The function that is launched in a stream, whose context has to be the function's."""
+    where = PROCESS.context_of(stream)
+    function = function_in(found, where)
+    if function.module.owner not in (None, where):
+        raise DriverError(Result.INVALID_HANDLE, f"{function.name} belongs to another context")
+    return function
+
+
+def submit(work: Launch, stream: Stream) -> None:
     """Launch in a stream."""
-    PROCESS.driver.submit(PROCESS.driver.checked(work), PROCESS.stream(stream))
+    PROCESS.driver.submit(PROCESS.driver.checked(work), stream)
 
 
-@call("PUUUUUUUPPP", "cuLaunchKernel")
+@call("qUUUUUUUsPP", "cuLaunchKernel")
 def launch(
-    handle: int,
+    found: Launchable,
     gx: int,
     gy: int,
     gz: int,
@@ -55,30 +96,32 @@ def launch(
     by: int,
     bz: int,
     shared: int,
-    stream: int,
+    stream: Stream,
     params: int,
     extra: int,
+    *,
+    cooperative: bool = False,
 ) -> None:
     """cuLaunchKernel."""
-    function = PROCESS.get(handle, Function)
-    submit(Launch(function, (gx, gy, gz), (bx, by, bz), packed(function, params, extra), shared), stream)
+    function = place(found, stream)
+    block = packed(function, params, extra)
+    submit(Launch(function, (gx, gy, gz), (bx, by, bz), block, shared, None, cooperative), stream)
 
 
-@call("PUUUUUUUPP", "cuLaunchCooperativeKernel")
+@call("qUUUUUUUsP", "cuLaunchCooperativeKernel")
 def launch_cooperative(
-    handle: int, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, shared: int, stream: int, params: int
+    found: Launchable, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, shared: int, stream: Stream, params: int
 ) -> None:
     """cuLaunchCooperativeKernel."""
-    function = PROCESS.get(handle, Function)
-    work = Launch(function, (gx, gy, gz), (bx, by, bz), packed(function, params, 0), shared, None, cooperative=True)
-    submit(work, stream)
+    launch(found, gx, gy, gz, bx, by, bz, shared, stream, params, 0, cooperative=True)
 
 
-@call("PPPP", "cuLaunchKernelEx")
-def launch_ex(config: int, handle: int, params: int, extra: int) -> None:
+@call("OqPP", "cuLaunchKernelEx")
+def launch_ex(config: int, found: Launchable, params: int, extra: int) -> None:
     """cuLaunchKernelEx."""
-    function = PROCESS.get(handle, Function)
-    submit(configured(function, config, packed(function, params, extra)), get64(config + 32))
+    stream = PROCESS.stream(get64(config + 32))
+    function = place(found, stream)
+    submit(configured(function, config, packed(function, params, extra)), stream)
 
 
 def configured(function: Function, config: int, params: bytes) -> Launch:
@@ -99,24 +142,40 @@ def with_attributes(work: Launch, attributes: int, count: int) -> Launch:
         elif number == CLUSTER and get32(at + 8):
             work = attrs.evolve(work, cluster=(get32(at + 8), get32(at + 12), get32(at + 16)))
         elif number in (7, 12):  # an event that the launch records
-            event = PROCESS.handles.get(get64(at + 8))
+            event = PROCESS.handles.find(get64(at + 8))
             if isinstance(event, Event):
                 PROCESS.driver.stream.record(event)
     return work
 
 
+@call("OqO", "cuOccupancyMaxActiveClusters")
+def active_clusters(out: int, found: Launchable, config: int) -> None:
+    """Clusters on the whole GPU."""
+    put_clusters(out, configured(function_in(found), config, b""))
+
+
+def put_clusters(out: int, work: Launch) -> None:
+    """How many clusters of a launch are resident."""
+    x, y, z = work.cluster or (1, 1, 1)
+    threads = work.block[0] * work.block[1] * work.block[2]
+    put32(out, occupancy.resident_blocks(work.function, threads, work.shared) // (x * y * z))
+
+
 # ---- streams -------------------------------------------------------------------------------------
 
 
-@call("PU", "cuStreamCreate", "cudaStreamCreateWithFlags")
-@call("PUI", "cudaStreamCreateWithPriority")
-def stream_create(out: int, flags: int, priority: int = 0) -> None:
+@call("!OU", "cuStreamCreate", "cudaStreamCreateWithFlags")
+@call("!OUI", "cudaStreamCreateWithPriority")
+@call("!O", "cudaStreamCreate")
+def stream_create(out: int, flags: int = 0, priority: int = 0) -> None:
     """A stream."""
-    needs(out)
-    put64(out, PROCESS.put(Stream(PROCESS.driver, flags, priority, PROCESS.context().ordinal)))
+    if flags > 1:
+        raise DriverError(Result.INVALID_VALUE, f"flags of a stream: {flags}")
+    owner = PROCESS.context()
+    put64(out, PROCESS.handles.put(Stream(PROCESS.driver, flags, priority, owner), owner))
 
 
-@call("PUI", "cuStreamCreateWithPriority")
+@call("!OUI", "cuStreamCreateWithPriority")
 def stream_create_priority(out: int, flags: int, priority: int) -> None:
     """A stream of a priority."""
     stream_create(out, flags, max(min(priority, 0), -5))
@@ -125,69 +184,82 @@ def stream_create_priority(out: int, flags: int, priority: int) -> None:
 @call("P", "cuStreamDestroy_v2", "cuStreamDestroy", "cudaStreamDestroy")
 def stream_destroy(handle: int) -> None:
     """The end of a stream."""
-    PROCESS.drop(handle, Stream)
+    PROCESS.handles.end(PROCESS.get(handle, Stream))
 
 
-@call("P", "cuStreamSynchronize", "cudaStreamSynchronize")
-def stream_synchronize(handle: int) -> None:
+@call("s", "cuStreamSynchronize", "cudaStreamSynchronize", "cuStreamQuery", "cudaStreamQuery")
+def stream_synchronize(stream: Stream) -> None:
     """Everything has been done."""
-    PROCESS.stream(handle).synchronize()
+    stream.synchronize()
 
 
-@call("P", "cuStreamQuery", "cudaStreamQuery")
-def stream_query(handle: int) -> None:
-    """Everything has been done."""
-    stream_synchronize(handle)
-
-
-@call("PP", "cuStreamGetPriority", "cudaStreamGetPriority")
-def stream_priority(handle: int, out: int) -> None:
+@call("sO", "cuStreamGetPriority", "cudaStreamGetPriority")
+def stream_priority(stream: Stream, out: int) -> None:
     """A stream's priority."""
-    put32(out, PROCESS.stream(handle).priority)
+    put32(out, stream.priority)
 
 
-@call("PP", "cuStreamGetFlags", "cudaStreamGetFlags")
-def stream_flags(handle: int, out: int) -> None:
+@call("sO", "cuStreamGetFlags", "cudaStreamGetFlags")
+def stream_flags(stream: Stream, out: int) -> None:
     """A stream's flags."""
-    put32(out, PROCESS.stream(handle).flags)
+    put32(out, stream.flags)
 
 
-@call("PP", "cuStreamGetId", "cudaStreamGetId")
-def stream_id(handle: int, out: int) -> None:
+@call("sO", "cuStreamGetId", "cudaStreamGetId")
+def stream_id(stream: Stream, out: int) -> None:
     """A stream's number."""
-    put64(out, PROCESS.put(PROCESS.stream(handle)) >> 8)
+    put64(out, PROCESS.handles.put(stream) >> 8)
 
 
-@call("PP", "cuStreamGetDevice", "cudaStreamGetDevice")
-def stream_device(handle: int, out: int) -> None:
+@call("sO", "cuStreamGetDevice", "cudaStreamGetDevice")
+def stream_device(stream: Stream, out: int) -> None:
     """A stream's device."""
-    put32(out, PROCESS.stream(handle).ordinal)
+    put32(out, PROCESS.context_of(stream).ordinal)
 
 
-@call("PP", "cuStreamGetCtx")
-def stream_context(handle: int, out: int) -> None:
-    """A stream's context."""
-    put64(out, PROCESS.primary[PROCESS.stream(handle).ordinal].handle)
-
-
-@call("PPP", "cuStreamGetCtx_v2")
-def stream_context_2(handle: int, out: int, green: int) -> None:
+@call("sO", "cuStreamGetCtx")
+@call("sPP", "cuStreamGetCtx_v2")
+def stream_context(stream: Stream, out: int, green: int = 0) -> None:
     """A stream's context; there are no green ones."""
-    stream_context(handle, out)
+    put64(out, PROCESS.context_of(stream).handle)
     put64(green, 0)
 
 
-@call("PPU", "cuStreamWaitEvent", "cudaStreamWaitEvent")
-def stream_wait(handle: int, event: int, flags: int) -> None:
+@call("seU", "cuStreamWaitEvent", "cudaStreamWaitEvent")
+def stream_wait(stream: Stream, event: Event, flags: int) -> None:
     """What comes is after an event."""
-    PROCESS.stream(handle).wait(PROCESS.get(event, Event))
+    if _external(stream, flags):
+        stream.submit(Wait(event))
+    else:
+        stream.wait(event)
 
 
-@call("PPPU", "cuStreamAttachMemAsync", "cudaStreamAttachMemAsync")
-@call("PIP", "cuStreamSetAttribute", "cudaStreamSetAttribute")
-@call("PP", "cuStreamCopyAttributes", "cudaStreamCopyAttributes")
-def nothing(*words: int) -> None:
+def _external(stream: Stream, flags: int) -> bool:
+    """Whether a captured stream has a node for an event, by the flags of a call."""
+    if flags > EXTERNAL:
+        raise DriverError(Result.INVALID_VALUE, f"flags of an event: {flags}")
+    if flags and stream.capture is None:
+        raise DriverError(Result.ILLEGAL_STATE, "the stream is not captured")
+    return bool(flags)
+
+
+@call("sPPU", "cuStreamAttachMemAsync", "cudaStreamAttachMemAsync")
+def attach(stream: Stream, address: int, nbytes: int, flags: int) -> None:
     """Performance only."""
+    if PROCESS.driver.memory.extent(address) is None or (flags == ATTACH_SINGLE and stream.context is None):
+        raise DriverError(Result.INVALID_VALUE, f"0x{address:x} cannot be attached")
+
+
+@call("sIO", "cuStreamSetAttribute", "cudaStreamSetAttribute")
+@call("ss", "cuStreamCopyAttributes", "cudaStreamCopyAttributes")
+def nothing(*arguments: object) -> None:
+    """Performance only."""
+
+
+@call("sIO", "cuStreamGetAttribute", "cudaStreamGetAttribute")
+def stream_attribute(stream: Stream, number: int, out: int) -> None:
+    """No attribute has been set."""
+    put_bytes(out, bytes(32))
 
 
 _HOST = ctypes.CFUNCTYPE(None, ctypes.c_uint64)
@@ -196,169 +268,118 @@ _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_int32, ctypes.c_uin
 
 def host_call(function: int, data: int) -> Call:
     """A function of the program as work."""
-    needs(function)
+    if not function:
+        raise DriverError(Result.INVALID_VALUE, "the function is null")
     return Call(lambda: _HOST(function)(data), function, data)
 
 
-@call("PPP", "cuLaunchHostFunc", "cudaLaunchHostFunc")
-@call("PPPU", "cuLaunchHostFunc_v2")
-def host_function(stream: int, function: int, data: int, mode: int = 0) -> None:
+@call("sOP", "cuLaunchHostFunc", "cudaLaunchHostFunc")
+@call("sOPU", "cuLaunchHostFunc_v2")
+def host_function(stream: Stream, function: int, data: int, mode: int = 0) -> None:
     """A function of the host."""
-    PROCESS.stream(stream).submit(host_call(function, data))
+    stream.submit(host_call(function, data))
 
 
-@call("PPPU", "cuStreamAddCallback", "cudaStreamAddCallback")
-def stream_callback(stream: int, function: int, data: int, flags: int) -> None:
+@call("POPU", "cuStreamAddCallback", "cudaStreamAddCallback")
+def stream_callback(handle: int, function: int, data: int, flags: int) -> None:
     """A function of the host that gets the stream and its error."""
-    needs(function)
-    PROCESS.stream(stream).submit(Call(lambda: _CALLBACK(function)(stream, int(PROCESS.driver.error), data)))
+    stream = PROCESS.stream(handle)
+    stream.submit(Call(lambda: _CALLBACK(function)(handle, int(PROCESS.driver.error), data)))
 
 
-def _value(stream: int, address: int, value: int, unit: int) -> None:
-    from warpsim.driver.work import Fill
+# ---- operations on memory ------------------------------------------------------------------------
 
-    PROCESS.stream(stream).submit(Fill(address, value, unit, 1))
-
-
-@call("PPUU", "cuStreamWriteValue32_v2", "cuStreamWriteValue32")
-def write_32(stream: int, address: int, value: int, flags: int) -> None:
-    """A word is stored in a stream's order."""
-    _value(stream, address, value, 4)
+_OPERATION = struct.Struct("<I4xQQI20x")
+"""CUstreamBatchMemOpParams: type, address, value, flags."""
 
 
-@call("PPPU", "cuStreamWriteValue64_v2", "cuStreamWriteValue64")
-def write_64(stream: int, address: int, value: int, flags: int) -> None:
-    """Eight bytes are stored in a stream's order."""
-    _value(stream, address, value, 8)
+def operation(kind: int, address: int = 0, value: int = 0, flags: int = 0) -> Operation:
+    """An operation that can be done.
+
+    Raises:
+        DriverError: it cannot.
+    """
+    made = Operation(kind, address, value, flags)
+    if kind == FLUSH:
+        raise unsupported("flushing of remote writes")
+    if kind not in (WAIT_32, WRITE_32, WAIT_64, WRITE_64, BARRIER) or (kind != BARRIER and address % made.unit):
+        raise DriverError(Result.INVALID_VALUE, f"operation {kind} at 0x{address:x}")
+    if kind != BARRIER:
+        PROCESS.driver.memory.bytes_at(address, made.unit)
+    return made
 
 
-@call("PPUU", "cuStreamWaitValue32_v2", "cuStreamWaitValue32")
-def wait_32(stream: int, address: int, value: int, flags: int) -> None:
-    """Wait for a word."""
-    _wait(address, value, flags, 4)
+def operations_at(address: int, count: int) -> Operations:
+    """An array of operations."""
+    if count > 256:
+        raise DriverError(Result.INVALID_VALUE, f"{count} operations")
+    words = _OPERATION.iter_unpack(bytes_at(address, _OPERATION.size * count) if count else b"")
+    return Operations(tuple(operation(*each) for each in words))
 
 
-@call("PPPU", "cuStreamWaitValue64_v2", "cuStreamWaitValue64")
-def wait_64(stream: int, address: int, value: int, flags: int) -> None:
-    """Wait for eight bytes."""
-    _wait(address, value, flags, 8)
+@call("sUOU", "cuStreamBatchMemOp", "cuStreamBatchMemOp_v2")
+def batch(stream: Stream, count: int, given: int, flags: int) -> None:
+    """Operations in a stream's order."""
+    if flags:
+        raise DriverError(Result.INVALID_VALUE, f"flags of operations: {flags}")
+    stream.submit(operations_at(given, count))
 
 
-def _wait(address: int, value: int, flags: int, unit: int) -> None:
-    """Streams do their work at once: what they would wait for has to be there.
+def _declare_operation(kind: int, bits: int, name: str) -> None:
+    value = "U" if bits == 32 else "P"
 
-    GEQ is cyclic, as cuda.h has it: ``(int32_t)(*addr - value) >= 0``."""
-    found, most = int.from_bytes(PROCESS.driver.memory.bytes_at(address, unit).tobytes(), "little"), 1 << 8 * unit
-    ahead, nor = (found - value) % most < most // 2, ~(found | value) & (most - 1)
-    if not (ahead, found == value, found & value, nor)[flags & 3]:
-        raise unsupported("waiting of a stream for a value that nothing has stored yet")
+    @call(f"sO{value}U", f"cuStream{name}Value{bits}_v2", f"cuStream{name}Value{bits}")
+    def submit_one(stream: Stream, address: int, value: int, flags: int) -> None:
+        stream.submit(Operations((operation(kind, address, value, flags),)))
 
 
-# ---- capture -------------------------------------------------------------------------------------
-
-
-@call("PU", "cuStreamBeginCapture_v2", "cudaStreamBeginCapture")
-@call("P", "cuStreamBeginCapture")
-def capture_begin(stream: int, mode: int = 0) -> None:
-    """What comes goes into a graph."""
-    if stream <= 2:
-        raise DriverError(Result.STREAM_CAPTURE_UNSUPPORTED, "the default stream cannot be captured")
-    PROCESS.stream(stream).begin(mode)
-
-
-@call("PP", "cuStreamEndCapture", "cudaStreamEndCapture")
-def capture_end(stream: int, out: int) -> None:
-    """The graph."""
-    put64(out, 0)
-    put64(out, PROCESS.put(PROCESS.stream(stream).end()))
-
-
-@call("PP", "cuStreamIsCapturing", "cudaStreamIsCapturing")
-def capture_status(stream: int, out: int) -> None:
-    """Whether a stream is captured."""
-    put32(out, int(PROCESS.stream(stream).capture is not None))
-
-
-@call("PPPPPP", "cuStreamGetCaptureInfo_v2", "cudaStreamGetCaptureInfo_v2")
-def capture_info(stream: int, status: int, number: int, graph: int, nodes: int, count: int) -> None:
-    """What a stream's capture is."""
-    _capture_info(stream, status, number, graph, nodes, count)
-
-
-@call("PPPPPPP", "cuStreamGetCaptureInfo_v3", "cudaStreamGetCaptureInfo", "cudaStreamGetCaptureInfo_v3")
-def capture_info_3(stream: int, status: int, number: int, graph: int, nodes: int, edges: int, count: int) -> None:
-    """What a stream's capture is."""
-    put64(edges, 0)
-    _capture_info(stream, status, number, graph, nodes, count)
-
-
-_TAILS: dict[int, object] = {}
-
-
-def _capture_info(stream: int, status: int, number: int, graph: int, nodes: int, count: int) -> None:
-    queue = PROCESS.stream(stream)
-    capture = queue.capture
-    put32(status, int(capture is not None))
-    if capture is None:
-        return
-    put64(number, capture.number)
-    put64(graph, PROCESS.put(capture.graph))
-    array = (ctypes.c_uint64 * max(len(queue.tail), 1))(*map(PROCESS.put, queue.tail))
-    _TAILS[id(queue)] = array
-    put64(nodes, ctypes.addressof(array))
-    put64(count, len(queue.tail))
-
-
-@call("PPPU", "cuStreamUpdateCaptureDependencies")
-@call("PPPPU", "cuStreamUpdateCaptureDependencies_v2", "cudaStreamUpdateCaptureDependencies")
-def capture_update(stream: int, nodes: int, *rest: int) -> None:
-    """Other nodes come before what comes next."""
-    from warpsim.driver.graphs import Node
-
-    count, flags = rest[-2:]
-    queue = PROCESS.stream(stream)
-    given = [PROCESS.get(get64(nodes + 8 * i), Node) for i in range(count)]
-    queue.tail = given if flags else list(dict.fromkeys([*queue.tail, *given]))
-
-
-@call("P", "cuThreadExchangeStreamCaptureMode", "cudaThreadExchangeStreamCaptureMode")
-def capture_mode(mode: int) -> None:
-    """Nothing that a capture forbids is told apart by its mode."""
-    put32(mode, 0)
+for _kind, _bits, _name in (
+    (WRITE_32, 32, "Write"),
+    (WRITE_64, 64, "Write"),
+    (WAIT_32, 32, "Wait"),
+    (WAIT_64, 64, "Wait"),
+):
+    _declare_operation(_kind, _bits, _name)
 
 
 # ---- events --------------------------------------------------------------------------------------
 
 
-@call("PU", "cuEventCreate", "cudaEventCreateWithFlags")
-@call("P", "cudaEventCreate")
+@call("!OU", "cuEventCreate", "cudaEventCreateWithFlags")
+@call("!O", "cudaEventCreate")
 def event_create(out: int, flags: int = 0) -> None:
     """An event."""
-    needs(out)
-    put64(out, PROCESS.put(Event(flags)))
+    if flags > 7:
+        raise DriverError(Result.INVALID_VALUE, f"flags of an event: {flags}")
+    owner = PROCESS.context()
+    put64(out, PROCESS.handles.put(Event(flags, owner), owner))
 
 
-@call("P", "cuEventDestroy_v2", "cuEventDestroy", "cudaEventDestroy")
-def event_destroy(handle: int) -> None:
+@call("e", "cuEventDestroy_v2", "cuEventDestroy", "cudaEventDestroy")
+def event_destroy(event: Event) -> None:
     """The end of an event."""
-    PROCESS.drop(handle, Event)
+    PROCESS.handles.end(event)
 
 
-@call("PP", "cuEventRecord", "cudaEventRecord")
-@call("PPU", "cuEventRecordWithFlags", "cudaEventRecordWithFlags")
-def event_record(handle: int, stream: int, flags: int = 0) -> None:
+@call("es", "cuEventRecord", "cudaEventRecord")
+@call("esU", "cuEventRecordWithFlags", "cudaEventRecordWithFlags")
+def event_record(event: Event, stream: Stream, flags: int = 0) -> None:
     """An event stands for what a stream has been given."""
-    PROCESS.stream(stream).record(PROCESS.get(handle, Event))
+    if event.context is not PROCESS.context_of(stream):
+        raise DriverError(Result.INVALID_HANDLE, "the event belongs to another context than the stream")
+    if _external(stream, flags):
+        stream.submit(Record(event))
+    else:
+        stream.record(event)
 
 
-@call("P", "cuEventSynchronize", "cudaEventSynchronize")
-@call("P", "cuEventQuery", "cudaEventQuery")
-def event_synchronize(handle: int) -> None:
+@call("e", "cuEventSynchronize", "cudaEventSynchronize", "cuEventQuery", "cudaEventQuery")
+def event_synchronize(event: Event) -> None:
     """It has been passed."""
-    PROCESS.get(handle, Event).synchronize()
+    event.synchronize()
 
 
-@call("PPP", "cuEventElapsedTime", "cuEventElapsedTime_v2", "cudaEventElapsedTime")
-def event_elapsed(out: int, first: int, last: int) -> None:
+@call("Oee", "cuEventElapsedTime", "cuEventElapsedTime_v2", "cudaEventElapsedTime")
+def event_elapsed(out: int, first: Event, last: Event) -> None:
     """Milliseconds of this machine between two events."""
-    put_float(out, PROCESS.get(last, Event).since(PROCESS.get(first, Event)))
+    put_float(out, last.since(first))

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from warpsim.driver.abi import intermediate
-from warpsim.driver.abi.calls import PROCESS, call, get64, put32, put64, put_bytes, text_at
+from warpsim.driver.abi.calls import call, reader
+from warpsim.driver.abi.process import PROCESS
 from warpsim.driver.modules import Linker
-from warpsim.driver.raw import bytes_at
+from warpsim.driver.raw import bytes_at, get64, put32, put64, put_bytes, text_at
 from warpsim.driver.results import DriverError
 
 VERSIONS = ("", *(f"_{major}_{minor}" for major in (12, 13) for minor in range(10)))
@@ -51,93 +52,89 @@ class Link(Linker):
         return 0
 
 
-def _call(kinds: str, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    return call(kinds, *(f"__nvJitLink{name}{v}" if v else f"nvJitLink{name}" for v in VERSIONS))
+def _call(kinds: str, *names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return call(kinds, *(f"__nvJitLink{name}{v}" if v else f"nvJitLink{name}" for name in names for v in VERSIONS))
 
 
-@_call("PUP", "Create")
+@reader("J")
+def link_of(handle: int) -> Link:
+    """A link."""
+    return PROCESS.get(handle, Link)
+
+
+@_call("OUP", "Create")
 def create(out: int, count: int, options: int) -> None:
     """A link; of the options the GPU matters."""
     words = [text_at(get64(options + 8 * i)) for i in range(count)]
     found = [re.search(r"-arch=(?:sm|compute)_(\d+)", word) for word in words]
-    put64(out, PROCESS.put(Link(next((int(m[1]) for m in found if m), 90))))
+    put64(out, PROCESS.handles.put(Link(next((int(m[1]) for m in found if m), 90))))
 
 
-@_call("P", "Destroy")
+@_call("O", "Destroy")
 def destroy(where: int) -> None:
     """The end of a link."""
-    PROCESS.drop(get64(where), Link)
+    PROCESS.handles.end(link_of(get64(where)))
     put64(where, 0)
 
 
-@_call("PIPPP", "AddData")
-def add_data(handle: int, kind: int, data: int, nbytes: int, name: int) -> int:
+@_call("JIOPP", "AddData")
+def add_data(link: Link, kind: int, data: int, nbytes: int, name: int) -> int:
     """A module."""
-    link = PROCESS.get(handle, Link)
     return link.attempt(lambda: link.take(bytes_at(data, nbytes)))
 
 
-@_call("PIP", "AddFile")
-def add_file(handle: int, kind: int, path: int) -> int:
+@_call("JIT", "AddFile")
+def add_file(link: Link, kind: int, path: str) -> int:
     """A module, from a file."""
-    link = PROCESS.get(handle, Link)
-    return link.attempt(lambda: link.add_file(text_at(path), link.sm))
+    return link.attempt(lambda: link.add_file(path, link.sm))
 
 
-@_call("P", "Complete")
-def complete(handle: int) -> int:
+@_call("J", "Complete")
+def complete(link: Link) -> int:
     """Link."""
-    link = PROCESS.get(handle, Link)
     return link.attempt(link.finish)
 
 
-@_call("PP", "GetLinkedCubinSize")
-def cubin_size(handle: int, out: int) -> None:
+@_call("JO", "GetLinkedCubinSize", "GetLinkedPtxSize")
+def cubin_size(link: Link, out: int) -> None:
     """Bytes of what was linked."""
-    put64(out, len(PROCESS.get(handle, Link).result))
+    put64(out, len(link.result))
 
 
-@_call("PP", "GetLinkedCubin")
-def cubin(handle: int, out: int) -> None:
+@_call("JO", "GetLinkedCubin", "GetLinkedPtx")
+def cubin(link: Link, out: int) -> None:
     """What was linked."""
-    put_bytes(out, PROCESS.get(handle, Link).result)
+    put_bytes(out, link.result)
 
 
-_call("PP", "GetLinkedPtxSize")(cubin_size)
-_call("PP", "GetLinkedPtx")(cubin)
-
-
-@_call("PP", "GetErrorLogSize")
-def error_size(handle: int, out: int) -> None:
+@_call("JO", "GetErrorLogSize")
+def error_size(link: Link, out: int) -> None:
     """Bytes of the log."""
-    put64(out, len(PROCESS.get(handle, Link).log.encode()) + 1)
+    put64(out, len(link.log.encode()) + 1)
 
 
-@_call("PP", "GetErrorLog")
-def error_log(handle: int, out: int) -> None:
+@_call("JO", "GetErrorLog")
+def error_log(link: Link, out: int) -> None:
     """What went wrong."""
-    put_bytes(out, PROCESS.get(handle, Link).log.encode() + b"\0")
+    put_bytes(out, link.log.encode() + b"\0")
 
 
-@_call("PP", "GetInfoLogSize")
-def info_size(handle: int, out: int) -> None:
+@_call("JO", "GetInfoLogSize")
+def info_size(link: Link, out: int) -> None:
     """Nothing to tell."""
     put64(out, 1)
 
 
-@_call("PP", "GetInfoLog")
-def info_log(handle: int, out: int) -> None:
+@_call("JO", "GetInfoLog")
+def info_log(link: Link, out: int) -> None:
     """Nothing to tell."""
     put_bytes(out, b"\0")
 
 
-def linked_intermediate(handle: int, out: int) -> int:
+@_call("JO", "GetLinkedLTOIRSize", "GetLinkedLTOIR")
+def linked_intermediate(link: Link, out: int) -> int:
     """What is linked is PTX."""
     return UNSUPPORTED
-
-
-for _name in ("GetLinkedLTOIRSize", "GetLinkedLTOIR"):
-    _call("PP", _name)(linked_intermediate)
 
 
 @call("PP", "nvJitLinkVersion", "__nvJitLinkVersion")

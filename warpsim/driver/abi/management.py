@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from warpsim.driver.abi.calls import PROCESS, c_string, call, put32, put64, put_bytes
+from warpsim.driver.abi.calls import call
 from warpsim.driver.abi.cu_context import uuid
+from warpsim.driver.abi.process import PROCESS, c_string
 from warpsim.driver.driver import VERSION
 from warpsim.driver.properties import name
+from warpsim.driver.raw import put32, put64, put_bytes
 
 INVALID_ARGUMENT, INSUFFICIENT_SIZE = 2, 7
 TEXTS = {0: "Success", 2: "Invalid Argument", 3: "Not Supported", 6: "Not Found", 7: "Insufficient Size"}

@@ -6,9 +6,11 @@ import re
 import struct
 
 from warpsim.driver import properties
-from warpsim.driver.abi.calls import PROCESS, c_string, call, needs, put32, put_bytes, text_at
-from warpsim.driver.abi.cu_context import ordinal_of, primary_reset, uuid
+from warpsim.driver.abi.calls import call, device
+from warpsim.driver.abi.cu_context import primary_reset, uuid
+from warpsim.driver.abi.process import PROCESS, c_string
 from warpsim.driver.abi.rt_errors import NAMES, TEXTS
+from warpsim.driver.raw import put32, put_bytes
 from warpsim.driver.results import DriverError, Result, text_of
 
 FIELDS = """name:256s uuid:16s luid:8s mask:I total:Q shared:Q#8 regs:i#12 warp:i#10 pitch:Q#11 threads:i#1 dim:3i#2
@@ -50,16 +52,16 @@ def properties_of(ordinal: int, *, old: bool) -> bytes:
     return bytes(out) + bytes(-len(out) % 8)
 
 
-@call("PI", "cudaGetDeviceProperties")
-def device_properties(out: int, device: int) -> None:
+@call("OD", "cudaGetDeviceProperties")
+def device_properties(out: int, ordinal: int) -> None:
     """As CUDA 13 lays it out."""
-    put_bytes(out, properties_of(ordinal_of(device), old=False))
+    put_bytes(out, properties_of(ordinal, old=False))
 
 
-@call("PI", "cudaGetDeviceProperties_v2")
-def device_properties_12(out: int, device: int) -> None:
+@call("OD", "cudaGetDeviceProperties_v2")
+def device_properties_12(out: int, ordinal: int) -> None:
     """As CUDA 12 lays it out."""
-    put_bytes(out, properties_of(ordinal_of(device), old=True))
+    put_bytes(out, properties_of(ordinal, old=True))
 
 
 def current() -> int:
@@ -68,21 +70,20 @@ def current() -> int:
     return PROCESS.stack[-1].ordinal
 
 
-@call("I", "cudaSetDevice")
-@call("IUU", "cudaInitDevice")
-def set_device(device: int, *flags: int) -> None:
+@call("D", "cudaSetDevice")
+@call("DUU", "cudaInitDevice")
+def set_device(ordinal: int, *flags: int) -> None:
     """Choose a device."""
-    PROCESS.choose(ordinal_of(device))
+    PROCESS.choose(ordinal)
 
 
-@call("P", "cudaGetDevice")
+@call("O", "cudaGetDevice")
 def get_device(out: int) -> None:
     """The device that was chosen."""
-    needs(out)
     put32(out, current())
 
 
-@call("PP", "cudaChooseDevice")
+@call("OP", "cudaChooseDevice")
 def choose_device(out: int, wanted: int) -> None:
     """The first will do."""
     put32(out, 0)
@@ -94,19 +95,19 @@ def device_flags(*words: int) -> None:
     """Performance only."""
 
 
-@call("P", "cudaGetDeviceFlags")
+@call("O", "cudaGetDeviceFlags")
 def get_flags(out: int) -> None:
     """Mapped memory is allowed."""
     put32(out, 8)
 
 
-@call("PP", "cudaDeviceGetByPCIBusId", "cuDeviceGetByPCIBusId")
-def by_bus(out: int, text: int) -> None:
+@call("OT", "cudaDeviceGetByPCIBusId", "cuDeviceGetByPCIBusId")
+def by_bus(out: int, text: str) -> None:
     """The device of a place on the bus."""
-    match = re.fullmatch(r"(?:[0-9a-fA-F]+:)?([0-9a-fA-F]+):[0-9a-fA-F]+(?:\.[0-9a-fA-F])?", text_at(text))
+    match = re.fullmatch(r"(?:[0-9a-fA-F]+:)?([0-9a-fA-F]+):[0-9a-fA-F]+(?:\.[0-9a-fA-F])?", text)
     if match is None:
         raise DriverError(Result.INVALID_VALUE, "not a place on a bus")
-    put32(out, ordinal_of(int(match[1], 16) - 1))
+    put32(out, device(int(match[1], 16) - 1))
 
 
 @call("", "cudaDeviceSynchronize", "cudaThreadSynchronize")

@@ -1,4 +1,4 @@
-"""libcudart: streams without flags, and the driver's functions by name."""
+"""libcudart: the driver's functions by name."""
 
 from __future__ import annotations
 
@@ -6,42 +6,37 @@ import ctypes
 import os
 from typing import Any
 
-from warpsim.driver.abi.calls import PROCESS, call, put32, put64, text_at
+from warpsim.driver.abi.calls import call
 from warpsim.driver.abi.cu_entry import entry
-from warpsim.driver.abi.cu_work import stream_create
+from warpsim.driver.abi.process import PROCESS
 from warpsim.driver.driver import VERSION
+from warpsim.driver.raw import put32, put64
 from warpsim.driver.results import DriverError, Result
 
 _LIBRARIES: list[Any] = []
 
 
-@call("P", "cudaStreamCreate")
-def stream(out: int) -> None:
-    """A stream."""
-    stream_create(out, 0)
-
-
-@call("PPPP", "cudaGetDriverEntryPoint")
-def entry_point(symbol: int, out: int, flags: int, status: int) -> None:
+@call("TOPP", "cudaGetDriverEntryPoint")
+def entry_point(symbol: str, out: int, flags: int, status: int) -> None:
     """A function of the driver."""
     entry_point_by_version(symbol, out, VERSION, flags, status)
 
 
-@call("PPUPP", "cudaGetDriverEntryPointByVersion")
-def entry_point_by_version(symbol: int, out: int, version: int, flags: int, status: int) -> None:
+@call("TOUPP", "cudaGetDriverEntryPointByVersion")
+def entry_point_by_version(symbol: str, out: int, version: int, flags: int, status: int) -> None:
     """A function of the driver, as a version of CUDA has it."""
     if "cuInit" not in PROCESS.addresses:
         driver = ctypes.CDLL("libcuda.so.1")
         _LIBRARIES.append(driver)
         driver.cuInit(0)
-    found = entry(text_at(symbol), version)
+    found = entry(symbol, version)
     put64(out, found)
     put32(status, 0 if found else 1)
     if not found and not status:
-        raise DriverError(Result.NOT_FOUND, text_at(symbol))
+        raise DriverError(Result.NOT_FOUND, symbol)
 
 
-@call("PP", "cudaGetExportTable")
+@call("OP", "cudaGetExportTable")
 def export_table(out: int, number: int) -> None:
     """Tables without documentation."""
     put64(out, 0)

@@ -1,69 +1,112 @@
-"""libcudart: graphs' nodes of launches and copies."""
+"""libcudart: graphs, where their nodes have parameters of the run time's own."""
 
 from __future__ import annotations
 
-import struct
+from collections.abc import Callable
 
-from warpsim.driver.abi.calls import PROCESS, call
-from warpsim.driver.abi.cu_graph import add
-from warpsim.driver.abi.cu_work import packed
-from warpsim.driver.abi.rt_launch import function_of, symbol
-from warpsim.driver.abi.rt_memory import box_work
-from warpsim.driver.graphs import GraphExec, Node
+from warpsim.driver.abi.calls import call
+from warpsim.driver.abi.cu_graph import (
+    READERS,
+    add,
+    add_any_of,
+    change,
+    checked_copy,
+    launch_work,
+    put_kernel,
+    set_any_of,
+    set_ready_of,
+    work_of,
+)
+from warpsim.driver.abi.rt_launch import function_of, stub_of
+from warpsim.driver.abi.rt_memory import PARAMETERS, Symbol, box_work, part
+from warpsim.driver.graphs import Graph, GraphExec, Node
 from warpsim.driver.memory import Side
-from warpsim.driver.raw import bytes_at
-from warpsim.driver.work import Copy, Launch
+from warpsim.driver.raw import get64, put_bytes
+from warpsim.driver.work import Copy, Launch, Work
 
 
 def kernel_work(given: int) -> Launch:
     """cudaKernelNodeParams as work."""
-    address, gx, gy, gz, bx, by, bz, shared, params, extra = struct.unpack("<Q7I4xQQ", bytes_at(given, 56))
-    function = function_of(address)
-    work = Launch(function, (gx, gy, gz), (bx, by, bz), packed(function, params, extra), shared)
-    return PROCESS.driver.checked(work)
+    return launch_work(given, function_of(get64(given)))
 
 
-@call("PPPPP", "cudaGraphAddKernelNode")
-def add_kernel(out: int, graph: int, before: int, count: int, given: int) -> None:
-    """A launch."""
-    add(out, graph, before, count, kernel_work(given))
+def copy_work(given: int) -> Copy:
+    """cudaMemcpy3DParms as work."""
+    return checked_copy(box_work(given))
 
 
-@call("PP", "cudaGraphKernelNodeSetParams")
-def set_kernel(node: int, given: int) -> None:
-    """Other arguments of a launch."""
-    PROCESS.get(node, Node).work = kernel_work(given)
+OF_RUN_TIME = {**READERS, 0: kernel_work, 1: lambda given: copy_work(given + 16)}
 
 
-@call("PPP", "cudaGraphExecKernelNodeSetParams")
-def exec_set_kernel(handle: int, node: int, given: int) -> None:
-    """Other arguments of a launch, in a graph made ready."""
-    PROCESS.get(handle, GraphExec).replace(PROCESS.get(node, Node), kernel_work(given))
+def _declare(name: str, kinds: str, read: Callable[..., Work]) -> None:
+    """Functions that add a node, and that set its parameters, also in a graph made ready."""
+    adds, _, suffix = name.partition("|")
+
+    @call(f"!OgPP{kinds}", f"cudaGraphAdd{adds}Node{suffix}")
+    def add_node(out: int, graph: Graph, before: int, count: int, *given: int) -> None:
+        add(out, graph, before, count, read(*given))
+
+    @call(f"!n{kinds}", f"cudaGraph{adds}NodeSetParams{suffix}")
+    def set_node(node: Node, *given: int) -> None:
+        change(node, read(*given))
+
+    @call(f"!xn{kinds}", f"cudaGraphExec{adds}NodeSetParams{suffix}")
+    def set_ready(graph: GraphExec, node: Node, *given: int) -> None:
+        set_ready_of(graph, node, read(*given))
 
 
-@call("PPPPP", "cudaGraphAddMemcpyNode")
-def add_copy(out: int, graph: int, before: int, count: int, given: int) -> None:
-    """A copy of a box."""
-    add(out, graph, before, count, box_work(given))
+def _copy(target: int, source: int, size: int) -> Copy:
+    return checked_copy(Copy(Side(target, size), Side(source, size), size))
 
 
-@call("PPPPPPPI", "cudaGraphAddMemcpyNode1D")
-def add_copy_1d(out: int, graph: int, before: int, count: int, target: int, source: int, size: int, kind: int) -> None:
-    """A copy of bytes."""
-    add(out, graph, before, count, Copy(Side(target), Side(source), size))
-
-
-@call("PPPPPPPPI", "cudaGraphAddMemcpyNodeToSymbol")
-def add_to_symbol(
-    out: int, graph: int, before: int, count: int, name: int, source: int, size: int, offset: int, kind: int
-) -> None:
+def to_symbol(name: Symbol, source: int, size: int, offset: int, kind: int) -> Copy:
     """A copy to a variable."""
-    add(out, graph, before, count, Copy(Side(symbol(name)[0] + offset), Side(source), size))
+    return _copy(part(name, offset, size), source, size)
 
 
-@call("PPPPPPPPI", "cudaGraphAddMemcpyNodeFromSymbol")
-def add_from_symbol(
-    out: int, graph: int, before: int, count: int, target: int, name: int, size: int, offset: int, kind: int
-) -> None:
+def from_symbol(target: int, name: Symbol, size: int, offset: int, kind: int) -> Copy:
     """A copy from a variable."""
-    add(out, graph, before, count, Copy(Side(target), Side(symbol(name)[0] + offset), size))
+    return _copy(target, part(name, offset, size), size)
+
+
+_declare("Kernel", "O", kernel_work)
+_declare("Memcpy", "O", copy_work)
+_declare("Memcpy|1D", "PPPI", lambda target, source, size, kind: _copy(target, source, size))
+_declare("Memcpy|ToSymbol", "YPPPI", to_symbol)
+_declare("Memcpy|FromSymbol", "PYPPI", from_symbol)
+
+
+@call("nO", "cudaGraphKernelNodeGetParams")
+def get_kernel(node: Node, out: int) -> None:
+    """What a node launches."""
+    put_kernel(node, out, stub_of(work_of(node, Launch).function))
+
+
+@call("nO", "cudaGraphMemcpyNodeGetParams")
+def get_copy(node: Node, out: int) -> None:
+    """What a node copies."""
+    work: Copy = work_of(node, Copy)
+    words = [
+        word
+        for side in (work.source, work.target)
+        for word in (0, 0, 0, 0, side.address, side.pitch, work.width, side.rows)
+    ]
+    put_bytes(out, PARAMETERS.pack(*words, work.width, work.height, work.depth, 4))
+
+
+@call("!OgPPPO", "cudaGraphAddNode")
+def add_any(out: int, graph: Graph, before: int, edges: int, count: int, given: int) -> None:
+    """A node of any type."""
+    add_any_of(out, graph, before, count, given, OF_RUN_TIME, edges)
+
+
+@call("!nO", "cudaGraphNodeSetParams")
+def set_any(node: Node, given: int) -> None:
+    """Other parameters of any node."""
+    set_any_of(node, given, OF_RUN_TIME)
+
+
+@call("!xnO", "cudaGraphExecNodeSetParams")
+def exec_set_any(graph: GraphExec, node: Node, given: int) -> None:
+    """Other parameters of any node of a graph made ready."""
+    set_any_of(node, given, OF_RUN_TIME, graph)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import attrs
 
-from warpsim.driver import images, occupancy
-from warpsim.driver.abi.calls import PROCESS, Context, c_string, call, get32, get64, put32, put64, put_bytes, text_at
-from warpsim.driver.abi.cu_module import attribute, set_attribute
-from warpsim.driver.abi.cu_work import packed, submit, with_attributes
+from warpsim.driver import images
+from warpsim.driver.abi.calls import call, reader
+from warpsim.driver.abi.cu_module import attribute, function_in, put_parameter, set_attribute
+from warpsim.driver.abi.cu_work import packed, put_clusters, submit, with_attributes
+from warpsim.driver.abi.process import PROCESS, Context, c_string
 from warpsim.driver.abi.rt_device import current
 from warpsim.driver.abi.rt_errors import INVALID_CONFIGURATION, INVALID_FUNCTION, INVALID_SYMBOL, RuntimeRefusal
 from warpsim.driver.abi.theirs import library_at
-from warpsim.driver.modules import DriverModule, Function
-from warpsim.driver.raw import bytes_at
+from warpsim.driver.modules import DriverModule, Function, LibraryKernel
+from warpsim.driver.raw import bytes_at, get32, get64, put32, put64, put_bytes, text_at
 from warpsim.driver.results import DriverError
+from warpsim.driver.streams import Stream
 from warpsim.driver.work import Launch
 
 
@@ -42,9 +45,9 @@ class Registered:
 
 def end(context: Context) -> None:
     """A primary context ends with the program's modules on its device; their variables will begin anew."""
-    for thing in list(PROCESS.handles.values()):
-        if isinstance(thing, Registered) and context.primary and context.ordinal in thing.modules:
-            thing.modules.pop(context.ordinal).unload()
+    for fatbin in PROCESS.handles.of_type(Registered):
+        if context.primary and context.ordinal in fatbin.modules:
+            fatbin.modules.pop(context.ordinal).unload()
 
 
 PROCESS.endings.append(end)
@@ -55,7 +58,7 @@ _SYMBOLS: dict[int, tuple[Registered, str]] = {}
 @call("P", "__cudaRegisterFatBinary", plain=True)
 def register_fatbin(address: int) -> int:
     """A fatbin."""
-    return PROCESS.put(Registered(address))
+    return PROCESS.handles.put(Registered(address))
 
 
 @call("P", "__cudaRegisterFatBinaryEnd", "__cudaUnregisterFatBinary")
@@ -95,6 +98,7 @@ def register_texture(*words: int) -> None:
     """Textures are refused where they are used."""
 
 
+@reader("Y")
 def symbol(address: int) -> tuple[int, int]:
     """Address and size of a variable of the program."""
     found = _SYMBOLS.get(address)
@@ -103,6 +107,7 @@ def symbol(address: int) -> tuple[int, int]:
     return found[0].module().variable(found[1])
 
 
+@reader("F")
 def function_of(address: int) -> Function:
     """The kernel of a stub's address, or of a handle."""
     found = _FUNCTIONS.get(address)
@@ -112,10 +117,18 @@ def function_of(address: int) -> Function:
             return fatbin.module().function(name)
         except images.MachineCode as problem:
             raise DriverError(problem.result, _without_ptx(name, library_at(fatbin.address)) or str(problem)) from None
-    handle = PROCESS.handles.get(address)
-    if isinstance(handle, Function):
-        return handle
+    handle = PROCESS.handles.find(address)
+    if isinstance(handle, (Function, LibraryKernel)):
+        return function_in(handle, PROCESS.context())
     raise RuntimeRefusal(INVALID_FUNCTION)
+
+
+def stub_of(function: Function) -> int:
+    """The address of a kernel's stub, or its handle."""
+    for address, (fatbin, name) in _FUNCTIONS.items():
+        if name == function.name and function.module in fatbin.modules.values():
+            return address
+    return PROCESS.handles.of(function)
 
 
 def _without_ptx(kernel: str, library: str) -> str:
@@ -137,16 +150,16 @@ def stub_handle(out: int, address: int) -> None:
     put64(out, address)
 
 
-@call("PP", "cudaGetFuncBySymbol", "cudaGetKernel")
-def kernel_handle(out: int, address: int) -> None:
+@call("!OF", "cudaGetFuncBySymbol", "cudaGetKernel")
+def kernel_handle(out: int, function: Function) -> None:
     """A kernel's handle."""
-    put64(out, PROCESS.put(function_of(address)))
+    put64(out, PROCESS.handles.put(function))
 
 
-@call("PP", "cudaFuncGetName")
-def kernel_name(out: int, address: int) -> None:
+@call("!OF", "cudaFuncGetName")
+def kernel_name(out: int, function: Function) -> None:
     """A kernel's name in PTX."""
-    put64(out, c_string(function_of(address).name))
+    put64(out, c_string(function.name))
 
 
 # ---- launches ------------------------------------------------------------------------------------
@@ -171,7 +184,7 @@ def pop(grid: int, block: int, shared: int, stream: int) -> None:
     put64(stream, queue)
 
 
-def start(work: Launch, stream: int) -> None:
+def start(work: Launch, stream: Stream) -> None:
     """Launch, with the run time's own code for dimensions that no kernel may have."""
     x, y, z = work.block
     if min(*work.grid, *work.block) < 1 or max(x, y) > 1024 or z > 64 or x * y * z > 1024:
@@ -179,47 +192,40 @@ def start(work: Launch, stream: int) -> None:
     submit(work, stream)
 
 
-def _launch(
-    address: int,
+@call("!FPUPUPPs", "cudaLaunchKernel", "__cudaLaunchKernel")
+def launch(
+    function: Function,
     grid_xy: int,
     grid_z: int,
     block_xy: int,
     block_z: int,
     params: int,
     shared: int,
-    stream: int,
+    stream: Stream,
     *,
-    cooperative: bool,
+    cooperative: bool = False,
 ) -> None:
-    function = function_of(address)
+    """A launch."""
     grid = grid_xy & 0xFFFFFFFF, grid_xy >> 32, grid_z
     block = block_xy & 0xFFFFFFFF, block_xy >> 32, block_z
     start(Launch(function, grid, block, packed(function, params, 0), shared, None, cooperative), stream)
 
 
-@call("PPUPUPPP", "cudaLaunchKernel", "__cudaLaunchKernel")
-def launch(*words: int) -> None:
-    """A launch."""
-    _launch(*words, cooperative=False)
-
-
-@call("PPUPUPPP", "cudaLaunchCooperativeKernel")
-def launch_cooperative(*words: int) -> None:
+@call("!FPUPUPPs", "cudaLaunchCooperativeKernel")
+def launch_cooperative(*arguments: Any) -> None:
     """A launch whose blocks are all resident."""
-    _launch(*words, cooperative=True)
+    launch(*arguments, cooperative=True)
 
 
-@call("PPP", "cudaLaunchKernelExC")
-def launch_ex(config: int, address: int, params: int) -> None:
+@call("!OFP", "cudaLaunchKernelExC")
+def launch_ex(config: int, function: Function, params: int) -> None:
     """A launch with attributes."""
-    work = configured(config, address, params)
-    start(work, get64(config + 32))
+    start(configured(config, function, params), PROCESS.stream(get64(config + 32)))
 
 
-def configured(config: int, address: int, params: int) -> Launch:
+def configured(config: int, function: Function, params: int) -> Launch:
     """A cudaLaunchConfig_t."""
     gx, gy, gz, bx, by, bz, shared = struct.unpack("<6IQ", bytes_at(config, 32))
-    function = function_of(address)
     block = packed(function, params, 0) if params else bytes(function.parameter_bytes)
     work = Launch(function, (gx, gy, gz), (bx, by, bz), block, shared)
     return with_attributes(work, get64(config + 40), get32(config + 48))
@@ -228,44 +234,34 @@ def configured(config: int, address: int, params: int) -> Launch:
 # ---- functions -----------------------------------------------------------------------------------
 
 
-@call("PP", "cudaFuncGetAttributes")
-def attributes(out: int, address: int) -> None:
+@call("!OF", "cudaFuncGetAttributes")
+def attributes(out: int, function: Function) -> None:
     """cudaFuncAttributes."""
-    function = function_of(address)
     sizes = [attribute(function, n) for n in (1, 2, 3)]
     numbers = [attribute(function, n) for n in (0, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 14)]
     put_bytes(out, struct.pack("<3Q13i", *sizes, *numbers))
 
 
-@call("PII", "cudaFuncSetAttribute")
-def function_set(address: int, number: int, value: int) -> None:
+@call("!FII", "cudaFuncSetAttribute")
+@call("!FIII", "cudaKernelSetAttributeForDevice")
+def function_set(function: Function, number: int, value: int, device: int = 0) -> None:
     """An attribute; its number is the driver's."""
-    set_attribute(function_of(address), number, value)
+    set_attribute(function, number, value)
 
 
-@call("PPIP", "cudaOccupancyMaxActiveBlocksPerMultiprocessor")
-@call("PPIPU", "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags")
-def active_blocks(out: int, address: int, threads: int, shared: int, flags: int = 0) -> None:
-    """Blocks on a multiprocessor."""
-    put32(out, occupancy.blocks_per_sm(function_of(address), threads, shared))
+@call("!FPOP", "cudaFuncGetParamInfo")
+def parameter(function: Function, index: int, offset: int, size: int) -> None:
+    """Where a parameter lies in the block."""
+    put_parameter(function, index, offset, size)
 
 
-@call("PPII", "cudaOccupancyAvailableDynamicSMemPerBlock")
-def free_shared(out: int, address: int, blocks: int, threads: int) -> None:
-    """Dynamic shared memory of a block among so many."""
-    put64(out, occupancy.free_shared(function_of(address), blocks, threads))
+@call("!FO", "cudaFuncGetParamCount")
+def parameter_count(function: Function, out: int) -> None:
+    """How many parameters there are."""
+    put64(out, len(function.kernel.params))
 
 
-@call("PPP", "cudaOccupancyMaxPotentialClusterSize")
-def cluster_size(out: int, address: int, config: int) -> None:
-    """The largest cluster."""
-    put32(out, occupancy.largest_cluster(function_of(address)))
-
-
-@call("PPP", "cudaOccupancyMaxActiveClusters")
-def active_clusters(out: int, address: int, config: int) -> None:
+@call("!OFO", "cudaOccupancyMaxActiveClusters")
+def active_clusters(out: int, function: Function, config: int) -> None:
     """Clusters on the whole GPU."""
-    work = configured(config, address, 0)
-    x, y, z = work.cluster or (1, 1, 1)
-    threads = work.block[0] * work.block[1] * work.block[2]
-    put32(out, occupancy.resident_blocks(work.function, threads, work.shared) // (x * y * z))
+    put_clusters(out, configured(config, function, 0))

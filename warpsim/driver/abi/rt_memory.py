@@ -4,55 +4,50 @@ from __future__ import annotations
 
 import struct
 
-from warpsim.driver.abi.calls import PROCESS, call, needs, put64, put_bytes, unsupported
+from warpsim.driver.abi.calls import call, unsupported
 from warpsim.driver.abi.cu_memory import PITCH, allocate, copy, fill
-from warpsim.driver.abi.rt_launch import symbol
+from warpsim.driver.abi.process import PROCESS
 from warpsim.driver.memory import Kind, Side
-from warpsim.driver.raw import bytes_at
+from warpsim.driver.raw import bytes_at, put64, put_bytes
 from warpsim.driver.results import DriverError, Result
+from warpsim.driver.streams import Stream
 from warpsim.driver.work import Copy
 
 PARAMETERS = struct.Struct("<QQQQQQQQQQQQQQQQQQQI")
 """cudaMemcpy3DParms: array, position and pitched pointer of either side, extent, kind."""
+Symbol = tuple[int, int]
+"""Address and size of a variable."""
 
 
-@call("PP", "cudaMalloc")
+@call("!OP", "cudaMalloc")
 def malloc(out: int, nbytes: int) -> None:
     """Device memory; none gives null."""
-    needs(out)
     if nbytes:
         allocate(out, nbytes)
     else:
         put64(out, 0)
 
 
-@call("P", "cudaFree")
-def free(address: int) -> None:
-    """Give memory back."""
-    PROCESS.driver.memory.free(address, Kind.DEVICE, Kind.MANAGED)
-
-
-@call("PPPP", "cudaMallocPitch")
+@call("!OOPP", "cudaMallocPitch")
 def malloc_pitch(out: int, pitch: int, width: int, height: int) -> None:
     """Rows that begin at multiples of 512 bytes."""
-    needs(out, pitch)
     step = -(-width // PITCH) * PITCH
     malloc(out, step * height)
     put64(pitch, step)
 
 
-@call("PPPP", "warpsimMalloc3D")
+@call("!OPPP", "warpsimMalloc3D")
 def malloc_3d(out: int, width: int, height: int, depth: int) -> None:
     """cudaMalloc3D: a pitched pointer."""
-    step = -(-width // PITCH) * PITCH
-    malloc(out, step * height * depth)
-    put64(out + 8, step)
+    malloc_pitch(out, out + 8, width, height * depth)
     put64(out + 16, width)
     put64(out + 24, height)
 
 
-@call("PPPPPPPP", "warpsimMemset3D")
-def set_3d(address: int, pitch: int, rows: int, value: int, width: int, height: int, depth: int, stream: int) -> None:
+@call("PPPPPPPs", "warpsimMemset3D")
+def set_3d(
+    address: int, pitch: int, rows: int, value: int, width: int, height: int, depth: int, stream: Stream
+) -> None:
     """cudaMemset3D."""
     for plane in range(depth if width and height else 0):
         fill(address + plane * pitch * rows, value & 0xFF, 1, width, stream, pitch, height)
@@ -61,22 +56,22 @@ def set_3d(address: int, pitch: int, rows: int, value: int, width: int, height: 
 # ---- copies --------------------------------------------------------------------------------------
 
 
-@call("PPPI", "cudaMemcpy")
-@call("PPPIP", "cudaMemcpyAsync")
-def memcpy(target: int, source: int, nbytes: int, kind: int, stream: int = 0) -> None:
+@call("!PPPI", "cudaMemcpy")
+@call("PPPIs", "cudaMemcpyAsync")
+def memcpy(target: int, source: int, nbytes: int, kind: int, stream: Stream | None = None) -> None:
     """Bytes from anywhere to anywhere: the addresses say which sides they are of."""
     copy(target, source, nbytes, stream)
 
 
-@call("PIPIP", "cudaMemcpyPeer")
-@call("PIPIPP", "cudaMemcpyPeerAsync")
-def memcpy_peer(target: int, _to: int, source: int, _from: int, nbytes: int, stream: int = 0) -> None:
+@call("!PDPDP", "cudaMemcpyPeer")
+@call("PDPDPs", "cudaMemcpyPeerAsync")
+def memcpy_peer(target: int, _to: int, source: int, _from: int, nbytes: int, stream: Stream | None = None) -> None:
     """Devices share one memory."""
     copy(target, source, nbytes, stream)
 
 
-@call("PPPPPPI", "cudaMemcpy2D")
-@call("PPPPPPIP", "cudaMemcpy2DAsync")
+@call("!PPPPPPI", "cudaMemcpy2D")
+@call("PPPPPPIs", "cudaMemcpy2DAsync")
 def memcpy_2d(
     target: int,
     target_pitch: int,
@@ -85,18 +80,18 @@ def memcpy_2d(
     width: int,
     height: int,
     kind: int,
-    stream: int = 0,
+    stream: Stream | None = None,
 ) -> None:
     """Rows."""
     work = Copy(Side(target, target_pitch), Side(source, source_pitch), width, height)
-    PROCESS.driver.submit(work, PROCESS.stream(stream))
+    PROCESS.driver.submit(work, stream)
 
 
-@call("P", "cudaMemcpy3D")
-@call("PP", "cudaMemcpy3DAsync")
-def memcpy_3d(given: int, stream: int = 0) -> None:
+@call("!O", "cudaMemcpy3D")
+@call("Os", "cudaMemcpy3DAsync")
+def memcpy_3d(given: int, stream: Stream | None = None) -> None:
     """Planes of rows."""
-    PROCESS.driver.submit(box_work(given), PROCESS.stream(stream))
+    PROCESS.driver.submit(box_work(given), stream)
 
 
 def box_work(given: int) -> Copy:
@@ -113,48 +108,50 @@ def _side(words: tuple[int, ...]) -> Side:
     return Side(pointer + x + y * pitch + z * pitch * rows, pitch, pitch * rows)
 
 
-@call("PPPPI", "cudaMemcpyToSymbol")
-@call("PPPPIP", "cudaMemcpyToSymbolAsync")
-def to_symbol(name: int, source: int, nbytes: int, offset: int, kind: int, stream: int = 0) -> None:
+@call("!YPPPI", "cudaMemcpyToSymbol")
+@call("YPPPIs", "cudaMemcpyToSymbolAsync")
+def to_symbol(name: Symbol, source: int, nbytes: int, offset: int, kind: int, stream: Stream | None = None) -> None:
     """To a variable of the program."""
-    address, size = symbol(name)
-    if offset + nbytes > size:
-        raise DriverError(Result.INVALID_VALUE, f"{nbytes} bytes from {offset} on of a symbol of {size}")
-    copy(address + offset, source, nbytes, stream)
+    copy(part(name, offset, nbytes), source, nbytes, stream)
 
 
-@call("PPPPI", "cudaMemcpyFromSymbol")
-@call("PPPPIP", "cudaMemcpyFromSymbolAsync")
-def from_symbol(target: int, name: int, nbytes: int, offset: int, kind: int, stream: int = 0) -> None:
+@call("!PYPPI", "cudaMemcpyFromSymbol")
+@call("PYPPIs", "cudaMemcpyFromSymbolAsync")
+def from_symbol(target: int, name: Symbol, nbytes: int, offset: int, kind: int, stream: Stream | None = None) -> None:
     """From a variable of the program."""
-    address, size = symbol(name)
+    copy(target, part(name, offset, nbytes), nbytes, stream)
+
+
+def part(name: Symbol, offset: int, nbytes: int) -> int:
+    """The address of a part of a variable."""
+    address, size = name
     if offset + nbytes > size:
         raise DriverError(Result.INVALID_VALUE, f"{nbytes} bytes from {offset} on of a symbol of {size}")
-    copy(target, address + offset, nbytes, stream)
+    return address + offset
 
 
-@call("PP", "cudaGetSymbolAddress")
-def symbol_address(out: int, name: int) -> None:
+@call("!OY", "cudaGetSymbolAddress")
+def symbol_address(out: int, name: Symbol) -> None:
     """Where a variable is."""
-    put64(out, symbol(name)[0])
+    put64(out, name[0])
 
 
-@call("PP", "cudaGetSymbolSize")
-def symbol_size(out: int, name: int) -> None:
+@call("!OY", "cudaGetSymbolSize")
+def symbol_size(out: int, name: Symbol) -> None:
     """How large a variable is."""
-    put64(out, symbol(name)[1])
+    put64(out, name[1])
 
 
-@call("PIP", "cudaMemset")
-@call("PIPP", "cudaMemsetAsync")
-def memset(address: int, value: int, nbytes: int, stream: int = 0) -> None:
+@call("!PIP", "cudaMemset")
+@call("PIPs", "cudaMemsetAsync")
+def memset(address: int, value: int, nbytes: int, stream: Stream | None = None) -> None:
     """Bytes of one value."""
     fill(address, value & 0xFF, 1, nbytes, stream)
 
 
-@call("PPIPP", "cudaMemset2D")
-@call("PPIPPP", "cudaMemset2DAsync")
-def memset_2d(address: int, pitch: int, value: int, width: int, height: int, stream: int = 0) -> None:
+@call("!PPIPP", "cudaMemset2D")
+@call("PPIPPs", "cudaMemset2DAsync")
+def memset_2d(address: int, pitch: int, value: int, width: int, height: int, stream: Stream | None = None) -> None:
     """Rows of one value."""
     fill(address, value & 0xFF, 1, width, stream, pitch, height)
 
@@ -162,7 +159,7 @@ def memset_2d(address: int, pitch: int, value: int, width: int, height: int, str
 _TYPES = {Kind.PINNED: 1, Kind.REGISTERED: 1, Kind.DEVICE: 2, Kind.MANAGED: 3}
 
 
-@call("PP", "cudaPointerGetAttributes")
+@call("OP", "cudaPointerGetAttributes")
 def pointer_attributes(out: int, address: int) -> None:
     """What an address is: memory of the host where nothing of the driver holds it."""
     memory = PROCESS.driver.memory

@@ -1,0 +1,197 @@
+"""What the libraries know in this process: its driver, its contexts, its handles."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+import attrs
+
+from warpsim.driver.abi.handles import Handles
+from warpsim.driver.driver import Driver
+from warpsim.driver.modules import DriverModule
+from warpsim.driver.results import DriverError, Result
+from warpsim.driver.streams import Stream
+
+T = TypeVar("T")
+DEFAULT_STREAMS = 2
+"""The last of the numbers that stand for the default stream: null, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD."""
+
+
+@attrs.define(eq=False)
+class Context:
+    """A context. The primary one of a device lives while anybody retains it, as the run time does once it ``held`` it."""
+
+    ordinal: int
+    flags: int = 0
+    primary: bool = False
+    held: bool = False
+    active: int = 0
+    handle: int = 0
+    ended: bool = False
+    limits: dict[int, int] = attrs.field(factory=dict)
+
+
+class Process:
+    """The state of the libraries."""
+
+    def __init__(self) -> None:
+        self._driver: Driver | None = None
+        self.number = 0
+        """The process that the driver was made in."""
+        self.embedded = False
+        self.handles = Handles()
+        self._contexts: list[Context] = []
+        self.lock = threading.RLock()
+        self.thread = threading.local()
+        self.addresses: dict[str, int] = {}
+        self.endings: list[Callable[[Context], None]] = []
+        """What is done when a context ends."""
+
+    @property
+    def driver(self) -> Driver:
+        """The driver that the environment describes."""
+        if self._driver is None:
+            with self.lock:
+                if self._driver is None:
+                    self.number = os.getpid()
+                    self._driver = Driver.from_environment(
+                        stdout=_to_c if self.embedded else _to_python, current=self.owner
+                    )
+        return self._driver
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is the child of a process that has a driver, which CUDA does not take over a fork."""
+        return self._driver is not None and self.number != os.getpid()
+
+    # ---- contexts
+
+    @property
+    def primary(self) -> list[Context]:
+        """The primary context of each device."""
+        if not self._contexts:
+            with self.lock:
+                if not self._contexts:
+                    made = [Context(i, primary=True, ended=True) for i in range(len(self.driver.devices))]
+                    for context in made:
+                        context.handle = self.handles.put(context)
+                    self._contexts = made
+        return self._contexts
+
+    @property
+    def stack(self) -> list[Context]:
+        """The contexts that are current in this thread, the last on top."""
+        found: list[Context] | None = getattr(self.thread, "stack", None)
+        if found is None:
+            found = self.thread.stack = []
+        return found
+
+    def context(self) -> Context:
+        """The current context.
+
+        Raises:
+            DriverError: there is none, or it has ended.
+        """
+        if not self.stack:
+            raise DriverError(Result.INVALID_CONTEXT)
+        if self.stack[-1].ended:
+            raise DriverError(Result.CONTEXT_IS_DESTROYED)
+        return self.stack[-1]
+
+    def retain(self, context: Context) -> None:
+        """Retain a primary context, which begins anew if nobody did."""
+        context.active += 1
+        context.ended = False
+
+    def choose(self, ordinal: int) -> None:
+        """Make a device's primary context current, and have the run time hold it."""
+        context = self.primary[ordinal]
+        if not context.held:
+            context.held = True
+            self.retain(context)
+        self.stack[-1:] = [context]
+
+    def activate(self) -> None:
+        """The run time's calls make a context themselves: where none is current, and where it has been reset."""
+        if not self.stack:
+            self.choose(0)
+        elif self.stack[-1].primary and not self.stack[-1].held:
+            self.choose(self.stack[-1].ordinal)
+
+    def owner(self) -> Context:
+        """The context that new memory belongs to: the current one, or the first device's primary one."""
+        current = self.stack[-1] if self.stack else self.primary[0]
+        return self.primary[current.ordinal] if current.ended else current
+
+    def ordinal(self) -> int:
+        """The device of the current context, the first where there is none."""
+        return self.stack[-1].ordinal if self.stack else 0
+
+    def context_of(self, stream: Stream) -> Context:
+        """A stream's context; that of the default stream is the current one."""
+        return stream.context if isinstance(stream.context, Context) else self.context()
+
+    def end(self, context: Context) -> None:
+        """End a context with its memory, modules, streams and events, and the error of its kernel."""
+        context.ended = True
+        self.driver.reset(context)
+        for thing in self.handles.end(context, itself=not context.primary):
+            if isinstance(thing, DriverModule):
+                thing.unload()
+        for ending in self.endings:
+            ending(context)
+
+    # ---- handles
+
+    def get(self, handle: int, kind: type[T], wrong: Result = Result.INVALID_HANDLE, ended: Result | None = None) -> T:
+        """The thing of a handle.
+
+        Args:
+            handle: the handle.
+            kind: the type of the thing.
+            wrong: the code of a handle that is none.
+            ended: the code of a handle whose thing has ended, if that is another.
+        """
+        thing = self.handles.find(handle)
+        if isinstance(thing, kind):
+            return thing
+        if self.handles.ended(handle, kind):
+            raise DriverError(ended or wrong, f"the {kind.__name__} of handle 0x{handle:x} has ended")
+        raise DriverError(wrong, f"0x{handle:x} is no {kind.__name__}" if handle else "")
+
+    def stream(self, handle: int) -> Stream:
+        """A stream; the default ones are those of the current context."""
+        if handle <= DEFAULT_STREAMS:
+            self.context()
+            return self.driver.stream
+        return self.get(handle, Stream)
+
+
+PROCESS = Process()
+
+
+def _to_python(text: str) -> None:
+    sys.stdout.write(text)
+
+
+def _to_c(text: str) -> None:
+    """What kernels print goes where the program's own printf goes, in order with it."""
+    libc = ctypes.CDLL(None)
+    data = text.encode("utf-8", "surrogateescape")
+    libc.fwrite(data, ctypes.c_size_t(1), ctypes.c_size_t(len(data)), ctypes.c_void_p.in_dll(libc, "stdout"))
+
+
+_STRINGS: dict[str, ctypes.Array[ctypes.c_char]] = {}
+
+
+def c_string(text: str) -> int:
+    """The address of a C string that stays."""
+    kept = _STRINGS.get(text)
+    if kept is None:
+        kept = _STRINGS[text] = ctypes.create_string_buffer(os.fsencode(text))
+    return ctypes.addressof(kept)
