@@ -261,6 +261,16 @@ def test_mistyped_keys(begun, command, arguments, said):
     assert line(begun) == 17
 
 
+def test_filters_of_rules_are_replaced(begun):
+    """Also those of a filter that names a rule that does not exist."""
+    points = begun.process.adapter.debuggee.session.breakpoints
+    option = {"filterId": "rule", "condition": "out-of-bounds, nonsense"}
+    (answer,) = begun.ask("setExceptionBreakpoints", filters=[], filterOptions=[option])["breakpoints"]
+    assert not answer["verified"]
+    begun.ask("setExceptionBreakpoints", filters=[])
+    assert points == {}
+
+
 def test_keys_are_those_of_the_protocol():
     """Every argument in the protocol's schema is known, to its depth."""
 

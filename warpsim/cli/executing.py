@@ -82,7 +82,7 @@ def command_exec(options: Namespace) -> int:
         with open(report, "ab"):  # refused here if it cannot be written
             pass
         env = environment(build(Path(folder)), os.environ, preload=options.preload)
-        env.pop(FILE, None)  # the report tells
+        env.pop(FILE, None)  # the report holds the findings
         for name, variable in VARIABLES.items():
             value = getattr(options, name)
             if value is not None:

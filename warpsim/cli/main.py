@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _status(words)
     from warpsim.host import defaults
 
-    defaults.judge()  # the exit status tells what was found, unless nobody asks for it
+    defaults.judge()  # the exit status reports the findings
     status = _status(words)
     if status == 1:
         tell([f"{shlex.join(['warpsim', *words])}: exit status 1"])
@@ -41,7 +41,7 @@ def _status(words: list[str]) -> int:
         return output.end("interrupted", 130, as_json=as_json)
     except output.Unusable as problem:
         return output.end(str(problem), 2, as_json=as_json)
-    except BrokenPipeError:  # the reader is gone, and so is anyone to tell
+    except BrokenPipeError:  # the reader is gone
         output.mute(sys.stdout)
         return 2
     except OSError as problem:

@@ -16,7 +16,7 @@ from warpsim.debug.evaluation import CUDA
 from warpsim.program.names import SPECIALS
 from warpsim.program.program import Function, Instruction, Program
 
-Spot = tuple[int, int]
+LineColumn = tuple[int, int]
 """Line and column of an instruction."""
 
 
@@ -30,7 +30,7 @@ class Breakpoint:
 
     number: int
     place: str
-    spots: frozenset[Spot]
+    locations: frozenset[LineColumn]
     condition: str | None
     ignore: int
     temporary: bool
@@ -40,7 +40,7 @@ class Breakpoint:
     @property
     def lines(self) -> tuple[int, ...]:
         """The PTX lines, ascending."""
-        return tuple(sorted({line for line, _ in self.spots}))
+        return tuple(sorted({line for line, _ in self.locations}))
 
 
 @attrs.define(eq=False)
@@ -74,12 +74,12 @@ class Catchpoint:
 Point = Breakpoint | Watchpoint | Catchpoint
 
 
-def spot(instruction: Instruction) -> Spot:
+def line_column(instruction: Instruction) -> LineColumn:
     """The place of an instruction."""
     return instruction.span.line, instruction.span.column
 
 
-def resolve(program: Program, place: int | str, function: str | None = None) -> frozenset[Spot]:
+def resolve(program: Program, place: int | str, function: str | None = None) -> frozenset[LineColumn]:
     """Find the instructions at a place: a PTX line, ``file.cu:12``, a label, a function, ``op:mma.sync*``.
 
     Labels are looked up in ``function`` first.
@@ -97,7 +97,7 @@ def resolve(program: Program, place: int | str, function: str | None = None) -> 
         return _at_source(program, source[1], _line_number(source[2]))
     if text in program.functions:
         code = program.functions[text].code
-        return frozenset({spot(code[0])}) if code else frozenset()
+        return frozenset({line_column(code[0])}) if code else frozenset()
     return _at_label(program, text, function)
 
 
@@ -113,10 +113,10 @@ def _code(program: Program) -> Iterator[tuple[Function, Instruction]]:
             yield function, instruction
 
 
-def _at_line(program: Program, line: int) -> frozenset[Spot]:
+def _at_line(program: Program, line: int) -> frozenset[LineColumn]:
     if not 1 <= line <= len(program.lines):
         raise DebugError(f"there is no line {line}: the module has {len(program.lines)} lines")
-    here = frozenset(spot(i) for _, i in _code(program) if i.span.line == line)
+    here = frozenset(line_column(i) for _, i in _code(program) if i.span.line == line)
     if here:
         return here
     later = [i for _, i in _code(program) if i.span.line > line]
@@ -125,16 +125,16 @@ def _at_line(program: Program, line: int) -> frozenset[Spot]:
     return _at_line(program, min(i.span.line for i in later))
 
 
-def _by_opcode(program: Program, pattern: str) -> frozenset[Spot]:
-    found = frozenset(spot(i) for _, i in _code(program) if fnmatch.fnmatchcase(i.text, pattern))
+def _by_opcode(program: Program, pattern: str) -> frozenset[LineColumn]:
+    found = frozenset(line_column(i) for _, i in _code(program) if fnmatch.fnmatchcase(i.text, pattern))
     if not found:
         raise DebugError(f"no instruction matches {pattern!r}; opcodes: {_some({i.text for _, i in _code(program)})}")
     return found
 
 
-def _at_source(program: Program, file: str, line: int) -> frozenset[Spot]:
+def _at_source(program: Program, file: str, line: int) -> frozenset[LineColumn]:
     """The first instruction of each run compiled from a source line, or from the next line that has code."""
-    lines: dict[int, set[Spot]] = {}
+    lines: dict[int, set[LineColumn]] = {}
     files: set[str] = set()
     before: tuple[Any, ...] = ()
     for function, instruction in _code(program):
@@ -143,7 +143,7 @@ def _at_source(program: Program, file: str, line: int) -> frozenset[Spot]:
         if source is not None:
             files.add(source[0])
             if here != before and _same_file(source[0], file):
-                lines.setdefault(source[1], set()).add(spot(instruction))
+                lines.setdefault(source[1], set()).add(line_column(instruction))
         before = here
     if not files:
         raise DebugError("the module has no line information: compile with -lineinfo")
@@ -160,14 +160,14 @@ def _same_file(known: str, asked: str) -> bool:
     return known == asked or known.endswith("/" + asked)
 
 
-def _at_label(program: Program, name: str, function: str | None) -> frozenset[Spot]:
+def _at_label(program: Program, name: str, function: str | None) -> frozenset[LineColumn]:
     wanted, _, label = name.rpartition(":")
     functions = [f for f in program.functions.values() if not wanted or f.name == wanted]
     functions.sort(key=lambda f: f.name != function)
     for candidate in functions:
         at = candidate.labels.get(label)
         if at is not None and at < len(candidate.code):
-            return frozenset({spot(candidate.code[at])})
+            return frozenset({line_column(candidate.code[at])})
     labels = {known for f in functions for known in f.labels}
     raise DebugError(
         f"no function, label or line {name!r}; functions: {_some(set(program.functions))}; labels: {_some(labels)}"
@@ -179,14 +179,14 @@ def _some(names: set[str]) -> str:
     return (", ".join(shown[:8]) + (f" and {len(shown) - 8} more" if len(shown) > 8 else "")) or "none"
 
 
-def check_condition(condition: str, program: Program, spots: frozenset[Spot]) -> None:
+def check_condition(condition: str, program: Program, locations: frozenset[LineColumn]) -> None:
     """Check a condition of a breakpoint at some instructions.
 
     Raises:
         DebugError: it is no expression, or has a name that stands for nothing in each of their functions.
     """
     node = ex.parse(condition)
-    functions = [f for f in program.functions.values() if any(spot(i) in spots for i in f.code)]
+    functions = [f for f in program.functions.values() if any(line_column(i) in locations for i in f.code)]
     missing = [unknown_name(node, function, program) for function in functions]
     if missing and all(missing):
         raise DebugError(f"no register, variable or parameter {missing[0]} in {functions[0].name}")

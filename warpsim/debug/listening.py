@@ -68,12 +68,12 @@ class Listener(Watcher):
 
     # ---- barriers ----------------------------------------------------------------------------
 
-    def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:  # noqa: FBT001  an event's arguments are told by their places
+    def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Report an arrival."""
         if self.occurred is not None:
             self.occurred("arrival", machine, group, f"arrives at barrier {number}")
 
-    def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:  # noqa: FBT001  an event's arguments are told by their places
+    def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Report that a barrier was passed."""
         if self.occurred is not None:
             self.occurred("barrier", machine, group, f"barrier {number} is complete")

@@ -22,7 +22,7 @@ from warpsim.program.program import Instruction, Operand
 from warpsim.report import pages
 from warpsim.types import ELEMENTS
 
-NOBODY = "not stored: the metadata skip this element"
+NO_OWNER = "not stored: the metadata skip this element"
 
 
 @attrs.frozen(eq=False)
@@ -54,13 +54,13 @@ class Matrix:
             raise DebugError(f"{self.name} is {rows} x {columns}: there is no element [{row},{column}]")
         if self.addresses is not None:
             if self.addresses[row, column] < 0:
-                return NOBODY
+                return NO_OWNER
             address = int(self.addresses[row, column])
             return f"shared 0x{address:x}, bank {address >> 2 & 31}"
         assert self.lanes is not None
         assert self.registers is not None
         if self.lanes[row, column] < 0:
-            return NOBODY
+            return NO_OWNER
         return f"lane {int(self.lanes[row, column])}, {self.registers[row, column]}"
 
     def _repr_html_(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from warpsim.debug.breakpoints import Spot, spot
+from warpsim.debug.breakpoints import LineColumn, line_column
 from warpsim.debug.errors import DebugError
 from warpsim.debug.places import Focus, Standing, holds
 from warpsim.debug.position import Position, Stop
@@ -93,10 +93,12 @@ def _source(position: Position) -> tuple[str, int] | None:
     return at.instruction.source if at is not None else None
 
 
-def until(position: Position, spots: frozenset[Spot]) -> Stop:
+def until(position: Position, locations: frozenset[LineColumn]) -> Stop:
     """Run until the thread reaches one of these places or its function returns."""
     depth = _depth(position)
-    return _follow(position, lambda group, instruction: spot(instruction) in spots or len(group.stack) < depth)
+    return _follow(
+        position, lambda group, instruction: line_column(instruction) in locations or len(group.stack) < depth
+    )
 
 
 def anywhere(position: Position) -> Stop:

@@ -10,8 +10,7 @@ import numpy as np
 
 from warpsim.debug import expressions as ex
 from warpsim.debug.errors import DebugError, number
-from warpsim.debug.memory import Place
-from warpsim.debug.places import Focus, column_of, cta_at, holds, peek, places
+from warpsim.debug.places import Focus, cta_at, holds, peek, places
 from warpsim.debug.position import Position
 from warpsim.debug.watching import MemoryTarget, MemoryWatch, RegisterTarget, target_of
 from warpsim.machine.machine import Machine
@@ -189,7 +188,7 @@ class _MemoryWriter:
 
         def asked(machine: Machine, group: Group, instruction: Instruction) -> int:
             answer = 0
-            now = self._bytes(machine)
+            now = target.read(machine.launch, machine)
             run = id(timeline.state)
             changed = run in known and known[run] is not None and now is not None and now != known[run]
             known[run] = now
@@ -206,17 +205,6 @@ class _MemoryWriter:
             timeline.accessed = None
         self.who = next((who for at, who in reversed(seen) if at == step), None)
         return step
-
-    def _bytes(self, machine: Machine) -> bytes | None:
-        at, focus = self.target.location, self.target.focus
-        column = column_of(machine, focus.cta)
-        if at.space in ("shared", "local") and column is None:
-            return None
-        place = Place(machine.launch, at.space, at.address, machine, column or 0, focus.warp * 32 + focus.lane)
-        try:
-            return place.read(self.target.nbytes)
-        except DebugError:
-            return None
 
 
 def _sources(instruction: Instruction) -> list[str]:

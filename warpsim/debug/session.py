@@ -170,8 +170,8 @@ class Session:
 
     def until(self, place: int | str) -> Stop:
         """Run until the warp in focus reaches ``place`` or its function returns."""
-        spots = resolve(self.timeline.state.plan.program, place, self._position.function)
-        return self._repeat(1, lambda position: motion.until(position, spots))
+        locations = resolve(self.timeline.state.plan.program, place, self._position.function)
+        return self._repeat(1, lambda position: motion.until(position, locations))
 
     def cont(self) -> Stop:
         """Run to the next breakpoint, watchpoint hit or finding, or to the end."""
@@ -221,7 +221,7 @@ class Session:
         return stop
 
     def _reached(self, stop: Stop) -> None:
-        """End with the launch, and tell a test session of errors that no stop has reported."""
+        """End with the launch, and pass errors that no stop has reported to a test session."""
         if stop.reason == "end":
             self._end()
         if stop.finding is not None:
@@ -257,7 +257,7 @@ class Session:
 
     # ---- stops -------------------------------------------------------------------------------
 
-    def break_at(  # the public interface has these in their places
+    def break_at(  # these are positional in the public interface
         self,
         place: int | str,
         condition: str | None = None,
@@ -274,15 +274,15 @@ class Session:
             temporary: delete the breakpoint after its first stop.
         """
         program = self.timeline.state.plan.program
-        spots = resolve(program, place, self._position.function)
+        locations = resolve(program, place, self._position.function)
         if condition is not None:
-            check_condition(condition, program, spots)
+            check_condition(condition, program, locations)
         ignore, temporary = number("ignore", ignore), flag("temporary", temporary)
-        made = Breakpoint(next(self._numbers), str(place), spots, condition, ignore, temporary)
+        made = Breakpoint(next(self._numbers), str(place), locations, condition, ignore, temporary)
         self.breakpoints[made.number] = made
         return made
 
-    def watch(  # the public interface has these in their places
+    def watch(  # these are positional in the public interface
         self,
         expression: str,
         read: bool = False,  # noqa: FBT001, FBT002

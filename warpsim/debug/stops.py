@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from warpsim.debug import expressions
-from warpsim.debug.breakpoints import Breakpoint, Catchpoint, Watchpoint, spot, unknown_name
+from warpsim.debug.breakpoints import Breakpoint, Catchpoint, Watchpoint, line_column, unknown_name
 from warpsim.debug.evaluation import Scene
 from warpsim.debug.places import Focus, first_of, holds, warps_in
 from warpsim.debug.position import Position, machine_of
@@ -99,9 +99,9 @@ class Stops:
             self._last = None if self.position.timeline.occurred is None else first_of(machine, group)
         points = self._marks.get(instruction.span.line)
         if points is not None and not self._passes(machine, group):
-            place = spot(instruction)
+            place = line_column(instruction)
             for point in points:
-                if place in point.spots and self._holds(point, machine, group):
+                if place in point.locations and self._holds(point, machine, group):
                     return 1
         return 0
 

@@ -18,6 +18,7 @@ from warpsim.debug.values import Location
 from warpsim.isa.traits import Family, Stage
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
+from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import MemoryAccess
 from warpsim.program.program import Instruction, Register
@@ -40,6 +41,18 @@ class MemoryTarget:
     location: Location
     nbytes: int
     focus: Focus
+
+    def read(self, launch: LaunchState, machine: Machine | None) -> bytes | None:
+        """The bytes; None if they cannot be read, for example because the CTA is not running."""
+        space, focus = self.location.space, self.focus
+        column = column_of(machine, focus.cta) if machine is not None else None
+        if space in ("shared", "local") and column is None:
+            return None
+        thread = focus.warp * 32 + focus.lane
+        try:
+            return Place(launch, space, self.location.address, machine, column or 0, thread).read(self.nbytes)
+        except DebugError:
+            return None
 
 
 def target_of(scene: Scene, text: str, scope: str, *, read: bool) -> RegisterTarget | MemoryTarget:
@@ -146,25 +159,13 @@ class MemoryWatch:
 
     def __init__(self, target: MemoryTarget, scene: Scene) -> None:
         self.target = target
-        self._known = self._bytes(scene.machine, scene)
-
-    def _bytes(self, machine: Machine | None, scene: Scene) -> bytes | None:
-        target = self.target
-        column = column_of(machine, target.focus.cta) if machine is not None else None
-        if target.location.space in ("shared", "local") and column is None:
-            return None
-        thread = target.focus.warp * 32 + target.focus.lane
-        place = Place(scene.launch, target.location.space, target.location.address, machine, column or 0, thread)
-        try:
-            return place.read(target.nbytes)
-        except DebugError:
-            return None
+        self._known = target.read(scene.launch, scene.machine)
 
     def changed(self, machine: Machine, scene: Scene) -> tuple[Any, Any] | None:
         """The old and new content if it has changed."""
         if self.target.location.space in ("shared", "local") and column_of(machine, self.target.focus.cta) is None:
             return None
-        old, new = self._known, self._bytes(machine, scene)
+        old, new = self._known, self.target.read(scene.launch, machine)
         self._known = new
         if old is None or new is None or old == new:
             return None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-from warpsim.debug import DebugError, Session, Watchpoint
-from warpsim.debug.breakpoints import spot
+from warpsim.debug import DebugError, Session
+from warpsim.debug.breakpoints import line_column
 from warpsim.program.program import Instruction
 
 Body = dict[str, Any]
@@ -122,22 +124,23 @@ class Places:
 
     # ---- breakpoints -------------------------------------------------------------------------
 
-    def _replace(self, kind: str, wanted: list[tuple[Any, Body]]) -> list[Body]:
-        """Replace all breakpoints of one kind."""
-        session = self.live()
+    def _replace(self, kind: str, setters: Sequence[Callable[[], Body]]) -> Body:
+        """Replace all points of one kind. A setter sets one, and returns its fields in the response."""
+        points = self.live().breakpoints
         for number in self._set.pop(kind, []):
-            session.breakpoints.pop(number, None)
-        found, numbers = [], []
-        for place, given in wanted:
+            points.pop(number, None)
+        before, found = set(points), []
+        for setter in setters:
             try:
-                point = session.break_at(place, given.get("condition") or None, _passes(given))
+                found.append({"verified": True, **setter()})
             except DebugError as problem:
                 found.append({"verified": False, "message": str(problem)})
-                continue
-            numbers.append(point.number)
-            found.append({"verified": True, "id": point.number, "line": given.get("line") or point.lines[0]})
-        self._set[kind] = numbers
-        return found
+        self._set[kind] = [number for number in points if number not in before]
+        return {"breakpoints": found}
+
+    def _break_at(self, place: int | str, given: Body) -> Body:
+        point = self.live().break_at(place, given.get("condition") or None, _passes(given))
+        return {"id": point.number, "line": given.get("line") or point.lines[0]}
 
     def on_setBreakpoints(self, given: Body, respond: Any) -> None:
         """Set breakpoints at lines of the module or a CUDA file."""
@@ -145,23 +148,23 @@ class Places:
         path = str(given["source"].get("path") or given["source"].get("name") or "")
         program = session.kernel.module.program.file
         own = os.path.basename(path) == os.path.basename(program) or path.endswith(".ptx")
-        lines = given.get("breakpoints") or []
-        wanted = [(int(b["line"]) if own else f"{os.path.basename(path)}:{int(b['line'])}", b) for b in lines]
-        respond({"breakpoints": self._replace(f"source {path}", wanted)})
+        prefix = "" if own else f"{os.path.basename(path)}:"
+        setters = [partial(self._break_at, f"{prefix}{int(b['line'])}", b) for b in given.get("breakpoints") or []]
+        respond(self._replace(f"source {path}", setters))
 
     def on_setFunctionBreakpoints(self, given: Body, respond: Any) -> None:
         """Set breakpoints at functions, labels and op:PATTERN."""
-        wanted = [(str(b["name"]), b) for b in given.get("breakpoints") or []]
-        respond({"breakpoints": self._replace("functions", wanted)})
+        setters = [partial(self._break_at, str(b["name"]), b) for b in given.get("breakpoints") or []]
+        respond(self._replace("functions", setters))
 
     def on_setInstructionBreakpoints(self, given: Body, respond: Any) -> None:
         """Set breakpoints at instructions, by their number in the code."""
-        code = self.code()
-        wanted: list[tuple[Any, Body]] = []
+        code, setters = self.code(), []
         for each in given.get("breakpoints") or []:
             at = int(str(each["instructionReference"]), 16) + int(each.get("offset") or 0)
-            wanted.append((spot(code[at])[0] if 0 <= at < len(code) else "no such instruction", each))
-        respond({"breakpoints": self._replace("instructions", wanted)})
+            place = line_column(code[at])[0] if 0 <= at < len(code) else "no such instruction"
+            setters.append(partial(self._break_at, place, each))
+        respond(self._replace("instructions", setters))
 
     def on_dataBreakpointInfo(self, given: Body, respond: Any) -> None:
         """Report what can be watched: registers, variables, memory."""
@@ -177,46 +180,29 @@ class Places:
 
     def on_setDataBreakpoints(self, given: Body, respond: Any) -> None:
         """Set watchpoints."""
-        session = self.live()
-        for number in self._set.pop("data", []):
-            session.breakpoints.pop(number, None)
-        found: list[Body] = []
-        numbers = []
-        for each in given.get("breakpoints") or []:
-            kind = each.get("accessType") or "write"
-            try:
-                if each.get("condition") or each.get("hitCondition"):
-                    raise DebugError("a data breakpoint has no condition here")
-                point: Watchpoint = session.watch(str(each["dataId"]), read=kind != "write", write=kind != "read")
-            except DebugError as problem:
-                found.append({"verified": False, "message": str(problem)})
-                continue
-            numbers.append(point.number)
-            found.append({"verified": True, "id": point.number})
-        self._set["data"] = numbers
-        respond({"breakpoints": found})
+        setters = [partial(self._watch, str(each["dataId"]), each) for each in given.get("breakpoints") or []]
+        respond(self._replace("data", setters))
+
+    def _watch(self, what: str, given: Body) -> Body:
+        if given.get("condition") or given.get("hitCondition"):
+            raise DebugError("a data breakpoint has no condition here")
+        kind = given.get("accessType") or "write"
+        return {"id": self.live().watch(what, read=kind != "write", write=kind != "read").number}
 
     def on_setExceptionBreakpoints(self, given: Body, respond: Any) -> None:
         """Choose the findings and events that stop."""
-        session = self.live()
-        for number in self._set.pop("exceptions", []):
-            session.breakpoints.pop(number, None)
         options = [{"filterId": name} for name in given.get("filters") or []] + (given.get("filterOptions") or [])
-        session.stop_at_findings = any(option["filterId"] == "findings" for option in options)
-        found: list[Body] = []
-        numbers = []
-        for option in options:
-            names = [str(option["filterId"])]
-            if names == ["rule"]:
-                names = str(option.get("condition") or "").replace(",", " ").split()
-            try:
-                numbers += [session.catch(name).number for name in names if name != "findings"]
-            except DebugError as problem:
-                found.append({"verified": False, "message": str(problem)})
-                continue
-            found.append({"verified": True})
-        self._set["exceptions"] = numbers
-        respond({"breakpoints": found})
+        self.live().stop_at_findings = any(option["filterId"] == "findings" for option in options)
+        respond(self._replace("exceptions", [partial(self._catch, option) for option in options]))
+
+    def _catch(self, option: Body) -> Body:
+        names = [str(option["filterId"])]
+        if names == ["rule"]:
+            names = str(option.get("condition") or "").replace(",", " ").split()
+        for name in names:
+            if name != "findings":
+                self.live().catch(name)
+        return {}
 
     # ---- disassembly -------------------------------------------------------------------------
 
@@ -224,7 +210,7 @@ class Places:
         """Every instruction of the module, in code order."""
         if self._code is None:
             functions = self.live().timeline.state.plan.program.functions.values()
-            self._code = sorted((i for f in functions for i in f.code), key=spot)
+            self._code = sorted((i for f in functions for i in f.code), key=line_column)
         return self._code
 
     def on_disassemble(self, given: Body, respond: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.cli.dap.places import Debuggee, Places
-from warpsim.cli.debug.formats import plain, short, show
+from warpsim.cli.debug.formats import abridged, plain, short, show
 from warpsim.cli.debug.shell import Shell
 from warpsim.debug import DebugError
 from warpsim.debug import expressions as ex
@@ -104,7 +104,7 @@ class Values:
             except DebugError as problem:
                 found.append({"name": name, "value": str(problem).splitlines()[0], "variablesReference": 0})
                 continue
-            found.append(self._variable(name, value, self._one_line(value)))
+            found.append(self._variable(name, value, _one_line(value)))
         return found
 
     def _specials(self) -> list[Body]:
@@ -112,16 +112,8 @@ class Values:
         for name in SPECIALS:
             if name.split(".")[0] in ("tid", "ctaid", "ntid", "nctaid") and not name.endswith(".w"):
                 value = self.live().evaluate(f"%{name}") if self.live().scene.group is not None else np.array(0)
-                found.append(self._variable(f"%{name}", value, self._one_line(value)))
+                found.append(self._variable(f"%{name}", value, _one_line(value)))
         return found
-
-    def _one_line(self, value: Any) -> str:
-        if isinstance(value, np.ma.MaskedArray):
-            return short(value) if value.ndim == 1 else show(value)
-        data = np.asarray(value)
-        return (
-            show(value) if data.ndim == 0 or len(data) <= 8 else show(data[:8])[:-1] + f", ...}} ({len(data)} elements)"
-        )
 
     def _variable(self, name: str, value: Any, text: str) -> Body:
         data = np.ma.getdata(value)
@@ -168,7 +160,7 @@ class Values:
             raise DebugError("the launch has moved on")
         target = next((str(c.get("evaluateName") or name) for c in children() if c["name"] == name), name)
         session.set(target, str(given["value"]))
-        respond({"value": self._one_line(session.evaluate(target))})
+        respond({"value": _one_line(session.evaluate(target))})
 
     def on_evaluate(self, given: Body, respond: Any) -> None:
         """Evaluate an expression or, in the console, a command of the prompt."""
@@ -183,7 +175,7 @@ class Values:
                 return
         else:
             value = session.evaluate(text)
-        body = self._variable(text, value, self._one_line(value))
+        body = self._variable(text, value, _one_line(value))
         del body["name"], body["evaluateName"]
         respond({"result": body.pop("value"), **body})
 
@@ -261,6 +253,10 @@ class Values:
         respond(
             {"exceptionId": finding.rule, "description": describe(finding), "breakMode": "always", "details": details}
         )
+
+
+def _one_line(value: Any) -> str:
+    return short(value) if isinstance(value, np.ma.MaskedArray) and value.ndim == 1 else abridged(value)
 
 
 def _place(given: Body) -> tuple[str, int]:

@@ -117,7 +117,7 @@ class Breaking:
         if not isinstance(point, Breakpoint):
             raise DebugError("only breakpoints have conditions")
         if condition.strip():
-            check_condition(condition, self.session.timeline.state.plan.program, point.spots)
+            check_condition(condition, self.session.timeline.state.plan.program, point.locations)
         point.condition = condition.strip() or None
 
     def do_commands(self, text: str, option: str) -> None:

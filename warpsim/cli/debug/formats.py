@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from warpsim.debug import DebugError
+from warpsim.debug.places import ranges
+from warpsim.machine.values import Array
 
-Array = NDArray[Any]
 LETTERS = "xduotacfz"
 ACROSS = 8
 """Lanes per row of text."""
@@ -95,13 +95,7 @@ def _runs(data: Array) -> list[tuple[int, Any]]:
 
 
 def _run(count: int, text: str) -> str:
-    return (
-        text
-        if count < 4 and count == 1
-        else ", ".join([text] * count)
-        if count < 4
-        else f"{text} <repeats {count} times>"
-    )
+    return ", ".join([text] * count) if count < 4 else f"{text} <repeats {count} times>"
 
 
 def _lanes(value: Any, one: Callable[[Any], str]) -> str:
@@ -114,7 +108,7 @@ def _lanes(value: Any, one: Callable[[Any], str]) -> str:
     texts = ["-" if away[lane] else element(data[lane]) for lane in range(len(data))]
     here = {text for lane, text in enumerate(texts) if not away[lane]}
     if len(here) == 1:
-        return next(iter(here)) + (" in all lanes" if not away.any() else f" in lanes {_lane_text(~away)}")
+        return next(iter(here)) + (" in all lanes" if not away.any() else f" in lanes {ranges(np.flatnonzero(~away))}")
     width = max(len(text) for text in texts)
     rows = [
         f"  lane {start:2}: " + " ".join(text.rjust(width) for text in texts[start : start + ACROSS])
@@ -123,10 +117,12 @@ def _lanes(value: Any, one: Callable[[Any], str]) -> str:
     return "\n" + "\n".join(rows)
 
 
-def _lane_text(here: Array) -> str:
-    numbers = np.flatnonzero(here)
-    parts = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
-    return ", ".join(f"{p[0]}-{p[-1]}" if len(p) > 1 else str(p[0]) for p in parts if len(p))
+def abridged(value: Any) -> str:
+    """Format a value; of a long array, the first 8 elements."""
+    data = np.asarray(value)
+    if isinstance(value, np.ma.MaskedArray) or data.ndim == 0 or len(data) <= 8:
+        return show(value)
+    return show(data[:8])[:-1] + f", ...}} ({len(data)} elements)"
 
 
 def short(value: Any) -> str:

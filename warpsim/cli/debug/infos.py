@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpsim.cli.debug.console import Console
-from warpsim.cli.debug.formats import equation, short, show
+from warpsim.cli.debug.formats import abridged, equation, short, show
 from warpsim.debug import DebugError
-from warpsim.debug.breakpoints import resolve, spot
+from warpsim.debug.breakpoints import line_column, resolve
 from warpsim.errors import describe, plural, source_name
 from warpsim.types import StateSpace
 
@@ -96,8 +96,10 @@ class Infos:
 
     def _lines_of(self, place: str) -> None:
         program, calls = self.session.timeline.state.plan.program, self.session.where()
-        spots = resolve(program, place, calls[self.session.frame].function if calls else None)
-        found = sorted((i for f in program.functions.values() for i in f.code if spot(i) in spots), key=spot)
+        locations = resolve(program, place, calls[self.session.frame].function if calls else None)
+        found = sorted(
+            (i for f in program.functions.values() for i in f.code if line_column(i) in locations), key=line_column
+        )
         file, _, number = place.rpartition(":")
         first = found[0].source if file else found[0].span
         if number.isdecimal() and first is not None and first[1] != int(number):
@@ -131,8 +133,7 @@ class Infos:
         try:
             value = self.session.evaluate(name)
             data = np.asarray(value)
-            long = data.ndim and not isinstance(value, np.ma.MaskedArray) and len(data) > 8
-            shown = show(data[:8])[:-1] + f", ...}} ({len(data)} elements)" if long else show(value)
+            shown = abridged(value)
             if data.ndim == 0 and data.dtype == np.uint64 and data >= 1 << 32:  # an address
                 shown = hex(int(data))
         except DebugError as problem:

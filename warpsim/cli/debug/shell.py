@@ -54,7 +54,7 @@ class Shell:
         self.last = ""
         self.depth = 0
         self.refused: list[str] = []
-        """What was wrong with commands that nobody typed: those of files and of the command line."""
+        """What was wrong with commands from files and from the command line."""
 
     # ---- dialogue ----------------------------------------------------------------------------
 
