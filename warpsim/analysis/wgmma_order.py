@@ -50,14 +50,8 @@ class State:
 
     def copy(self) -> State:
         """A copy to modify."""
-        return State(
-            self.group_states,
-            dict(self.accumulates),
-            dict(self.reads),
-            dict(self.unfenced),
-            dict(self.shapes),
-            self.fenced,
-        )
+        copies = (dict(self.accumulates), dict(self.reads), dict(self.unfenced), dict(self.shapes))
+        return State(self.group_states, *copies, self.fenced)
 
     def in_flight(self, who: int) -> int | None:
         """The first of a set of wgmma that may be in flight."""
@@ -76,13 +70,13 @@ def check_wgmma(facts: Facts) -> Iterator[Finding]:
         return
     walk = _Walk(facts)
     start = State(NOTHING, {}, {}, dict.fromkeys(walk.used, ACCESSED if facts.function.entry else ORDERED), {})
-    before = settle(facts.blocks, start, lambda index, state: walk.through(index, state, None), _join)
+    before = settle(facts.blocks, start, walk.through, _join)
+    walk.reports = True
     for block in sorted(facts.blocks, key=lambda b: b.first):
         state = before[block.index]
         if state is not None:
-            found: list[Finding] = []
-            walk.through(block.index, state, found)
-            yield from found
+            walk.through(block.index, state)
+    yield from walk.found
 
 
 def _join(a: State, b: State) -> State:
@@ -100,7 +94,10 @@ def _join(a: State, b: State) -> State:
 
 
 class _Walk:
-    """Takes states through the instructions of a function; reports if it is given a list."""
+    """Takes a ``state`` through the instructions of a function; with ``reports``, it makes findings."""
+
+    state: State
+    reports = False
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
@@ -114,19 +111,19 @@ class _Walk:
             and any(_is_wgmma(i) for i in f.code)
         }  # fmt: skip
         self.told: set[tuple[str, int]] = set()
+        self.found: list[Finding] = []
 
-    def through(self, index: int, state: State, found: list[Finding] | None) -> State:
+    def through(self, index: int, state: State) -> State:
         """The state after a block."""
-        block = self.facts.blocks[index]
-        state = state.copy()
+        block, self.state = self.facts.blocks[index], state.copy()
         for at in range(block.first, block.last):
-            self._step(at, self.facts.function.code[at], state, found)
-        return state
+            self._step(at, self.facts.function.code[at])
+        return self.state
 
-    def _step(self, at: int, instruction: Instruction, state: State, found: list[Finding] | None) -> None:
-        traits = instruction.traits
+    def _step(self, at: int, instruction: Instruction) -> None:
+        traits, state = instruction.traits, self.state
         if is_mma(instruction):
-            self._issue(at, instruction, state, found)
+            self._issue(at, instruction)
         elif traits.is_async(Family.WGMMA, Stage.FENCE):
             state.unfenced, state.shapes, state.fenced = {}, {}, True
         elif traits.is_async(Family.WGMMA, Stage.COMMIT):
@@ -136,35 +133,27 @@ class _Walk:
         elif traits.ending is Ending.CALL and self._calls_wgmma(instruction):
             state.group_states, state.unfenced, state.shapes = NOTHING, {}, {}
         else:
-            self._access(at, instruction, state, found)
+            self._access(at, instruction)
         if traits.leaves and self.facts.function.entry:
             lost = state.group_states.uncommitted
             if lost:
                 message = "the kernel ends with a wgmma that was never committed"
-                self._tell(found, UNCOMMITTED, lost.bit_length() - 1, instruction, message)
+                self._tell(UNCOMMITTED, lost.bit_length() - 1, instruction, message)
 
     def _calls_wgmma(self, instruction: Instruction) -> bool:
         name = instruction.callee
         return bool(self.helped) and (not name or name in self.facts.program.functions)
 
-    def _issue(self, at: int, instruction: Instruction, state: State, found: list[Finding] | None) -> None:
-        slots_d, slots_a = operand_registers(instruction)
-        self._check_flight(
-            slots_a,
-            state.accumulates,
-            "it reads A from {}, the accumulator of a wgmma in flight",
-            instruction,
-            state,
-            found,
-        )
-        self._check_flight(
-            slots_d,
-            state.reads,
-            "it accumulates in {}, from which a wgmma in flight reads A",
-            instruction,
-            state,
-            found,
-        )
+    def _issue(self, at: int, instruction: Instruction) -> None:
+        state, (slots_d, slots_a) = self.state, operand_registers(instruction)
+        for slots, uses, text in (
+            (slots_a, state.accumulates, "it reads A from {}, the accumulator of a wgmma in flight"),
+            (slots_d, state.reads, "it accumulates in {}, from which a wgmma in flight reads A"),
+        ):
+            early = ((r, state.in_flight(uses.get(r, 0))) for r in slots)
+            register, wgmma = next(((r, w) for r, w in early if w is not None), (0, None))
+            if wgmma is not None:
+                self._tell(IN_FLIGHT, wgmma, instruction, text.format(self._name(register)))
         used = [*slots_d, *slots_a]
         shape = str(instruction.op.shape)
         # Compilers write A's registers after the fence; the assembler then adds a fence.
@@ -175,15 +164,9 @@ class _Walk:
         if worst:
             name = self._name(next(r for r in used if levels[r] == worst))
             message = f"register {name} was accessed, and on some path no wgmma.fence follows before this wgmma"
-            self._tell(
-                found,
-                FENCE,
-                self.number[at],
-                instruction,
-                message,
-                severity="error" if worst == ACCESSED else "note",
-            )
-            state.unfenced.update(dict.fromkeys(state.unfenced if found is not None else used, ORDERED))
+            severity = "error" if worst == ACCESSED else "note"
+            self._tell(FENCE, self.number[at], instruction, message, severity)
+            state.unfenced.update(dict.fromkeys(state.unfenced if self.reports else used, ORDERED))
         else:
             other = next((r for r in slots_d if state.shapes.get(r, {shape}) != {shape}), None)
             if other is not None:
@@ -191,7 +174,7 @@ class _Walk:
                     f"register {self._name(other)} was the accumulator of a wgmma of another shape, with no wgmma.fence"
                     " since"
                 )
-                self._tell(found, FENCE, self.number[at], instruction, message)
+                self._tell(FENCE, self.number[at], instruction, message)
         mine = 1 << self.number[at]
         state.group_states = state.group_states.issued(mine)
         for register in slots_d:
@@ -200,17 +183,8 @@ class _Walk:
         for register in slots_a:
             state.reads[register] = state.reads.get(register, 0) | mine
 
-    def _check_flight(
-        self, registers: list[int], uses: dict[int, int], text: str, instruction: Instruction, state: State,
-        found: list[Finding] | None,
-    ) -> None:  # fmt: skip
-        for register in registers:
-            wgmma = state.in_flight(uses.get(register, 0))
-            if wgmma is not None:
-                self._tell(found, IN_FLIGHT, wgmma, instruction, text.format(self._name(register)))
-                return
-
-    def _access(self, at: int, instruction: Instruction, state: State, found: list[Finding] | None) -> None:
+    def _access(self, at: int, instruction: Instruction) -> None:
+        state = self.state
         reads, writes = ([r for r in part if r in self.used] for part in (instruction.reads, instruction.writes))
         if not reads and not writes:
             return
@@ -218,20 +192,21 @@ class _Walk:
         if (reads, writes) == moved(instruction) and any(
             state.in_flight(state.accumulates.get(r, 0)) is not None for r in reads
         ):
-            self._rename(reads, writes, state)
+            self._rename(reads, writes)
             return
         for registers, verb in ((writes, "written"), (reads, "read")):
             for register in registers:
                 who = state.accumulates.get(register, 0) | state.reads.get(register, 0)
                 wgmma = state.in_flight(who)
                 if wgmma is not None:
-                    self._early(at, instruction, register, verb, wgmma, state, found)
+                    self._early(at, instruction, register, verb, wgmma)
                     break
         for register in (*reads, *writes):
             state.unfenced[register] = max(state.unfenced.get(register, ORDERED), MOVED if plain else ACCESSED)
 
-    def _rename(self, sources: list[int], targets: list[int], state: State) -> None:
+    def _rename(self, sources: list[int], targets: list[int]) -> None:
         """Handle a move of accumulators in flight, or of their halves, which renames them."""
+        state = self.state
         accumulates = functools.reduce(int.__or__, (state.accumulates.get(s, 0) for s in sources))
         reads = functools.reduce(int.__or__, (state.reads.get(s, 0) for s in sources))
         unfenced = max(state.unfenced.get(s, ORDERED) for s in sources)
@@ -240,18 +215,15 @@ class _Walk:
             state.accumulates[target], state.reads[target] = accumulates, reads
             state.unfenced[target], state.shapes[target] = unfenced, shapes
 
-    def _early(
-        self, at: int, instruction: Instruction, register: int, verb: str, wgmma: int, state: State,
-        found: list[Finding] | None,
-    ) -> None:  # fmt: skip
-        name = self._name(register)
+    def _early(self, at: int, instruction: Instruction, register: int, verb: str, wgmma: int) -> None:
+        state, name = self.state, self._name(register)
         if state.group_states.only_lost >> wgmma & 1:
             place = max((w for w in self.waits if self.mmas[wgmma] < w < at), default=self.waits[0])
             message = (
                 f"this wait does not cover a wgmma that was never committed; line {instruction.span.line} uses its"
                 f" register {name}"
             )
-            self._tell(found, UNCOMMITTED, wgmma, self.facts.function.code[place], message)
+            self._tell(UNCOMMITTED, wgmma, self.facts.function.code[place], message)
         else:
             accumulates = state.accumulates.get(register, 0) >> wgmma & 1
             line = self.facts.function.code[self.mmas[wgmma]].span.line
@@ -259,21 +231,20 @@ class _Walk:
                 " accumulates in it" if accumulates else " reads A from it"
             )
             advice = ADVICE[IN_FLIGHT] + (SERIALISED[verb] if accumulates else "")
-            self._tell(found, IN_FLIGHT, wgmma, instruction, message, advice=advice)
-        if found is not None:  # report a missing wait once
+            self._tell(IN_FLIGHT, wgmma, instruction, message, advice=advice)
+        if self.reports:  # a missing wait once
             state.group_states = state.group_states.ended(EVERYBODY)
 
     def _name(self, register: int) -> str:
         return self.facts.function.registers[register].name
 
     def _tell(
-        self, found: list[Finding] | None, rule: str, wgmma: int, place: Instruction, message: str,
-        severity: str = "error", advice: str = "",
-    ) -> None:  # fmt: skip
+        self, rule: str, wgmma: int, place: Instruction, message: str, severity: str = "error", advice: str = ""
+    ) -> None:
         """Report once per wgmma."""
-        if found is None or (rule, wgmma) in self.told:
+        if not self.reports or (rule, wgmma) in self.told:
             return
         self.told.add((rule, wgmma))
         other = self.facts.function.code[self.mmas[wgmma]]
         advice, party = advice or ADVICE[rule], None if other is place else other
-        found.append(self.facts.finding(rule, place, message, severity=severity, advice=advice, other=party))
+        self.found.append(self.facts.finding(rule, place, message, severity=severity, advice=advice, other=party))
