@@ -30,11 +30,7 @@ from warpsim.analysis.shared_layout import SharedLayout
 from warpsim.isa.data_movement import Unpacked
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Ending, Mbarrier, Modular, Traits
-from warpsim.program.program import (
-    Instruction,
-    Operand,
-    Variable,
-)
+from warpsim.program.program import Instruction, Operand, Variable
 from warpsim.types import ScalarType, StateSpace
 
 Read = Callable[[int], Value]

@@ -12,18 +12,7 @@ import numpy as np
 from warpsim.analysis.evaluate import Evaluator, Read
 from warpsim.analysis.flow import blocks_of, members, written_often
 from warpsim.analysis.graph import Graph
-from warpsim.analysis.lanes import (
-    ANYTHING,
-    WARP,
-    Array,
-    Spread,
-    Threads,
-    Value,
-    anything,
-    congruent,
-    exactly,
-    joined,
-)
+from warpsim.analysis.lanes import ANYTHING, WARP, Array, Spread, Threads, Value, anything, congruent, exactly, joined
 from warpsim.analysis.shared_layout import place_shared
 from warpsim.errors import SECTIONS, Finding
 from warpsim.isa.traits import Ending

@@ -27,8 +27,7 @@ from warpsim.isa.traits import Ending, Family
 from warpsim.machine.issue import Issue
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW
 from warpsim.machine.values import Affine, Value
-from warpsim.program.build import program_of
-from warpsim.program.collector import no_collection
+from warpsim.program.build import no_collection, program_of
 from warpsim.program.program import Function, Instruction, Operand, Param, Program, Variable
 from warpsim.types import ScalarType, StateSpace
 

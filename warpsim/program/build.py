@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import attrs
 
@@ -10,16 +13,9 @@ from warpsim.errors import Finding, PtxError
 from warpsim.isa import matching
 from warpsim.isa.traits import Ending
 from warpsim.program.blocks import Blocks
-from warpsim.program.collector import no_collection
 from warpsim.program.linking import judge_head, judge_links
 from warpsim.program.problems import LAST, Problems
-from warpsim.program.program import (
-    Function,
-    Instruction,
-    Param,
-    Program,
-    Variable,
-)
+from warpsim.program.program import Function, Instruction, Param, Program, Variable
 from warpsim.program.resolve import Resolver
 from warpsim.program.scopes import FunctionBuilder, Scope, VectorRegister
 from warpsim.program.typecheck import Checker
@@ -28,6 +24,19 @@ from warpsim.ptx.parser import read
 
 KEPT = 1 << 16
 """Longest text whose program is cached, in characters; longer ones would hold too much memory."""
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Disable automatic collection inside the context: it would scan everything made so far, and find nothing."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def program_of(text: str, file: str = "<ptx>") -> Program:

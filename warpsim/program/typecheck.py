@@ -67,43 +67,34 @@ class Checker:
     def _guard(self, node: ast.Instruction, scope: Scope) -> tuple[Register, bool] | None:
         if node.guard is None:
             return None
-        found = self.resolver.lookup(scope, node.guard.register.text, self.builder)
+        name, span = node.guard.register.text, node.guard.register.span
+        found = self.resolver.lookup(scope, name, self.builder)
         if not isinstance(found, Register):
-            self.problems.add("undeclared", node.guard.register.span, f"{node.guard.register.text} is not declared")
+            self.problems.add("undeclared", span, f"{name} is not declared")
             return None
         if found.type.kind != "p":
-            self.problems.add(
-                "operand-type",
-                node.guard.register.span,
-                f"the guard {found.name} is a .{found.type.name} register, not a .pred",
-            )
+            message = f"the guard {found.name} is a .{found.type.name} register, not a .pred"
+            self.problems.add("operand-type", span, message)
         return found, node.guard.negated
 
     def _no_form(self, node: ast.Instruction, text: str) -> None:
         known = registry.forms(node.opcode)
-        if not known:
-            if node.opcode in unsupported.OPCODES:
-                self._unsupported(node, text)
-            else:
-                close = difflib.get_close_matches(node.opcode, registry.opcodes(), 1)
-                self.problems.add(
-                    "syntax",
-                    node.span,
-                    f"{node.opcode} is not a PTX instruction",
-                    f"did you mean {close[0]}?" if close else "",
-                    text,
-                )
-            return
-        near = matching.nearest(node.opcode, node.modifiers)
         words = {w for f in known for s in f.pattern.slots for w in s.values}
         strange = [m for m in node.modifiers if m not in words]
-        if unsupported.is_known(node.opcode, node.modifiers, strange):
+        if known and unsupported.is_known(node.opcode, node.modifiers, strange):
             self._unsupported(node, text)
-            return
-        message = f"{text} is not a form of {node.opcode}" + (f": it does not take .{strange[0]}" if strange else "")
-        self.problems.add(
-            "illegal-form", node.span, message, f"the nearest form is: {near}" if near else "", text, known[0].anchor
-        )
+        elif known:
+            near = matching.nearest(node.opcode, node.modifiers)
+            message = f"{text} is not a form of {node.opcode}"
+            message += f": it does not take .{strange[0]}" if strange else ""
+            advice = f"the nearest form is: {near}" if near else ""
+            self.problems.add("illegal-form", node.span, message, advice, text, known[0].anchor)
+        elif node.opcode in unsupported.OPCODES:
+            self._unsupported(node, text)
+        else:
+            close = difflib.get_close_matches(node.opcode, registry.opcodes(), 1)
+            advice = f"did you mean {close[0]}?" if close else ""
+            self.problems.add("syntax", node.span, f"{node.opcode} is not a PTX instruction", advice, text)
 
     def _unsupported(self, node: ast.Instruction, text: str) -> None:
         """Say that this version does not run an instruction, or that the module's target has it not."""
@@ -119,25 +110,21 @@ class Checker:
         if candidate.illegal:
             raise Mismatch("illegal-form", node.span, f"{text}: {candidate.illegal}", weight=4)
         until = candidate.form.until
-        if (
-            until is not None
-            and self.version >= until[1]
-            and matching.satisfies((until[0], None), self.target, self.version)
-        ):
-            raise Mismatch(
-                "target",
-                node.span,
-                f"{text} was removed in PTX .version {until[1][0]}.{until[1][1]} for sm_{until[0]} and newer",
-                "use the form with .sync, which names the participating lanes",
-                5,
-            )
+        if until is not None and self.version >= until[1] and self._has((until[0], None)):
+            message = f"{text} was removed in PTX .version {until[1][0]}.{until[1][1]} for sm_{until[0]} and newer"
+            advice = "use the form with .sync, which names the participating lanes"
+            raise Mismatch("target", node.span, message, advice, 5)
         for gate in candidate.gates:
             if missed := self._missed(gate, text):
                 raise Mismatch("target", node.span, missed, weight=5)
 
+    def _has(self, gate: spec.Gate) -> bool:
+        """Whether the module's target and version pass a gate."""
+        return matching.satisfies(gate, self.target, self.version)
+
     def _missed(self, gate: spec.Gate, text: str) -> str:
         """What an instruction needs that the module has not; empty if it has it."""
-        if matching.satisfies(gate, self.target, self.version):
+        if self._has(gate):
             return ""
         target, version = gate
         if version is not None and self.version < version:
@@ -147,6 +134,7 @@ class Checker:
 
     def _operands(self, candidate: Candidate, node: ast.Instruction) -> tuple[Operand, ...]:
         op, specs = candidate.op, tuple([typed for typed in candidate.operands if typed.spec.kind != "carry"])
+        syntax = f"its syntax is: {candidate.form.syntax}"
         given: list[ast.Operand | None] = list(node.operands)
         for place, typed in enumerate(specs):
             if typed.spec.pair and place < len(given):
@@ -156,22 +144,11 @@ class Checker:
                 elif specs[place + 1].spec.optional:
                     given.insert(place + 1, None)
                 else:
-                    raise Mismatch(
-                        "operand-type",
-                        node.span,
-                        f"{op.text} has two destinations, d|p",
-                        f"its syntax is: {candidate.form.syntax}",
-                        1,
-                    )
+                    raise Mismatch("operand-type", node.span, f"{op.text} has two destinations, d|p", syntax, 1)
         if len(given) != len(specs):
             wanted, have = (len(s) - sum(typed.spec.pair for typed in specs) for s in (specs, given))
-            raise Mismatch(
-                "operand-count",
-                node.span,
-                f"{op.text} takes {wanted} operands, not {have}",
-                f"its syntax is: {candidate.form.syntax}",
-                1,
-            )
+            message = f"{op.text} takes {wanted} operands, not {have}"
+            raise Mismatch("operand-count", node.span, message, syntax, 1)
         found = [
             Operand(t.type or ADDRESS) if o is None else check(self.values, t, o)
             for t, o in zip(specs, given, strict=True)

@@ -18,9 +18,7 @@ from warpsim.machine.binding.wgmma_steps import bind_wgmma, watch_registers
 from warpsim.machine.control import bind_end, jump
 from warpsim.machine.gate import bind_gate
 from warpsim.machine.plan import BoundBlock, FunctionPlan, Step, mark_waits
-from warpsim.program.program import (
-    Instruction,
-)
+from warpsim.program.program import Instruction
 
 
 def bind_function(plan: FunctionPlan) -> None:

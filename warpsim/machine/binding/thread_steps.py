@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.isa.traits import Access
-from warpsim.machine.binding.operand_slots import (
-    commit_of,
-    destination,
-    guard_of,
-    source_getter,
-)
+from warpsim.machine.binding.operand_slots import commit_of, destination, guard_of, source_getter
 from warpsim.machine.binding.ports import PORTS
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.plan import ATTEND, FunctionPlan, Step
@@ -71,13 +66,7 @@ def bind_plain(plan: FunctionPlan, instruction: Instruction) -> Step | None:
 
 
 def _of_two(  # noqa: C901  where launches spend their time: no calls
-    instruction: Instruction,
-    target: Target,
-    first: Source,
-    second: Source,
-    general: Step,
-    *,
-    linear: bool,
+    instruction: Instruction, target: Target, first: Source, second: Source, general: Step, *, linear: bool
 ) -> Step:
     """The step from two registers to one, where most launches spend their time. Arrays of one shape, an array with a
     uniform integer, and two affine values go straight to the body; anything else takes the ``general`` step.
