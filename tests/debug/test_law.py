@@ -57,13 +57,13 @@ def test_snapshots_leave_no_trace(monkeypatch):
     """The state of a step does not depend on when snapshots were taken, which is a matter of time."""
     states = []
     monkeypatch.setattr(timeline, "STRIDE", 8)
-    monkeypatch.setattr(timeline, "COPY_SHARE", 0)
+    monkeypatch.setattr(timeline, "SNAPSHOT_SHARE", 0)
     for every in (0, 1e9):
-        monkeypatch.setattr(timeline, "COPY_EVERY", every)
+        monkeypatch.setattr(timeline, "SNAPSHOT_EVERY", every)
         ready = Case.read(ROOT / "tests" / "cases" / "merges").prepare()
         session = Session(ready.kernel, ready.grid, ready.block, ready.args, **ready.keywords)
         session.goto(200)
-        states.append((len(session.timeline.copies), session.timeline.state))
+        states.append((len(session.timeline.snapshots), session.timeline.state))
     (many, one), (few, other) = states
 
     assert (many > 10, few) == (True, 0)

@@ -186,8 +186,8 @@ def test_back_and_forth(session):
 @pytest.mark.parametrize("stride", [1, 3, 1000])
 def test_back_by_several(session, monkeypatch, stride):
     """So many instructions back at once is where one after the other leads, however many copies of the state there are."""
-    monkeypatch.setattr(timeline, "COPY_EVERY", 0)
-    monkeypatch.setattr(timeline, "COPY_SHARE", 0)
+    monkeypatch.setattr(timeline, "SNAPSHOT_EVERY", 0)
+    monkeypatch.setattr(timeline, "SNAPSHOT_SHARE", 0)
     monkeypatch.setattr(timeline, "STRIDE", stride)
     session.until(36)
     one_by_one = [session.back().step for _ in range(15)]
@@ -202,12 +202,12 @@ def test_back_by_several(session, monkeypatch, stride):
 @pytest.mark.parametrize("limit", [0, 20_000, 1 << 20])
 def test_history_is_bounded(monkeypatch, limit):
     """Copies of the state take no more than they may; going back is as exact with few of them as with many."""
-    for name in ("COPY_EVERY", "COPY_SHARE", "STRIDE"):
+    for name in ("SNAPSHOT_EVERY", "SNAPSHOT_SHARE", "STRIDE"):
         monkeypatch.setattr(timeline, name, 0)
     made = Session(warpsim.load(CALLS)["k"], (1,), (64,), (np.zeros(64, np.uint32), 5), history_bytes=limit)
     made.cont()
     assert made.timeline.bytes <= limit
-    assert bool(made.timeline.copies) == (limit > 0)
+    assert bool(made.timeline.snapshots) == (limit > 0)
     made.goto(35)
     assert (made.stop.line, made.evaluate("s[1:4]").tolist()) == (29, [2, 4, 6])
 

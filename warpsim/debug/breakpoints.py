@@ -6,13 +6,13 @@ import fnmatch
 import os
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import attrs
 
 from warpsim.debug import expressions as ex
 from warpsim.debug.errors import DebugError, number
 from warpsim.debug.evaluation import CUDA
+from warpsim.debug.watching import MemoryTarget, RegisterTarget, TileTarget
 from warpsim.program.names import SPECIALS
 from warpsim.program.program import Function, Instruction, Program
 
@@ -56,7 +56,7 @@ class Watchpoint:
     read: bool
     write: bool
     scope: str
-    target: Any
+    target: RegisterTarget | MemoryTarget | TileTarget
     enabled: bool = True
     hits: int = 0
 
@@ -136,7 +136,7 @@ def _at_source(program: Program, file: str, line: int) -> frozenset[LineColumn]:
     """The first instruction of each run compiled from a source line, or from the next line that has code."""
     lines: dict[int, set[LineColumn]] = {}
     files: set[str] = set()
-    before: tuple[Any, ...] = ()
+    before: tuple[str, tuple[str, int] | None] | None = None
     for function, instruction in _code(program):
         source = instruction.source
         here = (function.name, source)

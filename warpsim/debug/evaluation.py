@@ -24,6 +24,7 @@ from warpsim.debug.values import (
     unpacked,
 )
 from warpsim.machine.machine import Machine
+from warpsim.machine.plan import FunctionPlan
 from warpsim.machine.specials import READING
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
@@ -95,13 +96,13 @@ class Scene:
         found = next(named, None)
         return None if found is None else self._variable(found, plan)
 
-    def _param(self, param: Param, plan: Any) -> Location:
+    def _param(self, param: Param, plan: FunctionPlan) -> Location:
         count = param.size // param.type.bytes if param.array else None
         if plan.function.entry:
             return Location("param", param.offset, param.type, count)
         return Location("local", self._frame() + plan.offset(param), param.type, count)
 
-    def _variable(self, variable: Variable, plan: Any) -> Location:
+    def _variable(self, variable: Variable, plan: FunctionPlan) -> Location:
         kernel, space = self.launch.plan, variable.space
         size = variable.size
         if space in (StateSpace.LOCAL, StateSpace.PARAM):

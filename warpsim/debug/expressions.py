@@ -210,7 +210,7 @@ class _Parser:
             return Bits(word, found)
         return Name(word)
 
-    def number(self, kind: str, word: str, place: int) -> Any:
+    def number(self, kind: str, word: str, place: int) -> int | float | np.floating[Any]:
         """Convert a constant's text to its value."""
         if len(word) > DIGITS:
             raise self.problem(f"a constant has at most {DIGITS} digits", place)

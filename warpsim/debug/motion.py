@@ -9,8 +9,8 @@ from warpsim.debug.breakpoints import LineColumn, line_column
 from warpsim.debug.errors import DebugError
 from warpsim.debug.places import Focus, Standing, holds
 from warpsim.debug.position import Position, Stop
-from warpsim.debug.stops import Stops, Struck, place_of
-from warpsim.debug.timeline import Hit
+from warpsim.debug.stops import Hit, Stops, place_of
+from warpsim.debug.timeline import StopTest
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.program.program import Instruction
@@ -58,7 +58,7 @@ def line_back(position: Position) -> Stop:
     _source(position)
     timeline, focus, was = position.timeline, position.thread, position.timeline.step
 
-    def executed(other: tuple[str, int] | None) -> Hit:
+    def executed(other: tuple[str, int] | None) -> StopTest:
         def hit(machine: Machine, group: Group, instruction: Instruction) -> int:
             source = instruction.source
             return int(source is not None and source != other and holds(machine, group, focus))
@@ -129,21 +129,21 @@ def reverse(position: Position) -> Stop:
     """Go back to the last position at which `anywhere` would have stopped, or to the start."""
     timeline, was = position.timeline, position.timeline.step
     past: dict[int, Stops] = {}
-    reached: dict[int, Struck] = {}
+    reached: dict[int, Hit] = {}
 
-    def struck(machine: Machine, group: Group, instruction: Instruction) -> int:
+    def hit(machine: Machine, group: Group, instruction: Instruction) -> int:
         run = id(machine.launch)
         if run not in past:
             past.clear()
             past[run] = Stops(position, counting=False)
         stops = past[run]
         answer = stops.ask(machine, group, instruction)
-        if answer and stops.struck is not None:
-            reached[timeline.step - answer + 1] = stops.struck
+        if answer and stops.hit is not None:
+            reached[timeline.step - answer + 1] = stops.hit
         return answer
 
     try:
-        found = timeline.latest(struck)
+        found = timeline.latest(hit)
     finally:
         timeline.accessed = timeline.occurred = None
     if found is None:
@@ -209,9 +209,9 @@ class _Follower:
 
     def ask(self, machine: Machine, group: Group, instruction: Instruction) -> int:
         """Whether to stop before this step."""
-        struck = self.stops.ask(machine, group, instruction)
-        if struck or self.gone:
-            return struck or 1
+        hit = self.stops.ask(machine, group, instruction)
+        if hit or self.gone:
+            return hit or 1
         if not holds(machine, group, self.focus):
             return 0
         here = where(group)
@@ -257,10 +257,10 @@ def _report(position: Position, reason: str, stops: Stops) -> Stop:
         return position.stopped(
             "finding", refocus=True, finding=finding, number=None if point is None else point.number
         )
-    struck = stops.struck
-    if reason == "hit" and struck is not None:
-        position.thread = struck.focus
-        return position.stopped(struck.reason, number=struck.number, old=struck.old, new=struck.new, event=struck.event)
+    hit = stops.hit
+    if reason == "hit" and hit is not None:
+        position.thread = hit.focus
+        return position.stopped(hit.reason, number=hit.number, old=hit.old, new=hit.new, event=hit.event)
     if reason == "hit":
         return position.stopped("step", refocus=position.standing() is None)
     return position.stopped(reason, refocus=True)

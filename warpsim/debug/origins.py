@@ -12,6 +12,7 @@ from warpsim.debug import expressions as ex
 from warpsim.debug.errors import DebugError, number
 from warpsim.debug.places import Focus, cta_at, holds, peek, places
 from warpsim.debug.position import Position
+from warpsim.debug.timeline import StopTest
 from warpsim.debug.watching import MemoryTarget, MemoryWatch, RegisterTarget, target_of
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
@@ -139,7 +140,7 @@ def _values(position: Position, names: list[str], lane: int) -> Iterator[tuple[s
             yield name, value
 
 
-def _writes_register(target: RegisterTarget, who: Focus) -> Any:
+def _writes_register(target: RegisterTarget, who: Focus) -> StopTest:
     """Make a test of whether a step writes a register of a thread."""
     writes: dict[int, bool] = {}
 

@@ -7,7 +7,7 @@ import copy
 import itertools
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -212,7 +212,7 @@ class Session:
         """Ask the running command to stop soon. Safe to call from a signal handler or another thread."""
         self.timeline.interrupt()
 
-    def _repeat(self, n: int, move: Any) -> Stop:
+    def _repeat(self, n: int, move: Callable[[Position], Stop]) -> Stop:
         stop = self.stop
         for _ in range(number("n", n)):
             stop = move(self._position)

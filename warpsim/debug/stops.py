@@ -21,7 +21,7 @@ from warpsim.program.program import Instruction
 
 
 @attrs.frozen(eq=False)
-class Struck:
+class Hit:
     """A breakpoint, watchpoint or catchpoint that was hit, and the thread to focus on."""
 
     reason: str
@@ -45,7 +45,7 @@ class Stops:
 
     def __init__(self, position: Position, *, counting: bool = True) -> None:
         self.position, self.counting = position, counting
-        self.struck: Struck | None = None
+        self.hit: Hit | None = None
         self.passed: tuple[Any, ...] | None = None
         """The place at which the launch has already stopped for this group."""
         self._marks: dict[int, list[Breakpoint]] = {}
@@ -89,11 +89,11 @@ class Stops:
     def ask(self, machine: Machine, group: Group, instruction: Instruction) -> int:
         """Return 0 to continue, 1 to stop here, 2 to stop for the step just executed."""
         if self._registers or self._memory or self._tiles:
-            self.struck = self._changes(machine, group, instruction)
-            if self.struck is not None:
+            self.hit = self._changes(machine, group, instruction)
+            if self.hit is not None:
                 return 2
         if self._events:
-            self.struck = self._happened(machine, group)
+            self.hit = self._happened(machine, group)
             return 2
         if not (self._registers or self._memory or self._tiles):
             self._last = None if self.position.timeline.occurred is None else first_of(machine, group)
@@ -116,7 +116,7 @@ class Stops:
         if all(point is not known or event != text for known, _, text in self._events):
             self._events.append((point, self._last if group is None else first_of(machine, group), event))
 
-    def _happened(self, machine: Machine, group: Group) -> Struck:
+    def _happened(self, machine: Machine, group: Group) -> Hit:
         """Describe the events of a step; the first one decides the focus."""
         events, self._events = self._events, []
         for caught in {id(p): p for p, _, _ in events if p is not None and self.counting}.values():
@@ -124,8 +124,8 @@ class Stops:
         point, focus, text = events[0]
         number, who = None if point is None else point.number, focus or first_of(machine, group)
         if isinstance(text, Finding):
-            return Struck("finding", number, who, finding=text)
-        return Struck("catchpoint", number, who, event="; ".join(str(e) for _, _, e in events))
+            return Hit("finding", number, who, finding=text)
+        return Hit("catchpoint", number, who, event="; ".join(str(e) for _, _, e in events))
 
     def _passes(self, machine: Machine, group: Group) -> bool:
         """Whether the launch already stood here, because another warp ran first."""
@@ -150,7 +150,7 @@ class Stops:
                 return False
             if point.temporary:
                 self.position.breakpoints.pop(point.number, None)
-        self.struck = Struck("breakpoint", point.number, focus)
+        self.hit = Hit("breakpoint", point.number, focus)
         return True
 
     def _where(self, point: Breakpoint, machine: Machine, group: Group, focus: Focus) -> Focus | None:
@@ -168,25 +168,25 @@ class Stops:
             return None
         return focus if truth[focus.lane] else attrs.evolve(focus, lane=int(np.flatnonzero(truth)[0]))
 
-    def _changes(self, machine: Machine, group: Group, instruction: Instruction) -> Struck | None:
+    def _changes(self, machine: Machine, group: Group, instruction: Instruction) -> Hit | None:
         who, self._last = self._last, first_of(machine, group)
-        found: Struck | None = None
+        found: Hit | None = None
         read, self._read = self._read, None
         if read is not None:
-            found = Struck("watchpoint", read[0].number, read[1])
+            found = Hit("watchpoint", read[0].number, read[1])
         for point, watch in self._registers:
             change = watch.changed(machine, group, instruction)
             if change is not None and found is None and who is not None:
-                found = Struck("watchpoint", point.number, who, *change)
+                found = Hit("watchpoint", point.number, who, *change)
         for point, tile in self._tiles:
             seen = tile.changed(machine, group, instruction)
             if seen is not None and found is None and who is not None:
-                found = Struck("watchpoint", point.number, who, *seen)
+                found = Hit("watchpoint", point.number, who, *seen)
         scene = Scene(machine.launch, machine, group, self._last)
         for point, memory in self._memory:
             change = memory.changed(machine, scene)
             if change is not None and point.write and found is None:
-                found = Struck("watchpoint", point.number, who or self._last, *change)
+                found = Hit("watchpoint", point.number, who or self._last, *change)
         if found is not None and self.counting:
             hit = self.position.breakpoints.get(found.number or 0)
             if hit is not None:

@@ -26,14 +26,14 @@ from warpsim.machine.values import Array
 from warpsim.machine.watcher import Watcher
 from warpsim.program.program import Instruction
 
-Hit = Callable[[Machine, Group, Instruction], int]
+StopTest = Callable[[Machine, Group, Instruction], int]
 """Called before each step. Returns 1 to stop there, 2 to stop for the step just executed, 0 to continue."""
 Catch = Callable[[Finding], bool]
-COPY_EVERY = 0.2
+SNAPSHOT_EVERY = 0.2
 """Minimum run time between two snapshots, in seconds."""
-COPY_SHARE = 10
-"""... and as a multiple of the time that a snapshot takes."""
-MOST_COPIES = 64
+SNAPSHOT_SHARE = 10
+"""Minimum run time between two snapshots, as a multiple of the time that taking one needs."""
+MOST_SNAPSHOTS = 64
 STRIDE = 1024
 """Steps between checks for an interrupt and for a snapshot that is due."""
 
@@ -50,7 +50,7 @@ class Change:
 
 
 @attrs.frozen(eq=False)
-class Copy:
+class Snapshot:
     """A snapshot: the state at a position, after some number of changes."""
 
     step: int
@@ -68,17 +68,17 @@ class Timeline(Listener):
     def __init__(self, state: LaunchState, watchers: Sequence[Watcher], most_bytes: int) -> None:
         self.most_bytes = most_bytes
         self.changes: list[Change] = []
-        self.copies: list[Copy] = []
+        self.snapshots: list[Snapshot] = []
         self.last: int | None = None
         """Number of steps of the launch, once it is known."""
         self._watchers = watchers
         self.has_watchers = bool(watchers)
         """Whether user-defined watchers are present."""
-        self._start = Copy(-1, 0, state)
-        self.interrupted = self.cut = self._struck = False
+        self._start = Snapshot(-1, 0, state)
+        self.interrupted = self.cut = self._stopping = False
         self._catching: Catch | None = None
         self._known: set[tuple[int, str, int, int]] = set()
-        self._hit: Hit | None = None
+        self._hit: StopTest | None = None
         self._alarm = self._ahead = -2
         self.machine: Machine | None = None
         self.group: Group | None = None
@@ -96,7 +96,7 @@ class Timeline(Listener):
         if self.step == self._ahead:
             machine.hooks.pausing = True
         elif self._hit is not None and self._hit(machine, group, instruction):
-            self._struck = machine.hooks.pausing = True
+            self._stopping = machine.hooks.pausing = True
         elif self.step >= self._alarm:
             machine.hooks.pausing = True
 
@@ -112,11 +112,11 @@ class Timeline(Listener):
 
     # ---- states ------------------------------------------------------------------------------
 
-    def _restore(self, kept: Copy) -> None:
+    def _restore(self, snapshot: Snapshot) -> None:
         """Restore a snapshot."""
-        self.state = copy.deepcopy(kept.state)
-        self.step = kept.step
-        self.made = kept.changes
+        self.state = copy.deepcopy(snapshot.state)
+        self.step = snapshot.step
+        self.made = snapshot.changes
         self.ended = False
         self.error = None
         self.found = None
@@ -124,38 +124,38 @@ class Timeline(Listener):
         self._run = Run(self.state, [*watchers_of(self.state), *self._watchers, self])
         if self.state.running is not None:
             self.machine, self.group = self._run.machine(self.state.turns[0]), self.state.running
-        self._next_copy = time.monotonic() + COPY_EVERY
+        self._next_snapshot = time.monotonic() + SNAPSHOT_EVERY
 
     def machines(self) -> list[Machine]:
         """The batches that have begun and not ended."""
         return [self._run.machine(batch) for batch in self.state.batches]
 
-    def _keep_copy(self) -> None:
+    def _take_snapshot(self) -> None:
         """Take a snapshot of the current state, and drop some if there are too many."""
         began = time.monotonic()
-        if not any(kept.step == self.step for kept in self.copies):
-            kept = Copy(self.step, self.made, copy.deepcopy(self.state))
-            self.copies = sorted([*self.copies, kept], key=lambda c: c.step)
+        if not any(snapshot.step == self.step for snapshot in self.snapshots):
+            snapshot = Snapshot(self.step, self.made, copy.deepcopy(self.state))
+            self.snapshots = sorted([*self.snapshots, snapshot], key=lambda c: c.step)
             self._thin_out()
         took = time.monotonic() - began
-        self._next_copy = time.monotonic() + max(COPY_EVERY, COPY_SHARE * took)
+        self._next_snapshot = time.monotonic() + max(SNAPSHOT_EVERY, SNAPSHOT_SHARE * took)
 
     def _thin_out(self) -> None:
         """Drop snapshots so that the gaps grow with the distance from the current position."""
-        while len(self.copies) > MOST_COPIES or self.bytes > self.most_bytes:
-            if not self.copies:
+        while len(self.snapshots) > MOST_SNAPSHOTS or self.bytes > self.most_bytes:
+            if not self.snapshots:
                 return
-            steps = [self._start.step, *[kept.step for kept in self.copies]]
+            steps = [self._start.step, *[snapshot.step for snapshot in self.snapshots]]
             steps.append(steps[-1] + 1)
             gaps = [
-                (steps[at + 2] - steps[at]) / (abs(self.step - steps[at + 1]) + 1) for at in range(len(self.copies))
+                (steps[at + 2] - steps[at]) / (abs(self.step - steps[at + 1]) + 1) for at in range(len(self.snapshots))
             ]
-            del self.copies[gaps.index(min(gaps))]
+            del self.snapshots[gaps.index(min(gaps))]
 
     @property
     def bytes(self) -> int:
         """Memory of the snapshots, less what they share with each other."""
-        found = {id(array): array.nbytes for kept in self.copies for array in arrays_of(kept.state)}
+        found = {id(array): array.nbytes for snapshot in self.snapshots for array in arrays_of(snapshot.state)}
         shared = {id(array) for array in arrays_of(self._start.state)}
         return sum(nbytes for name, nbytes in found.items() if name not in shared)
 
@@ -166,7 +166,7 @@ class Timeline(Listener):
         after it.
         """
         del self.changes[self.made :]
-        self.copies = [kept for kept in self.copies if kept.step <= self.step]
+        self.snapshots = [snapshot for snapshot in self.snapshots if snapshot.step <= self.step]
         self._known = {key for key in self._known if key[0] <= self.step}
         self.last = None
         self.changes.append(Change(self.step, key, act))
@@ -199,7 +199,7 @@ class Timeline(Listener):
 
     # ---- motion ------------------------------------------------------------------------------
 
-    def forward(self, target: int | None = None, hit: Hit | None = None, catch: Catch | None = None) -> str:
+    def forward(self, target: int | None = None, hit: StopTest | None = None, catch: Catch | None = None) -> str:
         """Run to position ``target``, to the first position where ``hit`` says so, or to the end.
 
         ``catch`` decides which findings stop the run. For a finding caused by a step, the run stops before that step.
@@ -225,7 +225,7 @@ class Timeline(Listener):
             ahead = self.changes[self.made : self.made + 1]
             self._ahead = ahead[0].step if ahead else -2
             self._alarm = self.step + STRIDE if target is None else min(self.step + STRIDE, target)
-            self._struck = False
+            self._stopping = False
             try:
                 going = self._run.advance()
             except ExecutionError as error:
@@ -234,15 +234,15 @@ class Timeline(Listener):
                 return self._stop_at_finding()
             if not going:
                 return self._end(None)
-            if self._struck:
+            if self._stopping:
                 return "hit"
             if self.step == self._ahead and self._changed_hits():
                 return "hit"
             if self.interrupted:
                 self.interrupted, self.cut = False, True
                 return "interrupted"
-            if self.most_bytes > 0 and self.group is not None and time.monotonic() > self._next_copy:
-                self._keep_copy()
+            if self.most_bytes > 0 and self.group is not None and time.monotonic() > self._next_snapshot:
+                self._take_snapshot()
         return "end"
 
     def _changed_hits(self) -> bool:
@@ -282,7 +282,7 @@ class Timeline(Listener):
 
     def restart(self) -> None:
         """Return to the start of the launch, and discard all changes."""
-        self.changes, self.copies = [], []
+        self.changes, self.snapshots = [], []
         self._known.clear()
         self._restore(self._start)
         self.forward(0)
@@ -297,9 +297,11 @@ class Timeline(Listener):
         """Ask the current or the next motion to stop soon. Safe to call from a signal handler or another thread."""
         self.interrupted = True
 
-    def _nearest(self, step: int) -> Copy:
+    def _nearest(self, step: int) -> Snapshot:
         """The last snapshot at or before a position."""
-        return max([self._start, *[kept for kept in self.copies if kept.step <= step]], key=lambda c: c.step)
+        return max(
+            [self._start, *[snapshot for snapshot in self.snapshots if snapshot.step <= step]], key=lambda c: c.step
+        )
 
     def goto(self, step: int) -> str:
         """Go to a position, forward or backward; returns ``end`` if the launch ends before it."""
@@ -310,7 +312,7 @@ class Timeline(Listener):
             self._restore(self._nearest(step))
         return self.forward(step)
 
-    def latest(self, hit: Hit, n: int = 1) -> int | None:
+    def latest(self, hit: StopTest, n: int = 1) -> int | None:
         """The ``n``-th last position before this one at which ``hit`` holds; None if there is none. Leaves the launch
         at an unspecified position.
         """
@@ -324,8 +326,8 @@ class Timeline(Listener):
             return 0
 
         while high > 0:
-            kept = self._nearest(high - 1)
-            self._restore(kept)
+            snapshot = self._nearest(high - 1)
+            self._restore(snapshot)
             found.clear()
 
             self._make_changes()
@@ -336,7 +338,7 @@ class Timeline(Listener):
             if len(found) >= n:
                 return found[-n]
             n -= len(found)
-            high = kept.step
+            high = snapshot.step
         return None
 
 
@@ -349,4 +351,4 @@ def arrays_of(state: LaunchState) -> Iterator[Array]:
             yield from (value for value in frame.values if isinstance(value, np.ndarray))
 
 
-__all__ = ["Change", "Hit", "Timeline"]
+__all__ = ["Change", "StopTest", "Timeline"]

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from warpsim.cli.dap.places import Debuggee, Places
+from warpsim.cli.dap.places import Body, Debuggee, Places, Respond
 from warpsim.cli.dap.requests import check_request, run_launch
 from warpsim.cli.dap.values import Values
 from warpsim.cli.dap.wire import Broken, Wire
@@ -82,7 +82,7 @@ class Adapter:
                 return
             self.answer(request)
 
-    def answer(self, request: dict[str, Any]) -> None:
+    def answer(self, request: Body) -> None:
         """Execute a request."""
         command = str(request.get("command"))
         arguments = request.get("arguments")
@@ -108,22 +108,22 @@ class Adapter:
         if after is not None:
             after()
 
-    def _respond(self, request: dict[str, Any], body: Any = None) -> None:
+    def _respond(self, request: Body, body: Any = None) -> None:
         fields = {"request_seq": request.get("seq", 0), "success": True, "command": request.get("command")}
         self.wire.send("response", **fields, **({"body": body} if body is not None else {}))
 
-    def _fail(self, request: dict[str, Any], message: str) -> None:
+    def _fail(self, request: Body, message: str) -> None:
         body = {"error": {"id": 1, "format": message.replace("{", "(").replace("}", ")"), "showUser": True}}
         fields = {"request_seq": request.get("seq", 0), "success": False, "command": str(request.get("command"))}
         self.wire.send("response", **fields, message=message, body=body)
 
     # ---- beginning and end -------------------------------------------------------------------
 
-    def on_initialize(self, given: dict[str, Any], respond: Any) -> None:
+    def on_initialize(self, given: Body, respond: Respond) -> None:
         """Report the adapter's capabilities."""
         respond({**CAPABILITIES, "exceptionBreakpointFilters": FILTERS})
 
-    def on_launch(self, given: dict[str, Any], respond: Any) -> None:
+    def on_launch(self, given: Body, respond: Respond) -> None:
         """Launch ``program`` (PTX) with ``grid``, ``block``, ``args`` ..., or ``case``, a recorded launch."""
         if self.debuggee.session is not None:
             raise DebugError("a launch is running already")
@@ -150,7 +150,7 @@ class Adapter:
             raise session.error
         return session.result
 
-    def on_configurationDone(self, given: dict[str, Any], respond: Any) -> Callable[[], None]:
+    def on_configurationDone(self, given: Body, respond: Respond) -> Callable[[], None]:
         """All breakpoints are set: run, or stop at the first instruction."""
         session = self.live()
         respond()
@@ -159,18 +159,18 @@ class Adapter:
             return lambda: self.report(session.stop, "entry")
         return lambda: self.report(session.cont())
 
-    def on_disconnect(self, given: dict[str, Any], respond: Any) -> None:
+    def on_disconnect(self, given: Body, respond: Respond) -> None:
         """Disconnect."""
         respond()
         self.leaving = True
 
-    def on_terminate(self, given: dict[str, Any], respond: Any) -> None:
+    def on_terminate(self, given: Body, respond: Respond) -> None:
         """End the launch."""
         respond()
         self.wire.event("terminated")
         self.leaving = True
 
-    def on_restart(self, given: dict[str, Any], respond: Any) -> Callable[[], None]:
+    def on_restart(self, given: Body, respond: Respond) -> Callable[[], None]:
         """Restart the launch."""
         session = self.live()
         respond()
@@ -195,7 +195,7 @@ class Adapter:
             self.wire.event("exited", exitCode=int(bad))
             self.wire.event("terminated")
             return
-        body: dict[str, Any] = {
+        body: Body = {
             "reason": reason or REASONS.get(stop.reason, stop.reason),
             "threadId": self.places.thread_of(session.thread.cta, session.thread.warp),
             "allThreadsStopped": True,
@@ -212,7 +212,7 @@ class Adapter:
         self.wire.event("stopped", **body)
 
     def _move(
-        self, given: dict[str, Any], respond: Any, move: Callable[[Session], Stop], body: Any = None
+        self, given: Body, respond: Respond, move: Callable[[Session], Stop], body: Any = None
     ) -> Callable[[], None]:
         session = self.live()
         if "threadId" in given:
@@ -228,36 +228,36 @@ class Adapter:
 
         return go
 
-    def on_continue(self, given: dict[str, Any], respond: Any) -> Callable[[], None]:
+    def on_continue(self, given: Body, respond: Respond) -> Callable[[], None]:
         """Run to the next stop."""
         return self._move(given, respond, lambda session: session.cont(), {"allThreadsContinued": True})
 
-    def _unit(self, given: dict[str, Any]) -> str:
+    def _unit(self, given: Body) -> str:
         """The stepping unit: CUDA lines if the editor shows CUDA source, unless it asks for instructions."""
         lines = self.debuggee.options.get("sources") == "cuda" and given.get("granularity") != "instruction"
         return "line" if lines else "instruction"
 
-    def on_next(self, given: dict[str, Any], respond: Any) -> Callable[[], None]:
+    def on_next(self, given: Body, respond: Respond) -> Callable[[], None]:
         """Step one instruction or CUDA line, over calls."""
         return self._move(given, respond, lambda session: session.next(by=self._unit(given)))
 
-    def on_stepIn(self, given: dict[str, Any], respond: Any) -> Callable[[], None]:
+    def on_stepIn(self, given: Body, respond: Respond) -> Callable[[], None]:
         """Step one instruction or CUDA line, into calls."""
         return self._move(given, respond, lambda session: session.step(by=self._unit(given)))
 
-    def on_stepOut(self, given: dict[str, Any], respond: Any) -> Callable[[], None]:
+    def on_stepOut(self, given: Body, respond: Respond) -> Callable[[], None]:
         """Run until the function returns."""
         return self._move(given, respond, lambda session: session.finish())
 
-    def on_stepBack(self, given: dict[str, Any], respond: Any) -> Callable[[], None]:
+    def on_stepBack(self, given: Body, respond: Respond) -> Callable[[], None]:
         """Step one instruction or CUDA line back."""
         return self._move(given, respond, lambda session: session.back(by=self._unit(given)))
 
-    def on_reverseContinue(self, given: dict[str, Any], respond: Any) -> Callable[[], None]:
+    def on_reverseContinue(self, given: Body, respond: Respond) -> Callable[[], None]:
         """Go back to the last stop."""
         return self._move(given, respond, lambda session: session.reverse_cont())
 
-    def on_pause(self, given: dict[str, Any], respond: Any) -> None:
+    def on_pause(self, given: Body, respond: Respond) -> None:
         """Pause; a running launch has been interrupted already."""
         self.live().timeline.interrupted = False
         respond()

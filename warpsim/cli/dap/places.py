@@ -13,6 +13,8 @@ from warpsim.debug.breakpoints import line_column
 from warpsim.program.program import Instruction
 
 Body = dict[str, Any]
+Respond = Callable[..., None]
+"""Sends the response to a request, with its body if it has one."""
 DEEPEST = 1 << 10
 """Most frames of a stack; used to number frames."""
 
@@ -67,7 +69,7 @@ class Places:
         if (session.thread.cta, session.thread.warp) != (cta, warp) and not session.timeline.ended:
             session.focus(cta, warp)
 
-    def on_threads(self, given: Body, respond: Any) -> None:
+    def on_threads(self, given: Body, respond: Respond) -> None:
         """List the warps of the running CTAs."""
         session = self.live()
         found = {}
@@ -78,7 +80,7 @@ class Places:
             found[1] = "the launch has ended"
         respond({"threads": [{"id": number, "name": name} for number, name in found.items()]})
 
-    def on_stackTrace(self, given: Body, respond: Any) -> None:
+    def on_stackTrace(self, given: Body, respond: Respond) -> None:
         """List the calls of a warp."""
         session = self.live()
         self.look_at(int(given["threadId"]))
@@ -112,11 +114,11 @@ class Places:
             return {"name": os.path.basename(path), "sourceReference": 1}
         return {"name": os.path.basename(path), "path": os.path.abspath(found)}
 
-    def on_source(self, given: Body, respond: Any) -> None:
+    def on_source(self, given: Body, respond: Respond) -> None:
         """Send the text of a module that is not in a file."""
         respond({"content": "\n".join(self.live().timeline.state.plan.program.lines), "mimeType": "text/x-ptx"})
 
-    def on_loadedSources(self, given: Body, respond: Any) -> None:
+    def on_loadedSources(self, given: Body, respond: Respond) -> None:
         """List the module and its CUDA files."""
         program = self.live().timeline.state.plan.program
         files = {i.source[0] for i in self.code() if i.source is not None}
@@ -142,7 +144,7 @@ class Places:
         point = self.live().break_at(place, given.get("condition") or None, _passes(given))
         return {"id": point.number, "line": given.get("line") or point.lines[0]}
 
-    def on_setBreakpoints(self, given: Body, respond: Any) -> None:
+    def on_setBreakpoints(self, given: Body, respond: Respond) -> None:
         """Set breakpoints at lines of the module or a CUDA file."""
         session = self.live()
         path = str(given["source"].get("path") or given["source"].get("name") or "")
@@ -152,12 +154,12 @@ class Places:
         setters = [partial(self._break_at, f"{prefix}{int(b['line'])}", b) for b in given.get("breakpoints") or []]
         respond(self._replace(f"source {path}", setters))
 
-    def on_setFunctionBreakpoints(self, given: Body, respond: Any) -> None:
+    def on_setFunctionBreakpoints(self, given: Body, respond: Respond) -> None:
         """Set breakpoints at functions, labels and op:PATTERN."""
         setters = [partial(self._break_at, str(b["name"]), b) for b in given.get("breakpoints") or []]
         respond(self._replace("functions", setters))
 
-    def on_setInstructionBreakpoints(self, given: Body, respond: Any) -> None:
+    def on_setInstructionBreakpoints(self, given: Body, respond: Respond) -> None:
         """Set breakpoints at instructions, by their number in the code."""
         code, setters = self.code(), []
         for each in given.get("breakpoints") or []:
@@ -166,7 +168,7 @@ class Places:
             setters.append(partial(self._break_at, place, each))
         respond(self._replace("instructions", setters))
 
-    def on_dataBreakpointInfo(self, given: Body, respond: Any) -> None:
+    def on_dataBreakpointInfo(self, given: Body, respond: Respond) -> None:
         """Report what can be watched: registers, variables, memory."""
         session, name = self.live(), str(given["name"])
         try:
@@ -178,7 +180,7 @@ class Places:
         types = ["write"] if name.startswith("%") else ["read", "write", "readWrite"]
         respond({"dataId": name, "description": name, "accessTypes": types})
 
-    def on_setDataBreakpoints(self, given: Body, respond: Any) -> None:
+    def on_setDataBreakpoints(self, given: Body, respond: Respond) -> None:
         """Set watchpoints."""
         setters = [partial(self._watch, str(each["dataId"]), each) for each in given.get("breakpoints") or []]
         respond(self._replace("data", setters))
@@ -189,7 +191,7 @@ class Places:
         kind = given.get("accessType") or "write"
         return {"id": self.live().watch(what, read=kind != "write", write=kind != "read").number}
 
-    def on_setExceptionBreakpoints(self, given: Body, respond: Any) -> None:
+    def on_setExceptionBreakpoints(self, given: Body, respond: Respond) -> None:
         """Choose the findings and events that stop."""
         options = [{"filterId": name} for name in given.get("filters") or []] + (given.get("filterOptions") or [])
         self.live().stop_at_findings = any(option["filterId"] == "findings" for option in options)
@@ -213,7 +215,7 @@ class Places:
             self._code = sorted((i for f in functions for i in f.code), key=line_column)
         return self._code
 
-    def on_disassemble(self, given: Body, respond: Any) -> None:
+    def on_disassemble(self, given: Body, respond: Respond) -> None:
         """Disassemble: send PTX instructions by their numbers."""
         code, program = self.code(), self.live().timeline.state.plan.program
         first = int(str(given["memoryReference"]), 16) + int(given.get("instructionOffset") or 0)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.cli.dap.places import Debuggee, Places
+from warpsim.cli.dap.places import Body, Debuggee, Places, Respond
 from warpsim.cli.debug.formats import abridged, plain, short, show
 from warpsim.cli.debug.shell import Shell
 from warpsim.debug import DebugError
@@ -18,7 +18,6 @@ from warpsim.debug.watching import location_of
 from warpsim.errors import describe
 from warpsim.program.names import SPECIALS
 
-Body = dict[str, Any]
 Children = Callable[[], list[Body]]
 MOST = 4096
 """Most children of a variable that are shown."""
@@ -39,7 +38,7 @@ class Values:
         self._children[len(self._children) + 1] = children
         return len(self._children)
 
-    def on_scopes(self, given: Body, respond: Any) -> None:
+    def on_scopes(self, given: Body, respond: Respond) -> None:
         """List the scopes of a frame: registers of the warp and of the lane, variables, special registers."""
         frame = int(given["frameId"])
         self.places.look_at_frame(frame)
@@ -72,7 +71,7 @@ class Values:
             }
         )
 
-    def on_variables(self, given: Body, respond: Any) -> None:
+    def on_variables(self, given: Body, respond: Respond) -> None:
         """List the children of a scope or array."""
         children = self._children.get(int(given["variablesReference"]))
         if children is None:
@@ -152,7 +151,7 @@ class Values:
             return None
         return f"{at.space}:{at.address:#x}"
 
-    def on_setVariable(self, given: Body, respond: Any) -> None:
+    def on_setVariable(self, given: Body, respond: Respond) -> None:
         """Change a register, a variable, or one lane or element of it."""
         session, name = self.live(), str(given["name"])
         children = self._children.get(int(given["variablesReference"]))
@@ -162,7 +161,7 @@ class Values:
         session.set(target, str(given["value"]))
         respond({"value": _one_line(session.evaluate(target))})
 
-    def on_evaluate(self, given: Body, respond: Any) -> None:
+    def on_evaluate(self, given: Body, respond: Respond) -> None:
         """Evaluate an expression or, in the console, a command of the prompt."""
         session, text = self.live(), str(given["expression"])
         if "frameId" in given:
@@ -204,7 +203,7 @@ class Values:
             return out.getvalue().rstrip("\n")
         raise DebugError(f"{name} moves the launch: use the editor's buttons")
 
-    def on_completions(self, given: Body, respond: Any) -> None:
+    def on_completions(self, given: Body, respond: Respond) -> None:
         """Complete the word under the cursor."""
         text = str(given["text"])[: max(int(given["column"]) - 1, 0)]
         shell = Shell(self.live(), io.StringIO(), colour=False)
@@ -213,7 +212,7 @@ class Values:
 
     # ---- memory ------------------------------------------------------------------------------
 
-    def on_readMemory(self, given: Body, respond: Any) -> None:
+    def on_readMemory(self, given: Body, respond: Respond) -> None:
         """Read bytes of a state space, as many as exist."""
         space, address = _place(given)
         wanted = min(int(given["count"]), 1 << 20)
@@ -231,7 +230,7 @@ class Values:
             body["unreadableBytes"] = wanted - len(raw)
         respond(body)
 
-    def on_writeMemory(self, given: Body, respond: Any) -> None:
+    def on_writeMemory(self, given: Body, respond: Respond) -> None:
         """Write bytes of a state space."""
         space, address = _place(given)
         raw = base64.b64decode(str(given["data"]), validate=True)
@@ -240,7 +239,7 @@ class Values:
             self.live().set(f"{space}.u8[{address}:{address + len(data)}]", data)
         respond({"bytesWritten": len(data)})
 
-    def on_exceptionInfo(self, given: Body, respond: Any) -> None:
+    def on_exceptionInfo(self, given: Body, respond: Respond) -> None:
         """Describe the finding or event at which the launch stopped."""
         stop = self.live().stop
         finding = stop.finding

@@ -205,9 +205,9 @@ class Infos:
         session = self.session
         end = "; it has ended" if session.timeline.ended else ""
         copies = (
-            plural(len(session.timeline.copies), "copy")
-            if len(session.timeline.copies) == 1
-            else f"{len(session.timeline.copies)} copies"
+            plural(len(session.timeline.snapshots), "copy")
+            if len(session.timeline.snapshots) == 1
+            else f"{len(session.timeline.snapshots)} copies"
         )
         self.say(
             f"{plural(session.stop.step, 'step')}, {plural(session.timeline.state.done_ctas, 'CTA')} of"
