@@ -60,6 +60,7 @@ def test_places(session, place, lines):
         (40, "there is no line 40"),
         (39, "there is no instruction at or after line 39"),
         (38, "there is no instruction at or after line 38"),
+        ("123456789", "there is no line 123456789: the module has 39 lines"),
         ("1234567890", "there is no line 1234567890..."),
         ("op:mma*", "no instruction matches 'mma*'; opcodes: "),
         ("big", "no function, label or line 'big'; functions: k, twice; labels: small"),

@@ -151,6 +151,45 @@ def test_state_spaces_of_generic_addresses() -> None:
     assert out.tolist() == [0, 0, 1, 6]
 
 
+PLACES = {
+    "po": {"global"},
+    "shared room": {"shared", "shared::cluster"},
+    "local own": {"local"},
+    "const table": {"const"},
+    "param p0": {"param", "global"},
+}
+"""Generic addresses that cvta makes of variables, and where they are."""
+ENDS = {f"{space} {at}": 0 <= at < 1 << 32 for space in ("shared", "local") for at in (-1, 0, (1 << 32) - 1, 1 << 32)}
+"""Around the windows, which have 32 bits: whether that is inside."""
+SPACES = ("global", "shared", "shared::cluster", "local", "const", "param")
+
+
+def test_windows_of_generic_addresses() -> None:
+    """Every address lies in one window, or else in global memory, where parameters are as well."""
+    body = ".shared .align 4 .b8 room[64]; .local .align 4 .b8 own[16]; .reg .pred g;\n"
+    for place in (*PLACES, *ENDS):
+        space, _, name = place.rpartition(" ")
+        body += f"mov.b64 y, {name};\n"
+        if name.strip("-").isdigit():  # of a window
+            body += f"mov.b64 v, 0; cvta.{space}.u64 v, v; add.u64 y, y, v;\n"
+        elif space:
+            body += f"cvta.{space}.u64 y, y;\n"
+        for number, word in enumerate(SPACES):
+            body += f"isspacep.{word} g, y; selp.u32 r, 1, 0, g; st.global.b32 [po+{4 * number}], r;\n"
+        body += f"add.u64 po, po, {4 * len(SPACES)};\n"
+    text = HEAD.replace(".visible", ".const .align 4 .b32 table[4];\n.visible") + REGISTERS + START + body + "ret; }"
+    found = np.zeros((len(PLACES) + len(ENDS), len(SPACES)), np.uint32)
+    warpsim.load(text)["k"]((1,), (1,), (np.zeros(1, np.uint32), found))
+    spaces = [{w for w, inside in zip(SPACES, row, strict=True) if inside} for row in found]
+
+    assert dict(zip(PLACES, spaces, strict=False)) == PLACES
+    assert [
+        f"{place.split()[0]}{'::cluster' * ('shared' in place)}" in found
+        for place, found in zip(ENDS, spaces[len(PLACES) :], strict=True)
+    ] == list(ENDS.values())
+    assert all(len(found & {"global", "shared::cluster", "local", "const"}) == 1 for found in spaces)
+
+
 def test_a_base_below_zero():
     """A shared address whose base register wraps below zero is one again with its offset."""
     text = (

@@ -42,9 +42,9 @@ except ImportError:  # Windows
 ROOT = Path(__file__).resolve().parents[2]
 NEAREST = {
     "analysis": ["analysis"],
-    "capture": ["testing/test_capture.py", "testing/test_recording.py"],
+    "capture": ["testing/test_capture.py", "testing/test_capture_driver.py", "testing/test_capture_images.py", "testing/test_capture_launches.py", "testing/test_recording.py"],
     "checks": ["checks", "analysis/test_async.py", "isa/test_wgmma.py"],
-    "cli": ["test_cli.py", "test_docs.py", "observe", "layout/test_pictures.py", "analysis/test_recorded.py"],
+    "cli": ["debug", "test_cli.py", "test_cli_commands.py", "test_exit_status.py", "test_docs.py", "observe", "layout/test_pictures.py", "analysis/test_recorded.py"],
     "compat": ["compat"],
     "debug": ["debug"],
     "driver": ["driver"],
@@ -56,7 +56,7 @@ NEAREST = {
     "numerics": ["numerics", "isa/test_form_recordings.py", "isa/test_integer_recordings.py", "isa/test_mma_recordings.py", "host/test_mma.py"],
     "observe": ["observe", "test_cli.py"],
     "parallel": ["parallel"],
-    "program": ["program", "isa/test_form_verdicts.py", "isa/test_assembler_verdicts.py", "isa/test_arithmetic_verdicts.py", "host"],
+    "program": ["program", "isa/test_exact.py", "isa/test_form_verdicts.py", "isa/test_assembler_verdicts.py", "isa/test_arithmetic_verdicts.py", "host"],
     "ptx": ["ptx", "program", "isa/test_spec.py"],
     "report": ["report", "checks"],
     "testing": ["testing"],
@@ -229,6 +229,8 @@ def main() -> int:
             for number, mutant in mutants.items():
                 print(f"{number} {mutant.path}:{mutant.line} {mutant.kind}\n{change(mutant)}")
             return 0
+        if not mutants:
+            sys.exit("no such mutants")
         left = [(number, mutant) for number, mutant in mutants.items() if number >= options.start]
         judged = by_forks(copy, left, options) if options.map else one_by_one(copy, left, options)
         for number, killer, seconds in judged:

@@ -21,7 +21,7 @@ from warpsim.native.codegen.inputs import InputKind, Inputs
 from warpsim.native.codegen.interference import Interference
 from warpsim.native.codegen.memory import Memory
 from warpsim.native.codegen.register_kinds import RegisterKinds, Visit
-from warpsim.native.lowering.values import Code, NoCode, Val
+from warpsim.native.lowering.values import Code, NoCode
 from warpsim.native.regions.forms import Key
 from warpsim.native.regions.region import Region
 from warpsim.native.runtime.context import CONTEXT, NOWHERE
@@ -215,7 +215,6 @@ class FunctionEmitter:
             builder.row64, builder.cta64 = (code.make(f"sext i32 {v} to i64") for v in (builder.row, builder.cta))
             self._cta()
         builder.mask = builder.element(builder.words["masks"], builder.row64)
-        self.everybody = Val("i1", code.make(f"bitcast i32 {builder.mask} to <32 x i1>"), uniform=False)
         count = code.make(f"call i32 @{code.declare('llvm.ctpop.i32', 'i32', 'i32')}(i32 {builder.mask})")
         builder.lanes = code.make(f"zext i32 {count} to i64")
         self._clear()
