@@ -7,16 +7,16 @@
     timeline     runs the launch, keeps snapshots, restores any earlier position
     motion       steps, runs and goes back, to where stops (with breakpoints, watching, listening) says
     expressions, values, evaluation, memory, writing      values by expression
-    places, matrices, waiting, origins  threads and registers; operands as matrices; barriers and work in flight; who wrote a value
+    threads, matrices, waiting, origins threads and registers; operands as matrices; barriers and work in flight; who wrote a value
 """
 
 from warpsim.debug.breakpoints import Breakpoint, Catchpoint, Watchpoint
 from warpsim.debug.errors import DebugError
 from warpsim.debug.matrices import Matrix
 from warpsim.debug.origins import Origin
-from warpsim.debug.places import Focus
 from warpsim.debug.position import Call, Stop, WarpState
 from warpsim.debug.session import Session
+from warpsim.debug.threads import Focus
 from warpsim.debug.waiting import BarrierState, InFlight, MbarrierState
 
 __all__ = [

@@ -10,7 +10,7 @@ import numpy as np
 from warpsim.debug import expressions as ex
 from warpsim.debug.errors import DebugError
 from warpsim.debug.memory import Place
-from warpsim.debug.places import Focus, column_of, of_type, peek, places
+from warpsim.debug.threads import Focus, column_of, of_type, peek, places
 from warpsim.debug.values import (
     Location,
     Value,

@@ -9,7 +9,7 @@ import numpy as np
 
 from warpsim.debug import waiting
 from warpsim.debug.errors import DebugError
-from warpsim.debug.places import cta_at
+from warpsim.debug.threads import cta_at
 from warpsim.errors import Finding
 from warpsim.host.checks import EVERY
 from warpsim.machine.machine import Machine

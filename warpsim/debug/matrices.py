@@ -11,7 +11,7 @@ import numpy as np
 from warpsim.debug.errors import DebugError
 from warpsim.debug.evaluation import Scene
 from warpsim.debug.memory import Place
-from warpsim.debug.places import column_of, peek, places, standing
+from warpsim.debug.threads import column_of, peek, places, standing
 from warpsim.isa.spec import Scope
 from warpsim.layout import descriptors, fragments, instructions
 from warpsim.layout.fragment import Fragment
@@ -145,7 +145,7 @@ def matrix_at(scene: Scene, instruction: Instruction, name: str) -> Matrix:
     """
     name = name.strip().lower()
     whole, name = name == "a", "a" if name == "a_stored" else name
-    given = _given(instruction)
+    given = instruction.named
     try:
         found = instructions.operands(instruction.text, scene.launch.device.sm)
     except ValueError as problem:
@@ -177,13 +177,8 @@ def _whole(
     operand = held["e"]
     assert operand is not None
     bits = found["a"].fragment.bits
-    metadata = selected(found["e"], _given(instruction), bits)
+    metadata = selected(found["e"], instruction.named, bits)
     return expanded(stored, _in_registers(scene, instruction, "e", metadata, operand), bits)
-
-
-def _given(instruction: Instruction) -> dict[str, Operand]:
-    """The operands of an instruction by name."""
-    return instruction.named
 
 
 def _in_registers(scene: Scene, instruction: Instruction, name: str, spec: Any, operand: Operand) -> Matrix:

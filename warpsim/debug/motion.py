@@ -7,9 +7,9 @@ from typing import Any
 
 from warpsim.debug.breakpoints import LineColumn, line_column
 from warpsim.debug.errors import DebugError
-from warpsim.debug.places import Focus, Standing, holds
 from warpsim.debug.position import Position, Stop
 from warpsim.debug.stops import Hit, Stops, place_of
+from warpsim.debug.threads import Focus, Standing, holds
 from warpsim.debug.timeline import StopTest
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group

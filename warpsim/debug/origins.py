@@ -10,8 +10,8 @@ import numpy as np
 
 from warpsim.debug import expressions as ex
 from warpsim.debug.errors import DebugError, number
-from warpsim.debug.places import Focus, cta_at, holds, peek, places
 from warpsim.debug.position import Position
+from warpsim.debug.threads import Focus, cta_at, holds, peek, places
 from warpsim.debug.timeline import StopTest
 from warpsim.debug.watching import MemoryTarget, MemoryWatch, RegisterTarget, target_of
 from warpsim.machine.machine import Machine
@@ -93,10 +93,8 @@ def _found(position: Position, what: str, target: RegisterTarget | MemoryTarget,
         who = attrs.evolve(target.focus or focus, lane=lane)
         step = timeline.latest(_writes_register(target, who))
     else:
-        who = focus
-        writer = _MemoryWriter(position, target)
-        step = writer.latest()
-        who = writer.who or focus
+        step, writer = _memory_writer(position, target)
+        who = writer or focus
     if step is None:
         return Origin(what, None)
     timeline.goto(step)
@@ -164,48 +162,38 @@ def _passes(machine: Machine, group: Group, instruction: Instruction, who: Focus
     return bool(peek(group, register.index)[at]) != negated
 
 
-class _MemoryWriter:
-    """Finds the last step that wrote any of the target's bytes: a store by a lane, or a change by something else."""
+def _memory_writer(position: Position, target: MemoryTarget) -> tuple[int | None, Focus | None]:
+    """The last step that wrote any of the target's bytes, and its thread; None for one that was not a thread's store."""
+    timeline = position.timeline
+    seen: list[tuple[int, Focus | None]] = []
+    known: dict[int, bytes | None] = {}
+    watch = MemoryWatch(target, position.scene)
 
-    def __init__(self, position: Position, target: MemoryTarget) -> None:
-        self.position, self.target = position, target
-        self.who: Focus | None = None
+    def accessed(machine: Machine, group: Group, access: MemoryAccess) -> None:
+        if access.kind == READ:
+            return
+        found = np.flatnonzero(watch.touching(machine, group, access).reshape(-1))
+        if len(found):
+            thread = int(group.selection.threads.reshape(-1)[found[-1]])
+            cta = cta_at(machine, int(group.selection.ctas.reshape(-1)[found[-1]]))
+            seen.append((timeline.step, Focus(cta, thread >> 5, thread & 31)))
 
-    def latest(self) -> int | None:
-        timeline = self.position.timeline
-        target = self.target
-        seen: list[tuple[int, Focus | None]] = []
-        known: dict[int, bytes | None] = {}
-        watch = MemoryWatch(target, self.position.scene)
+    def asked(machine: Machine, group: Group, instruction: Instruction) -> int:
+        now = target.read(machine.launch, machine)
+        run = id(timeline.state)
+        changed = run in known and known[run] is not None and now is not None and now != known[run]
+        known[run] = now
+        stored = bool(seen) and seen[-1][0] == timeline.step - 1
+        if changed and not stored:
+            seen.append((timeline.step - 1, None))
+        return 2 if changed or stored else 0
 
-        def accessed(machine: Machine, group: Group, access: MemoryAccess) -> None:
-            if access.kind == READ:
-                return
-            found = np.flatnonzero(watch.touching(machine, group, access).reshape(-1))
-            if len(found):
-                thread = int(group.selection.threads.reshape(-1)[found[-1]])
-                cta = cta_at(machine, int(group.selection.ctas.reshape(-1)[found[-1]]))
-                seen.append((timeline.step, Focus(cta, thread >> 5, thread & 31)))
-
-        def asked(machine: Machine, group: Group, instruction: Instruction) -> int:
-            answer = 0
-            now = target.read(machine.launch, machine)
-            run = id(timeline.state)
-            changed = run in known and known[run] is not None and now is not None and now != known[run]
-            known[run] = now
-            if changed or (seen and seen[-1][0] == timeline.step - 1):
-                if not (seen and seen[-1][0] == timeline.step - 1):
-                    seen.append((timeline.step - 1, None))
-                answer = 2
-            return answer
-
-        timeline.accessed = accessed
-        try:
-            step = timeline.latest(asked)
-        finally:
-            timeline.accessed = None
-        self.who = next((who for at, who in reversed(seen) if at == step), None)
-        return step
+    timeline.accessed = accessed
+    try:
+        step = timeline.latest(asked)
+    finally:
+        timeline.accessed = None
+    return step, next((who for at, who in reversed(seen) if at == step), None)
 
 
 def _sources(instruction: Instruction) -> list[str]:

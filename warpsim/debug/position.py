@@ -10,7 +10,7 @@ import numpy as np
 
 from warpsim.debug.breakpoints import Catchpoint, Point
 from warpsim.debug.evaluation import Scene
-from warpsim.debug.places import (
+from warpsim.debug.threads import (
     Focus,
     Standing,
     activation,

@@ -22,8 +22,8 @@ from warpsim.debug.evaluation import Scene
 from warpsim.debug.listening import check_event
 from warpsim.debug.matrices import Matrix, matrix_at, nearest_matrix
 from warpsim.debug.origins import Origin, origin_of
-from warpsim.debug.places import Focus, Standing, chosen_focus
 from warpsim.debug.position import Call, Position, Stop, WarpState, scene_of, standing_of, warps_of
+from warpsim.debug.threads import Focus, Standing, chosen_focus
 from warpsim.debug.timeline import Timeline
 from warpsim.debug.waiting import BarrierState, InFlight, MbarrierState
 from warpsim.debug.watching import TileTarget, target_of, tile_of

@@ -10,8 +10,8 @@ import numpy as np
 from warpsim.debug import expressions
 from warpsim.debug.breakpoints import Breakpoint, Catchpoint, Watchpoint, line_column, unknown_name
 from warpsim.debug.evaluation import Scene
-from warpsim.debug.places import Focus, first_of, holds, warps_in
 from warpsim.debug.position import Position, machine_of
+from warpsim.debug.threads import Focus, first_of, holds, warps_in
 from warpsim.debug.watching import MemoryTarget, MemoryWatch, RegisterTarget, RegisterWatch, TileTarget, TileWatch
 from warpsim.errors import Finding
 from warpsim.machine.machine import Machine

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from warpsim.debug.errors import DebugError
-from warpsim.debug.places import of_type
+from warpsim.debug.threads import of_type
 from warpsim.machine.values import Array
 from warpsim.types import ELEMENTS, TYPES, ScalarType
 

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from warpsim.debug.places import Standing, cta_at, peek, ranges, standing
+from warpsim.debug.threads import Standing, cta_at, peek, ranges, standing
 from warpsim.layout import mbarriers as words
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group

@@ -13,7 +13,7 @@ from warpsim.debug.errors import DebugError
 from warpsim.debug.evaluation import Scene
 from warpsim.debug.matrices import Matrix, matrix_at, nearest_matrix
 from warpsim.debug.memory import Place
-from warpsim.debug.places import Focus, column_of, cta_at, holds, of_type, peek, places, standing, warps_in
+from warpsim.debug.threads import Focus, column_of, cta_at, holds, of_type, peek, places, standing, warps_in
 from warpsim.debug.values import Location
 from warpsim.isa.traits import Family, Stage
 from warpsim.machine.machine import Machine

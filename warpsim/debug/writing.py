@@ -11,8 +11,8 @@ import numpy as np
 from warpsim.debug import expressions as ex
 from warpsim.debug.errors import DebugError
 from warpsim.debug.evaluation import Scene
-from warpsim.debug.places import peek, places
 from warpsim.debug.position import Position, scene_of
+from warpsim.debug.threads import peek, places
 from warpsim.debug.values import Value, as_bits, integers, numbers
 from warpsim.debug.watching import location_of
 from warpsim.errors import shown

@@ -39,9 +39,8 @@ class Breaking:
                 raise DebugError("break PLACE: a PTX line, file.cu:N, a label, a function, op:PATTERN")
             place = str(line)
         point = self.session.break_at(place, condition, temporary=temporary)
-        lines = ", ".join(map(str, point.lines[:8])) + (" ..." if len(point.lines) > 8 else "")
         kind = "Temporary breakpoint" if temporary else "Breakpoint"
-        self.say(f"{kind} {point.number} at {place}: {'line' if len(point.lines) == 1 else 'lines'} {lines}")
+        self.say(f"{kind} {point.number} at {place}: {_lines(point)}{' ...' if len(point.lines) > 8 else ''}")
 
     def do_watch(self, text: str, option: str) -> None:
         """watch WHAT [lane|warp|any]: stop when a register (of the warp in focus), a variable, memory, or matrix
@@ -136,15 +135,12 @@ class Breaking:
         if not points:
             self.say("No breakpoints, watchpoints or catchpoints.")
         for number, point in points.items():
-            what = (
-                f"catch {point.what}"
-                if isinstance(point, Catchpoint)
-                else (
-                    f"break {point.place}, {'line' if len(point.lines) == 1 else 'lines'} {', '.join(map(str, point.lines[:8]))}"
-                    if isinstance(point, Breakpoint)
-                    else f"{'a' if point.read and point.write else 'r' if point.read else ''}watch {point.expression}"
-                )
-            )
+            if isinstance(point, Catchpoint):
+                what = f"catch {point.what}"
+            elif isinstance(point, Breakpoint):
+                what = f"break {point.place}, {_lines(point)}"
+            else:
+                what = f"{'a' if point.read and point.write else 'r' if point.read else ''}watch {point.expression}"
             more = [f"hit {plural(point.hits, 'time')}"] if point.hits else []
             if isinstance(point, Breakpoint):
                 more += [f"if {point.condition}"] if point.condition else []
@@ -156,3 +152,8 @@ class Breaking:
                 self.say(f"       {line}")
 
     info_watch = info_breakpoints
+
+
+def _lines(point: Breakpoint) -> str:
+    """Format the first lines of a breakpoint."""
+    return ("line " if len(point.lines) == 1 else "lines ") + ", ".join(map(str, point.lines[:8]))

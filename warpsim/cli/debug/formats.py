@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.debug import DebugError
-from warpsim.debug.places import ranges
+from warpsim.debug.threads import ranges
 from warpsim.machine.values import Array
 
 LETTERS = "xduotacfz"

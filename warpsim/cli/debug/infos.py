@@ -204,11 +204,8 @@ class Infos:
         """Show how far the launch has come."""
         session = self.session
         end = "; it has ended" if session.timeline.ended else ""
-        copies = (
-            plural(len(session.timeline.snapshots), "copy")
-            if len(session.timeline.snapshots) == 1
-            else f"{len(session.timeline.snapshots)} copies"
-        )
+        n_copies = len(session.timeline.snapshots)
+        copies = "1 copy" if n_copies == 1 else f"{n_copies} copies"
         self.say(
             f"{plural(session.stop.step, 'step')}, {plural(session.timeline.state.done_ctas, 'CTA')} of"
             f" {session.timeline.state.n_ctas} done{end}; {copies} of the state for going back, in"
