@@ -22,7 +22,7 @@ from warpsim.isa.traits import Ending
 from warpsim.machine.binding.bind import bind_function
 from warpsim.machine.plan import Image
 from warpsim.native.lowering.graphs import Lowering
-from warpsim.native.lowering.values import Code, Unlowerable, Val, element
+from warpsim.native.lowering.values import IRBuilder, Unlowerable, Val, element
 from warpsim.native.regions.forms import Traced
 from warpsim.native.regions.traces import Traces
 from warpsim.program.program import ADDRESS, Instruction, Operand, Register, vector
@@ -127,7 +127,7 @@ def _lower(made: Traced) -> None:
             if node.op == "input":
                 inputs[node.value] = _given(node)
         vals = [inputs.get(k, Val("i32", "%none", uniform=False)) for k in range(max(inputs, default=-1) + 1)]
-        lower = Lowering(Code(), vals, _given)
+        lower = Lowering(IRBuilder(), vals, _given)
         for node in graphs:
             lower(node)
 

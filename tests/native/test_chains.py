@@ -18,11 +18,11 @@ def joins(count, monkeypatch):
     """How many values LLVM joins where ways through the region of so many branches meet."""
     texts = []
 
-    def finish(made):
+    def compile_module(made):
         texts.append(made.text)
         raise Invalid("looked at")
 
-    monkeypatch.setattr("warpsim.native.tiering.build.finish", finish)
+    monkeypatch.setattr("warpsim.native.tiering.build.compile_module", compile_module)
     body = "\n".join(LINE.format(k) for k in range(count))
     module = warpsim.load(
         f""".version 8.0

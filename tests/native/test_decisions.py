@@ -10,7 +10,7 @@ from warpsim.isa.traits import Matrix
 from warpsim.machine.selection import Rect, Shape
 from warpsim.machine.values import Affine
 from warpsim.machine.watcher import Watcher
-from warpsim.native.codegen.inputs import InputKind, given, layout_of, row_of
+from warpsim.native.codegen.inputs import InputKind, input_kind, layout_of, row_of
 from warpsim.native.compiling import cache
 from warpsim.native.regions.options import Options, Outcome
 from warpsim.native.runtime.calls import FAR, _block_limit
@@ -305,7 +305,7 @@ HOW = [
 def test_how_values_come_in(number):
     """One for all, one for each CTA, by strides (those up to 64 as part of the code), or as lanes; what looks alike comes in alike."""
     value, row, expected = HOW[number]
-    assert given(value, row) == expected
+    assert input_kind(value, row) == expected
     other = value + 1 if type(value) is int else value
     assert layout_of(other) == layout_of(value)
 

@@ -16,7 +16,7 @@ from warpsim.graph.nodes import LANES, Node, Untraceable
 from warpsim.graph.trace import Lane, trace
 from warpsim.native.compiling.compiler import compiler
 from warpsim.native.lowering.graphs import Lowering
-from warpsim.native.lowering.values import BF16, Code, Unlowerable, Val, element, memory
+from warpsim.native.lowering.values import BF16, IRBuilder, Unlowerable, Val, element, memory
 from warpsim.numerics import floating
 from warpsim.numerics.dispatch import lookup
 from warpsim.numerics.floating import directed_quotient, fma64
@@ -301,7 +301,7 @@ class Writer:
     """One function, which stores the results of many graphs side by side; what goes in lies in rows of 32 elements of 8 bytes."""
 
     def __init__(self, row=LANES):
-        self.code, self.given, self.wanted, self.refused, self.doubts = Code(), [], [], {}, 0
+        self.code, self.given, self.wanted, self.refused, self.doubts = IRBuilder(), [], [], {}, 0
         self.code.row, self.code.speculate = row, self.speculate
 
     def add(self, name, function, arrays, inputs=None):

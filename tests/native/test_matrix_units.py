@@ -7,7 +7,7 @@ import warpsim
 
 pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 
-from warpsim.native.compiling.region_code import Code
+from warpsim.native.compiling.region_code import CompiledRegion
 
 HEAD = """.version 8.4
 .target sm_90
@@ -68,7 +68,7 @@ def outcome(text, engine, laps=5):
 def units(module):
     """The regions that were compiled, with what they may do."""
     entries = module.image(module.device).plan("k").main.notes["native"].entries.values()
-    return [(entry.options, c) for entry in entries for c in entry.codes.values() if isinstance(c, Code)]
+    return [(entry.options, c) for entry in entries for c in entry.codes.values() if isinstance(c, CompiledRegion)]
 
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)

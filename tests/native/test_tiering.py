@@ -14,7 +14,7 @@ pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 
 from warpsim.native.compiling import cache
 from warpsim.native.compiling.compiler import compiler
-from warpsim.native.compiling.region_code import Code
+from warpsim.native.compiling.region_code import CompiledRegion
 from warpsim.native.regions.options import Outcome
 from warpsim.native.runtime.run import Runner
 from warpsim.native.tiering import build as making
@@ -55,7 +55,9 @@ def native(module):
 
 def codes(module):
     """The regions that were compiled."""
-    return [c for entry in native(module).entries.values() for c in entry.codes.values() if isinstance(c, Code)]
+    return [
+        c for entry in native(module).entries.values() for c in entry.codes.values() if isinstance(c, CompiledRegion)
+    ]
 
 
 def test_behind_the_launches_and_from_the_disk():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from warpsim.native.codegen.register_kinds import RegisterKinds
-from warpsim.native.lowering.values import Code, Val, memory, width
+from warpsim.native.lowering.values import IRBuilder, Val, memory, width
 from warpsim.native.regions.forms import Key, Traced
 from warpsim.native.regions.region import BlockSlice, Region
 from warpsim.native.runtime.context import CONTEXT, MIXED, NOWHERE, OWN, SEEN
@@ -72,7 +72,7 @@ class RegionBuilder:
         varying: frozenset[Key],
         variant: Variant,
         kinds: RegisterKinds,
-        code: Code,
+        code: IRBuilder,
     ) -> None:
         self.traces, self.region, self.varying, self.variant, self.kinds = traces, region, varying, variant, kinds
         self.plan = region.plan

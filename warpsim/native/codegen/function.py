@@ -21,7 +21,7 @@ from warpsim.native.codegen.inputs import InputKind, Inputs
 from warpsim.native.codegen.interference import Interference
 from warpsim.native.codegen.memory import Memory
 from warpsim.native.codegen.register_kinds import RegisterKinds, Visit
-from warpsim.native.lowering.values import Code, NoCode
+from warpsim.native.lowering.values import IRBuilder, NullBuilder
 from warpsim.native.regions.forms import Key
 from warpsim.native.regions.region import Region
 from warpsim.native.runtime.context import CONTEXT, NOWHERE
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 
 @attrs.define(eq=False)
-class Written:
+class EmittedRegion:
     """A region's text, and what whoever runs it has to know."""
 
     text: str
-    code: Code
+    code: IRBuilder
     effects: list[Any]
     once: list[bool]
     outer: list[int]
@@ -47,15 +47,15 @@ class Written:
     """The registers that are read after an exit that it may take."""
 
 
-def write(
+def emit(
     name: str, traces: Traces, region: Region, varying: frozenset[Key], given: Sequence[InputKind], variant: Variant
-) -> Written:
+) -> EmittedRegion:
     """A region in LLVM's text."""
     kinds = RegisterKinds()
-    FunctionEmitter(traces, region, varying, given, variant, kinds, NoCode()).analyse()
-    emitter = FunctionEmitter(traces, region, varying, given, variant, kinds, Code())
+    FunctionEmitter(traces, region, varying, given, variant, kinds, NullBuilder()).analyse()
+    emitter = FunctionEmitter(traces, region, varying, given, variant, kinds, IRBuilder())
     text, followed = emitter.text(name), emitter.interference.ordered()
-    return Written(
+    return EmittedRegion(
         text,
         emitter.builder.code,
         [effect for effect, _ in followed],
@@ -78,7 +78,7 @@ class FunctionEmitter:
         given: Sequence[InputKind],
         variant: Variant,
         kinds: RegisterKinds,
-        code: Code,
+        code: IRBuilder,
     ) -> None:
         self.builder = builder = RegionBuilder(traces, region, varying, variant, kinds, code)
         self.interference, self.memory = Interference(builder), Memory(builder)

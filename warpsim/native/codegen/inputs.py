@@ -35,7 +35,7 @@ class InputKind(NamedTuple):
 _UNIFORM, _VARYING, _PER_CTA = InputKind("uniform"), InputKind("varying"), InputKind("per_cta")
 
 
-def given(value: Any, row: int) -> InputKind:
+def input_kind(value: Any, row: int) -> InputKind:
     """How a value of a group comes in."""
     if type(value) is int:
         return _UNIFORM

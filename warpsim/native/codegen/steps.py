@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from warpsim.graph.nodes import LANES
 from warpsim.native.lowering.graphs import Lowering
-from warpsim.native.lowering.values import Code, Val
+from warpsim.native.lowering.values import IRBuilder, Val
 from warpsim.native.regions.forms import Key, Product, Traced
 from warpsim.native.runtime.context import DIVERGED, WRAPPED
 from warpsim.program.program import Instruction
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from warpsim.native.codegen.inputs import Inputs
 
 
-def call(code: Code, product: Product | None, lower: Lowering) -> dict[tuple[int, int], Val]:
+def call(code: IRBuilder, product: Product | None, lower: Lowering) -> dict[tuple[int, int], Val]:
     """The registers that a product leaves (`warpsim.native.matrix.kernels.warp_kernel` says how it is called)."""
     if product is None:
         return {}
@@ -34,7 +34,7 @@ def call(code: Code, product: Product | None, lower: Lowering) -> dict[tuple[int
     return {(-1, k): code.filled(buffer, "i32") for k, buffer in enumerate(buffers[given:])}
 
 
-def _frame(code: Code, product: Product) -> tuple[str, list[str]]:
+def _frame(code: IRBuilder, product: Product) -> tuple[str, list[str]]:
     """The arguments of a product, described once, and where its registers stand."""
     found = code.frames.get(product.name)
     if found is None:
@@ -52,7 +52,7 @@ def _frame(code: Code, product: Product) -> tuple[str, list[str]]:
     return found
 
 
-def _put(code: Code, words: str, at: int, text: str) -> None:
+def _put(code: IRBuilder, words: str, at: int, text: str) -> None:
     place = f"%{code.fresh()}"
     code.entry.append(f"  {place} = getelementptr i64, ptr {words}, i64 {at}")
     code.entry.append(f"  store i64 {text}, ptr {place}")

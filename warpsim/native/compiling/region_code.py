@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from warpsim.native.codegen.builder import Variant
-from warpsim.native.codegen.function import Written, write
+from warpsim.native.codegen.function import EmittedRegion, emit
 from warpsim.native.codegen.inputs import InputKind
 from warpsim.native.compiling.compiler import LIGHT, compiler
 from warpsim.native.regions.forms import Key
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 @attrs.define(eq=False)
-class Code:
+class CompiledRegion:
     """A compiled region for one choice of what its lanes share."""
 
     region: Region
     given: Sequence[InputKind]
     variant: Variant
-    written: Written
+    written: EmittedRegion
     function: Any
     tables: int
     """The address of the addresses of its tables."""
@@ -44,14 +44,14 @@ class Code:
 
 
 @attrs.frozen(eq=False)
-class Draft:
+class RegionModule:
     """A region in LLVM's text, to be compiled."""
 
     region: Region
     varying: frozenset[Key]
     given: Sequence[InputKind]
     variant: Variant
-    written: Written
+    written: EmittedRegion
     name: str
     text: str
 
@@ -72,17 +72,17 @@ class Draft:
         return has(self.text, self.name, LIGHT) and all(has(text, name) for name, text in products)
 
 
-def draft(traces: Traces, region: Region, given: Sequence[InputKind], variant: Variant) -> Draft:
+def emit_module(traces: Traces, region: Region, given: Sequence[InputKind], variant: Variant) -> RegionModule:
     """Write a region down."""
     differing = frozenset(k for k, g in zip(region.reads, given, strict=True) if g.how != "uniform")
     varying = varying_of(traces, region, differing)
-    written = write("region", traces, region, varying, given, variant)
+    written = emit("region", traces, region, varying, given, variant)
     name = "region_" + hashlib.sha256(written.text.encode()).hexdigest()[:24]
     text = written.text.replace("define i32 @region(", f"define i32 @{name}(")
-    return Draft(region, varying, given, variant, written, name, text)
+    return RegionModule(region, varying, given, variant, written, name, text)
 
 
-def finish(made: Draft) -> Code:
+def compile_module(made: RegionModule) -> CompiledRegion:
     """Machine code of a region."""
     written, region = made.written, made.region
     helpers = sorted(n for n in written.code.declared if n.startswith("ws_"))
@@ -100,7 +100,7 @@ def finish(made: Draft) -> Code:
     kept = tables, written.code.tables
     outs_at = 6 * len(made.given)
     counts_at = outs_at + 6 * len(region.outs)
-    return Code(
+    return CompiledRegion(
         region,
         made.given,
         made.variant,

@@ -1,7 +1,7 @@
 """Arithmetic on values that are a first lane's and strides: indices and addresses, which so never become vectors.
 
 A value that would wrap round inside a warp where it is widened has no strides any more. That is not looked for: the region
-goes on only where it does not happen (`Code.speculate`), and is written anew without strides where it does.
+goes on only where it does not happen (`IRBuilder.speculate`), and is written anew without strides where it does.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import numpy as np
 
 from warpsim.graph.nodes import LANES, Node
 from warpsim.native.lowering.operations import cast, operate
-from warpsim.native.lowering.values import Code, Val, element, width
+from warpsim.native.lowering.values import IRBuilder, Val, element, width
 
 SPAN = LANES.bit_length() - 1
 """Bits of a lane's number."""
 
 
-def linear(code: Code, node: Node, arguments: list[Val]) -> Val | None:
+def linear(code: IRBuilder, node: Node, arguments: list[Val]) -> Val | None:
     """What an operation gives where that is a scalar with known bits, or strides again; else None."""
     if node.dtype.kind not in "iu" or any(a.type in ("half", "float", "double", "i1") for a in arguments[-2:]):
         return None
@@ -49,7 +49,7 @@ def linear(code: Code, node: Node, arguments: list[Val]) -> Val | None:
     return None
 
 
-def strides_of(code: Code, value: Val) -> tuple[Val, Val]:
+def strides_of(code: IRBuilder, value: Val) -> tuple[Val, Val]:
     """The strides of a value; a scalar has none."""
     zero = code.number(0, value.type)
     return (zero, zero) if value.strides is None else value.strides
@@ -80,7 +80,7 @@ def top_of(value: Val) -> int:
     return min(value.top, width(value.type))
 
 
-def _scalar(code: Code, node: Node, arguments: list[Val]) -> Val | None:
+def _scalar(code: IRBuilder, node: Node, arguments: list[Val]) -> Val | None:
     """Scalars: what is known of their bits."""
     if node.op in ("left_shift", "multiply", "bitwise_and", "add", "subtract") and len(arguments) == 2:
         a, b = arguments
@@ -110,7 +110,7 @@ def _scalar(code: Code, node: Node, arguments: list[Val]) -> Val | None:
     return None
 
 
-def _sum(code: Code, name: str, a: Val, b: Val) -> Val:
+def _sum(code: IRBuilder, name: str, a: Val, b: Val) -> Val:
     how = "add" if name == "add" else "sub"
     first = add(code, how, first_of(a), first_of(b))
     pairs = zip(strides_of(code, a), strides_of(code, b), strict=True)
@@ -118,7 +118,7 @@ def _sum(code: Code, name: str, a: Val, b: Val) -> Val:
     return _with(first, (x, y), min(zeros_of(first_of(a)), zeros_of(first_of(b))))
 
 
-def add(code: Code, how: str, a: Val, b: Val) -> Val:
+def add(code: IRBuilder, how: str, a: Val, b: Val) -> Val:
     """Scalars, folded where they are known."""
     if a.known is not None and b.known is not None:
         n = width(a.type)
@@ -130,7 +130,7 @@ def add(code: Code, how: str, a: Val, b: Val) -> Val:
     return code.op(how, a, b)
 
 
-def times(code: Code, a: Val, b: Val) -> Val:
+def times(code: IRBuilder, a: Val, b: Val) -> Val:
     """The same of products."""
     for one, other in ((a, b), (b, a)):
         if one.known == 0:
@@ -142,7 +142,7 @@ def times(code: Code, a: Val, b: Val) -> Val:
     return code.op("mul", a, b)
 
 
-def _product(code: Code, a: Val, b: Val) -> Val | None:
+def _product(code: IRBuilder, a: Val, b: Val) -> Val | None:
     if b.strides is not None:
         a, b = b, a
     if b.strides is not None:
@@ -155,7 +155,7 @@ def _product(code: Code, a: Val, b: Val) -> Val | None:
     )
 
 
-def _cast(code: Code, value: Val, source: np.dtype, target: np.dtype) -> Val | None:
+def _cast(code: IRBuilder, value: Val, source: np.dtype, target: np.dtype) -> Val | None:
     """Between integers: no other types have strides."""
     old, new, type = width(value.type), width(element(target)), element(target)
     x, y = strides_of(code, value)
@@ -174,7 +174,7 @@ def _cast(code: Code, value: Val, source: np.dtype, target: np.dtype) -> Val | N
     return _with(first, (_wide(code, x, type), _wide(code, y, type)), value.zeros, value.top if value.top < old else 64)
 
 
-def _guard_wrap(code: Code, value: Val, x: Val, y: Val, bits: int, *, signed: bool) -> None:
+def _guard_wrap(code: IRBuilder, value: Val, x: Val, y: Val, bits: int, *, signed: bool) -> None:
     """Go on only where no lane of the warp wraps round."""
     assert code.speculate is not None
     type = "i128" if bits == 64 else "i64"
@@ -204,13 +204,13 @@ def _guard_wrap(code: Code, value: Val, x: Val, y: Val, bits: int, *, signed: bo
         code.speculate(good)
 
 
-def _narrow(code: Code, value: Val, type: str) -> Val:
+def _narrow(code: IRBuilder, value: Val, type: str) -> Val:
     if value.known is not None:
         return code.number(value.known, type)
     return code.convert("trunc", value, type)
 
 
-def _wide(code: Code, stride: Val, type: str) -> Val:
+def _wide(code: IRBuilder, stride: Val, type: str) -> Val:
     """Strides have a sign."""
     if stride.known is not None:
         n = width(stride.type)
@@ -218,7 +218,7 @@ def _wide(code: Code, stride: Val, type: str) -> Val:
     return code.convert("sext", stride, type)
 
 
-def _counts_lanes(code: Code, value: Val) -> bool:
+def _counts_lanes(code: IRBuilder, value: Val) -> bool:
     """Whether the lowest bits of a value are the number of the lane."""
     return (
         value.strides is not None
@@ -228,7 +228,7 @@ def _counts_lanes(code: Code, value: Val) -> bool:
     )
 
 
-def _shifted(code: Code, node: Node, a: Val, by: Val) -> Val | None:
+def _shifted(code: IRBuilder, node: Node, a: Val, by: Val) -> Val | None:
     if by.known is None or not SPAN <= by.known < width(a.type) or not _counts_lanes(code, a):
         return None
     how = "ashr" if node.args[0].dtype.kind == "i" else "lshr"
@@ -237,7 +237,7 @@ def _shifted(code: Code, node: Node, a: Val, by: Val) -> Val | None:
     return attrs.evolve(out, zeros=max(a.zeros - by.known, 0), top=top)
 
 
-def _masked(code: Code, a: Val, b: Val) -> Val | None:
+def _masked(code: IRBuilder, a: Val, b: Val) -> Val | None:
     if a.known is not None:
         a, b = b, a
     if b.known is None or not _counts_lanes(code, a):
@@ -255,7 +255,7 @@ def _masked(code: Code, a: Val, b: Val) -> Val | None:
     return _with(first, a.strides, 64 if first.known == 0 else a.zeros, b.known.bit_length())
 
 
-def _either(code: Code, a: Val, b: Val) -> Val | None:
+def _either(code: IRBuilder, a: Val, b: Val) -> Val | None:
     """Or, where the two have no bits in common: a sum."""
     if a.strides is not None:
         a, b = b, a
@@ -264,7 +264,7 @@ def _either(code: Code, a: Val, b: Val) -> Val | None:
     return _sum(code, "add", a, b)
 
 
-def _chosen(code: Code, condition: Val, yes: Val, no: Val) -> Val:
+def _chosen(code: IRBuilder, condition: Val, yes: Val, no: Val) -> Val:
     first = code.select(condition, first_of(yes), first_of(no))
     pairs = list(zip(strides_of(code, yes), strides_of(code, no), strict=True))
     x, y = (s if s.known is not None and s.known == t.known else code.select(condition, s, t) for s, t in pairs)
@@ -291,7 +291,7 @@ class _Run:
         return sum(1 << (LANES // self.times * k) for k in range(self.times))
 
 
-def compared(code: Code, node: Node, arguments: list[Val]) -> Val | None:
+def compared(code: IRBuilder, node: Node, arguments: list[Val]) -> Val | None:
     """What a comparison gives where one side counts lanes and the other is a scalar; else None."""
     name = node.op
     if name not in _LESS and name not in ("equal", "not_equal"):
@@ -318,7 +318,7 @@ def compared(code: Code, node: Node, arguments: list[Val]) -> Val | None:
     return code.lanes(code.convert("trunc", bits, "i32").text)
 
 
-def _run_of(code: Code, strides: tuple[Val, Val]) -> _Run | None:
+def _run_of(code: IRBuilder, strides: tuple[Val, Val]) -> _Run | None:
     x, y = strides[0].known, strides[1].known
     rows = LANES // code.row
     if x == 1 and (rows == 1 or y == code.row):
@@ -328,7 +328,7 @@ def _run_of(code: Code, strides: tuple[Val, Val]) -> _Run | None:
     return _Run(rows, code.row, 1) if x == 0 and y == 1 else None
 
 
-def _below(code: Code, a: Val, b: Val, run: _Run, *, signed: bool, over: bool) -> Val:
+def _below(code: IRBuilder, a: Val, b: Val, run: _Run, *, signed: bool, over: bool) -> Val:
     """The lanes whose value is less than ``b`` (``over``: not greater)."""
     first = code.convert("zext", first_of(a), "i64")
     bound = code.convert("sext" if signed else "zext", b, "i64")
@@ -342,7 +342,7 @@ def _below(code: Code, a: Val, b: Val, run: _Run, *, signed: bool, over: bool) -
     return code.op("sub", code.op("shl", code.number(1, "i64"), count), code.number(1, "i64"))
 
 
-def _at(code: Code, a: Val, b: Val, run: _Run) -> Val:
+def _at(code: IRBuilder, a: Val, b: Val, run: _Run) -> Val:
     """The lanes of the step at which the value is ``b``."""
     step = code.convert("zext", code.op("sub", b, first_of(a)), "i64")
     there = code.op("icmp ult", step, code.number(run.count, "i64"), type="i1")

@@ -10,13 +10,13 @@ from warpsim.graph.evaluate import Walk
 from warpsim.graph.nodes import LANES, Node
 from warpsim.native.lowering.affine import compared, linear
 from warpsim.native.lowering.operations import cast, operate
-from warpsim.native.lowering.values import FLOATS, Code, Unlowerable, Val, bits_of, element, memory, width
+from warpsim.native.lowering.values import FLOATS, IRBuilder, Unlowerable, Val, bits_of, element, memory, width
 
 
 class Lowering(Walk[Val]):
     """The code of graphs over the same inputs."""
 
-    def __init__(self, code: Code, inputs: Sequence[Val], results: Callable[[Node], Val] | None = None) -> None:
+    def __init__(self, code: IRBuilder, inputs: Sequence[Val], results: Callable[[Node], Val] | None = None) -> None:
         super().__init__()
         self.code = code
         self.inputs = inputs
@@ -63,7 +63,7 @@ class Lowering(Walk[Val]):
         return operate(code, node.op, arguments, node.args[0].dtype)
 
 
-def _lanes(code: Code, node: Node) -> Val:
+def _lanes(code: IRBuilder, node: Node) -> Val:
     type = element(node.dtype)
     if type in FLOATS:
         raise Unlowerable("a vector of floating-point constants")
@@ -72,7 +72,7 @@ def _lanes(code: Code, node: Node) -> Val:
     return Val(type, f"<{texts}>", uniform=False)
 
 
-def _reinterpret(code: Code, value: Val, type: str) -> Val:
+def _reinterpret(code: IRBuilder, value: Val, type: str) -> Val:
     if value.type == "i1" and type == "i8":
         return code.convert("zext", value, "i8")
     if value.type == "i8" and type == "i1":
@@ -80,7 +80,7 @@ def _reinterpret(code: Code, value: Val, type: str) -> Val:
     return code.convert("bitcast", value, type)
 
 
-def _table(code: Code, node: Node, index: Val) -> Val:
+def _table(code: IRBuilder, node: Node, index: Val) -> Val:
     array = np.ascontiguousarray(node.value)
     number = next((k for k, known in enumerate(code.tables) if known is node.value), len(code.tables))
     if number == len(code.tables):
@@ -96,7 +96,7 @@ def _table(code: Code, node: Node, index: Val) -> Val:
     return code.filled(out, type)
 
 
-def _directed(code: Code, node: Node, values: list[Val]) -> Val:
+def _directed(code: IRBuilder, node: Node, values: list[Val]) -> Val:
     """An operation that does not round to nearest, computed where the processor's rounding mode may change."""
     type = values[0].type
     out = code.slot(f"[{LANES} x {type}]")
@@ -111,7 +111,7 @@ def _directed(code: Code, node: Node, values: list[Val]) -> Val:
     return Val(type, code.make(f"extractelement {code.of(lanes)}, i32 0"), uniform=True)
 
 
-def _gather(code: Code, node: Node, value: Val, index: Val) -> Val:
+def _gather(code: IRBuilder, node: Node, value: Val, index: Val) -> Val:
     value = code.splat(value)
     source = node.args[1]
     whole = f"<{LANES} x {value.type}>"
@@ -130,7 +130,7 @@ def _gather(code: Code, node: Node, value: Val, index: Val) -> Val:
     return code.filled(out, value.type)
 
 
-def _broadcast_lane(code: Code, value: Val, lane: int) -> Val:
+def _broadcast_lane(code: IRBuilder, value: Val, lane: int) -> Val:
     value = code.splat(value)
     whole = f"<{LANES} x {value.type}>"
     return Val(
@@ -140,7 +140,7 @@ def _broadcast_lane(code: Code, value: Val, lane: int) -> Val:
     )
 
 
-def _reduce(code: Code, node: Node, value: Val) -> Val:
+def _reduce(code: IRBuilder, node: Node, value: Val) -> Val:
     value = code.splat(value)
     kind = node.dtype.kind
     if kind == "f":

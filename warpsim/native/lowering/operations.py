@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.native.lowering.values import BF16, FLOATS, Code, Unlowerable, Val, bits_of, element, width
+from warpsim.native.lowering.values import BF16, FLOATS, IRBuilder, Unlowerable, Val, bits_of, element, width
 
 # ---- conversions ----------------------------------------------------------------------------------
 
 
-def cast(code: Code, value: Val, source: np.dtype[Any], target: np.dtype[Any]) -> Val:
+def cast(code: IRBuilder, value: Val, source: np.dtype[Any], target: np.dtype[Any]) -> Val:
     """What ``astype`` does."""
     if source == BF16 or target == BF16:
         return _cast_brain(code, value, source, target)
@@ -47,7 +47,7 @@ def cast(code: Code, value: Val, source: np.dtype[Any], target: np.dtype[Any]) -
     return code.convert("sext" if source.kind == "i" else "zext", value, type)
 
 
-def _cast_brain(code: Code, value: Val, source: np.dtype[Any], target: np.dtype[Any]) -> Val:
+def _cast_brain(code: IRBuilder, value: Val, source: np.dtype[Any], target: np.dtype[Any]) -> Val:
     if source != BF16 or target not in (np.dtype(np.float32), np.dtype(np.float64)):
         raise Unlowerable(f"{source} as {target}")
     wide = code.op("shl", code.convert("zext", value, "i32"), code.number(16, "i32"))
@@ -70,7 +70,7 @@ _COMPARE = {"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": 
 _ROUND = {"rint": "rint", "trunc": "trunc", "floor": "floor", "ceil": "ceil", "sqrt": "sqrt"}
 
 
-def operate(code: Code, name: str, values: list[Val], dtype: np.dtype[Any]) -> Val:
+def operate(code: IRBuilder, name: str, values: list[Val], dtype: np.dtype[Any]) -> Val:
     """A ufunc of values of a type."""
     if dtype == BF16:
         if name not in ("isnan", "signbit", "equal", "not_equal", *_COMPARE):
@@ -90,7 +90,7 @@ def operate(code: Code, name: str, values: list[Val], dtype: np.dtype[Any]) -> V
     return _integer_op(code, name, values, signed=dtype.kind == "i")
 
 
-def _bool_op(code: Code, name: str, values: list[Val]) -> Val:
+def _bool_op(code: IRBuilder, name: str, values: list[Val]) -> Val:
     table = {"bitwise_and": "and", "logical_and": "and", "multiply": "and", "minimum": "and", "bitwise_or": "or"}
     table |= {"logical_or": "or", "add": "or", "maximum": "or", "bitwise_xor": "xor", "logical_xor": "xor"}
     table |= {"not_equal": "xor"}
@@ -103,7 +103,7 @@ def _bool_op(code: Code, name: str, values: list[Val]) -> Val:
     raise Unlowerable(f"{name} of predicates")
 
 
-def _integer_op(code: Code, name: str, values: list[Val], *, signed: bool) -> Val:
+def _integer_op(code: IRBuilder, name: str, values: list[Val], *, signed: bool) -> Val:
     a = values[0]
     sign = "s" if signed else "u"
     if name in _INTEGER:
@@ -140,7 +140,7 @@ def _integer_op(code: Code, name: str, values: list[Val], *, signed: bool) -> Va
     raise Unlowerable(f"{name} of integers")
 
 
-def _shift(code: Code, a: Val, by: Val, *, left: bool, signed: bool) -> Val:
+def _shift(code: IRBuilder, a: Val, by: Val, *, left: bool, signed: bool) -> Val:
     n = width(a.type)
     if by.known is not None:
         if by.known >= n:
@@ -157,7 +157,7 @@ def _shift(code: Code, a: Val, by: Val, *, left: bool, signed: bool) -> Val:
     return code.select(inside, moved, code.number(0, a.type))
 
 
-def _divide(code: Code, name: str, a: Val, b: Val, *, signed: bool) -> Val:
+def _divide(code: IRBuilder, name: str, a: Val, b: Val, *, signed: bool) -> Val:
     zero, one = code.number(0, a.type), code.number(1, a.type)
     by_zero = code.op("icmp eq", b, zero, type="i1")
     unsafe = by_zero
@@ -182,7 +182,7 @@ def _divide(code: Code, name: str, a: Val, b: Val, *, signed: bool) -> Val:
     return code.select(by_zero, zero, quotient if name == "floor_divide" else rest)
 
 
-def _float_op(code: Code, name: str, values: list[Val]) -> Val:
+def _float_op(code: IRBuilder, name: str, values: list[Val]) -> Val:
     a = values[0]
     n, exponent = FLOATS[a.type]
     integer, sign = f"i{n}", 1 << (n - 1)
@@ -225,7 +225,7 @@ def _float_op(code: Code, name: str, values: list[Val]) -> Val:
     raise Unlowerable(f"{name} of floating-point numbers")
 
 
-def _next_after(code: Code, a: Val, b: Val, integer: str, sign: int) -> Val:
+def _next_after(code: IRBuilder, a: Val, b: Val, integer: str, sign: int) -> Val:
     zero = code.number(0, a.type)
     bits_a, one = code.bits(a), code.number(1, integer)
     grows = code.op("xor", code.op("fcmp olt", a, b, type="i1"), code.op("fcmp olt", a, zero, type="i1"))

@@ -29,7 +29,7 @@ class Val:
     they are known.
 
     ``strides``: the text is the first lane's, and the others follow by strides along a row of lanes and from row to row (see
-    `Code.row`). The ``zeros`` lowest bits of the scalar or of the first lane are 0, and every lane fits into ``top`` bits.
+    `IRBuilder.row`). The ``zeros`` lowest bits of the scalar or of the first lane are 0, and every lane fits into ``top`` bits.
     ``lanes`` holds the same as a predicate's vector, as the bits of a 32-bit scalar."""
 
     type: str
@@ -70,7 +70,7 @@ def memory(type: str) -> str:
     return "i8" if type == "i1" else type
 
 
-class Code:
+class IRBuilder:
     """The text of one function, with what it declares."""
 
     def __init__(self) -> None:
@@ -250,7 +250,7 @@ class Code:
         return self.convert("trunc", value, "i1") if type == "i1" else value
 
 
-class NoCode(Code):
+class NullBuilder(IRBuilder):
     """Emits nothing: for an analysis that asks what values come of operations, not how they are computed."""
 
     def line(self, text: str) -> None:

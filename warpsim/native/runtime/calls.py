@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from warpsim.machine.waiting import LOOK_EVERY
 from warpsim.native.codegen.builder import Variant
-from warpsim.native.codegen.inputs import given, layout_of
-from warpsim.native.compiling.region_code import Code
+from warpsim.native.codegen.inputs import input_kind, layout_of
+from warpsim.native.compiling.region_code import CompiledRegion
 from warpsim.native.regions.options import Outcome
 from warpsim.native.runtime import private_shared as private
 from warpsim.native.runtime.footprints import FootprintObserver
@@ -121,7 +121,9 @@ class Calls:
         layout = variant, *map(layout_of, values)
         code = entry.by_layout.get(layout)
         if code is None or code.region is not region:
-            code = self._code(group, profile, place, entry, (tuple([given(v, variant.row) for v in values]), variant))
+            code = self._code(
+                group, profile, place, entry, (tuple([input_kind(v, variant.row) for v in values]), variant)
+            )
             if code is None:
                 return None
             entry.by_layout[layout] = code
@@ -142,10 +144,12 @@ class Calls:
                 entry.record_trial(0.0 if self.policy is Policy.AT_ONCE else time.thread_time() - began, interpreted)
         return outcome
 
-    def _code(self, group: Group, profile: Profile, place: Place, entry: EntryPoint, signature: Any) -> Code | None:
+    def _code(
+        self, group: Group, profile: Profile, place: Place, entry: EntryPoint, signature: Any
+    ) -> CompiledRegion | None:
         """Code for a place where it is there, or pays."""
         found = entry.codes.get(signature)
-        if isinstance(found, Code):
+        if isinstance(found, CompiledRegion):
             return found if found.region is entry.region else None
         request = Request(profile, place, entry, signature)
         if found is None and signature not in entry.codes:

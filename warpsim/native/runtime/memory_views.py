@@ -12,7 +12,7 @@ from warpsim.native.runtime.context import CONTEXT, OWN, SEEN
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.global_memory import GlobalMemory
-    from warpsim.native.compiling.region_code import Code
+    from warpsim.native.compiling.region_code import CompiledRegion
 
 _ALLOCATIONS, _MEMO = CONTEXT["n_allocations"], CONTEXT["memo"]
 
@@ -26,7 +26,7 @@ class MemoryViews:
         self._table: Any = None
         self._address = 0
 
-    def describe(self, machine: Machine, code: Code, context: Any) -> None:
+    def describe(self, machine: Machine, code: CompiledRegion, context: Any) -> None:
         """Before a call."""
         memory, batch, spaces = machine.launch.memory, machine.batch, code.written.spaces
         if code.region.stores:

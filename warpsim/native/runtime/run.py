@@ -25,7 +25,7 @@ from warpsim.native.runtime.warp_order import conflicts
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.group import Group
-    from warpsim.native.compiling.region_code import Code
+    from warpsim.native.compiling.region_code import CompiledRegion
 
 _OUTCOMES = {
     LOG_FULL: Outcome.CONFLICT,
@@ -41,7 +41,7 @@ class _Call:
 
     machine: Machine
     group: Group
-    code: Code
+    code: CompiledRegion
     limit: int
     through: bool
     tables: WarpTables
@@ -73,7 +73,7 @@ class Runner:
         self,
         machine: Machine,
         group: Group,
-        code: Code,
+        code: CompiledRegion,
         tables: WarpTables,
         values: list[Any],
         limit: int,

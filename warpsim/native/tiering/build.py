@@ -11,7 +11,7 @@ from warpsim.native.codegen.builder import Variant
 from warpsim.native.codegen.inputs import InputKind
 from warpsim.native.compiling.cache import note
 from warpsim.native.compiling.compiler import Invalid
-from warpsim.native.compiling.region_code import Code, Draft, draft, finish
+from warpsim.native.compiling.region_code import CompiledRegion, RegionModule, compile_module, emit_module
 from warpsim.native.lowering.values import Unlowerable
 from warpsim.native.regions.region import RegionFormer
 from warpsim.native.tiering.cost import BLOCKING_SHARE, QUEUED_SHARE, Policy, has_spare_core, rate
@@ -29,23 +29,25 @@ def form(profile: Profile, place: Place, entry: EntryPoint) -> None:
     entry.region, entry.formed = region, True
 
 
-def written(profile: Profile, entry: EntryPoint, givens: tuple[InputKind, ...], variant: Variant) -> Draft | None:
+def emitted(
+    profile: Profile, entry: EntryPoint, givens: tuple[InputKind, ...], variant: Variant
+) -> RegionModule | None:
     """A variant of a region in LLVM's text; None where that cannot be. The caller holds the lock of the plans."""
     region = entry.region
     if region is None:
         return None
     try:
-        return draft(profile.traces, region, givens, variant)
+        return emit_module(profile.traces, region, givens, variant)
     except (Untraceable, Unlowerable):
         entry.region = None
         return None
 
 
-def compiled(profile: Profile, place: Place, entry: EntryPoint, made: Draft) -> Code | None:
+def compile_region(profile: Profile, place: Place, entry: EntryPoint, made: RegionModule) -> CompiledRegion | None:
     """A text's machine code; None where LLVM refuses it."""
     began, kept, lines = time.thread_time(), made.kept, made.lines
     try:
-        code = finish(made)
+        code = compile_module(made)
     except Invalid as problem:
         entry.region = None
         warnings.warn(f"a part of a kernel is interpreted, please report why: {problem}", RuntimeWarning, stacklevel=2)
@@ -56,21 +58,21 @@ def compiled(profile: Profile, place: Place, entry: EntryPoint, made: Draft) -> 
     return code
 
 
-def make(policy: Policy, request: Request) -> Code | None:
+def make(policy: Policy, request: Request) -> CompiledRegion | None:
     """Code in a launch that waits for it; None where there is none, or it does not pay: then a thread makes it, or nobody."""
     profile, entry, signature = request.profile, request.entry, request.signature
     assert signature is not None
     known = policy is Policy.ASKED and profile.keeps(request.place, entry) and profile.allows(entry, QUEUED_SHARE)
     if policy is not Policy.AT_ONCE and not known and (has_spare_core() or not profile.allows(entry, BLOCKING_SHARE)):
         return None
-    made = written(profile, entry, *signature)
+    made = emitted(profile, entry, *signature)
     if made is None:
         return None
     if policy is not Policy.AT_ONCE and not made.kept:
         entry.kept, entry.cost = False, rate().of(made.lines)
         if has_spare_core() or not profile.allows(entry, BLOCKING_SHARE):
             return None
-    return compiled(profile, request.place, entry, made)
+    return compile_region(profile, request.place, entry, made)
 
 
 def compile_queued(requests: Sequence[Request]) -> None:
@@ -87,8 +89,8 @@ def compile_queued(requests: Sequence[Request]) -> None:
             code, region = None, entry.region
             if profile.allows(entry, QUEUED_SHARE):
                 with profile.lock:
-                    made = written(profile, entry, *request.signature)
-                code = None if made is None else compiled(profile, request.place, entry, made)
+                    made = emitted(profile, entry, *request.signature)
+                code = None if made is None else compile_region(profile, request.place, entry, made)
                 if entry.codes.get(request.signature) is WAITING and entry.region in (region, None):
                     entry.put(request.signature, code)
             else:

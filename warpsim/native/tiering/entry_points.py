@@ -13,7 +13,7 @@ from warpsim.native.tiering.cost import LANE, QUEUED_SHARE, STEP, Policy, cost
 if TYPE_CHECKING:
     from warpsim.machine.plan import FunctionPlan
     from warpsim.machine.state.group import Group
-    from warpsim.native.compiling.region_code import Code
+    from warpsim.native.compiling.region_code import CompiledRegion
     from warpsim.native.regions.region import Region
     from warpsim.native.regions.traces import Traces
 
@@ -44,8 +44,8 @@ class EntryPoint:
         self.options = options
         self.region: Region | None = None
         self.formed = False
-        self.codes: dict[Any, Code | Waiting | None] = {}
-        self.by_layout: dict[Any, Code] = {}
+        self.codes: dict[Any, CompiledRegion | Waiting | None] = {}
+        self.by_layout: dict[Any, CompiledRegion] = {}
         """The same by what values look like, which is found sooner."""
         self.ready = self.pending = False
         """Whether any code is there, and whether a thread is at some of it."""
@@ -105,7 +105,7 @@ class EntryPoint:
         self.by_layout.clear()
         self.ready = False
 
-    def put(self, signature: Any, code: Code | None) -> None:
+    def put(self, signature: Any, code: CompiledRegion | None) -> None:
         """Code for a variant, None where that cannot be: who looks from time to time whether there is any, looks now."""
         self.codes[signature] = code
         self.ready = self.ready or code is not None
