@@ -22,7 +22,7 @@ import numpy as np
 import warpsim
 from warpsim.host.cases import run_case
 from warpsim.native.compiling.cache import available
-from warpsim.native.tiering.worker import compile_thread
+from warpsim.native.compiling.queue import compile_queue
 
 try:
     import numba
@@ -39,7 +39,7 @@ def milliseconds(run: Callable[[], object]) -> float:
     """The median of a few runs, after some that warm up: what is compiled behind a run serves the next."""
     for _ in range(WARM):
         run()
-        compile_thread().wait(60)
+        compile_queue().wait(60)
     found = []
     for _ in range(RUNS):
         began = time.process_time()

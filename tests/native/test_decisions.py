@@ -172,9 +172,9 @@ def clock(monkeypatch):
     now = SimpleNamespace(clock=100.0, thread=10.0)
     monkeypatch.setattr(later.time, "perf_counter", lambda: now.clock)
     monkeypatch.setattr(later.time, "thread_time", lambda: now.thread)
-    taken = later.Taken()
-    monkeypatch.setattr(later, "taken", lambda: taken)
-    now.taken = taken
+    taken = costs.Interpreted()
+    monkeypatch.setattr(later, "interpreted", lambda: taken)
+    now.interpreted = taken
     return now
 
 
@@ -198,7 +198,7 @@ def instruction(matrix):
 def test_an_engine_is_made_when_launches_have_taken_a_while(clock):
     """By the thread's own time, for which it asks no sooner than the clock allows; what earlier launches took counts."""
     made = []
-    clock.taken.seconds = 0.02
+    clock.interpreted.launches = 0.02
     engine = later.DeferredEngine(lambda: made.append(Engine()) or made[-1], units=True)
     assert engine.units
     assert (engine.advance(1, 2, 3), engine.joined(4), engine.until("group", 9), engine.compiling) == (False, 1, 9, 0.0)
@@ -222,7 +222,7 @@ def test_an_engine_is_made_when_launches_have_taken_a_while(clock):
     engine.over()
     assert [name for name, _ in made[0].asked] == ["advance", "joined", "until", "run_through", "reason", "over"]
     assert made[0].asked[0][1] == (1, 2, 3)
-    assert clock.taken.seconds == 0.02
+    assert clock.interpreted.launches == 0.02
 
 
 def test_products_want_the_engine_now(clock):
@@ -246,9 +246,9 @@ def test_where_there_is_no_engine(clock):
         clock.clock += 100
     assert asked == [1]
     engine.over()
-    assert clock.taken.seconds == pytest.approx(1.0)
-    assert clock.taken.enough
-    assert not later.Taken().enough
+    assert clock.interpreted.launches == pytest.approx(1.0)
+    assert clock.interpreted.enough
+    assert not costs.Interpreted().enough
 
 
 # ---- objects on disk -------------------------------------------------------------------------------
@@ -511,7 +511,7 @@ def test_products_of_matrices_that_pay(monkeypatch):
             return text
 
     monkeypatch.setattr(matrices, "compiler", Compiler)
-    monkeypatch.setattr(matrices, "compile_thread", lambda: SimpleNamespace(submit=submitted.append))
+    monkeypatch.setattr(matrices, "compile_queue", lambda: SimpleNamespace(submit=submitted.append))
     codes = matrices.Codes()
 
     def of(key, policy):
@@ -521,22 +521,22 @@ def test_products_of_matrices_that_pay(monkeypatch):
     assert of("a", Policy.AUTO) is codes.functions["a"]
     assert len(made) == 1
 
-    codes.spent["b"] = 0.09
+    codes.accounts["b"].interpreted = 0.09
     assert (of("b", Policy.AUTO), "b" in codes.texts) == (None, False)
-    codes.spent["b"] = 0.1
+    codes.accounts["b"].interpreted = 0.1
     assert (of("b", Policy.AUTO), "b" in codes.texts) == (None, True)
     loaded.add(codes.texts["b"][1])
     assert of("b", Policy.AUTO)
-    codes.spent["c"] = 2.5
+    codes.accounts["c"].interpreted = 2.5
     assert of("c", Policy.AUTO)
     assert len(made) == 3
 
     assert of("d", Policy.ASKED) is None
     loaded.add(codes.texts["d"][1])
     assert of("d", Policy.ASKED) is None  # asked once
-    codes.spent["d"] = 2.4
+    codes.accounts["d"].interpreted = 2.4
     assert of("d", Policy.ASKED) is None
-    codes.spent["e"] = 0.01
+    codes.accounts["e"].interpreted = 0.005
     assert of("e", Policy.ASKED) is None
     codes.over()
     codes.over()
@@ -544,12 +544,12 @@ def test_products_of_matrices_that_pay(monkeypatch):
     assert len(made) == 3
     submitted[0]()
     assert codes.functions["d"] == codes.texts["d"][0]
-    codes.spent["e"] = 2.5
+    codes.accounts["e"].interpreted = 2.5
     assert of("e", Policy.ASKED)
 
     assert codes.timed("f", lambda: 7) == 7
     assert codes.timed("f", lambda: 8) == 8
-    assert 0 < codes.spent["f"] < 1
+    assert 0 < codes.accounts["f"].interpreted < 1
     plans = []
     assert [codes.planned("g", lambda: plans.append(1)) for _ in range(2)] == [None, None]
     assert plans == [1]
@@ -560,8 +560,8 @@ def test_without_a_compiler(monkeypatch):
     from warpsim.native.tiering import eligibility as serving
 
     monkeypatch.setattr(cache, "available", lambda: False)
-    taken = later.Taken()
-    monkeypatch.setattr(serving, "taken", lambda: taken)
+    taken = costs.Interpreted()
+    monkeypatch.setattr(serving, "interpreted", lambda: taken)
     state = SimpleNamespace(settings=SimpleNamespace(by_warp=False), schedule=None)
     assert serving.compiled_for("interpreter", (), state) is None
     assert not taken.enough
@@ -576,7 +576,7 @@ def test_units_need_the_usual_order(monkeypatch):
     """Where warps run one by one, or in the order of a seed, only products are compiled."""
     from warpsim.native.tiering import eligibility as serving
 
-    monkeypatch.setattr(serving, "taken", later.Taken)
+    monkeypatch.setattr(serving, "interpreted", costs.Interpreted)
     for by_warp, schedule, units in ((False, None, True), (True, None, False), (False, 3, False)):
         state = SimpleNamespace(settings=SimpleNamespace(by_warp=by_warp), schedule=schedule)
         assert serving.compiled_for("auto", (), state).units == units

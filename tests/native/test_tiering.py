@@ -14,6 +14,7 @@ pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 
 from warpsim.native.compiling import cache
 from warpsim.native.compiling.compiler import compiler
+from warpsim.native.compiling.queue import CompileQueue, compile_queue
 from warpsim.native.compiling.region_code import CompiledRegion
 from warpsim.native.regions.options import Outcome
 from warpsim.native.runtime.run import Runner
@@ -22,7 +23,6 @@ from warpsim.native.tiering import cost as costs
 from warpsim.native.tiering import deferred as later
 from warpsim.native.tiering import eligibility as serving
 from warpsim.native.tiering.engine import CompiledEngine
-from warpsim.native.tiering.worker import CompileThread, compile_thread
 
 PTX = """.version 8.0
 .target sm_80
@@ -38,7 +38,7 @@ def empty_folder(monkeypatch, tmp_path, at_once):
     """A folder without objects, and the usual pace in a process that has run a while."""
     monkeypatch.delenv("WARPSIM_COMPILE")
     monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
-    monkeypatch.setattr(later, "LITTLE", -1.0)
+    monkeypatch.setattr(later, "LAUNCHES", -1.0)
 
 
 def launch(module, engine, salt):
@@ -65,15 +65,15 @@ def test_behind_the_launches_and_from_the_disk():
     module = warpsim.load(PTX.replace("SALT", "5"))
     for _ in range(8):
         launch(module, "compiled", 5)
-        native(module).interpreted += 1.0
-        assert compile_thread().wait(60)
+        native(module).account.interpreted += 1.0
+        assert compile_queue().wait(60)
     assert codes(module)
 
     again, before = warpsim.load(PTX.replace("SALT", "5")), compiler().compiled
     for _ in range(8):
         launch(again, "compiled", 5)
-        native(again).interpreted += 0.1
-        assert compile_thread().wait(60)  # which may hold the lock of the plans
+        native(again).account.interpreted += 0.1
+        assert compile_queue().wait(60)  # which may hold the lock of the plans
     assert codes(again)
     assert compiler().compiled == before
 
@@ -96,7 +96,7 @@ def test_where_a_unit_is_left():
         words = np.zeros(32, np.uint32)
         module["k"]((1,), (32,), (words,), engine="compiled")
         assert words.tolist() == expected
-        assert compile_thread().wait(60)
+        assert compile_queue().wait(60)
 
     visits = sum(entry.visits for entry in native(module).entries.values())
     module["k"]((1,), (32,), (words,), engine="compiled")
@@ -120,13 +120,13 @@ def test_a_share_of_the_time(monkeypatch, processors):
     launch(module, "auto", 6)
     assert codes(module) == []
 
-    native(module).interpreted = 100.0
+    native(module).account.interpreted = 100.0
     launch(module, "auto", 6)
     for _ in range(0 if processors == 1 else 8):
-        assert compile_thread().wait(60)
+        assert compile_queue().wait(60)
         launch(module, "auto", 6)
     assert len(codes(module)) == 1
-    assert 0 < native(module).compiled < 20
+    assert 0 < native(module).account.compiled < 20
 
 
 @pytest.mark.parametrize("processors", [2], indirect=True)
@@ -139,8 +139,10 @@ def test_a_long_first_launch(monkeypatch, processors):
     run = Runner.run
     monkeypatch.setattr(Runner, "run", lambda *a, **k: done.append(run(*a, **k)) or done[-1])
     threads = []
-    finish = making.finish
-    monkeypatch.setattr(making, "finish", lambda made: threads.append(threading.current_thread()) or finish(made))
+    compile_module = making.compile_module
+    monkeypatch.setattr(
+        making, "compile_module", lambda made: threads.append(threading.current_thread()) or compile_module(made)
+    )
     module = warpsim.load(PTX.replace("SALT", "9").replace("300", "1000000"))
     words = np.zeros(64, np.uint32)
     module["k"]((1,), (64,), (words,), engine="auto")
@@ -151,7 +153,7 @@ def test_a_long_first_launch(monkeypatch, processors):
 
 def two_jobs():
     """A thread whose first job runs for a moment, the second waiting; and what is done."""
-    jobs, begun, go, done = CompileThread(), threading.Event(), threading.Event(), []
+    jobs, begun, go, done = CompileQueue(), threading.Event(), threading.Event(), []
 
     def first():
         begun.set()
@@ -189,10 +191,10 @@ def test_a_busy_machine(monkeypatch):
     monkeypatch.setattr("warpsim.native.runtime.calls.time.perf_counter", lambda: next(hours))
     module = warpsim.load(PTX.replace("SALT", "7"))
     launch(module, "auto", 7)
-    native(module).interpreted = 1e9
+    native(module).account.interpreted = 1e9
     for _ in range(12):
         launch(module, "auto", 7)
-        assert compile_thread().wait(60)
+        assert compile_queue().wait(60)
     assert len(codes(module)) == 1
 
 
@@ -206,9 +208,9 @@ def test_the_end_of_the_process():
 @pytest.fixture
 def made(monkeypatch):
     """The engines of launches in a process that has imported none yet."""
-    found, taken = [], later.Taken()
+    found, taken = [], costs.Interpreted()
     for module in (later, serving):
-        monkeypatch.setattr(module, "taken", lambda: taken)
+        monkeypatch.setattr(module, "interpreted", lambda: taken)
     monkeypatch.setattr(CompiledEngine, "over", lambda self: found.append(self))
     return found
 
@@ -216,15 +218,15 @@ def made(monkeypatch):
 def test_a_short_launch(monkeypatch, made):
     """What engine ``auto`` needs is imported once launches have taken a while; every later launch has it from its beginning."""
     module = warpsim.load(PTX.replace("SALT", "8"))
-    monkeypatch.setattr(later, "LITTLE", 3600.0)
+    monkeypatch.setattr(later, "LAUNCHES", 3600.0)
     launch(module, "auto", 8)
     assert made == []
 
-    monkeypatch.setattr(later, "LITTLE", -1.0)
+    monkeypatch.setattr(later, "LAUNCHES", -1.0)
     launch(module, "auto", 8)
     assert len(made) == 1
 
-    monkeypatch.setattr(later, "LITTLE", 3600.0)
+    monkeypatch.setattr(later, "LAUNCHES", 3600.0)
     launch(module, "auto", 8)
     assert len(made) == 2
 
@@ -232,7 +234,7 @@ def test_a_short_launch(monkeypatch, made):
 def test_a_launch_that_asks(monkeypatch, made):
     """One with engine ``compiled`` does not wait, nor does any after it."""
     module = warpsim.load(PTX.replace("SALT", "8"))
-    monkeypatch.setattr(later, "LITTLE", 3600.0)
+    monkeypatch.setattr(later, "LAUNCHES", 3600.0)
     for count, engine in enumerate(("compiled", "auto"), 1):
         launch(module, engine, 8)
         assert len(made) == count

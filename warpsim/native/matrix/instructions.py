@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -18,11 +19,11 @@ import numpy as np
 from warpsim.isa import mma, mma_kinds, mma_sp, wgmma, wmma
 from warpsim.layout import registers
 from warpsim.native.compiling.compiler import compiler
+from warpsim.native.compiling.queue import compile_queue
 from warpsim.native.matrix.kernels import Warp, warp_kernel, warpgroup_kernel
 from warpsim.native.matrix.plain import Plain, plain_kernel, plain_plan, wmma_plain_plan
 from warpsim.native.matrix.plans import mma_plan, sparse_plan, wgmma_product, wmma_plan
-from warpsim.native.tiering.cost import QUEUED_SHARE, Policy
-from warpsim.native.tiering.worker import compile_thread
+from warpsim.native.tiering.cost import BLOCKING_SHARE, PRODUCT, PRODUCT_LOAD, QUEUED_SHARE, Account, Policy
 
 if TYPE_CHECKING:
     from warpsim.isa.spec import Op
@@ -32,18 +33,16 @@ if TYPE_CHECKING:
 
 Array = Any
 Body = Callable[..., Any]
-KEPT, MADE = 0.1, 2.5
-"""Seconds that bodies have to take before code is loaded from disk, and before it is compiled."""
 WORD = np.dtype(np.uint32)
 NEWEST = 90
 """Stands for the GPU where the body does not ask which it is."""
 
 
 class Codes:
-    """Functions by what they compute, and how long their bodies took while there were none."""
+    """Functions by what they compute, and what their bodies took while there were none."""
 
     def __init__(self) -> None:
-        self.spent: dict[Any, float] = {}
+        self.accounts: defaultdict[Any, Account] = defaultdict(Account)
         self.texts: dict[Any, tuple[str, str]] = {}
         self.functions: dict[Any, Any] = {}
         self.asked: set[Any] = set()
@@ -52,14 +51,14 @@ class Codes:
 
     def of(self, key: Any, make: Callable[[str], str], policy: Policy) -> Any:
         """A function, None while it does not pay. ``make`` writes it under a name."""
-        found, spent = self.functions.get(key), self.spent.get(key, 0.0)
-        if found is not None or (policy is Policy.AUTO and spent < KEPT):
+        found, allows = self.functions.get(key), self.accounts[key].allows
+        if found is not None or (policy is Policy.AUTO and not allows(PRODUCT_LOAD, BLOCKING_SHARE)):
             return found
-        if policy is Policy.ASKED and key in self.texts and spent < MADE:
+        if policy is Policy.ASKED and key in self.texts and not allows(PRODUCT, BLOCKING_SHARE):
             return None
         with self.lock:
             text, name = self.text(key, make)
-            if policy is Policy.AT_ONCE or spent >= MADE or compiler().has(text, name):
+            if policy is Policy.AT_ONCE or allows(PRODUCT, BLOCKING_SHARE) or compiler().has(text, name):
                 self.functions[key] = compiler().function(text, name)
             return self.functions.get(key)
 
@@ -75,9 +74,9 @@ class Codes:
     def over(self) -> None:
         """A launch is over that asked for code: what it had use for is compiled behind it."""
         for key in self.texts.keys() - self.functions.keys() - self.asked:
-            if self.spent.get(key, 0.0) * QUEUED_SHARE > MADE:
+            if self.accounts[key].allows(PRODUCT, QUEUED_SHARE):
                 self.asked.add(key)
-                compile_thread().submit(partial(self._make, key))
+                compile_queue().submit(partial(self._make, key))
 
     def _make(self, key: Any) -> None:
         self.functions[key] = compiler().function(*self.texts[key])
@@ -92,7 +91,7 @@ class Codes:
         """What a body gives, its time noted."""
         began = time.perf_counter()
         result = body()
-        self.spent[key] = self.spent.get(key, 0.0) + time.perf_counter() - began
+        self.accounts[key].interpreted += time.perf_counter() - began
         return result
 
 

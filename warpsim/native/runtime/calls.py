@@ -20,8 +20,8 @@ from warpsim.native.runtime.run import Runner
 from warpsim.native.runtime.scratch import Scratch
 from warpsim.native.tiering.build import form, make
 from warpsim.native.tiering.cost import CONCURRENT_SHARE, LANE, STEP, Policy, has_spare_core
+from warpsim.native.tiering.enqueue import enqueue_urgent
 from warpsim.native.tiering.entry_points import WAITING, Budget, EntryPoint, Place, Profile, Request
-from warpsim.native.tiering.queue import enqueue_urgent
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -180,7 +180,7 @@ class Calls:
             return do()
         finally:
             profile.lock.release()
-            profile.compiled += time.thread_time() - used
+            profile.account.compiled += time.thread_time() - used
             self.budget.compiling += time.perf_counter() - began
 
 

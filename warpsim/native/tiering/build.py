@@ -95,4 +95,4 @@ def compile_queued(requests: Sequence[Request]) -> None:
                     entry.put(request.signature, code)
             else:
                 entry.codes.pop(request.signature, None)
-        profile.compiled += time.thread_time() - began
+        profile.account.compiled += time.thread_time() - began

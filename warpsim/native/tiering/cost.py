@@ -35,6 +35,45 @@ def policy_of(engine: str) -> Policy:
     return Policy.AT_ONCE if os.environ.get("WARPSIM_COMPILE") == "at-once" else Policy.ASKED
 
 
+PRODUCT, PRODUCT_LOAD = 0.3125, 0.0125
+"""Seconds to compile a product of matrices, and to load its object."""
+
+
+class Account:
+    """Seconds that the interpreter has spent on something, about, in all launches, and those that compiling it took."""
+
+    def __init__(self) -> None:
+        self.interpreted = self.compiled = 0.0
+
+    def allows(self, seconds: float, share: float) -> bool:
+        """Whether so many more seconds of compiling take such a share of the interpreted time at most."""
+        return self.compiled + seconds <= self.interpreted * share
+
+
+LAUNCHES = 0.05
+"""Seconds that launches take before the engine is imported."""
+PRODUCTS = {Policy.AUTO: 0.1, Policy.ASKED: 0.02, Policy.AT_ONCE: -1.0}
+"""Seconds that products of matrices take before their machine code is imported."""
+
+
+class Interpreted:
+    """Seconds that this process has interpreted: launches without an engine (infinite once one was imported), and products of
+    matrices."""
+
+    launches = products = 0.0
+
+    @property
+    def enough(self) -> bool:
+        """Whether the engine is worth its import."""
+        return self.launches > LAUNCHES
+
+
+@lru_cache(maxsize=1)
+def interpreted() -> Interpreted:
+    """The process-wide instance."""
+    return Interpreted()
+
+
 class Rate:
     """What a line takes to be compiled, by what was measured in this process and what is usual."""
 

@@ -1,14 +1,14 @@
-"""The compiled engine of a launch that nobody asked for: what it needs is imported once launches have taken a while."""
+"""Stands for the engine of a launch that did not ask for one: what it needs is imported once launches have taken a while."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from warpsim.isa.traits import Matrix
+from warpsim.native.tiering.cost import LAUNCHES, interpreted
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -17,26 +17,6 @@ if TYPE_CHECKING:
     from warpsim.native.tiering.engine import CompiledEngine
     from warpsim.program.program import Instruction
 
-LITTLE = 0.05
-"""Seconds that launches take before anything is imported."""
-
-
-class Taken:
-    """Seconds that launches without an engine have taken in this process; infinite once one was imported."""
-
-    seconds = 0.0
-
-    @property
-    def enough(self) -> bool:
-        """Whether the engine is worth its import."""
-        return self.seconds > LITTLE
-
-
-@lru_cache(maxsize=1)
-def taken() -> Taken:
-    """Those of this process."""
-    return Taken()
-
 
 class DeferredEngine:
     """Stands for the engine that ``make`` gives (None: there is none), until it is worth the import."""
@@ -44,15 +24,15 @@ class DeferredEngine:
     def __init__(self, make: Callable[[], CompiledEngine | None], *, units: bool) -> None:
         self.units = units
         self._make = make
-        self._taken = taken()
+        self._interpreted = interpreted()
         self._engine: CompiledEngine | None = None
         self._began = time.thread_time()
-        self._look = time.perf_counter() + LITTLE - self._taken.seconds
+        self._look = time.perf_counter() + LAUNCHES - self._interpreted.launches
         """When to ask for the thread's own time, which is dearer to ask for: on a busy machine it is less."""
 
     def _wanted(self) -> CompiledEngine | None:
         if self._engine is None and time.perf_counter() > self._look:
-            left = LITTLE - self._taken.seconds - (time.thread_time() - self._began)
+            left = LAUNCHES - self._interpreted.launches - (time.thread_time() - self._began)
             self._look += max(left, 0.0)
             if left < 0.0:
                 self._import()
@@ -107,6 +87,6 @@ class DeferredEngine:
     def over(self) -> None:
         """The launch is over."""
         if self._engine is None:
-            self._taken.seconds += time.thread_time() - self._began
+            self._interpreted.launches += time.thread_time() - self._began
         else:
             self._engine.over()

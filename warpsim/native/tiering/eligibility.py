@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.watcher import Watcher
-from warpsim.native.tiering.cost import policy_of
-from warpsim.native.tiering.deferred import DeferredEngine, taken
+from warpsim.native.tiering.cost import interpreted, policy_of
+from warpsim.native.tiering.deferred import DeferredEngine
 
 if TYPE_CHECKING:
     from warpsim.native.runtime.footprints import FootprintObserver
@@ -57,7 +57,7 @@ def compiled_for(
     units = serves.units and not state.settings.by_warp and state.schedule is None
 
     def make() -> CompiledEngine | None:
-        taken().seconds = math.inf  # later launches have nothing to import
+        interpreted().launches = math.inf  # later launches have nothing to import
         from warpsim.native.compiling.cache import available
 
         if not available():
@@ -74,7 +74,7 @@ def compiled_for(
             joins=joins,
         )
 
-    return make() if engine == "compiled" or taken().enough else DeferredEngine(make, units=units)
+    return make() if engine == "compiled" or interpreted().enough else DeferredEngine(make, units=units)
 
 
 @functools.lru_cache(maxsize=256)

@@ -4,21 +4,32 @@ Nothing that compiles is imported before something is: a launch that is interpre
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from warpsim.isa.spec import Scope
+from warpsim.isa.traits import Matrix
 from warpsim.machine.selection import Rect
 from warpsim.native.regions.options import Options
-from warpsim.native.tiering.cost import BLOCKING_SHARE, CONCURRENT_SHARE, QUEUED_SHARE, Policy, has_spare_core
+from warpsim.native.tiering.cost import (
+    BLOCKING_SHARE,
+    CONCURRENT_SHARE,
+    PRODUCTS,
+    QUEUED_SHARE,
+    Policy,
+    has_spare_core,
+    interpreted,
+)
+from warpsim.native.tiering.enqueue import enqueue, enqueue_urgent
 from warpsim.native.tiering.entry_points import Budget, EntryPoint, Place, Profile, Request
-from warpsim.native.tiering.matrix_bodies import Bodies
-from warpsim.native.tiering.queue import enqueue, enqueue_urgent
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.plan import FunctionPlan
     from warpsim.machine.state.group import Group
     from warpsim.machine.state.launch import DeviceSpec, LaunchState
+    from warpsim.native.matrix.instructions import Matrices
     from warpsim.native.runtime.calls import Calls
     from warpsim.native.runtime.footprints import FootprintObserver
     from warpsim.program.program import Instruction
@@ -177,3 +188,35 @@ def _whole_ctas(machine: Machine, group: Group) -> bool:
 def _plausible(instruction: Instruction) -> bool:
     form = instruction.form
     return form.scope in (Scope.THREAD, Scope.WARP) and form.ports <= {"memory", "active", "report"}
+
+
+class Bodies:
+    """Bodies of one launch."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self._interpreted = interpreted()
+        self._matrices: Matrices | None = None
+
+    def of(self, instruction: Instruction) -> Callable[..., Any]:
+        """What gives an instruction its results."""
+        if instruction.traits.matrix is not Matrix.MULTIPLY:
+            return instruction.form.function
+        if self._interpreted.products <= PRODUCTS[self.policy]:
+            return lambda *operands, **ports: self._timed(instruction.form.function, operands, ports)
+        if self._matrices is None:
+            from warpsim.native.matrix.instructions import Matrices
+
+            self._matrices = Matrices(self.policy)
+        return self._matrices.of(instruction)
+
+    def _timed(self, body: Callable[..., Any], operands: Any, ports: Any) -> Any:
+        began = time.perf_counter()
+        result = body(*operands, **ports)
+        self._interpreted.products += time.perf_counter() - began
+        return result
+
+    def over(self) -> None:
+        """The launch is over: what it had use for is compiled behind it."""
+        if self._matrices is not None:
+            self._matrices.over()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from warpsim.native.compiling.cache import has_note
 from warpsim.native.regions.options import MOST, Options, Outcome
-from warpsim.native.tiering.cost import LANE, QUEUED_SHARE, STEP, Policy, cost
+from warpsim.native.tiering.cost import LANE, QUEUED_SHARE, STEP, Account, Policy, cost
 
 if TYPE_CHECKING:
     from warpsim.machine.plan import FunctionPlan
@@ -132,9 +132,7 @@ class Profile:
         self.entries: dict[Place, EntryPoint] = {}
         self.begins: dict[int, tuple[int, ...]] = {}
         self.lock = threading.RLock()
-        self.interpreted = 0.0
-        """Seconds that the interpreter has spent in the function, about, in all launches; and those that compiling took."""
-        self.compiled = 0.0
+        self.account = Account()
         self.size = sum(len(block.instructions) for block in plan.blocks)
 
     @cached_property
@@ -156,8 +154,8 @@ class Profile:
         return cost(min(self.size, MOST) if entry.region is None else entry.region.size, kept=bool(entry.kept))
 
     def allows(self, entry: EntryPoint, share: float) -> bool:
-        """Whether that, and all compiling before, takes so large a share of the interpreted time at most."""
-        return self.compiled + self.estimate(entry) <= self.interpreted * share
+        """Whether compiling from there, and all compiling before, takes such a share of the interpreted time at most."""
+        return self.account.allows(self.estimate(entry), share)
 
     def covers(self, place: Place) -> bool:
         """Whether a place lies within a region that begins elsewhere and may yet run: one that has, and is left there, does not serve
@@ -238,5 +236,5 @@ class Budget:
         for one."""
         steps = len(group.plan.blocks[group.block].steps) - group.at
         one = steps * (STEP + group.selection.n * LANE)
-        profile.interpreted += one * times
+        profile.account.interpreted += one * times
         return one

@@ -1,5 +1,8 @@
-"""A thread that compiles beside the launches and behind them. At the end of the process what waits is dropped, and what runs is waited for:
-LLVM cannot be left in the middle. A fork waits for it, too, or its child would find LLVM's locks taken."""
+"""The compile queue: one thread for the process, which compiles while launches go on and after them.
+
+At the end of the process what waits is dropped, and what runs is waited for: LLVM cannot be left in the middle. A fork waits
+for it, too, or its child would find LLVM's locks taken.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 
-class CompileThread:
+class CompileQueue:
     """Jobs, one after the other, in their order."""
 
     def __init__(self) -> None:
@@ -73,6 +76,6 @@ class CompileThread:
 
 
 @lru_cache(maxsize=1)
-def compile_thread() -> CompileThread:
+def compile_queue() -> CompileQueue:
     """That of this process."""
-    return CompileThread()
+    return CompileQueue()

@@ -1,11 +1,11 @@
-"""Asking for code that no launch waits for."""
+"""Queue background compilation."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from warpsim.native.compiling.queue import compile_queue
 from warpsim.native.tiering.entry_points import Request
-from warpsim.native.tiering.worker import compile_thread
 
 
 def enqueue(requests: Sequence[Request]) -> None:
@@ -20,7 +20,7 @@ def enqueue(requests: Sequence[Request]) -> None:
             for request in requests:
                 request.entry.pending = False
 
-    compile_thread().submit(job)
+    compile_queue().submit(job)
 
 
 def enqueue_urgent(request: Request) -> None:
