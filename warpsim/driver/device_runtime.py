@@ -1,4 +1,5 @@
-"""What programs use of the device runtime, libcudadevrt.a, which is machine code: the barrier of a cooperative grid.
+"""What programs use of the device runtime, libcudadevrt.a, which is machine code: the barrier of a cooperative grid, and the
+conditions of graphs, whose handles are addresses.
 
 The handle of a grid is the structure that the launch sets up for such barriers; its second word counts arrivals. The
 first CTA adds what makes all arrivals flip the top bit.
@@ -21,6 +22,15 @@ TEXT = b""".version 6.0
     setp.eq.u32 %p, %s, 1;
     selp.b64 %h, %h, 0, %p;
     st.param.b64 [handle], %h;
+    ret;
+}
+.visible .func cudaGraphSetConditional(.param .b64 condition, .param .b32 value)
+{
+    .reg .b32 %v;
+    .reg .b64 %c;
+    ld.param.u64 %c, [condition];
+    ld.param.u32 %v, [value];
+    st.global.u32 [%c], %v;
     ret;
 }
 .visible .func (.param .b32 status) cudaCGSynchronize(.param .b64 handle, .param .b32 flags)
