@@ -9,9 +9,9 @@ from typing import Any
 import attrs
 import numpy as np
 
+from warpsim.analysis.abstract_values import WARP, Array, Value
 from warpsim.analysis.evaluate import Read
 from warpsim.analysis.facts import Facts
-from warpsim.analysis.lanes import WARP, Array, Value
 from warpsim.isa.traits import Access as Kind
 from warpsim.isa.traits import Family, Matrix, Stage
 from warpsim.isa.wgmma import STORAGE, columns
@@ -90,7 +90,7 @@ class Access:
             marks.content[start - marks.low : start - marks.low + self.nbytes] = True
         return marks
 
-    def meets(self, other: Access) -> bool:
+    def overlaps(self, other: Access) -> bool:
         """Whether both are known to access a common byte of shared memory."""
         if not (self.known and other.known):
             return False

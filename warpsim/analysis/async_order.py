@@ -14,11 +14,11 @@ from collections.abc import Iterator
 import attrs
 
 from warpsim.analysis.accesses import OBJECT, READ, SHARED, WRITE, Access, accesses
+from warpsim.analysis.addresses import shared_variables
+from warpsim.analysis.commit_groups import NOTHING, GroupStates
 from warpsim.analysis.dataflow import walk
 from warpsim.analysis.facts import Facts
 from warpsim.analysis.flow import members
-from warpsim.analysis.groups import NOTHING, GroupStates
-from warpsim.analysis.places import shared_variables
 from warpsim.errors import Finding
 from warpsim.isa.traits import Ending, Family, Mbarrier, Stage
 from warpsim.program.program import Instruction
@@ -89,7 +89,7 @@ class _Order:
             for at in range(block.first, block.last):
                 for kind in _ends(facts.function.code[at]):
                     self.ends[kind].append((at, block.index))
-        self.told: set[tuple[str, int]] = set()
+        self.reported: set[tuple[str, int]] = set()
 
     def _add(self, kind: str, access: Access, at: int) -> None:
         own = 1 << len(self.sites)
@@ -120,7 +120,7 @@ class _Order:
         code = self.facts.function.code
         for at, group_states in walk(self.facts.blocks, NOTHING, self._step, GroupStates.__or__):
             for access in self.accesses.get(at, ()):
-                yield from self._judge(access, group_states)
+                yield from self._check(access, group_states)
             if code[at].traits.leaves and self.facts.function.entry:
                 yield from self._end(code[at], group_states)
 
@@ -147,9 +147,9 @@ class _Order:
         """Whether a call may reach a function of the module."""
         return not instruction.callee or instruction.callee in self.facts.program.functions
 
-    # ---- what meets ----------------------------------------------------------------------------
+    # ---- overlapping accesses ----------------------------------------------------------------------------
 
-    def _judge(self, access: Access, group_states: GroupStates) -> Iterator[Finding]:
+    def _check(self, access: Access, group_states: GroupStates) -> Iterator[Finding]:
         """Check an access against all open sites."""
         for number in members(
             group_states.pending & ~group_states.done & ~self.of_kind[INIT] & self._concerned(access)
@@ -158,11 +158,11 @@ class _Order:
             conflict = _conflict(site, access)
             if conflict is None:
                 continue
-            if site.access.meets(access):
-                yield from self._tell(conflict, number, access.instruction)
+            if site.access.overlaps(access):
+                yield from self._report(conflict, number, access.instruction)
             elif not group_states.passed >> number & 1 and self._alike(site, access):
                 severity = "warning" if site.kind == GENERIC and conflict.severity == "error" else conflict.severity
-                yield from self._tell(attrs.evolve(conflict, severity=severity), number, access.instruction)
+                yield from self._report(attrs.evolve(conflict, severity=severity), number, access.instruction)
         if access.mode == OBJECT:
             yield from self._initialised(access, group_states)
 
@@ -189,10 +189,10 @@ class _Order:
         ends = self.ends[kind]
         return any(at < end < block.last or behind >> place & 1 for end, place in ends)
 
-    def _tell(self, conflict: Conflict, number: int, instruction: Instruction) -> Iterator[Finding]:
-        if (conflict.rule, number) in self.told:
+    def _report(self, conflict: Conflict, number: int, instruction: Instruction) -> Iterator[Finding]:
+        if (conflict.rule, number) in self.reported:
             return
-        self.told.add((conflict.rule, number))
+        self.reported.add((conflict.rule, number))
         place = self.sites[number].place
         message = conflict.message.format(line=place.span.line)
         yield self.facts.finding(
@@ -206,11 +206,11 @@ class _Order:
         if not remote and not any(instruction.traits.is_async(family) for family in (Family.BULK, Family.REMOTE)):
             return
         inits = members((group_states.pending | group_states.done) & self.of_kind[INIT])
-        same = [n for n in inits if self.sites[n].access.meets(access)]
+        same = [n for n in inits if self.sites[n].access.overlaps(access)]
         same = same or [n for n in inits if not (access.known and self.sites[n].access.known)]
-        if not any(group_states.pending >> n & 1 for n in same) or ("mbarrier", same[0]) in self.told:
+        if not any(group_states.pending >> n & 1 for n in same) or ("mbarrier", same[0]) in self.reported:
             return
-        self.told.update(("mbarrier", n) for n in inits)
+        self.reported.update(("mbarrier", n) for n in inits)
         init = self.sites[same[0]].place
         yield self.facts.finding(
             "mbarrier", instruction,
@@ -232,7 +232,7 @@ class _Order:
                 "execute cp.async.bulk.commit_group and cp.async.bulk.wait_group.read 0 before the thread exits",
                 "warning",
             )
-            yield from self._tell(conflict, number, instruction)
+            yield from self._report(conflict, number, instruction)
 
 
 def _ends(instruction: Instruction) -> tuple[str, ...]:

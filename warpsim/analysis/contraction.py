@@ -35,7 +35,7 @@ from warpsim.program.program import Function, Instruction, Operand, Register
 class _Product:
     """A product in the code: factors, type and flushing, uses as (sum, operand, negated), what the factors are
     ``made_of``, whether they have been ``written`` since, whether a sum would use it ``late``, after that, and whether a
-    branch of the assembler's own keeps it ``apart`` from what follows.
+    branch of the assembler's own keeps it ``separated`` from what follows.
     """
 
     at: int
@@ -46,7 +46,7 @@ class _Product:
     fusible: bool = True
     written: bool = False
     late: bool = False
-    apart: bool = False
+    separated: bool = False
 
 
 _Held = tuple[_Product, bool, int]
@@ -162,7 +162,7 @@ class _Products:
         reads, writes = instruction.reads, instruction.writes
         if not dropped and branches(instruction.form.root, instruction.op):
             for product, _, _ in self.holds.values():
-                product.apart = True
+                product.separated = True
         kind = () if dropped else _kind(instruction)
         makes = bool(kind) and instruction.traits.contraction is Contraction.PRODUCT
         held = [] if dropped else [self.holds[r] for r in dict.fromkeys(reads) if r in self.holds]
@@ -192,7 +192,7 @@ class _Products:
                 continue
             product, negative, flushed = self.holds[operand.register.index]
             minus = number == 1 and instruction.traits.contraction is Contraction.DIFFERENCE
-            if product.kind == kind and product not in found and flushed + minus <= 1 and not product.apart:
+            if product.kind == kind and product not in found and flushed + minus <= 1 and not product.separated:
                 product.late |= product.written
                 found.append(product)
                 product.uses.append((at, number, negative))

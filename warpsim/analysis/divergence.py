@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from warpsim.analysis.abstract_values import WARP, WARPGROUP, Array, Spread, mixed
 from warpsim.analysis.facts import Facts
 from warpsim.analysis.flow import members
-from warpsim.analysis.lanes import WARP, WARPGROUP, Array, Spread, mixed
 from warpsim.errors import Finding
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Ending, Stop
@@ -55,17 +55,17 @@ def _aligned(facts: Facts) -> list[list[int]]:
 def _branch(facts: Facts, index: int, aligned: list[list[int]], seen: set[int]) -> Iterator[Finding]:
     """Check what only one side of a branch executes."""
     graph, branch = facts.graph, facts.function.code[facts.blocks[index].last - 1]
-    taken, meet = facts.decision(index), graph.post_dominators[index]
+    taken, join = facts.decision(index), graph.post_dominators[index]
     sides = list(dict.fromkeys(facts.blocks[index].successors))
     if len(sides) != 2 or taken.spread < Spread.WARPGROUP:
         return
     for side, other in (sides, sides[::-1]):
-        skipping = graph.within(other, meet)
+        skipping = graph.within(other, join)
         leaves = _leaves(facts, other)
-        lonely = leaves or (meet == graph.exit and not any(aligned[b] for b in members(skipping)))
+        lonely = leaves or (join == graph.exit and not any(aligned[b] for b in members(skipping)))
         if _stops(facts, skipping):
             continue
-        for at in members(graph.within(side, meet) & ~skipping):
+        for at in members(graph.within(side, join) & ~skipping):
             for i in aligned[at]:
                 instruction = facts.function.code[i]
                 if i in seen or (lonely and instruction.traits.matrix is None):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.analysis.lanes import (
+from warpsim.analysis.abstract_values import (
     ANYTHING,
     U64,
     WARP,

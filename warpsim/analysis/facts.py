@@ -9,10 +9,21 @@ from typing import Any
 import attrs
 import numpy as np
 
+from warpsim.analysis.abstract_values import (
+    ANYTHING,
+    WARP,
+    Array,
+    Spread,
+    Threads,
+    Value,
+    anything,
+    congruent,
+    exactly,
+    joined,
+)
 from warpsim.analysis.evaluate import Evaluator, Read
 from warpsim.analysis.flow import blocks_of, members, written_often
 from warpsim.analysis.graph import Graph
-from warpsim.analysis.lanes import ANYTHING, WARP, Array, Spread, Threads, Value, anything, congruent, exactly, joined
 from warpsim.analysis.shared_layout import place_shared
 from warpsim.errors import SECTIONS, Finding
 from warpsim.isa.traits import Ending
@@ -129,13 +140,13 @@ class Facts:
         value = functools.reduce(lambda a, b: joined(a, b, Spread.KNOWN), [v for v, _ in kinds])
         if len(kinds) == 1 or value.spread is Spread.THREAD:
             return value
-        apart: Spread = value.spread
+        widest: Spread = value.spread
         for branch, spread in self._parting[index].items():
-            if spread > apart and register in self._written_behind(branch):
+            if spread > widest and register in self._written_behind(branch):
                 ways = self.graph.region(branch) | 1 << branch
                 if sum(1 for _, places in kinds if places & ways) > 1:
-                    apart = spread
-        return value if apart is value.spread else congruent(value.bits, value.zeros, apart, value.symbols)
+                    widest = spread
+        return value if widest is value.spread else congruent(value.bits, value.zeros, widest, value.symbols)
 
     def _written_behind(self, branch: int) -> set[int]:
         """The registers written by the blocks that a branch controls."""

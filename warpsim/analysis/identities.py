@@ -57,7 +57,7 @@ def _drop(code: list[Instruction], block: Block) -> None:
 
 
 def _held(instruction: Instruction, held: dict[int, Held]) -> Held | None:
-    """The value that the result of an instruction is, subnormals apart, if that is known."""
+    """The value that the result of an instruction is, subnormals aside, if that is known."""
     text, operands = instruction.text, instruction.operands
     copies = instruction.traits.copies and len(operands) == 2
     if not (copies or text in REPEATED or text in NEGATED) or not all(o.register and not o.negated for o in operands):

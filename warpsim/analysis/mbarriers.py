@@ -46,7 +46,7 @@ def check_mbarriers(facts: Facts) -> Iterator[Finding]:
             for access in accesses(facts, instruction, read, threads):
                 if access.mode == OBJECT and access.space == SHARED:
                     _note(uses, facts, instruction, access, read)
-    yield from _judge(facts, uses)
+    yield from _check(facts, uses)
 
 
 def _note(uses: _Uses, facts: Facts, instruction: Instruction, access: Access, read: Read) -> None:
@@ -70,28 +70,28 @@ def _note(uses: _Uses, facts: Facts, instruction: Instruction, access: Access, r
         uses.completed.append(access)
 
 
-def _judge(facts: Facts, uses: _Uses) -> Iterator[Finding]:
-    told: set[bytes] = set()
+def _check(facts: Facts, uses: _Uses) -> Iterator[Finding]:
+    reported: set[bytes] = set()
     for access in (*uses.arrivals, *uses.waits, *uses.completed):
         key = access.address.bits.tobytes()
-        if access.known and access.threads.any() and key not in told and _nobody(access, uses.made):
-            told.add(key)
+        if access.known and access.threads.any() and key not in reported and _nobody(access, uses.made):
+            reported.add(key)
             yield facts.finding(
                 RULE, access.instruction, f"{access.instruction.text}: nothing initialises this mbarrier",
                 advice="execute mbarrier.init in one thread, then a barrier, before the first use",
             )  # fmt: skip
     for access in uses.waits:
         key = access.address.bits.tobytes()
-        if not access.known or not access.threads.any() or key in told:
+        if not access.known or not access.threads.any() or key in reported:
             continue
-        expected = [a for a in uses.expected if a.meets(access)]
+        expected = [a for a in uses.expected if a.overlaps(access)]
         if _nobody(access, uses.arrivals):
             what = "nothing arrives at this mbarrier: its phase can never complete"
         elif expected and _nobody(access, uses.completed):
             what = "no copy completes the bytes that this mbarrier expects: its phase can never complete"
         else:
             continue
-        told.add(key)
+        reported.add(key)
         yield facts.finding(
             RULE, access.instruction, f"{access.instruction.text}: {what}",
             other=expected[0].instruction if expected else None,
@@ -101,4 +101,4 @@ def _judge(facts: Facts, uses: _Uses) -> Iterator[Finding]:
 
 def _nobody(access: Access, others: list[Access]) -> bool:
     """Whether none of the other accesses can be at the place of an access."""
-    return all(o.known and o.threads.any() and not o.meets(access) for o in others)
+    return all(o.known and o.threads.any() and not o.overlaps(access) for o in others)

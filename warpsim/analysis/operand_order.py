@@ -137,8 +137,8 @@ class _Values:
                 met = self.before[block.index] & self.all[register]
                 if met & (met - 1) and register in block.live_in:
                     known = classes.get(register, [])
-                    apart = [c for c in known if not c & met]
-                    classes[register] = [*apart, functools.reduce(int.__or__, (c for c in known if c & met), met)]
+                    others = [c for c in known if not c & met]
+                    classes[register] = [*others, functools.reduce(int.__or__, (c for c in known if c & met), met)]
         for met in (c for found in classes.values() for c in found):
             first = _first(met)
             while met:

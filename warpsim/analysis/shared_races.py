@@ -13,10 +13,10 @@ import attrs
 import numpy as np
 
 from warpsim.analysis.accesses import SHARED, WRITE, Access, Marks, accesses
+from warpsim.analysis.commit_groups import NOTHING, GroupStates
 from warpsim.analysis.dataflow import walk
 from warpsim.analysis.facts import Facts
 from warpsim.analysis.flow import members
-from warpsim.analysis.groups import NOTHING, GroupStates
 from warpsim.errors import Finding
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access as Kind
@@ -51,12 +51,12 @@ def check_races(facts: Facts) -> Iterator[Finding]:
         return open.issued(1 << numbers[at]) if at in numbers else open
 
     places = list(sites)
-    told: set[int] = set()
+    reported: set[int] = set()
     for at, open in walk(facts.blocks, NOTHING, step, GroupStates.__or__):
         for number in members(open.pending & ~open.done) if at in sites else ():
             first, second = sites[places[number]], sites[at]
-            if number not in told and _races(first, second):
-                told.add(number)
+            if number not in reported and _races(first, second):
+                reported.add(number)
                 yield _finding(facts, first.access, second.access)
 
 

@@ -31,16 +31,16 @@ def check_undefined(facts: Facts) -> Iterator[Finding]:
     every = (1 << len(function.registers)) - 1
     given = 0 if function.entry else _parameters(facts)
     adds = additions(function)
-    told: set[int] = set()
+    reported: set[int] = set()
     roots: dict[int, Root] = {}
     for at, state in walk(facts.blocks, every & ~given, lambda at, state: _step(function.code[at], state), int.__and__):
         instruction = function.code[at]
         accumulators = instruction.operands[0].registers if adds.get(at) else []
-        first = next((r for r in accumulators if state >> r & 1 and r not in told), None)
+        first = next((r for r in accumulators if state >> r & 1 and r not in reported), None)
         for register, use in _uses(instruction, first):
-            if not state >> register & 1 or register in told:
+            if not state >> register & 1 or register in reported:
                 continue
-            told.update((register, *accumulators))
+            reported.update((register, *accumulators))
             name = function.registers[register].name
             root = roots.get(register)
             what = "no path writes it before"

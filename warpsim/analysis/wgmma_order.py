@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 import attrs
 
+from warpsim.analysis.commit_groups import NOTHING, GroupStates
 from warpsim.analysis.dataflow import settle
 from warpsim.analysis.facts import Facts
-from warpsim.analysis.groups import NOTHING, GroupStates
 from warpsim.analysis.wgmma_registers import (
     ADVICE,
     FENCE,
@@ -71,7 +71,7 @@ def check_wgmma(facts: Facts) -> Iterator[Finding]:
     walk = _Walk(facts)
     start = State(NOTHING, {}, {}, dict.fromkeys(walk.used, ACCESSED if facts.function.entry else ORDERED), {})
     before = settle(facts.blocks, start, walk.through, _join)
-    walk.reports = True
+    walk.reporting = True
     for block in sorted(facts.blocks, key=lambda b: b.first):
         state = before[block.index]
         if state is not None:
@@ -94,10 +94,10 @@ def _join(a: State, b: State) -> State:
 
 
 class _Walk:
-    """Takes a ``state`` through the instructions of a function; with ``reports``, it makes findings."""
+    """Takes a ``state`` through the instructions of a function; when ``reporting``, it makes findings."""
 
     state: State
-    reports = False
+    reporting = False
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
@@ -110,7 +110,7 @@ class _Walk:
             f.name for f in facts.program.functions.values() if f is not facts.function
             and any(_is_wgmma(i) for i in f.code)
         }  # fmt: skip
-        self.told: set[tuple[str, int]] = set()
+        self.reported: set[tuple[str, int]] = set()
         self.found: list[Finding] = []
 
     def through(self, index: int, state: State) -> State:
@@ -138,7 +138,7 @@ class _Walk:
             lost = state.group_states.uncommitted
             if lost:
                 message = "the kernel ends with a wgmma that was never committed"
-                self._tell(UNCOMMITTED, lost.bit_length() - 1, instruction, message)
+                self._report(UNCOMMITTED, lost.bit_length() - 1, instruction, message)
 
     def _calls_wgmma(self, instruction: Instruction) -> bool:
         name = instruction.callee
@@ -153,7 +153,7 @@ class _Walk:
             early = ((r, state.in_flight(uses.get(r, 0))) for r in slots)
             register, wgmma = next(((r, w) for r, w in early if w is not None), (0, None))
             if wgmma is not None:
-                self._tell(IN_FLIGHT, wgmma, instruction, text.format(self._name(register)))
+                self._report(IN_FLIGHT, wgmma, instruction, text.format(self._name(register)))
         used = [*slots_d, *slots_a]
         shape = str(instruction.op.shape)
         # Compilers write A's registers after the fence; the assembler then adds a fence.
@@ -165,8 +165,8 @@ class _Walk:
             name = self._name(next(r for r in used if levels[r] == worst))
             message = f"register {name} was accessed, and on some path no wgmma.fence follows before this wgmma"
             severity = "error" if worst == ACCESSED else "note"
-            self._tell(FENCE, self.number[at], instruction, message, severity)
-            state.unfenced.update(dict.fromkeys(state.unfenced if self.reports else used, ORDERED))
+            self._report(FENCE, self.number[at], instruction, message, severity)
+            state.unfenced.update(dict.fromkeys(state.unfenced if self.reporting else used, ORDERED))
         else:
             other = next((r for r in slots_d if state.shapes.get(r, {shape}) != {shape}), None)
             if other is not None:
@@ -174,7 +174,7 @@ class _Walk:
                     f"register {self._name(other)} was the accumulator of a wgmma of another shape, with no wgmma.fence"
                     " since"
                 )
-                self._tell(FENCE, self.number[at], instruction, message)
+                self._report(FENCE, self.number[at], instruction, message)
         mine = 1 << self.number[at]
         state.group_states = state.group_states.issued(mine)
         for register in slots_d:
@@ -223,7 +223,7 @@ class _Walk:
                 f"this wait does not cover a wgmma that was never committed; line {instruction.span.line} uses its"
                 f" register {name}"
             )
-            self._tell(UNCOMMITTED, wgmma, self.facts.function.code[place], message)
+            self._report(UNCOMMITTED, wgmma, self.facts.function.code[place], message)
         else:
             accumulates = state.accumulates.get(register, 0) >> wgmma & 1
             line = self.facts.function.code[self.mmas[wgmma]].span.line
@@ -231,20 +231,20 @@ class _Walk:
                 " accumulates in it" if accumulates else " reads A from it"
             )
             advice = ADVICE[IN_FLIGHT] + (SERIALISED[verb] if accumulates else "")
-            self._tell(IN_FLIGHT, wgmma, instruction, message, advice=advice)
-        if self.reports:  # a missing wait once
+            self._report(IN_FLIGHT, wgmma, instruction, message, advice=advice)
+        if self.reporting:  # a missing wait once
             state.group_states = state.group_states.ended(EVERYBODY)
 
     def _name(self, register: int) -> str:
         return self.facts.function.registers[register].name
 
-    def _tell(
+    def _report(
         self, rule: str, wgmma: int, place: Instruction, message: str, severity: str = "error", advice: str = ""
     ) -> None:
         """Report once per wgmma."""
-        if not self.reports or (rule, wgmma) in self.told:
+        if not self.reporting or (rule, wgmma) in self.reported:
             return
-        self.told.add((rule, wgmma))
+        self.reported.add((rule, wgmma))
         other = self.facts.function.code[self.mmas[wgmma]]
         advice, party = advice or ADVICE[rule], None if other is place else other
         self.found.append(self.facts.finding(rule, place, message, severity=severity, advice=advice, other=party))

@@ -129,7 +129,7 @@ def bar_red_all(op: Op, a: Lanes, c: Lanes) -> None:
     anchor="parallel-synchronization-and-communication-instructions-bar-warp-sync",
     scope=Scope.SYNC,
     types={"membermask": ".b32"},
-    judged={"membermask": ".u32"},
+    checked_as={"membermask": ".u32"},
     version=(6, 0),
     target=30,
     traits=Traits(barrier=Barrier("warp")),

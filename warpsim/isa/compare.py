@@ -232,7 +232,7 @@ def _legal_set(op: Op) -> str | None:
     _SET,
     anchor="comparison-and-selection-instructions-set",
     types={"d": "dtype", "a": "stype", "b": "stype", "c": ".pred"},
-    judged={"d": lambda op: ".u16" if op.dtype.name == "bf16" else None},
+    checked_as={"d": lambda op: ".u16" if op.dtype.name == "bf16" else None},
     registers={"c": _of_bf16},
     legal=_legal_set,
     gates=_GATES,
@@ -256,7 +256,7 @@ def set_(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """,
     anchor="half-precision-comparison-instructions-set",
     types={"d": "dtype", "a": "stype", "b": "stype", "c": ".pred"},
-    judged={"d": lambda op: ".b32" if op.dtype.name == "bf16x2" else None},
+    checked_as={"d": lambda op: ".b32" if op.dtype.name == "bf16x2" else None},
     registers={"c": _of_bf16},
     legal=lambda op: (
         "the packed types differ"

@@ -233,7 +233,7 @@ def approx_bf16(op: Op, a: Lanes) -> Lanes:
     """,
     anchor="mixed-precision-floating-point-instructions-fma",
     types={"d": ".f32", "a": "atype", "b": "atype", "c": ".f32"},
-    judged=dict.fromkeys("ab", lambda op: ".u16" if op.atype.name == "bf16" else None),
+    checked_as=dict.fromkeys("ab", lambda op: ".u16" if op.atype.name == "bf16" else None),
     version=(8, 6),
     target=100,
     traits=contractible,

@@ -292,7 +292,7 @@ def bfi(op: Op, a: Lanes, b: Lanes, c: Lanes, d: Lanes) -> Lanes:
     "fns.b32 d, mask, base, offset;",
     anchor="integer-arithmetic-instructions-fns",
     types={"d": ".b32", "mask": ".b32", "base": ".b32", "offset": ".s32"},
-    judged={"offset": ".b32"},
+    checked_as={"offset": ".b32"},
     version=(6, 0),
     target=30,
 )

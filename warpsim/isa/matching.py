@@ -29,7 +29,7 @@ class TypedOperand:
     count: int | None
     limit: Limit | None
     spaces: frozenset[str] | None
-    judged: ScalarType | None = None
+    checked_as: ScalarType | None = None
 
 
 @attrs.frozen(eq=False)
@@ -258,7 +258,7 @@ def _typed(spec: OperandSpec, op: Op) -> TypedOperand:
         spec = attrs.evolve(spec, relaxed=spec.relaxed(op))
     if callable(spec.register):
         spec = attrs.evolve(spec, register=spec.register(op))
-    judged = spec.judged(op) if callable(spec.judged) else spec.judged
+    judged = spec.checked_as(op) if callable(spec.checked_as) else spec.checked_as
     return TypedOperand(
         spec,
         operand_type(spec, op),

@@ -160,7 +160,7 @@ def _declare(pattern: str, classes: str, multiplicand: str) -> Callable[[Functio
             **{"e": ".b32", "f": ".u32"},
         },
         vectors=VECTORS,
-        judged={"d": _sums, "c": _sums},
+        checked_as={"d": _sums, "c": _sums},
         registers=("a", "b", "e"),
         constants={"f": selectors},
         legal=_legal,

@@ -76,7 +76,7 @@ _LOADS = """
     f"{_LOADS.replace('.WHAT', '{.acc::f32}{.vec}.htype')} {_HALVES} .op = {{ .add }}; {_SCOPE}",
     vectors={"d": _size},
     types={"d": "htype"},
-    judged={"d": _judged},
+    checked_as={"d": _judged},
     legal=_legal,
     gates={"acc::f32": (90, (8, 2))},
     **_OPTIONS,
@@ -85,7 +85,7 @@ _LOADS = """
     f"{_LOADS.replace('.WHAT', '{.vec}.htype')} {_HALVES} .op = {{ .min, .max }}; {_SCOPE}",
     vectors={"d": _size},
     types={"d": "htype"},
-    judged={"d": _judged},
+    checked_as={"d": _judged},
     legal=_legal,
     **_OPTIONS,
 )
@@ -115,7 +115,7 @@ _STORES = """
     f"{_STORES.replace('.WHAT', '{.vec}.htype')} {_HALVES} {_SCOPE}",
     vectors={"b": _size},
     types={"b": "htype"},
-    judged={"b": _judged},
+    checked_as={"b": _judged},
     legal=_legal,
     **_OPTIONS,
 )

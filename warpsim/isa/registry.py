@@ -37,7 +37,7 @@ def instruction(
     registers: Collection[str] | Mapping[str, Callable[[Op], bool]] = (),
     sinks: Collection[str] = (),
     exact: Collection[str] | Mapping[str, Callable[[Op], bool]] = (),
-    judged: Mapping[str, Any] | None = None,
+    checked_as: Mapping[str, Any] | None = None,
     kinds: Mapping[str, str] | None = None,
     spaces: Mapping[str, Any] | None = None,
     bare: Mapping[str, Any] | None = None,
@@ -63,7 +63,7 @@ def instruction(
       in a mapping, if its function of the op says so.
     - ``sinks``: destinations for which ``_`` is allowed (it always is for elements of vectors and halves of pairs).
     - ``exact``: operands whose register must be declared ``.bN``; in a mapping, if its function of the op says so.
-    - ``judged``: operand -> the type whose registers it takes, without pairs of halves if that is an integer; for where the assembler
+    - ``checked_as``: operand -> the type whose registers it takes, without pairs of halves if that is an integer; for where the assembler
       does not go by the operand's own type. As in ``types``, or None from a function of the op.
     - ``kinds``: operand -> target, tlist. ``spaces``: address operand -> the spaces of a symbol in it (``{"shared"}``); by default the
       slot ``space`` or ``ss``. ``bare``: address operand -> ``"address"`` if the assembler accepts it without brackets, ``"value"`` if it
@@ -89,7 +89,7 @@ def instruction(
         "registers": registers,
         "sinks": sinks,
         "exact": exact,
-        "judged": judged or {},
+        "checked_as": checked_as or {},
         "kinds": kinds or {},
         "spaces": spaces or {},
         "bare": bare or {},

@@ -95,7 +95,7 @@ class OperandSpec:
     ``rule`` determines its type; ``count`` is its number of elements (None: not a vector). ``constant``: it must be an
     immediate; ``register``: it must not be one; ``limit``: the allowed immediates. ``coordinates`` names what follows
     the comma in its brackets, which is part of the same argument. ``bare`` is what the assembler accepts for it without
-    brackets. ``judged`` is the type whose registers it takes, if that is not its own. ``sign`` is ``-`` for a mandatory minus, ``{-}`` for an optional one, or empty.
+    brackets. ``checked_as`` is the type whose registers it takes, if that is not its own. ``sign`` is ``-`` for a mandatory minus, ``{-}`` for an optional one, or empty.
     """
 
     name: str
@@ -114,7 +114,7 @@ class OperandSpec:
     pair: bool = False
     relaxed: Any = False
     exact: Any = False
-    judged: Any = None
+    checked_as: Any = None
     spaces: Any = None
     bare: Any = None
     coordinates: tuple[str, ...] = ()
@@ -257,7 +257,7 @@ def _operands(line: syntax.Pattern, parameters: list[str], options: dict[str, An
                 pair=bool(atom.second),
                 relaxed=relaxed if isinstance(relaxed, bool) or callable(relaxed) else atom.name in relaxed,
                 exact=_chosen(options["exact"], atom.name),
-                judged=options["judged"].get(atom.name),
+                checked_as=options["checked_as"].get(atom.name),
                 spaces=options["spaces"].get(atom.name, _space_slot(slots)) if kind == "address" else None,
                 bare=options["bare"].get(atom.name),
                 coordinates=atom.extra,

@@ -256,7 +256,7 @@ class Traits:
     """A source may be a special register."""
     symbols: str | None = None
     """The state space of variables whose addresses source ``a`` may be, "" for any; None: of none."""
-    sums: bool = True
+    register_plus_immediate: bool = True
     """Whether an operand may be a sum with a constant (``%r+4``)."""
     wide_predicates: bool = True
     """Any bit of an immediate counts if a predicate is required; else only the low 32."""

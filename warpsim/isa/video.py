@@ -234,7 +234,7 @@ _SIMD = f"""
     vop.dtype.atype.btype.add       d{{.mask}}, a{{.asel}}, b{{.asel}}, c;
     {_TYPES}
     """
-_SIMD_TRAITS = Traits(sums=False)
+_SIMD_TRAITS = Traits(register_plus_immediate=False)
 _CLASSES = {
     "2": {
         "asel": [f"h{x}{y}" for x in range(4) for y in range(4)],

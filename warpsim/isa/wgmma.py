@@ -101,7 +101,7 @@ def _declare(
         },
         limits={"scale_d": {0, 1}},
         registers=("d", "a", "a_desc", "b_desc", "sp_meta"),
-        judged={"a": ".f16x2" if scales else ".b32"},
+        checked_as={"a": ".f16x2" if scales else ".b32"},
         version=(8, 2) if sparse else (8, 0),
         arch="90a",
         gate=gate,

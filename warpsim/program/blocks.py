@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warpsim.program import sums
+from warpsim.program.register_plus_immediate import expanded
 from warpsim.program.resolve import OF_INSTRUCTIONS, Resolver
 from warpsim.program.scopes import FunctionBuilder, Label, Place, Prototype, Scope, TargetList
 from warpsim.ptx import ast
@@ -29,7 +29,7 @@ class Blocks:
             previous, label = label, None
             match statement:
                 case ast.Instruction():
-                    for each in sums.apart(statement, scope, self.builder, self.resolver):
+                    for each in expanded(statement, scope, self.builder, self.resolver):
                         self.builder.code.append((each, scope, self.places))
                 case ast.Label():
                     label = self._label(statement, scope)
@@ -119,7 +119,7 @@ class Blocks:
     def _registers(self, node: ast.Variable, scope: Scope) -> None:
         type = self.resolver.type_of(node.type, node.span)
         for item in node.declarators:
-            self._judge_register(node, item, type)
+            self._check_register(node, item, type)
             if item.count is None:
                 self._register(node, item, type, scope)
                 continue
@@ -137,12 +137,12 @@ class Blocks:
         symbol = self.builder.declared(item.name, type, node.vector)
         self.resolver.declare(item.name, symbol, item.span, scope, len(self.builder.code))
 
-    def _judge_register(self, node: ast.Variable, item: ast.Declarator, type: ScalarType) -> None:
+    def _check_register(self, node: ast.Variable, item: ast.Declarator, type: ScalarType) -> None:
         """Check what cannot be a register."""
         add = self.problems.add
-        self.resolver.judge_wide(type, node.span)
+        self.resolver.check_wide(type, node.span)
         if node.type in OPAQUE:
-            self.resolver.judge_opaque(node, "function")
+            self.resolver.check_opaque(node, "function")
         elif item.initialiser is not None:
             add("initialiser", item.span, "a .reg variable cannot have an initialiser")
         if node.vector > 1 and type.kind == "p":

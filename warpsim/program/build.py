@@ -13,7 +13,7 @@ from warpsim.errors import Finding, PtxError
 from warpsim.isa import matching
 from warpsim.isa.traits import Ending
 from warpsim.program.blocks import Blocks
-from warpsim.program.linking import judge_head, judge_links
+from warpsim.program.linking import check_links, check_target
 from warpsim.program.problems import LAST, Problems
 from warpsim.program.program import Function, Instruction, Param, Program, Variable
 from warpsim.program.resolve import Resolver
@@ -76,7 +76,7 @@ def load_program(module: ast.Module, source: str = "", *, link: bool = True, bef
     """
     problems = Problems(module.file, source or module.source, before)
     resolver = Resolver(module, problems)
-    judge_head(module, problems)
+    check_target(module, problems)
     bodies = _enter(module, resolver)
     externs = {}
     for name, symbol in resolver.globals.items():
@@ -91,7 +91,7 @@ def load_program(module: ast.Module, source: str = "", *, link: bool = True, bef
         functions[body.name] = _function(body, resolver, problems, module)
     problems.raise_any()
     if link:
-        judge_links(resolver, functions, problems)
+        check_links(resolver, functions, problems)
         problems.raise_any()
     return Program(
         module.target[0] if module.target else "",

@@ -52,7 +52,7 @@ class InitialValues:
         return bytes(data), tuple(relocations)
 
     def _addresses(self, many: ast.Addresses, type: ScalarType, data: bytearray) -> list[Relocation]:
-        """Append the bytes of many leaves, zeros for addresses, and return these. The first of each kind is judged."""
+        """Append the bytes of many leaves, zeros for addresses, and return these. The first of each kind is checked."""
         kinds: dict[tuple[str | None, bool, bool, bool], int] = {}
         for number, (symbol, offset, generic, mask) in enumerate(many.values):
             kinds.setdefault((symbol, generic, offset != 0, mask is not None), number)

@@ -27,14 +27,14 @@ LEAST_OF_SUFFIX = {"a": (8, 0), "f": (8, 8)}
 """The same for targets of one architecture or family."""
 
 
-def judge_head(module: ast.Module, problems: Problems) -> None:
+def check_target(module: ast.Module, problems: Problems) -> None:
     """Check a module's target."""
     target = module.target[0] if module.target else ""
     if not _known_target(target):
         problems.add("target", _first_span(module), f"{target} is not a target", "for example sm_80, sm_90a")
 
 
-def judge_whole(module: ast.Module, resolver: Resolver, problems: Problems) -> None:
+def check_module(module: ast.Module, resolver: Resolver, problems: Problems) -> None:
     """Check what depends on the whole module, which the assembler does at the end: version and size of addresses, pragmas, what
     a debugger needs, constant memory.
     """
@@ -64,7 +64,7 @@ def judge_whole(module: ast.Module, resolver: Resolver, problems: Problems) -> N
         problems.add("directive", _first_span(module), message, "use .global")
 
 
-def judge_links(resolver: Resolver, functions: Mapping[str, Function], problems: Problems) -> None:
+def check_links(resolver: Resolver, functions: Mapping[str, Function], problems: Problems) -> None:
     """Check what a linker would: undefined names, and too much shared memory."""
     for name, item in resolver.globals.items():
         if isinstance(item, ast.Function):
@@ -74,7 +74,7 @@ def judge_links(resolver: Resolver, functions: Mapping[str, Function], problems:
         elif isinstance(item, Variable) and _lacks_definition(item) and item.space.value != "shared":
             span = item.span or _first_span(resolver.module)
             problems.add("linkage", span, f"{name} is not defined in this module", "link the module that defines it")
-    judge_whole(resolver.module, resolver, problems)
+    check_module(resolver.module, resolver, problems)
     for declared in resolver.module.items:
         if not isinstance(declared, (ast.Function, ast.Variable)):
             continue
@@ -82,17 +82,17 @@ def judge_links(resolver: Resolver, functions: Mapping[str, Function], problems:
             message = ".unified is for modules that are linked, and this is a whole program"
             problems.add("linkage", declared.span, message, "remove .attribute(.unified(...))")
     for function in functions.values():
-        _judge_function(function, resolver, problems)
+        _check_function(function, resolver, problems)
 
 
-def _judge_function(function: Function, resolver: Resolver, problems: Problems) -> None:
+def _check_function(function: Function, resolver: Resolver, problems: Problems) -> None:
     """Check a function's calls and accesses, and a kernel's shared memory."""
     shared = {v.unique: v.size for v in function.variables if v.space.value == "shared"}
     for instruction in function.code:
         for operand in instruction.operands:
             name = operand.function
             if not name:
-                _judge_access(instruction, operand, shared, problems)
+                _check_access(instruction, operand, shared, problems)
             elif instruction.traits.ending is Ending.CALL and _lacks_body(name, resolver.globals[name], resolver):
                 message = f"{name} has no body in this module"
                 problems.add("linkage", instruction.span, message, "link the module that defines it")
@@ -102,7 +102,7 @@ def _judge_function(function: Function, resolver: Resolver, problems: Problems) 
         problems.add("directive", function.span, message, "declare .extern .shared, and pass shared_mem= to the launch")
 
 
-def _judge_access(instruction: Instruction, operand: Operand, shared: dict[str, int], problems: Problems) -> None:
+def _check_access(instruction: Instruction, operand: Operand, shared: dict[str, int], problems: Problems) -> None:
     """Count a shared module variable that a function uses, once; an access needs a definition."""
     symbol = (operand.base or operand).variable
     if symbol is None or symbol.unique in shared or not symbol.size:

@@ -19,7 +19,7 @@ Wrong = tuple[str, str]
 """A rule, and what breaks it."""
 
 
-def judge_variable(node: ast.Variable, place: str, target: tuple[str, ...]) -> Wrong:
+def fault_of(node: ast.Variable, place: str, target: tuple[str, ...]) -> Wrong:
     """What is wrong with variables or a parameter of an opaque type in a ``place`` ("module", "function", "entry", "func"): at best
     that they are not simulated."""
     item = node.declarators[0]

@@ -76,12 +76,12 @@ class Resolver:
             return TYPES["b32"]
         return found
 
-    def judge_opaque(self, node: ast.Variable, place: str) -> None:
+    def check_opaque(self, node: ast.Variable, place: str) -> None:
         """Say what is wrong with variables or a parameter of an opaque type."""
-        rule, message = opaque.judge_variable(node, place, self.module.target)
+        rule, message = opaque.fault_of(node, place, self.module.target)
         self.problems.add(rule, node.span, message)
 
-    def judge_wide(self, type: ScalarType, span: Span) -> None:
+    def check_wide(self, type: ScalarType, span: Span) -> None:
         """Check whether the module may declare a .b128."""
         if type.name == "b128" and not satisfies(WIDE, self.module.target[0], self.module.version):
             self.problems.add("target", span, ".b128 needs .target sm_70 or higher and PTX .version 8.3")
@@ -90,7 +90,7 @@ class Resolver:
         """Make the variables of a declaration in memory."""
         made: list[Variable] = []
         if node.type in opaque.FIELDS:
-            self.judge_opaque(node, "module" if scope is None else "function")
+            self.check_opaque(node, "module" if scope is None else "function")
             node = attrs.evolve(node, declarators=tuple([attrs.evolve(d, initialiser=None) for d in node.declarators]))
         type = self.type_of(node.type, node.span)
         self._declarable(node, type, scope)
@@ -150,7 +150,7 @@ class Resolver:
 
     def _declarable(self, node: ast.Variable, type: ScalarType, scope: Scope | None) -> None:
         """Check what no declaration may be, whatever it declares."""
-        self.judge_wide(type, node.span)
+        self.check_wide(type, node.span)
         if type.kind == "p":
             self.problems.add("directive", node.span, f"a .pred variable must be a register, not in .{node.space}")
         if type.name in OF_INSTRUCTIONS:
@@ -251,7 +251,7 @@ class Resolver:
             type = self.type_of(node.type, node.span)
             item = node.declarators[0]
             if node.type in opaque.FIELDS:
-                self.judge_opaque(node, of if here else "entry")
+                self.check_opaque(node, of if here else "entry")
             size = type.bytes * node.vector
             for d in item.dimensions:
                 size *= d or 0
@@ -277,7 +277,7 @@ class Resolver:
 
     def _parameter(self, node: ast.Variable, item: ast.Declarator, type: ScalarType, of: str) -> None:
         """Check what no parameter may be."""
-        self.judge_wide(type, node.span)
+        self.check_wide(type, node.span)
         if type.name in OF_INSTRUCTIONS and (node.vector > 1 or not item.dimensions):
             message = f".{type.name} is a type for instructions only"
             self.problems.add("directive", node.span, message, f"use .b{type.bits}")

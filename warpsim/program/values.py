@@ -254,8 +254,8 @@ class Values:
         s = self.typed.spec
         if s.exact(self.op) if callable(s.exact) else s.exact:
             return register.name == f"b{type.bits}"
-        if self.typed.judged is not None:
-            return fits(self.typed.judged, register, "b", relaxed=s.relaxed)
+        if self.typed.checked_as is not None:
+            return fits(self.typed.checked_as, register, "b", relaxed=s.relaxed)
         if (
             type.name in ("f16", "f32", "f64")
             and register.kind in "us"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from warpsim.analysis.guesses import guesses, tests
+from warpsim.analysis.verified_loads import guesses, tests
 from warpsim.checks.cells import Cells, Log
 from warpsim.checks.race.order import Order
 from warpsim.checks.race.vector_clocks import Numbering, Past, Rows

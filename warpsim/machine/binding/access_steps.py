@@ -1,7 +1,7 @@
 """Steps of plain loads and stores: whole registers, at affine addresses of shared or global memory.
 
-They do what the port does for such an access when nobody is told of it, in a third of the calls; whatever else there is
-takes the ``general`` step. What an instruction asks of memory is learned from its body.
+They do what the port does for such an access when nobody watches it, in a third of the calls; anything else takes
+the ``general`` step. What an instruction asks of memory is learned from its body.
 """
 
 from __future__ import annotations

@@ -65,11 +65,11 @@ def watch_registers(plan: FunctionPlan, instruction: Instruction, step: Step) ->
             return step(machine, group)
         if renames and wgmma.rename(machine, group, reads, writes):
             return step(machine, group)
-        told = machine.hooks.wgmma_registers_accessed
-        if told is not None:
+        accessed = machine.hooks.wgmma_registers_accessed
+        if accessed is not None:
             for rows, written in ((reads, False), (writes, True)):
                 if len(rows):
-                    told(machine, group, rows, written)
+                    accessed(machine, group, rows, written)
         return step(machine, group)
 
     return watched

@@ -1,4 +1,4 @@
-"""Operands that are sums with a constant: ``add.u32 %r1, %r2+4, tile+16``.
+"""Operands that are a register or variable plus an immediate: ``add.u32 %r1, %r2+4, tile+16``.
 
 The manual has such sums in addresses, and with a variable's address in mov. The assembler takes one for any integer, one of
 an untyped register for a float or a pair of halves, too, and computes it in an instruction before: in the register's own
@@ -26,7 +26,9 @@ CONVERTED = frozenset({"f16", "f32", "f64", "f16x2", "u16x2", "s16x2"})
 _INTEGERS = frozenset(f"{kind}{bits}" for kind in "usb" for bits in SIZES)
 
 
-def apart(node: ast.Instruction, scope: Scope, builder: FunctionBuilder, resolver: Resolver) -> list[ast.Instruction]:
+def expanded(
+    node: ast.Instruction, scope: Scope, builder: FunctionBuilder, resolver: Resolver
+) -> list[ast.Instruction]:
     """An instruction with registers for the sums among its operands, behind the instructions that make them."""
     if not any(isinstance(operand, ast.SymbolOffset) for operand in node.operands):
         return [node]
@@ -60,7 +62,7 @@ def _taken(node: ast.Instruction, place: int) -> tuple[TypedOperand, Traits] | N
         if len(specs) == len(node.operands):
             typed = specs[place]
             single = typed.spec.kind == "value" and typed.type is not None and not typed.spec.dest
-            return (typed, candidate.traits) if single and candidate.traits.sums else None
+            return (typed, candidate.traits) if single and candidate.traits.register_plus_immediate else None
     return None
 
 
@@ -72,7 +74,7 @@ def _steps(of: Symbol, typed: TypedOperand) -> list[tuple[ScalarType, tuple[str,
     if wanted.bits not in SIZES or typed.spec.selectors:
         return []
     rule = typed.spec.rule  # masks, counts, policies and metadata are of their own size
-    fixed = typed.judged is not None or rule in (".u32", ".u64", ".b64") or (rule == ".b32" and typed.spec.register)
+    fixed = typed.checked_as is not None or rule in (".u32", ".u64", ".b64") or (rule == ".b32" and typed.spec.register)
     if isinstance(of, (Variable, Param)) and integer and not (fixed and wanted.bits == 64):
         made = TYPES[f"u{max(wanted.bits, 32)}"]
         steps: list[tuple[ScalarType, tuple[str, ...]]] = [(made, ("mov", made.name))]
@@ -89,4 +91,4 @@ def _steps(of: Symbol, typed: TypedOperand) -> list[tuple[ScalarType, tuple[str,
     return [*steps, (TYPES[f"b{wanted.bits}"], ("cvt", f"{sign}{wanted.bits}", f"{sign}{made.bits}"))]
 
 
-__all__ = ["apart"]
+__all__ = ["expanded"]

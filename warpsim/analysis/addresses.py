@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from warpsim.analysis.abstract_values import Array
 from warpsim.analysis.accesses import SHARED, Access, accesses
 from warpsim.analysis.facts import Facts
-from warpsim.analysis.lanes import Array
 from warpsim.errors import Finding
 from warpsim.isa.traits import Family
 from warpsim.program.program import Variable
