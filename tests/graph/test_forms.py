@@ -8,60 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from warpsim.graph.evaluate import Walk
+from warpsim.graph.evaluate import Arrays
 from warpsim.graph.form import Graph
-from warpsim.graph.nodes import LANES, Node, Untraceable
+from warpsim.graph.nodes import LANES, Untraceable
 from warpsim.isa import matching, registry
 from warpsim.isa.data_movement import Unpacked
 from warpsim.isa.graphs import EVERYBODY, graph_of_spelling
 from warpsim.isa.matching import Candidate
 from warpsim.isa.spec import Form, Scope
 from warpsim.isa.traits import Matrix
-from warpsim.numerics import floating
 
 SHAPE = (1, LANES, 1)
 HARD = (0, 1, 2, 31, 32, 33, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0x3F800000, 0x7F800000, 0x7F800001, 0x80000000, 0x807FFFFF, 0xFFFFFFFF,
         0x7FF0000000000000, 0x7FF8000000000001, 0x8000000000000000, 0x3FF0000000000000, 0x7C007C00, 0x3C00BC00)  # fmt: skip
-
-
-class Arrays(Walk[Any]):
-    """The domain of arrays ``[1, 32, 1]``."""
-
-    def __init__(self, inputs: list[Any]) -> None:
-        super().__init__()
-        self.inputs = inputs
-
-    def operation(self, node: Node, arguments: list[Any]) -> Any:
-        """What NumPy gives."""
-        if node.op == "input":
-            return self.inputs[node.value]
-        if node.op in ("const", "lanes"):
-            return node.value.reshape(SHAPE if node.op == "lanes" else (1, 1, 1))
-        a = arguments[0]
-        match node.op:
-            case "cast":
-                return a.astype(node.dtype)
-            case "bits":
-                return a.view(node.dtype)
-            case "where":
-                return np.where(*arguments)
-            case "fma":
-                return floating.fma(*arguments, node.value)
-            case "byteswap":
-                return a.byteswap()
-            case "table":
-                return node.value[a]
-            case "gather":
-                return np.take_along_axis(*(np.broadcast_to(x, SHAPE) for x in arguments), axis=1)
-            case "lane":
-                return a[:, node.value : node.value + 1]
-            case "reduce":
-                reduced: Any = {"or": np.bitwise_or, "and": np.bitwise_and, "xor": np.bitwise_xor}
-                ufunc = reduced.get(node.value) or getattr(np, node.value)
-                return ufunc.reduce(np.broadcast_to(a, SHAPE), axis=1, keepdims=True, dtype=node.dtype)
-        if node.value is not None:
-            return floating.directed_quotient(*arguments, node.value)
-        return getattr(np, node.op)(*arguments)
 
 
 def spelling(form: Form, rng: random.Random) -> Candidate | None:

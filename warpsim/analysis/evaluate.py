@@ -1,12 +1,12 @@
 """Evaluates instructions on partially known operands.
 
-If every source is known, the instruction's own body computes the result. Otherwise sums, products, shifts and masks
-keep what is known about the low bits of addresses, and all operations track how uniform the result is.
+If every source is known, the instruction's own body computes the result. Otherwise its graph is walked: sums, products,
+shifts and masks keep what is known about low bits, as of addresses, and all operations track how uniform the result is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,13 +27,18 @@ from warpsim.analysis.abstract_values import (
     trailing_zeros,
 )
 from warpsim.analysis.shared_layout import SharedLayout
+from warpsim.graph.evaluate import Walk, computed
+from warpsim.graph.nodes import Node, Untraceable
 from warpsim.isa.data_movement import Unpacked
 from warpsim.isa.spec import Scope
-from warpsim.isa.traits import Access, Ending, Mbarrier, Modular, Traits
+from warpsim.isa.traits import Access, Ending, Mbarrier, Traits
 from warpsim.program.program import Instruction, Operand, Variable
 from warpsim.types import ScalarType, StateSpace
 
 Read = Callable[[int], Value]
+
+MOST = 16
+"""Operations of a graph that is walked: through more, hardly anything stays known."""
 
 
 class Evaluator:
@@ -42,6 +47,7 @@ class Evaluator:
     def __init__(self, threads: Threads, shared: SharedLayout) -> None:
         self.threads = threads
         self.shared = shared
+        self._walked: dict[int, list[Node]] = {}
 
     def results(self, instruction: Instruction, read: Read) -> dict[int, Value]:
         """What is known about each register that an instruction writes."""
@@ -103,7 +109,7 @@ class Evaluator:
         return _masked(_sum(self.operand(base, read), exactly(_word(offset))), base.type.bits)
 
     def _results(self, instruction: Instruction, read: Read) -> list[Value]:
-        form, op, traits = instruction.form, instruction.op, instruction.traits
+        form, traits = instruction.form, instruction.traits
         sources = instruction.inputs
         values = [self.operand(o, read) for o in sources]
         symbols = frozenset().union(*(v.symbols for v in values)) if values else frozenset()
@@ -114,19 +120,27 @@ class Evaluator:
             return [anything(Spread.THREAD)]
         if traits.generic_address:
             return [values[0]]
-        if all(v.exact for v in values) or (traits.modular is Modular.SELECTION and values[2].exact):
+        if all(v.exact for v in values):
             known = self._computed(instruction, sources, read, symbols)
             if known is not None:
                 return known
-        rule = _PARTLY.get(traits.modular)
-        if rule is not None and all(o.elements is None for o in sources):
-            made = rule(op, values)
-            if made is not None:
-                return [
-                    made,
-                    anything(made.spread, symbols),
-                ]  # the low bits of an unpacked register are those of its first part
-        return [anything(max(v.spread for v in values), symbols)] * max(form.n_dest, 1)
+        found = self._partly(instruction, values, read)
+        return [anything(max(v.spread for v in values), symbols)] * max(form.n_dest, 1) if found is None else found
+
+    def _partly(self, instruction: Instruction, values: list[Value], read: Read) -> list[Value] | None:
+        """What the instruction's graph makes of partly known values; None where nothing stays known."""
+        if id(instruction) not in self._walked:
+            self._walked[id(instruction)] = _walked(instruction)
+        results = self._walked[id(instruction)]
+        if not results or not any(v.zeros for v in values):
+            return None
+        specs = instruction.form.operands[instruction.form.n_dest :]
+        inputs: list[Value] = []
+        for spec, operand, value in zip(specs, instruction.inputs, values, strict=False):
+            if not spec.constant:
+                inputs += [value] if operand.elements is None else [self.operand(e, read) for e in operand.elements]
+        known_bits = KnownBits(inputs)
+        return [known_bits.result(node) for node in results]
 
     def _computed(
         self, instruction: Instruction, sources: tuple[Operand, ...], read: Read, symbols: frozenset[str]
@@ -152,13 +166,28 @@ class Evaluator:
         value, type = self.operand(operand, read), operand.type
         if not value.exact or operand.base is not None:
             return None
-        if type.kind == "p":
-            return value.bits != 0
-        return value.bits.astype(f"u{type.dtype.itemsize}").view(type.dtype)
+        return _typed(value, type.dtype)
 
 
 def _word(number: int) -> Array:
     return np.array([number & (2**64 - 1)], U64)
+
+
+def _walked(instruction: Instruction) -> list[Node]:
+    """The results in an instruction's graph, if something of them may stay known."""
+    if any(o.type.kind == "f" for o in instruction.operands):
+        return []
+    try:
+        graph = instruction.graph
+    except Untraceable:
+        return []
+    results = [node for nodes in graph.outputs for node in nodes]
+    return results if graph.size <= MOST and any(node.op in _RULES for node in results) else []
+
+
+def _typed(value: Value, dtype: np.dtype[Any]) -> Array:
+    """An exact value as a type."""
+    return value.bits != 0 if dtype.kind == "b" else value.bits.astype(f"u{dtype.itemsize}").view(dtype)
 
 
 def _widened(result: Array) -> Array:
@@ -172,7 +201,7 @@ def _widened(result: Array) -> Array:
 
 
 def _masked(value: Value, bits: int) -> Value:
-    if bits >= 64 or value.zeros == 0:
+    if value.zeros <= bits or bits >= 64:
         return value
     mask = np.uint64((1 << bits) - 1)
     if value.exact:
@@ -209,8 +238,7 @@ def _product(a: Value, b: Value) -> Value:
     return congruent(ZERO, zeros, *_of([a, b]))
 
 
-def _and(op: Any, v: list[Value]) -> Value | None:
-    a, b = v
+def _common(a: Value, b: Value) -> Value:
     if a.exact or b.exact:
         part, mask = (a, b) if b.exact else (b, a)
         low = np.uint64((1 << part.zeros) - 1) if part.zeros < 64 else np.uint64(2**64 - 1)
@@ -218,36 +246,86 @@ def _and(op: Any, v: list[Value]) -> Value | None:
             return exactly(part.bits & mask.bits, a.symbols | b.symbols)
         zeros = trailing_zeros(mask.bits)
         if zeros >= part.zeros:
-            return congruent(ZERO, zeros, *_of(v))
-    return _bitwise(np.bitwise_and, v)
+            return congruent(ZERO, zeros, *_of([a, b]))
+    return _modulo(a.bits & b.bits, a, b)
 
 
-def _bitwise(operation: Callable[[Array, Array], Array], v: list[Value]) -> Value:
-    return congruent(operation(v[0].bits, v[1].bits), min(v[0].zeros, v[1].zeros), *_of(v))
+def _modulo(bits: Array, a: Value, b: Value) -> Value:
+    """The bits of a result whose low bits depend on the low bits of both operands."""
+    return congruent(bits, min(a.zeros, b.zeros), *_of([a, b]))
 
 
-def _shifted(v: list[Value], direction: int) -> Value | None:
-    by = v[1].constant
-    if by is None or by > 63:
-        return None
-    bits = v[0].bits << np.uint64(by) if direction > 0 else v[0].bits >> np.uint64(by)
-    return congruent(bits, v[0].zeros + direction * by, *_of(v))
+def _shifted(a: Value, by: Value, direction: int) -> Value:
+    if by.constant is None or by.constant > 63:
+        return anything(*_of([a, by]))
+    bits = a.bits << np.uint64(by.constant) if direction > 0 else a.bits >> np.uint64(by.constant)
+    return congruent(bits, a.zeros + direction * by.constant, *_of([a, by]))
 
 
-_PARTLY: dict[Modular | None, Callable[[Any, list[Value]], Value | None]] = {
-    Modular.SUM: lambda op, v: _sum(v[0], v[1]),
-    Modular.DIFFERENCE: lambda op, v: congruent(v[0].bits - v[1].bits, min(v[0].zeros, v[1].zeros), *_of(v)),
-    Modular.PRODUCT: lambda op, v: _product(v[0], v[1]),
-    Modular.PRODUCT_SUM: lambda op, v: _sum(_product(v[0], v[1]), v[2]),
-    Modular.AND: _and,
-    Modular.OR: lambda op, v: _bitwise(np.bitwise_or, v),
-    Modular.XOR: lambda op, v: _bitwise(np.bitwise_xor, v),
-    Modular.SHIFT_LEFT: lambda op, v: _shifted(v, 1),
-    Modular.SHIFT_RIGHT: lambda op, v: _shifted(v, -1),
-    Modular.SELECTION: lambda op, v: joined(v[0], v[1], v[2].spread),
-    Modular.CONVERSION: lambda op, v: congruent(v[0].bits, min(v[0].zeros, op.dtype.bits, op.atype.bits), *_of(v)),
-    Modular.COPY: lambda op, v: v[0] if len(v) == 1 else None,
+def _chosen(condition: Value, yes: Value, no: Value) -> Value:
+    if condition.constant is not None:
+        return yes if condition.constant else no
+    return joined(yes, no, condition.spread)
+
+
+_RULES: dict[str, Callable[..., Value]] = {
+    "add": _sum,
+    "subtract": lambda a, b: _modulo(a.bits - b.bits, a, b),
+    "multiply": _product,
+    "bitwise_and": _common,
+    "bitwise_or": lambda a, b: _modulo(a.bits | b.bits, a, b),
+    "bitwise_xor": lambda a, b: _modulo(a.bits ^ b.bits, a, b),
+    "left_shift": lambda a, by: _shifted(a, by, 1),
+    "right_shift": lambda a, by: _shifted(a, by, -1),
+    "where": _chosen,
+    "bits": lambda a: a,
+    "cast": lambda a: a,
+    "input": lambda a: a,
 }
+"""Of integers, modulo ``2**64``; what is known of a sum of 32 bits is then known modulo ``2**32``."""
+
+
+class KnownBits(Walk[Value]):
+    """What is known about the bits of a graph's nodes; those of fewer than 64 bits are extended by zeros."""
+
+    def __init__(self, inputs: Sequence[Value]) -> None:
+        super().__init__()
+        self.inputs = inputs
+
+    def operation(self, node: Node, arguments: list[Value]) -> Value:
+        """What is known about an operation's result."""
+        if node.op == "input":
+            return _masked(self.inputs[node.value], _width(node))
+        known = [a.zeros for a in arguments]
+        if arguments and not any(known):
+            return anything(*_of(arguments))
+        if all(a.exact for a in arguments):
+            typed = [_typed(a, n.dtype) for a, n in zip(arguments, node.args, strict=True)]
+            with np.errstate(all="ignore"):
+                made = exactly(_widened(computed(node, typed)), frozenset().union(*(a.symbols for a in arguments)))
+            return _masked(made, _width(node))
+        truth = node.op == "cast" and node.dtype.kind == "b"
+        if truth or not all(map(_is_whole, (node, *node.args))):
+            return anything(*_of(arguments))
+        if node.op == "cast":
+            return congruent(arguments[0].bits, min(known[0], _width(node.args[0]), _width(node)), *_of(arguments))
+        rule = _RULES.get(node.op)
+        if rule is None:
+            return anything(*_of(arguments))
+        return _masked(rule(*arguments), _width(node))
+
+    def result(self, node: Node) -> Value:
+        """What is known about a result, extended as its type requires."""
+        value = self(node)
+        return exactly(_widened(_typed(value, node.dtype)), value.symbols) if value.exact else value
+
+
+def _is_whole(node: Node) -> bool:
+    return node.dtype.kind in "iub"
+
+
+def _width(node: Node) -> int:
+    return 1 if node.dtype.kind == "b" else 8 * node.dtype.itemsize
 
 
 # ---- memory and collectives ----------------------------------------------------------------------

@@ -17,8 +17,9 @@ import attrs
 import numpy as np
 
 from warpsim.analysis.flow import Block, callers, calls_into
+from warpsim.graph.nodes import Untraceable
 from warpsim.isa.spec import Scope
-from warpsim.isa.traits import Access, Ending, Modular
+from warpsim.isa.traits import Access, Ending
 from warpsim.program.program import Function, Instruction, Operand, Program, Register
 
 CLOCKS = frozenset({"clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"})
@@ -260,19 +261,31 @@ def _stride(code: tuple[Instruction, ...], operand: Operand) -> int:
     made = _only(code, counted.index) if counted is not None else None
     if made is None or counted is None or made.form.n_dest != 1:
         return 0
-    sources = made.operands[1:]
-    if made.traits.modular not in (Modular.SUM, Modular.DIFFERENCE) or len(sources) != 2:
+    added = added_to(made)
+    if added is None or added[0].register is not counted or made.operands[0].type.bits != counted.type.bits:
         return 0
-    register, step = sources
-    if made.traits.modular is Modular.SUM and register.constant is not None:
-        register, step = step, register
-    if register.register is not counted or step.constant is None:
-        return 0
-    if made.op.type.bits != counted.type.bits or "x2" in made.op.type.name:
-        return 0
-    half = 1 << step.type.bits - 1
-    stride = (step.constant + half) % (2 * half) - half
-    return stride if made.traits.modular is Modular.SUM else -stride
+    return added[1]
+
+
+def added_to(instruction: Instruction) -> tuple[Operand, int] | None:
+    """The register and the constant of which an instruction computes the sum, if that is all it does."""
+    sources = instruction.inputs
+    if len(sources) != 2 or (sources[0].constant is None) == (sources[1].constant is None):
+        return None
+    if not all(o.is_plain and o.type.kind in "usb" for o in sources):
+        return None
+    try:
+        ((result,),) = instruction.graph.outputs
+    except (Untraceable, ValueError):
+        return None
+    a, b = sources if sources[1].constant is not None else reversed(sources)
+    if result.dtype.kind not in "iu" or any(n.op != "input" for n in result.args) or b.constant is None:
+        return None
+    half = 1 << b.type.bits - 1
+    number = (b.constant + half) % (2 * half) - half
+    if result.op == "add":
+        return a, number
+    return (a, -number) if result.op == "subtract" and a is sources[0] else None
 
 
 def _fixed(code: tuple[Instruction, ...], operand: Operand) -> bool:
@@ -280,4 +293,4 @@ def _fixed(code: tuple[Instruction, ...], operand: Operand) -> bool:
     return operand.is_plain and not any(set(operand.registers) & set(i.writes) for i in code)
 
 
-__all__ = ["CLOCKS", "Clocks", "Counter", "Loop", "clock_readers", "counter_of", "loop_at"]
+__all__ = ["CLOCKS", "Clocks", "Counter", "Loop", "added_to", "clock_readers", "counter_of", "loop_at"]

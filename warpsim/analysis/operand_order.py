@@ -19,7 +19,8 @@ from collections.abc import Iterator
 import attrs
 
 from warpsim.analysis.flow import Block, blocks_of, rewritten
-from warpsim.isa.traits import Access, Contraction, Modular
+from warpsim.graph.nodes import Untraceable
+from warpsim.isa.traits import Access, Contraction
 from warpsim.program.program import Function, Instruction, Operand
 
 MERGED, PARAMETER, LITERAL = 1 << 40, 1 << 41, 1 << 42
@@ -181,10 +182,19 @@ def _first(definitions: int) -> int:
     return (definitions & -definitions).bit_length() - 1
 
 
+def _selects(instruction: Instruction) -> bool:
+    """Whether the result is the first source or the second."""
+    try:
+        ((result,),) = instruction.graph.outputs
+    except (Untraceable, ValueError):
+        return False
+    return result.op == "where" and all(n.op == "input" for n in result.args)
+
+
 def _passed_on(instruction: Instruction) -> tuple[Operand, ...] | None:
     """The operands of which the result is one, apart from its sign, if it is."""
     traits, given = instruction.traits, instruction.operands[1:]
-    if traits.modular is Modular.SELECTION:
+    if len(given) == 3 and given[2].type.kind == "p" and _selects(instruction):
         return given[:2]
     if not (traits.copies or traits.changes_sign or traits.contraction is Contraction.IDENTITY):
         return None

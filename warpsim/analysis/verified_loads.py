@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from warpsim.analysis.flow import blocks_of
 from warpsim.analysis.graph import Graph
+from warpsim.analysis.loops import added_to
 from warpsim.errors import Span
-from warpsim.isa.traits import Access, Modular
+from warpsim.isa.traits import Access
 from warpsim.program.program import Function, Instruction
 
 
@@ -114,7 +115,5 @@ class _Places:
         sources = made.inputs
         if (made.traits.copies or made.traits.generic_address) and len(sources) == 1 and sources[0].register:
             return sources[0].register.index, 0
-        if made.traits.modular is Modular.SUM and sources[0].register and sources[1].constant is not None:
-            half = 1 << sources[1].type.bits - 1
-            return sources[0].register.index, (sources[1].constant + half) % (2 * half) - half
-        return None
+        added = added_to(made)
+        return None if added is None or added[0].register is None else (added[0].register.index, added[1])

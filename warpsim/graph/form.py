@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import attrs
@@ -43,7 +44,7 @@ class MemoryAccess:
     commutes: str = ""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, slots=False)
 class Graph:
     """A form with modifiers and types of operands; ``outputs`` are the elements of each destination, none where the form
     gives nothing."""
@@ -51,3 +52,14 @@ class Graph:
     inputs: tuple[Input, ...]
     outputs: tuple[tuple[Node, ...], ...]
     accesses: tuple[MemoryAccess, ...] = ()
+
+    @functools.cached_property
+    def size(self) -> int:
+        """The number of operations that give the results."""
+        found, work = set[Node](), [node for nodes in self.outputs for node in nodes]
+        while work:
+            node = work.pop()
+            if node not in found:
+                found.add(node)
+                work += node.args
+        return len(found)

@@ -6,7 +6,7 @@ from typing import Any
 
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Op
-from warpsim.isa.traits import Modular, Traits, Undefined
+from warpsim.isa.traits import Traits, Undefined
 from warpsim.numerics import convert
 from warpsim.numerics.bits import BF16, F32, flush_subnormal
 from warpsim.types import TYPES, ScalarType
@@ -42,9 +42,7 @@ def _contains(outer: ScalarType, inner: ScalarType) -> bool:
     anchor=CVT,
     types=_PAIR,
     relaxed=takes_wider,
-    traits=Traits(
-        undefined=Undefined.CONVERTS, moved=(0,), absorbs=True, modular=Modular.CONVERSION, special_registers=True
-    ),
+    traits=Traits(undefined=Undefined.CONVERTS, moved=(0,), absorbs=True, special_registers=True),
 )
 def cvt_integer(op: Op, a: Lanes) -> Lanes:
     """Widen, or keep the low bits."""

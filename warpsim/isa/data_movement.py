@@ -9,7 +9,7 @@ import numpy as np
 from warpsim.isa.ports import ClusterPort
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Op
-from warpsim.isa.traits import Modular, Traits, Undefined
+from warpsim.isa.traits import Traits, Undefined
 from warpsim.types import TYPES, ScalarType
 
 Lanes = Any
@@ -23,7 +23,6 @@ _MOVES = Traits(
     moved=(0,),
     absorbs=True,
     copies=True,
-    modular=Modular.COPY,
     special_registers=True,
     symbols="",
 )

@@ -17,10 +17,10 @@ from warpsim.isa.matching import Candidate, TypedOperand
 from warpsim.isa.spec import Form, Op, Scope
 from warpsim.types import ScalarType, bits_type
 
-ADDRESS = "address"
+POINTER = "address"
 Given = Any
 """What stands for a source operand: the dtype of a register, a tuple of those of a vector, the type and bits of a constant, or
-`ADDRESS`; None for what has no value."""
+`POINTER`; None for what has no value."""
 BEYOND = {Scope.WARPGROUP: "it is for a warpgroup", Scope.SYNC: "it waits", Scope.CONTROL: "it is control flow"}
 """What has no graph."""
 EVERYBODY = 0xFFFFFFFF
@@ -50,10 +50,10 @@ def graph_of(form: Form, op: Op, given: tuple[Given, ...], counts: tuple[int | N
             return tuple([read(f"{name}{k}", dtype) for k, dtype in enumerate(what)])
         if what is None:
             return None
-        dtype = WORD if what == ADDRESS else what
-        inputs.append(Input(name, dtype, what == ADDRESS))
+        dtype = WORD if what == POINTER else what
+        inputs.append(Input(name, dtype, what == POINTER))
         number = len(inputs) - 1
-        return Place(number) if what == ADDRESS else Lane(Node("input", (), dtype, number), shape)
+        return Place(number) if what == POINTER else Lane(Node("input", (), dtype, number), shape)
 
     names = [spec.name for spec in form.operands[form.n_dest :]]
     arguments = [read(name, what) for name, what in zip(names, given, strict=False)]
@@ -74,7 +74,7 @@ def graph_of_spelling(candidate: Candidate, constants: Sequence[int] = ()) -> Gr
     for typed in candidate.operands[candidate.form.n_dest :]:
         spec, type = typed.spec, typed.type
         if spec.kind == "address":
-            given.append(ADDRESS)
+            given.append(POINTER)
         elif type is None:
             given.append(None)
         elif spec.name == "membermask":

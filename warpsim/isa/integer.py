@@ -8,7 +8,7 @@ import numpy as np
 
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Op
-from warpsim.isa.traits import Modular, Traits, Undefined
+from warpsim.isa.traits import Traits, Undefined
 from warpsim.numerics import integer
 from warpsim.types import TYPES, ScalarType
 
@@ -38,7 +38,6 @@ def _join(low: Lanes, high: Lanes) -> Lanes:
     anchor="integer-arithmetic-instructions-add",
     types={n: (lambda op: op.type or op.type2 or TYPES["s32"]) for n in "dab"},
     gates={"u16x2": (90, (8, 0)), "s16x2": (90, (8, 0))},
-    traits=lambda op: Traits(modular=None if op.sat or op.type2 else Modular.SUM),
 )
 def add(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a + b, modulo 2**N; with .sat, clamped to the s32 range."""
@@ -58,7 +57,6 @@ def add(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """,
     anchor="integer-arithmetic-instructions-sub",
     types={n: (lambda op: op.type or TYPES["s32"]) for n in "dab"},
-    traits=lambda op: Traits(modular=None if op.sat else Modular.DIFFERENCE),
 )
 def sub(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a - b, modulo 2**N; with .sat, clamped to the s32 range."""
@@ -68,7 +66,7 @@ def sub(op: Op, a: Lanes, b: Lanes) -> Lanes:
 @instruction(
     "mul.lo.type d, a, b; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };",
     anchor="integer-arithmetic-instructions-mul",
-    traits=Traits(absorbs=True, modular=Modular.PRODUCT),
+    traits=Traits(absorbs=True),
 )
 def mul_lo(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """The lower half of the product."""
@@ -89,7 +87,7 @@ def mul_hi(op: Op, a: Lanes, b: Lanes) -> Lanes:
     "mul.wide.type d, a, b; .type = { .u16, .u32, .s16, .s32 };",
     anchor="integer-arithmetic-instructions-mul",
     types={"d": _wide},
-    traits=Traits(absorbs=True, modular=Modular.PRODUCT),
+    traits=Traits(absorbs=True),
 )
 def mul_wide(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """The full product, twice as wide."""
@@ -100,7 +98,7 @@ def mul_wide(op: Op, a: Lanes, b: Lanes) -> Lanes:
 @instruction(
     "mad.lo.type d, a, b, c; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };",
     anchor="integer-arithmetic-instructions-mad",
-    traits=Traits(absorbs=True, modular=Modular.PRODUCT_SUM),
+    traits=Traits(absorbs=True),
 )
 def mad_lo(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """The lower half of a * b + c."""
@@ -123,7 +121,7 @@ def mad_hi(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     "mad.wide.type d, a, b, c; .type = { .u16, .u32, .s16, .s32 };",
     anchor="integer-arithmetic-instructions-mad",
     types={"d": _wide, "c": _wide},
-    traits=Traits(absorbs=True, modular=Modular.PRODUCT_SUM),
+    traits=Traits(absorbs=True),
 )
 def mad_wide(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """The full product plus c."""

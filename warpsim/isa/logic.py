@@ -7,7 +7,7 @@ from typing import Any
 from warpsim.isa.ports import constant_of
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Op
-from warpsim.isa.traits import Modular, Traits, Undefined
+from warpsim.isa.traits import Traits, Undefined
 from warpsim.numerics import integer
 
 Lanes = Any
@@ -16,7 +16,7 @@ Lanes = Any
 @instruction(
     "and.type d, a, b; .type = { .pred, .b16, .b32, .b64 };",
     anchor="logic-and-shift-instructions-and",
-    traits=Traits(undefined=Undefined.BITWISE, absorbs=True, modular=Modular.AND),
+    traits=Traits(undefined=Undefined.BITWISE, absorbs=True),
 )
 def and_(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Bitwise and."""
@@ -26,7 +26,7 @@ def and_(op: Op, a: Lanes, b: Lanes) -> Lanes:
 @instruction(
     "or.type d, a, b; .type = { .pred, .b16, .b32, .b64 };",
     anchor="logic-and-shift-instructions-or",
-    traits=Traits(undefined=Undefined.BITWISE, absorbs=True, modular=Modular.OR),
+    traits=Traits(undefined=Undefined.BITWISE, absorbs=True),
 )
 def or_(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Bitwise or."""
@@ -36,7 +36,7 @@ def or_(op: Op, a: Lanes, b: Lanes) -> Lanes:
 @instruction(
     "xor.type d, a, b; .type = { .pred, .b16, .b32, .b64 };",
     anchor="logic-and-shift-instructions-xor",
-    traits=Traits(undefined=Undefined.BITWISE, absorbs=True, modular=Modular.XOR),
+    traits=Traits(undefined=Undefined.BITWISE, absorbs=True),
 )
 def xor(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Bitwise exclusive or."""
@@ -95,7 +95,7 @@ def lop3_bool(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes, q: Lanes) -> 
     "shl.type d, a, b; .type = { .b16, .b32, .b64 };",
     anchor="logic-and-shift-instructions-shl",
     types={"b": ".u32"},
-    traits=Traits(undefined=Undefined.MOVES, moved=(0,), modular=Modular.SHIFT_LEFT),
+    traits=Traits(undefined=Undefined.MOVES, moved=(0,)),
 )
 def shl(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Shift left; shifts by N or more give 0."""
@@ -106,7 +106,7 @@ def shl(op: Op, a: Lanes, b: Lanes) -> Lanes:
     "shr.type d, a, b; .type = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64 };",
     anchor="logic-and-shift-instructions-shr",
     types={"b": ".u32"},
-    traits=Traits(undefined=Undefined.MOVES, moved=(0,), modular=Modular.SHIFT_RIGHT),
+    traits=Traits(undefined=Undefined.MOVES, moved=(0,)),
 )
 def shr(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Shift right, arithmetic if signed; shift counts clamp to N."""

@@ -70,23 +70,6 @@ class Undefined(enum.Enum):
     """They are combined with memory."""
 
 
-class Modular(enum.Enum):
-    """How the low bits of the result depend on the low bits of the sources."""
-
-    SUM = "a + b"
-    DIFFERENCE = "a - b"
-    PRODUCT = "a * b"
-    PRODUCT_SUM = "a * b + c"
-    AND = "a & b"
-    OR = "a | b"
-    XOR = "a ^ b"
-    SHIFT_LEFT = "a << b"
-    SHIFT_RIGHT = "a >> b"
-    SELECTION = "c ? a : b"
-    CONVERSION = "a, of another width"
-    COPY = "a"
-
-
 class Contraction(enum.Enum):
     """What the assembler contracts to fused multiply-adds, and looks through to find them."""
 
@@ -236,8 +219,6 @@ class Traits:
     """The destination holds the source's bits, so a compiler may rename one to the other."""
     generic_address: bool = False
     """It converts an address between a state space and the generic one."""
-    modular: Modular | None = None
-    """What is known about the result's low bits if low bits of the sources are known."""
     contraction: Contraction | None = None
     """What the assembler may contract it with."""
     metadata: Metadata | None = None

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import attrs
 
 from warpsim.errors import Span
+from warpsim.isa.graphs import EVERYBODY, POINTER, Given, graph_of
 from warpsim.isa.traits import Ending
 from warpsim.types import TYPES, ScalarType, StateSpace
 
 if TYPE_CHECKING:
-    from warpsim.isa.spec import Form, Op
+    from warpsim.graph.form import Graph
+    from warpsim.isa.spec import Form, Op, OperandSpec
     from warpsim.isa.traits import Traits
     from warpsim.ptx import ast
 
@@ -218,6 +220,18 @@ class Instruction:
         return self.operands[self.form.n_dest :]
 
     @property
+    def graph(self) -> Graph:
+        """What it does to the values of its sources, whatever its guard and, if it has one, its membermask.
+
+        Raises:
+            Untraceable: where its body does more than arithmetic and accesses of memory.
+        """
+        specs = self.form.operands[self.form.n_dest :]
+        given = tuple([_given(spec, operand) for spec, operand in zip(specs, self.inputs, strict=False)])
+        counts = tuple([None if o.elements is None else len(o.elements) for o in self.outputs])
+        return graph_of(self.form, self.op, given, counts)
+
+    @property
     def named(self) -> dict[str, Operand]:
         """The operands by the names that the form gives them."""
         return {spec.name: o for spec, o in zip(self.form.operands, self.operands, strict=False)}
@@ -236,6 +250,17 @@ class Instruction:
     def callee(self) -> str:
         """The function that it calls by name; empty if it calls none, or through a register."""
         return self.operands[1].function if self.traits.ending is Ending.CALL else ""
+
+
+def _given(spec: OperandSpec, operand: Operand) -> Given:
+    """What a graph has to know of a source."""
+    if operand.base is not None:
+        return POINTER
+    if spec.name == "membermask":
+        return operand.type, EVERYBODY
+    if spec.constant:
+        return operand.type, operand.constant
+    return operand.type.dtype if operand.elements is None else tuple([e.type.dtype for e in operand.elements])
 
 
 @attrs.frozen

@@ -11,7 +11,6 @@ import numpy as np
 from warpsim.graph.evaluate import Substitution
 from warpsim.graph.form import MemoryAccess
 from warpsim.graph.nodes import Node, Untraceable, bits, cast, constant, of_array, operate
-from warpsim.isa.graphs import ADDRESS, EVERYBODY, Given, graph_of
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Matrix
 from warpsim.machine.memory.addresses import space_of
@@ -235,7 +234,7 @@ def traced(plan: FunctionPlan, instruction: Instruction, known: Mapping[int, int
     Raises:
         Untraceable: where it has to be left to the interpreter.
     """
-    form, op = instruction.form, instruction.op
+    form = instruction.form
     if is_barrier(instruction):
         return Traced((), (), barrier=True)
     if (reason := refusal(instruction)) is not None:
@@ -248,23 +247,16 @@ def traced(plan: FunctionPlan, instruction: Instruction, known: Mapping[int, int
     if collective and guard is not None:
         raise Untraceable("a collective under a guard")
     reader, members = Reader(plan, known), None
-    given: list[Given] = []
     nodes: list[tuple[Node, int]] = []
     for spec, operand in zip(form.operands[form.n_dest :], instruction.inputs, strict=False):
         if operand.base is not None:
-            given.append(ADDRESS)
             nodes.append(reader.address(operand))
         elif collective and spec.name == "membermask":
             members = reader.value(operand)
-            given.append((operand.type, EVERYBODY))
-        elif spec.constant:
-            given.append((operand.type, operand.constant))
-        else:
-            given.append(tuple([e.type.dtype for e in operand.parts]) if operand.elements else operand.type.dtype)
+        elif not spec.constant:
             nodes += [(reader.value(e), 0) for e in operand.parts]
-    counts = tuple([None if o.elements is None else len(o.elements) for o in instruction.outputs])
-    graph = graph_of(form, op, tuple(given), counts)
-    bind, found = Substitution([node for node, _ in nodes]), list[tuple[int, Node]]()
+    graph, bind = instruction.graph, Substitution([node for node, _ in nodes])
+    found: list[tuple[int, Node]] = []
     for operand, results in zip(instruction.outputs, graph.outputs, strict=False):
         for part, result in zip(operand.parts, results, strict=True):
             written(part, bind(result), found)
