@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 
+from warpsim.analysis.abstract_values import U64, Value, anything, congruent, exactly
 from warpsim.analysis.evaluate import KnownBits
-from warpsim.analysis.lanes import U64, Value, anything, congruent, exactly
 from warpsim.graph.evaluate import Arrays
 from warpsim.graph.form import Graph
 from warpsim.graph.nodes import Untraceable
