@@ -138,6 +138,7 @@ OPCODES_ELSEWHERE = {
     "report/rules.py": "names of rules",
     "__init__.py": "the public function mma",
     "analysis/evaluate.py": "operations of graphs",
+    "analysis/loops.py": "operations of graphs",
     "analysis/constants.py": "which spellings the assembler computes from constants, with the units it asks",
     "layout/instructions.py": "fragments by the names of their instructions: layout lies below isa, and declares none",
     "host/mma.py": "the names by which a user asks for a product, beside layout/instructions.py",
