@@ -1,6 +1,6 @@
-"""The compiled engine: runs of instructions as machine code, made by tracing the array bodies of ``warpsim.isa``.
+"""The compiled engine: regions of instructions as machine code, made from the graphs of `warpsim.graph`.
 
-Nothing here gives an instruction a meaning of its own: `trace` calls its body with stand-ins that record what it does,
-`lower` writes that down for LLVM, `regions` chooses which instructions run together, and `runs` calls the result between two
-step boundaries of the interpreter. Whatever is not taken runs as before.
+``regions`` forms regions, ``lowering`` turns graphs into LLVM IR, ``codegen`` emits a region's function, ``compiling`` compiles
+and caches it, ``runtime`` runs it between two steps of the interpreter or rolls it back, and ``tiering`` decides when. ``matrix``
+holds the products of tensor cores. An instruction without a graph stays interpreted.
 """

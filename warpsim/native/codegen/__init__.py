@@ -1,1 +1,1 @@
-"""The function of a region: its blocks for converged and for diverged warps, its accesses, its exits."""
+"""Code generation: a region's function, with blocks for converged and for diverged warps."""

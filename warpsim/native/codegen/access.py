@@ -1,4 +1,4 @@
-"""Accesses of memory by a warp: in rows where its lanes lie so, else lane by lane."""
+"""Memory accesses: as vectors where lanes are contiguous, else lane by lane."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Access:
     def make(
         self, name: Name, effect: Effect, lower: Lowering, lanes: Val, given: list[Val], *, together: bool
     ) -> list[Val]:
-        """An access by ``lanes`` (bits of 32); ``together``: the lanes of the warp stand at one place."""
+        """An access by ``lanes`` (a mask); ``together``: the warp is converged."""
         code = self.builder.code
         address = self._address(effect, lower)
         if effect.kind == "atomic":
@@ -55,7 +55,7 @@ class Access:
             builder.changes(effect.space, some)
 
     def _address(self, effect: Effect, lower: Lowering) -> Val:
-        """64 bits; in shared and local memory 32."""
+        """The address: 64 bits, in shared and local memory 32."""
         node = effect.address
         if effect.space in ("shared", "local"):
             if node.op == "cast" and node.args[0].dtype.itemsize == 4:

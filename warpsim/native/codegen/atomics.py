@@ -23,7 +23,7 @@ class Atomics:
         self.builder, self.memory, self.interference, self.lanes = builder, memory, interference, lanes
 
     def make(self, name: Name, effect: Effect, address: Val, mask: Val, values: list[Val]) -> Val:
-        """Lane by lane, in their order."""
+        """A loop over the lanes, in order."""
         builder, code, size = self.builder, self.builder.code, effect.type.bytes
         type = element(effect.type.dtype)
         cells = code.slot("[32 x i64]")
@@ -65,7 +65,7 @@ class Atomics:
         return code.filled(olds, type)
 
     def _cells(self, name: Name, effect: Effect, address: Val, lanes: str, cells: str) -> None:
-        """The place of each lane's element, by a helper."""
+        """The address of each lane's element, by a library function."""
         code, size = self.builder.code, effect.type.bytes
         where, range_ = self.lanes.addresses(address), self.interference.range(name)
         if effect.space == "global":
@@ -80,7 +80,7 @@ class Atomics:
         self.lanes.check(status)
 
     def _own_cells(self, name: Name, effect: Effect, address: Val, mask: Val, cells: str) -> None:
-        """The same in memory that the CTA has alone: what is known to be written needs no helper."""
+        """The same in the CTA's private copy of shared memory: inline where it is known to be written."""
         code, size = self.builder.code, effect.type.bytes
         fast, slow, done = (code.fresh(x) for x in ("fast", "slow", "done"))
         here = Val("i1", code.make(f"bitcast i32 {mask.text} to <32 x i1>"), uniform=False)

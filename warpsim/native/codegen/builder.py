@@ -20,9 +20,9 @@ PATH = 0x9E3779B97F4A7C15
 
 
 class Variant(NamedTuple):
-    """How a region is to run: ``alone``, as the only warp; ``row`` lanes of each warp lie in a row of threads (0: nobody knows);
-    with ``strides`` where values may have them; ``private``: on a copy of shared memory that is the CTA's own; ``limited``: up to some block at
-    most; ``observed``: somebody wants to know what it accesses of global memory."""
+    """What a region is compiled for: one warp ``alone``; ``row`` lanes of a warp in a row of threads (0: unknown);
+    affine values have ``strides``; a ``private`` copy of shared memory per CTA; ``limited`` to blocks before some
+    block; accesses of global memory are ``observed``."""
 
     alone: bool
     row: int = 0
@@ -38,7 +38,7 @@ class RegionBuilder:
     words: dict[str, str]
     """The words of the context that every warp needs."""
     results: dict[int, str]
-    """Where registers that all lanes share are left."""
+    """Where uniform live-outs are written."""
     log_used: str
     changed: str
     common: str
@@ -83,12 +83,12 @@ class RegionBuilder:
         self.written = {slot for p in region.all() for i in self.instructions(p) for slot, _ in self.traced(i).outputs}
         self.failures: set[int] = set()
         self.left: set[int] = set()
-        """The registers that are read after an exit that warps may take."""
+        """The registers that are live at any exit that is emitted."""
 
     # ---- the region ---------------------------------------------------------------------------------
 
     def instructions(self, slice_: BlockSlice) -> Sequence[Instruction]:
-        """What a slice executes, without what ends its block."""
+        """The instructions of a slice, without the branch."""
         return self.plan.blocks[slice_.block].instructions[slice_.first : slice_.last]
 
     def traced(self, instruction: Instruction) -> Traced:
@@ -118,7 +118,7 @@ class RegionBuilder:
         return self.code.make(f"getelementptr i64, ptr {self.words[array]}, i64 {number * 6}")
 
     def fail_unless(self, good: str, why: int) -> None:
-        """Give the region up where a condition does not hold."""
+        """A guard: roll back with a status unless a condition holds."""
         code = self.code
         on = code.fresh("on")
         code.line(f"br i1 {good}, label %{on}, label %fail{why}")
@@ -126,7 +126,7 @@ class RegionBuilder:
         code.label(on)
 
     def count(self, block: int, lanes: str, how: str = "add") -> None:
-        """One more warp has come to a block with so many lanes."""
+        """Count a warp with so many lanes in a block."""
         code, number = self.code, sorted(self.region.slices).index(block)
         for k, more in enumerate(("1", lanes)):
             place = code.make(f"getelementptr i64, ptr {self.words['counts']}, i64 {2 * number + k}")
@@ -134,7 +134,7 @@ class RegionBuilder:
             code.line(f"store i64 {code.make(f'{how} i64 {old}, {more}')}, ptr {place}")
 
     def count_back(self, block: int, at: int, lanes: str) -> None:
-        """So many lanes leave a block that they have come to. Whoever goes on where it begins counts them again."""
+        """Take back the count of lanes that exit where a block begins: the interpreter counts them again."""
         if at == 0:
             self.count(block, lanes, "sub")
 
@@ -146,7 +146,7 @@ class RegionBuilder:
         code.line(f"store i64 {code.make(f'or i64 {old}, {more}')}, ptr {self.changed}")
 
     def passes(self, block: int) -> None:
-        """A warp whose lanes are together comes to a block."""
+        """Hash a block into the path of a converged warp."""
         code = self.code
         old = code.make(f"load i64, ptr {self.path}")
         mixed = code.make(f"mul i64 {old}, {PATH}")
@@ -155,7 +155,7 @@ class RegionBuilder:
     # ---- where warps leave ------------------------------------------------------------------------
 
     def leave(self, exit: int, values: Callable[[int], Val]) -> None:
-        """All lanes of the warp leave at one place."""
+        """A converged warp exits."""
         code = self.code
         self.left |= self.region.live[exit]
         self.left_by(f"{exit}")
@@ -163,7 +163,7 @@ class RegionBuilder:
         code.line("br label %left")
 
     def left_by(self, exit: str) -> None:
-        """Note the exit of the warp, and whether all have taken the same."""
+        """Record the exit of the warp, and whether all took the same."""
         code = self.code
         place = code.make(f"getelementptr i32, ptr {self.words['exits']}, i64 {self.now}")
         code.line(f"store i32 {exit}, ptr {place}")
@@ -173,7 +173,7 @@ class RegionBuilder:
         code.line(f"store i32 {code.make(f'select i1 {good}, i32 {exit}, i32 {MIXED}')}, ptr {self.common}")
 
     def put_outs(self, values: Callable[[int], Val], exit: int | None = None) -> None:
-        """Registers that the region leaves behind; those that are read after the exit, or after any."""
+        """Write the live-outs of an exit, or of any."""
         code = self.code
         live = self.left if exit is None else self.region.live[exit]
         for number, slot in enumerate(self.region.outs):
@@ -195,7 +195,7 @@ class RegionBuilder:
     # ---- loops ------------------------------------------------------------------------------------
 
     def count_back_edge(self, out: str) -> None:
-        """One more time round a loop: go to ``out`` before the branch where the interpreter wants to look."""
+        """Count a back edge; to ``out`` before the branch where the interpreter has to check its limits."""
         code = self.code
         back_edges = code.make(f"load i64, ptr {self.back_edge_count}")
         more = code.make(f"add i64 {back_edges}, 1")

@@ -1,4 +1,4 @@
-"""Blocks by warps whose lanes are together: nothing is masked, and what all lanes share is a scalar."""
+"""Blocks for converged warps: without masks, with uniform values as scalars."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Converged:
-    """Writes the blocks ``w<number>``; the first one may begin inside a block, as ``wfirst``."""
+    """Emits the blocks ``converged<number>``; a region that begins inside a block begins with ``converged_entry``."""
 
     def __init__(
         self, builder: RegionBuilder, inputs: Inputs, access: Access, split: Callable[[BlockSlice, Val], None]
@@ -35,13 +35,13 @@ class Converged:
 
     @property
     def here(self) -> Val:
-        """The lanes of the warp."""
+        """The warp's mask."""
         return Val("i32", self.builder.mask, uniform=True)
 
     # ---- where warps begin ------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Registers as the warp finds them."""
+        """Initialise the registers of a warp."""
         builder, code, region = self.builder, self.code, self.builder.region
         code.speculate = self.steps.speculate if builder.variant.strides else None
         coming = self.inputs.coming()
@@ -54,7 +54,7 @@ class Converged:
         code.line(f"br label %{self._name(region.entry.block) if whole else 'converged_entry'}")
 
     def resume(self) -> None:
-        """Where a warp goes on behind a barrier."""
+        """Dispatch a warp to the barrier behind which it resumes."""
         builder, code = self.builder, self.code
         code.label("again")
         pointer = code.make(f"getelementptr i32, ptr {builder.words['states']}, i64 {builder.now_member}")
@@ -65,7 +65,7 @@ class Converged:
     # ---- blocks -----------------------------------------------------------------------------------
 
     def blocks(self) -> None:
-        """All blocks."""
+        """Emit all blocks, and the exits where blocks begin."""
         builder, code, region = self.builder, self.code, self.builder.region
         for number in range(len(region.all())):
             self.block(number)
@@ -76,7 +76,7 @@ class Converged:
         code.speculate = None
 
     def block(self, number: int) -> None:
-        """A slice by its number among all."""
+        """Emit a slice by its number."""
         builder, code, slice_ = self.builder, self.code, self.builder.region.all()[number]
         block = slice_.block
         code.speculate = self.steps.speculate if builder.variant.strides else None
@@ -97,7 +97,7 @@ class Converged:
         self._body(slice_)
 
     def slots_value(self, slot: int) -> Val:
-        """A register where a block begins or has ended."""
+        """A register at a block boundary."""
         found = self.inputs.fixed.get(slot)
         return found if found is not None else self.slots.get(slot)
 
@@ -161,12 +161,13 @@ class Converged:
     # ---- barriers ---------------------------------------------------------------------------------
 
     def _duplicated(self, slice_: BlockSlice, at: int) -> bool:
-        """Whether what follows the barrier stands in the whole block too: of a region that begins inside a block of a loop."""
+        """Whether the code after the barrier is emitted with the whole block too, in a region that begins inside a block
+        of a loop."""
         other = self.builder.region.slices.get(slice_.block)
         return other is not None and other is not slice_ and other.first <= at < other.last
 
     def arrive(self, number: int) -> None:
-        """A warp comes to a barrier, with its registers in their slots."""
+        """A warp arrives at a barrier: save its registers, which are in their slots."""
         builder, code = self.builder, self.code
         frame = self._frame(number)
         base = self._own_frame()
@@ -199,7 +200,7 @@ class Converged:
         return code.make(f"getelementptr i8, ptr {builder.words['frames']}, i64 {offset}")
 
     def kept(self, number: int) -> list[Key]:
-        """The registers that are read after a barrier."""
+        """The registers that are live at a barrier."""
         builder, region = self.builder, self.builder.region
         block, at = region.barriers[number]
         live = live_at(builder.plan, block, at)
@@ -212,7 +213,7 @@ class Converged:
         ]
 
     def _frame(self, number: int) -> list[tuple[str, str, int]]:
-        """Where registers lie that are put aside: their slot, its type, their offset."""
+        """The frame of a barrier: slots, their types, and offsets."""
         found = self._frames.get(number)
         if found is None:
             found, at = [], 16
@@ -253,7 +254,8 @@ class Converged:
     # ---- from lanes that were apart ---------------------------------------------------------------
 
     def take_over(self, keys: Any, values: Any, failed: str) -> None:
-        """Lanes are together again: their registers into the slots; to ``failed`` where one is more than its slot holds."""
+        """Reconverge: store registers of lanes into the slots, or branch to ``failed`` where the slot's kind does not
+        hold them."""
         code, builder = self.code, self.builder
         ready: list[tuple[Key, Val]] = []
         good = "true"

@@ -1,7 +1,7 @@
-"""Blocks by warps whose lanes are not together: the lowest block of those that wait goes first, as in the interpreter.
+"""Blocks for diverged warps: the lowest block with pending lanes runs first, as in the interpreter.
 
-Registers are lanes here, and written under a mask. Where all lanes of the warp have come to one block again, they go on
-together if their registers allow it.
+Registers are vectors, written under a mask. Where all lanes are pending at one block again, the warp reconverges, if
+the kinds of its registers allow it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 class Diverged:
-    """Writes the blocks ``a<number>``, one after the other in the order of the program. The lanes that wait before each stand in
-    memory: as values of their own, each would go through all blocks before its own."""
+    """Emits the blocks ``diverged<number>`` in program order. The mask of pending lanes of each block is in memory: as
+    SSA values, each would need a phi in all blocks before its own."""
 
     def __init__(self, builder: RegionBuilder, inputs: Inputs, access: Access, converged: Converged) -> None:
         self.builder, self.code, self.inputs, self.converged = builder, builder.code, inputs, converged
@@ -69,7 +69,7 @@ class Diverged:
 
     @cached_property
     def _changing(self) -> set[int]:
-        """Registers that blocks write which lanes may enter apart: all others are as they were when the lanes parted."""
+        """The registers that diverged blocks write: all others are unchanged since the warp diverged."""
         builder, slices = self.builder, self.builder.region.slices
         inside = [slices[b] for b in self.chunks if b in slices]
         return {slot for p in inside for i in builder.instructions(p) for slot, _ in builder.traced(i).outputs}
@@ -82,12 +82,12 @@ class Diverged:
     # ---- ways in ----------------------------------------------------------------------------------
 
     def clear(self) -> None:
-        """A warp comes: none of its lanes waits anywhere."""
+        """Clear the pending lanes of all blocks."""
         name = self.code.declare("llvm.memset.p0.i64", "void", "ptr, i8, i64, i1")
         self.code.line(f"call void @{name}(ptr align 64 {self._waiting}, i8 0, i64 {4 * len(self.chunks)}, i1 false)")
 
     def enter(self, slice_: BlockSlice, taken: Val) -> None:
-        """Lanes that were together part at the end of a block: those ``taken`` go to its target."""
+        """A converged warp diverges at the end of a block: the lanes ``taken`` go to its target."""
         builder, code = self.builder, self.code
         assert slice_.target is not None
         assert slice_.following is not None
@@ -104,7 +104,7 @@ class Diverged:
         code.line(f"br label %diverged{min(slice_.target, slice_.following)}")
 
     def _pending(self, block: int) -> str:
-        """Where the lanes stand that wait before a block."""
+        """The place of a block's mask of pending lanes."""
         return self.code.make(f"getelementptr i32, ptr {self._waiting}, i64 {self._numbers[block]}")
 
     def _go(self, block: int, lanes: Val) -> None:
@@ -115,13 +115,13 @@ class Diverged:
     # ---- blocks -----------------------------------------------------------------------------------
 
     def blocks(self) -> None:
-        """All blocks that lanes may enter diverged."""
+        """Emit all blocks that diverged warps may enter."""
         for block in self.chunks:
             self.block(block)
         self._stop()
 
     def block(self, block: int) -> None:
-        """One of them."""
+        """Emit one of them."""
         builder, code, region = self.builder, self.code, self.builder.region
         code.speculate = None
         number = self._numbers[block] + 1
@@ -148,13 +148,13 @@ class Diverged:
         self._body(region.slices[block], here, lanes, after)
 
     def _number(self, lanes: Val) -> str:
-        """How many lanes these are."""
+        """The number of lanes in a mask."""
         code = self.code
         count = code.make(f"call i32 @{code.declare('llvm.ctpop.i32', 'i32', 'i32')}(i32 {lanes.text})")
         return code.make(f"zext i32 {count} to i64")
 
     def _rejoin(self, block: int, here: Val) -> None:
-        """Where all lanes are here, they go on together."""
+        """Reconverge where all lanes are pending here."""
         builder, code = self.builder, self.code
         every, on = code.fresh("every"), code.fresh("on")
         whole = code.make(f"icmp eq i32 {here.text}, {builder.mask}")
@@ -168,7 +168,7 @@ class Diverged:
         code.label(on)
 
     def _body(self, slice_: BlockSlice, here: Val, lanes: Val, after: str) -> None:
-        """The steps of a slice for the lanes ``here``; ``lanes`` is the same as a vector."""
+        """The steps of a slice under the mask ``here``; ``lanes`` is the same as a vector."""
         builder, code = self.builder, self.code
         self.steps.current = {}
         dirty: dict[int, None] = {}
@@ -216,7 +216,7 @@ class Diverged:
                 self._put(slot, self.steps.current[slot], lanes)
 
     def _barrier(self, number: int, block: int, at: int, here: Val) -> None:
-        """All lanes of the warp wait here, or it leaves."""
+        """Arrive with all lanes of the warp, or exit."""
         builder, code = self.builder, self.code
         every, out = code.fresh("every"), code.fresh("unmet")
         whole = code.make(f"icmp eq i32 {here.text}, {builder.mask}")

@@ -1,9 +1,8 @@
-"""The text of a region: a loop over CTAs and their warps, and in it the blocks.
+"""The function of a region: a loop over CTAs and their warps, and in it the blocks.
 
-A warp whose lanes all stand at one place runs through the blocks by itself (`whole`); once a branch parts its lanes, the
-lowest block of those that wait goes first, as in the interpreter (`apart`). At a barrier a warp puts its registers aside,
-and when all warps of its CTA have come, each goes on from there. Registers that several blocks use are kept in slots on
-the stack, from which LLVM makes values; inside a block they are values already.
+A converged warp runs the blocks of `converged`; once a branch diverges, those of `diverged`. At a barrier a warp saves
+its registers in a frame and resumes when all warps of its CTA have arrived. Registers that are live across blocks have
+stack slots, which LLVM's SROA promotes; inside a block they are SSA values.
 """
 
 from __future__ import annotations
@@ -32,25 +31,25 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class EmittedRegion:
-    """A region's text, and what whoever runs it has to know."""
+    """A region's LLVM IR, and what a caller has to know of it."""
 
     text: str
     code: IRBuilder
     effects: list[Any]
     once: list[bool]
     outer: list[int]
-    """Those of the accesses that whoever runs the region compares among CTAs, or among warps."""
+    """The accesses whose extents the caller compares among CTAs, or among warps."""
     frame_bytes: int
     spaces: frozenset[str]
     """The spaces that it accesses."""
     left: frozenset[int]
-    """The registers that are read after an exit that it may take."""
+    """The registers that are live at any of its exits."""
 
 
 def emit(
     name: str, traces: Traces, region: Region, varying: frozenset[Key], given: Sequence[InputKind], variant: Variant
 ) -> EmittedRegion:
-    """A region in LLVM's text."""
+    """Analyse a region, then emit it."""
     kinds = RegisterKinds()
     FunctionEmitter(traces, region, varying, given, variant, kinds, NullBuilder()).analyse()
     emitter = FunctionEmitter(traces, region, varying, given, variant, kinds, IRBuilder())
@@ -68,7 +67,7 @@ def emit(
 
 
 class FunctionEmitter:
-    """Emits one region. ``lives`` and ``outs`` are the order of descriptors in the context."""
+    """Emits the function of one region."""
 
     def __init__(
         self,
@@ -90,7 +89,7 @@ class FunctionEmitter:
     # ---- the function -----------------------------------------------------------------------------
 
     def analyse(self) -> None:
-        """Find the kinds of all registers."""
+        """Run the emission without emitting, until the kinds of all registers have settled."""
         self._enter()
         self._warp()
         self.builder.kinds.settle(self._visits, self._visit)
@@ -112,7 +111,7 @@ class FunctionEmitter:
             self.diverged.block(number)
 
     def text(self, name: str) -> str:
-        """The module."""
+        """The module's text."""
         builder, code = self.builder, self.builder.code
         self._enter()
         self._warp()
@@ -176,7 +175,7 @@ class FunctionEmitter:
         code.line("br label %group")
 
     def _warp(self) -> None:
-        """From CTA to CTA and from warp to warp, up to where a warp begins."""
+        """The loops over CTAs and warps, up to where a warp begins."""
         builder, code = self.builder, self.builder.code
         code.label("group")
         group = code.make(f"load i64, ptr {builder.group}")
@@ -229,7 +228,7 @@ class FunctionEmitter:
         code.label("start")
 
     def _clear(self) -> None:
-        """A warp comes, at the start or behind a barrier: nothing is left of the warp before it."""
+        """Reset the state of a warp, at the start and behind a barrier."""
         builder = self.builder
         for pointer in (builder.back_edge_count, builder.path):
             builder.code.line(f"store i64 0, ptr {pointer}")
@@ -246,7 +245,7 @@ class FunctionEmitter:
         self.memory.cta()
 
     def _next(self) -> None:
-        """A warp has left, or waits; then the next one comes."""
+        """The ends of the loops: a warp has exited or waits at a barrier."""
         builder, code, region = self.builder, self.builder.code, self.builder.region
         code.label("left")
         if region.barriers:

@@ -1,4 +1,4 @@
-"""How what a region reads comes in: as one value for all, as one for each CTA, by strides, or as lanes."""
+"""Live-ins of a region: uniform, one per CTA, affine, or varying."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from warpsim.native.codegen.builder import RegionBuilder
 
 SMALL = 64
-"""Strides up to here are part of the code."""
+"""Strides up to this size are constants in the code."""
 THREAD_BITS = 10
 """A thread's index has so many."""
 
 
 class InputKind(NamedTuple):
-    """``how``: "same" (one value), "column" (the address of one for each CTA), "along" (a first value and strides, None where
-    they are known only at run time) or "lanes"."""
+    """How a live-in is passed: "uniform" (one value), "per_cta" (the address of one for each CTA), "affine" (a base and
+    strides, None where they are known only at run time) or "varying" (the address of lanes)."""
 
     how: str
     strides: tuple[int | None, int | None] = (0, 0)
@@ -36,7 +36,7 @@ _UNIFORM, _VARYING, _PER_CTA = InputKind("uniform"), InputKind("varying"), Input
 
 
 def input_kind(value: Any, row: int) -> InputKind:
-    """How a value of a group comes in."""
+    """The kind of a group's value."""
     if type(value) is int:
         return _UNIFORM
     if type(value) is Affine:
@@ -52,7 +52,7 @@ def input_kind(value: Any, row: int) -> InputKind:
 
 
 def layout_of(value: Any) -> Any:
-    """All of a value that decides how it comes in."""
+    """What decides a value's kind, cheap to compare."""
     if type(value) is int:
         return 0
     return value.strides if type(value) is Affine else (None, *value.shape)
@@ -95,14 +95,14 @@ def special_name(region: Region, key: Key) -> str:
 
 
 class Inputs:
-    """What a region reads. ``fixed`` holds what no instruction of it writes, where that is no vector."""
+    """Emits the live-ins. ``fixed`` holds those that are no vectors and that the region does not write."""
 
     def __init__(self, builder: RegionBuilder, given: Sequence[InputKind]) -> None:
         self.builder = builder
         self.given = dict(zip(builder.region.reads, given, strict=True))
         self.fixed: dict[Key, Val] = {}
         self.first: dict[Key, Val] = {}
-        """What has come in and is written later."""
+        """Live-ins that are no vectors and that the region writes."""
         self._strides: dict[Key, tuple[Val, Val]] = {}
         self._words: dict[Key, list[str]] = {}
 
@@ -110,7 +110,7 @@ class Inputs:
         return special_name(self.builder.region, key) == "laneid"
 
     def enter(self) -> None:
-        """Once: what all share."""
+        """Once per call: uniform live-ins and the words of the others."""
         builder, code = self.builder, self.builder.code
         for number, key in enumerate(builder.region.reads):
             how, type = self.given[key].how, key_type(builder.region, key)
@@ -129,14 +129,14 @@ class Inputs:
             self.fixed[key] = value
 
     def cta(self) -> None:
-        """For each CTA: where it is."""
+        """Once per CTA: its indices."""
         self._ctas: dict[str, str] = {}
         if any(g.how in ("affine", "per_cta") for g in self.given.values()):
             for name in ("c1", "c0"):
                 self._place(name)
 
     def warp(self) -> None:
-        """For each warp: what it alone has."""
+        """Once per warp: affine values and those of its CTA."""
         builder, code = self.builder, self.builder.code
         self._threads: dict[str, str] = {}
         for key in builder.region.reads:
@@ -177,7 +177,7 @@ class Inputs:
         return self.builder.code.convert("trunc", value, type)
 
     def _offset(self, base: str, parts: tuple[tuple[str, str], ...]) -> str:
-        """The value of the warp's first lane, by strides."""
+        """The value of the warp's first lane."""
         code = self.builder.code
         total = Val("i64", base, uniform=True)
         for name, stride in parts:
@@ -212,7 +212,7 @@ class Inputs:
         return code.filled(out, type)
 
     def coming(self) -> list[tuple[Key, Val]]:
-        """What comes in where a warp begins and has a slot."""
+        """The live-ins that have slots."""
         every: list[tuple[Key, Val]] = []
         for key in self.builder.region.reads:
             if key in self.fixed:

@@ -1,8 +1,9 @@
-"""Where the order of warps might be seen: the least and greatest address of each access, for each warp and each CTA.
+"""Interference: where the order of warps could be observed, by the extents (least and greatest address) of their
+accesses.
 
-Warps run one after the other between two barriers, and CTAs one after the other. Where one may have stored what another
-looked at or stored, the region is given up (within a CTA), or whoever runs it looks more closely (among CTAs, among warps
-where the region holds no barrier, and at stores of both to global memory).
+Warps run one after the other between two barriers, and so do CTAs. Where one may have stored what another loaded or
+stored, the region is rolled back (within a CTA), or the caller checks more closely (among CTAs, among warps of a region
+without barriers, and for stores to global memory).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 FIRST, LAST = (1 << 63) - 1, -(1 << 63)
 MOST_PAIRS = 64
-"""Of accesses that are compared one by one."""
+"""Above so many pairs, stores to global memory are compared as one."""
 Name = tuple[int, int, int]
 """An access: block, step, and which of the step's."""
 
@@ -42,7 +43,7 @@ def spaces_of(effect: Effect) -> tuple[str, ...]:
 
 
 class Interference:
-    """Notes the extents of accesses. ``numbers`` are the accesses that it follows."""
+    """Records extents. ``numbers`` are the accesses that are followed."""
 
     def __init__(self, builder: RegionBuilder) -> None:
         self.builder = builder
@@ -52,11 +53,11 @@ class Interference:
         self._after: dict[Segment, list[Segment]] = {}
         self.numbers: dict[Name, int] = {}
         self.inner: list[set[tuple[Name, Name]]] = []
-        """For the entry and for each barrier: what may meet from there up to the next barrier."""
+        """For the entry and for each barrier: the pairs that may interfere from there up to the next barrier."""
         self._regions: list[set[Segment]] = []
         self.outer: set[tuple[Name, Name]] = set()
         self.observed: set[Name] = set()
-        """Of which somebody wants to know the extents, met or not."""
+        """Accesses whose extents the observer wants."""
         alone, observed = builder.variant.alone, builder.variant.observed
         if alone and not observed:
             return
@@ -101,14 +102,14 @@ class Interference:
                 self._after[part] = [firsts[b] for b in slice_.successors if b in firsts]
 
     def _sources(self) -> list[Segment]:
-        """Where warps go on together: the entry, and behind each barrier. A region that begins inside a block of a loop holds parts
-        of that block twice."""
+        """Where warps start together: at the entry, and behind each barrier. A region that begins inside a block of a
+        loop holds parts of that block twice."""
         begins, region = {(s.block, s.first): s for s in self._segments}, self.builder.region
         places = [(region.entry.block, region.entry.first), *((b, at + 1) for b, at in region.barriers)]
         return [begins[place] for place in places]
 
     def _reached(self, work: list[Segment]) -> set[Segment]:
-        """Without a barrier in between."""
+        """The segments that are reachable without a barrier in between."""
         found: set[Segment] = set()
         work = list(work)
         while work:
@@ -173,7 +174,7 @@ class Interference:
     # ---- the code ---------------------------------------------------------------------------------
 
     def range(self, name: Name) -> str:
-        """Where the extent of an access is noted, ``null`` where nobody asks."""
+        """The place of an access's extent, ``null`` if it is not followed."""
         number = self.numbers.get(name)
         if number is None:
             return "null"
@@ -181,7 +182,7 @@ class Interference:
         return self.now[number]
 
     def note(self, name: Name, low: str, high: str) -> None:
-        """An access lies within these addresses."""
+        """Record the extent of an access."""
         number = self.numbers.get(name)
         if number is None:
             return
@@ -209,7 +210,7 @@ class Interference:
             code.line(f"store i64 {LAST}, ptr {self._end(pair, 1)}")
 
     def enter(self) -> None:
-        """Once."""
+        """Once per call."""
         code = self.builder.code
         self.now = [code.slot("[2 x i64]") for _ in self.numbers]
         ends = {self.numbers[b] for pairs in self.inner for _, b in pairs}
@@ -228,7 +229,7 @@ class Interference:
             self._reset(list(pairs))
 
     def _here(self, source: int) -> set[int]:
-        """The accesses between a barrier and the next."""
+        """The numbers of the accesses between a barrier and the next."""
         segments = self._regions[source]
         return {
             number
@@ -237,7 +238,7 @@ class Interference:
         }
 
     def _by_source(self, what: str, write: Callable[[int], None]) -> None:
-        """Something else for each place where warps may have come from."""
+        """Switch on the barrier where the warps started."""
         builder, code = self.builder, self.builder.code
         count = len(builder.region.barriers) + 1
         source = code.make(f"load i32, ptr {builder.source}")
@@ -250,12 +251,12 @@ class Interference:
         code.label(f"{what}_on")
 
     def phase(self) -> None:
-        """All warps of a CTA begin, or go on from a barrier."""
+        """All warps of a CTA start, or resume behind a barrier."""
         if self.numbers:
             self._by_source("phase", lambda k: self._reset([self.phased[n] for n in self._here(k) if n in self.phased]))
 
     def warp(self) -> None:
-        """A warp begins, or goes on behind a barrier."""
+        """A warp starts, or resumes behind a barrier."""
         if self.numbers:
             self.builder.code.line(f"store i1 false, ptr {self.touched}")
 
@@ -305,7 +306,7 @@ class Interference:
         self._widen(target, low, high)
 
     def done(self) -> None:
-        """A warp has stopped: what it touched, beside what others did."""
+        """A warp exits or waits: compare its extents with those of the warps before it."""
         if not self.numbers:
             return
         if not self.builder.region.barriers:
@@ -337,12 +338,12 @@ class Interference:
             self._reset([self.now[number]])
 
     def over(self) -> None:
-        """A CTA is done with."""
+        """A CTA is done."""
         self._out(self.whole)
         self._reset(list(self.whole.values()))
 
     def _out(self, now: dict[int, str]) -> None:
-        """Into the table of all, and beside what came before."""
+        """Store extents into the caller's table, and compare them with those before."""
         builder, code = self.builder, self.builder.code
         if not self.before:
             return
@@ -360,8 +361,8 @@ class Interference:
                 code.line(f"store i64 {code.make(f'load i64, ptr {self._end(pair, at)}')}, ptr {pointer}")
 
     def finish(self) -> None:
-        """Whether somebody has to look more closely: 1, at the extents of CTAs or warps; 2, at what warps of a CTA have stored to
-        global memory."""
+        """Whether the caller has to check more closely: 1, the extents of CTAs or warps; 2, what warps of a CTA stored
+        to global memory."""
         code = self.builder.code
         suspect, near = (
             code.make(f"zext i1 {code.make(f'load i1, ptr {flag}')} to i64") for flag in (self.suspect, self.near)

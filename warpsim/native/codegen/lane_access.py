@@ -1,4 +1,4 @@
-"""Accesses of memory lane by lane, by helpers that find out whether the region has to be given up."""
+"""Memory accesses lane by lane, by library functions that return a status."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LaneAccess:
-    """Emits accesses by helpers."""
+    """Emits calls of library functions."""
 
     def __init__(self, builder: RegionBuilder, memory: Memory, interference: Interference) -> None:
         self.builder, self.memory, self.interference = builder, memory, interference
@@ -28,7 +28,7 @@ class LaneAccess:
         return self.builder.code.convert("bitcast", value, type) if type[0] != "i" else value
 
     def addresses(self, address: Val, *, one: bool = False) -> str:
-        """The address of each lane in memory."""
+        """The addresses of all lanes, spilled."""
         code = self.builder.code
         where = code.slot("[32 x i64]")
         if one:
@@ -54,7 +54,7 @@ class LaneAccess:
         return where
 
     def make(self, name: Name, effect: Effect, address: Val, mask: Val, given: list[Val]) -> None:
-        """By a helper; what is loaded lies in ``_buffer``."""
+        """Call a library function; what it loads is in ``_buffer``."""
         code, size = self.builder.code, effect.type.bytes
         one = effect.kind == "load" and address.uniform and effect.space in ("global", "shared")
         where = self.addresses(address, one=one)
@@ -110,7 +110,7 @@ class LaneAccess:
         )
 
     def check(self, status: str) -> None:
-        """Return what a helper returns, if that is not 0."""
+        """Return a status other than 0."""
         code = self.builder.code
         on, bad = code.fresh("on"), code.fresh("bad")
         code.line(f"br i1 {code.make(f'icmp eq i32 {status}, 0')}, label %{on}, label %{bad}")
@@ -119,7 +119,7 @@ class LaneAccess:
         code.label(on)
 
     def _generic(self, kind: str, what: str, where: str, lanes: str, buffer: str, range_: str) -> None:
-        """Shared, local or global memory, where all lanes go to one of them; else the region is given up."""
+        """A generic access to one space by all lanes; rolled back where lanes go to several."""
         code = self.builder.code
         all = Val("i64", code.make(f"load <32 x i64>, ptr {where}, align 64"), uniform=False)
         result, done, beyond = code.slot("i32"), code.fresh("done"), code.fresh("beyond")

@@ -1,4 +1,4 @@
-"""Where the memories lie that a region accesses, once it runs, for each of its CTAs and for each warp."""
+"""The memories that a region accesses: their addresses for a call, a CTA and a warp."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class Memory:
         if "generic" in self.spaces:
             self.spaces |= {"shared", "local", "global"}
         self.memos: dict[tuple[int, Name], str] = {}
-        """For each access the allocation that it met last."""
+        """For each access a memo of its last allocation."""
 
     @property
     def private(self) -> bool:
-        """Whether shared memory is a copy that the CTA has alone."""
+        """Whether the CTA has a private copy of shared memory."""
         return self.builder.variant.private and "shared" in self.spaces
 
     def enter(self) -> None:
-        """Once."""
+        """Once per call."""
         builder, code = self.builder, self.builder.code
         self.columns, self.positions = code.slot("[32 x i64]"), code.slot("[32 x i64]")
         if self.private:
@@ -48,7 +48,7 @@ class Memory:
             code.line(f"store <32 x i64> zeroinitializer, ptr {self.columns}, align 64")
 
     def cta(self) -> None:
-        """The warps of a CTA come: its memory."""
+        """Once per CTA."""
         builder, code = self.builder, self.builder.code
         if self.private:
             offset = code.make(f"mul i64 {builder.cta64}, {self.stride}")
@@ -69,7 +69,7 @@ class Memory:
             code.line(f"store {code.of(code.splat(column))}, ptr {self.columns}, align 64")
 
     def _clear(self, size: str) -> None:
-        """Where all CTAs have the same memory one after the other, it begins anew."""
+        """Zero a copy that CTAs share one after the other."""
         code = self.builder.code
         anew, on = code.fresh("anew"), code.fresh("on")
         code.line(f"br i1 {code.make(f'icmp eq i64 {self.stride}, 0')}, label %{anew}, label %{on}")
@@ -80,7 +80,7 @@ class Memory:
         code.label(on)
 
     def warp(self) -> None:
-        """A warp comes: its threads' memory."""
+        """Once per warp: where its threads' local memory is."""
         builder, code = self.builder, self.builder.code
         if "local" in self.spaces:
             first = code.make(f"shl i64 {builder.row64}, 5")
@@ -92,7 +92,7 @@ class Memory:
             code.line(f"store {code.of(position)}, ptr {self.positions}, align 64")
 
     def met(self) -> None:
-        """The warps of a CTA have met: how much of its memory is written from the beginning on."""
+        """Behind a barrier: how much of shared memory is written, from its start on."""
         builder, code = self.builder, self.builder.code
         if not self.private:
             return

@@ -12,12 +12,12 @@ from warpsim.native.regions.forms import Key
 UNIFORM, AFFINE, VARYING = 0, 1, 2
 Strides = tuple[int | None, int | None]
 Visit = tuple[str, int]
-"""Of a block, converged or diverged, or of where warps start."""
+"""Of a slice by converged warps, of a block by diverged ones, or of where warps start."""
 
 
 @attrs.define(eq=False)
 class RegisterKinds:
-    """A lattice of kinds: they only grow while the region is analysed, and stay as they are once ``frozen``."""
+    """A lattice: kinds only grow during the analysis, and do not change once ``frozen``."""
 
     forms: dict[Key, int] = attrs.field(factory=dict)
     strides: dict[Key, Strides] = attrs.field(factory=dict)
@@ -49,7 +49,7 @@ class RegisterKinds:
         self._visit, self.frozen = None, True
 
     def read(self, key: Key) -> None:
-        """What is visited depends on a register's kind."""
+        """The current visit depends on a register's kind."""
         if self._visit is not None:
             self._readers.setdefault(key, set()).add(self._visit)
 
@@ -62,7 +62,7 @@ class RegisterKinds:
         self._work |= self._readers.get(key, set())
 
     def widen(self, key: Key, form: int) -> None:
-        """A register that is written here is at least of this form."""
+        """The current visit writes a register that is at least of this form."""
         if form > self.form(key):
             self.forms[key] = form
             self._changed(key)

@@ -1,5 +1,5 @@
-"""Accesses of memory by warps whose lanes lie in rows: as vectors, where a row lies within one allocation, or within the shared
-memory that is known to be written. Whatever does not goes to a helper."""
+"""Memory accesses by rows of lanes, as vectors: where a row lies within one allocation, or within shared memory that is
+known to be written. All else goes to library functions."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class RowAccess:
         self.builder, self.memory, self.interference, self.lanes = builder, memory, interference, lanes
 
     def make(self, name: Name, effect: Effect, address: Val, rows: Rows, lanes: Val, given: list[Val]) -> list[Val]:
-        """An access, by vectors or by helpers; what it loads."""
+        """An access by vectors, with library functions as the slow path; what it loads."""
         builder, code = self.builder, self.builder.code
         load, n = effect.kind == "load", effect.type.bytes * 8
         one = rows.lanes == 1 and len(rows.firsts) == 1

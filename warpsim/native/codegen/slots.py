@@ -1,4 +1,4 @@
-"""Registers that several blocks use, in slots on the stack: as a scalar, as a first value with strides, or as lanes."""
+"""Stack slots of registers that are live across blocks: a scalar, a base with strides, or a vector."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class Slots:
-    """The registers of a warp whose lanes are together."""
+    """The registers of a converged warp."""
 
     def __init__(self, builder: RegionBuilder) -> None:
         self.builder = builder
         self._places: dict[tuple[Key, int], str] = {}
 
     def form(self, key: Key) -> int:
-        """What a register is."""
+        """A register's form."""
         return self.builder.kinds.form(key)
 
     def _type(self, key: Key) -> str:
@@ -37,7 +37,7 @@ class Slots:
         return found
 
     def parts(self, key: Key) -> list[tuple[str, str]]:
-        """The places of a register, with their types."""
+        """The slots of a register, with their types."""
         type = self._type(key)
         if self.form(key) == VARYING:
             return [(self._place(key, 0), f"<32 x {type}>")]
@@ -48,7 +48,7 @@ class Slots:
         return self.builder.kinds.strides.get(key, (0, 0))
 
     def get(self, key: Key) -> Val:
-        """What a register holds."""
+        """Load a register."""
         code, type = self.builder.code, self._type(key)
         self.builder.kinds.read(key)
         loads = [code.make(f"load {t}, ptr {p}") for p, t in self.parts(key)]
@@ -62,7 +62,7 @@ class Slots:
         return Val(type, loads[0], uniform=False, strides=(x, y), zeros=zeros, top=top)
 
     def put(self, key: Key, value: Val) -> None:
-        """A register's new value."""
+        """Store a register."""
         code, kinds = self.builder.code, self.builder.kinds
         kinds.widen(key, AFFINE if value.strides is not None else UNIFORM if value.uniform else VARYING)
         form = self.form(key)
@@ -82,7 +82,7 @@ class Slots:
             code.line(f"store {type} {value.text}, ptr {place}")
 
     def clear(self, key: Key) -> None:
-        """Nothing was written so far."""
+        """Zero a register."""
         for place, type in self.parts(key):
             self.builder.code.line(f"store {type} zeroinitializer, ptr {place}")
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def call(code: IRBuilder, product: Product | None, lower: Lowering) -> dict[tuple[int, int], Val]:
-    """The registers that a product leaves (`warpsim.native.matrix.kernels.warp_kernel` says how it is called)."""
+    """Call a matrix product (see `warpsim.native.matrix.kernels.warp_kernel`); the registers that it returns."""
     if product is None:
         return {}
     values = [lower(node) for node in product.values]
@@ -35,7 +35,7 @@ def call(code: IRBuilder, product: Product | None, lower: Lowering) -> dict[tupl
 
 
 def _frame(code: IRBuilder, product: Product) -> tuple[str, list[str]]:
-    """The arguments of a product, described once, and where its registers stand."""
+    """The argument block of a product, filled once, and the buffers of its registers."""
     found = code.frames.get(product.name)
     if found is None:
         count = len(product.values) + product.results
@@ -73,11 +73,11 @@ class Steps:
         self.current: dict[Key, Val] = {}
 
     def speculate(self, good: str) -> None:
-        """Give the region up where values are not what was taken for granted."""
+        """Guard a speculation: roll back where it does not hold."""
         self.builder.fail_unless(good, WRAPPED)
 
     def value(self, key: Key) -> Val:
-        """What a register holds now."""
+        """The current value of a register."""
         found = self.current.get(key)
         if found is None:
             found = self.inputs.fixed.get(key)
@@ -86,7 +86,7 @@ class Steps:
         return found
 
     def condition(self, guard: tuple[int, bool]) -> Val:
-        """A guard."""
+        """The value of a guard."""
         code, value = self.code, self.value(guard[0])
         if not guard[1]:
             return value
@@ -95,7 +95,7 @@ class Steps:
         return code.op("xor", value, code.number(1, "i1"))
 
     def among(self, condition: Val, here: Val) -> Val:
-        """The lanes where a condition holds, as bits."""
+        """The mask of lanes ``here`` where a condition holds."""
         code = self.code
         if condition.uniform:
             return code.select(condition, here, code.number(0, "i32"))
@@ -103,7 +103,7 @@ class Steps:
         return Val("i32", code.make(f"and i32 {raw}, {here.text}"), uniform=True)
 
     def step(self, block: int, at: int, instruction: Instruction, here: Val) -> list[int]:
-        """An instruction by the lanes ``here``; the registers that it writes."""
+        """Emit an instruction under the mask ``here``; the registers that it writes."""
         code, builder = self.code, self.builder
         made = builder.traced(instruction)
         if made.collective and made.product is None:
@@ -132,7 +132,7 @@ class Steps:
         return [slot for slot, _ in values]
 
     def _gate(self, made: Traced, lower: Lowering, here: Val) -> None:
-        """A collective runs here for whole warps of which all lanes are named."""
+        """Guard a collective: all 32 lanes are here, and named by its mask."""
         code, builder = self.code, self.builder
         builder.fail_unless(code.make(f"icmp eq i32 {here.text}, -1"), DIVERGED)
         if made.members is None:

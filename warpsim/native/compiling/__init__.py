@@ -1,1 +1,1 @@
-"""From LLVM's text to functions, and objects kept on disk."""
+"""From LLVM IR to functions: compiler, object cache and compile queue."""

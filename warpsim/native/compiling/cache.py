@@ -1,4 +1,4 @@
-"""Objects kept on disk, and notes of what has been compiled."""
+"""The object cache on disk, and notes of what was compiled."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from warpsim.owned import cache_folder, read, sweep, write
 
 CACHE_BYTES = 256 << 20
-"""The objects on disk take at most so much; the oldest go first."""
+"""The size limit of the cache; the oldest objects are pruned."""
 OBJECT_BYTES = 32 << 20
-"""An object takes at most so much."""
+"""The size limit of an object."""
 _MARK = b"warpsim object 2\n"
 HEAD = len(_MARK) + 32 + 8
-"""Bytes before an object: a mark, a digest of its key, its length and itself, and its length."""
+"""Size of an object's header: magic, a digest of key, length and content, and the length."""
 
 
 @lru_cache(maxsize=1)
@@ -25,15 +25,15 @@ def available() -> bool:
 
 
 def has_object(key: str) -> bool:
-    """Whether there is an object."""
+    """Whether the cache has an object."""
     folder = cache_folder()
     return folder is not None and (folder / f"{key}.o").is_file()
 
 
 def read_object(key: str) -> bytes | None:
-    """An object by its key; one that is damaged, or that others may have written, counts as none.
+    """An object by its key; None if there is none, it is damaged, or others may have written it.
 
-    The digest finds damage, and an object under another's key. It keeps nobody out who may write there: `read` does.
+    The digest detects damage and an object under another key. It does not keep out who may write there: `read` does.
     """
     folder = cache_folder()
     data = None if folder is None else read(folder / f"{key}.o", OBJECT_BYTES + HEAD)
@@ -50,7 +50,7 @@ def _head(key: str, body: bytes) -> bytes:
 
 
 def write_object(key: str, body: bytes) -> None:
-    """Keep an object, unless there is no room."""
+    """Write an object, if there is room."""
     folder = cache_folder()
     if folder is None or len(body) > OBJECT_BYTES:
         return
@@ -63,7 +63,7 @@ def write_object(key: str, body: bytes) -> None:
 
 
 def has_note(name: str) -> bool:
-    """Whether there is a note of a name: something that it stands for was once compiled on this machine."""
+    """Whether a note was left: what it names was compiled on this machine before."""
     folder = cache_folder()
     return folder is not None and (folder / f"{name}.n").is_file()
 
@@ -78,12 +78,12 @@ def note(name: str) -> None:
 
 @lru_cache(maxsize=1)
 def _sizes() -> dict[Path, int]:
-    """What the objects of each folder take, about: to look at them all takes long."""
+    """Estimated size of each cache folder: scanning takes long."""
     return {}
 
 
 def _prune(folder: Path) -> int:
-    """Take the oldest objects out where there are too many; gives back what is left."""
+    """Remove the oldest objects above the limit; the size that is left."""
     sweep(folder)
     found = []
     for path in folder.glob("*.[no]"):

@@ -1,4 +1,4 @@
-"""From LLVM's text to functions: the target of this machine, optimisation, symbols."""
+"""Compile LLVM IR for this machine: target, passes, symbols, object cache."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from warpsim.native.runtime.library.modules import module_of
 from warpsim.version import VERSION
 
 LIGHT = 0
-"""The level of regions: their slots on the stack become registers, and the rest is left to the generator of code. The passes
-of a higher level take as long again, and regions run no faster for it."""
+"""The optimisation level of regions: SROA alone. Higher levels double the compile time, and regions run no faster."""
 
 
 class Invalid(Exception):
-    """A text that LLVM refuses: a defect of what wrote it."""
+    """LLVM rejects the IR: a defect of what emitted it."""
 
 
 class Compiler:
-    """One target machine; functions stay loaded as long as the process lives."""
+    """One target machine; functions stay loaded until the process ends."""
 
     def __init__(self) -> None:
         import llvmlite.binding as llvm  # takes a tenth of a second: only where something is compiled
@@ -44,7 +43,7 @@ class Compiler:
         self.loaded = 0
 
     def helper(self, name: str) -> int:
-        """The address of a helper, for code that refers to it."""
+        """The address of a library function, loaded with all that it calls."""
         if name not in self._addresses:
             text, made, needed = module_of(name)
             for other in needed:
@@ -61,7 +60,7 @@ class Compiler:
         return ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(self._addresses[name])
 
     def has(self, text: str, name: str, level: int = 2) -> bool:
-        """Whether a function is loaded, or its object lies on disk."""
+        """Whether a function is loaded, or its object is in the cache."""
         return name in self._addresses or has_object(self._key(text, level))
 
     def _key(self, text: str, level: int) -> str:
@@ -69,7 +68,7 @@ class Compiler:
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def _load(self, text: str, names: Any, level: int, *, shared: bool = False) -> None:
-        """Functions of a module; ``shared`` are those that other modules call."""
+        """Load the functions of a module; ``shared``: other modules may call them."""
         key = self._key(text, level)
         data = read_object(key)
         made = data is None

@@ -1,7 +1,7 @@
-"""The compile queue: one thread for the process, which compiles while launches go on and after them.
+"""The compile queue: one background thread for the process.
 
-At the end of the process what waits is dropped, and what runs is waited for: LLVM cannot be left in the middle. A fork waits
-for it, too, or its child would find LLVM's locks taken.
+At exit queued jobs are dropped and the running one is awaited, because LLVM cannot be interrupted. A fork waits for it,
+too, or the child would inherit LLVM's locks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import lru_cache
 
 
 class CompileQueue:
-    """Jobs, one after the other, in their order."""
+    """Runs jobs in order, one at a time."""
 
     def __init__(self) -> None:
         self._jobs: collections.deque[Callable[[], None]] = collections.deque()
@@ -30,7 +30,7 @@ class CompileQueue:
             )
 
     def submit(self, job: Callable[[], None]) -> None:
-        """Do a job when those before it are done."""
+        """Queue a job."""
         with self._change:
             self._jobs.append(job)
             if self._thread is None or not self._thread.is_alive():
@@ -39,12 +39,12 @@ class CompileQueue:
             self._change.notify_all()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until nothing is left to do, so long at most; whether that is so."""
+        """Wait until the queue is empty; False after a timeout."""
         with self._change:
             return self._change.wait_for(lambda: not (self._jobs or self._busy), seconds)
 
     def stop(self) -> None:
-        """Drop what waits, and wait for what runs."""
+        """Drop queued jobs, and wait for the running one."""
         with self._change:
             self._jobs.clear()
             self._over = True
@@ -53,7 +53,7 @@ class CompileQueue:
             self._thread.join()
 
     def _forked(self) -> None:
-        """In the child of a fork, which has waited for what ran: no thread, and none of the parent's jobs."""
+        """Reset in the child of a fork: no thread, no jobs."""
         self._working.release()
         self._change, self._thread, self._busy = threading.Condition(), None, False
         self._jobs.clear()
@@ -77,5 +77,5 @@ class CompileQueue:
 
 @lru_cache(maxsize=1)
 def compile_queue() -> CompileQueue:
-    """That of this process."""
+    """The process-wide instance."""
     return CompileQueue()

@@ -1,4 +1,4 @@
-"""A region in LLVM's text, and its machine code."""
+"""A region's LLVM module, and its machine code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class CompiledRegion:
-    """A compiled region for one choice of what its lanes share."""
+    """A region compiled for one signature."""
 
     region: Region
     given: Sequence[InputKind]
@@ -31,21 +31,22 @@ class CompiledRegion:
     written: EmittedRegion
     function: Any
     tables: int
-    """The address of the addresses of its tables."""
+    """Address of the array of its tables' addresses."""
     kept: Any
     blocks: list[tuple[int, BoundBlock]]
     outs: list[tuple[int, int, bool, Any]]
-    """Registers that are left behind: place among the region's, register, whether lanes differ, type."""
+    """Live-out registers: number, register, whether it varies, type."""
     hows: list[str]
     outs_at: int
-    """What it reads, what it leaves, and its counts lie in a row of words: where the latter two begin, and the end."""
+    """A call's words are descriptors of inputs, of live-outs, then block counts: where the latter two begin, and the
+    total."""
     counts_at: int
     n_words: int
 
 
 @attrs.frozen(eq=False)
 class RegionModule:
-    """A region in LLVM's text, to be compiled."""
+    """A region's LLVM module, to be compiled."""
 
     region: Region
     varying: frozenset[Key]
@@ -57,7 +58,7 @@ class RegionModule:
 
     @property
     def lines(self) -> int:
-        """What compiling takes goes by them."""
+        """Lines to compile, which decide how long it takes."""
         found = self.text.count("\n")
         for name, text in self.written.code.products.items():
             if not compiler().has(text, name):
@@ -66,14 +67,14 @@ class RegionModule:
 
     @property
     def kept(self) -> bool:
-        """Whether no compiling is needed."""
+        """Whether all its objects are in the cache."""
         has = compiler().has
         products = self.written.code.products.items()
         return has(self.text, self.name, LIGHT) and all(has(text, name) for name, text in products)
 
 
 def emit_module(traces: Traces, region: Region, given: Sequence[InputKind], variant: Variant) -> RegionModule:
-    """Write a region down."""
+    """Emit a region's module."""
     differing = frozenset(k for k, g in zip(region.reads, given, strict=True) if g.how != "uniform")
     varying = varying_of(traces, region, differing)
     written = emit("region", traces, region, varying, given, variant)
@@ -83,7 +84,7 @@ def emit_module(traces: Traces, region: Region, given: Sequence[InputKind], vari
 
 
 def compile_module(made: RegionModule) -> CompiledRegion:
-    """Machine code of a region."""
+    """Compile a region."""
     written, region = made.written, made.region
     helpers = sorted(n for n in written.code.declared if n.startswith("ws_"))
     for name, text in written.code.products.items():

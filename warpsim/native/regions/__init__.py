@@ -1,1 +1,1 @@
-"""Regions: which instructions run as one piece of machine code, what they read, leave and touch."""
+"""Regions: which instructions are compiled as one function, their live-ins, live-outs and effects."""

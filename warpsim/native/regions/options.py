@@ -1,4 +1,4 @@
-"""What a region may do, and how it ends."""
+"""What a region may contain, and how its runs end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MOST = 600
 
 
 class Outcome(enum.Enum):
-    """How a region ended."""
+    """How a run of a region ended."""
 
     DONE = "done"
     DIVERGED = "lanes of a warp were missing"
@@ -22,7 +22,7 @@ class Outcome(enum.Enum):
 
 
 class Options(NamedTuple):
-    """What a region may do: ``alone``, one warp runs and any order is that of the interpreter."""
+    """What a region may contain. ``alone``: one warp runs, so its order is the interpreter's."""
 
     alone: bool
     stores: bool = True

@@ -1,7 +1,7 @@
-"""Regions: which instructions run as one piece of machine code, what they read and leave, and what all lanes share.
+"""Region formation: the blocks compiled as one function, with their live-ins and live-outs, and the divergence analysis.
 
-A region begins at a step and holds every block that can be reached from there through instructions that can be traced. It
-leaves at the first that cannot, at a back edge of a loop that waits, and where control leaves the function.
+A region begins at a step and holds every block that is reachable through instructions with graphs. It exits before the
+first instruction without, at the back edge of a loop that waits, and where control leaves the function.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False)
 class BlockSlice:
-    """Steps ``[first, last)`` of a block; ``target`` and ``following`` are where its branch leads, ``guard`` what decides.
-    Without ``ends`` the region leaves before the step ``last``."""
+    """Steps ``[first, last)`` of a block; its branch leads to ``target``, under a ``guard`` else to ``following``.
+    Without ``ends`` the region exits before the step ``last``."""
 
     block: int
     first: int
@@ -36,27 +36,27 @@ class BlockSlice:
 
     @property
     def successors(self) -> tuple[int, ...]:
-        """Where control goes from here."""
+        """The blocks that its branch leads to."""
         return tuple(b for b in (self.target, self.following) if b is not None)
 
     @property
     def has_back_edge(self) -> bool:
-        """Whether its branch leads to a block that is not further on."""
+        """Whether its branch leads to its own block or to an earlier one."""
         return any(b <= self.block for b in self.successors)
 
 
 @attrs.define(eq=False)
 class Region:
-    """A region. ``entry`` is its first slice; ``slices`` those of whole blocks."""
+    """A single-entry region. ``entry`` is its first slice; ``slices`` are those of whole blocks."""
 
     plan: FunctionPlan
     entry: BlockSlice
     slices: dict[int, BlockSlice]
     exits: list[tuple[int, int]]
     reads: list[Key]
-    """What the region needs when it begins."""
+    """Its live-ins."""
     outs: list[int]
-    """Registers that it leaves behind."""
+    """Its live-outs."""
     live_across: frozenset[int]
     touches: bool
     """Whether it accesses memory."""
@@ -67,15 +67,15 @@ class Region:
     sources: list[Source]
     """How ``reads`` are read."""
     live: list[frozenset[int]]
-    """The registers that are read after each exit."""
+    """The registers that are live at each exit."""
     barriers: list[tuple[int, int]]
-    """Steps where all warps of a CTA meet."""
+    """Barriers of the CTA."""
     stored: frozenset[str]
     """The spaces to which it stores."""
     shared: bool
     """Whether it may access shared memory."""
     registers: frozenset[int]
-    """All that it reads or writes."""
+    """All registers that it reads or writes."""
 
     def all(self) -> list[BlockSlice]:
         """Its slices in the order of blocks, the first one first."""
@@ -84,7 +84,7 @@ class Region:
 
 
 def live_at(plan: FunctionPlan, block: int, at: int) -> frozenset[int]:
-    """The registers that are read after a step boundary."""
+    """The registers that are live at a step boundary."""
     if at == 0:
         return plan.blocks[block].live_in
     bound = plan.blocks[block]
@@ -102,7 +102,7 @@ def live_at(plan: FunctionPlan, block: int, at: int) -> frozenset[int]:
 
 
 class RegionFormer:
-    """Makes the regions of a function."""
+    """Forms the regions of a function."""
 
     def __init__(self, traces: Traces, options: Options) -> None:
         self.traces = traces
@@ -133,7 +133,7 @@ class RegionFormer:
         return True
 
     def block_slice(self, block: int, first: int) -> BlockSlice | None:
-        """The part of a block from a step on; None where not even that can be run."""
+        """The longest slice of a block from a step on; None if it is empty."""
         plan = self.plan
         bound = plan.blocks[block]
         steps = len(bound.steps)
@@ -257,7 +257,7 @@ class RegionFormer:
 
 
 def varying_of(traces: Traces, region: Region, varying: frozenset[Key]) -> frozenset[Key]:
-    """The registers that differ among lanes where blocks begin and end, if the given of the region's inputs do."""
+    """Divergence analysis: the registers that may vary across lanes at block boundaries, given the live-ins that do."""
     plan = region.plan
     found, apart = set(varying), set[int]()
     changed = True
@@ -294,7 +294,7 @@ def varying_of(traces: Traces, region: Region, varying: frozenset[Key]) -> froze
 
 
 def reachable(region: Region, blocks: tuple[int, ...]) -> set[int]:
-    """The blocks of a region, and those right behind it, that can be reached from some."""
+    """The blocks of a region, and its exits, that are reachable from some blocks."""
     reached, work = set[int](), list(blocks)
     while work:
         block = work.pop()

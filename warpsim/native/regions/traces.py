@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 
 class Traces:
-    """What has been traced of a function, for every region. ``sm`` is the GPU whose tensor cores' sums are exact, None where they
-    need not be. Instructions on ``maybe_undefined`` registers are left to the interpreter."""
+    """A function's traced instructions. ``sm``: the GPU whose tensor cores to model exactly, None for approximate ones."""
 
     def __init__(self, plan: FunctionPlan, sm: int | None, maybe_undefined: frozenset[int] = frozenset()) -> None:
         self.plan, self.sm, self.maybe_undefined = plan, sm, maybe_undefined
@@ -28,7 +27,7 @@ class Traces:
         return self
 
     def of(self, instruction: Instruction, known: dict[int, int] | None = None) -> Traced | None:
-        """An instruction's graphs, None where it stays interpreted."""
+        """The graphs of an instruction, None if it stays interpreted. ``known``: registers with constant values."""
         key = id(instruction), tuple(sorted((known or {}).items()))
         if key not in self._traced:
             try:

@@ -1,1 +1,1 @@
-"""Running machine code between two step boundaries: what it reads, what it leaves, and taking it back."""
+"""Run compiled regions: pass live-ins, commit live-outs, or roll back."""

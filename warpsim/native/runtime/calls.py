@@ -1,4 +1,4 @@
-"""Calls of regions: what serves a group where it stands, made where that pays, and what comes of it."""
+"""Calls of regions: find or compile the code for a group, run it, and act on the outcome."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from warpsim.machine.state.group import Group
 
 WORK = 100_000_000
-"""Warp-instructions of a region between two looks at the clock."""
+"""Warp-instructions of a region between two checks of the time limit."""
 FAR = 1 << 40
 DIVERGED = "diverged"
-"""Under this name a batch keeps what the rules of collectives have to look at (`warpsim.checks.convergence`)."""
+"""The note by which a batch tells that rules of collectives need their events (`warpsim.checks.convergence`)."""
 
 
 class _OfThread(threading.local):
-    """What compiled code works in; each thread has its own."""
+    """Thread-local scratch memory."""
 
     def __init__(self) -> None:
         self.scratch = Scratch()
@@ -45,7 +45,7 @@ _MINE = _OfThread()
 
 
 class Calls:
-    """Those of one launch."""
+    """The calls of one launch."""
 
     def __init__(self, budget: Budget, observer: FootprintObserver | None) -> None:
         self.budget, self.policy = budget, budget.policy
@@ -54,7 +54,7 @@ class Calls:
     def advance(
         self, machine: Machine, group: Group, limit: Any, profile: Profile, place: Place, entry: EntryPoint
     ) -> bool:
-        """Run what begins where a group stands; False where nothing was run."""
+        """Run the region that begins where a group stands; False if it did not run."""
         if not entry.formed:
             self._timed(profile, lambda: form(profile, place, entry))
         values = self._values(machine, group, entry)
@@ -76,7 +76,7 @@ class Calls:
         return outcome is Outcome.DONE
 
     def run_through(self, machine: Machine, group: Group, profile: Profile, place: Place, entry: EntryPoint) -> bool:
-        """Run a batch that has not begun to its end; False where nothing was run."""
+        """Run a batch from start to end; False if it did not run."""
         values = self._values(machine, group, entry)
         outcome = None
         if values is not None:
@@ -85,7 +85,7 @@ class Calls:
         return outcome is Outcome.DONE
 
     def _values(self, machine: Machine, group: Group, entry: EntryPoint) -> list[Any] | None:
-        """What a region reads, None where it cannot run."""
+        """A region's live-in values, None if it cannot run."""
         region = entry.region
         if region is None or (region.collective and DIVERGED in machine.batch.notes):
             return None
@@ -105,7 +105,7 @@ class Calls:
         *,
         through: bool = False,
     ) -> Outcome | None:
-        """One call of an entry point's code, None where there is none; ``through``: it has to come to the end of the kernel."""
+        """One call of an entry point's code, None without any; ``through``: it must reach the end of the kernel."""
         region, selection = entry.region, group.selection
         if region is None:
             return None
@@ -147,7 +147,7 @@ class Calls:
     def _code(
         self, group: Group, profile: Profile, place: Place, entry: EntryPoint, signature: Any
     ) -> CompiledRegion | None:
-        """Code for a place where it is there, or pays."""
+        """The code for a signature: compiled before, now if that pays, or later."""
         found = entry.codes.get(signature)
         if isinstance(found, CompiledRegion):
             return found if found.region is entry.region else None
@@ -172,7 +172,7 @@ class Calls:
         return None
 
     def _timed(self, profile: Profile, do: Callable[[], Any]) -> Any:
-        """What compiling does, with its time noted; None where somebody else is at it."""
+        """Compile under the profile's lock and account for the time; None if another thread holds it."""
         if not profile.lock.acquire(blocking=self.policy is Policy.AT_ONCE):
             return None
         began, used = time.perf_counter(), time.thread_time()
@@ -185,7 +185,7 @@ class Calls:
 
 
 def _block_limit(group: Group, limit: Any) -> int:
-    """The block before which the group's lanes have to wait for others."""
+    """The block before which the group's lanes wait for others to reconverge."""
     if limit is None or limit[0] > group.generation:
         return FAR
     depth = len(group.stack)

@@ -1,6 +1,7 @@
-"""What a region and its helpers are given: one array of 64-bit words, `CONTEXT`, and the numbers that they give back.
+"""The calling convention of regions and library functions: one array of 64-bit words, `CONTEXT`, and a status.
 
-A region is a transaction: a helper that finds anything wrong gives a number other than 0, and the region ends."""
+A region is a transaction: a status other than 0 ends it, and it is rolled back.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +39,13 @@ _WORDS = f"""
 CONTEXT = {name: place for place, name in enumerate(_WORDS.split())}
 """The words of the context: all 64 bits wide."""
 CALL_AT = CONTEXT[CallWords._fields[0]]
-"""Where those of `CallWords` begin."""
+"""Where `CallWords` begin."""
 BAD_ACCESS, LOG_FULL, DIVERGED, WRAPPED, INTERFERED, UNREACHABLE = 1, 2, 3, 4, 5, 6
-"""Why a region gave up."""
+"""Why a region is rolled back."""
 SEEN, OWN = 1, 2
 """In ``changed``: memory that others see, or a thread's own."""
 NOWHERE, MIXED = -2, -1
-"""In place of the exit that all warps have taken: none has yet, and not all the same."""
+"""In place of the common exit: no warp has exited yet; warps took several exits."""
 
 
 def word(name: str, type: str = "i64") -> str:

@@ -1,4 +1,4 @@
-"""What regions access of global memory, for whoever has to know which bytes a launch touches."""
+"""Which bytes of global memory regions access, for an observer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class FootprintObserver(Protocol):
-    """Who is told, after each region, of extents ``[low, high)`` of global addresses that do not meet each other."""
+    """Notified after each region of extents ``[low, high)`` of global addresses, which do not overlap."""
 
     def extents_read(self, memory: GlobalMemory, extents: list[tuple[int, int]]) -> None:
         """All that was read lies in there."""
@@ -32,7 +32,8 @@ class FootprintObserver(Protocol):
 
 
 def notify(observer: FootprintObserver, memory: GlobalMemory, effects: list[Effect], ranges: Any, mark: Any) -> None:
-    """Tell of a region that is done: ``ranges`` ``[n, effects, 2]`` are the least and the greatest address of each."""
+    """Notify of a region that is done: ``ranges`` ``[n, effects, 2]`` are the least and the greatest address of each
+    access."""
     chosen = [(k, e) for k, e in enumerate(effects) if "global" in spaces_of(e)]
     reads = [k for k, e in chosen if e.kind == "load"]
     writes = [k for k, e in chosen if e.kind == "store"]
@@ -47,7 +48,7 @@ def notify(observer: FootprintObserver, memory: GlobalMemory, effects: list[Effe
 
 
 def _extents(ranges: Any) -> list[tuple[int, int]]:
-    """Ranges as few that do not meet."""
+    """Merge overlapping ranges."""
     low, high = ranges[..., 0].reshape(-1), ranges[..., 1].reshape(-1)
     there = low < high
     low, high = low[there], high[there]

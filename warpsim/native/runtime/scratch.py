@@ -1,4 +1,4 @@
-"""What calls of regions work in: the context, the log of stores, and arrays that are kept from call to call."""
+"""Memory for calls of regions: the context, the store log, and buffers that are reused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CALL = struct.Struct(f"{len(CallWords._fields)}q")
 
 
 class Scratch:
-    """What every call needs; each thread has its own."""
+    """The buffers of one thread."""
 
     def __init__(self) -> None:
         self.context = np.zeros(len(CONTEXT), np.int64)

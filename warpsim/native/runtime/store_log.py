@@ -1,4 +1,4 @@
-"""What the log of a region's stores tells, and taking them back; ``context`` is where the region's context lies."""
+"""The store log of a region: rollback, and which bytes were stored. ``context`` is the address of the region's context."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _call(name: str, context: int, *given: int) -> int:
 
 
 def rollback(context: int) -> None:
-    """Undo everything that the region has stored."""
+    """Undo all stores of the region."""
     _call("ws_rollback", context)
 
 

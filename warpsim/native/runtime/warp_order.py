@@ -1,4 +1,4 @@
-"""Whether the order of warps may have been seen, from the extents of their accesses."""
+"""Whether the order of warps or CTAs may have been observable, by the extents of their accesses."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ Distinct = Callable[[int, int], bool]
 def conflicts(
     effects: list[Effect], once: list[bool], ranges: Any, tables: WarpTables, distinct: Distinct, *, warps: bool
 ) -> bool:
-    """Whether the order of ``warps`` (else of CTAs) may have been seen: one may have stored where another looked or stored.
-
-    ``distinct`` says whether no byte of global memory between two addresses was stored twice."""
+    """Whether the order of ``warps`` (else of CTAs) may have been observable: one may have stored where another loaded
+    or stored. ``distinct`` says whether no byte of global memory between two addresses was stored twice."""
     for space in ("global", "shared") if warps else ("global",):
         chosen = [k for k, e in enumerate(effects) if e.space in (space, "generic")]
         if not any(effects[k].kind != "load" for k in chosen):

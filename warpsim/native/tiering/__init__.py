@@ -1,1 +1,1 @@
-"""When machine code is made, and where it serves."""
+"""Tiering: when to compile, and where compiled code runs."""

@@ -1,4 +1,4 @@
-"""Making regions: formed, written down and compiled, in a launch or behind it."""
+"""Form, emit and compile regions: in a launch that waits, or in the background."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from warpsim.native.tiering.cost import BLOCKING_SHARE, QUEUED_SHARE, Policy, ha
 from warpsim.native.tiering.entry_points import WAITING, EntryPoint, Place, Profile, Request
 
 LEAST = 3
-"""Steps of a region without a loop: fewer are as well interpreted."""
+"""A region without a loop needs at least so many steps to pay."""
 
 
 def form(profile: Profile, place: Place, entry: EntryPoint) -> None:
-    """Find the region that begins at a place. The caller holds the lock of the plans."""
+    """Form the region of an entry point. The caller holds the profile's lock."""
     region = RegionFormer(profile.traces, entry.options).form(place[0], place[1])
     if region is not None and not region.loops and region.size < LEAST + 1:
         region = None
@@ -32,7 +32,7 @@ def form(profile: Profile, place: Place, entry: EntryPoint) -> None:
 def emitted(
     profile: Profile, entry: EntryPoint, givens: tuple[InputKind, ...], variant: Variant
 ) -> RegionModule | None:
-    """A variant of a region in LLVM's text; None where that cannot be. The caller holds the lock of the plans."""
+    """Emit a region for a signature; None where a graph cannot be lowered. The caller holds the profile's lock."""
     region = entry.region
     if region is None:
         return None
@@ -44,7 +44,7 @@ def emitted(
 
 
 def compile_region(profile: Profile, place: Place, entry: EntryPoint, made: RegionModule) -> CompiledRegion | None:
-    """A text's machine code; None where LLVM refuses it."""
+    """Compile a module; None where LLVM rejects it."""
     began, kept, lines = time.thread_time(), made.kept, made.lines
     try:
         code = compile_module(made)
@@ -59,7 +59,7 @@ def compile_region(profile: Profile, place: Place, entry: EntryPoint, made: Regi
 
 
 def make(policy: Policy, request: Request) -> CompiledRegion | None:
-    """Code in a launch that waits for it; None where there is none, or it does not pay: then a thread makes it, or nobody."""
+    """Compile while the launch waits; None where that does not pay."""
     profile, entry, signature = request.profile, request.entry, request.signature
     assert signature is not None
     known = policy is Policy.ASKED and profile.keeps(request.place, entry) and profile.allows(entry, QUEUED_SHARE)
@@ -76,7 +76,7 @@ def make(policy: Policy, request: Request) -> CompiledRegion | None:
 
 
 def compile_queued(requests: Sequence[Request]) -> None:
-    """What launches have asked for, as far as it may pay for later ones."""
+    """Serve requests in the background, as far as they pay."""
     for request in requests:
         profile, entry = request.profile, request.entry
         began = time.thread_time()

@@ -1,4 +1,4 @@
-"""What compiling costs, and when it pays: within a launch, behind it, or at once whatever it costs."""
+"""The cost model of compilation, and the tiering policy."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import sys
 from functools import lru_cache
 
 STEP, LANE = 8e-6, 1e-9
-"""Seconds that the interpreter takes for a step, and for each lane of it."""
+"""Seconds that the interpreter takes per step, and per lane of a step."""
 LINES = 40
-"""Lines of LLVM's text that an instruction takes, about."""
+"""Lines of LLVM IR per instruction, about."""
 BEGIN, WRITE = 0.05, 1e-3
-"""Seconds that a region takes beside its lines, and for each instruction until they are written."""
+"""Seconds per region beside its lines, and per instruction to emit it."""
 FIRST = 0.12
-"""Seconds until LLVM is there."""
+"""Seconds to import LLVM."""
 BLOCKING_SHARE, CONCURRENT_SHARE, QUEUED_SHARE = 1 / 8, 1 / 4, 50.0
-"""Seconds of compiling for each second that was interpreted: within a launch, in a thread beside it, and behind one that asked
-for it."""
+"""Seconds of compilation allowed per interpreted second: while the launch waits, on a spare core meanwhile, and queued
+after it."""
 
 
 class Policy(enum.Enum):
@@ -29,7 +29,7 @@ class Policy(enum.Enum):
 
 
 def policy_of(engine: str) -> Policy:
-    """That of an engine; ``WARPSIM_COMPILE=at-once`` makes launches wait for whatever can be compiled."""
+    """The policy of an engine; with ``WARPSIM_COMPILE=at-once`` launches wait for all that can be compiled."""
     if engine != "compiled":
         return Policy.AUTO
     return Policy.AT_ONCE if os.environ.get("WARPSIM_COMPILE") == "at-once" else Policy.ASKED
@@ -46,7 +46,7 @@ class Account:
         self.interpreted = self.compiled = 0.0
 
     def allows(self, seconds: float, share: float) -> bool:
-        """Whether so many more seconds of compiling take such a share of the interpreted time at most."""
+        """Whether so many more seconds of compilation stay within a share of the interpreted time."""
         return self.compiled + seconds <= self.interpreted * share
 
 
@@ -75,34 +75,34 @@ def interpreted() -> Interpreted:
 
 
 class Rate:
-    """What a line takes to be compiled, by what was measured in this process and what is usual."""
+    """Seconds per line of LLVM IR: a prior, refined by what this process measures."""
 
     def __init__(self) -> None:
         self.lines, self.seconds = 4000, 0.6
 
     def record(self, lines: int, seconds: float) -> None:
-        """So many were compiled."""
+        """Record a compile-time sample."""
         self.lines, self.seconds = self.lines + lines, self.seconds + seconds
 
     def of(self, lines: int) -> float:
-        """Seconds that so many take."""
+        """Seconds to compile so many lines."""
         return lines * self.seconds / self.lines
 
 
 @lru_cache(maxsize=1)
 def has_spare_core() -> bool:
-    """Whether a thread can compile while the launch goes on: there is a second processor."""
+    """Whether a thread can compile while the launch goes on."""
     mine = getattr(os, "sched_getaffinity", None)
     return (len(mine(0)) if mine else os.cpu_count() or 1) > 1
 
 
 @lru_cache(maxsize=1)
 def rate() -> Rate:
-    """That of this process."""
+    """The process-wide instance."""
     return Rate()
 
 
 def cost(size: int, *, kept: bool) -> float:
-    """Seconds that a region of so many instructions takes; ``kept``: its object lies on disk."""
+    """Seconds to compile a region of so many instructions; ``kept``: its object is on disk."""
     first = 0.0 if "llvmlite" in sys.modules else FIRST
     return first + BEGIN + size * WRITE + (0.0 if kept else rate().of(size * LINES))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class DeferredEngine:
-    """Stands for the engine that ``make`` gives (None: there is none), until it is worth the import."""
+    """Stands for the engine that ``make`` returns (None: there is none) until it is worth its import."""
 
     def __init__(self, make: Callable[[], CompiledEngine | None], *, units: bool) -> None:
         self.units = units
@@ -28,7 +28,7 @@ class DeferredEngine:
         self._engine: CompiledEngine | None = None
         self._began = time.thread_time()
         self._look = time.perf_counter() + LAUNCHES - self._interpreted.launches
-        """When to ask for the thread's own time, which is dearer to ask for: on a busy machine it is less."""
+        """When to read the thread's CPU time next: it is dearer to read than the clock, and never ahead of it."""
 
     def _wanted(self) -> CompiledEngine | None:
         if self._engine is None and time.perf_counter() > self._look:
@@ -45,7 +45,7 @@ class DeferredEngine:
         return self._engine
 
     def advance(self, machine: Machine, group: Group, limit: Any) -> bool:
-        """Run what begins where a group stands; False where nothing was run."""
+        """Run the region that begins where a group stands; False if it did not run."""
         engine = self._wanted()
         return engine is not None and engine.advance(machine, group, limit)
 
@@ -65,11 +65,12 @@ class DeferredEngine:
 
     @property
     def bodies(self) -> DeferredEngine:
-        """What computes in place of the bodies."""
+        """The semantics to use in place of the forms' own."""
         return self
 
     def of(self, instruction: Instruction) -> Callable[..., Any]:
-        """What gives an instruction its results: it stays with the launch, so for products the engine is wanted now."""
+        """The function that executes an instruction. It is bound for the whole launch, so a product imports the engine
+        at once."""
         engine = None
         if instruction.traits.matrix is Matrix.MULTIPLY:
             engine = self._engine or self._import()
@@ -81,7 +82,7 @@ class DeferredEngine:
         return 0.0 if self._engine is None else self._engine.compiling
 
     def reason(self, instruction: Instruction) -> str | None:
-        """Why an instruction has no machine code, where that was tried."""
+        """Why an instruction has no machine code, where compiling it was tried."""
         return None if self._engine is None else self._engine.reason(instruction)
 
     def over(self) -> None:

@@ -1,4 +1,4 @@
-"""Whether compiled code serves a launch, and how much of it: what is listened to decides."""
+"""Which parts of a launch may run compiled: it depends on the events that its watchers take."""
 
 from __future__ import annotations
 
@@ -49,8 +49,9 @@ def compiled_for(
     *,
     joins: bool = True,
 ) -> CompiledEngine | DeferredEngine | None:
-    """Compiled code for a launch, None where the interpreter runs it alone. ``observed`` is told what regions access of global
-    memory. ``joins``: several waves may be one batch, and begin anew as several: rules keep what they know with a batch."""
+    """The compiled engine of a launch, None where the interpreter runs it alone. ``observer`` is notified of the
+    regions' accesses of global memory; ``joins`` allows several waves as one batch (rules keep their state with a
+    batch)."""
     if engine == "interpreter":
         return None
     policy, serves = policy_of(engine), _serves(tuple(map(type, watchers)))
@@ -79,7 +80,7 @@ def compiled_for(
 
 @functools.lru_cache(maxsize=256)
 def _serves(watchers: tuple[type[Watcher], ...]) -> _Serves:
-    """What compiled code may do without an event that somebody wants to be told of by it, too."""
+    """What may run compiled without losing an event that a watcher takes."""
     heard = frozenset(e for kind in watchers for e in kind.events if e not in kind.compiled)
     return _Serves(
         units=not heard & (STEPS | ACCESSES),  # rules that follow accesses follow their order, too

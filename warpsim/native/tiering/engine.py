@@ -1,6 +1,7 @@
-"""The compiled engine of one launch: where regions may begin, and when they are worth compiling.
+"""The compiled engine of one launch: where regions may begin, and when to compile them.
 
-Nothing that compiles is imported before something is: a launch that is interpreted does not wait for it."""
+The compiler is imported with the first region: an interpreted launch does not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +36,13 @@ if TYPE_CHECKING:
     from warpsim.program.program import Instruction
 
 HOT = 0.02
-"""Seconds that a place has to take before it is looked at."""
+"""Seconds of interpretation that make an entry point hot."""
 AGAIN = {Policy.AUTO: 2, Policy.ASKED: 8}
-"""Whether a place has come to pay is asked again after one visit for so many."""
+"""An entry point is checked again after a share of its visits: one in so many."""
 
 
 class CompiledEngine:
-    """The compiled engine for the groups of one launch. ``observed`` is told what regions access of global memory."""
+    """The compiled engine of one launch. ``observer`` is notified of the regions' accesses of global memory."""
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class CompiledEngine:
         return self._budget.compiling
 
     def profile(self, plan: FunctionPlan, *, shadowed: bool = False) -> Profile:
-        """What is known of a function; ``shadowed``: for groups with registers that somebody follows."""
+        """The profile of a function; ``shadowed``: for groups whose registers have shadows."""
         key = id(plan), shadowed
         found = self._profiles.get(key)
         if found is None:
@@ -80,7 +81,7 @@ class CompiledEngine:
         return found
 
     def reason(self, instruction: Instruction) -> str | None:
-        """Why an instruction has no machine code, where that was tried."""
+        """Why an instruction has no machine code, where compiling it was tried."""
         found = (profile.reasons.get(id(instruction)) for profile in self._profiles.values())
         return next((reason for reason in found if reason is not None), None)
 
@@ -93,8 +94,8 @@ class CompiledEngine:
         return next((at for at in found if at > group.at), last)
 
     def advance(self, machine: Machine, group: Group, limit: Any) -> bool:
-        """Run what begins where a group stands, up to ``limit``; False where nothing was run. Then the group stands
-        elsewhere, or (in block -1) has been replaced by its parts."""
+        """Run the region that begins where a group stands, up to ``limit``; False if none ran. Otherwise the group has
+        moved on, or (block -1) was split into its parts."""
         block = group.plan.blocks[group.block]
         if group.at == len(block.steps) and not block.successors:
             return False
@@ -121,14 +122,15 @@ class CompiledEngine:
         return self._calls.advance(machine, group, limit, profile, place, entry)
 
     def joined(self, state: LaunchState) -> int:
-        """How many waves may begin as one batch: where a region has run whole waves before, Python's part is one for all."""
+        """How many waves may run as one batch, which spares calls: several where a region has run whole waves to their
+        end."""
         if not self._joins or state.cluster != (1, 1, 1):
             return 1
         entry = self.profile(state.plan.main).entries.get((0, 0, False, self.collectives, self.barriers))
         return 1 if entry is None else entry.waves(state.settings.batch_threads)
 
     def run_through(self, machine: Machine, group: Group) -> bool:
-        """Run all threads of a batch from the kernel's first instruction to its last; else False, and nothing was run."""
+        """Run a batch from the first instruction of the kernel to the last; False if that failed and nothing ran."""
         profile = self.profile(group.plan)
         place = 0, 0, False, self.collectives, self.barriers
         if self._calls is None:
@@ -138,7 +140,7 @@ class CompiledEngine:
         return self._calls.run_through(machine, group, profile, place, profile.entries[place])
 
     def over(self) -> None:
-        """The launch is over: what it had use for is compiled behind it."""
+        """The launch is over: queue what would have served it."""
         asked = self._budget.worth()
         if asked:
             enqueue(asked)
@@ -147,7 +149,7 @@ class CompiledEngine:
     # ---- what pays --------------------------------------------------------------------------------
 
     def _pays(self, group: Group, profile: Profile, place: Place, entry: EntryPoint) -> bool:
-        """Whether to have code for a place without any; if not, it is interpreted."""
+        """Whether to compile at an entry point without code."""
         one = self._budget.interpret(group, profile, entry.visits - entry.last_check)
         entry.last_check = entry.visits
         if entry.pending:
@@ -169,7 +171,7 @@ class CompiledEngine:
 
 
 def _begins(plan: FunctionPlan, block: int, maybe_undefined: frozenset[int]) -> tuple[int, ...]:
-    """Steps behind one that is no arithmetic, no access and no shuffle, or is on ``maybe_undefined`` registers."""
+    """Steps where a region may begin inside a block: after one that no region holds."""
     steps = plan.blocks[block].instructions[: len(plan.blocks[block].steps)]
     other = [
         not _plausible(i) or any(not maybe_undefined.isdisjoint(part) for part in (i.reads, i.writes)) for i in steps
@@ -178,7 +180,7 @@ def _begins(plan: FunctionPlan, block: int, maybe_undefined: frozenset[int]) -> 
 
 
 def _whole_ctas(machine: Machine, group: Group) -> bool:
-    """Whether a group has all threads of its CTAs, and nobody waits for anybody."""
+    """Whether a group has all threads of its CTAs, and no thread waits at a barrier."""
     selection, batch = group.selection, machine.batch
     if not isinstance(selection, Rect) or not selection.all_threads or batch.exited is not None:
         return False
@@ -191,7 +193,8 @@ def _plausible(instruction: Instruction) -> bool:
 
 
 class Bodies:
-    """Bodies of one launch."""
+    """The functions that execute a launch's instructions: compiled matrix products in place of interpreted ones, once
+    these have taken a while."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -199,7 +202,7 @@ class Bodies:
         self._matrices: Matrices | None = None
 
     def of(self, instruction: Instruction) -> Callable[..., Any]:
-        """What gives an instruction its results."""
+        """The function that executes an instruction."""
         if instruction.traits.matrix is not Matrix.MULTIPLY:
             return instruction.form.function
         if self._interpreted.products <= PRODUCTS[self.policy]:
@@ -217,6 +220,6 @@ class Bodies:
         return result
 
     def over(self) -> None:
-        """The launch is over: what it had use for is compiled behind it."""
+        """The launch is over: queue what would have served it."""
         if self._matrices is not None:
             self._matrices.over()

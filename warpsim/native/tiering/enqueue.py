@@ -9,7 +9,7 @@ from warpsim.native.tiering.entry_points import Request
 
 
 def enqueue(requests: Sequence[Request]) -> None:
-    """Have code made for these, one after the other."""
+    """Queue requests of a launch that is over."""
 
     def job() -> None:
         from warpsim.native.tiering.build import compile_queued  # which imports all that compiles
@@ -24,6 +24,6 @@ def enqueue(requests: Sequence[Request]) -> None:
 
 
 def enqueue_urgent(request: Request) -> None:
-    """Have code made for a launch that goes on."""
+    """Queue a request of a launch that goes on."""
     request.entry.pending = True
     enqueue((request._replace(now=True),))

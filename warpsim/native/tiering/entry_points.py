@@ -1,4 +1,4 @@
-"""Where regions of a function may begin, and what has come of them, for every launch."""
+"""The entry points of a function's regions, and what their runs have shown, kept for all launches."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 FAILURES = 3
 JOINED_THREADS = 1 << 20
-"""Threads that run side by side at most where several waves are one batch,"""
+"""Limits of several waves as one batch: threads side by side,"""
 JOINED_INSTRUCTIONS = 100_000_000
-"""thread-instructions that they execute, so that the clock is looked at in time,"""
+"""thread-instructions, so that the time limit is checked often enough,"""
 JOINED_LOG = 16 << 20
-"""and bytes that they store."""
+"""and stored bytes."""
 TRIALS = 8
-"""Times that a region runs before it is known whether it is faster than the steps: the first ones take longer."""
+"""Runs that are timed against the interpreter: the first ones are slower."""
 Place = tuple[int, int, bool, bool, bool]
-"""Block and step, and what a region may do there: it is the only warp, holds collectives, holds barriers."""
+"""Block and step, and whether a region there runs one warp alone, may hold collectives, may hold barriers."""
 
 
 class Waiting:
-    """Stands for code that is asked for."""
+    """Stands for code that is queued."""
 
 
 WAITING = Waiting()
@@ -46,29 +46,29 @@ class EntryPoint:
         self.formed = False
         self.codes: dict[Any, CompiledRegion | Waiting | None] = {}
         self.by_layout: dict[Any, CompiledRegion] = {}
-        """The same by what values look like, which is found sooner."""
+        """The same by the layout of the inputs, which is cheaper to find than their kinds."""
         self.ready = self.pending = False
-        """Whether any code is there, and whether a thread is at some of it."""
+        """Whether there is any code, and whether any is queued."""
         self.failures = self.visits = 0
         self.last_check = self.next_check = 0
-        """At which visit somebody last asked whether code for it pays, and when to ask again: that takes its time, too."""
+        """The visits of the last check whether to compile, and of the next."""
         self.trials, self.faster = TRIALS, False
         self.through: tuple[float, float] | None = None
-        """Of the last batch that it ran from the first instruction to the last: instructions and stored bytes of each thread."""
+        """Instructions and stored bytes per thread of the last batch that it ran from start to end."""
         self.stopped = 0
-        """How often joined waves did not come to the end."""
+        """How often joined waves did not run to the end."""
         self.kept: bool | None = None
-        """Whether its code was once compiled on this machine, None where nobody has looked."""
+        """Whether its code was once compiled on this machine; None: not looked up yet."""
         self.cost: float | None = None
-        """Seconds that compiling takes, as far as that is known better."""
+        """Seconds to compile it, once its lines are known."""
 
     @property
     def on_trial(self) -> bool:
-        """Whether its time is still compared with the interpreter's."""
+        """Whether it is still timed against the interpreter."""
         return self.trials > 0
 
     def waves(self, threads: int) -> int:
-        """How many waves of so many threads it may run as one batch."""
+        """How many waves of so many threads may run as one batch."""
         if self.through is None or self.on_trial or self.stopped >= FAILURES:
             return 1
         instructions, stored = self.through
@@ -76,7 +76,8 @@ class EntryPoint:
         return max(int(most / threads), 1)
 
     def restrict(self, outcome: Outcome) -> None:
-        """A region gave up: after a few times its kind is left to the interpreter."""
+        """A region was rolled back: drop the option that led there, after a few times, or leave the place to the
+        interpreter."""
         if outcome is Outcome.OVER_BUDGET:
             return
         options = self.options
@@ -100,20 +101,19 @@ class EntryPoint:
         self.forget()
 
     def forget(self) -> None:
-        """Its code, which serves no longer."""
+        """Drop all code."""
         self.codes.clear()
         self.by_layout.clear()
         self.ready = False
 
     def put(self, signature: Any, code: CompiledRegion | None) -> None:
-        """Code for a variant, None where that cannot be: who looks from time to time whether there is any, looks now."""
+        """Keep the code for a signature (None: it cannot be compiled), and check at the next visit."""
         self.codes[signature] = code
         self.ready = self.ready or code is not None
         self.next_check = 0
 
     def record_trial(self, spent: float, interpreted: float) -> None:
-        """A region has run: one that has never been faster than the steps would be is left to the interpreter; any other is
-        trusted from then on."""
+        """Record a timed run. A region that was never faster than the interpreter is dropped after its trials."""
         self.trials -= 1
         self.faster = self.faster or spent <= interpreted
         if not self.trials and not self.faster:
@@ -122,8 +122,9 @@ class EntryPoint:
 
 
 class Profile:
-    """Entry points of a function, kept with its plan for every launch. ``shadowed``: of groups that have registers which somebody follows, as
-    those that some path reads before any write: these are ``maybe_undefined``."""
+    """The entry points of a function and the time spent in it, kept with its plan for all launches. ``shadowed``: for
+    groups whose registers have shadows; instructions on ``maybe_undefined`` registers (read before any write on some
+    path) stay interpreted."""
 
     def __init__(self, plan: FunctionPlan, sm: int | None, *, shadowed: bool = False) -> None:
         self.plan, self.sm = plan, sm
@@ -137,7 +138,7 @@ class Profile:
 
     @cached_property
     def traces(self) -> Traces:
-        """What has been traced of the function."""
+        """The graphs of the function's instructions."""
         from warpsim.native.regions.traces import Traces
 
         return Traces(self.plan, self.sm, self.maybe_undefined)
@@ -148,19 +149,17 @@ class Profile:
         return self.traces.reasons if "traces" in self.__dict__ else {}
 
     def estimate(self, entry: EntryPoint) -> float:
-        """Seconds that compiling from some place on takes, about."""
+        """Estimated seconds to compile an entry point's region."""
         if entry.cost is not None:
             return entry.cost
         return cost(min(self.size, MOST) if entry.region is None else entry.region.size, kept=bool(entry.kept))
 
     def allows(self, entry: EntryPoint, share: float) -> bool:
-        """Whether compiling from there, and all compiling before, takes such a share of the interpreted time at most."""
+        """Whether compiling an entry point stays within a share of the interpreted time."""
         return self.account.allows(self.estimate(entry), share)
 
     def covers(self, place: Place) -> bool:
-        """Whether a place lies within a region that begins elsewhere and may yet run: one that has, and is left there, does not serve
-        it, and one that begins within such a region may never be asked for.
-        """
+        """Whether a place lies within a region of another entry point that has not run yet: that one may serve it."""
         ready = {
             p for p, entry in list(self.entries.items()) if any(c is not WAITING for c in list(entry.codes.values()))
         }
@@ -168,7 +167,7 @@ class Profile:
         return any(ready.isdisjoint(self._around(unit)) for unit in units)
 
     def _around(self, place: Place) -> list[Place]:
-        """Where regions begin that a place lies within, of its kind and beginning elsewhere."""
+        """Other entry points of the same kind whose regions hold a place."""
         block, at, *rest = place
         found = []
         for other, entry in list(self.entries.items()):
@@ -186,7 +185,7 @@ class Profile:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def note_of(self, place: Place) -> str:
-        """The name of the note that code for a place lies on disk."""
+        """The name of the note that says that code for a place is on disk."""
         import hashlib
 
         return hashlib.sha256(f"{self._name} {place}".encode()).hexdigest()
@@ -199,8 +198,7 @@ class Profile:
 
 
 class Request(NamedTuple):
-    """Code that a launch would have had use for; ``variant`` None: not even the region is formed. ``now``: the launch goes on, and
-    stands there."""
+    """A request to compile; without ``signature``, to form the region. ``now``: the launch goes on, and waits there."""
 
     profile: Profile
     place: Place
@@ -210,7 +208,7 @@ class Request(NamedTuple):
 
 
 class Budget:
-    """What a launch spends on compiling, and what it would have had use for."""
+    """What a launch spends on compilation, and the requests that it leaves."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -218,11 +216,11 @@ class Budget:
         self.asked: dict[Any, Request] = {}
 
     def ask(self, request: Request) -> None:
-        """Code that is not there."""
+        """Leave a request for after the launch."""
         self.asked.setdefault((request.place, request.signature), request)
 
     def worth(self) -> list[Request]:
-        """What may pay for later launches; the rest is forgotten."""
+        """The requests that may pay for later launches; the others are dropped."""
         found = []
         for request in self.asked.values():
             if request.profile.allows(request.entry, QUEUED_SHARE):
@@ -232,8 +230,8 @@ class Budget:
         return found
 
     def interpret(self, group: Group, profile: Profile, times: int) -> float:
-        """Note the time that the interpreter takes, so many times, from where a group stands to the end of the block; and give it
-        for one."""
+        """Account for interpreting ``times`` times from where a group stands to the end of the block; the seconds of
+        one."""
         steps = len(group.plan.blocks[group.block].steps) - group.at
         one = steps * (STEP + group.selection.n * LANE)
         profile.account.interpreted += one * times
