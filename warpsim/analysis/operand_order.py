@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 import attrs
 
+from warpsim.analysis.dataflow import settle
 from warpsim.analysis.flow import Block, blocks_of, rewritten
 from warpsim.graph.nodes import Untraceable
 from warpsim.isa.traits import Access, Contraction
@@ -62,8 +63,8 @@ class _Values:
         """The definitions of a register."""
         self.registers: list[int] = []
         """The register of each definition."""
-        self.before = [0] * len(self.blocks)
-        self.after = [0] * len(self.blocks)
+        self.before: list[int] = []
+        self.after: list[int] = []
         self.merged: dict[int, int] = {}
         """Of definitions whose values meet in one register, the first."""
         self.source: dict[int, int] = {}
@@ -112,16 +113,12 @@ class _Values:
         last = [{r: d for at in range(b.first, b.last) for r, d in self.made.get(at, {}).items()} for b in self.blocks]
         makes = [sum(1 << definition for definition in made.values()) for made in last]
         keeps = [~sum(self.all[register] for register in made) for made in last]
-        again = True
-        while again:
-            again = False
-            for block in self.blocks:
-                after = makes[block.index] | self.before[block.index] & keeps[block.index]
-                self.after[block.index] = after
-                for successor in block.successors:
-                    if after & ~self.before[successor]:
-                        self.before[successor] |= after
-                        again = True
+
+        def through(index: int, before: int) -> int:
+            return makes[index] | before & keeps[index]
+
+        self.before = [before or 0 for before in settle(self.blocks, 0, through, int.__or__)]
+        self.after = [through(index, before) for index, before in enumerate(self.before)]
 
     def _merge(self) -> None:
         """Find the definitions that meet: where paths with different ones of a live register join."""
@@ -165,11 +162,8 @@ class _Values:
         """The definition of the one value that an instruction passes on, if it does."""
         given = _passed_on(instruction)
         if given is None:
-            return (
-                PARAMETER
-                if instruction.traits.access is Access.LOAD and instruction.traits.spaces == ("param",)
-                else None
-            )
+            loads = instruction.traits.access is Access.LOAD and instruction.traits.spaces == ("param",)
+            return PARAMETER if loads else None
         roots: set[int] = set()
         for operand in given:
             definitions = self._definitions(operand.register.index, block, found) if operand.register else 0
