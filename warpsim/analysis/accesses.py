@@ -186,27 +186,31 @@ def _copy(
         )  # fmt: skip
 
 
+def matrices(instruction: Instruction) -> Iterator[tuple[str, Operand, Callable[[int], descriptors.Elements]]]:
+    """The operands of a wgmma that are descriptors: name, operand, and what decodes the matrix that one names."""
+    op, named = instruction.op, instruction.named
+    itemsize = int(STORAGE[op.atype.name][1:])
+    for name, extent in (("a_desc", 64), ("b_desc", columns(op))):
+        operand, turned = named.get(name), named.get(f"imm_trans_{name[0]}")
+        if operand is not None and operand.elements is None:
+            k = 32 // itemsize * (2 if name == "b_desc" and "sp" in op.modifiers else 1)
+            transposed = turned is not None and bool(turned.constant)
+            yield (
+                name,
+                operand,
+                functools.partial(descriptors.elements, k=k, extent=extent, itemsize=itemsize, transposed=transposed),
+            )
+
+
 def _descriptors(facts: Facts, instruction: Instruction, read: Read, threads: Array) -> Iterator[Access]:
     """The matrices that a wgmma reads from shared memory."""
-    op = instruction.op
-    named = instruction.named
-    itemsize = int(STORAGE[op.atype.name][1:])
-    k = 32 // itemsize
-    for name, extent in (("a_desc", 64), ("b_desc", columns(op))):
-        operand = named.get(name)
-        if operand is None or operand.elements is not None:
-            continue
+    itemsize = int(STORAGE[instruction.op.atype.name][1:])
+    for name, operand, decoded in matrices(instruction):
         value = facts.value(operand, read)
         named_by = np.unique(np.broadcast_to(value.bits, threads.shape)[threads]) if value.exact else np.zeros(0)
-        turned = named.get(f"imm_trans_{name[0]}")
-        depth = 2 * k if name == "b_desc" and "sp" in op.modifiers else k
         fixed = None
         if 0 < len(named_by) <= MOST_DESCRIPTORS:
-            transposed = turned is not None and bool(turned.constant)
-            found = [
-                descriptors.elements(int(bits), depth, extent, itemsize, transposed=transposed).address.reshape(-1)
-                for bits in named_by
-            ]
+            found = [decoded(int(bits)).address.reshape(-1) for bits in named_by]
             fixed = np.unique((np.concatenate(found)[:, None] + np.arange(itemsize)).reshape(-1))
             fixed = fixed[(fixed >= 0) & (fixed < WINDOW)]
         yield Access(

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from warpsim.analysis.abstract_values import WARP, WARPGROUP, Array, Value
+from warpsim.analysis.accesses import matrices
 from warpsim.analysis.evaluate import Read
 from warpsim.analysis.facts import Facts
 from warpsim.errors import Finding
 from warpsim.isa.traits import Ending, Family, Traits
-from warpsim.isa.wgmma import STORAGE, columns
-from warpsim.layout import descriptors
 from warpsim.program.program import Instruction, Operand
 
 MASKED = "the mask must name exactly the lanes that execute the instruction together"
@@ -87,30 +86,18 @@ def _agreeing(facts: Facts, index: int, instruction: Instruction, read: Read) ->
 
 def _descriptors(facts: Facts, index: int, instruction: Instruction, read: Read) -> Iterator[Finding]:
     """Check matrix descriptors: the same in a warpgroup, and with valid fields."""
-    op = instruction.op
     threads, _ = facts.executing(index, instruction, read)
-    named = instruction.named
-    itemsize = int(STORAGE[op.atype.name][1:])
-    for name, extent in (("a_desc", 64), ("b_desc", columns(op))):
-        operand = named.get(name)
-        if operand is None or not threads.any():
-            continue
+    for name, operand, decoded in matrices(instruction) if threads.any() else ():
         value = facts.value(operand, read)
         odd = _differs(value, threads & facts.threads.alive, WARPGROUP)
         if odd.any():
             yield _disagree(facts, instruction, name, odd, WARPGROUP)
-            continue
-        if not value.exact:
-            continue
-        k = 32 // itemsize * (2 if name == "b_desc" and "sp" in op.modifiers else 1)
-        turned = named.get(f"imm_trans_{name[0]}")
-        transposed = turned is not None and bool(turned.constant)
-        bits = int(np.broadcast_to(value.bits, threads.shape)[threads][0])
-        problem = descriptors.elements(bits, k, extent, itemsize, transposed=transposed).problem
-        if problem is not None:
-            yield facts.finding(
-                "descriptor", instruction, f"{name} 0x{bits:016x}: {problem}", values={"descriptor": bits}
-            )
+        elif value.exact:
+            bits = int(np.broadcast_to(value.bits, threads.shape)[threads][0])
+            problem = decoded(bits).problem
+            if problem is not None:
+                message, values = f"{name} 0x{bits:016x}: {problem}", {"descriptor": bits}
+                yield facts.finding("descriptor", instruction, message, values=values)
 
 
 def _barrier(
