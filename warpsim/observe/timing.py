@@ -20,7 +20,7 @@ UNITS = frozenset({"memory", "active", "report"})
 
 
 class Code(Protocol):
-    """Machine code of a launch (`warpsim.native.tiering.engine.Compiled`), and why it does not cover more."""
+    """Machine code of a launch (`warpsim.native.tiering.engine.CompiledEngine`), and why it does not cover more."""
 
     compiling: float
     units: bool

@@ -192,6 +192,18 @@ class RegionBuilder:
                 f"i32 {self.mask}, ptr {pointer})"
             )
 
+    def check_limit(self, block: int, leave: Callable[[], None]) -> None:
+        """Exit before a block at which lanes have to wait for others."""
+        if not self.variant.limited:
+            return
+        code = self.code
+        on, beyond = code.fresh("on"), code.fresh("beyond")
+        over = code.make(f"icmp sge i64 {block}, {self.words['limit']}")
+        code.line(f"br i1 {over}, label %{beyond}, label %{on}")
+        code.label(beyond)
+        leave()
+        code.label(on)
+
     # ---- loops ------------------------------------------------------------------------------------
 
     def count_back_edge(self, out: str) -> None:

@@ -85,13 +85,7 @@ class Converged:
             self._body(slice_)
             return
         code.label(self._name(block))
-        if builder.variant.limited:
-            on, beyond = code.fresh("on"), code.fresh("beyond")
-            over = code.make(f"icmp sge i64 {block}, {builder.words['limit']}")
-            code.line(f"br i1 {over}, label %{beyond}, label %{on}")
-            code.label(beyond)
-            builder.leave(builder.exits[block, 0], self.slots_value)
-            code.label(on)
+        builder.check_limit(block, lambda: builder.leave(builder.exits[block, 0], self.slots_value))
         builder.count(block, builder.lanes)
         builder.passes(block)
         self._body(slice_)
@@ -251,9 +245,9 @@ class Converged:
         builder.leave(builder.exits[block, at], self.slots_value)
         code.label(on)
 
-    # ---- from lanes that were apart ---------------------------------------------------------------
+    # ---- from diverged warps ----------------------------------------------------------------------
 
-    def take_over(self, keys: Any, values: Any, failed: str) -> None:
+    def reconverge(self, keys: Any, values: Any, failed: str) -> None:
         """Reconverge: store registers of lanes into the slots, or branch to ``failed`` where the slot's kind does not
         hold them."""
         code, builder = self.code, self.builder

@@ -34,14 +34,14 @@ class Diverged:
         self.slots: dict[Key, tuple[str, str, bool]] = {}
         blocks = builder.kinds.diverging
         outside = {b for b, at in region.exits if at == 0 and b not in region.slices}
-        self.chunks = sorted((blocks & set(region.slices)) | (blocks & outside))
-        self._waiting = code.slot(f"[{max(len(self.chunks), 1)} x i32]")
-        self._numbers = {b: k for k, b in enumerate(self.chunks)}
-        if self.chunks:  # LLVM takes apart what nobody else can see
+        self.diverging = sorted((blocks & set(region.slices)) | (blocks & outside))
+        self._masks = code.slot(f"[{max(len(self.diverging), 1)} x i32]")
+        self._numbers = {b: k for k, b in enumerate(self.diverging)}
+        if self.diverging:  # escapes, or SROA would promote it
             word = f"%{code.fresh()}"
             code.entry.append(f"  {word} = getelementptr i64, ptr %ctx, i64 {CONTEXT['pending']}")
-            code.entry.append(f"  store ptr {self._waiting}, ptr {word}")
-        self.used: set[int] = set()
+            code.entry.append(f"  store ptr {self._masks}, ptr {word}")
+        self.exits: set[int] = set()
         self.stop_id, self.stop_mask = code.slot("i32"), code.slot("i32")
 
     # ---- registers --------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ class Diverged:
     def _changing(self) -> set[int]:
         """The registers that diverged blocks write: all others are unchanged since the warp diverged."""
         builder, slices = self.builder, self.builder.region.slices
-        inside = [slices[b] for b in self.chunks if b in slices]
+        inside = [slices[b] for b in self.diverging if b in slices]
         return {slot for p in inside for i in builder.instructions(p) for slot, _ in builder.traced(i).outputs}
 
     def _slotted(self) -> list[Key]:
@@ -84,7 +84,7 @@ class Diverged:
     def clear(self) -> None:
         """Clear the pending lanes of all blocks."""
         name = self.code.declare("llvm.memset.p0.i64", "void", "ptr, i8, i64, i1")
-        self.code.line(f"call void @{name}(ptr align 64 {self._waiting}, i8 0, i64 {4 * len(self.chunks)}, i1 false)")
+        self.code.line(f"call void @{name}(ptr align 64 {self._masks}, i8 0, i64 {4 * len(self.diverging)}, i1 false)")
 
     def enter(self, slice_: BlockSlice, taken: Val) -> None:
         """A converged warp diverges at the end of a block: the lanes ``taken`` go to its target."""
@@ -105,7 +105,7 @@ class Diverged:
 
     def _pending(self, block: int) -> str:
         """The place of a block's mask of pending lanes."""
-        return self.code.make(f"getelementptr i32, ptr {self._waiting}, i64 {self._numbers[block]}")
+        return self.code.make(f"getelementptr i32, ptr {self._masks}, i64 {self._numbers[block]}")
 
     def _go(self, block: int, lanes: Val) -> None:
         pointer = self._pending(block)
@@ -116,7 +116,7 @@ class Diverged:
 
     def blocks(self) -> None:
         """Emit all blocks that diverged warps may enter."""
-        for block in self.chunks:
+        for block in self.diverging:
             self.block(block)
         self._stop()
 
@@ -125,7 +125,7 @@ class Diverged:
         builder, code, region = self.builder, self.code, self.builder.region
         code.speculate = None
         number = self._numbers[block] + 1
-        after = f"diverged{self.chunks[number]}" if number < len(self.chunks) else "none"
+        after = f"diverged{self.diverging[number]}" if number < len(self.diverging) else "none"
         code.label(f"diverged{block}")
         here = Val("i32", code.make(f"load i32, ptr {self._pending(block)}"), uniform=True)
         enter = code.fresh("enter")
@@ -135,13 +135,7 @@ class Diverged:
             self._leave(builder.exits[block, 0], here)
             return
         self._rejoin(block, here)
-        if builder.variant.limited:
-            on, beyond = code.fresh("on"), code.fresh("beyond")
-            over = code.make(f"icmp sge i64 {block}, {builder.words['limit']}")
-            code.line(f"br i1 {over}, label %{beyond}, label %{on}")
-            code.label(beyond)
-            self._leave(builder.exits[block, 0], here)
-            code.label(on)
+        builder.check_limit(block, lambda: self._leave(builder.exits[block, 0], here))
         code.line(f"store i32 0, ptr {self._pending(block)}")
         lanes = Val("i1", code.make(f"bitcast i32 {here.text} to <32 x i1>"), uniform=False)
         builder.count(block, self._number(here))
@@ -162,7 +156,7 @@ class Diverged:
         code.label(every)
         live = live_at(builder.plan, block, 0)
         keys = [k for k in self._slotted() if not isinstance(k, int) or k in live or k >= builder.plan.n_registers]
-        self.converged.take_over([k for k in keys if k in self._changing], self.get, on)
+        self.converged.reconverge([k for k in keys if k in self._changing], self.get, on)
         code.line(f"store i32 0, ptr {self._pending(block)}")
         code.line(f"br label %converged{block}")
         code.label(on)
@@ -223,7 +217,7 @@ class Diverged:
         code.line(f"br i1 {whole}, label %{every}, label %{out}")
         code.label(every)
         keys = [k for k in self.converged.kept(number) if k in self._changing]
-        self.converged.take_over(keys, self.get, out)
+        self.converged.reconverge(keys, self.get, out)
         self.converged.arrive(number)
         code.label(out)
         builder.count_back(block, at, self._number(here))
@@ -233,7 +227,7 @@ class Diverged:
 
     def _leave(self, exit: int, lanes: Val) -> None:
         code = self.code
-        self.used.add(exit)
+        self.exits.add(exit)
         code.line(f"store i32 {exit}, ptr {self.stop_id}")
         code.line(f"store i32 {lanes.text}, ptr {self.stop_mask}")
         code.line("br label %diverged_exit")
@@ -244,9 +238,9 @@ class Diverged:
 
     def _stop(self) -> None:
         builder, code = self.builder, self.code
-        for number in self.used:
+        for number in self.exits:
             builder.left |= builder.region.live[number]
-            for block in self.chunks:
+            for block in self.diverging:
                 if block > builder.region.exits[number][0]:  # the lowest goes first: these may wait
                     builder.left |= builder.region.live[builder.exits[block, 0]]
         code.label("none")  # no lane is anywhere: never reached
@@ -260,7 +254,7 @@ class Diverged:
         rows = code.make(f"mul i64 {builder.now}, 32")
         lanes = code.make(f"getelementptr i32, ptr {builder.words['exit_lanes']}, i64 {rows}")
         value: Any = code.splat(Val("i32", f"{exit}", uniform=True))
-        for block in self.chunks:
+        for block in self.diverging:
             waiting = code.make(f"load i32, ptr {self._pending(block)}")
             mine = code.make(f"and i32 {waiting}, {code.make(f'xor i32 {stopped}, -1')}")
             flags = Val("i1", code.make(f"bitcast i32 {mine} to <32 x i1>"), uniform=False)
@@ -270,7 +264,7 @@ class Diverged:
         code.line("br label %left")
         code.label("exit_common")
         builder.left_by(exit)
-        bare = [e for e in self.used if builder.region.live[e].isdisjoint(builder.region.outs)]
+        bare = [e for e in self.exits if builder.region.live[e].isdisjoint(builder.region.outs)]
         cases = " ".join(f"i32 {e}, label %left" for e in sorted(bare))
         code.line(f"switch i32 {exit}, label %write_outs [ {cases} ]")
         code.label("write_outs")

@@ -29,6 +29,11 @@ if TYPE_CHECKING:
     from warpsim.native.regions.traces import Traces
 
 
+NUMBERS = "n_groups per_group back_edges limit log_size"
+POINTERS = """rows ctas masks columns threads t1 t0 c1 c0 lives outs counts exits
+    exit_lanes ranges frames states private cleans"""
+
+
 @attrs.define(eq=False)
 class EmittedRegion:
     """A region's LLVM IR, and what a caller has to know of it."""
@@ -95,9 +100,9 @@ class FunctionEmitter:
         self.builder.kinds.settle(self._visits, self._visit)
 
     def _visits(self) -> list[Visit]:
-        if not self.builder.kinds.diverging <= set(self.diverged.chunks):
+        if not self.builder.kinds.diverging <= set(self.diverged.diverging):
             self.diverged = Diverged(self.builder, self.inputs, self.access, self.converged)
-        diverged, slices = self.diverged.chunks, len(self.builder.region.all())
+        diverged, slices = self.diverged.diverging, len(self.builder.region.all())
         found = [("start", 0), *(("converged", number) for number in range(slices))]
         return [*found, *((f"diverged among {len(diverged)}", block) for block in diverged)]
 
@@ -129,30 +134,9 @@ class FunctionEmitter:
 
     def _enter(self) -> None:
         builder, code = self.builder, self.builder.code
-        numbers = ("n_groups", "per_group", "back_edges", "limit", "log_size")
-        builder.words = {w: builder.word(w) for w in numbers}
-        pointers = [
-            "rows",
-            "ctas",
-            "masks",
-            "columns",
-            "threads",
-            "t1",
-            "t0",
-            "c1",
-            "c0",
-            "lives",
-            "outs",
-            "counts",
-            "exits",
-            "exit_lanes",
-            "ranges",
-            "frames",
-            "states",
-            "private",
-            "cleans",
-        ]
-        builder.words |= {w: builder.word(w, "ptr") for w in pointers}
+        builder.words = {name: builder.word(name) for name in NUMBERS.split()}
+        for name in POINTERS.split():
+            builder.words[name] = builder.word(name, "ptr")
         tables = code.make(f"getelementptr i64, ptr %ctx, i64 {CONTEXT['tables']}")
         code.line(f"%tables = load ptr, ptr {tables}")
         builder.log_used = code.make(f"getelementptr i64, ptr %ctx, i64 {CONTEXT['log_used']}")
@@ -275,8 +259,8 @@ class FunctionEmitter:
         if region.barriers:
             waiting = code.make(f"load i64, ptr {builder.waiting}")
             nobody = code.make(f"icmp eq i64 {waiting}, 0")
-            code.line(f"br i1 {nobody}, label %over, label %meet")
-            code.label("meet")
+            code.line(f"br i1 {nobody}, label %cta_done, label %arrived")
+            code.label("arrived")
             every = code.make(f"icmp eq i64 {waiting}, {builder.words['per_group']}")
             place = code.make(f"load i32, ptr {builder.place}")
             together = code.make(f"and i1 {every}, {code.make(f'icmp sge i32 {place}, 0')}")
@@ -287,10 +271,10 @@ class FunctionEmitter:
             passed = code.make(f"zext i1 {together} to i64")
             old = builder.word("passed")
             builder.put_word("passed", code.make(f"add i64 {old}, {passed}"))
-            self.memory.met()
+            self.memory.barrier_passed()
             code.line("br label %phase")
-            code.label("over")
-            self.interference.over()
+            code.label("cta_done")
+            self.interference.cta_done()
         code.line(
             f"store i64 {code.make('add i64 ' + code.make(f'load i64, ptr {builder.group}') + ', 1')}, ptr {builder.group}"
         )

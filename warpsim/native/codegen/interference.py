@@ -78,7 +78,7 @@ class Interference:
         used = {name for pairs in (*self.inner, self.outer) for pair in pairs for name in pair} | self.observed
         self.numbers = {name: k for k, name in enumerate(sorted(used))}
 
-    # ---- what may meet ----------------------------------------------------------------------------
+    # ---- what may interfere -----------------------------------------------------------------------
 
     def _cut(self) -> None:
         builder, region = self.builder, self.builder.region
@@ -219,13 +219,13 @@ class Interference:
             n: code.slot("[2 x i64]")
             for n in sorted({self.numbers[b] for b in {b for _, b in self.outer} | self.observed})
         }
-        self.whole = {n: code.slot("[2 x i64]") for n in self.before} if self.builder.region.barriers else {}
+        self.of_cta = {n: code.slot("[2 x i64]") for n in self.before} if self.builder.region.barriers else {}
         self.suspect = code.slot("i1")
         code.line(f"store i1 false, ptr {self.suspect}")
         self.near = code.slot("i1")
         code.line(f"store i1 false, ptr {self.near}")
         self.touched = code.slot("i1")
-        for pairs in (self.now, self.before.values(), self.whole.values()):
+        for pairs in (self.now, self.before.values(), self.of_cta.values()):
             self._reset(list(pairs))
 
     def _here(self, source: int) -> set[int]:
@@ -316,9 +316,9 @@ class Interference:
         code = self.builder.code
         code.line(f"br i1 {code.make(f'load i1, ptr {self.touched}')}, label %done_some, label %done_on")
         code.label("done_some")
-        self._by_source("done", self._met)
+        self._by_source("done", self._compare)
 
-    def _met(self, source: int) -> None:
+    def _compare(self, source: int) -> None:
         builder, code = self.builder, self.builder.code
         bad = near = "false"
         for one, other, more in self._overlaps(self.inner[source], self.now, self.phased):
@@ -332,15 +332,15 @@ class Interference:
         if bad != "false":
             builder.fail_unless(code.make(f"xor i1 {bad}, true"), INTERFERED)
         for number in sorted(self._here(source)):
-            for kept in (self.phased, self.whole):
+            for kept in (self.phased, self.of_cta):
                 if number in kept:
                     self._fold(kept[number], self.now[number])
             self._reset([self.now[number]])
 
-    def over(self) -> None:
+    def cta_done(self) -> None:
         """A CTA is done."""
-        self._out(self.whole)
-        self._reset(list(self.whole.values()))
+        self._out(self.of_cta)
+        self._reset(list(self.of_cta.values()))
 
     def _out(self, now: dict[int, str]) -> None:
         """Store extents into the caller's table, and compare them with those before."""

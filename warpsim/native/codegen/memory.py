@@ -91,7 +91,7 @@ class Memory:
             position = code.op("add", code.op("mul", wide, total), Val("i64", builder.column, uniform=True))
             code.line(f"store {code.of(position)}, ptr {self.positions}, align 64")
 
-    def met(self) -> None:
+    def barrier_passed(self) -> None:
         """Behind a barrier: how much of shared memory is written, from its start on."""
         builder, code = self.builder, self.builder.code
         if not self.private:
