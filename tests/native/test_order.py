@@ -77,3 +77,15 @@ def test_an_atomic_that_changes_nothing(done):
     """Whether a loop that polls has changed memory decides who comes next, and thus who meets whom again."""
     assert launch(POLLING, "compiled", 1, 32) == launch(POLLING, "interpreter", 1, 32)
     assert done
+
+
+def test_threads_that_have_left_hold_nobody_back(done):
+    """Each of twenty CTAs stores and returns in a place of its own: one region serves them all."""
+    ways = "".join(
+        f"setp.ne.u32 %p0, %r1, {k}; @%p0 bra N{k}; mad.lo.u32 %r3, %r1, {k}, %r0; st.global.u32 [%d2], %r3; ret; N{k}:\n"
+        for k in range(20)
+    )
+    _, out, *_ = launch(ways + "ret; }", "compiled", 20, 32)
+
+    assert out == [cta * cta + thread for cta in range(20) for thread in range(32)]
+    assert len(done) == 1

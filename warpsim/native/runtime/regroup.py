@@ -16,28 +16,28 @@ if TYPE_CHECKING:
     from warpsim.machine.state.group import Group
 
 
-def first_stop(region: Region, common: int, exits: Any, lanes: Any) -> int:
-    """The lowest block in which any lane has stopped; ``common`` is the exit of all warps, if there is one."""
-    if common >= 0:
-        return region.exits[common][0]
-    least = int(exits.min())
-    if least < 0:  # lanes of a warp are at several places
-        mixed = np.flatnonzero(exits < 0)
-        each = lanes[: len(exits) * 32].reshape(-1, 32)[mixed].min()
-        whole = exits[exits >= 0]
-        least = min(int(each), int(whole.min()) if len(whole) else int(each))
-    return region.exits[least][0]
+def first_stop(machine: Machine, group: Group, region: Region, exits: Any, lanes: Any) -> int:
+    """The lowest block in which any lane has stopped that has more to do, or whose end somebody waits for."""
+    numbers = set(exits.tolist())
+    if min(numbers) < 0:  # lanes of a warp are at several places
+        numbers |= set(lanes[: len(exits) * 32].reshape(-1, 32)[exits < 0].reshape(-1).tolist())
+    waits = machine.waits()
+    stops = (region.exits[n][0] for n in numbers if n >= 0 and (waits or not _ends(group, region, n)))
+    return min(stops, default=len(group.plan.blocks))
+
+
+def _ends(group: Group, region: Region, exit: int) -> bool:
+    """Whether threads leave the kernel at an exit."""
+    block, at = region.exits[exit]
+    steps = group.plan.blocks[block].instructions
+    return at < len(steps) and steps[at].guard is None and steps[at].traits.leaves and not group.stack
 
 
 def all_leave(machine: Machine, group: Group, region: Region, common: int) -> bool:
     """Whether all threads of a batch are about to leave the kernel, at one exit, and nobody else needs its memory."""
-    if common < 0 or group.stack or machine.launch.cluster != (1, 1, 1):
+    if common < 0 or machine.launch.cluster != (1, 1, 1) or group.selection.n != machine.batch.shape.n:
         return False
-    if group.selection.n != machine.batch.shape.n:
-        return False
-    block, at = region.exits[common]
-    steps = group.plan.blocks[block].instructions
-    return at < len(steps) and steps[at].guard is None and steps[at].traits.leaves
+    return _ends(group, region, common)
 
 
 def leave(

@@ -145,11 +145,10 @@ class Runner:
         code, region = call.code, call.code.region
         found = call.found = self.scratch.left()
         call.counts = call.words[code.counts_at : code.counts_at + 2 * len(code.blocks)].tolist()
-        first = first_stop(region, found.common_exit, call.exits, call.lanes)
         self.ended = all_leave(call.machine, call.group, region, found.common_exit)
         if call.through and not self.ended:
             return Outcome.DIVERGED
-        if found.parted and _ahead(call, first):
+        if found.parted and _ahead(call, first := first_stop(call.machine, call.group, region, call.exits, call.lanes)):
             # Where lanes have stopped, they go on before any that stand behind them: run up to there only.
             self.ahead = max(first + 1, region.entry.block + 1)
             return Outcome.OUT_OF_ORDER if call.limit > self.ahead else Outcome.DIVERGED
