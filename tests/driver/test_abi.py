@@ -14,7 +14,7 @@ import pytest
 import warpsim
 from ptx_text import module_head
 from warpsim.driver import library
-from warpsim.driver.abi import cu_entry, linking, rt_device, rt_launch
+from warpsim.driver.abi import entry_points, nvjitlink, rt_device, rt_launch
 from warpsim.driver.abi.calls import CALLS, INTERRUPT, Call, guarded
 from warpsim.driver.abi.process import PROCESS
 from warpsim.driver.abi.rt_errors import NAMES
@@ -310,13 +310,15 @@ def test_versions_of_functions(monkeypatch):
     monkeypatch.setattr(PROCESS, "addresses", {name: index + 1 for index, name in enumerate(CALLS["cuda"])})
     number = PROCESS.addresses
 
-    assert cu_entry.entry("cuCtxCreate", 12000) == number["cuCtxCreate_v3"]
-    assert cu_entry.entry("cuCtxCreate", 13000) == number["cuCtxCreate_v4"]
-    assert cu_entry.entry("cuMemAlloc", 11000) == number["cuMemAlloc_v2"]
-    assert cu_entry.entry("cuGetProcAddress", 11030) == number["cuGetProcAddress"]
-    assert cu_entry.entry("cuNothing", 13000) == 0
-    assert cu_entry.entry("cuLaunchHostFunc", 13000) == number["cuLaunchHostFunc"]  # cuda.h of CUDA 13.1 has another
-    assert cu_entry.entry("cuLaunchHostFunc", 13010) == number["cuLaunchHostFunc_v2"]
+    assert entry_points.entry("cuCtxCreate", 12000) == number["cuCtxCreate_v3"]
+    assert entry_points.entry("cuCtxCreate", 13000) == number["cuCtxCreate_v4"]
+    assert entry_points.entry("cuMemAlloc", 11000) == number["cuMemAlloc_v2"]
+    assert entry_points.entry("cuGetProcAddress", 11030) == number["cuGetProcAddress"]
+    assert entry_points.entry("cuNothing", 13000) == 0
+    assert (
+        entry_points.entry("cuLaunchHostFunc", 13000) == number["cuLaunchHostFunc"]
+    )  # cuda.h of CUDA 13.1 has another
+    assert entry_points.entry("cuLaunchHostFunc", 13010) == number["cuLaunchHostFunc_v2"]
 
 
 def test_options_of_a_link(call):
@@ -324,9 +326,9 @@ def test_options_of_a_link(call):
     words = [ctypes.create_string_buffer(word) for word in (b"-O3", b"-lto", b"-arch=compute_80")]
     options, out = (ctypes.c_uint64 * 3)(*map(ctypes.addressof, words)), ctypes.c_uint64()
     assert call("nvJitLinkCreate", out, 3, options) == 0
-    assert PROCESS.get(out.value, linking.Link).sm == 80
+    assert PROCESS.get(out.value, nvjitlink.Link).sm == 80
     assert call("nvJitLinkCreate", out, 2, options) == 0
-    assert PROCESS.get(out.value, linking.Link).sm == 90
+    assert PROCESS.get(out.value, nvjitlink.Link).sm == 90
     assert call("nvJitLinkDestroy", out) == 0
     assert out.value == 0
 

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from warpsim.driver.abi import cu_entry, rt_launch, theirs
+from warpsim.driver.abi import entry_points, rt_launch
 from warpsim.driver.abi.process import PROCESS
+from warpsim.driver.raw import library_at
 
 CUBIN = b"\x7fELF" + bytes(64)
 
@@ -53,8 +54,8 @@ def test_kernels_that_cannot_be_had(call, monkeypatch, library, said):
 
 def test_libraries_of_machine_code(call, monkeypatch):
     """NVIDIA's run time within a library asks for its own tables: the library is named, and what to do instead."""
-    told, table = [], ctypes.create_string_buffer(cu_entry.RUNTIME_TABLE)
-    monkeypatch.setattr(cu_entry, "library_at", lambda address: "libcublas.so.13")
+    told, table = [], ctypes.create_string_buffer(entry_points.RUNTIME_TABLE)
+    monkeypatch.setattr(entry_points, "library_at", lambda address: "libcublas.so.13")
     monkeypatch.setattr(PROCESS.driver, "report", SimpleNamespace(problem=lambda *words: told.append(words)))
 
     assert call("cuGetExportTable", ctypes.c_uint64(), table) == 801
@@ -68,5 +69,5 @@ def test_the_library_of_an_address():
     function = ctypes.cast(ctypes.CDLL(None).malloc, ctypes.c_void_p).value
     memory = ctypes.create_string_buffer(16)
 
-    assert theirs.library_at(function).startswith("lib")
-    assert theirs.library_at(ctypes.addressof(memory)) == ""
+    assert library_at(function).startswith("lib")
+    assert library_at(ctypes.addressof(memory)) == ""

@@ -3,7 +3,7 @@
 import pytest
 
 from warpsim.driver import properties
-from warpsim.driver.abi.cu_entry import SINCE
+from warpsim.driver.abi.entry_points import SINCE
 from warpsim.driver.abi.rt_errors import NAMES
 from warpsim.driver.results import Result
 

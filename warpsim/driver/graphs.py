@@ -369,6 +369,11 @@ class GraphMemory:
         self.allocations[work.address] = work
         return work
 
+    def extent(self, address: int) -> tuple[int, int] | None:
+        """The first byte and the size of the allocation that contains an address."""
+        found = (work for work in self.allocations.values() if work.address <= address < work.address + work.nbytes)
+        return next(((work.address, work.nbytes) for work in found), None)
+
     def claim(self, address: int, graph: Graph) -> None:
         """Note that a graph frees an allocation: each does once, and either its own graph does or others."""
         found = self.allocations.get(address)

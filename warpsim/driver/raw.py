@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import sys
 
 from warpsim.driver.results import DriverError, Result
@@ -97,3 +98,25 @@ def put_bytes(address: int, data: bytes) -> None:
     """Store bytes; null takes nothing."""
     if address:
         ctypes.memmove(mapped(address, len(data)), data, len(data))
+
+
+class _Found(ctypes.Structure):
+    """Dl_info."""
+
+    _fields_ = (
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+        ("at", ctypes.c_void_p),
+    )
+
+
+def library_at(address: int) -> str:
+    """The name of the shared library that an address is in; empty in the program itself, or elsewhere."""
+    if os.name == "nt":
+        return ""
+    found = _Found()
+    if not ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(found)) or not found.file:
+        return ""
+    file = os.fsdecode(found.file)
+    return "" if os.path.realpath(file) == os.path.realpath("/proc/self/exe") else os.path.basename(file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import attrs
 
@@ -34,6 +35,9 @@ class Stream:
         self.driver, self.flags, self.priority, self.context = driver, flags, priority, context
         self.capture: Capture | None = None
         self.tail: list[Node] = []
+        """The nodes that the next captured one depends on."""
+        self.kept: Any = None
+        """Memory of C that holds their handles."""
 
     def submit(self, work: Work) -> None:
         """Do a piece of work, or add it to the graph being captured."""

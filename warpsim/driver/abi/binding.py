@@ -23,17 +23,15 @@ MODULES = (
     "cu_graph",
     "cu_capture",
     "cu_tensor_map",
-    "cu_entry",
-    "cu_others",
     "rt_device",
     "rt_memory",
     "rt_launch",
     "rt_graph",
-    "rt_entry",
-    "rt_others",
-    "linking",
-    "compiling",
-    "management",
+    "entry_points",
+    "unsupported",
+    "nvjitlink",
+    "nvrtc",
+    "nvml",
 )
 _KEPT: list[Any] = []
 _BEHIND: list[Behind] = []

@@ -138,6 +138,22 @@ def call(kinds: str, *names: str, plain: bool = False) -> Callable[[Callable[...
     return declare
 
 
+def result(
+    store: Callable[[int, Any], None], kinds: str, *names: str
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare functions that return what is stored where their first ``O`` points."""
+    at = kinds.removeprefix(CURRENT).index("O")
+
+    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+        @call(kinds, *names)
+        def give(*arguments: Any) -> None:
+            store(arguments[at], function(*arguments[:at], *arguments[at + 1 :]))
+
+        return function
+
+    return declare
+
+
 def _library(name: str) -> str:
     if name.startswith(("cuda", "__cuda", "warpsim")):
         return "cudart"

@@ -5,22 +5,27 @@ from __future__ import annotations
 import ctypes
 
 from warpsim.driver import images, occupancy
-from warpsim.driver.abi.calls import call, unsupported
+from warpsim.driver.abi.calls import call, result
 from warpsim.driver.abi.process import PROCESS, Context, c_string
 from warpsim.driver.modules import REGISTERS, DriverModule, Function, Library, LibraryKernel, Linker
 from warpsim.driver.raw import bytes_at, put32, put64
 from warpsim.driver.results import DriverError, Result
 
+Launchable = Function | LibraryKernel
+
+
+# ---- modules -------------------------------------------------------------------------------------
+
 
 def load(image: bytes) -> int:
-    """The handle of a module for the current context."""
+    """Load a module into the current context; returns its handle."""
     module = PROCESS.driver.load(image, PROCESS.ordinal())
     module.owner = PROCESS.context()
     return PROCESS.handles.put(module, module.owner)
 
 
 def read(path: str) -> bytes:
-    """A file."""
+    """Read a file."""
     try:
         with open(path, "rb") as stream:
             return stream.read(images.LARGEST)
@@ -30,59 +35,43 @@ def read(path: str) -> bytes:
 
 @call("!OO", "cuModuleLoadData", "cuModuleLoadFatBinary")
 @call("!OOUPP", "cuModuleLoadDataEx")
-def module_load_data(out: int, image: int, *options: int) -> None:
-    """A module from memory."""
+def load_data(out: int, image: int, *options: int) -> None:
+    """Load a module from memory."""
     put64(out, load(images.image_at(image)))
 
 
-@call("!OT", "cuModuleLoad")
-def module_load(out: int, path: str) -> None:
-    """A module from a file."""
-    put64(out, load(read(path)))
+result(put64, "!OT", "cuModuleLoad")(lambda path: load(read(path)))
+result(put32, "O", "cuModuleGetLoadingMode")(lambda: 1)  # eager
 
 
 @call("m", "cuModuleUnload")
-def module_unload(module: DriverModule) -> None:
-    """The end of a module."""
+def unload(module: DriverModule) -> None:
+    """Unload a module."""
     if module.library is not None:
         raise DriverError(Result.NOT_PERMITTED, "the module belongs to a library")
     PROCESS.handles.end(module)
     module.unload()
 
 
-@call("O", "cuModuleGetLoadingMode")
-def loading_mode(out: int) -> None:
-    """Eager: a module's text is read when it is loaded."""
-    put32(out, 1)
-
-
-@call("OmT", "cuModuleGetFunction")
-def module_function(out: int, module: DriverModule, name: str) -> None:
-    """Look up a kernel by name."""
-    put64(out, handle_of(module.function(name)))
-
-
 def handle_of(function: Function) -> int:
-    """The handle of a function, which ends with its module."""
+    """The handle of a function. It ends with its module."""
     return PROCESS.handles.put(function, function.module)
 
 
-@call("Om", "cuModuleGetFunctionCount")
-def module_count(out: int, module: DriverModule) -> None:
-    """How many kernels a module has."""
-    put32(out, len(module.functions()))
+result(put64, "OmT", "cuModuleGetFunction")(lambda module, name: handle_of(module.function(name)))
+result(put32, "Om", "cuModuleGetFunctionCount")(lambda module: len(module.functions()))
 
 
 @call("OUm", "cuModuleEnumerateFunctions")
-def module_functions(out: int, count: int, module: DriverModule) -> None:
-    """The kernels of a module."""
+def enumerate_functions(out: int, count: int, module: DriverModule) -> None:
+    """Store the handles of a module's functions."""
     for index, name in enumerate(module.functions()[:count]):
         put64(out + 8 * index, handle_of(module.function(name)))
 
 
 @call("PPmT", "cuModuleGetGlobal_v2", "cuModuleGetGlobal")
-def module_global(out: int, size: int, module: DriverModule, name: str) -> None:
-    """A variable by name."""
+def get_global(out: int, size: int, module: DriverModule, name: str) -> None:
+    """Store a variable's address and size."""
     address, nbytes = module.variable(name)
     put64(out, address)
     put64(size, nbytes)
@@ -92,7 +81,7 @@ def module_global(out: int, size: int, module: DriverModule, name: str) -> None:
 
 
 def put_library(image: bytes) -> int:
-    """The handle of a library."""
+    """Create a library; returns its handle."""
     library = Library(PROCESS.driver, image)
     handle = PROCESS.handles.put(library)
     module_of(library).functions()
@@ -100,115 +89,81 @@ def put_library(image: bytes) -> int:
 
 
 def module_of(library: Library, context: Context | None = None) -> DriverModule:
-    """The module of a library in a context, by default in the current one or the first device's primary one."""
+    """The module of a library in a context, by default the one that owns new memory."""
     owner = context or PROCESS.owner()
     module = library.module(owner, owner.ordinal)
     PROCESS.handles.put(module, owner)
     return module
 
 
-def function_of_kernel(kernel: LibraryKernel, context: Context | None = None) -> Function:
-    """The function that a kernel is in a context."""
-    function = module_of(kernel.library, context).function(kernel.name)
+def function_in(found: Launchable, context: Context | None = None) -> Function:
+    """The function that a function or a library's kernel is in a context."""
+    if isinstance(found, Function):
+        return found
+    function = module_of(found.library, context).function(found.name)
     if function.origin is None:
-        function.origin = kernel
-        for number, value in kernel.attributes.items():
+        function.origin = found
+        for number, value in found.attributes.items():
             set_attribute(function, number, value)
     return function
 
 
-def function_in(found: Function | LibraryKernel, context: Context | None = None) -> Function:
-    """What is launched in a context."""
-    return found if isinstance(found, Function) else function_of_kernel(found, context)
-
-
 @call("OOPPUPPU", "cuLibraryLoadData", "cudaLibraryLoadData")
-def library_load_data(out: int, image: int, *options: int) -> None:
-    """A library from memory."""
+def load_library_data(out: int, image: int, *options: int) -> None:
+    """Create a library from memory."""
     put64(out, put_library(images.image_at(image)))
 
 
 @call("OTPPUPPU", "cuLibraryLoadFromFile", "cudaLibraryLoadFromFile")
-def library_load(out: int, path: str, *options: int) -> None:
-    """A library from a file."""
+def load_library_file(out: int, path: str, *options: int) -> None:
+    """Create a library from a file."""
     put64(out, put_library(read(path)))
 
 
 @call("l", "cuLibraryUnload", "cudaLibraryUnload")
-def library_unload(library: Library) -> None:
-    """The end of a library, of its kernels, and of its modules in all contexts."""
+def unload_library(library: Library) -> None:
+    """Unload a library with its kernels, and its modules in all contexts."""
     PROCESS.handles.end(library)
     for module in library.modules.values():
         PROCESS.handles.end(module)
         module.unload()
 
 
-@call("OlT", "cuLibraryGetKernel", "cudaLibraryGetKernel")
-def library_kernel(out: int, library: Library, name: str) -> None:
-    """Look up a kernel by name."""
+@result(put64, "OlT", "cuLibraryGetKernel", "cudaLibraryGetKernel")
+def kernel_handle(library: Library, name: str) -> int:
+    """The handle of a library's kernel."""
     module_of(library).function(name)
-    put64(out, _kernel(library, name))
-
-
-def _kernel(library: Library, name: str) -> int:
     kernel = library.kernels.setdefault(name, LibraryKernel(library, name))
     return PROCESS.handles.put(kernel, library)
 
 
-@call("Ol", "cuLibraryGetKernelCount", "cudaLibraryGetKernelCount")
-def library_count(out: int, library: Library) -> None:
-    """How many kernels a library has."""
-    put32(out, len(module_of(library).functions()))
-
-
 @call("OUl", "cuLibraryEnumerateKernels", "cudaLibraryEnumerateKernels")
-def library_kernels(out: int, count: int, library: Library) -> None:
-    """The kernels of a library."""
+def enumerate_kernels(out: int, count: int, library: Library) -> None:
+    """Store the handles of a library's kernels."""
     for index, name in enumerate(module_of(library).functions()[:count]):
-        put64(out + 8 * index, _kernel(library, name))
-
-
-@call("!Ol", "cuLibraryGetModule")
-def library_module(out: int, library: Library) -> None:
-    """The module of a library in the current context."""
-    put64(out, PROCESS.handles.put(module_of(library)))
+        put64(out + 8 * index, kernel_handle(library, name))
 
 
 @call("!PPlT", "cuLibraryGetGlobal", "cuLibraryGetManaged", "cudaLibraryGetGlobal", "cudaLibraryGetManaged")
-def library_global(out: int, size: int, library: Library, name: str) -> None:
-    """A variable of a library, in the current context."""
-    module_global(out, size, module_of(library), name)
+def get_library_global(out: int, size: int, library: Library, name: str) -> None:
+    """Store the address and size of a library's variable in the current context."""
+    get_global(out, size, module_of(library), name)
 
 
-@call("!Ok", "cuKernelGetFunction")
-def kernel_function(out: int, kernel: LibraryKernel) -> None:
-    """The function that a kernel is in the current context."""
-    put64(out, handle_of(function_of_kernel(kernel)))
+result(put32, "Ol", "cuLibraryGetKernelCount", "cudaLibraryGetKernelCount")(lambda lib: len(module_of(lib).functions()))
+result(put64, "!Ol", "cuLibraryGetModule")(lambda library: PROCESS.handles.put(module_of(library)))
+result(put64, "Ok", "cuKernelGetLibrary")(lambda kernel: PROCESS.handles.put(kernel.library))
+result(put64, "!Ok", "cuKernelGetFunction")(lambda kernel: handle_of(function_in(kernel)))
 
 
-@call("Ok", "cuKernelGetLibrary")
-def kernel_library(out: int, kernel: LibraryKernel) -> None:
-    """The library of a kernel."""
-    put64(out, PROCESS.handles.put(kernel.library))
+# ---- functions -----------------------------------------------------------------------------------
 
-
-@call("Of", "cuFuncGetModule")
-def function_module(out: int, function: Function) -> None:
-    """The module of a function."""
-    put64(out, PROCESS.handles.put(function.module))
-
-
-@call("Of", "cuFuncGetName")
-@call("Ok", "cuKernelGetName")
-def function_name(out: int, named: Function | LibraryKernel) -> None:
-    """The name of a function or kernel."""
-    put64(out, c_string(named.name))
-
-
-@call("Of", "cuFuncIsLoaded")
-def is_loaded(out: int, function: Function) -> None:
-    """It is."""
-    put32(out, 1)
+result(put64, "Of", "cuFuncGetModule")(lambda function: PROCESS.handles.put(function.module))
+result(put64, "Of", "cuFuncGetName")(lambda function: c_string(function.name))
+result(put64, "Ok", "cuKernelGetName")(lambda kernel: c_string(kernel.name))
+result(put32, "Of", "cuFuncIsLoaded")(lambda function: 1)
+result(put64, "fO", "cuFuncGetParamCount")(lambda function: len(function.kernel.params))
+result(put64, "!kO", "cuKernelGetParamCount")(lambda kernel: len(function_in(kernel).kernel.params))
 
 
 @call("f", "cuFuncLoad")
@@ -216,13 +171,11 @@ def is_loaded(out: int, function: Function) -> None:
 @call("PU", "cudaFuncSetCacheConfig", "cudaFuncSetSharedMemConfig")
 @call("kUD", "cuKernelSetCacheConfig")
 def nothing(*arguments: object) -> None:
-    """Performance only."""
+    """Do nothing: these affect performance only."""
 
 
-# ---- attributes ----------------------------------------------------------------------------------
-
-
-def attribute(function: Function, number: int) -> int:
+@result(put32, "OIf", "cuFuncGetAttribute")
+def attribute(number: int, function: Function) -> int:
     """A CUfunction_attribute."""
     x, y, z = function.required_cluster
     target = function.kernel.module.target
@@ -249,6 +202,13 @@ def attribute(function: Function, number: int) -> int:
     return known[number]
 
 
+@result(put32, "OIkD", "cuKernelGetAttribute")
+def kernel_attribute(number: int, kernel: LibraryKernel, device: int) -> int:
+    """A CUfunction_attribute of a library's kernel."""
+    return attribute(number, function_in(kernel))
+
+
+@call("fII", "cuFuncSetAttribute")
 def set_attribute(function: Function, number: int, value: int) -> None:
     """Set a CUfunction_attribute."""
     if number == 8:
@@ -270,27 +230,9 @@ def set_attribute(function: Function, number: int, value: int) -> None:
         raise DriverError(Result.INVALID_VALUE, f"function attribute {number} cannot be set")
 
 
-@call("OIf", "cuFuncGetAttribute")
-def function_attribute(out: int, number: int, function: Function) -> None:
-    """cuFuncGetAttribute."""
-    put32(out, attribute(function, number))
-
-
-@call("OIkD", "cuKernelGetAttribute")
-def kernel_attribute(out: int, number: int, kernel: LibraryKernel, device: int) -> None:
-    """cuKernelGetAttribute."""
-    put32(out, attribute(function_of_kernel(kernel), number))
-
-
-@call("fII", "cuFuncSetAttribute")
-def function_set(function: Function, number: int, value: int) -> None:
-    """cuFuncSetAttribute."""
-    set_attribute(function, number, value)
-
-
 @call("IIkD", "cuKernelSetAttribute")
-def kernel_set(number: int, value: int, kernel: LibraryKernel, device: int) -> None:
-    """cuKernelSetAttribute: the functions that the kernel is, and will be, have it."""
+def set_kernel_attribute(number: int, value: int, kernel: LibraryKernel, device: int) -> None:
+    """Set an attribute of the functions that a library's kernel is, or will be, in any context."""
     module_of(kernel.library)
     for module in kernel.library.modules.values():
         if not module.unloaded:
@@ -300,51 +242,38 @@ def kernel_set(number: int, value: int, kernel: LibraryKernel, device: int) -> N
 
 @call("fPOP", "cuFuncGetParamInfo")
 @call("!kPOP", "cuKernelGetParamInfo")
-def parameter(found: Function | LibraryKernel, index: int, offset: int, size: int) -> None:
-    """Where a parameter lies in the block."""
-    put_parameter(function_in(found), index, offset, size)
-
-
-def put_parameter(function: Function, index: int, offset: int, size: int) -> None:
-    """Give offset and size of a parameter."""
-    params = function.kernel.params
+@call("!FPOP", "cudaFuncGetParamInfo")
+def get_parameter(found: Launchable, index: int, offset: int, size: int) -> None:
+    """Store a parameter's offset and size."""
+    params = function_in(found).kernel.params
     if index >= len(params):
         raise DriverError(Result.INVALID_VALUE)
     put64(offset, params[index].offset)
     put64(size, params[index].size)
 
 
-@call("fO", "cuFuncGetParamCount")
-@call("!kO", "cuKernelGetParamCount")
-def parameter_count(found: Function | LibraryKernel, out: int) -> None:
-    """How many parameters there are."""
-    put64(out, len(function_in(found).kernel.params))
-
-
 # ---- linking -------------------------------------------------------------------------------------
 
-
-@call("!UPPO", "cuLinkCreate_v2", "cuLinkCreate")
-def link_create(count: int, options: int, values: int, out: int) -> None:
-    """cuLinkCreate."""
-    put64(out, PROCESS.handles.put(Linker(), PROCESS.context()))
+result(put64, "!UPPO", "cuLinkCreate_v2", "cuLinkCreate")(
+    lambda *rest: PROCESS.handles.put(Linker(), PROCESS.context())
+)
 
 
 @call("jIOPPUPP", "cuLinkAddData_v2", "cuLinkAddData")
 def link_data(linker: Linker, kind: int, data: int, nbytes: int, *rest: int) -> None:
-    """A module to link."""
+    """Add a module from memory."""
     linker.add(bytes_at(data, nbytes), PROCESS.driver.devices[PROCESS.ordinal()].sm)
 
 
 @call("jITUPP", "cuLinkAddFile_v2", "cuLinkAddFile")
 def link_file(linker: Linker, kind: int, path: str, *rest: int) -> None:
-    """A module to link, from a file."""
+    """Add a module from a file."""
     linker.add_file(path, PROCESS.driver.devices[PROCESS.ordinal()].sm)
 
 
 @call("jOP", "cuLinkComplete")
-def link_complete(linker: Linker, out: int, size: int) -> None:
-    """The linked module."""
+def complete_link(linker: Linker, out: int, size: int) -> None:
+    """Link, and store the address and size of the linked module."""
     data = linker.complete()
     linker.result = ctypes.create_string_buffer(data)
     put64(out, ctypes.addressof(linker.result))
@@ -352,35 +281,43 @@ def link_complete(linker: Linker, out: int, size: int) -> None:
 
 
 @call("j", "cuLinkDestroy")
-def link_destroy(linker: Linker) -> None:
-    """The end of a linker."""
+def destroy_link(linker: Linker) -> None:
+    """Destroy a linker."""
     PROCESS.handles.end(linker)
 
 
 # ---- occupancy -----------------------------------------------------------------------------------
 
 
-@call("!OqIP", "cuOccupancyMaxActiveBlocksPerMultiprocessor")
-@call("!OqIPU", "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags")
-@call("!OFIP", "cudaOccupancyMaxActiveBlocksPerMultiprocessor")
-@call("!OFIPU", "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags")
-def active_blocks(out: int, found: Function | LibraryKernel, threads: int, shared: int, flags: int = 0) -> None:
-    """Blocks on a multiprocessor."""
-    put32(out, occupancy.blocks_per_sm(function_in(found), threads, shared))
+@result(put32, "!OqIP", "cuOccupancyMaxActiveBlocksPerMultiprocessor")
+@result(put32, "!OqIPU", "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags")
+@result(put32, "!OFIP", "cudaOccupancyMaxActiveBlocksPerMultiprocessor")
+@result(put32, "!OFIPU", "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags")
+def active_blocks(found: Launchable, threads: int, shared: int, flags: int = 0) -> int:
+    """Resident blocks per multiprocessor."""
+    return occupancy.blocks_per_sm(function_in(found), threads, shared)
+
+
+@result(put64, "!OqII", "cuOccupancyAvailableDynamicSMemPerBlock")
+@result(put64, "!OFII", "cudaOccupancyAvailableDynamicSMemPerBlock")
+def free_shared(found: Launchable, blocks: int, threads: int) -> int:
+    """Dynamic shared memory per block with which so many are resident."""
+    return occupancy.free_shared(function_in(found), blocks, threads)
+
+
+@result(put32, "OqO", "cuOccupancyMaxPotentialClusterSize")
+@result(put32, "!OFO", "cudaOccupancyMaxPotentialClusterSize")
+def cluster_size(found: Launchable, config: int) -> int:
+    """Most blocks in a cluster."""
+    return occupancy.largest_cluster(function_in(found))
 
 
 @call("!OOqPPI", "cuOccupancyMaxPotentialBlockSize")
 @call("!OOqPPIU", "cuOccupancyMaxPotentialBlockSizeWithFlags")
 def best_block(
-    grid: int,
-    block: int,
-    found: Function | LibraryKernel,
-    shared_of: int,
-    shared: int,
-    limit: int,
-    flags: int = 0,
+    grid: int, block: int, found: Launchable, shared_of: int, shared: int, limit: int, flags: int = 0
 ) -> None:
-    """The block with which most threads are resident."""
+    """Store the block size with the most resident threads, and the grid that fills the GPU with it."""
     asked = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_int)(shared_of) if shared_of else None
 
     def wanted(threads: int) -> int:
@@ -389,23 +326,3 @@ def best_block(
     blocks, threads = occupancy.best_block(function_in(found), wanted, limit)
     put32(grid, blocks)
     put32(block, threads)
-
-
-@call("!OqII", "cuOccupancyAvailableDynamicSMemPerBlock")
-@call("!OFII", "cudaOccupancyAvailableDynamicSMemPerBlock")
-def free_shared(out: int, found: Function | LibraryKernel, blocks: int, threads: int) -> None:
-    """Dynamic shared memory of a block among so many."""
-    put64(out, occupancy.free_shared(function_in(found), blocks, threads))
-
-
-@call("OqO", "cuOccupancyMaxPotentialClusterSize")
-@call("!OFO", "cudaOccupancyMaxPotentialClusterSize")
-def cluster_size(out: int, found: Function | LibraryKernel, config: int) -> None:
-    """The largest cluster."""
-    put32(out, occupancy.largest_cluster(function_in(found)))
-
-
-@call("OmT", "cuModuleGetTexRef", "cuModuleGetSurfRef")
-def texture(*arguments: object) -> None:
-    """Not simulated."""
-    raise unsupported("textures")

@@ -1,14 +1,22 @@
-"""libcuda: cuTensorMapEncode."""
+"""libcuda: tensor maps."""
 
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 from warpsim.driver.abi.calls import call
-from warpsim.driver.raw import bytes_at, get32, get64, put_bytes
+from warpsim.driver.raw import bytes_at, put_bytes, row_at
 from warpsim.driver.results import DriverError, Result
 from warpsim.host.tensor_map import TensorMap, encoded
 from warpsim.layout import tensor_map as layout
+
+MODES = (
+    ("interleave", layout.INTERLEAVES),
+    ("swizzle", layout.SWIZZLES),
+    ("l2_promotion", layout.PROMOTIONS),
+    ("oob_fill", layout.FILLS),
+)
 
 
 def _word(words: tuple[str, ...], index: int, what: str) -> str:
@@ -17,91 +25,55 @@ def _word(words: tuple[str, ...], index: int, what: str) -> str:
     return words[index]
 
 
-def _common(
-    data_type: int,
-    rank: int,
-    dims: int,
-    strides: int,
-    elements: int,
-    interleave: int,
-    swizzle: int,
-    promotion: int,
-    fill: int,
-) -> dict[str, object]:
+def _ints(address: int, count: int, kind: str = "I") -> list[int]:
+    return list(struct.unpack(f"<{count}{kind}", bytes_at(address, 4 * count))) if count else []
+
+
+def _fields(
+    data_type: int, rank: int, dims: int, strides: int, elements: int, modes: tuple[int, ...]
+) -> dict[str, Any]:
+    """What the two kinds of maps have in common."""
     if not 1 <= rank <= 5:
         raise DriverError(Result.INVALID_VALUE, f"a tensor of {rank} dimensions")
     return {
         "data_type": _word(layout.DATA_TYPES, data_type, "data type"),
-        "global_dim": [get64(dims + 8 * i) for i in range(rank)],
-        "global_strides": [get64(strides + 8 * i) for i in range(rank - 1)],
-        "element_strides": [get32(elements + 4 * i) for i in range(rank)],
-        "interleave": _word(layout.INTERLEAVES, interleave, "interleave"),
-        "swizzle": _word(layout.SWIZZLES, swizzle, "swizzle"),
-        "l2_promotion": _word(layout.PROMOTIONS, promotion, "L2 promotion"),
-        "oob_fill": _word(layout.FILLS, fill, "fill"),
+        "global_dim": row_at(dims, rank),
+        "global_strides": row_at(strides, rank - 1),
+        "element_strides": _ints(elements, rank),
+        **{name: _word(words, mode, name) for (name, words), mode in zip(MODES, modes, strict=True)},
     }
 
 
 @call("!OUUPOOOOUUUU", "cuTensorMapEncodeTiled")
 def encode_tiled(
-    out: int,
-    data_type: int,
-    rank: int,
-    address: int,
-    dims: int,
-    strides: int,
-    box: int,
-    elements: int,
-    interleave: int,
-    swizzle: int,
-    promotion: int,
-    fill: int,
+    out: int, data_type: int, rank: int, address: int, dims: int, strides: int, box: int, elements: int, *modes: int
 ) -> None:
-    """cuTensorMapEncodeTiled."""
-    common = _common(data_type, rank, dims, strides, elements, interleave, swizzle, promotion, fill)
-    boxes = [get32(box + 4 * i) for i in range(rank)]
-    put_bytes(out, TensorMap(address, box_dim=boxes, **common).encode(address))  # type: ignore[arg-type]
+    """Store a map of tiles."""
+    fields = _fields(data_type, rank, dims, strides, elements, modes)
+    put_bytes(out, TensorMap(address, box_dim=_ints(box, rank), **fields).encode(address))
 
 
 @call("!OUUPOOOOUUOUUUU", "cuTensorMapEncodeIm2col")
 def encode_im2col(
-    out: int,
-    data_type: int,
-    rank: int,
-    address: int,
-    dims: int,
-    strides: int,
-    lower: int,
-    upper: int,
-    channels: int,
-    pixels: int,
-    elements: int,
-    interleave: int,
-    swizzle: int,
-    promotion: int,
-    fill: int,
+    out: int, data_type: int, rank: int, address: int, dims: int, strides: int, lower: int, upper: int, *rest: int
 ) -> None:
-    """cuTensorMapEncodeIm2col."""
-    common = _common(data_type, rank, dims, strides, elements, interleave, swizzle, promotion, fill)
+    """Store a map of image columns."""
+    channels, pixels, elements, *modes = rest
     made = TensorMap.im2col(
         address,
-        pixel_box_lower_corner=[_signed(lower + 4 * i) for i in range(rank - 2)],
-        pixel_box_upper_corner=[_signed(upper + 4 * i) for i in range(rank - 2)],
+        pixel_box_lower_corner=_ints(lower, max(rank - 2, 0), "i"),
+        pixel_box_upper_corner=_ints(upper, max(rank - 2, 0), "i"),
         channels_per_pixel=channels,
         pixels_per_column=pixels,
-        **common,  # type: ignore[arg-type]
+        **_fields(data_type, rank, dims, strides, elements, tuple(modes)),
     )
     put_bytes(out, made.encode(address))
 
 
-def _signed(address: int) -> int:
-    return int(struct.unpack("<i", struct.pack("<I", get32(address)))[0])
-
-
 @call("!OO", "cuTensorMapReplaceAddress")
 def replace_address(where: int, address: int) -> None:
-    """cuTensorMapReplaceAddress: the same map for a tensor elsewhere."""
+    """Change the address in a map."""
     fields = layout.decode(bytes_at(where, layout.LAYOUT.itemsize))
     if fields is None:
-        raise DriverError(Result.INVALID_VALUE, "the 128 bytes are no tensor map")
+        raise DriverError(Result.INVALID_VALUE, "the 128 bytes are not a tensor map")
     put_bytes(where, encoded(fields, address))

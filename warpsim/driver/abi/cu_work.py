@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from typing import Any
 
 import attrs
 
 from warpsim.driver import occupancy
-from warpsim.driver.abi.calls import call, unsupported
-from warpsim.driver.abi.cu_module import function_in
+from warpsim.driver.abi.calls import call, result, unsupported
+from warpsim.driver.abi.cu_module import Launchable, function_in
 from warpsim.driver.abi.process import PROCESS
-from warpsim.driver.modules import Function, LibraryKernel
+from warpsim.driver.modules import Function
 from warpsim.driver.raw import bytes_at, get32, get64, put32, put64, put_bytes, put_float
 from warpsim.driver.results import DriverError, Result
 from warpsim.driver.streams import Event, Record, Stream, Wait
@@ -29,17 +30,19 @@ from warpsim.driver.work import (
 )
 
 ATTRIBUTE = 72
-"""Bytes of a CUlaunchAttribute: its number, and 64 of its value from the eighth on."""
+"""Size of a CUlaunchAttribute: its number, and from the eighth byte on 64 bytes of value."""
 MOST_ATTRIBUTES = 64
 """More than there are."""
 COOPERATIVE, CLUSTER = 2, 4
 BUFFER_POINTER, BUFFER_SIZE = 1, 2
 """CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE."""
 ATTACH_SINGLE = 4
-"""CU_MEM_ATTACH_SINGLE: to a stream, which is not the default one."""
+"""CU_MEM_ATTACH_SINGLE: attach memory to one stream, which cannot be the default one."""
 EXTERNAL = 1
 """CU_EVENT_RECORD_EXTERNAL, CU_EVENT_WAIT_EXTERNAL."""
-Launchable = Function | LibraryKernel
+
+
+# ---- launches ------------------------------------------------------------------------------------
 
 
 def packed(function: Function, params: int, extra: int) -> bytes:
@@ -54,26 +57,23 @@ def packed(function: Function, params: int, extra: int) -> bytes:
     given: dict[int, int] = {}
     while extra and (word := get64(extra)):
         if word not in (BUFFER_POINTER, BUFFER_SIZE):
-            raise DriverError(Result.INVALID_VALUE, f"0x{word:x} is none of CU_LAUNCH_PARAM")
+            raise DriverError(Result.INVALID_VALUE, f"0x{word:x} is not a CU_LAUNCH_PARAM")
         given[word] = get64(extra + 8)
         extra += 16
-    if not given and not function.parameter_bytes:
+    needed = function.parameter_bytes
+    if not given and not needed:
         return b""
     if len(given) < 2:
         raise DriverError(Result.INVALID_VALUE, f"{function.name} takes {len(function.kernel.params)} parameters")
-    return _of_buffer(function, given[BUFFER_POINTER], get64(given[BUFFER_SIZE]))
+    size = get64(given[BUFFER_SIZE])
+    if size != needed:
+        what = f"{function.name} takes {needed} bytes of parameters, and CU_LAUNCH_PARAM_BUFFER_SIZE is {size}"
+        raise DriverError(Result.LAUNCH_OUT_OF_RESOURCES if size > needed else Result.INVALID_VALUE, what)
+    return bytes_at(given[BUFFER_POINTER], size) if size else b""
 
 
-def _of_buffer(function: Function, buffer: int, size: int) -> bytes:
-    needed = function.parameter_bytes
-    if size == needed:
-        return bytes_at(buffer, size) if size else b""
-    what = f"{function.name} takes {needed} bytes of parameters, and CU_LAUNCH_PARAM_BUFFER_SIZE is {size}"
-    raise DriverError(Result.LAUNCH_OUT_OF_RESOURCES if size > needed else Result.INVALID_VALUE, what)
-
-
-def place(found: Launchable, stream: Stream) -> Function:
-    """The function that is launched in a stream, whose context has to be the function's."""
+def function_for(found: Launchable, stream: Stream) -> Function:
+    """The function to launch in a stream. It has to belong to the stream's context."""
     where = PROCESS.context_of(stream)
     function = function_in(found, where)
     if function.module.owner not in (None, where):
@@ -87,40 +87,25 @@ def submit(work: Launch, stream: Stream) -> None:
 
 
 @call("qUUUUUUUsPP", "cuLaunchKernel")
-def launch(
-    found: Launchable,
-    gx: int,
-    gy: int,
-    gz: int,
-    bx: int,
-    by: int,
-    bz: int,
-    shared: int,
-    stream: Stream,
-    params: int,
-    extra: int,
-    *,
-    cooperative: bool = False,
-) -> None:
-    """cuLaunchKernel."""
-    function = place(found, stream)
+def launch(found: Launchable, *rest: Any, cooperative: bool = False) -> None:
+    """Launch a kernel: grid, block, shared memory, stream, parameters."""
+    gx, gy, gz, bx, by, bz, shared, stream, params, extra = rest
+    function = function_for(found, stream)
     block = packed(function, params, extra)
     submit(Launch(function, (gx, gy, gz), (bx, by, bz), block, shared, None, cooperative), stream)
 
 
 @call("qUUUUUUUsP", "cuLaunchCooperativeKernel")
-def launch_cooperative(
-    found: Launchable, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, shared: int, stream: Stream, params: int
-) -> None:
-    """cuLaunchCooperativeKernel."""
-    launch(found, gx, gy, gz, bx, by, bz, shared, stream, params, 0, cooperative=True)
+def launch_cooperative(found: Launchable, *rest: Any) -> None:
+    """Launch a kernel whose blocks are all resident."""
+    launch(found, *rest, 0, cooperative=True)
 
 
 @call("OqPP", "cuLaunchKernelEx")
 def launch_ex(config: int, found: Launchable, params: int, extra: int) -> None:
-    """cuLaunchKernelEx."""
+    """Launch a kernel with a CUlaunchConfig."""
     stream = PROCESS.stream(get64(config + 32))
-    function = place(found, stream)
+    function = function_for(found, stream)
     submit(configured(function, config, packed(function, params, extra)), stream)
 
 
@@ -132,7 +117,7 @@ def configured(function: Function, config: int, params: bytes) -> Launch:
 
 
 def with_attributes(work: Launch, attributes: int, count: int) -> Launch:
-    """A launch with what its attributes say."""
+    """A launch with an array of CUlaunchAttribute applied."""
     if count > MOST_ATTRIBUTES:
         raise DriverError(Result.INVALID_VALUE, f"{count} attributes")
     for at in range(attributes, attributes + ATTRIBUTE * count, ATTRIBUTE):
@@ -148,104 +133,87 @@ def with_attributes(work: Launch, attributes: int, count: int) -> Launch:
     return work
 
 
-@call("OqO", "cuOccupancyMaxActiveClusters")
-def active_clusters(out: int, found: Launchable, config: int) -> None:
-    """Clusters on the whole GPU."""
-    put_clusters(out, configured(function_in(found), config, b""))
+@result(put32, "OqO", "cuOccupancyMaxActiveClusters")
+def active_clusters(found: Launchable, config: int) -> int:
+    """Resident clusters on the whole GPU."""
+    return resident_clusters(configured(function_in(found), config, b""))
 
 
-def put_clusters(out: int, work: Launch) -> None:
+def resident_clusters(work: Launch) -> int:
     """How many clusters of a launch are resident."""
     x, y, z = work.cluster or (1, 1, 1)
     threads = work.block[0] * work.block[1] * work.block[2]
-    put32(out, occupancy.resident_blocks(work.function, threads, work.shared) // (x * y * z))
+    return occupancy.resident_blocks(work.function, threads, work.shared) // (x * y * z)
 
 
 # ---- streams -------------------------------------------------------------------------------------
 
 
-@call("!OU", "cuStreamCreate", "cudaStreamCreateWithFlags")
-@call("!OUI", "cudaStreamCreateWithPriority")
-@call("!O", "cudaStreamCreate")
-def stream_create(out: int, flags: int = 0, priority: int = 0) -> None:
-    """A stream."""
+@result(put64, "!OU", "cuStreamCreate", "cudaStreamCreateWithFlags")
+@result(put64, "!OUI", "cudaStreamCreateWithPriority")
+@result(put64, "!O", "cudaStreamCreate")
+def create_stream(flags: int = 0, priority: int = 0) -> int:
+    """Create a stream in the current context."""
     if flags > 1:
-        raise DriverError(Result.INVALID_VALUE, f"flags of a stream: {flags}")
+        raise DriverError(Result.INVALID_VALUE, f"stream flags {flags}")
     owner = PROCESS.context()
-    put64(out, PROCESS.handles.put(Stream(PROCESS.driver, flags, priority, owner), owner))
+    return PROCESS.handles.put(Stream(PROCESS.driver, flags, priority, owner), owner)
 
 
-@call("!OUI", "cuStreamCreateWithPriority")
-def stream_create_priority(out: int, flags: int, priority: int) -> None:
-    """A stream of a priority."""
-    stream_create(out, flags, max(min(priority, 0), -5))
+@result(put64, "!OUI", "cuStreamCreateWithPriority")
+def create_stream_with_priority(flags: int, priority: int) -> int:
+    """Create a stream with a priority in the allowed range."""
+    return create_stream(flags, max(min(priority, 0), -5))
 
 
 @call("P", "cuStreamDestroy_v2", "cuStreamDestroy", "cudaStreamDestroy")
-def stream_destroy(handle: int) -> None:
-    """The end of a stream."""
+def destroy_stream(handle: int) -> None:
+    """Destroy a stream, not a default one."""
     PROCESS.handles.end(PROCESS.get(handle, Stream))
 
 
 @call("s", "cuStreamSynchronize", "cudaStreamSynchronize", "cuStreamQuery", "cudaStreamQuery")
-def stream_synchronize(stream: Stream) -> None:
-    """Everything has been done."""
+def synchronize(stream: Stream) -> None:
+    """Wait for a stream."""
     stream.synchronize()
 
 
-@call("sO", "cuStreamGetPriority", "cudaStreamGetPriority")
-def stream_priority(stream: Stream, out: int) -> None:
-    """A stream's priority."""
-    put32(out, stream.priority)
+result(put32, "sO", "cuStreamGetPriority", "cudaStreamGetPriority")(lambda stream: stream.priority)
+result(put32, "sO", "cuStreamGetFlags", "cudaStreamGetFlags")(lambda stream: stream.flags)
+result(put64, "sO", "cuStreamGetId", "cudaStreamGetId")(lambda stream: PROCESS.handles.put(stream) >> 8)
+result(put32, "sO", "cuStreamGetDevice", "cudaStreamGetDevice")(lambda stream: PROCESS.context_of(stream).ordinal)
+result(put64, "sO", "cuStreamGetCtx")(lambda stream: PROCESS.context_of(stream).handle)
+result(put_bytes, "sIO", "cuStreamGetAttribute", "cudaStreamGetAttribute")(lambda stream, number: bytes(32))
 
 
-@call("sO", "cuStreamGetFlags", "cudaStreamGetFlags")
-def stream_flags(stream: Stream, out: int) -> None:
-    """A stream's flags."""
-    put32(out, stream.flags)
-
-
-@call("sO", "cuStreamGetId", "cudaStreamGetId")
-def stream_id(stream: Stream, out: int) -> None:
-    """A stream's number."""
-    put64(out, PROCESS.handles.put(stream) >> 8)
-
-
-@call("sO", "cuStreamGetDevice", "cudaStreamGetDevice")
-def stream_device(stream: Stream, out: int) -> None:
-    """A stream's device."""
-    put32(out, PROCESS.context_of(stream).ordinal)
-
-
-@call("sO", "cuStreamGetCtx")
 @call("sPP", "cuStreamGetCtx_v2")
-def stream_context(stream: Stream, out: int, green: int = 0) -> None:
-    """A stream's context; there are no green ones."""
+def get_context(stream: Stream, out: int, green: int) -> None:
+    """Store a stream's context. There are no green contexts."""
     put64(out, PROCESS.context_of(stream).handle)
     put64(green, 0)
 
 
 @call("seU", "cuStreamWaitEvent", "cudaStreamWaitEvent")
-def stream_wait(stream: Stream, event: Event, flags: int) -> None:
-    """What comes is after an event."""
-    if _external(stream, flags):
+def wait_event(stream: Stream, event: Event, flags: int) -> None:
+    """Make a stream wait for an event."""
+    if _is_external(stream, flags):
         stream.submit(Wait(event))
     else:
         stream.wait(event)
 
 
-def _external(stream: Stream, flags: int) -> bool:
-    """Whether a captured stream has a node for an event, by the flags of a call."""
+def _is_external(stream: Stream, flags: int) -> bool:
+    """Whether flags ask for a graph node in place of a dependency of the capture."""
     if flags > EXTERNAL:
-        raise DriverError(Result.INVALID_VALUE, f"flags of an event: {flags}")
+        raise DriverError(Result.INVALID_VALUE, f"event flags {flags}")
     if flags and stream.capture is None:
         raise DriverError(Result.ILLEGAL_STATE, "the stream is not captured")
     return bool(flags)
 
 
 @call("sPPU", "cuStreamAttachMemAsync", "cudaStreamAttachMemAsync")
-def attach(stream: Stream, address: int, nbytes: int, flags: int) -> None:
-    """Performance only."""
+def attach_memory(stream: Stream, address: int, nbytes: int, flags: int) -> None:
+    """Check the arguments: attaching affects performance only."""
     if PROCESS.driver.memory.extent(address) is None or (flags == ATTACH_SINGLE and stream.context is None):
         raise DriverError(Result.INVALID_VALUE, f"0x{address:x} cannot be attached")
 
@@ -253,13 +221,7 @@ def attach(stream: Stream, address: int, nbytes: int, flags: int) -> None:
 @call("sIO", "cuStreamSetAttribute", "cudaStreamSetAttribute")
 @call("ss", "cuStreamCopyAttributes", "cudaStreamCopyAttributes")
 def nothing(*arguments: object) -> None:
-    """Performance only."""
-
-
-@call("sIO", "cuStreamGetAttribute", "cudaStreamGetAttribute")
-def stream_attribute(stream: Stream, number: int, out: int) -> None:
-    """No attribute has been set."""
-    put_bytes(out, bytes(32))
+    """Do nothing: these affect performance only."""
 
 
 _HOST = ctypes.CFUNCTYPE(None, ctypes.c_uint64)
@@ -267,7 +229,7 @@ _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_int32, ctypes.c_uin
 
 
 def host_call(function: int, data: int) -> Call:
-    """A function of the program as work."""
+    """A host function as work."""
     if not function:
         raise DriverError(Result.INVALID_VALUE, "the function is null")
     return Call(lambda: _HOST(function)(data), function, data)
@@ -275,29 +237,29 @@ def host_call(function: int, data: int) -> Call:
 
 @call("sOP", "cuLaunchHostFunc", "cudaLaunchHostFunc")
 @call("sOPU", "cuLaunchHostFunc_v2")
-def host_function(stream: Stream, function: int, data: int, mode: int = 0) -> None:
-    """A function of the host."""
+def launch_host_function(stream: Stream, function: int, data: int, mode: int = 0) -> None:
+    """Call a host function in stream order."""
     stream.submit(host_call(function, data))
 
 
 @call("POPU", "cuStreamAddCallback", "cudaStreamAddCallback")
-def stream_callback(handle: int, function: int, data: int, flags: int) -> None:
-    """A function of the host that gets the stream and its error."""
+def add_callback(handle: int, function: int, data: int, flags: int) -> None:
+    """Call a host function with the stream and its error, in stream order."""
     stream = PROCESS.stream(handle)
     stream.submit(Call(lambda: _CALLBACK(function)(handle, int(PROCESS.driver.error), data)))
 
 
-# ---- operations on memory ------------------------------------------------------------------------
+# ---- memory operations of streams ----------------------------------------------------------------
 
 _OPERATION = struct.Struct("<I4xQQI20x")
 """CUstreamBatchMemOpParams: type, address, value, flags."""
 
 
 def operation(kind: int, address: int = 0, value: int = 0, flags: int = 0) -> Operation:
-    """An operation that can be done.
+    """A valid operation.
 
     Raises:
-        DriverError: it cannot.
+        DriverError: it is not supported, or its address is not valid.
     """
     made = Operation(kind, address, value, flags)
     if kind == FLUSH:
@@ -310,7 +272,7 @@ def operation(kind: int, address: int = 0, value: int = 0, flags: int = 0) -> Op
 
 
 def operations_at(address: int, count: int) -> Operations:
-    """An array of operations."""
+    """Read an array of operations."""
     if count > 256:
         raise DriverError(Result.INVALID_VALUE, f"{count} operations")
     words = _OPERATION.iter_unpack(bytes_at(address, _OPERATION.size * count) if count else b"")
@@ -318,18 +280,16 @@ def operations_at(address: int, count: int) -> Operations:
 
 
 @call("sUOU", "cuStreamBatchMemOp", "cuStreamBatchMemOp_v2")
-def batch(stream: Stream, count: int, given: int, flags: int) -> None:
-    """Operations in a stream's order."""
+def submit_operations(stream: Stream, count: int, given: int, flags: int) -> None:
+    """Do operations in stream order."""
     if flags:
-        raise DriverError(Result.INVALID_VALUE, f"flags of operations: {flags}")
+        raise DriverError(Result.INVALID_VALUE, f"operation flags {flags}")
     stream.submit(operations_at(given, count))
 
 
 def _declare_operation(kind: int, bits: int, name: str) -> None:
-    value = "U" if bits == 32 else "P"
-
-    @call(f"sO{value}U", f"cuStream{name}Value{bits}_v2", f"cuStream{name}Value{bits}")
-    def submit_one(stream: Stream, address: int, value: int, flags: int) -> None:
+    @call(f"sO{'U' if bits == 32 else 'P'}U", f"cuStream{name}Value{bits}_v2", f"cuStream{name}Value{bits}")
+    def submit_operation(stream: Stream, address: int, value: int, flags: int) -> None:
         stream.submit(Operations((operation(kind, address, value, flags),)))
 
 
@@ -345,41 +305,41 @@ for _kind, _bits, _name in (
 # ---- events --------------------------------------------------------------------------------------
 
 
-@call("!OU", "cuEventCreate", "cudaEventCreateWithFlags")
-@call("!O", "cudaEventCreate")
-def event_create(out: int, flags: int = 0) -> None:
-    """An event."""
+@result(put64, "!OU", "cuEventCreate", "cudaEventCreateWithFlags")
+@result(put64, "!O", "cudaEventCreate")
+def create_event(flags: int = 0) -> int:
+    """Create an event in the current context."""
     if flags > 7:
-        raise DriverError(Result.INVALID_VALUE, f"flags of an event: {flags}")
+        raise DriverError(Result.INVALID_VALUE, f"event flags {flags}")
     owner = PROCESS.context()
-    put64(out, PROCESS.handles.put(Event(flags, owner), owner))
+    return PROCESS.handles.put(Event(flags, owner), owner)
 
 
 @call("e", "cuEventDestroy_v2", "cuEventDestroy", "cudaEventDestroy")
-def event_destroy(event: Event) -> None:
-    """The end of an event."""
+def destroy_event(event: Event) -> None:
+    """Destroy an event."""
     PROCESS.handles.end(event)
 
 
 @call("es", "cuEventRecord", "cudaEventRecord")
 @call("esU", "cuEventRecordWithFlags", "cudaEventRecordWithFlags")
-def event_record(event: Event, stream: Stream, flags: int = 0) -> None:
-    """An event stands for what a stream has been given."""
+def record_event(event: Event, stream: Stream, flags: int = 0) -> None:
+    """Record an event in a stream of its context."""
     if event.context is not PROCESS.context_of(stream):
         raise DriverError(Result.INVALID_HANDLE, "the event belongs to another context than the stream")
-    if _external(stream, flags):
+    if _is_external(stream, flags):
         stream.submit(Record(event))
     else:
         stream.record(event)
 
 
 @call("e", "cuEventSynchronize", "cudaEventSynchronize", "cuEventQuery", "cudaEventQuery")
-def event_synchronize(event: Event) -> None:
-    """It has been passed."""
+def synchronize_event(event: Event) -> None:
+    """Wait for an event."""
     event.synchronize()
 
 
-@call("Oee", "cuEventElapsedTime", "cuEventElapsedTime_v2", "cudaEventElapsedTime")
-def event_elapsed(out: int, first: Event, last: Event) -> None:
-    """Milliseconds of this machine between two events."""
-    put_float(out, last.since(first))
+@result(put_float, "Oee", "cuEventElapsedTime", "cuEventElapsedTime_v2", "cudaEventElapsedTime")
+def elapsed(first: Event, last: Event) -> float:
+    """Host time between two events, in milliseconds."""
+    return last.since(first)

@@ -6,8 +6,8 @@ import re
 import struct
 
 from warpsim.driver import properties
-from warpsim.driver.abi.calls import call, device
-from warpsim.driver.abi.cu_context import primary_reset, uuid
+from warpsim.driver.abi.calls import call, device, result
+from warpsim.driver.abi.cu_context import reset_primary, uuid
 from warpsim.driver.abi.process import PROCESS, c_string
 from warpsim.driver.abi.rt_errors import NAMES, TEXTS
 from warpsim.driver.raw import put32, put_bytes
@@ -22,8 +22,8 @@ persist:i#108 perthreads:i#39 priorities:i#78 g1:i#79 l1:i#80 sharedsm:Q#81 regs
 atomic:i *ratio:i#87 pageable:i concmanaged:i#89 preempt:i#90 hostptr:i#91 coop:i#95 *coopmulti:i optin:Q#97 pgtables:i
 direct:i blocks:i#106 window:i#109 reserved:Q#111 register:i#99 sparse:i roregister:i#113 timeline:i pools:i#115 rdma:i
 rdmaf:I rdmao:i handles:I deferred:i ipc:i cluster:i#120 unifun:i#129 rest:63i"""
-"""cudaDeviceProp of CUDA 13, in order: a name, a format of `struct`, and the number of the attribute that it shows; those
-with a star only CUDA 12 has."""
+"""The fields of cudaDeviceProp in CUDA 13, in order: a name, a `struct` format, and the number of the attribute that it shows.
+Only CUDA 12 has those with a star."""
 
 
 def properties_of(ordinal: int, *, old: bool) -> bytes:
@@ -52,73 +52,46 @@ def properties_of(ordinal: int, *, old: bool) -> bytes:
     return bytes(out) + bytes(-len(out) % 8)
 
 
-@call("OD", "cudaGetDeviceProperties")
-def device_properties(out: int, ordinal: int) -> None:
-    """As CUDA 13 lays it out."""
-    put_bytes(out, properties_of(ordinal, old=False))
-
-
-@call("OD", "cudaGetDeviceProperties_v2")
-def device_properties_12(out: int, ordinal: int) -> None:
-    """As CUDA 12 lays it out."""
-    put_bytes(out, properties_of(ordinal, old=True))
+result(put_bytes, "OD", "cudaGetDeviceProperties")(lambda ordinal: properties_of(ordinal, old=False))
+result(put_bytes, "OD", "cudaGetDeviceProperties_v2")(lambda ordinal: properties_of(ordinal, old=True))
+result(put32, "O", "cudaGetDevice")(lambda: current())
+result(put32, "OP", "cudaChooseDevice")(lambda wanted: 0)
+result(put32, "O", "cudaGetDeviceFlags")(lambda: 8)  # mapped memory is allowed
 
 
 def current() -> int:
-    """The run time's device of this thread, whose primary context is made current."""
+    """This thread's device in the runtime. Its primary context becomes current."""
     PROCESS.activate()
-    return PROCESS.stack[-1].ordinal
+    return PROCESS.ordinal()
 
 
 @call("D", "cudaSetDevice")
 @call("DUU", "cudaInitDevice")
 def set_device(ordinal: int, *flags: int) -> None:
-    """Choose a device."""
+    """Set the device."""
     PROCESS.choose(ordinal)
-
-
-@call("O", "cudaGetDevice")
-def get_device(out: int) -> None:
-    """The device that was chosen."""
-    put32(out, current())
-
-
-@call("OP", "cudaChooseDevice")
-def choose_device(out: int, wanted: int) -> None:
-    """The first will do."""
-    put32(out, 0)
 
 
 @call("PI", "cudaSetValidDevices")
 @call("U", "cudaSetDeviceFlags")
-def device_flags(*words: int) -> None:
-    """Performance only."""
+@call("", "cudaDeviceSynchronize", "cudaThreadSynchronize")
+def nothing(*words: int) -> None:
+    """Do nothing: all work has been done, and the rest affects performance only."""
 
 
-@call("O", "cudaGetDeviceFlags")
-def get_flags(out: int) -> None:
-    """Mapped memory is allowed."""
-    put32(out, 8)
-
-
-@call("OT", "cudaDeviceGetByPCIBusId", "cuDeviceGetByPCIBusId")
-def by_bus(out: int, text: str) -> None:
-    """The device of a place on the bus."""
+@result(put32, "OT", "cudaDeviceGetByPCIBusId", "cuDeviceGetByPCIBusId")
+def by_bus_id(text: str) -> int:
+    """The device with a PCI bus id."""
     match = re.fullmatch(r"(?:[0-9a-fA-F]+:)?([0-9a-fA-F]+):[0-9a-fA-F]+(?:\.[0-9a-fA-F])?", text)
     if match is None:
-        raise DriverError(Result.INVALID_VALUE, "not a place on a bus")
-    put32(out, device(int(match[1], 16) - 1))
-
-
-@call("", "cudaDeviceSynchronize", "cudaThreadSynchronize")
-def synchronize() -> None:
-    """Everything has been done."""
+        raise DriverError(Result.INVALID_VALUE, "not a PCI bus id")
+    return device(int(match[1], 16) - 1)
 
 
 @call("", "cudaDeviceReset", "cudaThreadExit")
 def reset() -> None:
-    """The end of the current device's primary context."""
-    primary_reset(current())
+    """End the current device's primary context."""
+    reset_primary(current())
     PROCESS.thread.last = 0
 
 
@@ -127,7 +100,7 @@ def reset() -> None:
 
 @call("", "cudaGetLastError", plain=True)
 def last_error() -> int:
-    """The last error of this thread, which is forgotten, except one that sticks."""
+    """This thread's last error, which is cleared unless it is sticky."""
     found = peek_error()
     PROCESS.thread.last = 0
     return found
@@ -135,19 +108,19 @@ def last_error() -> int:
 
 @call("", "cudaPeekAtLastError", plain=True)
 def peek_error() -> int:
-    """The last error of this thread."""
+    """This thread's last error."""
     return int(getattr(PROCESS.thread, "last", 0) or PROCESS.driver.error)
 
 
 @call("I", "cudaGetErrorName", plain=True)
 def error_name(code: int) -> int:
-    """An error's name."""
+    """The name of an error."""
     return c_string(NAMES.get(code, "unrecognized error code"))
 
 
 @call("I", "cudaGetErrorString", plain=True)
 def error_string(code: int) -> int:
-    """What an error means."""
+    """The text of an error."""
     if code in TEXTS:
         return c_string(TEXTS[code])
     try:

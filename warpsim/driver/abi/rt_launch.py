@@ -1,4 +1,4 @@
-"""libcudart: what nvcc registers, kernels, launches, graphs' nodes of them."""
+"""libcudart: what nvcc registers, kernels, launches."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 import attrs
 
 from warpsim.driver import images
-from warpsim.driver.abi.calls import call, reader
-from warpsim.driver.abi.cu_module import attribute, function_in, put_parameter, set_attribute
-from warpsim.driver.abi.cu_work import packed, put_clusters, submit, with_attributes
+from warpsim.driver.abi.calls import call, reader, result
+from warpsim.driver.abi.cu_module import attribute, function_in, set_attribute
+from warpsim.driver.abi.cu_work import packed, resident_clusters, submit, with_attributes
 from warpsim.driver.abi.process import PROCESS, Context, c_string
-from warpsim.driver.abi.rt_device import current
 from warpsim.driver.abi.rt_errors import INVALID_CONFIGURATION, INVALID_FUNCTION, INVALID_SYMBOL, RuntimeRefusal
-from warpsim.driver.abi.theirs import library_at
 from warpsim.driver.modules import DriverModule, Function, LibraryKernel
-from warpsim.driver.raw import bytes_at, get32, get64, put32, put64, put_bytes, text_at
+from warpsim.driver.raw import bytes_at, get32, get64, library_at, put32, put64, put_bytes
 from warpsim.driver.results import DriverError
 from warpsim.driver.streams import Stream
 from warpsim.driver.work import Launch
 
+# ---- registration --------------------------------------------------------------------------------
+
 
 @attrs.define(eq=False)
 class Registered:
-    """A fatbin of the program: its image is read when something of it is first used."""
+    """A fatbin of the program. Its image is read when something in it is first used."""
 
     address: int
     modules: dict[int, DriverModule] = attrs.field(factory=dict)
@@ -32,7 +32,8 @@ class Registered:
 
     def module(self) -> DriverModule:
         """The module on the current device."""
-        ordinal = current()
+        PROCESS.activate()
+        ordinal = PROCESS.ordinal()
         found = self.modules.get(ordinal)
         if found is None:
             found = DriverModule(PROCESS.driver, images.image_at(self.address), ordinal)
@@ -44,7 +45,7 @@ class Registered:
 
 
 def end(context: Context) -> None:
-    """A primary context ends with the program's modules on its device; their variables will begin anew."""
+    """Unload the program's modules on a device whose primary context ends; their variables will begin anew."""
     for fatbin in PROCESS.handles.of_type(Registered):
         if context.primary and context.ordinal in fatbin.modules:
             fatbin.modules.pop(context.ordinal).unload()
@@ -55,52 +56,53 @@ _FUNCTIONS: dict[int, tuple[Registered, str]] = {}
 _SYMBOLS: dict[int, tuple[Registered, str]] = {}
 
 
+@reader("R")
+def fatbin_of(handle: int) -> Registered:
+    """The fatbin of a handle."""
+    return PROCESS.get(handle, Registered)
+
+
 @call("P", "__cudaRegisterFatBinary", plain=True)
 def register_fatbin(address: int) -> int:
-    """A fatbin."""
+    """Register a fatbin; returns its handle."""
     return PROCESS.handles.put(Registered(address))
 
 
 @call("P", "__cudaRegisterFatBinaryEnd", "__cudaUnregisterFatBinary")
-def register_end(handle: int) -> None:
-    """All of it has been registered, or the program ends."""
+@call("PPPPPI", "__cudaRegisterTexture", "__cudaRegisterSurface")
+def nothing(*words: int) -> None:
+    """Do nothing: textures are refused where they are used."""
 
 
 @call("P", "__cudaInitModule", plain=True)
-def init_module(handle: int) -> int:
-    """Managed variables are about to be used."""
-    PROCESS.get(handle, Registered).module()
+def initialize_module(handle: int) -> int:
+    """Load a fatbin whose managed variables are about to be used."""
+    fatbin_of(handle).module()
     return 0
 
 
-@call("PPPPIPPPPP", "__cudaRegisterFunction")
-def register_function(handle: int, function: int, _device: int, name: int, *rest: int) -> None:
-    """A kernel, by the address of its stub."""
-    _FUNCTIONS[function] = PROCESS.get(handle, Registered), text_at(name)
+@call("RPPTIPPPPP", "__cudaRegisterFunction")
+def register_function(fatbin: Registered, stub: int, _device: int, name: str, *rest: int) -> None:
+    """Register a kernel by the address of its stub."""
+    _FUNCTIONS[stub] = fatbin, name
 
 
-@call("PPPPIPII", "__cudaRegisterVar")
-def register_variable(handle: int, variable: int, _device: int, name: int, *rest: int) -> None:
-    """A variable, by the address of its shadow."""
-    _SYMBOLS[variable] = PROCESS.get(handle, Registered), text_at(name)
+@call("RPPTIPII", "__cudaRegisterVar")
+def register_variable(fatbin: Registered, shadow: int, _device: int, name: str, *rest: int) -> None:
+    """Register a variable by the address of its shadow."""
+    _SYMBOLS[shadow] = fatbin, name
 
 
-@call("PPPPIPII", "__cudaRegisterManagedVar")
-def register_managed(handle: int, pointer: int, _device: int, name: int, *rest: int) -> None:
-    """A managed variable: the program reads its address from a pointer."""
-    fatbin = PROCESS.get(handle, Registered)
-    fatbin.managed.append((pointer, text_at(name)))
-    _SYMBOLS[pointer] = fatbin, text_at(name)
-
-
-@call("PPPPPI", "__cudaRegisterTexture", "__cudaRegisterSurface")
-def register_texture(*words: int) -> None:
-    """Textures are refused where they are used."""
+@call("RPPTIPII", "__cudaRegisterManagedVar")
+def register_managed(fatbin: Registered, pointer: int, _device: int, name: str, *rest: int) -> None:
+    """Register a managed variable, whose address the program reads from a pointer."""
+    fatbin.managed.append((pointer, name))
+    _SYMBOLS[pointer] = fatbin, name
 
 
 @reader("Y")
 def symbol(address: int) -> tuple[int, int]:
-    """Address and size of a variable of the program."""
+    """The address and size of a registered variable."""
     found = _SYMBOLS.get(address)
     if found is None:
         raise RuntimeRefusal(INVALID_SYMBOL)
@@ -109,7 +111,7 @@ def symbol(address: int) -> tuple[int, int]:
 
 @reader("F")
 def function_of(address: int) -> Function:
-    """The kernel of a stub's address, or of a handle."""
+    """The function of a stub's address or of a handle."""
     found = _FUNCTIONS.get(address)
     if found is not None:
         fatbin, name = found
@@ -124,7 +126,7 @@ def function_of(address: int) -> Function:
 
 
 def stub_of(function: Function) -> int:
-    """The address of a kernel's stub, or its handle."""
+    """The address of a function's stub, or its handle."""
     for address, (fatbin, name) in _FUNCTIONS.items():
         if name == function.name and function.module in fatbin.modules.values():
             return address
@@ -132,7 +134,7 @@ def stub_of(function: Function) -> int:
 
 
 def _without_ptx(kernel: str, library: str) -> str:
-    """What to do where a library has its kernels as machine code alone; nothing is said of the program's own."""
+    """Advice for a library whose kernels are machine code only; none for the program's own."""
     if not library:
         return ""
     return (
@@ -142,39 +144,26 @@ def _without_ptx(kernel: str, library: str) -> str:
     )
 
 
-@call("PP", "__cudaGetKernel")
-def stub_handle(out: int, address: int) -> None:
-    """What a stub launches from now on, on whichever device: its kernel, which is looked up where it is used."""
+@result(put64, "OP", "__cudaGetKernel")
+def stub_handle(address: int) -> int:
+    """The handle that a stub will launch, on any device: its address."""
     if address not in _FUNCTIONS:
         raise RuntimeRefusal(INVALID_FUNCTION)
-    put64(out, address)
-
-
-@call("!OF", "cudaGetFuncBySymbol", "cudaGetKernel")
-def kernel_handle(out: int, function: Function) -> None:
-    """A kernel's handle."""
-    put64(out, PROCESS.handles.put(function))
-
-
-@call("!OF", "cudaFuncGetName")
-def kernel_name(out: int, function: Function) -> None:
-    """A kernel's name in PTX."""
-    put64(out, c_string(function.name))
+    return address
 
 
 # ---- launches ------------------------------------------------------------------------------------
 
 
 @call("PUPUPP", "__cudaPushCallConfiguration")
-def push(grid_xy: int, grid_z: int, block_xy: int, block_z: int, shared: int, stream: int) -> None:
-    """What stands between <<< and >>>."""
-    stack = PROCESS.thread.__dict__.setdefault("calls", [])
-    stack.append((grid_xy, grid_z, block_xy, block_z, shared, stream))
+def push_configuration(*configuration: int) -> None:
+    """Keep what stands between <<< and >>>: grid and block in three words each, shared memory, stream."""
+    PROCESS.thread.__dict__.setdefault("calls", []).append(configuration)
 
 
 @call("PPPP", "__cudaPopCallConfiguration")
-def pop(grid: int, block: int, shared: int, stream: int) -> None:
-    """Hand it to the stub."""
+def pop_configuration(grid: int, block: int, shared: int, stream: int) -> None:
+    """Give it to the stub."""
     grid_xy, grid_z, block_xy, block_z, nbytes, queue = PROCESS.thread.calls.pop()
     put64(grid, grid_xy)
     put32(grid + 8, grid_z)
@@ -185,7 +174,7 @@ def pop(grid: int, block: int, shared: int, stream: int) -> None:
 
 
 def start(work: Launch, stream: Stream) -> None:
-    """Launch, with the run time's own code for dimensions that no kernel may have."""
+    """Launch; the runtime has a code of its own for extents that no launch may have."""
     x, y, z = work.block
     if min(*work.grid, *work.block) < 1 or max(x, y) > 1024 or z > 64 or x * y * z > 1024:
         raise RuntimeRefusal(INVALID_CONFIGURATION, f"a grid of {work.grid} and blocks of {work.block}")
@@ -193,19 +182,9 @@ def start(work: Launch, stream: Stream) -> None:
 
 
 @call("!FPUPUPPs", "cudaLaunchKernel", "__cudaLaunchKernel")
-def launch(
-    function: Function,
-    grid_xy: int,
-    grid_z: int,
-    block_xy: int,
-    block_z: int,
-    params: int,
-    shared: int,
-    stream: Stream,
-    *,
-    cooperative: bool = False,
-) -> None:
-    """A launch."""
+def launch(function: Function, *rest: Any, cooperative: bool = False) -> None:
+    """Launch a kernel: grid and block in three words each, parameters, shared memory, stream."""
+    grid_xy, grid_z, block_xy, block_z, params, shared, stream = rest
     grid = grid_xy & 0xFFFFFFFF, grid_xy >> 32, grid_z
     block = block_xy & 0xFFFFFFFF, block_xy >> 32, block_z
     start(Launch(function, grid, block, packed(function, params, 0), shared, None, cooperative), stream)
@@ -213,18 +192,18 @@ def launch(
 
 @call("!FPUPUPPs", "cudaLaunchCooperativeKernel")
 def launch_cooperative(*arguments: Any) -> None:
-    """A launch whose blocks are all resident."""
+    """Launch a kernel whose blocks are all resident."""
     launch(*arguments, cooperative=True)
 
 
 @call("!OFP", "cudaLaunchKernelExC")
 def launch_ex(config: int, function: Function, params: int) -> None:
-    """A launch with attributes."""
+    """Launch a kernel with a cudaLaunchConfig_t."""
     start(configured(config, function, params), PROCESS.stream(get64(config + 32)))
 
 
 def configured(config: int, function: Function, params: int) -> Launch:
-    """A cudaLaunchConfig_t."""
+    """A launch from a cudaLaunchConfig_t."""
     gx, gy, gz, bx, by, bz, shared = struct.unpack("<6IQ", bytes_at(config, 32))
     block = packed(function, params, 0) if params else bytes(function.parameter_bytes)
     work = Launch(function, (gx, gy, gz), (bx, by, bz), block, shared)
@@ -233,35 +212,27 @@ def configured(config: int, function: Function, params: int) -> Launch:
 
 # ---- functions -----------------------------------------------------------------------------------
 
+result(put64, "!OF", "cudaGetFuncBySymbol", "cudaGetKernel")(lambda function: PROCESS.handles.put(function))
+result(put64, "!OF", "cudaFuncGetName")(lambda function: c_string(function.name))
+result(put64, "!FO", "cudaFuncGetParamCount")(lambda function: len(function.kernel.params))
 
-@call("!OF", "cudaFuncGetAttributes")
-def attributes(out: int, function: Function) -> None:
+
+@result(put_bytes, "!OF", "cudaFuncGetAttributes")
+def attributes(function: Function) -> bytes:
     """cudaFuncAttributes."""
-    sizes = [attribute(function, n) for n in (1, 2, 3)]
-    numbers = [attribute(function, n) for n in (0, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 14)]
-    put_bytes(out, struct.pack("<3Q13i", *sizes, *numbers))
+    sizes = [attribute(n, function) for n in (1, 2, 3)]
+    numbers = [attribute(n, function) for n in (0, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 14)]
+    return struct.pack("<3Q13i", *sizes, *numbers)
 
 
 @call("!FII", "cudaFuncSetAttribute")
 @call("!FIII", "cudaKernelSetAttributeForDevice")
-def function_set(function: Function, number: int, value: int, device: int = 0) -> None:
-    """An attribute; its number is the driver's."""
+def set_function_attribute(function: Function, number: int, value: int, device: int = 0) -> None:
+    """Set an attribute; the runtime uses the driver's numbers."""
     set_attribute(function, number, value)
 
 
-@call("!FPOP", "cudaFuncGetParamInfo")
-def parameter(function: Function, index: int, offset: int, size: int) -> None:
-    """Where a parameter lies in the block."""
-    put_parameter(function, index, offset, size)
-
-
-@call("!FO", "cudaFuncGetParamCount")
-def parameter_count(function: Function, out: int) -> None:
-    """How many parameters there are."""
-    put64(out, len(function.kernel.params))
-
-
-@call("!OFO", "cudaOccupancyMaxActiveClusters")
-def active_clusters(out: int, function: Function, config: int) -> None:
-    """Clusters on the whole GPU."""
-    put_clusters(out, configured(config, function, 0))
+@result(put32, "!OFO", "cudaOccupancyMaxActiveClusters")
+def active_clusters(function: Function, config: int) -> int:
+    """Resident clusters on the whole GPU."""
+    return resident_clusters(configured(config, function, 0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from warpsim.driver.abi.calls import call, unsupported
+from warpsim.driver.abi.calls import call, result, unsupported
 from warpsim.driver.abi.cu_memory import PITCH, allocate, copy, fill
 from warpsim.driver.abi.process import PROCESS
 from warpsim.driver.memory import Kind, Side
@@ -19,27 +19,24 @@ Symbol = tuple[int, int]
 """Address and size of a variable."""
 
 
-@call("!OP", "cudaMalloc")
-def malloc(out: int, nbytes: int) -> None:
-    """Device memory; none gives null."""
-    if nbytes:
-        allocate(out, nbytes)
-    else:
-        put64(out, 0)
+@result(put64, "!OP", "cudaMalloc")
+def malloc(nbytes: int) -> int:
+    """Allocate device memory; null for no bytes."""
+    return allocate(nbytes) if nbytes else 0
 
 
 @call("!OOPP", "cudaMallocPitch")
-def malloc_pitch(out: int, pitch: int, width: int, height: int) -> None:
-    """Rows that begin at multiples of 512 bytes."""
+def malloc_pitched(out: int, pitch: int, width: int, height: int) -> None:
+    """Allocate rows that begin at multiples of the pitch, and store the pitch."""
     step = -(-width // PITCH) * PITCH
-    malloc(out, step * height)
+    put64(out, malloc(step * height))
     put64(pitch, step)
 
 
 @call("!OPPP", "warpsimMalloc3D")
 def malloc_3d(out: int, width: int, height: int, depth: int) -> None:
-    """cudaMalloc3D: a pitched pointer."""
-    malloc_pitch(out, out + 8, width, height * depth)
+    """Store a cudaPitchedPtr, for cudaMalloc3D."""
+    malloc_pitched(out, out + 8, width, height * depth)
     put64(out + 16, width)
     put64(out + 24, height)
 
@@ -48,49 +45,42 @@ def malloc_3d(out: int, width: int, height: int, depth: int) -> None:
 def set_3d(
     address: int, pitch: int, rows: int, value: int, width: int, height: int, depth: int, stream: Stream
 ) -> None:
-    """cudaMemset3D."""
+    """Fill planes of rows, for cudaMemset3D."""
     for plane in range(depth if width and height else 0):
         fill(address + plane * pitch * rows, value & 0xFF, 1, width, stream, pitch, height)
 
 
-# ---- copies --------------------------------------------------------------------------------------
+# ---- copying and filling -------------------------------------------------------------------------
 
 
 @call("!PPPI", "cudaMemcpy")
 @call("PPPIs", "cudaMemcpyAsync")
 def memcpy(target: int, source: int, nbytes: int, kind: int, stream: Stream | None = None) -> None:
-    """Bytes from anywhere to anywhere: the addresses say which sides they are of."""
+    """Copy bytes between any two addresses."""
     copy(target, source, nbytes, stream)
 
 
 @call("!PDPDP", "cudaMemcpyPeer")
 @call("PDPDPs", "cudaMemcpyPeerAsync")
 def memcpy_peer(target: int, _to: int, source: int, _from: int, nbytes: int, stream: Stream | None = None) -> None:
-    """Devices share one memory."""
+    """Copy between devices, which share one memory."""
     copy(target, source, nbytes, stream)
 
 
 @call("!PPPPPPI", "cudaMemcpy2D")
 @call("PPPPPPIs", "cudaMemcpy2DAsync")
 def memcpy_2d(
-    target: int,
-    target_pitch: int,
-    source: int,
-    source_pitch: int,
-    width: int,
-    height: int,
-    kind: int,
-    stream: Stream | None = None,
+    target: int, target_pitch: int, source: int, source_pitch: int, width: int, height: int, kind: int, *stream: Stream
 ) -> None:
-    """Rows."""
+    """Copy rows."""
     work = Copy(Side(target, target_pitch), Side(source, source_pitch), width, height)
-    PROCESS.driver.submit(work, stream)
+    PROCESS.driver.submit(work, *stream)
 
 
 @call("!O", "cudaMemcpy3D")
 @call("Os", "cudaMemcpy3DAsync")
 def memcpy_3d(given: int, stream: Stream | None = None) -> None:
-    """Planes of rows."""
+    """Copy planes of rows."""
     PROCESS.driver.submit(box_work(given), stream)
 
 
@@ -111,14 +101,14 @@ def _side(words: tuple[int, ...]) -> Side:
 @call("!YPPPI", "cudaMemcpyToSymbol")
 @call("YPPPIs", "cudaMemcpyToSymbolAsync")
 def to_symbol(name: Symbol, source: int, nbytes: int, offset: int, kind: int, stream: Stream | None = None) -> None:
-    """To a variable of the program."""
+    """Copy to a variable of the program."""
     copy(part(name, offset, nbytes), source, nbytes, stream)
 
 
 @call("!PYPPI", "cudaMemcpyFromSymbol")
 @call("PYPPIs", "cudaMemcpyFromSymbolAsync")
 def from_symbol(target: int, name: Symbol, nbytes: int, offset: int, kind: int, stream: Stream | None = None) -> None:
-    """From a variable of the program."""
+    """Copy from a variable of the program."""
     copy(target, part(name, offset, nbytes), nbytes, stream)
 
 
@@ -130,29 +120,21 @@ def part(name: Symbol, offset: int, nbytes: int) -> int:
     return address + offset
 
 
-@call("!OY", "cudaGetSymbolAddress")
-def symbol_address(out: int, name: Symbol) -> None:
-    """Where a variable is."""
-    put64(out, name[0])
-
-
-@call("!OY", "cudaGetSymbolSize")
-def symbol_size(out: int, name: Symbol) -> None:
-    """How large a variable is."""
-    put64(out, name[1])
+result(put64, "!OY", "cudaGetSymbolAddress")(lambda name: name[0])
+result(put64, "!OY", "cudaGetSymbolSize")(lambda name: name[1])
 
 
 @call("!PIP", "cudaMemset")
 @call("PIPs", "cudaMemsetAsync")
 def memset(address: int, value: int, nbytes: int, stream: Stream | None = None) -> None:
-    """Bytes of one value."""
+    """Fill bytes with a value."""
     fill(address, value & 0xFF, 1, nbytes, stream)
 
 
 @call("!PPIPP", "cudaMemset2D")
 @call("PPIPPs", "cudaMemset2DAsync")
 def memset_2d(address: int, pitch: int, value: int, width: int, height: int, stream: Stream | None = None) -> None:
-    """Rows of one value."""
+    """Fill rows with a value."""
     fill(address, value & 0xFF, 1, width, stream, pitch, height)
 
 
@@ -161,7 +143,7 @@ _TYPES = {Kind.PINNED: 1, Kind.REGISTERED: 1, Kind.DEVICE: 2, Kind.MANAGED: 3}
 
 @call("OP", "cudaPointerGetAttributes")
 def pointer_attributes(out: int, address: int) -> None:
-    """What an address is: memory of the host where nothing of the driver holds it."""
+    """Store cudaPointerAttributes: host memory if the address is not in the driver's."""
     memory = PROCESS.driver.memory
     if memory.extent(address) is None:
         put_bytes(out, struct.pack("<iiQQ", 0, -2, 0, address))
@@ -170,25 +152,3 @@ def pointer_attributes(out: int, address: int) -> None:
     kind = Kind.DEVICE if block is None else block.kind
     host = 0 if kind is Kind.DEVICE else address
     put_bytes(out, struct.pack("<iiQQ", _TYPES[kind], 0 if block is None else block.ordinal, address, host))
-
-
-@call("PPPPI", "cudaMallocArray")
-@call("PPPPPU", "cudaMalloc3DArray")
-@call("P", "cudaFreeArray", "cudaDestroyTextureObject", "cudaDestroySurfaceObject", "cudaFreeMipmappedArray")
-@call("PPPP", "cudaCreateTextureObject")
-@call("PP", "cudaCreateSurfaceObject", "cudaGetChannelDesc")
-@call("PPPPPPI", "cudaMemcpy2DToArray")
-@call("PPPPPI", "cudaMemcpyToArray")
-@call("PPPPPI", "cudaMemcpyFromArray")
-@call("PPPPPPI", "cudaMemcpy2DFromArray")
-@call("PPPU", "cudaMallocMipmappedArray")
-def texture(*words: int) -> None:
-    """Not simulated."""
-    raise unsupported("CUDA arrays and textures")
-
-
-@call("PP", "cudaIpcGetMemHandle", "cudaIpcGetEventHandle")
-@call("P", "cudaIpcCloseMemHandle")
-def other_process(*words: int) -> None:
-    """One process has one simulator."""
-    raise unsupported("memory of other processes")

@@ -1,8 +1,8 @@
-"""libnvrtc: NVIDIA's own, asked for PTX where a program asks for machine code.
+"""libnvrtc: forwards to NVIDIA's own library, and asks it for PTX in place of machine code.
 
-Everything goes to the real library; a compilation for ``sm_90`` becomes one for ``compute_90``, and what is fetched as
-the cubin is the PTX, which the driver loads in its place. Line information is asked for, too, and the source text is
-kept, so that findings name and show the line of CUDA."""
+A compilation for ``sm_90`` becomes one for ``compute_90``, and the "cubin" is the PTX, which the driver loads in its place.
+Line information is requested, and the source text is kept, so that findings name and show the line of CUDA.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import re
 from typing import Any
 
 from warpsim.driver.abi.calls import call
-from warpsim.driver.abi.theirs import library
+from warpsim.driver.abi.toolkit import library
 from warpsim.driver.raw import get64, text_at
 
 NAMES = (
@@ -48,7 +48,7 @@ _declare("nvrtcGetCUBINSize", "nvrtcGetPTXSize")
 
 @call("I", "nvrtcGetErrorString", plain=True)
 def error_string(code: int) -> int:
-    """What an error means."""
+    """The text of an error."""
     found = library("nvrtc")
     if found is None:
         return 0
@@ -58,14 +58,14 @@ def error_string(code: int) -> int:
 
 @call("PPPPPP", "nvrtcCreateProgram")
 def create_program(out: int, source: int, name: int, count: int, headers: int, names: int) -> int:
-    """Create a program, and keep its text under the name that its PTX will give."""
+    """Create a program, and keep its source under the name that its PTX will give."""
     if source:
         keep(text_at(name) if name else "default_program", text_at(source))
     return _forward("nvrtcCreateProgram", out, source, name, count, headers, names)
 
 
 def keep(name: str, text: str) -> None:
-    """Keep a source that is in memory where Python keeps such sources; none where two texts have one name."""
+    """Put a source in Python's line cache, or no lines if two texts have the same name."""
     path, lines = os.path.join(os.getcwd(), name), text.splitlines(keepends=True)
     before = linecache.cache.get(path, ())
     if len(before) == 4 and before[2] != lines:
@@ -75,7 +75,7 @@ def keep(name: str, text: str) -> None:
 
 @call("PIP", "nvrtcCompileProgram")
 def compile_program(program: int, count: int, options: int) -> int:
-    """Compile, to PTX."""
+    """Compile to PTX."""
     given = [text_at(get64(options + 8 * i)) for i in range(count)]
     words = [_ARCH.sub(r"\1compute_", word).encode() for word in given]
     words = [b"compute_" + w[3:] if w.startswith(b"sm_") else w for w in words]

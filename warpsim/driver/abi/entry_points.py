@@ -1,12 +1,14 @@
-"""libcuda: finding its own functions by name."""
+"""Finding functions of the driver by name, and its export tables."""
 
 from __future__ import annotations
 
+import ctypes
+from typing import Any
+
 from warpsim.driver.abi.calls import CALLS, call
 from warpsim.driver.abi.process import PROCESS
-from warpsim.driver.abi.theirs import library_at
 from warpsim.driver.driver import VERSION
-from warpsim.driver.raw import bytes_at, put32, put64
+from warpsim.driver.raw import bytes_at, library_at, put32, put64
 from warpsim.driver.results import DriverError, Result
 
 SINCE = {
@@ -35,11 +37,14 @@ SINCE = {
     "cuLaunchHostFunc_v2": 13010,
     "cuGetProcAddress_v2": 12000,
 }
-"""The version of CUDA that a later version of a function came with; the others came with CUDA 4 or before 11."""
+"""The CUDA version that introduced a later version of a function; the others came with CUDA 4, or before 11."""
+RUNTIME_TABLE = bytes.fromhex("6bd5fb6c5bf4e74a8987d93912fd9df9")
+"""The export table that NVIDIA's runtime requires."""
+_LIBRARIES: list[Any] = []
 
 
 def entry(symbol: str, version: int) -> int:
-    """The address of the latest form of a function that a version of CUDA has; 0 where there is none."""
+    """The address of the latest version of a function that a CUDA version has; 0 if none."""
     for suffix in ("_v4", "_v3", "_v2", ""):
         name = symbol + suffix
         if name in PROCESS.addresses and name in CALLS["cuda"] and SINCE.get(name, 0) <= version:
@@ -49,8 +54,8 @@ def entry(symbol: str, version: int) -> int:
 
 @call("TOIP", "cuGetProcAddress")
 @call("TOIPP", "cuGetProcAddress_v2")
-def proc_address(symbol: str, out: int, version: int, flags: int, status: int = 0) -> None:
-    """cuGetProcAddress."""
+def get_address(symbol: str, out: int, version: int, flags: int, status: int = 0) -> None:
+    """Store a function's address."""
     if version > VERSION + 999:
         raise DriverError(Result.INVALID_VALUE, f"CUDA {version}")
     found = entry(symbol, version)
@@ -60,17 +65,31 @@ def proc_address(symbol: str, out: int, version: int, flags: int, status: int = 
         raise DriverError(Result.NOT_FOUND, symbol)
 
 
-RUNTIME_TABLE = bytes.fromhex("6bd5fb6c5bf4e74a8987d93912fd9df9")
-"""The table that NVIDIA's run time cannot do without."""
+@call("TOPP", "cudaGetDriverEntryPoint")
+def get_entry_point(symbol: str, out: int, flags: int, status: int) -> None:
+    """Store the address of a driver function."""
+    get_entry_point_by_version(symbol, out, VERSION, flags, status)
+
+
+@call("TOUPP", "cudaGetDriverEntryPointByVersion")
+def get_entry_point_by_version(symbol: str, out: int, version: int, flags: int, status: int) -> None:
+    """Store the address of a driver function; the driver is loaded if it is not yet."""
+    if "cuInit" not in PROCESS.addresses:
+        _LIBRARIES.append(ctypes.CDLL("libcuda.so.1"))
+        _LIBRARIES[-1].cuInit(0)
+    get_address(symbol, out, min(version, VERSION), flags, status)
 
 
 @call("OO", "cuGetExportTable")
-def export_table(out: int, number: int) -> None:
-    """Tables without documentation: NVIDIA's run time asks for them, where its names have been stripped from a program
-    so that ours does not take its place; NVRTC asks, too, and does without."""
+@call("OP", "cudaGetExportTable")
+def get_export_table(out: int, number: int) -> None:
+    """Refuse: export tables have no documentation.
+
+    NVIDIA's runtime asks for one where a program has been stripped of names, so that ours could not take its place. NVRTC
+    asks too, and does without.
+    """
     put64(out, 0)
-    asked = bytes_at(number, 16)
-    if asked != RUNTIME_TABLE:
+    if not number or bytes_at(number, 16) != RUNTIME_TABLE:
         raise DriverError(Result.NOT_SUPPORTED)
     raise DriverError(
         Result.NOT_SUPPORTED,
@@ -78,9 +97,3 @@ def export_table(out: int, number: int) -> None:
         "libraries (cuBLAS, cuDNN, cuRAND) are machine code, which warpsim cannot run, so leave what they compute to the "
         "CPU; link what is yours with -cudart shared, or do not strip it",
     )
-
-
-@call("IPP", "cuCoredumpGetAttribute", "cuCoredumpSetAttribute", "cuCoredumpGetAttributeGlobal")
-def unknown(*words: int) -> None:
-    """Not simulated."""
-    raise DriverError(Result.NOT_SUPPORTED)

@@ -1,4 +1,4 @@
-"""Finds NVIDIA's own compiler libraries, which need no GPU, and the library that an address is in."""
+"""Finds NVIDIA's compiler libraries, which need no GPU."""
 
 from __future__ import annotations
 
@@ -31,25 +31,3 @@ def library(name: str) -> Any:
         return LOADED[name]
     print(f"warpsim: no lib{name} found; {variable} names the file", file=sys.stderr)
     return None
-
-
-class _Found(ctypes.Structure):
-    """Dl_info."""
-
-    _fields_ = (
-        ("file", ctypes.c_char_p),
-        ("base", ctypes.c_void_p),
-        ("name", ctypes.c_char_p),
-        ("at", ctypes.c_void_p),
-    )
-
-
-def library_at(address: int) -> str:
-    """The name of the shared library that an address is in; empty in the program itself, or elsewhere."""
-    if os.name == "nt":
-        return ""
-    found = _Found()
-    if not ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(found)) or not found.file:
-        return ""
-    file = os.fsdecode(found.file)
-    return "" if os.path.realpath(file) == os.path.realpath("/proc/self/exe") else os.path.basename(file)

@@ -1,0 +1,166 @@
+"""libnvJitLink: linking PTX. The linked "cubin" is PTX, which the driver loads in its place.
+
+The reported version cannot optimize at link time, so that callers bring PTX. LTO-IR, NVVM's intermediate form, is converted
+to PTX by NVIDIA's own linker.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable
+from typing import Any
+
+from warpsim.driver.abi.calls import call, reader
+from warpsim.driver.abi.process import PROCESS
+from warpsim.driver.abi.toolkit import library
+from warpsim.driver.modules import Linker
+from warpsim.driver.raw import bytes_at, get64, put32, put64, put_bytes, text_at
+from warpsim.driver.results import DriverError, Result
+
+VERSIONS = ("", *(f"_{major}_{minor}" for major in (12, 13) for minor in range(10)))
+PTX_ERROR, UNSUPPORTED = 7, 4
+LTO_IR = 3
+"""NVJITLINK_INPUT_LTOIR."""
+MAGIC = b"\xedCN\x7f"
+"""The first bytes of LTO-IR."""
+ADVICE = (
+    "the image is NVVM's intermediate form for link-time optimisation, which NVIDIA's nvJitLink makes PTX of: "
+    "pip install nvidia-nvjitlink, or compile to PTX (no -dlto, no link_time_optimization)"
+)
+
+
+def to_ptx(images: list[bytes], sm: int) -> bytes:
+    """Link LTO-IR modules to PTX, with NVIDIA's linker.
+
+    Raises:
+        DriverError: there is no such linker, or it refuses them; the message is its log.
+    """
+    linker = library("nvJitLink")
+    if linker is None:
+        raise DriverError(Result.JIT_COMPILER_NOT_FOUND, ADVICE)
+    handle, words = ctypes.c_void_p(), [f"-arch=sm_{sm}".encode(), b"-lto", b"-ptx", b"-lineinfo"]
+    status = linker.nvJitLinkCreate(ctypes.byref(handle), len(words), (ctypes.c_char_p * len(words))(*words))
+    try:
+        for image in images:
+            status = status or linker.nvJitLinkAddData(handle, LTO_IR, image, ctypes.c_size_t(len(image)), b"lto")
+        status = status or linker.nvJitLinkComplete(handle)
+        if status:
+            raise DriverError(Result.INVALID_PTX, _text(linker, handle, "ErrorLog").decode(errors="replace"))
+        return _text(linker, handle, "LinkedPtx")
+    finally:
+        linker.nvJitLinkDestroy(ctypes.byref(handle))
+
+
+def _text(linker: ctypes.CDLL, handle: ctypes.c_void_p, what: str) -> bytes:
+    size = ctypes.c_size_t()
+    getattr(linker, f"nvJitLinkGet{what}Size")(handle, ctypes.byref(size))
+    text = ctypes.create_string_buffer(size.value + 1)
+    getattr(linker, f"nvJitLinkGet{what}")(handle, text)
+    return text.value
+
+
+class Link(Linker):
+    """A linker for a GPU, with a log."""
+
+    def __init__(self, sm: int) -> None:
+        super().__init__()
+        self.sm, self.log = sm, ""
+        self.result = b""
+        self.images: list[bytes] = []
+        """LTO-IR modules."""
+
+    def take(self, image: bytes) -> None:
+        """Add a module of either form."""
+        if image.startswith(MAGIC):
+            self.images.append(image)
+        else:
+            self.add(image, self.sm)
+
+    def finish(self) -> None:
+        """Link."""
+        if self.images:
+            self.add(to_ptx(self.images, self.sm), self.sm)
+        self.result = self.complete()
+
+    def attempt(self, work: Callable[[], Any]) -> int:
+        """Do something, and log why it fails; returns the status."""
+        try:
+            work()
+        except DriverError as problem:
+            self.log += f"{problem}\n"
+            return PTX_ERROR
+        return 0
+
+
+def _call(kinds: str, *names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return call(kinds, *(f"__nvJitLink{name}{v}" if v else f"nvJitLink{name}" for name in names for v in VERSIONS))
+
+
+@reader("J")
+def link_of(handle: int) -> Link:
+    """The linker of a handle."""
+    return PROCESS.get(handle, Link)
+
+
+@_call("OUP", "Create")
+def create(out: int, count: int, options: int) -> None:
+    """Create a linker; of the options only the GPU matters."""
+    words = [text_at(get64(options + 8 * i)) for i in range(count)]
+    found = [re.search(r"-arch=(?:sm|compute)_(\d+)", word) for word in words]
+    put64(out, PROCESS.handles.put(Link(next((int(m[1]) for m in found if m), 90))))
+
+
+@_call("O", "Destroy")
+def destroy(where: int) -> None:
+    """Destroy a linker, and clear its handle."""
+    PROCESS.handles.end(link_of(get64(where)))
+    put64(where, 0)
+
+
+@_call("JIOPP", "AddData")
+def add_data(link: Link, kind: int, data: int, nbytes: int, name: int) -> int:
+    """Add a module from memory."""
+    return link.attempt(lambda: link.take(bytes_at(data, nbytes)))
+
+
+@_call("JIT", "AddFile")
+def add_file(link: Link, kind: int, path: str) -> int:
+    """Add a module from a file."""
+    return link.attempt(lambda: link.add_file(path, link.sm))
+
+
+@_call("J", "Complete")
+def complete(link: Link) -> int:
+    """Link."""
+    return link.attempt(link.finish)
+
+
+def _declare(names: tuple[str, ...], read: Callable[[Link], bytes]) -> None:
+    """Functions that store a text, or its size."""
+
+    @_call("JO", *(f"{name}Size" for name in names))
+    def get_size(link: Link, out: int) -> None:
+        put64(out, len(read(link)))
+
+    @_call("JO", *names)
+    def get(link: Link, out: int) -> None:
+        put_bytes(out, read(link))
+
+
+_declare(("GetLinkedCubin", "GetLinkedPtx"), lambda link: link.result)
+_declare(("GetErrorLog",), lambda link: link.log.encode() + b"\0")
+_declare(("GetInfoLog",), lambda link: b"\0")
+
+
+@_call("JO", "GetLinkedLTOIRSize", "GetLinkedLTOIR")
+def get_intermediate(link: Link, out: int) -> int:
+    """Refuse: the linked module is PTX."""
+    return UNSUPPORTED
+
+
+@call("PP", "nvJitLinkVersion", "__nvJitLinkVersion")
+def get_version(major: int, minor: int) -> None:
+    """Store a version without link-time optimization."""
+    put32(major, 12)
+    put32(minor, 2)
