@@ -16,10 +16,10 @@ HEAD = (
 FIRST = HEAD.count("\n") + 1
 
 
-def findings(body, n=32, grid=1, a=None, b=None, device=None):
+def findings(body, n=32, grid=1, a=None, b=None, device=None, target="sm_80"):
     """(line of the body, line of the load) of each finding of these lines, by default checks."""
     data = np.zeros(256, np.uint32)
-    result = warpsim.load(HEAD + body + "\nret;\n}\n")["k"](
+    result = warpsim.load(HEAD.replace("sm_80", target) + body + "\nret;\n}\n")["k"](
         grid, n, (data if a is None else a, data if b is None else b), on_finding="collect", device=device
     )
     assert {f.rule for f in result.findings} <= {"uninitialised"}
@@ -41,6 +41,7 @@ WRITE = "st.shared.u32 [%r3], %r1; bar.sync 0;"
         "xor.b32 %r5, %r4, 1; shl.b32 %r5, %r5, 3; add.s32 %r5, %r5, 1; st.global.u32 [%rd4], %r5;",
         "shfl.sync.bfly.b32 %r5, %r4, 1, 31, -1; st.global.u32 [%rd4], %r5;",
         "mov.b64 %rd6, {%r1, %r4}; mov.b64 {%r6, %r7}, %rd6; st.global.u32 [%rd4], %r7;",
+        "brev.b32 %r5, %r4; shr.u32 %r5, %r5, 31; setp.ne.u32 %p1, %r5, 0; @%p1 st.global.u32 [%rd4], %r1;",
         "st.shared.u32 [%r3+128], %r4; ld.shared.u32 %r5, [%r3+128]; st.global.u32 [%rd4], %r5;",
         "st.local.u32 [t], %r4; ld.local.u32 %r5, [t]; st.global.u32 [%rd4], %r5;",
     ],
@@ -62,12 +63,25 @@ def test_shared_memory_where_it_matters(use):
         "and.b32 %r5, %r4, 0; st.global.u32 [%rd4], %r5;",
         "mov.b64 %rd6, {%r1, %r4}; mov.b64 {%r6, %r7}, %rd6; st.global.u32 [%rd4], %r6;",
         "prmt.b32 %r5, %r4, %r1, 0x7654; st.global.u32 [%rd4], %r5;",
+        "slct.u32.s32 %r5, %r1, %r4, 5; st.global.u32 [%rd4], %r5;",
+        "and.b32 %r5, %r4, 1; brev.b32 %r5, %r5; and.b32 %r5, %r5, 1; setp.ne.u32 %p1, %r5, 0; @%p1 st.global.u32 [%rd4], %r1;",
         "st.shared.u32 [%r3+512], %r4; st.shared.u32 [%r3+512], %r1; ld.shared.u32 %r5, [%r3+512]; st.global.u32 [%rd4], %r5;",
     ],
 )
 def test_copies_alone_are_silent(use):
     """Moving undefined bits, dropping them or masking them off is no fault."""
     assert findings(f"ld.shared.u32 %r4, [%r3];\n{use}") == []
+
+
+def test_a_conversion_of_narrow_numbers_computes():
+    """One undefined bit of a number in a narrow format leaves no bit of its value defined."""
+    bit = "ld.shared.u32 %r4, [%r3];\nand.b32 %r4, %r4, 1; or.b32 %r4, %r4, 0x38; mov.b32 {%h1, %h2}, %r4;"
+    use = (
+        "cvt.rn.f16x2.e4m3x2 %r5, %h1; and.b32 %r5, %r5, 0x80; setp.ne.u32 %p1, %r5, 0; @%p1 st.global.u32 [%rd4], %r1;"
+    )
+    (found,) = findings(bit + use, target="sm_90")
+
+    assert (found[0], found[2]) == (1, ALL)
 
 
 def test_only_the_lanes_that_read_unwritten_bytes():

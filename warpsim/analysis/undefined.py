@@ -14,7 +14,7 @@ from warpsim.analysis.facts import Facts
 from warpsim.analysis.unwritten import additions, deciding
 from warpsim.errors import Finding
 from warpsim.isa.spec import Scope
-from warpsim.isa.traits import Access, Ending, Matrix, Undefined
+from warpsim.isa.traits import Access, Ending, Matrix
 from warpsim.program.program import Instruction, called
 
 RULE = "uninitialised"
@@ -91,8 +91,6 @@ def _trace(instruction: Instruction, state: int, roots: dict[int, Root]) -> None
 def _spreads(instruction: Instruction) -> bool:
     """Whether any undefined source makes the result undefined."""
     form, traits = instruction.form, instruction.traits
-    if traits.undefined is Undefined.MOVES and len(traits.moved) > 1:
-        return False
     if traits.copies:
         return len(instruction.operands) == 2 and len(instruction.operands[1].registers) == 1
     return form.scope is Scope.THREAD and not form.ports and not traits.absorbs
@@ -103,7 +101,7 @@ def _uses(instruction: Instruction, accumulator: int | None) -> Iterator[tuple[i
     adds.
     """
     form, traits = instruction.form, instruction.traits
-    multiplies = traits.undefined is Undefined.MULTIPLIED
+    multiplies = traits.multiplies
     stores = traits.access is Access.STORE or traits.matrix is Matrix.STORE
     if instruction.guard is not None:
         yield instruction.guard[0].index, "a branch condition" if traits.ending is Ending.BRANCH else "a guard"

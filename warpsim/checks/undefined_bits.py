@@ -13,8 +13,10 @@ import numpy as np
 
 from warpsim.checks.undefined_memory import AtOnce, UndefinedMemory, muted
 from warpsim.checks.undefined_registers import PADDING, lanes_of, ones, origins, report_use, undefined
+from warpsim.graph.moves import Fate, Moves, moves_of
+from warpsim.graph.nodes import Untraceable
 from warpsim.isa.spec import Form, Scope
-from warpsim.isa.traits import Undefined
+from warpsim.isa.traits import Access
 from warpsim.machine.binding.operand_slots import commit_of, source_getter
 from warpsim.machine.binding.ports import PORTS
 from warpsim.machine.binding.warp_steps import spread, warp_ports
@@ -40,20 +42,18 @@ Rule = Callable[["Machine", "Group", "Array | None"], Any]
 
 def rule_of(plan: FunctionPlan, instruction: Instruction) -> Rule:
     """How an instruction propagates undefined bits: ``rule(group, active)`` returns them by destination register."""
-    kind = instruction.traits.undefined
-    if kind in (Undefined.MULTIPLIED, Undefined.STORED):
+    traits = instruction.traits
+    if traits.multiplies or traits.stores:
         return lambda machine, group, active: {}
-    if kind is Undefined.COMBINED:
+    if traits.access is Access.ATOMIC:
         return _atomic_rule(plan, instruction)
-    if kind is Undefined.MOVES or (kind is Undefined.CONVERTS and _is_integer_move(instruction)):
-        return _move_rule(plan, instruction, instruction.traits.moved)
-    if kind is Undefined.BITWISE:
-        return _bitwise_rule(plan, instruction)
-    return _any_rule(plan, instruction)
-
-
-def _is_integer_move(instruction: Instruction) -> bool:
-    return all(o.type.dtype.kind in "iu" for o in instruction.operands if o.register is not None)
+    try:
+        moves = moves_of(instruction.graph)
+    except Untraceable:  # as of 128 bits
+        moves = Moves(Fate.MOVED, frozenset((0,))) if traits.copies else Moves(Fate.COMPUTED)
+    if moves.fate is Fate.MOVED:
+        return _move_rule(plan, instruction, moves.moved)
+    return (_bitwise_rule if moves.fate is Fate.BITWISE else _any_rule)(plan, instruction)
 
 
 def _bits_of(group: Group, operand: Operand) -> Any:
@@ -104,7 +104,7 @@ def _getters(plan: FunctionPlan, instruction: Instruction) -> list[Any]:
     return [source_getter(plan, o) for o in instruction.inputs]
 
 
-def _move_rule(plan: FunctionPlan, instruction: Instruction, moved: tuple[int, ...]) -> Rule:
+def _move_rule(plan: FunctionPlan, instruction: Instruction, moved: frozenset[int]) -> Rule:
     """Run the body on the undefined bits, unless a source that decides where they go is undefined."""
 
     form, op = instruction.form, instruction.op
@@ -175,7 +175,7 @@ def _bitwise_rule(plan: FunctionPlan, instruction: Instruction) -> Rule:
     sources = [-1 if o.register is None else o.register.index for o in operands]
 
     def rule(machine: Machine, group: Group, active: Array | None) -> Any:
-        if commit is None or form.n_dest != 1:
+        if commit is None:
             return otherwise(machine, group, active)
         values = [as_array(get(machine, group)) for get in getters]
         bits = [_bits_of(group, o) for o in operands]

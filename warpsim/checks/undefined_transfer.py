@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from warpsim.analysis.unwritten import deciding, read_unwritten, scale_of
-from warpsim.checks.undefined_bits import bind_store_bits, destinations_of, rule_of
+from warpsim.checks.undefined_bits import Rule, bind_store_bits, destinations_of, rule_of
 from warpsim.checks.undefined_registers import RULE, lanes_of, origins, report_use, undefined
 from warpsim.isa.spec import Scope
-from warpsim.isa.traits import Access, Ending, Family, Undefined
+from warpsim.isa.traits import Access, Ending, Family
 from warpsim.machine.binding.operand_slots import commit_of, guard_of, source_getter, value_getter
 from warpsim.machine.values import Array, as_array
 from warpsim.program.program import Instruction
@@ -44,15 +45,18 @@ class TransferFunction:
         self.guard = guard_of(instruction)
         self.guard_slot = instruction.guard[0].index if instruction.guard is not None else -1
         self.pure = not form.ports and not self.warps
-        self.multiplies = traits.undefined is Undefined.MULTIPLIED
+        self.multiplies = traits.multiplies
         self.metadata = _metadata(instruction)
-        self.spread = rule_of(plan, instruction)
-        stored = traits.undefined is Undefined.STORED
-        self.stores = bind_store_bits(plan, instruction) if stored else None
+        self.stores = bind_store_bits(plan, instruction) if traits.stores else None
         self.getters = [source_getter(plan, o) for o in sources]
         self.commit = commit_of(instruction)
         self.moves_memory = traits.is_async(Family.CP_ASYNC) or ("memory" in form.ports and bool(form.n_dest))
         """Whether what it reads from memory goes anywhere: to registers, or elsewhere in memory."""
+
+    @cached_property
+    def spread(self) -> Rule:
+        """Its rule, found when something is undefined."""
+        return rule_of(self.plan, self.instruction)
 
 
 def _metadata(instruction: Instruction) -> tuple[int, Array] | None:

@@ -14,10 +14,12 @@ from warpsim.types import ScalarType
 
 @attrs.frozen
 class Input:
-    """What a form reads: a register (an element of one, if the name has a number), or the ``address`` of an operand."""
+    """What a form reads: a register (an element of one, if the name has a number), or the ``address`` of an operand; ``source`` is
+    the place of the operand among the sources."""
 
     name: str
     dtype: np.dtype[Any]
+    source: int
     address: bool = False
 
 

@@ -11,8 +11,8 @@ A declaration is the manual's syntax block above a function on arrays::
 
 A body asks `ports` for everything beyond computing; the machine implements them: memory, mbarrier objects, copies.
 `traits` holds what others must know about an instruction, so that they need no opcode: how it ends a block, what it
-orders, what happens to undefined bits. `unsupported` lists the rest of PTX. Arithmetic is in numerics/, fragments are
-in layout/.
+orders. `graphs` has what follows from a body. `unsupported` lists the rest of PTX. Arithmetic is in numerics/,
+fragments are in layout/.
 """
 
 from warpsim.isa import (  # noqa: F401

@@ -10,13 +10,13 @@ from warpsim.isa.atomic_updates import UPDATES, Update, add_flushed, cas, half_u
 from warpsim.isa.ports import MemoryPort
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Op
-from warpsim.isa.traits import Access, Traits, Undefined
+from warpsim.isa.traits import Access, Traits
 
 Lanes = Any
-_ATOMIC = Traits(access=Access.ATOMIC, polls=True, undefined=Undefined.COMBINED)
+_ATOMIC = Traits(access=Access.ATOMIC, polls=True)
 _COUNTER = attrs.evolve(_ATOMIC, counts=True)
 _COUNTING = frozenset({"add", "inc", "dec"})
-_REDUCTION = Traits(access=Access.ATOMIC, undefined=Undefined.COMBINED)
+_REDUCTION = Traits(access=Access.ATOMIC)
 _ATOM = "parallel-synchronization-and-communication-instructions-atom"
 _RED = "parallel-synchronization-and-communication-instructions-red"
 _COMMON = """

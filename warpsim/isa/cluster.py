@@ -7,7 +7,7 @@ from typing import Any
 from warpsim.isa.ports import BulkPort
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Op, Scope
-from warpsim.isa.traits import Access, Asynchronous, Family, Traits, Undefined
+from warpsim.isa.traits import Access, Asynchronous, Family, Traits
 
 Lanes = Any
 
@@ -22,7 +22,7 @@ Lanes = Any
     legal=lambda op: "vectors have at most 128 bits" if op.vec == "v4" and op.type.bits == 64 else None,
     version=(8, 1),
     target=90,
-    traits=Traits(access=Access.STORE, undefined=Undefined.STORED, asynchronous=Asynchronous(Family.REMOTE)),
+    traits=Traits(access=Access.STORE, asynchronous=Asynchronous(Family.REMOTE)),
 )
 def st_async(op: Op, address: Any, b: Any, bar: Any, *, bulk: BulkPort) -> None:
     """Store to shared memory of the cluster, and count the bytes at an mbarrier."""
@@ -46,7 +46,7 @@ def _illegal(op: Op) -> str | None:
     legal=_illegal,
     version=(8, 1),
     target=90,
-    traits=Traits(access=Access.ATOMIC, undefined=Undefined.COMBINED, asynchronous=Asynchronous(Family.REMOTE)),
+    traits=Traits(access=Access.ATOMIC, asynchronous=Asynchronous(Family.REMOTE)),
 )
 def red_async(op: Op, address: Any, b: Any, bar: Any, *, bulk: BulkPort) -> None:
     """Reduce into shared memory of the cluster, and count the bytes at an mbarrier."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Gate, Op
-from warpsim.isa.traits import Traits, Undefined
+from warpsim.isa.traits import Traits
 from warpsim.numerics.bits import flush_subnormal, halves
 from warpsim.types import TYPES, ScalarType
 
@@ -279,7 +279,7 @@ def set_packed(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     "selp.type d, a, b, {!}c; .type = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64 };",
     anchor="comparison-and-selection-instructions-selp",
     types={"c": ".pred"},
-    traits=Traits(undefined=Undefined.MOVES, moved=(0, 1), absorbs=True),
+    traits=Traits(absorbs=True),
 )
 def selp(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """a where c, else b."""

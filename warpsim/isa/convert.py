@@ -6,7 +6,7 @@ from typing import Any
 
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Op
-from warpsim.isa.traits import Traits, Undefined
+from warpsim.isa.traits import Traits
 from warpsim.numerics import convert
 from warpsim.numerics.bits import BF16, F32, flush_subnormal
 from warpsim.types import TYPES, ScalarType
@@ -23,11 +23,7 @@ def takes_wider(op: Op) -> bool:
     return not any(word in TYPES and (word[:2] in ("bf", "ue") or word[0] == "e") for word in op.modifiers)
 
 
-def converts(op: Op) -> Traits:
-    """Traits of every cvt except between integers, which `cvt_integer` declares itself."""
-    sat = "sat" in op.modifiers
-    undefined = Undefined.SPREADS if sat else Undefined.CONVERTS
-    return Traits(undefined=undefined, moved=(0,), absorbs=True, special_registers=True)
+CONVERTS = Traits(absorbs=True, special_registers=True)
 
 
 def _contains(outer: ScalarType, inner: ScalarType) -> bool:
@@ -42,7 +38,7 @@ def _contains(outer: ScalarType, inner: ScalarType) -> bool:
     anchor=CVT,
     types=_PAIR,
     relaxed=takes_wider,
-    traits=Traits(undefined=Undefined.CONVERTS, moved=(0,), absorbs=True, special_registers=True),
+    traits=CONVERTS,
 )
 def cvt_integer(op: Op, a: Lanes) -> Lanes:
     """Widen, or keep the low bits."""
@@ -55,7 +51,7 @@ def cvt_integer(op: Op, a: Lanes) -> Lanes:
     types=_PAIR,
     relaxed=takes_wider,
     legal=lambda op: "every value fits: .sat has no effect" if _contains(op.dtype, op.atype) else None,
-    traits=converts,
+    traits=CONVERTS,
 )
 def cvt_integer_sat(op: Op, a: Lanes) -> Lanes:
     """Clamp to the target's range."""
@@ -78,7 +74,7 @@ def _legal_float(op: Op) -> str | None:
     relaxed=takes_wider,
     legal=_legal_float,
     gates=_BF16,
-    traits=converts,
+    traits=CONVERTS,
 )
 def cvt_to_integer(op: Op, a: Lanes) -> Lanes:
     """Round to an integer; out-of-range values clamp, with or without .sat."""
@@ -96,7 +92,7 @@ def cvt_to_integer(op: Op, a: Lanes) -> Lanes:
     relaxed=takes_wider,
     legal=_legal_float,
     gates=_BF16,
-    traits=converts,
+    traits=CONVERTS,
 )
 def cvt_from_integer(op: Op, a: Lanes) -> Lanes:
     """Convert an integer, rounded."""
@@ -117,7 +113,7 @@ _SAME = """
     """
 
 
-@instruction(_SAME, anchor=CVT, relaxed=takes_wider, gates=_BF16, traits=converts)
+@instruction(_SAME, anchor=CVT, relaxed=takes_wider, gates=_BF16, traits=CONVERTS)
 def cvt_same(op: Op, a: Lanes) -> Lanes:
     """Round to an integral value, flush or saturate, within one format."""
     if op.ftz:
@@ -144,7 +140,7 @@ def cvt_same(op: Op, a: Lanes) -> Lanes:
     types={"d": lambda op: _named(op)[0], "a": lambda op: _named(op)[1]},
     relaxed=takes_wider,
     gates=_BF16,
-    traits=converts,
+    traits=CONVERTS,
 )
 def cvt_float(op: Op, a: Lanes) -> Lanes:
     """Convert between floating-point formats; to f16, .ftz keeps subnormals."""
@@ -168,7 +164,7 @@ def cvt_float(op: Op, a: Lanes) -> Lanes:
     target=80,
     version=(7, 1),
     gate=lambda op: (90, (7, 8)) if op.ftz else None,
-    traits=converts,
+    traits=CONVERTS,
 )
 def cvt_f32_bf16(op: Op, a: Lanes) -> Lanes:
     """Move bf16 to the upper half of an f32; NaN moves unchanged unless .ftz."""
@@ -183,7 +179,7 @@ def cvt_f32_bf16(op: Op, a: Lanes) -> Lanes:
     relaxed=takes_wider,
     target=80,
     version=(7, 0),
-    traits=converts,
+    traits=CONVERTS,
 )
 def cvt_bf16_f32(op: Op, a: Lanes) -> Lanes:
     """Convert f32 to bf16."""

@@ -9,7 +9,7 @@ import numpy as np
 from warpsim.isa.ports import ClusterPort
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Op
-from warpsim.isa.traits import Traits, Undefined
+from warpsim.isa.traits import Traits
 from warpsim.types import TYPES, ScalarType
 
 Lanes = Any
@@ -19,8 +19,6 @@ CONST_WINDOW = 0x7C00_0000_0000
 PARAM_WINDOW = 0x7B00_0000_0000
 WINDOW = 1 << 32
 _MOVES = Traits(
-    undefined=Undefined.MOVES,
-    moved=(0,),
     absorbs=True,
     copies=True,
     special_registers=True,

@@ -42,21 +42,21 @@ def graph_of(form: Form, op: Op, given: tuple[Given, ...], counts: tuple[int | N
     inputs: list[Input] = []
     shape = WARP if form.scope is Scope.WARP else (2,)
 
-    def read(name: str, what: Given) -> Any:
+    def read(name: str, source: int, what: Given) -> Any:
         if isinstance(what, tuple) and isinstance(what[0], ScalarType):
             raw = np.array(what[1], f"u{what[0].dtype.itemsize}").view(what[0].dtype)
             return np.full([1] * len(shape), raw)
         if isinstance(what, tuple):
-            return tuple([read(f"{name}{k}", dtype) for k, dtype in enumerate(what)])
+            return tuple([read(f"{name}{k}", source, dtype) for k, dtype in enumerate(what)])
         if what is None:
             return None
         dtype = WORD if what == POINTER else what
-        inputs.append(Input(name, dtype, what == POINTER))
+        inputs.append(Input(name, dtype, source, what == POINTER))
         number = len(inputs) - 1
         return Place(number) if what == POINTER else Lane(Node("input", (), dtype, number), shape)
 
     names = [spec.name for spec in form.operands[form.n_dest :]]
-    arguments = [read(name, what) for name, what in zip(names, given, strict=False)]
+    arguments = [read(*each) for each in zip(names, itertools.count(), given, strict=False)]
     memory = _Memory()
     ports = {"memory": memory, "active": np.ones(WARP, np.bool_), "report": lambda *_, **__: None}
     if form.ports - ports.keys():

@@ -8,7 +8,7 @@ import numpy as np
 
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Op
-from warpsim.isa.traits import Traits, Undefined
+from warpsim.isa.traits import Traits
 from warpsim.numerics import integer
 from warpsim.types import TYPES, ScalarType
 
@@ -267,7 +267,7 @@ def brev(op: Op, a: Lanes) -> Lanes:
     anchor="integer-arithmetic-instructions-bfe",
     types={"b": ".u32", "c": ".u32"},
     limits={"b": (0, 255), "c": (0, 255)},
-    traits=Traits(undefined=Undefined.MOVES, moved=(0,), absorbs=True),
+    traits=Traits(absorbs=True),
 )
 def bfe(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """Extract and extend a bit field."""
@@ -279,7 +279,7 @@ def bfe(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     anchor="integer-arithmetic-instructions-bfi",
     types={"c": ".u32", "d": ".u32"},
     limits={"c": (0, 255), "d": (0, 255)},
-    traits=Traits(undefined=Undefined.MOVES, moved=(0, 1), absorbs=True),
+    traits=Traits(absorbs=True),
 )
 def bfi(op: Op, a: Lanes, b: Lanes, c: Lanes, d: Lanes) -> Lanes:
     """Insert a bit field into b."""

@@ -7,7 +7,7 @@ from typing import Any
 from warpsim.isa.ports import constant_of
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Op
-from warpsim.isa.traits import Traits, Undefined
+from warpsim.isa.traits import Traits
 from warpsim.numerics import integer
 
 Lanes = Any
@@ -16,7 +16,7 @@ Lanes = Any
 @instruction(
     "and.type d, a, b; .type = { .pred, .b16, .b32, .b64 };",
     anchor="logic-and-shift-instructions-and",
-    traits=Traits(undefined=Undefined.BITWISE, absorbs=True),
+    traits=Traits(absorbs=True),
 )
 def and_(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Bitwise and."""
@@ -26,7 +26,7 @@ def and_(op: Op, a: Lanes, b: Lanes) -> Lanes:
 @instruction(
     "or.type d, a, b; .type = { .pred, .b16, .b32, .b64 };",
     anchor="logic-and-shift-instructions-or",
-    traits=Traits(undefined=Undefined.BITWISE, absorbs=True),
+    traits=Traits(absorbs=True),
 )
 def or_(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Bitwise or."""
@@ -36,7 +36,7 @@ def or_(op: Op, a: Lanes, b: Lanes) -> Lanes:
 @instruction(
     "xor.type d, a, b; .type = { .pred, .b16, .b32, .b64 };",
     anchor="logic-and-shift-instructions-xor",
-    traits=Traits(undefined=Undefined.BITWISE, absorbs=True),
+    traits=Traits(absorbs=True),
 )
 def xor(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Bitwise exclusive or."""
@@ -46,7 +46,7 @@ def xor(op: Op, a: Lanes, b: Lanes) -> Lanes:
 @instruction(
     "not.type d, a; .type = { .pred, .b16, .b32, .b64 };",
     anchor="logic-and-shift-instructions-not",
-    traits=Traits(undefined=Undefined.BITWISE, absorbs=True),
+    traits=Traits(absorbs=True),
 )
 def not_(op: Op, a: Lanes) -> Lanes:
     """Bitwise negation."""
@@ -66,7 +66,7 @@ def cnot(op: Op, a: Lanes) -> Lanes:
     constants={"immLut": None},
     version=(4, 3),
     target=50,
-    traits=Traits(undefined=Undefined.BITWISE, absorbs=True),
+    traits=Traits(absorbs=True),
     sinks=("d",),
 )
 def lop3(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes) -> Lanes:
@@ -82,7 +82,7 @@ def lop3(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes) -> Lanes:
     version=(8, 2),
     target=70,
     registers=("p",),
-    traits=Traits(undefined=Undefined.BITWISE, absorbs=True),
+    traits=Traits(absorbs=True),
     sinks=("d",),
 )
 def lop3_bool(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes, q: Lanes) -> tuple[Lanes, Lanes]:
@@ -95,7 +95,6 @@ def lop3_bool(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes, q: Lanes) -> 
     "shl.type d, a, b; .type = { .b16, .b32, .b64 };",
     anchor="logic-and-shift-instructions-shl",
     types={"b": ".u32"},
-    traits=Traits(undefined=Undefined.MOVES, moved=(0,)),
 )
 def shl(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Shift left; shifts by N or more give 0."""
@@ -106,7 +105,6 @@ def shl(op: Op, a: Lanes, b: Lanes) -> Lanes:
     "shr.type d, a, b; .type = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64 };",
     anchor="logic-and-shift-instructions-shr",
     types={"b": ".u32"},
-    traits=Traits(undefined=Undefined.MOVES, moved=(0,)),
 )
 def shr(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Shift right, arithmetic if signed; shift counts clamp to N."""
@@ -119,7 +117,7 @@ def shr(op: Op, a: Lanes, b: Lanes) -> Lanes:
     types={"d": ".b32", "a": ".b32", "b": ".b32", "c": ".u32"},
     version=(3, 1),
     target=32,
-    traits=Traits(undefined=Undefined.MOVES, moved=(0, 1)),
+    traits=Traits(absorbs=True),
 )
 def shf(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """Funnel shift of b:a."""
@@ -132,7 +130,7 @@ def shf(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     types={"d": ".b32", "a": ".b32", "b": ".b32", "c": ".b32"},
     version=(2, 0),
     target=20,
-    traits=Traits(undefined=Undefined.MOVES, moved=(0, 1), absorbs=True),
+    traits=Traits(absorbs=True),
 )
 def prmt(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """Select four bytes from two registers."""

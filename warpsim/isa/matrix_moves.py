@@ -13,7 +13,7 @@ import numpy as np
 from warpsim.isa.ports import MemoryPort
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Op, Scope
-from warpsim.isa.traits import Matrix, Traits, Undefined
+from warpsim.isa.traits import Matrix, Traits
 
 Lanes = Any
 Words = tuple[Lanes, ...]
@@ -175,7 +175,7 @@ _SHIFTS = (16 * (_LANES // 4 % 2)).astype(np.uint32).reshape(1, 32, 1)
     registers=("a",),
     version=(7, 8),
     target=75,
-    traits=Traits(matrix=Matrix.TRANSPOSE, undefined=Undefined.MOVES, moved=(0,)),
+    traits=Traits(matrix=Matrix.TRANSPOSE),
 )
 def movmatrix(op: Op, a: Lanes) -> Lanes:
     """Transpose an 8x8 matrix of 16-bit elements across the warp."""
@@ -197,7 +197,7 @@ def movmatrix(op: Op, a: Lanes) -> Lanes:
     version=(7, 8),
     target=90,
     gates={"m16n8": _BYTES},
-    traits=Traits(matrix=Matrix.STORE, undefined=Undefined.STORED),
+    traits=Traits(matrix=Matrix.STORE),
 )
 def stmatrix(op: Op, p: Lanes, r: tuple[Lanes, ...], *, memory: MemoryPort, active: Lanes) -> None:
     """Store 8x8 matrices of 16-bit or 16x8 matrices of 8-bit elements; lanes 8i to 8i+7 give the row addresses of matrix i."""

@@ -9,7 +9,7 @@ import numpy as np
 from warpsim.isa.ports import MemoryPort, ReportPort, constant_of, first_of
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Gate, Op
-from warpsim.isa.traits import Access, Traits, Undefined
+from warpsim.isa.traits import Access, Traits
 from warpsim.types import TYPES
 
 Lanes = Any
@@ -210,7 +210,7 @@ def ldu(op: Op, a: Any, *, memory: MemoryPort) -> Any:
     version=(8, 8),
     legal=_illegal_wide,
     **_OPTIONS,
-    traits=Traits(access=Access.STORE, undefined=Undefined.STORED),
+    traits=Traits(access=Access.STORE),
 )
 @instruction(
     STORES + NARROW,
@@ -219,7 +219,7 @@ def ldu(op: Op, a: Any, *, memory: MemoryPort) -> Any:
     vectors={"b": vector_size},
     legal=_illegal,
     **_OPTIONS,
-    traits=Traits(access=Access.STORE, undefined=Undefined.STORED),
+    traits=Traits(access=Access.STORE),
 )
 def st(op: Op, a: Any, b: Any, cache_policy: Any = None, *, memory: MemoryPort) -> None:
     """The value at a = b."""
@@ -232,7 +232,7 @@ def st(op: Op, a: Any, b: Any, cache_policy: Any = None, *, memory: MemoryPort) 
     version=(8, 2),
     target=70,
     relaxed=True,
-    traits=Traits(access=Access.STORE, undefined=Undefined.STORED),
+    traits=Traits(access=Access.STORE),
 )
 def st_mmio(op: Op, a: Any, b: Any, *, memory: MemoryPort) -> None:
     """The value at a = b, never merged with other accesses."""

@@ -10,7 +10,7 @@ import numpy as np
 from warpsim.isa.ports import DevicePort
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Gate, Op, Scope
-from warpsim.isa.traits import Matrix, Traits, Undefined
+from warpsim.isa.traits import Matrix, Traits
 from warpsim.layout import fragments, registers
 from warpsim.numerics import emulated, matrix, plain_matrix
 from warpsim.types import TYPES, ScalarType
@@ -24,7 +24,7 @@ BITS = {
 }
 """Bits of an element of A or B in its register."""
 FP8 = ("e4m3", "e5m2")
-MULTIPLIES = Traits(matrix=Matrix.MULTIPLY, undefined=Undefined.MULTIPLIED)
+MULTIPLIES = Traits(matrix=Matrix.MULTIPLY)
 FLOATS = ("f16", "bf16", "tf32")
 
 

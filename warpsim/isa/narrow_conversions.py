@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.isa.convert import CVT, converts, takes_wider
+from warpsim.isa.convert import CONVERTS, CVT, takes_wider
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Op
 from warpsim.numerics import convert
@@ -25,7 +25,7 @@ def _fp8(syntax: str, **options: Any) -> Callable[[Any], Any]:
 
     def declare(function: Any) -> Any:
         for target, version in ((89, (8, 1)), (90, (7, 8))):
-            function = instruction(syntax, anchor=CVT, target=target, version=version, traits=converts, **options)(
+            function = instruction(syntax, anchor=CVT, target=target, version=version, traits=CONVERTS, **options)(
                 function
             )
         return function
@@ -45,7 +45,7 @@ def _fp8(syntax: str, **options: Any) -> Callable[[Any], Any]:
         if op.satfinite
         else (80, (7, 0))
     ),
-    traits=converts,
+    traits=CONVERTS,
 )
 def cvt_half(op: Op, a: Lanes) -> Lanes:
     """Convert f32 to a half; .relu clamps negative results to 0, .satfinite clamps to the finite range."""
@@ -60,7 +60,7 @@ def cvt_half(op: Op, a: Lanes) -> Lanes:
     version=(7, 0),
     target=80,
     gates=_FINITE,
-    traits=converts,
+    traits=CONVERTS,
 )
 def cvt_half2(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Convert two f32 to packed halves, a in the upper one."""
@@ -85,7 +85,7 @@ def cvt_half2(op: Op, a: Lanes, b: Lanes) -> Lanes:
         if op.rna
         else ((100, (8, 6)) if op.satfinite else (90, (7, 8)))
     ),
-    traits=converts,
+    traits=CONVERTS,
 )
 def cvt_tf32(op: Op, a: Lanes) -> Lanes:
     """Convert f32 to tf32."""
@@ -104,7 +104,7 @@ def cvt_tf32(op: Op, a: Lanes) -> Lanes:
     relaxed=takes_wider,
     arch=_BLACKWELL,
     version=(8, 6),
-    traits=converts,
+    traits=CONVERTS,
 )
 def cvt_small(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Convert two f32 to packed 8-bit or 6-bit formats, a in the upper part."""
@@ -135,7 +135,7 @@ def cvt_small_half(op: Op, a: Lanes) -> Lanes:
     relaxed=takes_wider,
     arch=_BLACKWELL,
     version=(8, 6),
-    traits=converts,
+    traits=CONVERTS,
 )
 def cvt_from_small(op: Op, a: Lanes) -> Lanes:
     """Convert packed 8-bit or 6-bit formats to two halves."""
@@ -148,7 +148,7 @@ def cvt_from_small(op: Op, a: Lanes) -> Lanes:
     types={"d": ".e2m1x2", "a": ".f32", "b": ".f32"},
     arch=_BLACKWELL,
     version=(8, 6),
-    traits=converts,
+    traits=CONVERTS,
 )
 def cvt_fp4(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Convert two f32 to packed 4-bit values, a in the upper part."""
@@ -162,7 +162,7 @@ def cvt_fp4(op: Op, a: Lanes, b: Lanes) -> Lanes:
     types={"d": ".e2m1x2", "a": ".f16x2"},
     arch=_BLACKWELL,
     version=(8, 6),
-    traits=converts,
+    traits=CONVERTS,
 )
 def cvt_fp4_half(op: Op, a: Lanes) -> Lanes:
     """Convert two halves to packed 4-bit values."""
@@ -176,7 +176,7 @@ def cvt_fp4_half(op: Op, a: Lanes) -> Lanes:
     types={"d": ".f16x2", "a": ".e2m1x2"},
     arch=_BLACKWELL,
     version=(8, 6),
-    traits=converts,
+    traits=CONVERTS,
 )
 def cvt_from_fp4(op: Op, a: Lanes) -> Lanes:
     """Convert packed 4-bit values to two halves."""
@@ -190,7 +190,7 @@ def cvt_from_fp4(op: Op, a: Lanes) -> Lanes:
     relaxed=takes_wider,
     arch=_BLACKWELL,
     version=(8, 6),
-    traits=converts,
+    traits=CONVERTS,
 )
 def cvt_scale(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Convert two f32 to packed powers of two, a in the upper part."""
@@ -206,7 +206,7 @@ def cvt_scale(op: Op, a: Lanes, b: Lanes) -> Lanes:
     relaxed=takes_wider,
     arch=_BLACKWELL,
     version=(8, 6),
-    traits=converts,
+    traits=CONVERTS,
 )
 def cvt_scale_bf16(op: Op, a: Lanes) -> Lanes:
     """Convert two bf16 to packed powers of two."""
@@ -222,7 +222,7 @@ def cvt_scale_bf16(op: Op, a: Lanes) -> Lanes:
     relaxed=takes_wider,
     arch=_BLACKWELL,
     version=(8, 6),
-    traits=converts,
+    traits=CONVERTS,
 )
 def cvt_from_scale(op: Op, a: Lanes) -> Lanes:
     """Convert packed powers of two to two bf16."""
@@ -243,7 +243,7 @@ def cvt_from_scale(op: Op, a: Lanes) -> Lanes:
     version=(6, 5),
     target=72,
     gates={"u4": (75, (6, 5)), "s4": (75, (6, 5)), "u2": (75, (6, 5)), "s2": (75, (6, 5))},
-    traits=converts,
+    traits=CONVERTS,
 )
 def cvt_pack(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """Clamp and pack a and b, a in the upper part; c moves up to make room."""

@@ -51,25 +51,6 @@ class Matrix(enum.Enum):
     TRANSPOSE = "transpose"
 
 
-class Undefined(enum.Enum):
-    """What happens to undefined bits of the sources."""
-
-    SPREADS = "spreads"
-    """One undefined bit makes the whole result undefined."""
-    MOVES = "moves"
-    """The bits of the sources in ``Traits.moved`` are moved; the other sources say where to."""
-    CONVERTS = "converts"
-    """``MOVES`` between integers, else ``SPREADS``."""
-    BITWISE = "bitwise"
-    """A bit of the result depends on one bit of each source."""
-    MULTIPLIED = "multiplied"
-    """A matrix unit reads them, which is an error."""
-    STORED = "stored"
-    """They are stored to memory."""
-    COMBINED = "combined"
-    """They are combined with memory."""
-
-
 class Contraction(enum.Enum):
     """What the assembler contracts to fused multiply-adds, and looks through to find them."""
 
@@ -209,10 +190,6 @@ class Traits:
     """What it does with a matrix; it needs lanes that have exited."""
     opaque_fragments: bool = False
     """Its fragments have an unspecified layout, which only instructions of its own family understand."""
-    undefined: Undefined = Undefined.SPREADS
-    """What happens to undefined bits of its sources."""
-    moved: tuple[int, ...] = ()
-    """The positions of sources whose bits are moved."""
     absorbs: bool = False
     """The result may be defined although a source is not: x & 0, 0 * x, the element not selected."""
     copies: bool = False
@@ -247,6 +224,16 @@ class Traits:
     """The result is whether the first source stands to the second as the modifiers say, in the order of their type."""
     elects: bool = False
     """The second result is true in one lane of each warp."""
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether a matrix unit reads its sources, or they are parts of a matrix that only such a unit understands."""
+        return self.matrix is Matrix.MULTIPLY or self.opaque_fragments
+
+    @property
+    def stores(self) -> bool:
+        """Whether it stores what its sources hold."""
+        return not self.opaque_fragments and (self.access is Access.STORE or self.matrix is Matrix.STORE)
 
     @property
     def leaves(self) -> bool:

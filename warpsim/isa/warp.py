@@ -10,7 +10,7 @@ import numpy as np
 from warpsim.isa.ports import ReportPort
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Op, Scope
-from warpsim.isa.traits import Traits, Undefined
+from warpsim.isa.traits import Traits
 from warpsim.types import TYPES
 
 Lanes = Any
@@ -98,7 +98,7 @@ _SHFL: dict[str, Any] = {
 @instruction(
     "shfl.sync.mode.b32 d, a, b, c, membermask;  .mode = { .up, .down, .bfly, .idx };",
     **_SHFL,
-    traits=Traits(undefined=Undefined.MOVES, moved=(0,), shuffles=True),
+    traits=Traits(shuffles=True),
 )
 def shfl_sync(op: Op, a: Lanes, b: Lanes, c: Lanes, membermask: Lanes, *, active: Lanes, report: ReportPort) -> Lanes:
     """d = a of another lane."""
@@ -109,7 +109,7 @@ def shfl_sync(op: Op, a: Lanes, b: Lanes, c: Lanes, membermask: Lanes, *, active
     "shfl.sync.mode.b32 d|p, a, b, c, membermask;  .mode = { .up, .down, .bfly, .idx };",
     **_SHFL,
     registers=("d",),
-    traits=Traits(undefined=Undefined.MOVES, moved=(0,), shuffles=True),
+    traits=Traits(shuffles=True),
 )
 def shfl_sync_pred(
     op: Op, a: Lanes, b: Lanes, c: Lanes, membermask: Lanes, *, active: Lanes, report: ReportPort
@@ -132,7 +132,7 @@ _UNSYNCED: dict[str, Any] = {"scope": Scope.WARP, "until": (70, (6, 4))}
     version=(3, 0),
     target=30,
     **_UNSYNCED,
-    traits=Traits(undefined=Undefined.MOVES, moved=(0,), shuffles=True),
+    traits=Traits(shuffles=True),
 )
 def shfl(op: Op, a: Lanes, b: Lanes, c: Lanes, *, active: Lanes, report: ReportPort) -> tuple[Lanes, Lanes]:
     """d = a of another lane; p says whether that lane was in range."""

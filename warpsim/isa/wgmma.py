@@ -16,7 +16,7 @@ import numpy as np
 from warpsim.isa.ports import DevicePort, ReportPort, SharedMatrixPort, constant_of
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Gate, LowBits, Op, Scope
-from warpsim.isa.traits import Asynchronous, Family, Matrix, Metadata, Stage, Traits, Undefined
+from warpsim.isa.traits import Asynchronous, Family, Matrix, Metadata, Stage, Traits
 from warpsim.layout import wgmma_fragments as fragments
 from warpsim.numerics import matrix, plain_matrix
 from warpsim.numerics.operands import expand
@@ -32,7 +32,7 @@ _INTEGER_N = (8, 16, 24, *range(32, 257, 16))
 STORAGE = {"f16": "u2", "bf16": "u2", "tf32": "u4", "e4m3": "u1", "e5m2": "u1", "s8": "u1", "u8": "u1", "b1": "u1"}
 
 
-_MULTIPLIES = Traits(matrix=Matrix.MULTIPLY, undefined=Undefined.MULTIPLIED, asynchronous=Asynchronous(Family.WGMMA))
+_MULTIPLIES = Traits(matrix=Matrix.MULTIPLY, asynchronous=Asynchronous(Family.WGMMA))
 
 
 def _shapes(ns: Any, *ks: int) -> str:

@@ -11,7 +11,7 @@ from warpsim.isa.mma import product_of_integers
 from warpsim.isa.ports import DevicePort
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Op, Scope
-from warpsim.isa.traits import Matrix, Traits, Undefined
+from warpsim.isa.traits import Matrix, Traits
 from warpsim.layout import registers
 from warpsim.layout import wmma_fragments as layout
 from warpsim.numerics import matrix, plain_matrix
@@ -19,7 +19,7 @@ from warpsim.types import TYPES, ScalarType
 
 Lanes = Any
 Registers = tuple[Lanes, ...]
-MULTIPLIES_FRAGMENTS = Traits(matrix=Matrix.MULTIPLY, opaque_fragments=True, undefined=Undefined.MULTIPLIED)
+MULTIPLIES_FRAGMENTS = Traits(matrix=Matrix.MULTIPLY, opaque_fragments=True)
 _BIG = ("m16n16k16", "m8n32k16", "m32n8k16")
 SHAPES = {
     **dict.fromkeys(("f16", "bf16", "s8", "u8"), _BIG),

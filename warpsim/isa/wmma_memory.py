@@ -10,7 +10,7 @@ import numpy as np
 from warpsim.isa.ports import DevicePort, ReportPort, first_of
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Op
-from warpsim.isa.traits import Matrix, Traits, Undefined
+from warpsim.isa.traits import Matrix, Traits
 from warpsim.isa.wmma import (
     ACCUMULATORS,
     ALL_SHAPES,
@@ -114,7 +114,7 @@ def _stride(
     target=70,
     legal=_load_legal,
     gates=GATES,
-    traits=Traits(matrix=Matrix.LOAD, opaque_fragments=True, undefined=Undefined.MULTIPLIED),
+    traits=Traits(matrix=Matrix.LOAD, opaque_fragments=True),
 )
 def wmma_load(
     op: Op,
@@ -175,7 +175,7 @@ def _accumulator_legal(op: Op) -> str | None:
     target=70,
     legal=_accumulator_legal,
     gates=GATES,
-    traits=Traits(matrix=Matrix.LOAD, opaque_fragments=True, undefined=Undefined.MULTIPLIED),
+    traits=Traits(matrix=Matrix.LOAD, opaque_fragments=True),
 )
 def wmma_load_c(
     op: Op,
@@ -206,7 +206,7 @@ def wmma_load_c(
     target=70,
     legal=_accumulator_legal,
     gates=GATES,
-    traits=Traits(matrix=Matrix.STORE, opaque_fragments=True, undefined=Undefined.MULTIPLIED),
+    traits=Traits(matrix=Matrix.STORE, opaque_fragments=True),
 )
 def wmma_store(
     op: Op,

@@ -14,7 +14,7 @@ import numpy as np
 from warpsim.analysis.flow import used_registers
 from warpsim.errors import ExecutionError, WarpsimError
 from warpsim.isa.atomic_updates import JOINED
-from warpsim.isa.traits import Access, Ending, Undefined
+from warpsim.isa.traits import Access, Ending
 from warpsim.machine.engine import Progress
 from warpsim.machine.plan import FunctionPlan, KernelPlan
 from warpsim.machine.state.global_memory import GlobalMemory
@@ -286,8 +286,7 @@ def _talks(instruction: Instruction) -> bool:
     shared = bool(traits.spaces) and all(
         s.startswith("shared") or s in ("local", "const", "param") for s in traits.spaces
     )
-    combines = traits.undefined is Undefined.COMBINED or traits.access is Access.ATOMIC
-    return (traits.polls or combines) and traits.mbarrier is None and not shared
+    return (traits.polls or traits.access is Access.ATOMIC) and traits.mbarrier is None and not shared
 
 
 def _reduces(instruction: Instruction, used: frozenset[int]) -> bool:

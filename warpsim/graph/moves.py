@@ -1,0 +1,170 @@
+"""What becomes of the bits of a form's sources: they are moved, combined bit by bit, or computed with."""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections.abc import Callable
+
+import attrs
+import numpy as np
+
+from warpsim.graph.evaluate import Walk
+from warpsim.graph.form import Graph
+from warpsim.graph.nodes import Node
+
+NONE: frozenset[int] = frozenset()
+
+
+class Fate(enum.Enum):
+    """What becomes of the bits of sources."""
+
+    MOVED = "moved"
+    """Those of some sources, or zeros, stand in the result; the other sources say where."""
+    BITWISE = "bitwise"
+    """Each bit of the result depends on bits of the same place."""
+    COMPUTED = "computed"
+    """Any bit of the result may depend on any bit."""
+
+
+@attrs.frozen
+class Moves:
+    """What a form does with bits: ``moved`` are the places of the sources whose bits are moved."""
+
+    fate: Fate
+    moved: frozenset[int] = NONE
+
+
+@functools.lru_cache(maxsize=4096)
+def moves_of(graph: Graph) -> Moves:
+    """What a form does with the bits of its sources. A second result is never moved: it depends on the others alone, or the first
+    counts as computed."""
+    bits = _Bits()
+    results = [[bits(node) for node in nodes] for nodes in graph.outputs]
+    if graph.accesses or not results:
+        return Moves(Fate.COMPUTED)
+    first, rest = results[0], [b for more in results[1:] for b in more]
+    moved = frozenset().union(*(b.moved for b in first))
+    decides = frozenset().union(*(b.used for b in first), *(b.used | b.moved for b in rest))
+    if moved and not moved & decides and not any(b.computed for b in first):
+        return Moves(Fate.MOVED, frozenset(graph.inputs[k].source for k in moved))
+    bitwise = not rest and all(b.aligned for b in first) and any(b.computed for b in first)
+    return Moves(Fate.BITWISE if bitwise else Fate.COMPUTED)
+
+
+@attrs.frozen
+class Held:
+    """What a value holds: bits of the inputs ``moved``, at places, out of ``places``, that the inputs ``used`` decide, and zeros; or
+    what was ``computed`` from these. ``aligned``: each bit depends on bits of the same place."""
+
+    places: int
+    moved: frozenset[int] = NONE
+    used: frozenset[int] = NONE
+    computed: bool = False
+    aligned: bool = True
+
+    @property
+    def sources(self) -> frozenset[int]:
+        """The inputs on which it depends."""
+        return self.moved | self.used
+
+
+class _Bits(Walk[Held]):
+    """What nodes hold."""
+
+    def operation(self, node: Node, arguments: list[Held]) -> Held:
+        """What the result of an operation holds."""
+        if node.op == "input":
+            return Held(_all(node), frozenset((node.value,)))
+        if node.known:
+            return Held(_set(node))
+        rule = _RULES.get(node.op)
+        floating = node.op != "where" and any(n.dtype.kind == "f" for n in (node, *node.args))
+        return (None if rule is None or floating else rule(node, *arguments)) or _computed(node, arguments)
+
+
+def _computed(node: Node, arguments: list[Held]) -> Held:
+    used = frozenset().union(*(a.sources for a in arguments))
+    bitwise = node.op in ("bitwise_and", "bitwise_or", "bitwise_xor", "invert")
+    return Held(_all(node), used=used, computed=True, aligned=bitwise and all(a.aligned for a in arguments))
+
+
+def _cast(node: Node, a: Held) -> Held | None:
+    (source,) = node.args
+    if node.dtype.kind == "b":  # whether a value is not 0: its bit, if it has one alone
+        return None if a.places & (a.places - 1) else attrs.evolve(a, places=1, aligned=False)
+    top = 1 << (8 * source.dtype.itemsize - 1)
+    sign = source.dtype.kind == "i" and node.dtype.itemsize > source.dtype.itemsize and bool(a.places & top)
+    return attrs.evolve(a, places=_all(node) if sign else a.places & _all(node), aligned=a.aligned and not sign)
+
+
+def _shifted(node: Node, a: Held, by: Held) -> Held:
+    places = _all(node)
+    if node.args[1].op == "const":
+        count, top = int(node.args[1].value), (places >> 1) + 1
+        if node.op == "left_shift":
+            places &= a.places << count
+        elif node.dtype.kind == "u" or not a.places & top:
+            places = a.places >> count
+    return Held(places, a.moved, a.used | by.sources, a.computed, aligned=False)
+
+
+def _masked(node: Node, a: Held, b: Held) -> Held | None:
+    """Of bits and a mask; of two values that hold bits it is computed."""
+    places = a.places & b.places
+    if any(n.known for n in node.args):
+        return attrs.evolve(b if node.args[0].known else a, places=places)
+    if bool(a.moved) == bool(b.moved):
+        return None
+    data, mask = (a, b) if a.moved else (b, a)
+    return Held(places, data.moved, data.used | mask.used, data.computed, data.aligned and mask.aligned)
+
+
+def _joined(node: Node, a: Held, b: Held) -> Held | None:
+    """Of bits at places of their own."""
+    if any(n.known for n in node.args) or (a.places & b.places and not _complementary(*node.args)):
+        return None
+    return Held(
+        a.places | b.places, a.moved | b.moved, a.used | b.used, a.computed or b.computed, a.aligned and b.aligned
+    )
+
+
+def _chosen(node: Node, condition: Held, yes: Held, no: Held) -> Held | None:
+    if all(n.known for n in node.args[1:]) and not no.places:  # the bit of the condition, several times
+        return attrs.evolve(condition, places=yes.places, aligned=False) if condition.moved else None
+    if any(n.known and held.places for n, held in zip(node.args[1:], (yes, no), strict=True)):
+        return None
+    used, computed = yes.used | no.used | condition.sources, yes.computed or no.computed
+    return Held(yes.places | no.places, yes.moved | no.moved, used, computed, aligned=False)
+
+
+_RULES: dict[str, Callable[..., Held | None]] = {
+    "bits": lambda node, a: a,
+    "byteswap": lambda node, a: attrs.evolve(a, places=_all(node), aligned=False),
+    "cast": _cast,
+    "left_shift": _shifted,
+    "right_shift": _shifted,
+    "bitwise_and": _masked,
+    "bitwise_or": _joined,
+    "bitwise_xor": _joined,
+    "where": _chosen,
+    "gather": lambda node, a, lane: Held(a.places, a.moved, a.used | lane.sources, a.computed, aligned=False),
+}
+
+
+def _complementary(a: Node, b: Node) -> bool:
+    """Whether one is masked by what the other's mask leaves out."""
+    if not a.op == b.op == "bitwise_and":
+        return False
+    return any(n.op == "invert" and n.args[0] in other.args for one, other in ((a, b), (b, a)) for n in one.args)
+
+
+def _all(node: Node) -> int:
+    return 1 if node.dtype.kind == "b" else (1 << 8 * node.dtype.itemsize) - 1
+
+
+def _set(node: Node) -> int:
+    """The bits that are set in some lane of a constant."""
+    raw = np.ascontiguousarray(node.value).reshape(-1)
+    words = raw if raw.dtype.kind == "b" else raw.view(f"u{raw.dtype.itemsize}")
+    return int(np.bitwise_or.reduce(words.astype(np.uint64)))
