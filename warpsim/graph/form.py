@@ -11,6 +11,11 @@ import numpy as np
 from warpsim.graph.nodes import Node
 from warpsim.types import ScalarType
 
+COMMUTING = {
+    "add": "add", "minimum": "min", "maximum": "max", "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor",
+}  # fmt: skip
+"""Of integers, the updates whose order does not matter, by their operations."""
+
 
 @attrs.frozen
 class Input:
@@ -34,7 +39,7 @@ class Place:
 @attrs.frozen(eq=False)
 class MemoryAccess:
     """An access of memory: ``values`` are what is stored, or the operands of an atomic's ``update``, a graph of which input
-    0 is what memory holds. ``space`` is as written; ``commutes`` names an update whose order does not matter."""
+    0 is what memory holds. ``space`` is as written."""
 
     kind: str
     space: str
@@ -43,7 +48,14 @@ class MemoryAccess:
     count: int
     values: tuple[Node, ...] = ()
     update: Node | None = None
-    commutes: str = ""
+
+    @property
+    def commutes(self) -> str:
+        """The name of an update that leaves the same in memory in whatever order lanes do it."""
+        update = self.update
+        if update is None or update.dtype.kind not in "iu" or [n.op for n in update.args] != ["input", "input"]:
+            return ""
+        return COMMUTING.get(update.op, "")
 
 
 @attrs.frozen(eq=False, slots=False)

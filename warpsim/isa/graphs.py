@@ -27,7 +27,6 @@ EVERYBODY = 0xFFFFFFFF
 """The membermask of a graph: its lanes are those of a whole warp."""
 WARP = (1, LANES, 1)
 WORD = np.dtype(np.uint64)
-COMMUTING = frozenset({"add", "min", "max", "and", "or", "xor"})
 
 
 @functools.lru_cache(maxsize=4096)
@@ -142,8 +141,7 @@ class _Memory:
         places = [Lane(Node("input", (), dtype, k)) for k, dtype in enumerate((type.dtype, *(g.dtype for g in given)))]
         new = node_of(update(*places), type.dtype)
         new = bits(new, type.dtype) if new.dtype.itemsize == type.dtype.itemsize else cast(new, type.dtype)
-        commutes = kind if kind in COMMUTING and type.dtype.kind in "iu" else ""
-        self.accesses.append(MemoryAccess("atomic", space, address, type, 1, tuple(given), new, commutes))
+        self.accesses.append(MemoryAccess("atomic", space, address, type, 1, tuple(given), new))
         return Lane(Node("atomic", (), type.dtype, (len(self.accesses) - 1, 0))) if returns else None
 
     def advance(self, address: Place, nbytes: int) -> Place:
