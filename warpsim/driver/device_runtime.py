@@ -1,8 +1,8 @@
-"""What programs use of the device runtime, libcudadevrt.a, which is machine code: the barrier of a cooperative grid, and the
-conditions of graphs, whose handles are addresses.
+"""The supported functions of the device runtime (libcudadevrt.a, which is machine code): the barrier of a cooperative
+grid, and setting the conditions of graphs, whose handles are addresses.
 
-The handle of a grid is the structure that the launch sets up for such barriers; its second word counts arrivals. The
-first CTA adds what makes all arrivals flip the top bit.
+The handle of a grid points to the structure that the launch sets up for its barriers. The second word counts arrivals;
+the first CTA adds a number with which all arrivals together flip the top bit.
 """
 
 ARCHIVE = b"cuda_device_runtime.o/"

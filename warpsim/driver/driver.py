@@ -34,7 +34,7 @@ class Driver:
         quiet: do not print findings to standard error.
         ptx: a directory that receives the text of each module, under the name that findings use.
         options: more options for every launch: ``max_instructions``, ``max_seconds``, ``async_effects``.
-        current: what owns new memory and an error in a kernel: the C libraries have contexts.
+        current: gives the owner of new memory and of kernel errors; in the C libraries, a context.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class Driver:
             raise DriverError(self.error)
 
     def fail(self, error: Result) -> None:
-        """A kernel ended with an error, which sticks: all work is refused with it."""
+        """Set the sticky error of a kernel: all later work is refused with it."""
         self.error, self._failed = error, self._current()
 
     def reset(self, owner: object = None) -> None:
@@ -197,7 +197,7 @@ class Driver:
             self.error = Result.SUCCESS
         self.memory.reset(owner)
 
-    # ---- short ways ------------------------------------------------------------------------------
+    # ---- shortcuts -------------------------------------------------------------------------------
 
     def copy(self, target: int, source: int, nbytes: int, stream: Stream | None = None) -> None:
         """Copy bytes between any two addresses."""
@@ -208,7 +208,7 @@ class Driver:
         self.submit(Fill(address, value, unit, count), stream)
 
     def replay(self, graph: GraphExec, stream: Stream | None = None) -> None:
-        """Launch a graph, which cannot be captured."""
+        """Launch a graph, in a stream that is not captured."""
         self.check()
         (stream or self.stream).synchronize()
         graph.run(self)

@@ -9,8 +9,8 @@ from weakref import WeakValueDictionary
 
 import attrs
 
+from warpsim.driver.interface import DriverInterface
 from warpsim.driver.memory import Memory
-from warpsim.driver.owner import Owner
 from warpsim.driver.results import DriverError, Result
 from warpsim.driver.work import Allocate, Free, Work
 
@@ -21,17 +21,17 @@ SAME, TOPOLOGY_CHANGED, TYPE_CHANGED = 0, 2, 3
 AUTO_FREE = 1
 """CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH."""
 CHUNK = 32 << 20
-"""A GPU keeps memory for graphs in pieces of so many bytes."""
+"""Graph memory is reserved in multiples of this many bytes."""
 
 
 class UserObject:
-    """What a program wants destroyed when the last reference to it goes."""
+    """An object of the program's, destroyed when its last reference is released."""
 
     def __init__(self, destroy: Callable[[], object], references: int) -> None:
         self._destroy, self.references = destroy, references
 
     def release(self, count: int) -> None:
-        """Give references back."""
+        """Release references."""
         self.references -= count
         if self.references == 0:
             self._destroy()
@@ -39,20 +39,20 @@ class UserObject:
 
 @attrs.define(eq=False)
 class Node:
-    """A piece of work, and the nodes that it depends on, with the data of the edges from them (CUgraphEdgeData)."""
+    """A piece of work, and the nodes that it depends on with the data of the edges (CUgraphEdgeData)."""
 
     graph: Graph
     work: Work
     before: dict[Node, int]
     attributes: dict[int, bytes] = attrs.field(factory=dict)
-    """Values of attributes of launches."""
+    """Launch attributes by CUlaunchAttributeID."""
     kept: Any = None
-    """Memory of C that was told of."""
+    """C memory whose address was given to the program."""
 
 
 @attrs.define(eq=False)
 class Condition:
-    """The variable of conditional nodes: a word in memory, which each launch sets if there is a default."""
+    """The variable of conditional nodes: a word in memory. Each launch sets it to the default, if there is one."""
 
     address: int
     default: int | None
@@ -68,7 +68,7 @@ class Graph:
         self.objects: Counter[UserObject] = Counter()
         self.conditions: list[Condition] = []
         self.instance: GraphExec | None = None
-        """The graph made ready, if there can be but one."""
+        """The instantiated graph, if there can be only one."""
         self.parent: Node | None = None
         """The node that it belongs to."""
 
@@ -84,7 +84,7 @@ class Graph:
         return node
 
     def connect(self, first: Node, node: Node, data: int = 0) -> None:
-        """Add an edge. Only those between kernels have data: CUgraphEdgeData, of ports up to 2 and types up to 1."""
+        """Add an edge. Only edges between kernels have data: ports up to 2 and types up to 1."""
         if first is node or first in node.before or not first.graph is node.graph is self:
             raise DriverError(Result.INVALID_VALUE, "no such edge can be added")
         if data and not (first.work.kind == node.work.kind == KERNEL and data & ~0x10003 == 0 and data & 3 < 3):
@@ -115,7 +115,7 @@ class Graph:
         return [(first, node) for node in self.nodes for first in node.before]
 
     def order(self) -> list[Node]:
-        """Topological order of the nodes; ties in the order in which they were added.
+        """The nodes in topological order, otherwise in the order in which they were added.
 
         Raises:
             DriverError: the graph has a cycle.
@@ -126,7 +126,7 @@ class Graph:
         return found
 
     def in_cycle(self) -> Node | None:
-        """A node that a cycle keeps from being reached."""
+        """A node that cannot be reached because of a cycle."""
         found = set(self._reached())
         return next((node for node in self.nodes if node not in found), None)
 
@@ -146,7 +146,7 @@ class Graph:
         return found
 
     def holds(self, *kinds: int) -> bool:
-        """Whether nodes of some kinds are in it, or in graphs of its nodes."""
+        """Whether the graph, or a graph inside it, has nodes of these kinds."""
         return any(
             node.work.kind in kinds or any(graph.holds(*kinds) for graph in inner(node.work)) for node in self.nodes
         )
@@ -168,13 +168,13 @@ class Graph:
         return graph
 
     def keep(self, objects: Counter[UserObject]) -> None:
-        """Hold references of one's own to objects."""
+        """Add references to user objects."""
         for thing, count in objects.items():
             thing.references += count
             self.objects[thing] += count
 
     def close(self) -> None:
-        """Give back the objects, once the graph is destroyed."""
+        """Release the user objects of a destroyed graph."""
         _release(self.objects)
 
 
@@ -191,14 +191,14 @@ class GraphWork:
     graph: Graph
     kind: int = CHILD
 
-    def run(self, driver: Owner) -> None:
+    def run(self, driver: DriverInterface) -> None:
         """Run all of its work."""
         GraphExec(self.graph).run(driver)
 
 
 @attrs.define(eq=False)
 class Conditional:
-    """Graphs that run according to a condition: CUgraphConditionalNodeType says how."""
+    """Graphs that run depending on a condition; ``type`` is the CUgraphConditionalNodeType."""
 
     condition: Condition
     type: int
@@ -206,8 +206,8 @@ class Conditional:
     ready: list[GraphExec] = attrs.field(factory=list)
     kind: int = CONDITIONAL
 
-    def run(self, driver: Owner) -> None:
-        """Run the body that the condition chooses, or one while the condition holds."""
+    def run(self, driver: DriverInterface) -> None:
+        """Run the body that the condition selects; that of a loop while the condition holds."""
 
         def value() -> int:
             return int.from_bytes(driver.memory.bytes_at(self.condition.address, 4).tobytes(), "little")
@@ -241,7 +241,7 @@ def _instantiated(work: Work) -> Work:
 
 
 class GraphExec:
-    """A graph made ready. Later changes of the graph do not affect it."""
+    """An instantiated graph. Later changes of the graph do not affect it."""
 
     kind = CHILD
 
@@ -274,7 +274,7 @@ class GraphExec:
             self._works[node] = work
 
     def update(self, graph: Graph) -> tuple[int, Node | None]:
-        """Take over the arguments of a graph of the same shape: a CUgraphExecUpdateResult, and the node that is to blame."""
+        """Take the arguments of a graph of the same shape; returns a CUgraphExecUpdateResult and the offending node."""
         if _shape(graph) != self._shape:
             return TOPOLOGY_CHANGED, None
         pairs = list(zip(self._nodes, graph.nodes, strict=True))
@@ -286,13 +286,13 @@ class GraphExec:
         return SAME, None
 
     def works(self) -> Iterator[Work]:
-        """All work, that of inner graphs included."""
+        """All work, including that of inner graphs."""
         for work in self._works.values():
             yield work
             for graph in [work] if isinstance(work, GraphExec) else getattr(work, "ready", ()):
                 yield from graph.works()
 
-    def run(self, driver: Owner) -> None:
+    def run(self, driver: DriverInterface) -> None:
         """Run all of its work."""
         if not self._nested:
             self._claim(driver)
@@ -303,8 +303,8 @@ class GraphExec:
             if node not in self.disabled:
                 self._works[node].run(driver)
 
-    def _claim(self, driver: Owner) -> None:
-        """Account for the memory that a launch needs.
+    def _claim(self, driver: DriverInterface) -> None:
+        """Check and reserve the memory that a launch needs.
 
         Raises:
             DriverError: memory that it allocates has not been freed since, or memory that it frees is not there.
@@ -322,8 +322,8 @@ class GraphExec:
             self._claimed = -(-sum(work.nbytes for work in allocations.values()) // CHUNK) * CHUNK
             driver.graph_memory.use(self._claimed)
 
-    def close(self, driver: Owner) -> None:
-        """Give back objects and memory, once it is destroyed."""
+    def close(self, driver: DriverInterface) -> None:
+        """Release user objects and memory."""
         _release(self.objects)
         driver.graph_memory.use(-self._claimed)
         if self.graph.instance is self:
@@ -331,14 +331,14 @@ class GraphExec:
 
 
 def instantiate(graph: Graph, flags: int = 0) -> GraphExec:
-    """Make a graph ready.
+    """Instantiate a graph.
 
     Raises:
-        DriverError: it has a cycle, or there is one already and can be but one.
+        DriverError: it has a cycle, or it can be instantiated only once and has been.
     """
     alone = graph.holds(ALLOCATE, FREE, CONDITIONAL)
     if alone and graph.instance is not None:
-        raise DriverError(Result.NOT_SUPPORTED, "a graph with memory or conditional nodes is made ready but once")
+        raise DriverError(Result.NOT_SUPPORTED, "a graph with memory or conditional nodes can have only one instance")
     made = GraphExec(graph, flags)
     for thing, count in graph.objects.items():
         thing.references += count
@@ -349,22 +349,22 @@ def instantiate(graph: Graph, flags: int = 0) -> GraphExec:
 
 
 def _shape(graph: Graph) -> tuple[int, frozenset[tuple[int, int]]]:
-    """Its nodes and edges, without what they do."""
+    """The number of nodes, and the edges by node numbers."""
     numbers = {node: number for number, node in enumerate(graph.nodes)}
     return len(numbers), frozenset((numbers[first], numbers[node]) for first, node in graph.edges())
 
 
 class GraphMemory:
-    """The memory of graphs: what is allocated in them, their conditions, and the sizes of CUgraphMem_attribute."""
+    """Allocations and conditions of graphs, and the sizes that CUgraphMem_attribute reports."""
 
     def __init__(self) -> None:
         self.allocations: WeakValueDictionary[int, Allocate] = WeakValueDictionary()
         self.conditions: WeakValueDictionary[int, Condition] = WeakValueDictionary()
         self.numbers = [0, 0, 0, 0]
-        """What is used, now and at most; what is kept, now and at most."""
+        """Bytes used, their maximum, bytes reserved, their maximum."""
 
     def allocation(self, memory: Memory, nbytes: int, ordinal: int, owner: Graph | None = None) -> Allocate:
-        """An allocation of a graph, at an address of its own."""
+        """An allocation node, at an address of its own."""
         work = Allocate(memory.reserve(nbytes), nbytes, ordinal, owner)
         self.allocations[work.address] = work
         return work
@@ -375,23 +375,23 @@ class GraphMemory:
         return next(((work.address, work.nbytes) for work in found), None)
 
     def claim(self, address: int, graph: Graph) -> None:
-        """Note that a graph frees an allocation: each does once, and either its own graph does or others."""
+        """Note that a graph frees an allocation. Each graph can once; either the one that allocates, or others."""
         found = self.allocations.get(address)
         if found is not None and found.owner is graph:
             allowed = not found.freed_by and graph.instance is None
         else:
             allowed = found is not None and graph not in found.freed_by and found.owner not in found.freed_by
         if found is None or not allowed:
-            raise DriverError(Result.INVALID_VALUE, f"a graph frees 0x{address:x}, or no graph allocates it")
+            raise DriverError(Result.INVALID_VALUE, f"0x{address:x} is freed already, or no graph allocates it")
         found.freed_by.append(graph)
 
     def use(self, nbytes: int) -> None:
-        """Use more memory, or less."""
+        """Change the number of bytes used."""
         now, most, kept, most_kept = self.numbers
         now += nbytes
         kept = max(kept, now)
         self.numbers = [now, max(most, now), kept, max(most_kept, kept)]
 
     def trim(self) -> None:
-        """Keep no more than what is used."""
+        """Release reserved memory that is not used."""
         self.numbers[2] = self.numbers[0]

@@ -37,7 +37,7 @@ RUNTIME, LINKED = "libcudart.so.13", "libwarpsim-linked.so"
 DIGEST = "built"
 """The file with the libraries' digest."""
 LARGEST = 32 << 20
-"""A library takes at most so much."""
+"""The largest library file that is read, in bytes."""
 
 
 def compiler() -> list[str]:
@@ -62,10 +62,10 @@ def python_library() -> str:
 
 
 def build(spare: Path | None = None) -> Path:
-    """The folder with the libraries, in the user's cache; compiles them where it lacks them or they are damaged.
+    """The folder with the libraries, in the user's cache; compiles them if they are missing or damaged.
 
     Args:
-        spare: a folder to build them in where there is no cache, or no room in it.
+        spare: a folder to build them in if there is no cache, or no room in it.
 
     Raises:
         LaunchError: there is no compiler, it fails, or the system is not Linux.
@@ -89,7 +89,7 @@ def build(spare: Path | None = None) -> Path:
 
 
 def _digest(home: Path) -> bytes | None:
-    """That of a folder's name and of the libraries in it; None where one is missing, or others may have written it."""
+    """The digest of a folder's name and libraries; None if one is missing or another user may have written it."""
     found = [read(home / name, LARGEST) for name in (*LIBRARIES, LINKED)]
     if None in found or not all((home / link).exists() for link in LINKS):
         return None
@@ -103,7 +103,7 @@ def _whole(home: Path) -> bool:
 
 
 def _make(home: Path, lists: Mapping[str, str], python: str) -> None:
-    """Compile into a folder beside, which then takes the place of whatever is there."""
+    """Compile into a new folder, which then replaces the old one."""
     sweep(home.parent)
     with tempfile.TemporaryDirectory(prefix=PART, dir=home.parent) as folder:
         work, made = Path(folder), Path(folder, home.name)

@@ -77,7 +77,7 @@ class Memory:
     # ---- allocating ------------------------------------------------------------------------------
 
     def allocate(self, nbytes: int, ordinal: int = 0, at: int | None = None) -> int:
-        """Allocate uninitialised device memory, at an address that was reserved or at any."""
+        """Allocate uninitialised device memory, at a reserved address or at a new one."""
         self._sized(nbytes)
         name = self._name(nbytes, Kind.DEVICE)
         try:
@@ -92,7 +92,7 @@ class Memory:
         return int(keeps.ptr)
 
     def reserve(self, nbytes: int) -> int:
-        """An address for memory that is allocated later; no other memory will be there."""
+        """Reserve an address for a later allocation."""
         address = self.allocate(nbytes)
         self.free(address)
         return address
@@ -190,7 +190,7 @@ class Memory:
         held = self.space.find(address, address + 1)
         if held is not None:
             block = self.blocks.get(held.start)
-            if block is None or block.kind is not Kind.REGISTERED:  # else it may be only a part of what is copied
+            if block is None or block.kind is not Kind.REGISTERED:  # a registered part of larger host memory is allowed
                 over = address + nbytes - held.end
                 raise DriverError(
                     Result.INVALID_VALUE,
@@ -247,7 +247,7 @@ class Memory:
             return
         with self.space.lock:
             data, place = self._place(address, (rows - 1) * pitch + width)
-            if place is None:  # memory of the host that is neither pinned nor registered: these GPUs do not reach it
+            if place is None:  # pageable host memory, which these GPUs cannot access
                 raise DriverError(Result.INVALID_VALUE, f"0x{address:x} is not in any allocation")
             element = np.frombuffer((value & ((1 << 8 * unit) - 1)).to_bytes(unit, "little"), np.uint8)
             shape, steps = (rows, count, unit), (pitch if rows > 1 else 0, unit, 1)
@@ -256,10 +256,10 @@ class Memory:
 
     @staticmethod
     def row(address: int, unit: int, count: int, pitch: int = 0, rows: int = 1) -> int:
-        """The bytes of a row of elements.
+        """The size of a row of elements in bytes.
 
         Raises:
-            DriverError: rows cannot lie so.
+            DriverError: the address or the pitch is misaligned, or rows overlap.
         """
         width = unit * count
         if address % unit or (rows > 1 and pitch % unit):
@@ -270,14 +270,14 @@ class Memory:
 
 
 class Pool:
-    """A pool; all of them take from the same memory, which is given and taken back at once."""
+    """A memory pool. All pools allocate from the same memory, and free at once."""
 
     def __init__(self) -> None:
         self.attributes: dict[int, int] = {}
 
 
 def _steps(side: Side, shape: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Bytes from plane to plane, row to row, byte to byte; where there is one, what is said of more means nothing."""
+    """Strides between planes, rows and bytes; 0 for a dimension of size 1."""
     return side.plane if shape[0] > 1 else 0, side.pitch if shape[1] > 1 else 0, 1
 
 
@@ -288,7 +288,7 @@ def _host(address: int, nbytes: int) -> Array:
 
 
 def _define(place: Allocation, offset: int, shape: tuple[int, ...], steps: tuple[int, ...], known: Any) -> None:
-    """Mark copied bytes as defined where the source is: ``known`` has its bits, or None if all are defined."""
+    """Mark copied bytes as defined where the source is; ``known`` holds its defined bits, None for all."""
     if known is not None and bool(known.all()):
         known = None
     if place.shadow is None:

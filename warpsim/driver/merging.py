@@ -1,4 +1,4 @@
-"""Links PTX modules into one: its text is that of the modules, with what they declare of one another resolved."""
+"""Links PTX modules into one by editing their texts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import attrs
 from warpsim.ptx.tokens import Tokens
 
 UNENDED = {".version": 2, ".address_size": 2, ".target": 2, ".file": 3}
-"""Statements without a semicolon: how many tokens they have, before those that follow commas."""
+"""Statements without a semicolon, and their number of tokens; each comma adds two."""
 LINKAGES = (".extern", ".visible", ".weak", ".common")
 SPACES = (".global", ".const", ".shared", ".tex")
 REPLACEABLE = (".weak", ".common")
@@ -43,7 +43,7 @@ class Statement:
 
 
 class Linkable:
-    """A module's text, and what it says at module scope."""
+    """A module's text, and its statements at module scope."""
 
     def __init__(self, text: bytes) -> None:
         self.text = text.decode("utf-8", "replace")
@@ -64,7 +64,7 @@ class Linkable:
         return f"{head[:at]}{result}{head[at:].rstrip()};"
 
     def rename(self, names: dict[str, str], files: dict[str, int]) -> None:
-        """Give local names, and the numbers of files, others."""
+        """Rename local names, and renumber files."""
         tokens, before = self.tokens, ""
         for i, (kind, text) in enumerate(zip(tokens.kinds, tokens.texts, strict=True)):
             start = tokens.starts[i]
@@ -76,7 +76,7 @@ class Linkable:
             before = text
 
     def edited(self) -> str:
-        """The text with its edits; what lies in a part that is replaced goes with it."""
+        """The text with its edits; edits inside a replaced part are dropped."""
         parts, at = [], 0
         for start, stop, new in sorted(self.edits, key=lambda edit: (edit[0], -edit[1])):
             if start >= at:
@@ -131,10 +131,9 @@ def _statement(tokens: Tokens, first: int, end: int, body: int | None) -> Statem
 def linked(texts: list[bytes]) -> bytes:
     """Link several PTX modules into one, with the newest version and target among them.
 
-    What one module declares external and another defines becomes a forward declaration where the definition comes later,
-    and nothing where it came before. Of weak definitions one is kept. Local names, and the numbers of files, are made
-    different where modules have the same. Machine code has no types: a function that returns nothing can be declared, and
-    called, as if it returned a value; it then returns one that nobody has set.
+    An external declaration becomes a forward declaration if the definition comes later, and is removed if it came before.
+    One of several weak definitions is kept. Local names and file numbers that collide are changed. Machine code has no
+    types: a function without a result can be declared and called as if it had one; the value is then undefined.
     """
     if len(texts) == 1:
         return texts[0]

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from warpsim.driver import device_runtime, images, merging
-from warpsim.driver.owner import Owner
+from warpsim.driver.interface import DriverInterface
 from warpsim.driver.results import DriverError, Result, of_module
 from warpsim.errors import LaunchError, PtxError
 from warpsim.host.device import Device
@@ -34,7 +34,7 @@ class Function:
     carveout: int = -1
     cluster: tuple[int, int, int] | None = None
     origin: LibraryKernel | None = None
-    """The kernel of a library that it is in one context."""
+    """The library kernel that it belongs to."""
 
     @property
     def name(self) -> str:
@@ -42,7 +42,7 @@ class Function:
         return self.kernel.name
 
     def check(self) -> None:
-        """Refuse to be used once its module has been unloaded."""
+        """Raise an error if its module has been unloaded."""
         if self.module.unloaded:
             raise DriverError(Result.INVALID_HANDLE, f"the module of {self.name} has been unloaded")
 
@@ -93,12 +93,12 @@ class Function:
 class DriverModule:
     """PTX that is loaded on first use, as CUDA's lazy loading does."""
 
-    def __init__(self, driver: Owner, image: bytes, ordinal: int = 0, name: str | None = None) -> None:
+    def __init__(self, driver: DriverInterface, image: bytes, ordinal: int = 0, name: str | None = None) -> None:
         self.driver, self.image, self.ordinal = driver, image, ordinal
         self.device: Device = driver.devices[ordinal]
         self.name = name
         self.owner: object = None
-        """The context that it ends with."""
+        """The context that it is unloaded with."""
         self.library: Library | None = None
         self.unloaded = False
         self._module: Module | None = None
@@ -151,7 +151,7 @@ class DriverModule:
         return found.ptr, found.nbytes
 
     def unload(self) -> None:
-        """Remove its variables from device memory. Its functions cannot be launched any more."""
+        """Remove its variables from device memory, and refuse later launches of its functions."""
         with self._lock:
             module, self._module = self._module, None
             self.unloaded = True
@@ -161,9 +161,9 @@ class DriverModule:
 
 
 class Library:
-    """PTX that belongs to no context: in each, it is a module."""
+    """PTX outside of contexts; in each context, it becomes a module."""
 
-    def __init__(self, driver: Owner, image: bytes) -> None:
+    def __init__(self, driver: DriverInterface, image: bytes) -> None:
         self.driver, self.image = driver, image
         self.modules: dict[object, DriverModule] = {}
         self.kernels: dict[str, LibraryKernel] = {}
@@ -179,7 +179,7 @@ class Library:
 
 @attrs.define(eq=False)
 class LibraryKernel:
-    """A kernel of a library: in each context, it is a function with these attributes."""
+    """A kernel of a library; in each context, it becomes a function with these attributes."""
 
     library: Library
     name: str
@@ -192,7 +192,7 @@ class Linker:
     def __init__(self) -> None:
         self.texts: list[bytes] = []
         self.members: list[bytes] = []
-        """Modules of static libraries, which are linked where they are needed."""
+        """Modules of static libraries, linked only if needed."""
         self.result: Any = None
 
     def add(self, image: bytes, sm: int) -> None:
@@ -213,7 +213,7 @@ class Linker:
         self.add(data, sm)
 
     def complete(self) -> bytes:
-        """The linked module as PTX, which the driver loads in place of machine code."""
+        """The linked module: PTX, which the driver loads like machine code."""
         if not self.texts:
             raise DriverError(Result.INVALID_VALUE, "nothing to link")
         return merging.linked([*self.texts, *merging.needed(self.texts, self.members)]) + b"\0"

@@ -1,4 +1,4 @@
-"""Occupancy from threads, blocks and shared memory; registers are unknown, and those reported never limit it."""
+"""Occupancy from threads, blocks and shared memory; registers are unknown and never limit it."""
 
 from __future__ import annotations
 

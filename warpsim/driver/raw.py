@@ -1,5 +1,7 @@
-"""The process's own memory, by address. What would bring the program down is refused: null, with or without an offset,
-sizes that no memory has and, on Linux, memory that is not there.
+"""Access to the process's own memory, by address.
+
+Accesses that would crash the program are refused: null pointers, with or without an offset, impossible sizes and, on
+Linux, unmapped pages.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import sys
 from warpsim.driver.results import DriverError, Result
 
 PAGE, LIMIT = mmap.PAGESIZE, 1 << 56
-"""Nothing is in the first page (of 4, 16 or 64 KB: Arm has all three), or behind what processors address."""
+"""Nothing is mapped in the first page (4, 16 or 64 KB), or above what processors address."""
 MS_ASYNC = 1
 _MSYNC = None
 if sys.platform == "linux":
@@ -21,26 +23,26 @@ if sys.platform == "linux":
 
 
 def place(address: int, nbytes: int) -> int:
-    """An address that can be one of so many bytes.
+    """Check that bytes can lie at an address; returns it.
 
     Raises:
-        DriverError: it cannot.
+        DriverError: they cannot.
     """
     if not PAGE <= address < LIMIT or not 0 <= nbytes <= LIMIT - address:
-        what = "a null pointer" if address < PAGE else "an address that no memory has"
+        what = "a null pointer" if address < PAGE else "an impossible address"
         raise DriverError(Result.INVALID_VALUE, f"{what}: {nbytes} bytes at 0x{address:x}")
     return address
 
 
 def mapped(address: int, nbytes: int) -> int:
-    """An address at which the process has so many bytes.
+    """Check that bytes are mapped at an address; returns it.
 
     Raises:
-        DriverError: it has not.
+        DriverError: they are not.
     """
     place(address, nbytes)
     start = address & -PAGE
-    # msync without a change is the one call that says whether pages are there
+    # msync fails for unmapped pages, and changes nothing
     if _MSYNC is not None and _MSYNC(start, address + nbytes - start, MS_ASYNC):
         raise DriverError(Result.INVALID_VALUE, f"the program has no {nbytes} bytes at 0x{address:x}")
     return address
@@ -77,25 +79,25 @@ def row_at(address: int, count: int) -> list[int]:
 
 
 def put32(address: int, value: int) -> None:
-    """Store a word; null takes nothing."""
+    """Store a word, unless the address is null."""
     if address:
         ctypes.c_uint32.from_address(mapped(address, 4)).value = value & 0xFFFFFFFF
 
 
 def put64(address: int, value: int) -> None:
-    """Store eight bytes; null takes nothing."""
+    """Store eight bytes, unless the address is null."""
     if address:
         ctypes.c_uint64.from_address(mapped(address, 8)).value = value & 0xFFFF_FFFF_FFFF_FFFF
 
 
 def put_float(address: int, value: float) -> None:
-    """Store a float; null takes nothing."""
+    """Store a float, unless the address is null."""
     if address:
         ctypes.c_float.from_address(mapped(address, 4)).value = value
 
 
 def put_bytes(address: int, data: bytes) -> None:
-    """Store bytes; null takes nothing."""
+    """Store bytes, unless the address is null."""
     if address:
         ctypes.memmove(mapped(address, len(data)), data, len(data))
 
@@ -112,7 +114,7 @@ class _Found(ctypes.Structure):
 
 
 def library_at(address: int) -> str:
-    """The name of the shared library that an address is in; empty in the program itself, or elsewhere."""
+    """The name of the shared library that contains an address; empty for the program itself and other memory."""
     if os.name == "nt":
         return ""
     found = _Found()

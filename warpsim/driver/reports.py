@@ -1,4 +1,4 @@
-"""Where findings of a program on the driver go: standard error, and optionally a report file."""
+"""Prints findings to standard error, and optionally writes them to a report file."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Report:
         )
 
     def problem(self, what: str, message: str, result: str) -> None:
-        """Report a call that was refused for a reason that its code does not reveal.
+        """Report why a call was refused.
 
         A missing kernel is an error even if the program continues without it, as some do, with wrong values.
         """

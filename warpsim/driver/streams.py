@@ -1,4 +1,4 @@
-"""Streams, events and capture. Work submitted to a stream is done at once, which is one of the orders that CUDA allows."""
+"""Streams, events and capture. Submitted work is done at once, which is one of the orders that CUDA allows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from warpsim.driver.graphs import Graph, Node
-from warpsim.driver.owner import Owner
+from warpsim.driver.interface import DriverInterface
 from warpsim.driver.results import DriverError, Result
 from warpsim.driver.work import Work
 
@@ -23,7 +23,7 @@ class Capture:
         """Whether something was done that a capture does not allow."""
 
     def invalidate(self, result: Result) -> DriverError:
-        """End its validity, by an error."""
+        """Make it invalid; returns the error to raise."""
         self.invalid = True
         return DriverError(result)
 
@@ -31,13 +31,13 @@ class Capture:
 class Stream:
     """An ordered queue of work."""
 
-    def __init__(self, driver: Owner, flags: int = 0, priority: int = 0, context: object = None) -> None:
+    def __init__(self, driver: DriverInterface, flags: int = 0, priority: int = 0, context: object = None) -> None:
         self.driver, self.flags, self.priority, self.context = driver, flags, priority, context
         self.capture: Capture | None = None
         self.tail: list[Node] = []
         """The nodes that the next captured one depends on."""
         self.kept: Any = None
-        """Memory of C that holds their handles."""
+        """C memory that holds their handles."""
 
     def submit(self, work: Work) -> None:
         """Do a piece of work, or add it to the graph being captured."""
@@ -79,7 +79,7 @@ class Stream:
         return capture.graph
 
     def synchronize(self) -> None:
-        """Wait for submitted work, which has been done already."""
+        """Do nothing outside a capture: submitted work has been done."""
         if self.capture is not None:
             raise self.capture.invalidate(Result.STREAM_CAPTURE_UNSUPPORTED)
 
@@ -118,12 +118,12 @@ class Event:
         self.nodes: list[Node] = []
 
     def take_place(self) -> None:
-        """The work before it has been done."""
+        """Record it: earlier work has been done."""
         self.capture, self.nodes, self.recorded = None, [], True
         self.nanoseconds = time.perf_counter_ns()
 
     def synchronize(self) -> None:
-        """Wait for the event, which has been passed already."""
+        """Do nothing outside a capture: earlier work has been done."""
         if self.capture is not None:
             raise DriverError(Result.CAPTURED_EVENT)
 
@@ -136,22 +136,22 @@ class Event:
 
 @attrs.frozen(eq=False)
 class Record:
-    """Record an event, as a node of a graph."""
+    """An event recorded by a graph node."""
 
     event: Event
     kind: int = 7
 
-    def run(self, driver: Owner) -> None:
+    def run(self, driver: DriverInterface) -> None:
         """Record it."""
         self.event.take_place()
 
 
 @attrs.frozen(eq=False)
 class Wait:
-    """Wait for an event, as a node of a graph: for what has been done already."""
+    """A graph node that waits for an event."""
 
     event: Event
     kind: int = 6
 
-    def run(self, driver: Owner) -> None:
-        """Wait for nothing."""
+    def run(self, driver: DriverInterface) -> None:
+        """Do nothing: earlier work has been done."""

@@ -1,4 +1,4 @@
-"""The work of a stream: launches, copies, fills, host calls. A graph keeps it for repeated launches."""
+"""Work for streams and graph nodes: launches, copies, fills, host calls."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Protocol
 
 import attrs
 
+from warpsim.driver.interface import DriverInterface
 from warpsim.driver.memory import Side
 from warpsim.driver.modules import Function
-from warpsim.driver.owner import Owner
 from warpsim.driver.results import DriverError, Result, of_finding
 from warpsim.errors import ExecutionError, LaunchError
 
@@ -17,13 +17,13 @@ Dims = tuple[int, int, int]
 
 
 class Work(Protocol):
-    """A piece of work; work of one stream is done in order."""
+    """A piece of work."""
 
     @property
     def kind(self) -> int:
         """Its CUgraphNodeType."""
 
-    def run(self, driver: Owner) -> None:
+    def run(self, driver: DriverInterface) -> None:
         """Do the work."""
 
 
@@ -39,10 +39,10 @@ class Launch:
     cluster: Dims | None = None
     cooperative: bool = False
     buffer: bool = False
-    """Whether the parameters came as a block, not by pointers to each."""
+    """Whether the parameters were given as one buffer, not by pointers."""
     kind: int = 0
 
-    def run(self, driver: Owner) -> None:
+    def run(self, driver: DriverInterface) -> None:
         """Run it to its end; an error in the kernel becomes the driver's sticky error.
 
         Raises:
@@ -85,7 +85,7 @@ class Copy:
     depth: int = 1
     kind: int = 1
 
-    def run(self, driver: Owner) -> None:
+    def run(self, driver: DriverInterface) -> None:
         """Copy."""
         if self.height == self.depth == 1:
             driver.memory.copy(self.target.address, self.source.address, self.width)
@@ -107,10 +107,10 @@ class Fill:
 
     @property
     def fixed(self) -> int:
-        """What cannot change in a graph that is ready: the number of rows."""
+        """The number of rows, which cannot change in an instantiated graph."""
         return self.rows
 
-    def run(self, driver: Owner) -> None:
+    def run(self, driver: DriverInterface) -> None:
         """Fill the memory."""
         driver.memory.fill(self.address, self.value, self.unit, self.count, self.pitch, self.rows)
 
@@ -124,7 +124,7 @@ class Call:
     data: int = 0
     kind: int = 3
 
-    def run(self, driver: Owner) -> None:
+    def run(self, driver: DriverInterface) -> None:
         """Call it."""
         self.function()
 
@@ -135,13 +135,13 @@ class Nothing:
 
     kind: int = 5
 
-    def run(self, driver: Owner) -> None:
+    def run(self, driver: DriverInterface) -> None:
         """Do nothing."""
 
 
 @attrs.define(eq=False)
 class Allocate:
-    """Allocate memory at an address that was reserved; ``owner`` is its graph, ``freed_by`` are those that free it."""
+    """Allocate memory at a reserved address; ``owner`` is its graph, ``freed_by`` are the graphs that free it."""
 
     address: int
     nbytes: int
@@ -150,7 +150,7 @@ class Allocate:
     freed_by: list[object] = attrs.field(factory=list)
     kind: int = 10
 
-    def run(self, driver: Owner) -> None:
+    def run(self, driver: DriverInterface) -> None:
         """Make the memory accessible."""
         driver.memory.allocate(self.nbytes, self.ordinal, self.address)
 
@@ -162,14 +162,14 @@ class Free:
     address: int
     kind: int = 11
 
-    def run(self, driver: Owner) -> None:
+    def run(self, driver: DriverInterface) -> None:
         """Free the memory."""
         driver.memory.free(self.address)
 
 
 @attrs.frozen(eq=False)
 class Operation:
-    """A write to memory or a wait for a value, of cuStreamBatchMemOp: ``kind`` is its CUstreamBatchMemOpType."""
+    """An operation of cuStreamBatchMemOp; ``kind`` is its CUstreamBatchMemOpType."""
 
     kind: int
     address: int = 0
@@ -178,20 +178,21 @@ class Operation:
 
     @property
     def unit(self) -> int:
-        """The bytes of its value."""
+        """Size of its value in bytes."""
         return 8 if self.kind in (WAIT_64, WRITE_64) else 4
 
-    def run(self, driver: Owner) -> None:
-        """Write, or check what is waited for."""
+    def run(self, driver: DriverInterface) -> None:
+        """Write, or check the awaited value."""
         if self.kind in (WRITE_32, WRITE_64):
             driver.memory.fill(self.address, self.value, self.unit, 1)
         elif self.kind in (WAIT_32, WAIT_64):
             self._wait(driver)
 
-    def _wait(self, driver: Owner) -> None:
-        """Streams do their work at once: what they would wait for has to be there.
+    def _wait(self, driver: DriverInterface) -> None:
+        """Check that the awaited value is there: a stream does its work at once, so it cannot come later.
 
-        GEQ is cyclic, as cuda.h has it: ``(int32_t)(*addr - value) >= 0``."""
+        GEQ is cyclic, as in cuda.h: ``(int32_t)(*addr - value) >= 0``.
+        """
         found, most = (
             int.from_bytes(driver.memory.bytes_at(self.address, self.unit).tobytes(), "little"),
             1 << 8 * self.unit,
@@ -200,7 +201,7 @@ class Operation:
         if not (ahead, found == self.value, found & self.value, nor)[self.flags & 3]:
             raise DriverError(
                 Result.NOT_SUPPORTED,
-                "the simulated driver has no waiting of a stream for a value that nothing has stored yet",
+                "a simulated stream cannot wait for a value that has not been stored yet",
             )
 
 
@@ -216,10 +217,10 @@ class Operations:
 
     @property
     def fixed(self) -> int:
-        """What cannot change in a graph that is ready: the number of operations."""
+        """The number of operations, which cannot change in an instantiated graph."""
         return len(self.operations)
 
-    def run(self, driver: Owner) -> None:
+    def run(self, driver: DriverInterface) -> None:
         """Do them in order."""
         for operation in self.operations:
             operation.run(driver)

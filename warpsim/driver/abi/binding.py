@@ -1,4 +1,4 @@
-"""Filling the table of a library that has been loaded into this process."""
+"""Fills the table of a library that has been loaded into this process."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PATIENCE, MOST = 0.2, 5.0
 
 
 class Behind(ctypes.Structure):
-    """What stands behind a library's table: see ``shim.c``."""
+    """The fields behind a library's table: see ``shim.c``."""
 
     _fields_ = (
         ("interrupt", ctypes.c_uint64),
@@ -59,15 +59,15 @@ def declared(library: str) -> dict[str, Call]:
 
 
 def bind(library: str, names: int, stubs: int, table: int, count: int, *, embedded: bool) -> None:
-    """Let a library's entry points lead here.
+    """Connect a library's entry points to their functions.
 
     Args:
         library: ``cuda`` or ``cudart``.
         names: address of ``count`` C strings' addresses.
         stubs: address of the entry points' addresses, in the same order.
         table: address of the slots to fill, and of `Behind`.
-        count: how many there are.
-        embedded: the program is no Python program.
+        count: the number of entry points.
+        embedded: whether the program is not a Python program.
     """
     PROCESS.embedded = PROCESS.embedded or embedded
     calls = declared(library)
@@ -88,14 +88,16 @@ def bind(library: str, names: int, stubs: int, table: int, count: int, *, embedd
 
 
 def finish() -> None:
-    """The program ends."""
+    """Finish the report when the program ends."""
     if PROCESS._driver is not None and not PROCESS.forked:
         PROCESS._driver.report.finish()
 
 
 def leave() -> None:
-    """Python ends. Other threads' calls are answered without it from now on, and those that are under way come to an end:
-    Python would end the threads themselves, over which C++ ends the process."""
+    """Prepare for the end of Python: let calls under way in other threads end, and C answer new ones.
+
+    Otherwise Python would end these threads, and C++ would then abort the process.
+    """
     if any(behind.closed for behind in _BEHIND):
         return
     finish()
@@ -113,7 +115,7 @@ def leave() -> None:
 
 
 def _calls(frame: FrameType | None) -> bool:
-    """Whether a call of a library's is under way."""
+    """Whether a frame belongs to a call of a library."""
     while frame is not None and (frame.f_code.co_name, frame.f_code.co_filename) != (
         "enter",
         guarded.__code__.co_filename,
@@ -128,8 +130,8 @@ def header(library: str) -> str:
 
 
 def start(library: str, names: int, stubs: int, table: int, count: int, embedded: int) -> None:
-    """`bind`, for the C side."""
+    """Connect a library, for C."""
     bind(library, names, stubs, table, count, embedded=bool(embedded))
     if not embedded and not _STARTED and os.environ.get("WARPSIM_PYTHON") != str(os.getpid()):
-        atexit.register(leave)  # otherwise sitecustomize has, before the program could
+        atexit.register(leave)  # sitecustomize does it earlier, if it ran
     _STARTED.append(library)

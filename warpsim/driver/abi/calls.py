@@ -1,4 +1,4 @@
-"""Declares the functions of the libraries: what kinds of arguments they take, and what every call is guarded by."""
+"""Declares the functions of the libraries, with their argument kinds, and guards every call."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from warpsim.errors import LaunchError
 # ---- kinds of arguments --------------------------------------------------------------------------
 
 TYPES: dict[str, Any] = {"I": ctypes.c_int32, "D": ctypes.c_int32, "U": ctypes.c_uint32}
-"""The types of C of arguments that have fewer than 64 bits."""
+"""C types of arguments narrower than 64 bits."""
 CURRENT = "!"
-"""What the kinds of a function begin with that needs a current context."""
+"""Begins the kinds of a function that needs a current context."""
 READERS: dict[str, Callable[[int], Any]] = {}
-"""What becomes of an argument before the function gets it, by its kind; all others are numbers.
+"""Conversions of arguments by their kind; arguments of other kinds stay numbers.
 
-``P`` is any 64 bits, ``I`` an int, ``U`` an unsigned; ``O`` a pointer that is not null, ``T`` a string, ``D`` a device. A
-handle has a letter of its own, and the function gets what it stands for.
+``P`` is any 64 bits, ``I`` an int, ``U`` an unsigned, ``O`` a pointer that is not null, ``T`` a string, ``D`` a device.
+Each type of handle has a letter of its own, and the function receives the object.
 """
 
 
 def reader(kind: str) -> Callable[[Callable[[int], Any]], Callable[[int], Any]]:
-    """Declare what becomes of arguments of a kind."""
+    """Declare the conversion of a kind of argument."""
 
     def declare(read: Callable[[int], Any]) -> Callable[[int], Any]:
         READERS[kind] = read
@@ -68,9 +68,9 @@ READERS["T"] = text_at
 
 @reader("O")
 def pointer(address: int) -> int:
-    """A pointer to what a function reads, stores or calls."""
+    """A pointer that cannot be null."""
     if not address:
-        raise DriverError(Result.INVALID_VALUE, "a null pointer where a result goes, or a function is")
+        raise DriverError(Result.INVALID_VALUE, "a required pointer is null")
     return address
 
 
@@ -91,7 +91,7 @@ def context(handle: int) -> Context:
 
 @reader("C")
 def context_or_current(handle: int) -> Context:
-    """A context, the current one where null is given."""
+    """A context; the current one for null."""
     if not handle:
         return PROCESS.context()
     found = context(handle)
@@ -102,7 +102,7 @@ def context_or_current(handle: int) -> Context:
 
 @reader("q")
 def launchable(handle: int) -> Function | LibraryKernel:
-    """A function, or a kernel, which is one in any context."""
+    """A function, or a kernel of a library."""
     found = PROCESS.handles.find(handle)
     return found if isinstance(found, LibraryKernel) else PROCESS.get(handle, Function)
 
@@ -112,7 +112,7 @@ def launchable(handle: int) -> Function | LibraryKernel:
 
 @attrs.frozen
 class Call:
-    """One function of a library; ``plain`` where it gives something else than an error code."""
+    """A function of a library; ``plain`` if it does not return an error code."""
 
     name: str
     kinds: str
@@ -127,7 +127,7 @@ CALLS: dict[str, dict[str, Call]] = {"cuda": {}, "cudart": {}, "nvjitlink": {}, 
 
 
 def call(kinds: str, *names: str, plain: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make a function one of ``libcuda`` (a name that begins with ``cu``), ``libcudart`` (``cuda``, ``__cuda``) or another."""
+    """Declare a function of a library, under one or more names."""
 
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
         for name in names:
@@ -165,12 +165,12 @@ def _library(name: str) -> str:
 
 
 def unsupported(what: str) -> DriverError:
-    """What the simulated driver has not."""
+    """The error for a missing feature."""
     return DriverError(Result.NOT_SUPPORTED, f"the simulated driver has no {what}")
 
 
 def missing(names: str) -> None:
-    """Declare functions that refuse to be called."""
+    """Declare unsupported functions."""
 
     def declare(name: str) -> None:
         @call("PPPPPPPP", name)
@@ -182,7 +182,7 @@ def missing(names: str) -> None:
 
 
 def per_thread(library: str, names: str) -> None:
-    """Declare functions with the default stream of the thread (_ptsz, _ptds): there is one default stream here."""
+    """Declare functions that use the thread's default stream (_ptsz, _ptds): there is only one default stream here."""
     for name in names.split():
         same = CALLS[library][name.rpartition("_")[0]]
         CALLS[library][name] = attrs.evolve(same, name=name)
@@ -193,19 +193,18 @@ def per_thread(library: str, names: str) -> None:
 WORK = re.compile(
     "(__)?cu(da)?(Mem|Malloc|Free|Host|Stream|Event|Launch|Module|Library(Load|Unload)|GraphLaunch|.*Synchronize)|warpsimM"
 )
-"""Calls that an earlier kernel's error ends: cuda.h has of the codes that stick, "any further CUDA work will return the
-same error"."""
+"""Calls that return the sticky error of an earlier kernel: "any further CUDA work will return the same error"."""
 
 
 def guarded(declared: Call) -> Callable[..., int]:
-    """A function as C calls it: it gets what its arguments stand for, no exception leaves it, and a refusal says why."""
+    """Wrap a function for C: convert its arguments, turn exceptions into codes, and report why a call is refused."""
     function, needs_context = declared.function, declared.current
     of_run_time = declared.name in CALLS["cudart"]
     works = WORK.match(declared.name) is not None and not declared.plain
     starts = of_run_time and (works or needs_context or "s" in declared.kinds)
     asks = not declared.plain and declared.name.startswith(("cu", "__cu")) and "GetError" not in declared.name
     found = [(index, READERS[kind]) for index, kind in enumerate(declared.kinds) if kind in READERS]
-    readers = sorted(found, key=lambda each: each[1] is not READERS["s"])  # a stream's context is looked at first
+    readers = sorted(found, key=lambda each: each[1] is not READERS["s"])  # a stream's context is checked first
 
     def enter(*words: int) -> int:
         try:
@@ -220,48 +219,56 @@ def guarded(declared: Call) -> Callable[..., int]:
             arguments: list[Any] = list(words)
             for index, read in readers:
                 arguments[index] = read(words[index])
-            result = function(*arguments)
-            return 0 if result is None else int(result)
-        except DriverError as problem:
-            return refused(declared.name, problem)
-        except RuntimeRefusal as problem:
-            if str(problem):
-                PROCESS.driver.report.problem(declared.name, str(problem), NAMES.get(problem.code, "cudaError"))
-            return problem.code
-        except LaunchError as problem:
-            return refused(declared.name, DriverError(Result.INVALID_VALUE, str(problem)))
-        except MemoryError:
-            return int(Result.OUT_OF_MEMORY)
-        except Exception:
-            print(f"warpsim: {declared.name} failed; please report it:", file=sys.stderr)
-            traceback.print_exc()
-            return int(Result.UNKNOWN)
-        except Ended:
-            return int(Result.DEINITIALIZED)
-        except BaseException as problem:  # Ctrl-C, the time limit of a test
-            _raise_later(problem)
-            return 0
+            code = function(*arguments)
+            return 0 if code is None else int(code)
+        except BaseException as problem:
+            return _failed(declared.name, problem)
 
     if os.environ.get("WARPSIM_TRACE"):
         enter = _traced(declared.name, enter)
-    if not of_run_time or declared.plain:
-        return enter
+    return _remembering(enter) if of_run_time and not declared.plain else enter
 
-    def remembering(*words: int) -> int:
-        code = enter(*words)
+
+def _remembering(function: Callable[..., int]) -> Callable[..., int]:
+    """A function that keeps its error for cudaGetLastError."""
+
+    def remember(*words: int) -> int:
+        code = function(*words)
         if code and code != Result.NOT_READY:
             PROCESS.thread.last = code
         return code
 
-    return remembering
+    return remember
+
+
+def _failed(name: str, problem: BaseException) -> int:
+    """The code of an exception."""
+    if isinstance(problem, DriverError):
+        return refused(name, problem)
+    if isinstance(problem, RuntimeRefusal):
+        if str(problem):
+            PROCESS.driver.report.problem(name, str(problem), NAMES.get(problem.code, "cudaError"))
+        return problem.code
+    if isinstance(problem, LaunchError):
+        return refused(name, DriverError(Result.INVALID_VALUE, str(problem)))
+    if isinstance(problem, MemoryError):
+        return int(Result.OUT_OF_MEMORY)
+    if isinstance(problem, Ended):
+        return int(Result.DEINITIALIZED)
+    if isinstance(problem, Exception):
+        print(f"warpsim: {name} failed; please report it:", file=sys.stderr)
+        traceback.print_exception(problem)
+        return int(Result.UNKNOWN)
+    _raise_later(problem)  # Ctrl-C, the time limit of a test
+    return 0
 
 
 class Ended(BaseException):
-    """Interrupts a call, because Python ends."""
+    """Interrupts a call because Python is ending."""
 
 
 INTERRUPT = ctypes.c_uint64()
-"""The address of an exception, with a reference to it, that C cannot pass on: the libraries raise it when C returns."""
+"""The address of an exception, with a reference, which the libraries raise when the call has returned through C."""
 
 
 def _raise_later(problem: BaseException) -> None:
@@ -271,7 +278,7 @@ def _raise_later(problem: BaseException) -> None:
 
 
 def _traced(name: str, function: Callable[..., int]) -> Callable[..., int]:
-    """A function that prints each call, for those who look into what a program does."""
+    """A function that prints each call."""
 
     def tell(*arguments: int) -> int:
         result = function(*arguments)
@@ -282,7 +289,7 @@ def _traced(name: str, function: Callable[..., int]) -> Callable[..., int]:
 
 
 def refused(name: str, problem: DriverError) -> int:
-    """Say why a call is refused, where its code alone does not; gives the code."""
+    """Report why a call is refused, unless the code says it; returns the code."""
     result = problem.result
     plain = {Result.NOT_READY, Result.NOT_FOUND, Result.PEER_ACCESS_ALREADY_ENABLED}
     if result in plain or not problem.said or problem.findings:

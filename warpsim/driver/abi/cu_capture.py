@@ -57,7 +57,7 @@ def status(stream: Stream) -> int:
 @call("sOP", "cuStreamGetCaptureInfo")
 @call("sOPPPP", "cuStreamGetCaptureInfo_v2", "cudaStreamGetCaptureInfo_v2")
 def get_information(stream: Stream, where: int, number: int, graph: int = 0, nodes: int = 0, count: int = 0) -> None:
-    """Store the status of a stream's capture, its number and graph, and the nodes that the next one will follow."""
+    """Store the status of a stream's capture, its number and graph, and the nodes that the next one will depend on."""
     put32(where, status(stream))
     capture = stream.capture
     if capture is None:
@@ -79,7 +79,7 @@ def get_information_3(stream: Stream, where: int, number: int, graph: int, nodes
 @call("sPPU", "cuStreamUpdateCaptureDependencies")
 @call("sPPPU", "cuStreamUpdateCaptureDependencies_v2", "cudaStreamUpdateCaptureDependencies")
 def update_dependencies(stream: Stream, nodes: int, *rest: int) -> None:
-    """Add to the nodes that the next one will follow, or replace them."""
+    """Add to the nodes that the next one will depend on, or replace them."""
     count, replace = rest[-2:]
     given = nodes_at(nodes, count)
     before = _captured(stream).tail

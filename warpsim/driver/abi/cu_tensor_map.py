@@ -32,7 +32,7 @@ def _ints(address: int, count: int, kind: str = "I") -> list[int]:
 def _fields(
     data_type: int, rank: int, dims: int, strides: int, elements: int, modes: tuple[int, ...]
 ) -> dict[str, Any]:
-    """What the two kinds of maps have in common."""
+    """The common part of both kinds of maps."""
     if not 1 <= rank <= 5:
         raise DriverError(Result.INVALID_VALUE, f"a tensor of {rank} dimensions")
     return {

@@ -1,4 +1,4 @@
-"""The table of handles: what each stands for, and what it ends with."""
+"""The table of handles: their objects, and the owners that these end with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STEP = 256
 
 @attrs.define(eq=False)
 class Entry:
-    """A thing with a handle, the entry that owns it, and those it owns."""
+    """An object with a handle, the entry that owns it, and those it owns."""
 
     thing: Any
     handle: int
@@ -22,18 +22,18 @@ class Entry:
 
 
 class Handles:
-    """The handles of a process. A thing that ends takes along what it owns."""
+    """The handles of a process. An object that ends takes along what it owns."""
 
     def __init__(self) -> None:
         self._entries: dict[int, Entry] = {}
         self._handles: dict[int, int] = {}
-        """Handles by the identity of their things."""
+        """Handles by the identity of their objects."""
         self._types: dict[type, int] = {}
         self._first = self._next = 0x5150_0000_0000
         self._lock = threading.RLock()
 
     def put(self, thing: Any, owner: Any = None) -> int:
-        """The handle of a thing, which ends with its owner if it has one; 0 if the owner has ended."""
+        """The handle of an object, which ends with its owner if it has one; 0 if the owner has ended."""
         with self._lock:
             handle = self.of(thing)
             if not handle:
@@ -49,11 +49,11 @@ class Handles:
             return handle
 
     def of(self, thing: Any) -> int:
-        """The handle that a thing has; 0 if none."""
+        """The handle that an object has; 0 if none."""
         return self._handles.get(id(thing), 0)
 
     def move(self, thing: Any, owner: Any) -> None:
-        """Give a thing that nobody owns an owner."""
+        """Give an object without an owner one."""
         with self._lock:
             entry = self._entries.get(self.of(thing))
             if entry is not None and entry.owner is None:
@@ -61,17 +61,17 @@ class Handles:
                 entry.owner.owned[entry.handle] = entry
 
     def find(self, handle: int) -> Any:
-        """The thing of a handle, or None."""
+        """The object of a handle, or None."""
         entry = self._entries.get(handle)
         return None if entry is None else entry.thing
 
     def ended(self, handle: int, kind: type) -> bool:
-        """Whether a handle was that of a thing of a type, which has ended."""
+        """Whether a handle belonged to an object of a type that has ended."""
         issued = self._first < handle < self._next + STEP and handle % STEP == self._types.get(kind)
         return issued and handle not in self._entries
 
     def end(self, thing: Any, *, itself: bool = True) -> list[Any]:
-        """End a thing and all that it owns, or only the latter; what was closest to the thing comes first."""
+        """End an object and all that it owns, or only the latter; returns them, owners first."""
         with self._lock:
             entry = self._entries.get(self.of(thing))
             if entry is None:
@@ -88,5 +88,5 @@ class Handles:
             return [each.thing for each in gone]
 
     def of_type(self, kind: type) -> list[Any]:
-        """All things of a type."""
+        """All objects of a type."""
         return [entry.thing for entry in list(self._entries.values()) if isinstance(entry.thing, kind)]

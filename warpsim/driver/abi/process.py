@@ -1,4 +1,4 @@
-"""What the libraries know in this process: its driver, its contexts, its handles."""
+"""The state of the libraries in this process: driver, contexts, handles."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from warpsim.driver.streams import Stream
 
 T = TypeVar("T")
 DEFAULT_STREAMS = 2
-"""The last of the numbers that stand for the default stream: null, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD."""
+"""The largest handle of the default stream: null, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD."""
 
 
 @attrs.define(eq=False)
 class Context:
-    """A context. The primary one of a device lives while anybody retains it, as the run time does once it ``held`` it."""
+    """A context. A device's primary context lasts while it is retained; ``held`` means that the runtime retains it."""
 
     ordinal: int
     flags: int = 0
@@ -42,7 +42,7 @@ class Process:
     def __init__(self) -> None:
         self._driver: Driver | None = None
         self.number = 0
-        """The process that the driver was made in."""
+        """The process that created the driver."""
         self.embedded = False
         self.handles = Handles()
         self._contexts: list[Context] = []
@@ -50,7 +50,7 @@ class Process:
         self.thread = threading.local()
         self.addresses: dict[str, int] = {}
         self.endings: list[Callable[[Context], None]] = []
-        """What is done when a context ends."""
+        """Functions called when a context ends."""
 
     @property
     def driver(self) -> Driver:
@@ -66,7 +66,7 @@ class Process:
 
     @property
     def forked(self) -> bool:
-        """Whether this is the child of a process that has a driver, which CUDA does not take over a fork."""
+        """Whether the process was forked after its driver was created, which CUDA does not support."""
         return self._driver is not None and self.number != os.getpid()
 
     # ---- contexts
@@ -104,12 +104,12 @@ class Process:
         return self.stack[-1]
 
     def retain(self, context: Context) -> None:
-        """Retain a primary context, which begins anew if nobody did."""
+        """Retain a primary context; the first time, it begins anew."""
         context.active += 1
         context.ended = False
 
     def choose(self, ordinal: int) -> None:
-        """Make a device's primary context current, and have the run time hold it."""
+        """Make a device's primary context current, and let the runtime retain it."""
         context = self.primary[ordinal]
         if not context.held:
             context.held = True
@@ -117,7 +117,7 @@ class Process:
         self.stack[-1:] = [context]
 
     def activate(self) -> None:
-        """The run time's calls make a context themselves: where none is current, and where it has been reset."""
+        """Make a context current for a call of the runtime, if there is none or it has been reset."""
         if not self.stack:
             self.choose(0)
         elif self.stack[-1].primary and not self.stack[-1].held:
@@ -129,7 +129,7 @@ class Process:
         return self.primary[current.ordinal] if current.ended else current
 
     def ordinal(self) -> int:
-        """The device of the current context, the first where there is none."""
+        """The device of the current context; the first one if there is none."""
         return self.stack[-1].ordinal if self.stack else 0
 
     def context_of(self, stream: Stream) -> Context:
@@ -149,13 +149,13 @@ class Process:
     # ---- handles
 
     def get(self, handle: int, kind: type[T], wrong: Result = Result.INVALID_HANDLE, ended: Result | None = None) -> T:
-        """The thing of a handle.
+        """The object of a handle.
 
         Args:
             handle: the handle.
-            kind: the type of the thing.
-            wrong: the code of a handle that is none.
-            ended: the code of a handle whose thing has ended, if that is another.
+            kind: the type of the object.
+            wrong: the error code for a handle that is not valid.
+            ended: the error code for a handle whose object has ended, if it differs.
         """
         thing = self.handles.find(handle)
         if isinstance(thing, kind):
@@ -180,7 +180,7 @@ def _to_python(text: str) -> None:
 
 
 def _to_c(text: str) -> None:
-    """What kernels print goes where the program's own printf goes, in order with it."""
+    """Print the output of kernels in order with the program's own printf."""
     libc = ctypes.CDLL(None)
     data = text.encode("utf-8", "surrogateescape")
     libc.fwrite(data, ctypes.c_size_t(1), ctypes.c_size_t(len(data)), ctypes.c_void_p.in_dll(libc, "stdout"))
@@ -190,7 +190,7 @@ _STRINGS: dict[str, ctypes.Array[ctypes.c_char]] = {}
 
 
 def c_string(text: str) -> int:
-    """The address of a C string that stays."""
+    """The address of a C string that is kept."""
     kept = _STRINGS.get(text)
     if kept is None:
         kept = _STRINGS[text] = ctypes.create_string_buffer(os.fsencode(text))

@@ -1,4 +1,4 @@
-"""The run time's errors: where they have names of their own."""
+"""The runtime's error names that differ from the driver's."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ TEXTS = {
     INVALID_DIRECTION: "invalid copy direction for memcpy",
     INVALID_FUNCTION: "invalid device function",
 }
-"""What is said of those that the driver has not."""
+"""Texts of errors that the driver lacks."""
 
 
 class RuntimeRefusal(Exception):
-    """A call that the run time refuses with a code of its own."""
+    """A call that the runtime refuses with a code of its own."""
 
     def __init__(self, code: int, message: str = "") -> None:
         self.code = code

@@ -157,13 +157,13 @@ def stub_handle(address: int) -> int:
 
 @call("PUPUPP", "__cudaPushCallConfiguration")
 def push_configuration(*configuration: int) -> None:
-    """Keep what stands between <<< and >>>: grid and block in three words each, shared memory, stream."""
+    """Keep the configuration of a <<< >>> launch: grid and block in three words each, shared memory, stream."""
     PROCESS.thread.__dict__.setdefault("calls", []).append(configuration)
 
 
 @call("PPPP", "__cudaPopCallConfiguration")
 def pop_configuration(grid: int, block: int, shared: int, stream: int) -> None:
-    """Give it to the stub."""
+    """Give the configuration to the stub."""
     grid_xy, grid_z, block_xy, block_z, nbytes, queue = PROCESS.thread.calls.pop()
     put64(grid, grid_xy)
     put32(grid + 8, grid_z)
@@ -174,7 +174,7 @@ def pop_configuration(grid: int, block: int, shared: int, stream: int) -> None:
 
 
 def start(work: Launch, stream: Stream) -> None:
-    """Launch; the runtime has a code of its own for extents that no launch may have."""
+    """Launch; the runtime has a code of its own for invalid extents."""
     x, y, z = work.block
     if min(*work.grid, *work.block) < 1 or max(x, y) > 1024 or z > 64 or x * y * z > 1024:
         raise RuntimeRefusal(INVALID_CONFIGURATION, f"a grid of {work.grid} and blocks of {work.block}")

@@ -1,8 +1,9 @@
-"""nvcc for programs of ``warpsim exec`` that compile as they run (CuPy's backend ``nvcc``): PTX where they ask for a cubin.
+"""An nvcc that compiles to PTX instead of a cubin, for programs that compile at run time (CuPy's backend ``nvcc``).
 
     python FOLDER/nvcc [nvcc's own options]
 
-``WARPSIM_NVCC`` is the compiler; the file has the name that the program expects, and the driver reads it as what it is."""
+``WARPSIM_NVCC`` is the compiler. The output keeps the name that the program expects; the driver recognizes it as PTX.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import sys
 
 
 def translated(words: list[str]) -> list[str]:
-    """The command for PTX, where it is one that compiles a source to a cubin; any other as it is."""
+    """The command with PTX as its output if it compiles a source to a cubin, otherwise unchanged."""
     sources = [word for word in words if word.endswith((".cu", ".cc", ".cpp")) and word[0] != "-"]
     if not {"-cubin", "--cubin"} & set(words) or len(sources) != 1:
         return words

@@ -1,7 +1,8 @@
-"""What Python imports as it starts in a program of ``warpsim exec``: cuda.bindings' run time becomes ours.
+"""Imported when Python starts in ``warpsim exec``: redirects the runtime of cuda.bindings to the simulated one.
 
-That package has NVIDIA's run time linked in, stripped of its names. But its extension modules give each entry point to one
-another by name, as a pointer in a capsule (``__pyx_capi__``): those pointers are replaced before anybody takes them."""
+That package links NVIDIA's runtime statically, without symbols. But its extension modules share each entry point by
+name, as a pointer in a capsule (``__pyx_capi__``); these pointers are replaced before other modules read them.
+"""
 
 from __future__ import annotations
 
@@ -31,17 +32,17 @@ class Loader:
         self.create_module, self._execute = loader.create_module, loader.exec_module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Its own initialisation comes first."""
+        """Initialise the module, then redirect it."""
         self._execute(module)
         redirect(module)
 
 
 class Finder:
-    """Finds the modules above where Python does."""
+    """Finds these modules where Python does."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Nothing for any other module."""
+        """The module with our loader; None for any other module."""
         found = importlib.machinery.PathFinder.find_spec(name, path, target) if name in RUNTIMES else None
         if found is not None and found.loader is not None:
             found.loader = Loader(found.loader)  # type: ignore[assignment]
@@ -49,7 +50,7 @@ class Finder:
 
 
 def redirect(module: ModuleType) -> None:
-    """Put our functions in place of those of the same names."""
+    """Replace entry points with our functions of the same names."""
     ours = ctypes.CDLL(os.environ["WARPSIM_CUDART"])
     put = ctypes.pythonapi.PyCapsule_SetPointer
     put.argtypes, put.restype = (ctypes.py_object, ctypes.c_void_p), ctypes.c_int
@@ -69,7 +70,7 @@ def run_next() -> None:
 
 
 def leave() -> None:
-    """Python ends: registered before the program could register anything, this is done last."""
+    """Prepare for the end of Python. Registered before the program's own functions, it runs after them."""
     binding = sys.modules.get("warpsim.driver.abi.binding")
     if binding is not None:
         binding.leave()

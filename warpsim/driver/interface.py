@@ -1,4 +1,4 @@
-"""What modules, streams and work need of their driver."""
+"""The part of the driver that modules, streams and work use."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from warpsim.driver.results import Result
 from warpsim.host.device import Device
 
 
-class Owner(Protocol):
-    """A driver, as its objects see it."""
+class DriverInterface(Protocol):
+    """A driver."""
 
     devices: list[Device]
     memory: Memory
@@ -20,14 +20,14 @@ class Owner(Protocol):
     error: Result
     """The sticky error of a kernel."""
     captures: int
-    """Number of captures begun."""
+    """Number of captures so far."""
     graph_memory: Any
     """The `GraphMemory` of all devices."""
     options: Mapping[str, Any]
     """Options of every launch."""
 
     def fail(self, error: Result) -> None:
-        """A kernel ended with an error."""
+        """Set the sticky error of a kernel."""
 
     def file_of(self, text: str) -> str:
         """The file name that findings use for a module's text."""
