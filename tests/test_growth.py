@@ -8,9 +8,10 @@ import pytest
 import warpsim
 from ptx_text import module_head
 
-HEADER = module_head("sm_90a", "8.6") + ".visible .entry k(.param .u64 p) {\n"
+DYNAMIC = 200 << 10
+HEADER = module_head("sm_90a", "8.6") + ".extern .shared .align 8 .b8 dynamic[]; .visible .entry k(.param .u64 p) {\n"
 REGISTERS = ".reg .b32 %r<64>; .reg .pred %p; .reg .b64 %rd<8>; ld.param.u64 %rd0, [p]; mov.u32 %r1, %tid.x;\n"
-COLUMN = "mul.wide.u32 %rd2, %r1, 4; add.u64 %rd2, %rd2, %rd0; mov.u32 %r4, s; mad.lo.u32 %r5, %r1, 4, %r4;\n"
+COLUMN = "mul.wide.u32 %rd2, %r1, 4; add.u64 %rd2, %rd2, %rd0; mov.u32 %r4, dynamic; mad.lo.u32 %r5, %r1, 4, %r4;\n"
 FACTOR, SLACK = 4, 2.4
 
 
@@ -21,7 +22,7 @@ def groups(count):
         for i in range(count)
     )
     reads = "".join(f"cp.async.wait_group {count - 1 - i}; ld.shared.u32 %r6, [%r5+{128 * i}];\n" for i in range(count))
-    return f".shared .align 8 .b8 s[{128 * count}];\n{COLUMN}{copies}{reads}"
+    return f"{COLUMN}{copies}{reads}"
 
 
 def unwritten(count):
@@ -48,7 +49,9 @@ def seconds(code, checks):
     text = f"{HEADER}{REGISTERS}{code} ret; }}"
     x = np.zeros(1 << 16, np.uint32)
     started = time.process_time()
-    warpsim.load(text)["k"]((1,), (32,), (x,), on_finding="collect", checks=checks)
+    warpsim.load(text)["k"](
+        (1,), (32,), (x,), shared_mem=DYNAMIC if "dynamic" in code else 0, on_finding="collect", checks=checks
+    )
     return time.process_time() - started
 
 

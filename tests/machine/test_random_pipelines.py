@@ -187,11 +187,12 @@ def program(plan):
     return f""".version 8.3
 .target sm_90a
 .address_size 64
+.extern .shared .align 1024 .b8 smem[]; // {stages * plan.stage} bytes
 .visible .entry k(.param .u64 images_a, .param .u64 images_b, .param .u64 c, .param .align 64 .b8 map_a[128],
     .param .align 64 .b8 map_b[128], .param .align 64 .b8 map_c[128])
 {{
     .reg .pred %p<8>; .reg .b32 %r<32>; .reg .b64 %rd<20>; .reg .f32 %f<{max(plan.n // 2, 4)}>; .reg .b16 %h<2>;
-    .shared .align 1024 .b8 smem[{stages * plan.stage}]; .shared .align 128 .b8 tiles[{tiles}]; .shared .align 8 .b8 bars[{16 * stages}];
+    .shared .align 128 .b8 tiles[{tiles}]; .shared .align 8 .b8 bars[{16 * stages}];
     ld.param.u64 %rd2, [images_a]; ld.param.u64 %rd3, [images_b]; ld.param.u64 %rd4, [c];
     mov.b64 %rd5, map_a; cvta.param.u64 %rd5, %rd5; mov.b64 %rd6, map_b; cvta.param.u64 %rd6, %rd6; mov.b64 %rd7, map_c; cvta.param.u64 %rd7, %rd7;
     mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; and.b32 %r3, %r1, 31; shr.u32 %r4, %r1, 7; mov.u32 %r7, smem; mov.u32 %r8, bars; mov.b16 %h1, 3;
@@ -258,13 +259,15 @@ def run(plan, effects, checks="default", text=None):
     half_a, half_b = a.astype(np.float16), b.astype(np.float16)
     c = np.zeros((m, plan.n), np.float32)
     shared = {"global_strides": [2 * k], "swizzle": f"{plan.span}B"}
-    result = warpsim.load(text or program(plan))["k"](
+    text = text or program(plan)
+    result = warpsim.load(text)["k"](
         (plan.ctas,), (128 * plan.groups + 32,),
         (images(half_a, 64 * plan.groups, plan), images(half_b, plan.n, plan), c,
          warpsim.TensorMap(half_a, global_dim=[k, m], box_dim=[plan.k, 64 * plan.groups], **shared),
          warpsim.TensorMap(half_b, global_dim=[k, plan.n], box_dim=[plan.k, plan.n], **shared),
          warpsim.TensorMap(c, global_dim=[plan.n, m], global_strides=[4 * plan.n], box_dim=[plan.n, 64])),
         cluster=2 if plan.cluster else None, async_effects=effects, checks=checks, max_instructions=10**6,
+        shared_mem=int(re.search(r"// (\d+) bytes", text)[1]),
     )  # fmt: skip
     assert [f.headline() for f in result.findings if f.severity == "error"] == []
     return c, (a @ b.T).astype(np.float32)

@@ -423,7 +423,7 @@ def test_every_operation():
 
 REFUSED = {
     "a wide integer as f16", "bfloat16 as int32", "f64 as f16", "add of bf16", "a sum of floating-point lanes",
-    "a vector of floating-point constants", "a table of other than 64 bits",
+    "a vector of floating-point constants",
 }  # fmt: skip
 """Whose machine code would be another number, or another order of additions; or that no body asks for."""
 

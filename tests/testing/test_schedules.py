@@ -144,7 +144,7 @@ HARMLESS = {
     "cp.async whose source is overwritten",
     "CTAs that store the same value in one word",
 }
-"""Racy programs in which the usual order finds nothing: the flag is set by then, no rule is about the source, the values agree."""
+"""Racy programs in which the usual order finds nothing: the flag is set by then, no other warp overwrites the source, the values agree."""
 
 
 def words(program, text, **options):
@@ -174,7 +174,7 @@ def test_racy_programs(name):
         assert words(program, program.good, checks="all", on_finding="collect", schedule=seed) == first, seed
 
     rules, usual = words(program, program.bad, checks="all", on_finding="collect")
-    assert bool(rules) is (program.name not in HARMLESS)
+    assert bool(rules) is (program.name not in HARMLESS or name == "cp.async whose source is overwritten: 64")
     shown = any(words(program, program.bad, checks="none", schedule=seed)[1] != usual for seed in range(50))
     assert shown is (program.name not in SAME)
 
