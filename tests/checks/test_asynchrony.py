@@ -95,6 +95,16 @@ def test_hidden_initialisation_is_a_note():
     assert launch(program)[1] == launch(program, checks="default+race")[1] == ()
 
 
+@pytest.mark.parametrize("missing", range(4))
+def test_hidden_initialisation_in_one_cta(missing):
+    """Of three CTAs that run side by side, one has no fence; a fence of others is none of its own."""
+    guard = f"mov.u32 %r11, %ctaid.x; setp.ne.and.u32 %p4, %r11, {missing}, %p1;"
+    program = edited(BULK, {"visible": f"{guard}\n@%p4 fence.mbarrier_init.release.cluster;"})
+    _, findings = launch(program, grid=3, checks="all")
+
+    assert [(f.rule, f.severity) for f in findings if f.rule == "mbarrier"] == [("mbarrier", "note")] * (missing < 3)
+
+
 def test_who_touched_the_register():
     """A missing fence names the instruction behind the last one, and what the assembler says of it."""
     text = edited(WGMMA, {"fence": "wgmma.fence.sync.aligned;", "first": "add.f32 %f2, %f1, %f1;//@add\n" + FIRST})
@@ -167,8 +177,13 @@ def test_mbarriers_made_again():
     assert out.tolist() == CORRECT["bulk"][1].tolist()
     assert severities(findings) == [("mbarrier", "note")]
     used = "bar.sync 0; @%p1 mbarrier.arrive.shared.b64 _, [%r20]; " + again
-    with pytest.raises(warpsim.ExecutionError, match="already initialised"):
-        launch(edited(BULK, {"init2": used}))
+    twice = {
+        "init": "bar.sync 0; @%p1 mbarrier.init.shared.b64 [%r20], 1;",
+        "init2": again.removeprefix("bar.sync 0; "),
+    }
+    for changes in ({"init2": used}, twice, {**twice, "init2": again + " " + twice["init2"]}):
+        with pytest.raises(warpsim.ExecutionError, match="already initialised"):
+            launch(edited(BULK, changes))
 
 
 HANDED = (

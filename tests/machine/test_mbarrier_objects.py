@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import warpsim
+from ptx_text import module_head
 from warpsim.layout import mbarriers
 from warpsim.machine.asynchrony.mbarrier_objects import MbarrierObjects
 from warpsim.machine.memory.addresses import Address
@@ -133,3 +134,15 @@ ret; }"""
         warpsim.load(text.replace("LINE", line))["k"]((1,), (1,), ())
 
     assert [(f.rule, f.line) for f in caught.value.findings] == [("mbarrier", 3)]
+
+
+def test_the_largest_count():
+    """An object can expect 1,048,575 arrivals, and they can come at once."""
+    text = (
+        module_head("sm_90a", "8.6")
+        + """.visible .entry k() { .reg .b64 s; .reg .pred p; .shared .align 8 .b64 b;
+    mbarrier.init.shared.b64 [b], 1048575; mbarrier.arrive.shared.b64 s, [b], 1048575;
+    mbarrier.test_wait.shared.b64 p, [b], s; @!p trap; ret; }"""
+    )
+
+    assert warpsim.load(text)["k"]((1,), (1,), ()).findings == ()

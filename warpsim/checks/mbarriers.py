@@ -47,7 +47,7 @@ class MbarrierRules(Watcher):
         """Report an invalid count, or an object that already exists."""
         wrong = (count == 0) | (count > mbarriers.MAX_COUNT)
         if wrong.any():
-            n = int(count[wrong].reshape(-1)[0]) if count.size > 1 else int(count.reshape(-1)[0])
+            n = int(count[wrong][0])
             _report(
                 machine,
                 group,
@@ -90,11 +90,12 @@ class MbarrierRules(Watcher):
         kept[at[at < len(kept)]] = False
         known.keys, known.fenced, known.made = known.keys[kept], known.fenced[kept], known.made[kept]
 
-    def mbarrier_fenced(self, machine: Machine, group: Group) -> None:
+    def mbarrier_fenced(self, machine: Machine, group: Group, active: Array | None) -> None:
         """Mark objects of these CTAs as visible."""
         known: Initialised = machine.batch.notes[RULE]
         if len(known.keys) and not known.fenced.all():
-            known.fenced = known.fenced | np.isin(known.keys >> 32, np.unique(group.selection.ctas))
+            columns = np.unique(group.lanes(active) % machine.batch.shape.n_ctas)
+            known.fenced = known.fenced | np.isin(known.keys >> 32, columns)
 
     def mbarrier_changed(
         self, machine: Machine, group: Group, before: Array, after: Array, active: Array | None

@@ -308,7 +308,7 @@ class Watcher:
     ) -> None:
         """Threads are about to invalidate mbarriers, which contain ``words``."""
 
-    def mbarrier_fenced(self, machine: Machine, group: Group) -> None:
+    def mbarrier_fenced(self, machine: Machine, group: Group, active: Array | None) -> None:
         """Threads make the mbarriers that they initialised visible to the cluster and the async proxy."""
 
     def mbarrier_reached(

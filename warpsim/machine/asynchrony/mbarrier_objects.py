@@ -35,7 +35,7 @@ class MbarrierObjects:
         """Initialise objects that expect ``count`` arrivals."""
         told = self.machine.hooks.mbarrier_initialised
         if told is not None:
-            told(self.machine, self.group, *self.places(space, address), count, self.active)
+            told(self.machine, self.group, *self.places(space, address), self._taking_part(count), self.active)
         self.memory.store(space, address, B64, (mbarriers.initial(count),))
 
     def invalidate(self, space: str, address: Address) -> None:
@@ -43,10 +43,7 @@ class MbarrierObjects:
         told = self.machine.hooks.mbarrier_invalidated
         if told is not None:
             old = self.memory.load(space, address, B64)[0].view(U64)
-            if self.active is not None and old.size > 1:  # lanes that take no part find nothing
-                shape = self.group.selection.shape
-                old = spread(old, shape)[spread(self.active, shape)]
-            told(self.machine, self.group, *self.places(space, address), old, self.active)
+            told(self.machine, self.group, *self.places(space, address), self._taking_part(old), self.active)
         self.memory.store(space, address, B64, (np.zeros(1, U64),))
 
     def update(
@@ -94,7 +91,7 @@ class MbarrierObjects:
             transfers.observe(machine, columns, place, parities)
         word = self.memory.load(space, address, B64)[0].view(U64)
         if machine.hooks.mbarrier_read is not None:
-            machine.hooks.mbarrier_read(machine, self.group, word, self.active)
+            machine.hooks.mbarrier_read(machine, self.group, self._taking_part(word), self.active)
         told = machine.hooks.mbarrier_observed
         if told is not None:
             over = spread(mbarriers.phase(word) != (as_array(parity).astype(np.uint32) & 1), self._shape())
@@ -107,7 +104,7 @@ class MbarrierObjects:
         """Make what the step's threads initialised visible to other proxies and CTAs."""
         told = self.machine.hooks.mbarrier_fenced
         if told is not None:
-            told(self.machine, self.group)
+            told(self.machine, self.group, self.active)
 
     def places(self, space: str, address: Address) -> tuple[Array, Array]:
         """Column and offset of the object of each participating lane."""
@@ -121,6 +118,10 @@ class MbarrierObjects:
             spread(columns, shape).reshape(-1)[lanes].astype(np.int64),
             spread(np.asarray(place, np.int64), shape).reshape(-1)[lanes],
         )
+
+    def _taking_part(self, values: Array) -> Array:
+        """Of one value, or one for each lane, those of lanes that take part."""
+        return values if values.size == 1 else spread(values, self._shape()).reshape(-1)[self._lanes()]
 
     def _shape(self) -> tuple[int, ...]:
         return self.group.selection.shape

@@ -31,7 +31,7 @@ class Memory(Port):
         """Load ``count`` consecutive elements from each lane's address."""
         if space == "const" or space.startswith("param"):
             address = lifted(space, address)
-        kind = space_of(space, address)
+        kind = space_of(space, address, self.active)
         if kind == "":
             return self._by_space(address, lambda port, k, a: port.load(k, a, type, count), type, count)
         if kind == "global":
@@ -40,7 +40,7 @@ class Memory(Port):
 
     def store(self, space: str, address: Address, type: ScalarType, values: tuple[Array, ...]) -> None:
         """Store consecutive elements at each lane's address; at equal addresses, the last lane wins."""
-        kind = space_of(space, address)
+        kind = space_of(space, address, self.active)
         if kind == "":
 
             def put(port: Memory, k: str, a: Address) -> tuple[()]:

@@ -125,12 +125,16 @@ def lifted(name: str, address: Address) -> Address:
     return Address(np.where(wide >= PARAM_ADDRESS - PARAM_WINDOW, wide + np.uint64(PARAM_WINDOW), wide), offset)
 
 
-def space_of(name: str, address: Address | None = None) -> str:
+def space_of(name: str, address: Address | None = None, active: Array | None = None) -> str:
     """The memory that contains a state space. A function's parameters are in local memory, a kernel's in a read-only
-    allocation.
+    allocation: the address of the first lane that takes part tells which.
     """
     if name.startswith("param") and address is not None:
-        base, offset = address.base, address.offset
-        first = base.base if type(base) is Affine else int(base.reshape(-1)[0])
-        return "global" if first + offset >= FIRST_ADDRESS else "local"
+        base = address.base
+        if type(base) is Affine and (active is None or base.uniform):
+            first = base.base
+        else:
+            values, taking = np.broadcast_arrays(as_array(base), active is None or active)
+            first = int(values.reshape(-1)[taking.argmax()])
+        return "global" if first + address.offset >= FIRST_ADDRESS else "local"
     return _SPACES.get(name, name)
