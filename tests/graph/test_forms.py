@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from warpsim.graph.evaluate import Arrays
+from warpsim.graph.evaluate import Arrays, Substitution
 from warpsim.graph.form import Graph
-from warpsim.graph.nodes import LANES, Untraceable
+from warpsim.graph.nodes import LANES, Node, Untraceable, constant
 from warpsim.isa import matching, registry
 from warpsim.isa.data_movement import Unpacked
 from warpsim.isa.graphs import EVERYBODY, graph_of_spelling
@@ -132,6 +132,29 @@ def test_a_graph_is_made_once() -> None:
 
     assert graph_of_spelling(one) is graph_of_spelling(one)
     assert graph_of_spelling(one) is not graph_of_spelling(other)
+
+
+@pytest.mark.parametrize(
+    ("mode", "b", "c", "lanes"),
+    [
+        ("down", 4, 31, [i + 4 if i + 4 < 32 else i for i in range(LANES)]),
+        ("up", 4, 0, [i - 4 if i >= 4 else i for i in range(LANES)]),
+        ("bfly", 4, 31, [i ^ 4 for i in range(LANES)]),
+        ("idx", 4, (24 << 8) | 31, [(i & 24) | 4 for i in range(LANES)]),
+    ],
+)
+def test_what_constants_decide_is_folded(mode: str, b: int, c: int, lanes: list[int]) -> None:
+    """The lanes that a shuffle by constants reads are known before anything runs."""
+    (candidate,) = [
+        x for x in matching.candidates("shfl", ("sync", mode, "b32")) if x.form.n_dest == 1 and not x.illegal
+    ]
+    word = np.dtype(np.uint32)
+    bind = Substitution([Node("input", (), word, 0), constant(b, word), constant(c, word)])
+    ((result,),) = graph_of_spelling(candidate).outputs
+    value, index = bind(result).args
+
+    assert (value.op, index.op) == ("input", "lanes")
+    assert index.value.tolist() == lanes
 
 
 def test_what_has_no_graph() -> None:

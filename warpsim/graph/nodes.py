@@ -99,6 +99,8 @@ def where(condition: Node, yes: Node, no: Node) -> Node:
     """A choice lane by lane."""
     if condition.op == "const":
         return yes if bool(condition.value) else no
+    if condition.known and yes.known and no.known:
+        return of_array(np.where(condition.value, yes.value, no.value))
     return yes if yes is no else Node("where", (condition, yes, no), yes.dtype)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from warpsim.native.regions.traces import Traces
 
 PATH = 0x9E3779B97F4A7C15
-"""An odd number, so that warps with the same sum of all blocks that they came through have come the same way."""
+"""An odd number, so that warps with the same sum of blocks have come the same way."""
 
 
 class Variant(NamedTuple):
@@ -43,7 +43,7 @@ class RegionBuilder:
     changed: str
     common: str
     path: str
-    """A number for the blocks that a warp has come through; over all warps its bits that any has, and that all have; and whether
+    """A number for the branches that a warp has taken; over all warps its bits that any has, and that all have; and whether
     lanes of any warp have parted."""
     any_path: str
     every_path: str
@@ -81,6 +81,8 @@ class RegionBuilder:
         self.exits = {place: number for number, place in enumerate(region.exits)}
         self.barriers = {place: number for number, place in enumerate(region.barriers)}
         self.written = {slot for p in region.all() for i in self.instructions(p) for slot, _ in self.traced(i).outputs}
+        self.choices = {b for s in region.all() if len(set(s.successors)) > 1 for b in s.successors}
+        """The blocks that a branch chooses: these tell which way a warp has come."""
         self.failures: set[int] = set()
         self.left: set[int] = set()
         """The registers that are live at any exit that is emitted."""
@@ -146,7 +148,9 @@ class RegionBuilder:
         code.line(f"store i64 {code.make(f'or i64 {old}, {more}')}, ptr {self.changed}")
 
     def passes(self, block: int) -> None:
-        """Hash a block into the path of a converged warp."""
+        """Hash a block into the path of a converged warp, where it could have come elsewhere."""
+        if block not in self.choices:
+            return
         code = self.code
         old = code.make(f"load i64, ptr {self.path}")
         mixed = code.make(f"mul i64 {old}, {PATH}")

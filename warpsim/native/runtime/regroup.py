@@ -16,14 +16,22 @@ if TYPE_CHECKING:
     from warpsim.machine.state.group import Group
 
 
-def first_stop(machine: Machine, group: Group, region: Region, exits: Any, lanes: Any) -> int:
-    """The lowest block in which any lane has stopped that has more to do, or whose end somebody waits for."""
-    numbers = set(exits.tolist())
-    if min(numbers) < 0:  # lanes of a warp are at several places
-        numbers |= set(lanes[: len(exits) * 32].reshape(-1, 32)[exits < 0].reshape(-1).tolist())
+def first_stop(machine: Machine, group: Group, region: Region, common: int, exits: Any, lanes: Any) -> int:
+    """The lowest block in which any lane has stopped that has more to do, or whose end somebody waits for; ``common`` is the exit
+    of all lanes, -1 where they have left by several."""
+    numbers = [common] if common >= 0 else _exits(region, exits, lanes)
     waits = machine.waits()
-    stops = (region.exits[n][0] for n in numbers if n >= 0 and (waits or not _ends(group, region, n)))
+    stops = (region.exits[n][0] for n in numbers if waits or not _ends(group, region, n))
     return min(stops, default=len(group.plan.blocks))
+
+
+def _exits(region: Region, exits: Any, lanes: Any) -> list[int]:
+    """The exits by which any lane has left."""
+    reached = np.zeros(len(region.exits) + 1, np.bool_)  # the last: none
+    reached[exits] = True
+    if reached[-1]:  # lanes of a warp are at several places
+        reached[lanes[: len(exits) * 32].reshape(-1, 32)[exits < 0]] = True
+    return np.flatnonzero(reached[:-1]).tolist()
 
 
 def _ends(group: Group, region: Region, exit: int) -> bool:

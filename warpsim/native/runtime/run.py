@@ -148,10 +148,13 @@ class Runner:
         self.ended = all_leave(call.machine, call.group, region, found.common_exit)
         if call.through and not self.ended:
             return Outcome.DIVERGED
-        if found.parted and _ahead(call, first := first_stop(call.machine, call.group, region, call.exits, call.lanes)):
-            # Where lanes have stopped, they go on before any that stand behind them: run up to there only.
-            self.ahead = max(first + 1, region.entry.block + 1)
-            return Outcome.OUT_OF_ORDER if call.limit > self.ahead else Outcome.DIVERGED
+        if found.parted:
+            first = first_stop(call.machine, call.group, region, found.common_exit, call.exits, call.lanes)
+            if _ahead(
+                call, first
+            ):  # where lanes have stopped, they go on before any that stand behind them: run up to there
+                self.ahead = max(first + 1, region.entry.block + 1)
+                return Outcome.OUT_OF_ORDER if call.limit > self.ahead else Outcome.DIVERGED
         if call.ranges is not None and found.suspect and self._interferes(call, found.suspect):
             return Outcome.CONFLICT
         return Outcome.DONE if self._count(call) else Outcome.OVER_BUDGET
