@@ -32,7 +32,7 @@ ALLOWED = {
     ("host/fatbin.py", "importlib.import_module"): "an installed library for zstd, by its name",
     ("driver/abi/start/sitecustomize.py", "spec.loader.exec_module"): "the sitecustomize that ours hides",
     ("driver/abi/start/sitecustomize.py", "ctypes.CDLL"): "our libcudart, which `warpsim exec` names",
-    ("driver/abi/toolkit.py", "ctypes.CDLL"): "NVIDIA's compilers, installed or named by the user",
+    ("driver/abi/compilers.py", "ctypes.CDLL"): "NVIDIA's compilers, installed or named by the user",
     ("driver/abi/process.py", "ctypes.CDLL"): "the C library",
     ("driver/raw.py", "ctypes.CDLL"): "the C library",
     ("driver/abi/entry_points.py", "ctypes.CDLL"): "our libcuda, which has called",

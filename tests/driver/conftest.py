@@ -7,8 +7,7 @@ import pytest
 from driver_calls import KERNELS, string
 from warpsim.driver.abi import binding
 from warpsim.driver.abi.calls import CALLS, TYPES, guarded
-from warpsim.driver.abi.handles import Handles
-from warpsim.driver.abi.process import PROCESS
+from warpsim.driver.abi.process import PROCESS, Handles
 
 
 class Words:

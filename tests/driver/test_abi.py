@@ -14,11 +14,11 @@ import pytest
 import warpsim
 from ptx_text import module_head
 from warpsim.driver import library
-from warpsim.driver.abi import entry_points, nvjitlink, rt_device, rt_launch
+from warpsim.driver.abi import compilers, entry_points, rt_device, rt_launch
 from warpsim.driver.abi.calls import CALLS, INTERRUPT, Call, guarded
 from warpsim.driver.abi.process import PROCESS
-from warpsim.driver.abi.rt_errors import NAMES
 from warpsim.driver.graphs import Graph, Node
+from warpsim.driver.results import NAMES
 
 HEAD = module_head()
 RAW = """.visible .entry raw(.param .u64 out, .param .f32 v) {
@@ -326,9 +326,9 @@ def test_options_of_a_link(call):
     words = [ctypes.create_string_buffer(word) for word in (b"-O3", b"-lto", b"-arch=compute_80")]
     options, out = (ctypes.c_uint64 * 3)(*map(ctypes.addressof, words)), ctypes.c_uint64()
     assert call("nvJitLinkCreate", out, 3, options) == 0
-    assert PROCESS.get(out.value, nvjitlink.Link).sm == 80
+    assert PROCESS.get(out.value, compilers.Link).sm == 80
     assert call("nvJitLinkCreate", out, 2, options) == 0
-    assert PROCESS.get(out.value, nvjitlink.Link).sm == 90
+    assert PROCESS.get(out.value, compilers.Link).sm == 90
     assert call("nvJitLinkDestroy", out) == 0
     assert out.value == 0
 

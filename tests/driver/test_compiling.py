@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from warpsim.driver.abi import nvjitlink, nvrtc, toolkit
-from warpsim.driver.abi.nvjitlink import Link
+from warpsim.driver.abi import compilers
+from warpsim.driver.abi.compilers import Link
 from warpsim.driver.results import DriverError
 from warpsim.errors import source_text
 
@@ -22,7 +22,7 @@ def kept():
 
 def test_a_line_of_a_text_in_memory(kept):
     """A name without a folder is one of the working directory, as in the PTX that NVRTC makes."""
-    nvrtc.keep("twice.cu", "first line\n  second line\n")
+    compilers.keep("twice.cu", "first line\n  second line\n")
 
     assert source_text((os.path.join(os.getcwd(), "twice.cu"), 2)) == "twice.cu:2: second line"
     assert source_text((os.path.join(os.getcwd(), "twice.cu"), 3)) == "twice.cu:3"
@@ -32,7 +32,7 @@ def test_two_texts_of_one_name(kept):
     """Which of them a kernel came from is not known, and no line is shown."""
     for text in ("one\n", "one\n", "another\n"):
         before = source_text((os.path.join(os.getcwd(), "default_program"), 1))
-        nvrtc.keep("default_program", text)
+        compilers.keep("default_program", text)
 
     assert before == "default_program:1: one"
     assert source_text((os.path.join(os.getcwd(), "default_program"), 1)) == "default_program:1"
@@ -46,7 +46,7 @@ class Library:
 
     def nvrtcCompileProgram(self, program, count, options):
         """Note the options."""
-        pointers = (nvrtc.ctypes.c_char_p * count.value).from_address(options.value)
+        pointers = (compilers.ctypes.c_char_p * count.value).from_address(options.value)
         self.options.append([word.decode() for word in pointers])
         return 0
 
@@ -61,11 +61,11 @@ class Library:
 def test_options(monkeypatch, given, options):
     """Machine code becomes PTX with lines, unless the program asks for more than lines."""
     library = Library()
-    monkeypatch.setitem(toolkit.LOADED, "nvrtc", library)
+    monkeypatch.setitem(compilers.LOADED, "nvrtc", library)
     words = [word.encode() for word in given]
-    array = (nvrtc.ctypes.c_char_p * len(words))(*words)
+    array = (compilers.ctypes.c_char_p * len(words))(*words)
 
-    assert nvrtc.compile_program(0, len(words), nvrtc.ctypes.addressof(array)) == 0
+    assert compilers.compile_program(0, len(words), compilers.ctypes.addressof(array)) == 0
     assert library.options == [options]
 
 
@@ -112,8 +112,8 @@ class Linker:
 def test_the_intermediate_form(monkeypatch):
     """All modules of the form become one of PTX, which is linked with the others."""
     linker, link = Linker(), Link(80)
-    monkeypatch.setitem(toolkit.LOADED, "nvJitLink", linker)
-    images = [nvjitlink.MAGIC + b"first", nvjitlink.MAGIC + b"second"]
+    monkeypatch.setitem(compilers.LOADED, "nvJitLink", linker)
+    images = [compilers.MAGIC + b"first", compilers.MAGIC + b"second"]
     for image in (*images, PTX.replace(b"entry k", b"entry other")):
         link.take(image)
     link.finish()
@@ -126,11 +126,11 @@ def test_the_intermediate_form(monkeypatch):
 def test_an_intermediate_form_that_cannot_be_read(monkeypatch):
     """Without NVIDIA's linker the message says what to install; else it is the linker's own."""
     link = Link(80)
-    link.take(nvjitlink.MAGIC)
+    link.take(compilers.MAGIC)
     for linker, message in (
         (None, "pip install nvidia-nvjitlink"),
         (Linker(b"undefined reference to f"), "undefined reference"),
     ):
-        monkeypatch.setitem(toolkit.LOADED, "nvJitLink", linker)
+        monkeypatch.setitem(compilers.LOADED, "nvJitLink", linker)
         with pytest.raises(DriverError, match=message):
             link.finish()

@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from driver_calls import HEAD, INVALID_HANDLE, row, string
-from warpsim.driver.device_runtime import ARCHIVE
+from warpsim.driver.merging import ARCHIVE
 
 COUNTING = (
     HEAD

@@ -15,7 +15,7 @@ import pytest
 
 from driver_calls import OUT_OF_MEMORY, UNKNOWN, row, string
 from warpsim.driver import images, library, reports
-from warpsim.driver.abi import binding, process, toolkit
+from warpsim.driver.abi import binding, compilers, process
 from warpsim.driver.abi.calls import CALLS, INTERRUPT, Call, guarded
 from warpsim.driver.abi.nvcc.__main__ import translated
 from warpsim.driver.abi.process import PROCESS
@@ -172,13 +172,15 @@ def test_compilers_that_make_machine_code(words, made):
 def test_where_compiler_libraries_are(monkeypatch, tmp_path, capsys):
     """A variable, a package, the folders of the loader but ours, a toolkit: in this order."""
     loaded = []
-    monkeypatch.setattr(toolkit, "LOADED", {})
-    monkeypatch.setattr(toolkit.ctypes, "CDLL", lambda path: loaded.append(path) or path)
+    monkeypatch.setattr(compilers, "LOADED", {})
+    monkeypatch.setattr(compilers.ctypes, "CDLL", lambda path: loaded.append(path) or path)
     for name in ("CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH", "WARPSIM_NVRTC"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
-    real = toolkit.glob.glob
-    monkeypatch.setattr(toolkit.glob, "glob", lambda pattern: [p for p in real(pattern) if p.startswith(str(tmp_path))])
+    real = compilers.glob.glob
+    monkeypatch.setattr(
+        compilers.glob, "glob", lambda pattern: [p for p in real(pattern) if p.startswith(str(tmp_path))]
+    )
 
     def file(*parts):
         path = tmp_path.joinpath(*parts)
@@ -186,7 +188,7 @@ def test_where_compiler_libraries_are(monkeypatch, tmp_path, capsys):
         path.write_text("")
         return str(path)
 
-    assert toolkit.library("nvrtc") is None
+    assert compilers.library("nvrtc") is None
     assert "no libnvrtc found; WARPSIM_NVRTC names the file" in capsys.readouterr().err
     files = [file("cuda", "lib64", "libnvrtc.so.12"), file("folder", "libnvrtc.so.13")]
     files.append(file("site", "nvidia", "cuda_nvrtc", "lib", "libnvrtc.so.12"))
@@ -198,16 +200,16 @@ def test_where_compiler_libraries_are(monkeypatch, tmp_path, capsys):
         ("LD_LIBRARY_PATH", f"{tmp_path / 'ours'}::{tmp_path / 'folder'}"),
     ):
         monkeypatch.setenv(name, str(value))
-    assert toolkit.library("nvrtc") == files[2]
-    assert toolkit.library("nvrtc") == files[2]
+    assert compilers.library("nvrtc") == files[2]
+    assert compilers.library("nvrtc") == files[2]
     assert loaded == [files[2]]
     for hidden, found in ((files[2], files[1]), (files[1], files[0])):
         os.remove(hidden)
-        toolkit.LOADED.clear()
-        assert toolkit.library("nvrtc") == found
+        compilers.LOADED.clear()
+        assert compilers.library("nvrtc") == found
     monkeypatch.setenv("WARPSIM_NVRTC", files[3])
-    toolkit.LOADED.clear()
-    assert toolkit.library("nvrtc") == files[3]
+    compilers.LOADED.clear()
+    assert compilers.library("nvrtc") == files[3]
 
 
 class Compiler:
@@ -232,7 +234,7 @@ class Compiler:
 def test_compiling(call, monkeypatch):
     """What asks for a cubin gets PTX; without the library every call fails, and none ends the program."""
     found = Compiler()
-    monkeypatch.setitem(toolkit.LOADED, "nvrtc", found)
+    monkeypatch.setitem(compilers.LOADED, "nvrtc", found)
     assert call("nvrtcGetCUBINSize", 5, 6) == call("nvrtcGetCUBIN", 5, 6) == call("nvrtcGetPTX", 7, 8) == 0
     assert found.asked == [
         (name, [*words, 0, 0, 0, 0])
@@ -245,7 +247,7 @@ def test_compiling(call, monkeypatch):
     import linecache
 
     assert linecache.getline(os.path.join(os.getcwd(), "own_name.cu"), 1) == "text\n"
-    monkeypatch.setitem(toolkit.LOADED, "nvrtc", None)
+    monkeypatch.setitem(compilers.LOADED, "nvrtc", None)
     assert call("nvrtcGetPTX", 7, 8) == 11
     assert call("nvrtcGetErrorString", 3) == 0
 

@@ -7,8 +7,7 @@ import pytest
 
 from ptx_text import module_head
 from warpsim import driver
-from warpsim.driver.device_runtime import ARCHIVE
-from warpsim.driver.merging import linked, needed
+from warpsim.driver.merging import ARCHIVE, linked, needed
 
 HEAD = module_head()
 USER = (

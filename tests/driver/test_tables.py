@@ -4,8 +4,7 @@ import pytest
 
 from warpsim.driver import properties
 from warpsim.driver.abi.entry_points import SINCE
-from warpsim.driver.abi.rt_errors import NAMES
-from warpsim.driver.results import Result
+from warpsim.driver.results import NAMES, Result
 
 DRIVER = """
 SUCCESS:0 INVALID_VALUE:1 OUT_OF_MEMORY:2 NOT_INITIALIZED:3 DEINITIALIZED:4 PROFILER_DISABLED:5

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from warpsim.driver import occupancy
+from warpsim.driver import properties
 from warpsim.driver.graphs import Graph, GraphExec, GraphMemory
 from warpsim.driver.memory import Memory, Side
 from warpsim.driver.modules import DriverModule, Function
@@ -165,7 +165,7 @@ class Driver:
             )
         cluster = work.cluster or function.cluster
         if cluster is not None:
-            most = occupancy.largest_cluster(function)
+            most = properties.largest_cluster(function)
             size = cluster[0] * cluster[1] * cluster[2]
             if size > most or any(n % by for n, by in zip(work.grid, cluster, strict=True)):
                 raise DriverError(
@@ -174,7 +174,7 @@ class Driver:
                     "than 8, set the attribute NON_PORTABLE_CLUSTER_SIZE_ALLOWED",
                 )
         if work.cooperative:
-            resident = occupancy.resident_blocks(function, threads, work.shared)
+            resident = properties.resident_blocks(function, threads, work.shared)
             if work.grid[0] * work.grid[1] * work.grid[2] > resident:
                 raise DriverError(
                     Result.COOPERATIVE_LAUNCH_TOO_LARGE,

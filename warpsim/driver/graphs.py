@@ -9,8 +9,8 @@ from weakref import WeakValueDictionary
 
 import attrs
 
-from warpsim.driver.interface import DriverInterface
 from warpsim.driver.memory import Memory
+from warpsim.driver.modules import DriverInterface
 from warpsim.driver.results import DriverError, Result
 from warpsim.driver.work import Allocate, Free, Work
 

@@ -72,7 +72,7 @@ def build(spare: Path | None = None) -> Path:
     """
     if not sys.platform.startswith("linux"):
         raise LaunchError(f"the driver library runs on Linux; {sys.platform} has warpsim.driver and warpsim.compat")
-    shim = "".join((SOURCES / name).read_text(encoding="utf-8") for name in ("shim.c", "runtime.h", "linked.c"))
+    shim = "".join((SOURCES / name).read_text(encoding="utf-8") for name in ("shim.c", "linked.c"))
     lists = {library: header(library) for library in CALLS}
     python = python_library()
     key = hashlib.sha256("\0".join([shim, *lists.values(), python, *LIBRARIES]).encode()).hexdigest()[:16]

@@ -1,15 +1,17 @@
-"""The driver's modules, functions and module variables, and its linker."""
+"""The driver's modules, functions and module variables, its linker, and what these and work need of the driver."""
 
 from __future__ import annotations
 
 import os
 import threading
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import attrs
 
-from warpsim.driver import device_runtime, images, merging
-from warpsim.driver.interface import DriverInterface
+from warpsim.driver import images, merging
+from warpsim.driver.memory import Memory
+from warpsim.driver.reports import Report
 from warpsim.driver.results import DriverError, Result, of_module
 from warpsim.errors import LaunchError, PtxError
 from warpsim.host.device import Device
@@ -21,6 +23,28 @@ DEFAULT_SHARED = 48 << 10
 """Dynamic shared memory that a launch may use without opting in to more."""
 REGISTERS = 32
 """Reported registers per thread, because PTX does not determine them."""
+
+
+class DriverInterface(Protocol):
+    """A driver."""
+
+    devices: list[Device]
+    memory: Memory
+    report: Report
+    error: Result
+    """The sticky error of a kernel."""
+    captures: int
+    """Number of captures so far."""
+    graph_memory: Any
+    """The `GraphMemory` of all devices."""
+    options: Mapping[str, Any]
+    """Options of every launch."""
+
+    def fail(self, error: Result) -> None:
+        """Set the sticky error of a kernel."""
+
+    def file_of(self, text: str) -> str:
+        """The file name that findings use for a module's text."""
 
 
 @attrs.define(eq=False)
@@ -198,7 +222,7 @@ class Linker:
     def add(self, image: bytes, sm: int) -> None:
         """Add a module, or a static library."""
         if image.startswith(images.ARCHIVE):
-            self.members += [device_runtime.TEXT] if device_runtime.ARCHIVE in image[:4096] else []
+            self.members += [merging.DEVICE_RUNTIME] if merging.ARCHIVE in image[:4096] else []
             self.members += images.members(image, sm)
         else:
             self.texts.append(images.ptx_of(image, sm))

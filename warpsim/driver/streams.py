@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from warpsim.driver.graphs import Graph, Node
-from warpsim.driver.interface import DriverInterface
+from warpsim.driver.modules import DriverInterface
 from warpsim.driver.results import DriverError, Result
 from warpsim.driver.work import Work
 

@@ -7,9 +7,8 @@ from typing import Protocol
 
 import attrs
 
-from warpsim.driver.interface import DriverInterface
 from warpsim.driver.memory import Side
-from warpsim.driver.modules import Function
+from warpsim.driver.modules import DriverInterface, Function
 from warpsim.driver.results import DriverError, Result, of_finding
 from warpsim.errors import ExecutionError, LaunchError
 

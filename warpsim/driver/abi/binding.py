@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 from warpsim.driver.abi.calls import CALLS, INTERRUPT, TYPES, Call, Ended, guarded
+from warpsim.driver.abi.entry_points import declare_per_thread
 from warpsim.driver.abi.process import PROCESS
 
 MODULES = (
@@ -21,16 +22,11 @@ MODULES = (
     "cu_module",
     "cu_work",
     "cu_graph",
-    "cu_capture",
-    "cu_tensor_map",
     "rt_device",
     "rt_memory",
     "rt_launch",
-    "rt_graph",
     "entry_points",
-    "unsupported",
-    "nvjitlink",
-    "nvrtc",
+    "compilers",
     "nvml",
 )
 _KEPT: list[Any] = []
@@ -55,6 +51,7 @@ def declared(library: str) -> dict[str, Call]:
     """Every function of a library, in a fixed order."""
     for module in MODULES:
         importlib.import_module(f"warpsim.driver.abi.{module}")
+    declare_per_thread(library)
     return dict(sorted(CALLS[library].items()))
 
 

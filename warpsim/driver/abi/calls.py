@@ -13,12 +13,11 @@ from typing import Any
 import attrs
 
 from warpsim.driver.abi.process import PROCESS, Context
-from warpsim.driver.abi.rt_errors import NAMES, RuntimeRefusal
 from warpsim.driver.graphs import Graph, GraphExec, Node, UserObject
 from warpsim.driver.memory import Pool
 from warpsim.driver.modules import DriverModule, Function, Library, LibraryKernel, Linker
 from warpsim.driver.raw import text_at
-from warpsim.driver.results import DriverError, Result
+from warpsim.driver.results import NAMES, DriverError, Result, RuntimeRefusal
 from warpsim.driver.streams import Event
 from warpsim.errors import LaunchError
 
@@ -179,13 +178,6 @@ def missing(names: str) -> None:
 
     for name in names.split():
         declare(name)
-
-
-def per_thread(library: str, names: str) -> None:
-    """Declare functions that use the thread's default stream (_ptsz, _ptds): there is only one default stream here."""
-    for name in names.split():
-        same = CALLS[library][name.rpartition("_")[0]]
-        CALLS[library][name] = attrs.evolve(same, name=name)
 
 
 # ---- calling -------------------------------------------------------------------------------------

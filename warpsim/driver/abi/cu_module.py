@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-from warpsim.driver import images, occupancy
+from warpsim.driver import images, properties
 from warpsim.driver.abi.calls import call, result
 from warpsim.driver.abi.process import PROCESS, Context, c_string
 from warpsim.driver.modules import REGISTERS, DriverModule, Function, Library, LibraryKernel, Linker
@@ -295,21 +295,21 @@ def destroy_link(linker: Linker) -> None:
 @result(put32, "!OFIPU", "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags")
 def active_blocks(found: Launchable, threads: int, shared: int, flags: int = 0) -> int:
     """Resident blocks per multiprocessor."""
-    return occupancy.blocks_per_sm(function_in(found), threads, shared)
+    return properties.blocks_per_sm(function_in(found), threads, shared)
 
 
 @result(put64, "!OqII", "cuOccupancyAvailableDynamicSMemPerBlock")
 @result(put64, "!OFII", "cudaOccupancyAvailableDynamicSMemPerBlock")
 def free_shared(found: Launchable, blocks: int, threads: int) -> int:
     """Dynamic shared memory per block with which so many are resident."""
-    return occupancy.free_shared(function_in(found), blocks, threads)
+    return properties.free_shared(function_in(found), blocks, threads)
 
 
 @result(put32, "OqO", "cuOccupancyMaxPotentialClusterSize")
 @result(put32, "!OFO", "cudaOccupancyMaxPotentialClusterSize")
 def cluster_size(found: Launchable, config: int) -> int:
     """Most blocks in a cluster."""
-    return occupancy.largest_cluster(function_in(found))
+    return properties.largest_cluster(function_in(found))
 
 
 @call("!OOqPPI", "cuOccupancyMaxPotentialBlockSize")
@@ -323,6 +323,6 @@ def best_block(
     def wanted(threads: int) -> int:
         return shared if asked is None else int(asked(threads))
 
-    blocks, threads = occupancy.best_block(function_in(found), wanted, limit)
+    blocks, threads = properties.best_block(function_in(found), wanted, limit)
     put32(grid, blocks)
     put32(block, threads)

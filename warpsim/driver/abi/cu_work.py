@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from warpsim.driver import occupancy
+from warpsim.driver import properties
 from warpsim.driver.abi.calls import call, result, unsupported
 from warpsim.driver.abi.cu_module import Launchable, function_in
 from warpsim.driver.abi.process import PROCESS
@@ -143,7 +143,7 @@ def resident_clusters(work: Launch) -> int:
     """How many clusters of a launch are resident."""
     x, y, z = work.cluster or (1, 1, 1)
     threads = work.block[0] * work.block[1] * work.block[2]
-    return occupancy.resident_blocks(work.function, threads, work.shared) // (x * y * z)
+    return properties.resident_blocks(work.function, threads, work.shared) // (x * y * z)
 
 
 # ---- streams -------------------------------------------------------------------------------------

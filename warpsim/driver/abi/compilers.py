@@ -1,22 +1,54 @@
-"""libnvJitLink: linking PTX. The linked "cubin" is PTX, which the driver loads in its place.
+"""libnvJitLink and libnvrtc: linking and compiling, on NVIDIA's own libraries, which need no GPU. Each "cubin" is PTX, which
+the driver loads in its place.
 
-The reported version cannot optimize at link time, so that callers bring PTX. LTO-IR, NVVM's intermediate form, is converted
-to PTX by NVIDIA's own linker.
+A compilation for ``sm_90`` becomes one for ``compute_90``. Line information is requested, and the source text is kept, so
+that findings name and show the line of CUDA. The linker's version cannot optimize at link time, so that callers bring PTX;
+LTO-IR, NVVM's intermediate form, is converted to PTX by NVIDIA's linker.
 """
 
 from __future__ import annotations
 
 import ctypes
+import glob
+import linecache
+import os
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from warpsim.driver.abi.calls import call, reader
 from warpsim.driver.abi.process import PROCESS
-from warpsim.driver.abi.toolkit import library
 from warpsim.driver.modules import Linker
 from warpsim.driver.raw import bytes_at, get64, put32, put64, put_bytes, text_at
 from warpsim.driver.results import DriverError, Result
+
+LOADED: dict[str, Any] = {}
+"""The libraries by name."""
+
+
+def library(name: str) -> Any:
+    """NVIDIA's ``lib<name>``, or None: ``WARPSIM_<NAME>``, in a package, where the program looks for libraries, or in a
+    toolkit."""
+    if name in LOADED:
+        return LOADED[name]
+    variable, file = f"WARPSIM_{name.upper()}", f"lib{name}.so.1[0-9]"
+    found = [os.environ.get(variable, "")]
+    for folder in sys.path:
+        found += glob.glob(os.path.join(glob.escape(folder), "nvidia", "*", "lib", file))
+    for folder in filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":")):
+        if not os.path.exists(os.path.join(folder, "libwarpsim-linked.so")):
+            found += glob.glob(os.path.join(glob.escape(folder), file))
+    for home in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"):
+        found += sorted(glob.glob(os.path.join(home or "", "lib*", file)), reverse=True)
+    for path in filter(os.path.exists, found):
+        LOADED[name] = ctypes.CDLL(path)
+        return LOADED[name]
+    print(f"warpsim: no lib{name} found; {variable} names the file", file=sys.stderr)
+    return None
+
+
+# ---- linking --------------------------------------------------------------------------------------
 
 VERSIONS = ("", *(f"_{major}_{minor}" for major in (12, 13) for minor in range(10)))
 PTX_ERROR, UNSUPPORTED = 7, 4
@@ -164,3 +196,82 @@ def get_version(major: int, minor: int) -> None:
     """Store a version without link-time optimization."""
     put32(major, 12)
     put32(minor, 2)
+
+
+# ---- compiling ------------------------------------------------------------------------------------
+
+NAMES = (
+    "nvrtcAddNameExpression nvrtcDestroyProgram nvrtcGetLTOIR nvrtcGetLTOIRSize nvrtcGetLoweredName "
+    "nvrtcGetNumSupportedArchs nvrtcGetOptiXIR nvrtcGetOptiXIRSize nvrtcGetPCHCreateStatus nvrtcGetPCHHeapSize "
+    "nvrtcGetPCHHeapSizeRequired nvrtcGetPTX nvrtcGetPTXSize nvrtcGetProgramLog nvrtcGetProgramLogSize "
+    "nvrtcGetSupportedArchs nvrtcGetTileIR nvrtcGetTileIRSize nvrtcSetFlowCallback nvrtcSetPCHHeapSize nvrtcVersion"
+)
+MISSING = 11
+"""NVRTC_ERROR_INTERNAL_ERROR."""
+_ARCH = re.compile(r"(-arch[= ]?|--gpu-architecture[= ]?)sm_")
+_LINES = frozenset(["-G", "--device-debug", "-lineinfo", "--generate-line-info"])
+
+
+def _forward(name: str, *words: int) -> int:
+    found = library("nvrtc")
+    function = None if found is None else getattr(found, name, None)
+    return MISSING if function is None else int(function(*map(ctypes.c_uint64, words)))
+
+
+def _declare_forward(name: str, target: str) -> None:
+    @call("PPPPPP", name)
+    def pass_on(*words: int) -> int:
+        return _forward(target, *words)
+
+
+for _name in NAMES.split():
+    _declare_forward(_name, _name)
+_declare_forward("nvrtcGetCUBIN", "nvrtcGetPTX")
+_declare_forward("nvrtcGetCUBINSize", "nvrtcGetPTXSize")
+
+
+@call("I", "nvrtcGetErrorString", plain=True)
+def error_string(code: int) -> int:
+    """The text of an error."""
+    found = library("nvrtc")
+    if found is None:
+        return 0
+    found.nvrtcGetErrorString.restype = ctypes.c_void_p
+    return int(found.nvrtcGetErrorString(code) or 0)
+
+
+@call("PPPPPP", "nvrtcCreateProgram")
+def create_program(out: int, source: int, name: int, count: int, headers: int, names: int) -> int:
+    """Create a program, and keep its source under the name that its PTX will give."""
+    if source:
+        keep(text_at(name) if name else "default_program", text_at(source))
+    return _forward("nvrtcCreateProgram", out, source, name, count, headers, names)
+
+
+def keep(name: str, text: str) -> None:
+    """Put a source in Python's line cache, or no lines if two texts have the same name."""
+    path, lines = os.path.join(os.getcwd(), name), text.splitlines(keepends=True)
+    before = linecache.cache.get(path, ())
+    if len(before) == 4 and before[2] != lines:
+        lines = []
+    linecache.cache[path] = len(text), None, lines, path
+
+
+@call("PIP", "nvrtcCompileProgram")
+def compile_program(program: int, count: int, options: int) -> int:
+    """Compile to PTX."""
+    given = [text_at(get64(options + 8 * i)) for i in range(count)]
+    words = [_ARCH.sub(r"\1compute_", word).encode() for word in given]
+    words = [b"compute_" + w[3:] if w.startswith(b"sm_") else w for w in words]
+    if _LINES.isdisjoint(given):
+        words.append(b"-lineinfo")
+    return _forward("nvrtcCompileProgram", program, len(words), _pointers(words))
+
+
+_ALIVE: list[Any] = []
+
+
+def _pointers(words: list[bytes]) -> int:
+    array = (ctypes.c_char_p * max(len(words), 1))(*words)
+    _ALIVE[:] = [array, words]
+    return ctypes.addressof(array)
