@@ -4,8 +4,10 @@ import base64
 import gc
 import io
 import json
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from warpsim.cli import main
@@ -82,6 +84,23 @@ def test_an_error_at_the_end(client):
     assert client.event("stopped")["description"] == "limit"
     client.ask("continue", threadId=1)
     assert "more than 5 warp-instructions" in client.event("output")["output"]
+    assert client.event("exited")["exitCode"] == 1
+    assert client.leave() == 1
+
+
+def test_the_status_of_a_recorded_launch(client, tmp_path):
+    """What a launch computes is compared before its exit status is told, and again after a restart."""
+    case = shutil.copytree(ROOT / "programs" / "saxpy", tmp_path / "saxpy")
+    data = dict(np.load(case / "data.npz"))
+    key = next(b["out"] for b in json.loads((case / "case.json").read_text())["buffers"] if b.get("out"))
+    data[key].view(np.uint8).reshape(-1)[3] ^= 1
+    np.savez(case / "data.npz", **data)
+    client.start(case=str(case), stopOnEntry=False)
+    assert client.event("exited")["exitCode"] == 1
+    client.event("terminated")
+    client.ask("restart")
+    assert client.event("stopped")["reason"] == "entry"
+    client.ask("continue", threadId=1)
     assert client.event("exited")["exitCode"] == 1
     assert client.leave() == 1
 

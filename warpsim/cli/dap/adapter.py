@@ -42,8 +42,9 @@ class Adapter:
         self.places = Places(self.debuggee)
         self.values = Values(self.debuggee, self.places)
         self.requests: queue.Queue[dict[str, Any] | None] = queue.Queue()
-        self.configured = self.leaving = False
-        self.status = 0
+        self.leaving = self.ended = False
+        self.status: int | None = None
+        """The exit status, once the launch has ended or been left."""
         self.errors: list[Finding] = []
         """Errors at which the launch has stopped."""
 
@@ -53,7 +54,7 @@ class Adapter:
         """Serve requests until the client disconnects; returns the exit status."""
         threading.Thread(target=self._listen, daemon=True).start()
         self._loop()
-        return self.status
+        return self.status or 0
 
     def _listen(self) -> None:
         while True:
@@ -75,7 +76,7 @@ class Adapter:
                 return
 
     def _loop(self) -> None:
-        while not self.leaving:
+        while not (self.leaving or (self.ended and self.status is None)):
             request = self.requests.get()
             if request is None:
                 self.leaving = True
@@ -137,9 +138,11 @@ class Adapter:
                 raise
             self.status = 1
             self.wire.event("output", category="stderr", output=f"{problem}\n")
+        if self.ended:
+            self._exit()
 
     def _serve_launch(self, kernel: Any, grid: Any, block: Any, args: Any, **more: Any) -> Any:
-        """Stand in for the launch: serve requests until the client leaves."""
+        """Stand in for the launch: serve requests until the launch ends or the client leaves."""
         session = self.debuggee.session = Session(kernel, grid, block, args, **more)
         self._respond_launch(None)
         self.wire.event("initialized")
@@ -150,11 +153,14 @@ class Adapter:
             raise session.error
         return session.result
 
+    def _exit(self) -> None:
+        self.wire.event("exited", exitCode=self.status)
+        self.wire.event("terminated")
+
     def on_configurationDone(self, given: Body, respond: Respond) -> Callable[[], None]:
         """All breakpoints are set: run, or stop at the first instruction."""
         session = self.live()
         respond()
-        self.configured = True
         if self.debuggee.options.get("stopOnEntry", True):
             return lambda: self.report(session.stop, "entry")
         return lambda: self.report(session.cont())
@@ -183,17 +189,7 @@ class Adapter:
         session = self.live()
         self.values.invalidate()
         if stop.reason == "end":
-            if session.error is not None:
-                self.wire.event("output", category="stderr", output=f"{session.error}\n")
-            found = session.result.findings if session.result is not None else ()
-            bad = session.error is not None or any(f.severity == "error" for f in found)
-            if self.debuggee.options.get("stayAtEnd"):
-                self.wire.event(
-                    "stopped", reason="pause", description="The launch has ended", allThreadsStopped=True, threadId=1
-                )
-                return
-            self.wire.event("exited", exitCode=int(bad))
-            self.wire.event("terminated")
+            self._report_end(session)
             return
         body: Body = {
             "reason": reason or REASONS.get(stop.reason, stop.reason),
@@ -210,6 +206,20 @@ class Adapter:
         if stop.number is not None:
             body["hitBreakpointIds"] = [stop.number]
         self.wire.event("stopped", **body)
+
+    def _report_end(self, session: Session) -> None:
+        """Leave the loop of the launch, so that its outputs are compared before the exit status is reported."""
+        stays = self.debuggee.options.get("stayAtEnd")
+        if session.error is not None and (stays or self.ended):
+            self.wire.event("output", category="stderr", output=f"{session.error}\n")
+        if stays:
+            self.wire.event(
+                "stopped", reason="pause", description="The launch has ended", allThreadsStopped=True, threadId=1
+            )
+        elif self.ended:  # again, after a restart
+            self._exit()
+        else:
+            self.ended = True
 
     def _move(
         self, given: Body, respond: Respond, move: Callable[[Session], Stop], body: Any = None
