@@ -298,7 +298,7 @@ def test_the_debugger(capsys, tmp_path, monkeypatch):
 
 def test_a_reader_that_is_gone(monkeypatch):
     """Nobody is told, and the status is 2."""
-    module = sys.modules["warpsim.cli.main"]
+    module = sys.modules["warpsim.cli"]
     muted = []
     monkeypatch.setattr(module.output, "mute", muted.append)
     monkeypatch.setattr(module, "_run", lambda words: (_ for _ in ()).throw(BrokenPipeError()))
@@ -345,7 +345,7 @@ def test_init_tests(capsys, tmp_path):
 def test_a_program_that_is_watched(monkeypatch):
     """Whoever runs commands is told of those that found something, and of no others."""
     told = []
-    module = sys.modules["warpsim.cli.main"]
+    module = sys.modules["warpsim.cli"]
     monkeypatch.setattr(module, "tell", told.append)
     monkeypatch.setattr("warpsim.host.defaults.judge", lambda: told.append("judged"))
     monkeypatch.setattr(module, "_status", lambda words: len(words) - 1)

@@ -338,14 +338,14 @@ def test_replay_document(capsys):
 
 def test_defects_are_said_to_be_ours(monkeypatch, capsys):
     """What nobody foresaw is an internal error, with the request to report it; other cases and files go on."""
-    from warpsim.cli import commands, replaying
+    from warpsim.cli import commands, replaying, running
 
     def fail(*_, **__):
         raise ZeroDivisionError("by accident")
 
     monkeypatch.setattr(replaying, "run_case", fail)
     monkeypatch.setattr(commands, "check_program", fail)
-    monkeypatch.setattr(commands, "launch_from", fail)
+    monkeypatch.setattr(running, "launch_from", fail)
     assert main(["replay", "saxpy"]) == 1
     assert main(["check", "--strict", str(KERNEL)]) == 1
     assert main([*RUN, "--json"]) == 1

@@ -74,7 +74,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     """Collect a recorded launch as a file of tests."""
     if file_path.name != "case.json":
         return None
-    from warpsim.testing.collecting import collect
+    from warpsim.testing.sessions import collect
 
     return collect(file_path, parent)
 
@@ -84,7 +84,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     from warpsim.testing.sessions import settings_of
 
     launches = "warpsim_device" in metafunc.fixturenames or metafunc.definition.get_closest_marker("ptx")
-    if launches and settings_of(metafunc.config).async_effects == "both":
+    if launches and settings_of(metafunc.config).both:
         metafunc.fixturenames.append("_warpsim_async")
         metafunc.parametrize("_warpsim_async", ("eager", "at_wait"))
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from warpsim.cli.main import main
+from warpsim.cli import main
 
 from .conftest import ROOT, findings, recorded
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from warpsim.cli import executing
-from warpsim.cli.main import main
+from warpsim.cli import executing, main
 from warpsim.driver import library
 from warpsim.driver.abi.binding import header
 

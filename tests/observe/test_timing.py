@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 import warpsim
-from warpsim.cli.main import main
+from warpsim.cli import main
 from warpsim.native.compiling.cache import available
 from warpsim.observe.timing import StopWatch
 

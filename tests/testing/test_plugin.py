@@ -15,9 +15,8 @@ import warpsim
 from ptx_text import module_head
 from warpsim.host import defaults
 from warpsim.host.cases import run_case
-from warpsim.testing.collecting import _markers
 from warpsim.testing.coverage import Lines
-from warpsim.testing.sessions import check
+from warpsim.testing.sessions import _markers, check
 
 from .conftest import ALONE, SAXPY
 
@@ -226,9 +225,9 @@ def test_cases_without_recordings_are_no_success(pytester):
         ((f"--warpsim-cases={pytester.path}",), "*no case.json below*"),
         (("--warpsim-checks=rase",), "*'rase' is neither a rule*"),
         (("--warpsim-target=sm_1",), "*sm_1*is not a GPU*"),
-        (("--warpsim-max-seconds=x",), "*a number from 0, not 'x'"),
-        (("--warpsim-schedule=x",), "*--warpsim-schedule takes a seed, not 'x'"),
-        (("-o", "warpsim_schedule=1.5"), "*--warpsim-schedule takes a seed, not '1.5'"),
+        (("--warpsim-max-seconds=x",), "*--warpsim-max-seconds must be a nonnegative number*, not 'x'"),
+        (("--warpsim-schedule=x",), "*--warpsim-schedule must be an integer, not 'x'"),
+        (("-o", "warpsim_schedule=1.5"), "*--warpsim-schedule must be an integer, not '1.5'"),
     ):
         result = pytester.runpytest_inprocess(*ALONE, *words)
         assert result.ret == 4

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import warpsim
-from warpsim.testing.writers import Writers, sentence
+from warpsim.testing.replaying import Writers, sentence
 
 HEAD = """.version 8.0
 .target sm_90

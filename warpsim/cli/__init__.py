@@ -1,5 +1,78 @@
-"""The command line. All printing happens here."""
+"""The command line: runs commands and determines exit statuses. All printing happens in this package."""
 
-from warpsim.cli.main import main
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+
+from warpsim.cli import output
+from warpsim.host.defaults import FILE, tell
 
 __all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; always returns an exit status."""
+    if arguments is not None:
+        return _status(list(arguments))
+    words = sys.argv[1:]
+    if FILE not in os.environ:
+        return _status(words)
+    from warpsim.host import defaults
+
+    defaults.judge()  # the exit status reports the findings
+    status = _status(words)
+    if status == 1:
+        tell([f"{shlex.join(['warpsim', *words])}: exit status 1"])
+    return status
+
+
+def _status(words: list[str]) -> int:
+    as_json = "--json" in words[: words.index("--") if "--" in words else None]
+    output.prepare()
+    try:
+        status = _run(words)
+        output.flush()
+        return status
+    except SystemExit as done:  # --help and --version
+        return int(done.code or 0)
+    except KeyboardInterrupt:
+        return output.end("interrupted", 130, as_json=as_json)
+    except output.Unusable as problem:
+        return output.end(str(problem), 2, as_json=as_json)
+    except BrokenPipeError:  # the reader is gone
+        output.mute(sys.stdout)
+        return 2
+    except OSError as problem:
+        output.mute(sys.stdout)
+        return output.end(f"cannot continue: {problem}", 2, as_json=False)
+    except MemoryError:
+        return output.end("not enough memory on this machine", 2, as_json=as_json)
+    except Exception as defect:
+        return output.end(output.internal(defect), 1, as_json=as_json)
+
+
+def _run(words: list[str]) -> int:
+    from importlib import import_module
+
+    from warpsim.cli.grammar import parser
+
+    options = parser().parse_args(words)
+    from warpsim.cli.reporting import failed
+    from warpsim.errors import LaunchError, WarpsimError
+    from warpsim.host.checks import resolve_checks
+    from warpsim.host.files import Target
+
+    try:
+        resolve_checks(getattr(options, "checks", None))
+        for path in (getattr(options, "sarif", None), getattr(options, "profile_to", None)):
+            if path and (os.path.isfile(path) or not os.path.exists(path)):
+                Target(path).abandon()  # report unwritable files before anything runs
+        module = import_module(f"warpsim.cli.{options.module}")
+        return int(getattr(module, f"command_{options.command.replace('-', '_')}")(options))
+    except LaunchError as problem:
+        raise output.Unusable(str(problem)) from None
+    except WarpsimError as problem:
+        return failed(problem, as_json=options.json)

@@ -1,4 +1,4 @@
-"""The subcommands."""
+"""The commands check, info, examples and layout, which run nothing."""
 
 from __future__ import annotations
 
@@ -7,56 +7,19 @@ from argparse import Namespace
 import attrs
 
 from warpsim.analysis.strict import check_program
-from warpsim.cli.executing import command_exec as command_exec
-from warpsim.cli.launching import PROGRESS, launch_from, launch_options
-from warpsim.cli.output import Unusable, document, end, internal
-from warpsim.cli.replaying import programs, results_of
-from warpsim.cli.reporting import (
-    failed,
-    print_case,
-    report_cases,
-    report_launch,
-    show_profile,
-    write_sarif,
-)
-from warpsim.errors import ExecutionError, Finding, PtxError, plural
-from warpsim.host.cases import CaseResult
-from warpsim.host.checks import resolve_checks
+from warpsim.cli.output import Unusable, document, internal
+from warpsim.cli.replaying import programs
+from warpsim.cli.reporting import write_sarif
+from warpsim.errors import Finding, PtxError, plural
+from warpsim.host.device import Device
 from warpsim.host.module import load_file
+from warpsim.layout import pictures
+from warpsim.layout.drawing import Drawing, svg
+from warpsim.layout.instructions import Operand
+from warpsim.layout.pictures import Pictures, Placing
+from warpsim.layout.tiles import Tile
 from warpsim.report.findings import finding_record
-
-# ---- replay -------------------------------------------------------------------------------------
-
-
-def command_replay(options: Namespace) -> int:
-    """Run recorded launches and compare their outputs."""
-    if options.profile_to and len(options.case) > 1:
-        raise Unusable("--profile-to needs a single case; replay it alone, or use --json")
-    results: list[CaseResult] = []
-    unusable: list[str] = []
-    interrupted = False
-    settings = {"device": options.device, "numerics": options.numerics, **launch_options(options)}
-    try:
-        for result, usable in results_of(options.case, settings):
-            PROGRESS.erase()
-            results.append(result)
-            if not usable:
-                unusable.append(str(result.error))
-                end(unusable[-1], 2, as_json=False)
-            elif not options.json:
-                print_case(result, bits=options.bits)
-            show_profile(result.profile, options)
-    except KeyboardInterrupt:
-        interrupted = True
-    finally:
-        PROGRESS.erase()
-    write_sarif(options.sarif, [f for result in results for f in result.findings])
-    error = "interrupted" if interrupted else "; ".join(unusable) or None
-    status = report_cases(results, options, error=error)
-    if interrupted:
-        return end("interrupted", 130, as_json=False)
-    return 2 if unusable else status
-
+from warpsim.report.pages import layout_page
 
 # ---- check, info, examples ----------------------------------------------------------------------
 
@@ -193,47 +156,69 @@ def command_examples(options: Namespace) -> int:
     return 0
 
 
-# ---- run ----------------------------------------------------------------------------------------
-
-
-def command_run(options: Namespace) -> int:
-    """Run a kernel."""
-    try:
-        launch = launch_from(options)
-    except (ExecutionError, PtxError) as problem:
-        write_sarif(options.sarif, problem.findings)
-        return failed(problem, as_json=options.json)
-    write_sarif(options.sarif, launch.result.findings)
-    show_profile(launch.result.profile, options)
-    status = report_launch(launch, as_json=options.json)
-    if not (options.json or launch.result.findings or "race" in resolve_checks(options.checks)):
-        print("  no findings; add --checks default+race to check for races")
-    return status
-
-
-def command_trace(options: Namespace) -> int:
-    """Write a launch as a page."""
-    from warpsim.cli.tracing import run_traced
-
-    return run_traced(options)
-
-
-def command_debug(options: Namespace) -> int:
-    """Run the debugger."""
-    from warpsim.cli.debug import run_debugger
-
-    return run_debugger(options)
-
-
-def command_dap(options: Namespace) -> int:
-    """Serve the debugger to editors."""
-    from warpsim.cli.dap import serve
-
-    return serve(options)
+# ---- layout -------------------------------------------------------------------------------------
 
 
 def command_layout(options: Namespace) -> int:
-    """Show which lane holds which element."""
-    from warpsim.cli.layouts import show_layout
+    """Show which lane holds which element of a matrix operand."""
+    device = Device(options.device or "sm_90a")
+    try:
+        found = _chosen(options, device.sm)
+    except ValueError as problem:
+        raise Unusable(str(problem)) from None
+    if options.json:
+        record = {"instruction": options.instruction, "device": device.target}
+        document({**record, "operands": {name: _picture_record(o) for name, o in found.items()}})
+    elif options.format == "html":
+        drawings = [d for name, operand in found.items() for d in _drawings(name, operand, len(found))]
+        print(layout_page(options.instruction, f"on {device.target}", drawings))
+    elif options.format == "svg":
+        name, operand = next(iter(found.items()))
+        if len(found) > 1:
+            raise Unusable(f"an SVG holds one picture; choose --operand {'|'.join(found)}, or --format html for all")
+        title = f"{options.instruction}, {name.upper()}"
+        print(operand.svg(title) if isinstance(operand, Tile) else svg(operand.drawing(title)))
+    else:
+        print(f"{options.instruction} on {device.target}")
+        for name, operand in found.items():
+            print(
+                "\n"
+                + (operand.text() if isinstance(operand, Tile) else pictures.text(operand, _title(name, len(found))))
+            )
+    return 0
 
-    return show_layout(options)
+
+def _chosen(options: Namespace, sm: int) -> Pictures:
+    """The requested pictures: by name (``m2``), or by letter (``e``: for every selector)."""
+    try:
+        descriptor = None if options.descriptor is None else int(options.descriptor, 0)
+    except ValueError:
+        raise Unusable(f"--descriptor {options.descriptor}: give its 64 bits, for example 0x4000004000010000") from None
+    placing = Placing(options.swizzle, options.major == "mn", descriptor)
+    found = pictures.pictures(options.instruction, sm, placing)
+    if options.operand is None:
+        return found
+    wanted = options.operand.lower()
+    chosen = {name: o for name, o in found.items() if wanted == name} or {
+        name: o for name, o in found.items() if isinstance(o, Operand) and wanted == o.name
+    }
+    if not chosen:
+        raise Unusable(f"{options.instruction} has no operand {options.operand}; it has {', '.join(found)}")
+    return chosen
+
+
+def _title(name: str, count: int) -> str:
+    """The title of a picture."""
+    if name[0] == "m" and name[1:].isdecimal():
+        return f"matrix {name[1:]}" if count > 1 else "R"
+    return name.upper()
+
+
+def _drawings(name: str, operand: Operand | Tile, count: int) -> list[Drawing]:
+    if isinstance(operand, Tile):
+        return operand.drawings()
+    return [attrs.evolve(operand.drawing(), title=_title(name, count))]
+
+
+def _picture_record(operand: Operand | Tile) -> dict[str, object]:
+    return operand.record() if isinstance(operand, Tile) else pictures.record(operand)

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from argparse import ArgumentParser, BooleanOptionalAction, Namespace
+from argparse import Namespace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,49 +20,8 @@ from warpsim.host.checks import resolve_checks
 from warpsim.host.defaults import FILE, tell
 from warpsim.host.device import Device
 
-VARIABLES = {
-    "device": "WARPSIM_DEVICE",
-    "checks": "WARPSIM_CHECKS",
-    "on_finding": "WARPSIM_ON_FINDING",
-    "numerics": "WARPSIM_NUMERICS",
-    "engine": "WARPSIM_ENGINE",
-    "async_effects": "WARPSIM_ASYNC_EFFECTS",
-    "max_instructions": "WARPSIM_MAX_INSTRUCTIONS",
-    "max_seconds": "WARPSIM_MAX_SECONDS",
-    "ptx": "WARPSIM_PTX",
-}
-"""Options, and the environment variables that pass them to the library."""
-
-
-def declare(parser: ArgumentParser) -> None:
-    """Declare the command's options."""
-    parser.add_argument("--device", help="the GPU, for example sm_90a; or several, separated by commas")
-    parser.add_argument("--checks", help="as for warpsim run")
-    parser.add_argument(
-        "--on-finding", choices=["raise", "collect"], help="end a launch at its first error, or continue where possible"
-    )
-    parser.add_argument("--numerics", choices=["exact", "ieee"], help="as for warpsim run")
-    parser.add_argument("--engine", choices=["auto", "interpreter", "compiled"], help="as for warpsim run")
-    parser.add_argument("--async-effects", choices=["eager", "at_wait"], help="as for warpsim run")
-    parser.add_argument("--max-instructions", metavar="N", help="limit of each launch")
-    parser.add_argument("--max-seconds", metavar="S", help="limit of each launch")
-    parser.add_argument("--report", metavar="FILE", help="write findings to FILE, one JSON document per line")
-    parser.add_argument(
-        "--ptx", metavar="DIR", help="write each module's PTX to DIR, under the file name that findings use"
-    )
-    parser.add_argument(
-        "--preload",
-        action=BooleanOptionalAction,
-        default=True,
-        help="load the simulator's libcudart, libnvrtc and libnvJitLink before the program's own",
-    )
-    parser.add_argument(
-        "--link-flags",
-        action="store_true",
-        help="print where the driver library lies, as the linker's option for -lcuda, and run nothing",
-    )
-    parser.set_defaults(json=False)
-    parser.add_argument("program", nargs="*", metavar="PROGRAM", help="the program and its arguments, after --")
+PASSED = ("device", "checks", "on_finding", "numerics", "engine", "async_effects", "max_instructions", "max_seconds")
+"""Options that are passed to the library in environment variables: ``WARPSIM_DEVICE`` and so on."""
 
 
 def command_exec(options: Namespace) -> int:
@@ -83,10 +42,8 @@ def command_exec(options: Namespace) -> int:
             pass
         env = environment(build(Path(folder)), os.environ, preload=options.preload)
         env.pop(FILE, None)  # the report holds the findings
-        for name, variable in VARIABLES.items():
-            value = getattr(options, name)
-            if value is not None:
-                env[variable] = str(value)
+        given = {name: getattr(options, name) for name in PASSED}
+        env |= {f"WARPSIM_{name.upper()}": value for name, value in given.items() if value is not None}
         if options.ptx:
             os.makedirs(options.ptx, exist_ok=True)
             env["WARPSIM_PTX"] = os.path.abspath(options.ptx)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import functools
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from warpsim.cli import output, testing
+from warpsim.cli import output
+from warpsim.host.launch_options import add_options
 from warpsim.version import VERSION
 
 REPLAY_SECONDS = 600.0
 """Default time limit of a recorded launch, in seconds: long enough for any case a person waits for."""
+PTX = "PTX, a fatbin, or an executable with PTX in it"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -20,74 +22,27 @@ class _Parser(argparse.ArgumentParser):
         raise output.Unusable(f"{message}\n{self.format_usage().strip()}")
 
 
-def number(text: str) -> float | None:
-    """Parse a limit: a number, or ``none``."""
-    return None if text == "none" else float(text) if not text.isdecimal() else int(text)
-
-
 def _common(max_seconds: float | None) -> _Parser:
     """The options of every command that launches; ``max_seconds`` is the default time limit."""
     common = _Parser(add_help=False)
-    common.add_argument("--device", help="the GPU, for example sm_90a")
-    common.add_argument(
-        "--checks",
-        help="default (every rule but race), all or none, then +NAME or -NAME to change it; or a list of rules and groups",
+    add_options(
+        common.add_argument,
+        "device checks async_effects numerics schedule max_instructions max_seconds engine workers executor profile",
+        max_seconds=max_seconds,
     )
-    common.add_argument(
-        "--async-effects",
-        choices=["eager", "at_wait"],
-        help="asynchronous operations act at issue (eager), or as late as the rules allow",
-    )
-    common.add_argument(
-        "--numerics", choices=["exact", "ieee"], help="matrix products with the GPU's bits, or in float64 rounded once"
-    )
-    common.add_argument(
-        "--schedule", type=int, metavar="SEED", help="run warps, CTAs and completions in another legal order"
-    )
-    common.add_argument(
-        "--max-instructions",
-        type=number,
-        default=10**9,
-        metavar="N",
-        help="stop after N warp-instructions (1000000000), or none",
-    )
-    common.add_argument(
-        "--max-seconds",
-        type=number,
-        metavar="S",
-        default=max_seconds,
-        help="stop after S seconds of wall-clock time, or none",
-    )
-    common.add_argument("--profile", action="store_true", help="count what each line does")
     common.add_argument(
         "--profile-to",
         metavar="FILE",
         help="write the profile: FILE.html shows it beside the source, FILE.json is data",
     )
-    common.add_argument(
-        "--engine",
-        choices=["auto", "interpreter", "compiled"],
-        help="compile to machine code where it pays (auto), never, or wherever possible",
-    )
-    common.add_argument("--workers", type=int, metavar="N", help="divide the work among N local processes")
-    common.add_argument(
-        "--executor", metavar="ADDRESS", help="divide the work among the workers of a cluster: dask://HOST:PORT"
-    )
-    common.add_argument("--json", action="store_true", help="print one JSON document")
+    _add_json(common)
     return common
 
 
-def _case(replay: argparse.ArgumentParser, count: int | str) -> None:
-    replay.add_argument("case", nargs=count, help="a case folder, or the name of a bundled program")
-    replay.add_argument("--bits", action="store_true", help="compare bit by bit, even if the case allows less")
-
-
-@functools.cache
-def parser() -> argparse.ArgumentParser:
-    """The argument parser, which is built once: it takes 5 ms."""
-    common = _common(None)
+def _launch() -> _Parser:
+    """The options that describe a launch."""
     launch = _Parser(add_help=False)
-    launch.add_argument("file", help="PTX, a fatbin, or an executable with PTX in it")
+    launch.add_argument("file", help=PTX)
     launch.add_argument("--kernel", metavar="NAME", help="the kernel (the first one)")
     launch.add_argument("--grid", required=True, metavar="X,Y,Z", help="CTAs, for example 4 or 16,16")
     launch.add_argument("--block", required=True, metavar="X,Y,Z", help="threads per CTA")
@@ -102,36 +57,84 @@ def parser() -> argparse.ArgumentParser:
         "(zeros:f16:64x64, out:f32:1024=y.npy), raw bytes (bytes:00ff), or a generator (normal:f16:64x64:seed=3, "
         "arange:u32:1000, also uniform, integers, full, bits, hurtful)",
     )
-    from warpsim.cli import executing
+    return launch
 
+
+def _case(replay: argparse.ArgumentParser, count: int | str) -> None:
+    replay.add_argument("case", nargs=count, help="a case folder, or the name of a bundled program")
+    replay.add_argument("--bits", action="store_true", help="compare bit by bit, even if the case allows less")
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+@functools.cache
+def parser() -> argparse.ArgumentParser:
+    """The argument parser, which is built once: it takes 5 ms. The module of a command is its ``module``."""
     top = _Parser(prog="warpsim", description="Run, check and step through NVIDIA PTX without a GPU.")
     top.add_argument("--version", action="version", version=f"warpsim {VERSION}")
     commands = top.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", parents=[launch, common], help="run a kernel")
+
+    def command(name: str, module: str, help: str, parents: tuple[_Parser, ...] = ()) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, parents=parents, help=help)
+        made.set_defaults(module=module, json=False)
+        return made
+
+    common, launch = _common(None), _launch()
+    run = command("run", "running", "run a kernel", (launch, common))
     run.add_argument("--timing", action="store_true", help="say where the time went, phase by phase and line by line")
     run.add_argument("--record", metavar="DIR", help="also write the launch to DIR as a case")
-    replay = commands.add_parser(
-        "replay", parents=[_common(REPLAY_SECONDS)], help="run recorded launches again and compare"
-    )
+    replay = command("replay", "running", "run recorded launches again and compare", (_common(REPLAY_SECONDS),))
     _case(replay, "+")
-    check = commands.add_parser("check", help="parse and validate, without running")
-    check.add_argument("file", nargs="+", help="PTX, a fatbin, or an executable with PTX in it")
+    check = command("check", "commands", "parse and validate, without running")
+    check.add_argument("file", nargs="+", help=PTX)
     check.add_argument("--strict", action="store_true", help="also analyse the control flow for errors of a launch")
-    check.add_argument("--json", action="store_true", help="print one JSON document")
-    for parser in (run, replay, check):
-        parser.add_argument("--sarif", metavar="FILE", help="write the findings as SARIF, for code scanning")
-    info = commands.add_parser("info", help="kernels of a file, or the table of supported instructions")
-    info.add_argument("file", nargs="?", help="PTX, a fatbin, or an executable with PTX in it")
+    for each in (run, replay, check):
+        each.add_argument("--sarif", metavar="FILE", help="write the findings as SARIF, for code scanning")
+    info = command("info", "commands", "kernels of a file, or the table of supported instructions")
+    info.add_argument("file", nargs="?", help=PTX)
     info.add_argument("--isa", action="store_true", help="list the instructions that run")
     info.add_argument(
         "--graph", metavar="OPCODE", help='what an instruction does: add.f32, or "lop3.b32 0x96" with its constants'
     )
-    info.add_argument("--json", action="store_true", help="print one JSON document")
-    testing.add_commands(commands)
-    examples = commands.add_parser("examples", help="the bundled programs")
+    shrink = command("shrink", "testing", "reduce a failing case while it still fails in the same way")
+    shrink.add_argument("case", help="the folder of a case that fails")
+    shrink.add_argument("-o", "--output", metavar="DIR", help="where to write the smaller case (CASE-small)")
+    shrink.add_argument("--seconds", type=float, default=60.0, metavar="S", help="how long to try (60)")
+    add_options(shrink.add_argument, "checks async_effects schedule")
+    record = command("record", "testing", "run a program on a real GPU and write its launches as cases")
+    record.add_argument("-o", "--output", metavar="DIR", default="cases", help="where to write the cases (cases)")
+    record.add_argument("--kernels", default="*", metavar="PATTERN", help="only kernels whose names match (*)")
+    record.add_argument("--launches", type=int, metavar="N", help="at most N launches per process")
+    record.add_argument("program", nargs="+", metavar="COMMAND", help="the program and its arguments, after --")
+    template = command(
+        "init-tests", "testing", "create a folder with a kernel, its tests, and a CI workflow without a GPU"
+    )
+    template.add_argument("directory", help="the folder to create")
+    examples = command("examples", "commands", "the bundled programs")
     examples.add_argument("name", nargs="?", help="describe this program")
-    examples.add_argument("--json", action="store_true", help="print one JSON document")
-    layout = commands.add_parser("layout", help="show which lane holds which element of a matrix operand")
+    layout = command("layout", "commands", "show which lane holds which element of a matrix operand")
+    _add_layout(layout)
+    for each in (check, info, shrink, template, examples, layout):
+        _add_json(each)
+    trace = command(
+        "trace", "running", "write a launch as a web page: warps over steps, what is in flight, shared memory"
+    )
+    kinds = trace.add_subparsers(dest="kind", required=True)
+    for name, parents in (("run", [launch, common]), ("replay", [common])):
+        _add_trace(traced := kinds.add_parser(name, parents=parents, help=f"as warpsim {name}"))
+    _case(traced, 1)
+    command("dap", "dap", "serve the debugger to editors: Debug Adapter Protocol over standard input and output")
+    kinds = command("debug", "debug", "step through a launch").add_subparsers(dest="kind", required=True)
+    script = _script()
+    kinds.add_parser("run", parents=[launch, common, script], help="as warpsim run")
+    _case(kinds.add_parser("replay", parents=[common, script], help="as warpsim replay"), 1)
+    _add_exec(command("exec", "executing", "run a CUDA program on the simulated GPU"))
+    return top
+
+
+def _add_layout(layout: argparse.ArgumentParser) -> None:
     layout.add_argument(
         "instruction",
         help='in full or in short: "mma.m16n8k16...f16", "ldmatrix.x4"; or shared memory: "tile.64x64.f16"',
@@ -148,25 +151,17 @@ def parser() -> argparse.ArgumentParser:
     )
     layout.add_argument("--format", default="text", choices=["text", "svg", "html"], help="of the picture (text)")
     layout.add_argument("--device", help="the GPU, for example sm_90a: wmma's fragments differ")
-    layout.add_argument("--json", action="store_true", help="print one JSON document")
-    trace = commands.add_parser(
-        "trace", help="write a launch as a web page: warps over steps, what is in flight, shared memory"
-    )
-    kinds = trace.add_subparsers(dest="kind", required=True)
-    for name, parents in (("run", [launch, common]), ("replay", [common])):
-        traced = kinds.add_parser(name, parents=parents, help=f"as warpsim {name}")
-        traced.add_argument(
-            "-o", "--output", metavar="FILE", required=True, help="FILE.html, or FILE.json for Perfetto"
-        )
-        traced.add_argument("--ctas", type=int, default=4, metavar="N", help="show the first N CTAs (4)")
-        traced.add_argument("--cta", action="append", metavar="X,Y,Z", help="show only this CTA; may be repeated")
-        traced.add_argument("--steps", type=int, default=10**6, metavar="N", help="record at most N steps (1000000)")
-    _case(traced, 1)
-    commands.add_parser(
-        "dap", help="serve the debugger to editors: Debug Adapter Protocol over standard input and output"
-    )
-    debug = commands.add_parser("debug", help="step through a launch")
-    kinds = debug.add_subparsers(dest="kind", required=True)
+
+
+def _add_trace(traced: argparse.ArgumentParser) -> None:
+    traced.add_argument("-o", "--output", metavar="FILE", required=True, help="FILE.html, or FILE.json for Perfetto")
+    traced.add_argument("--ctas", type=int, default=4, metavar="N", help="show the first N CTAs (4)")
+    traced.add_argument("--cta", action="append", metavar="X,Y,Z", help="show only this CTA; may be repeated")
+    traced.add_argument("--steps", type=int, default=10**6, metavar="N", help="record at most N steps (1000000)")
+
+
+def _script() -> _Parser:
+    """The debugger's options; ``first`` gets (kind, text) of each in their order."""
     script = _Parser(add_help=False)
     script.add_argument(
         "-x",
@@ -184,8 +179,27 @@ def parser() -> argparse.ArgumentParser:
         type=lambda text: ("command", text),
         help="run a debugger command first",
     )
-    kinds.add_parser("run", parents=[launch, common, script], help="as warpsim run")
-    again = kinds.add_parser("replay", parents=[common, script], help="as warpsim replay")
-    _case(again, 1)
-    executing.declare(commands.add_parser("exec", help="run a CUDA program on the simulated GPU"))
-    return top
+    return script
+
+
+def _add_exec(parser: Any) -> None:
+    add_options(parser.add_argument, "checks on_finding numerics engine async_effects", on_finding=None)
+    parser.add_argument("--device", help="the GPU, for example sm_90a; or several, separated by commas")
+    parser.add_argument("--max-instructions", metavar="N", help="limit of each launch")
+    parser.add_argument("--max-seconds", metavar="S", help="limit of each launch")
+    parser.add_argument("--report", metavar="FILE", help="write findings to FILE, one JSON document per line")
+    parser.add_argument(
+        "--ptx", metavar="DIR", help="write each module's PTX to DIR, under the file name that findings use"
+    )
+    parser.add_argument(
+        "--preload",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="load the simulator's libcudart, libnvrtc and libnvJitLink before the program's own",
+    )
+    parser.add_argument(
+        "--link-flags",
+        action="store_true",
+        help="print where the driver library lies, as the linker's option for -lcuda, and run nothing",
+    )
+    parser.add_argument("program", nargs="*", metavar="PROGRAM", help="the program and its arguments, after --")

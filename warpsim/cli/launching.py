@@ -49,14 +49,9 @@ class Launched:
 
 def launch_options(options: Namespace) -> dict[str, Any]:
     """Convert the common options to launch options."""
+    names = ("checks", "async_effects", "schedule", "max_instructions", "max_seconds", "engine", "workers")
     return {
-        "checks": options.checks,
-        **({"async_effects": options.async_effects} if options.async_effects else {}),
-        **({"schedule": options.schedule} if options.schedule is not None else {}),
-        "max_instructions": options.max_instructions,
-        "max_seconds": options.max_seconds,
-        "engine": options.engine,
-        "workers": options.workers,
+        **{name: getattr(options, name) for name in names},
         "executor": executor_of(options.executor),
         "on_finding": "collect",
         "profile": options.profile or bool(options.profile_to),

@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from argparse import Namespace
-from typing import Any
+from importlib import resources
+from pathlib import Path
 
 from warpsim.cli.output import document
 from warpsim.errors import LaunchError
 
-
-def add_commands(commands: Any) -> None:
-    """Declare the commands."""
-    shrink = commands.add_parser("shrink", help="reduce a failing case while it still fails in the same way")
-    shrink.add_argument("case", help="the folder of a case that fails")
-    shrink.add_argument("-o", "--output", metavar="DIR", help="where to write the smaller case (CASE-small)")
-    shrink.add_argument("--seconds", type=float, default=60.0, metavar="S", help="how long to try (60)")
-    shrink.add_argument("--checks", help="as for replay")
-    shrink.add_argument("--async-effects", choices=["eager", "at_wait"], help="as for replay")
-    shrink.add_argument("--schedule", type=int, metavar="SEED", help="as for replay")
-    shrink.add_argument("--json", action="store_true", help="print one JSON document")
-    shrink.set_defaults(action=command_shrink)
-    record = commands.add_parser("record", help="run a program on a real GPU and write its launches as cases")
-    record.add_argument("-o", "--output", metavar="DIR", default="cases", help="where to write the cases (cases)")
-    record.add_argument("--kernels", default="*", metavar="PATTERN", help="only kernels whose names match (*)")
-    record.add_argument("--launches", type=int, metavar="N", help="at most N launches per process")
-    record.add_argument("program", nargs="+", metavar="COMMAND", help="the program and its arguments, after --")
-    record.set_defaults(action=command_record)
-    template = commands.add_parser(
-        "init-tests", help="create a folder with a kernel, its tests, and a CI workflow without a GPU"
-    )
-    template.add_argument("directory", help="the folder to create")
-    template.add_argument("--json", action="store_true", help="print one JSON document")
-    template.set_defaults(action=command_init_tests)
+FILES = {
+    "README.md": "README.md",
+    "pyproject.toml": "pyproject.toml",
+    "kernels/axpy.cu": "kernels/axpy.cu",
+    "kernels/axpy.ptx": "kernels/axpy.ptx",
+    "kernels/build.py": "kernels/build.py",
+    "tests/test_axpy.py": "tests/test_axpy.py",
+    "tests/snapshot.txt": "tests/__snapshots__/test_axpy/test_bits.y.txt",
+    "workflow/tests.yml": ".github/workflows/tests.yml",
+}
+"""Files of ``warpsim/testing/starter/``, and where they go."""
 
 
 def command_shrink(options: Namespace) -> int:
@@ -41,7 +28,7 @@ def command_shrink(options: Namespace) -> int:
     from warpsim.testing.shrinking import shrink
 
     case = find_case(options.case)
-    given = {"checks": options.checks, "async_effects": options.async_effects, "schedule": options.schedule}
+    given = {name: getattr(options, name) for name in ("checks", "async_effects", "schedule")}
     said: list[str] = []
     written = shrink(
         case,
@@ -65,16 +52,23 @@ def command_record(options: Namespace) -> int:
 
 
 def command_init_tests(options: Namespace) -> int:
-    """Write the starter repository."""
-    from warpsim.testing.template import write
-
+    """Write a starter repository with kernel tests."""
+    folder = Path(options.directory)
+    there = [name for name in FILES.values() if (folder / name).exists()]
+    if there:
+        raise LaunchError(f"{folder} has {', '.join(there)} already")
+    source = resources.files("warpsim.testing").joinpath("starter")
     try:
-        names = write(options.directory)
+        for name, place in FILES.items():
+            target = folder / place
+            target.parent.mkdir(parents=True, exist_ok=True)
+            text = source.joinpath(*name.split("/")).read_text(encoding="utf-8")
+            target.write_text(text, encoding="utf-8", newline="\n")
     except OSError as problem:
-        raise LaunchError(f"cannot write {options.directory}: {problem}") from None
+        raise LaunchError(f"cannot write {folder}: {problem}") from None
+    names = sorted(FILES.values())
     if options.json:
-        print(json.dumps({"directory": options.directory, "files": names}))
+        document({"directory": options.directory, "files": names})
     else:
-        print("\n".join(names))
-        print(f"now: cd {options.directory} && python -m pytest")
+        print(*names, f"now: cd {options.directory} && python -m pytest", sep="\n")
     return 0

@@ -473,6 +473,17 @@ class Session:
         """The result of the launch; None until it ends. If the launch ended with an error, see `error`."""
         return self._result if self.timeline.ended else None
 
+    def outcome(self) -> LaunchResult:
+        """The result of a launch that has ended.
+
+        Raises:
+            ExecutionError: it ended with an error.
+        """
+        if self.error is not None:
+            raise self.error
+        assert self._result is not None, "the launch has not ended"
+        return self._result
+
     @property
     def error(self) -> ExecutionError | None:
         """The error that ended the launch, if there was one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -12,6 +13,7 @@ from warpsim.checks.watchers import bytes_at_once
 from warpsim.errors import LaunchError, shown
 from warpsim.host.checks import resolve_checks
 from warpsim.host.device import Device
+from warpsim.host.engines import ENGINES
 from warpsim.host.options import Dim, budget, choice, dims, integer
 from warpsim.machine.memory.stack import LIMIT as MAX_LOCAL
 from warpsim.machine.plan import KernelPlan
@@ -28,21 +30,53 @@ MAX_CLUSTER = 16
 """Largest cluster, in CTAs. Every GPU has room for 8; a kernel may opt in to more."""
 
 
+def number(text: str) -> float | None:
+    """Parse a limit: a number, or ``none``."""
+    return None if text == "none" else float(text) if not text.isdecimal() else int(text)
+
+
+EFFECTS = ("eager", "at_wait")
+ON_FINDING = ("raise", "collect")
+
+
 @attrs.frozen(kw_only=True, slots=False)
 class Options:
     """The options of a launch as a caller gives them, not checked yet; `Kernel.__call__` says what they are. None leaves
-    the session's default, or the usual one.
+    the session's default, or the usual one. The metadata are argparse's, for options of commands.
     """
 
     shared_mem: Any = 0
     cluster: Any = None
     cooperative: Any = False
-    checks: Any = None
-    on_finding: Any = "raise"
-    async_effects: Any = None
-    max_instructions: Any = 10**9
-    max_seconds: Any = None
-    schedule: Any = None
+    checks: Any = attrs.field(
+        default=None,
+        metadata={
+            "help": "default (every rule but race), all or none, then +NAME or -NAME to change it; or a list of rules and groups"
+        },
+    )
+    on_finding: Any = attrs.field(
+        default="raise",
+        metadata={"help": "end a launch at its first error, or continue where possible", "choices": ON_FINDING},
+    )
+    async_effects: Any = attrs.field(
+        default=None,
+        metadata={
+            "help": "asynchronous operations act at issue (eager), or as late as the rules allow",
+            "choices": EFFECTS,
+        },
+    )
+    max_instructions: Any = attrs.field(
+        default=10**9,
+        metadata={"help": "stop after N warp-instructions (1000000000), or none", "type": number, "metavar": "N"},
+    )
+    max_seconds: Any = attrs.field(
+        default=None,
+        metadata={"help": "stop after S seconds of wall-clock time, or none", "type": number, "metavar": "S"},
+    )
+    schedule: Any = attrs.field(
+        default=None,
+        metadata={"help": "run warps, CTAs and completions in another legal order", "type": int, "metavar": "SEED"},
+    )
     batch_threads: Any = BATCH_THREADS
     by_warp: bool = False
     """Whether the launch runs warp by warp, as a debug session steps it."""
@@ -59,6 +93,45 @@ class Options:
             if (value := getattr(given, name, None)) is not None
         }
         return attrs.evolve(self, **found) if found else self
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class CommandOptions(Options):
+    """The options of commands that launch: those of the launch, the GPU, and how the launch is run."""
+
+    device: Any = attrs.field(default=None, metadata={"help": "the GPU, for example sm_90a"})
+    numerics: Any = attrs.field(
+        default=None,
+        metadata={
+            "help": "matrix products with the GPU's bits, or in float64 rounded once",
+            "choices": ("exact", "ieee"),
+        },
+    )
+    profile: Any = attrs.field(default=False, metadata={"help": "count what each line does", "action": "store_true"})
+    engine: Any = attrs.field(
+        default=None,
+        metadata={
+            "help": "compile to machine code where it pays (auto), never, or wherever possible",
+            "choices": ENGINES,
+        },
+    )
+    workers: Any = attrs.field(
+        default=None, metadata={"help": "divide the work among N local processes", "type": int, "metavar": "N"}
+    )
+    executor: Any = attrs.field(
+        default=None,
+        metadata={"help": "divide the work among the workers of a cluster: dask://HOST:PORT", "metavar": "ADDRESS"},
+    )
+
+
+def add_options(add: Callable[..., object], names: str, **defaults: Any) -> None:
+    """Declare options by their names; ``add`` is argparse's ``add_argument``. An option's default is its field's, unless
+    ``defaults`` has one.
+    """
+    fields = attrs.fields_dict(CommandOptions)
+    for name in names.split():
+        default = defaults.get(name, fields[name].default)
+        add(f"--{name.replace('_', '-')}", default=default, **fields[name].metadata)
 
 
 class LaunchOptions:
@@ -94,8 +167,8 @@ class LaunchOptions:
             cluster=self._cluster(options.cluster, grid, device),
             cooperative=bool(integer("cooperative", options.cooperative, 0, 1)),
             checks=chosen,
-            on_finding=choice("on_finding", options.on_finding, ("raise", "collect")),
-            async_effects=choice("async_effects", effects, ("eager", "at_wait")),
+            on_finding=choice("on_finding", options.on_finding, ON_FINDING),
+            async_effects=choice("async_effects", effects, EFFECTS),
             max_instructions=budget("max_instructions", options.max_instructions),
             max_seconds=budget("max_seconds", options.max_seconds),
             batch_threads=batch_threads,

@@ -1,4 +1,4 @@
-"""Settings of a test session's launches, findings of its child processes, and the session's summary."""
+"""Settings of a test session's launches, recorded launches as its tests, findings of its child processes, its summary."""
 
 from __future__ import annotations
 
@@ -16,31 +16,24 @@ from typing import Any
 import attrs
 import pytest
 
-from warpsim.errors import Finding, LaunchError, describe, shown
+from warpsim.errors import Finding, LaunchError, WarpsimError, describe, shown
 from warpsim.host import defaults
 from warpsim.host.checks import resolve_checks
 from warpsim.host.defaults import FILE, forward, tell_uncaught
 from warpsim.host.device import Device
-from warpsim.host.options import budget, integer
+from warpsim.host.files import text_of
+from warpsim.host.launch_options import EFFECTS
+from warpsim.host.options import budget, choice, integer
 from warpsim.host.unhandled import UnhandledErrors, launching
 from warpsim.testing.coverage import Forms, Lines
-
-
-def _one_of(*choices: str) -> Callable[[str, Any], object]:
-    def check(what: str, value: Any) -> None:
-        if not (isinstance(value, str) and value in choices):
-            raise LaunchError(f"{what} must be {' or '.join(map(repr, choices))}, not {shown(value)}")
-
-    return check
-
 
 _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "target": lambda what, value: Device(value),
     "checks": lambda what, value: resolve_checks(value),
     "max_seconds": budget,
-    "async_effects": _one_of("eager", "at_wait"),
+    "async_effects": functools.partial(choice, words=EFFECTS),
     "schedule": integer,
-    "findings": _one_of("fail", "allow"),
+    "findings": functools.partial(choice, words=("fail", "allow")),
 }
 _MEANINGFUL = frozenset({"findings"})
 """Arguments for which None does not stand for the usual value."""
@@ -113,7 +106,17 @@ def _forked() -> None:
         tell_uncaught(defaults.listeners)
 
 
+_OPTIONS = {
+    "target": "target",
+    "checks": "checks",
+    "max_seconds": "max-seconds",
+    "async_effects": "async",
+    "schedule": "schedule",
+}
+"""Arguments of the marker that are options of the session, too, and what follows ``--warpsim-`` there."""
+_NUMBERS: dict[str, Callable[[str], float]] = {"max_seconds": float, "schedule": int}
 _KEY: pytest.StashKey[Settings] = pytest.StashKey()
+_DEVICE: pytest.StashKey[Device] = pytest.StashKey()
 HANDED = "warpsim"
 """Key of the data that a pytest-xdist worker passes to the controller."""
 
@@ -126,14 +129,12 @@ class Settings:
     collect: bool
     bits: bool
     record: bool
-    max_seconds: float
-    checks: str | None
-    target: str | None
-    async_effects: str | None
-    schedule: int | None
+    launch: dict[str, Any]
+    """Options of launches by the names of the marker's arguments, and ``findings``; None where none was given."""
+    both: bool
+    """Whether tests run with both settings of async_effects."""
     coverage: str | None
     fidelity: bool
-    findings: str
     lines: Lines = attrs.field(factory=Lines)
     forms: Forms = attrs.field(factory=Forms)
     said: list[str] = attrs.field(factory=list)
@@ -149,11 +150,10 @@ class Settings:
     snapshots: dict[Path, str] = attrs.field(factory=dict)
     """Text of the snapshots that this session has recorded."""
 
-    def launch_options(self) -> dict[str, Any]:
-        """Options for a case's launch, unless the case gives its own."""
-        given = {"checks": self.checks, "async_effects": self.async_effects, "schedule": self.schedule}
-        given["async_effects"] = None if self.async_effects == "both" else self.async_effects
-        return {"max_seconds": self.max_seconds, **{key: value for key, value in given.items() if value is not None}}
+    @property
+    def fails(self) -> bool:
+        """Whether findings fail a test that does not allow them."""
+        return bool(self.launch["findings"] == "fail")
 
     def taken(self) -> list[str]:
         """Errors of the running test that nobody looked at."""
@@ -162,7 +162,7 @@ class Settings:
     def launched(self, state: Any) -> None:
         """Count a finished launch."""
         self.unhandled.launches += 1
-        if not self.running and self.findings == "fail":
+        if not self.running and self.fails:
             self.outside += [describe(finding) for finding in _errors(state, raised=self.over)]
         if self.coverage:
             self.lines.add(state)
@@ -171,7 +171,7 @@ class Settings:
 
     def debugged(self, found: Sequence[Finding]) -> None:
         """Note errors that a debug session ran past."""
-        if not self.running and self.findings == "fail":
+        if not self.running and self.fails:
             self.outside += map(describe, found)
 
 
@@ -217,25 +217,20 @@ def _read(config: pytest.Config) -> Settings:
         unset = option is None or option is False  # 0 is a seed
         return config.getini(f"warpsim_{name.replace('-', '_')}") or None if unset else option
 
-    seconds, schedule = given("max-seconds"), given("schedule")
-    try:
-        limit = float(seconds)
-        if not limit >= 0:
-            raise ValueError
-    except (TypeError, ValueError):
-        raise pytest.UsageError(f"--warpsim-max-seconds takes a number from 0, not {seconds!r}") from None
-    try:
-        seed = None if schedule is None else int(schedule)
-        if seed is not None and seed < 0:
-            raise ValueError
-    except ValueError:
-        raise pytest.UsageError(f"--warpsim-schedule takes a seed, not {schedule!r}") from None
-    _check(given("checks"), given("target"))
-    mode, findings = given("async"), config.getini("warpsim_findings")
-    if mode not in (None, "eager", "at_wait", "both"):
-        raise pytest.UsageError(f"warpsim_async is eager, at_wait or both, not {mode!r}")
-    if findings not in ("fail", "allow"):
-        raise pytest.UsageError(f"warpsim_findings is fail or allow, not {findings!r}")
+    launch = {name: given(option) for name, option in _OPTIONS.items()}
+    both = launch["async_effects"] == "both"
+    if both:
+        launch["async_effects"] = None
+    launch["findings"] = config.getini("warpsim_findings")
+    for name, value in launch.items():
+        what = f"--warpsim-{_OPTIONS[name]}" if name in _OPTIONS else f"warpsim_{name}"
+        with contextlib.suppress(ValueError):  # no number: the check says so
+            launch[name] = _NUMBERS.get(name, str)(value) if value is not None else None
+        try:
+            if value is not None:
+                _CHECKS[name](what, launch[name])
+        except LaunchError as problem:
+            raise pytest.UsageError(f"{what}: {problem}") from None
     root = config.invocation_params.dir
     named = [root / folder for folder in config.getoption("--warpsim-cases")]
     return Settings(
@@ -243,29 +238,11 @@ def _read(config: pytest.Config) -> Settings:
         collect=config.getini("warpsim_collect"),
         bits=bool(given("bits")),
         record=bool(config.getoption("--warpsim-record")),
-        max_seconds=limit,
-        checks=given("checks"),
-        target=given("target"),
-        async_effects=mode,
-        schedule=seed,
+        launch=launch,
+        both=both,
         coverage=given("coverage"),
         fidelity=bool(given("fidelity")),
-        findings=findings,
     )
-
-
-def _check(checks: str | None, target: str | None) -> None:
-    """Reject unknown rules and GPUs."""
-    from warpsim.host.checks import resolve_checks
-
-    try:
-        resolve_checks(checks)
-        if target:
-            from warpsim.host.device import Device
-
-            Device(target)
-    except LaunchError as problem:
-        raise pytest.UsageError(f"--warpsim-checks or --warpsim-target: {problem}") from None
 
 
 def _marks(item: pytest.Item) -> dict[str, Any]:
@@ -277,35 +254,22 @@ def _marks(item: pytest.Item) -> dict[str, Any]:
     return found
 
 
-def _defaults(item: pytest.Item, marks: dict[str, Any]) -> dict[str, Any]:
-    settings = settings_of(item.config)
-    mode = getattr(item, "callspec", None) and item.callspec.params.get("_warpsim_async")  # type: ignore[attr-defined]
-    usual = None if settings.async_effects == "both" else settings.async_effects
-    return {
-        "checks": marks.get("checks", settings.checks),
-        "max_seconds": marks.get("max_seconds", settings.max_seconds),
-        "async_effects": marks.get("async_effects", mode or usual),
-        "schedule": marks.get("schedule", settings.schedule),
-    }
-
-
-def _target(item: pytest.Item, marks: dict[str, Any]) -> str | None:
-    target: str | None = marks.get("target", settings_of(item.config).target)
-    return target
+def _options(item: pytest.Item) -> dict[str, Any]:
+    """The options of a test's launches: those of its markers, of its run with ``--warpsim-async=both``, of the session."""
+    own: dict[str, Any] = {}
+    if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+        mode = item.callspec.params.get("_warpsim_async")
+        own = {} if mode is None else {"async_effects": mode}
+    return {**settings_of(item.config).launch, **own, **_marks(item)}
 
 
 def device_of(item: pytest.Item) -> Device:
     """A fresh GPU for a test. If a target is named, the test's launches without ``device=`` use it too."""
-    from warpsim.host.device import Device
-
-    made: Device | None = getattr(item, "_warpsim_device", None)
-    if made is None:
-        marks = _marks(item)
-        usual = _defaults(item, marks)
-        made = Device(_target(item, marks) or "sm_90a")
-        made.checks, made.max_seconds = usual["checks"], usual["max_seconds"]
-        item._warpsim_device = made  # type: ignore[attr-defined]
-    return made
+    if _DEVICE not in item.stash:
+        given = _options(item)
+        made = item.stash[_DEVICE] = Device(given["target"] or "sm_90a")
+        made.checks, made.max_seconds = given["checks"], given["max_seconds"]
+    return item.stash[_DEVICE]
 
 
 @contextlib.contextmanager
@@ -313,15 +277,16 @@ def watched(item: pytest.Item) -> Iterator[None]:
     """Apply a test's defaults while it runs. Fail it for findings of severity error that its launches collect, and for
     errors that would otherwise go unnoticed.
     """
-    settings, marks = settings_of(item.config), _marks(item)
+    settings, given = settings_of(item.config), _options(item)
     collected: list[Finding] = []
     defaults.judge()  # a runner may have forked this process
-    device = device_of(item) if _target(item, marks) else None
+    device = device_of(item) if given["target"] else None
+    usual = {name: given[name] for name in ("checks", "max_seconds", "async_effects", "schedule")}
     settings.running += 1
     unhandled: list[str] = []
     try:
         with (
-            defaults.defaults(**_defaults(item, marks), device=device),
+            defaults.defaults(**usual, device=device),
             defaults.listening(lambda state: collected.extend(_errors(state)), collected.extend),
             settings.unhandled.hooks(),
         ):
@@ -336,13 +301,93 @@ def watched(item: pytest.Item) -> Iterator[None]:
     said = [] if getattr(item, "judges_findings", False) else [describe(f) for f in collected]
     if not said and not unhandled:
         return
-    if _marks(item).get("findings", settings.findings) != "allow":  # the test may have added a marker
+    if _options(item)["findings"] != "allow":  # the test may have added a marker
         __tracebackhide__ = True
         broke = "a launch of this test broke a rule" if said else "an error that nobody looked at"
         pytest.fail(
             "\n".join([f"{broke}:", *said, *unhandled, 'where that is expected: @pytest.mark.ptx(findings="allow")']),
             pytrace=False,
         )
+
+
+# ---- recorded launches ---------------------------------------------------------------------------
+
+
+def collect(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """The collector for a case.json with a kernel.ptx beside it, where cases are collected."""
+    settings = settings_of(parent.config)
+    asked = parent.session.isinitpath(path) or any(folder in path.parents for folder in settings.cases)
+    whole = any((path.parent / name).exists() for name in ("kernel.ptx", "data.npz"))
+    if not asked and not (settings.collect and whole):  # a case.json alone may belong to another tool
+        return None
+    return CaseFile.from_parent(parent, path=path)
+
+
+class CaseFile(pytest.File):
+    """A case.json."""
+
+    def collect(self) -> list[CaseItem]:
+        """Make one test, or one per setting of async_effects."""
+        name, markers = self.path.parent.name, _markers(self.path)
+        if not settings_of(self.config).both:
+            return [CaseItem.from_parent(self, name=name, marks=markers, options={})]
+        modes = [{"async_effects": mode} for mode in ("eager", "at_wait")]
+        return [
+            CaseItem.from_parent(self, name=f"{name}[{m['async_effects']}]", marks=markers, options=m) for m in modes
+        ]
+
+
+def _markers(path: Path) -> list[str]:
+    """The names of markers in the case; none for an unreadable case, which its test reports."""
+    try:
+        found = json.loads(text_of(path)).get("markers", [])
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return []
+    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+
+
+class CaseItem(pytest.Item):
+    """One recorded launch."""
+
+    judges_findings = True
+    """The item's failure message includes its findings."""
+
+    def __init__(self, *, marks: list[str], options: dict[str, Any], **keywords: Any) -> None:
+        super().__init__(**keywords)
+        self.options = options
+        for name in marks:  # a case that is expected to fail must fail
+            self.add_marker(pytest.mark.xfail(strict=True) if name == "xfail" else name)
+
+    def runtest(self) -> None:
+        """Run and compare the case, or record it."""
+        settings = settings_of(self.config)
+        case = self.path.parent
+        given = {name: value for name, value in settings.launch.items() if name not in ("target", "findings")}
+        options = {**{name: value for name, value in given.items() if value is not None}, **self.options}
+        if settings.record and self.options.get("async_effects", "eager") == "eager":
+            from warpsim.host.recording import renew
+
+            renew(case, **options)
+            return
+        from warpsim.testing.replaying import failure_of
+
+        found = failure_of(case, bits=settings.bits, device=settings.launch["target"], **options)
+        if found is not None:
+            raise CaseFailure(found)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """The message alone, because it says what differs."""
+        if not isinstance(excinfo.value, CaseFailure | WarpsimError):
+            return super().repr_failure(excinfo, style)
+        return str(excinfo.value)
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        """The place of the case."""
+        return self.path, None, self.name
+
+
+class CaseFailure(AssertionError):
+    """A recorded launch does not reproduce its recording."""
 
 
 # ---- the end of a session ------------------------------------------------------------------------
@@ -355,7 +400,7 @@ def finish(session: pytest.Session) -> None:
     settings.over = True
     while launching():  # in a thread that was not joined
         time.sleep(0.01)
-    if settings.findings == "fail":
+    if settings.fails:
         settings.outside += settings.unhandled.take_all() + settings.children.take()
     output = getattr(config, "workeroutput", None)
     if output is not None:

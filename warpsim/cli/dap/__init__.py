@@ -11,7 +11,7 @@ from warpsim.cli.dap.adapter import Adapter
 from warpsim.cli.dap.wire import Printed, Wire
 
 
-def serve(options: Namespace) -> int:
+def command_dap(options: Namespace) -> int:
     """Serve one client until it disconnects."""
     source = os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0)  # read by a thread that may never end
     wire = Wire(source, sys.stdout.buffer)

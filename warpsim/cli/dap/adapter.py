@@ -16,6 +16,7 @@ from warpsim.cli.output import Unusable, internal
 from warpsim.debug import DebugError, Session, Stop
 from warpsim.debug.listening import EVENTS
 from warpsim.errors import Finding, WarpsimError, describe
+from warpsim.host.kernel import Kernel, LaunchResult
 
 CAPABILITIES = dict.fromkeys(("supportsConfigurationDoneRequest", "supportsFunctionBreakpoints", "supportsConditionalBreakpoints", "supportsHitConditionalBreakpoints", "supportsEvaluateForHovers", "supportsStepBack", "supportsSetVariable", "supportsRestartRequest", "supportsExceptionInfoRequest", "supportsReadMemoryRequest", "supportsWriteMemoryRequest", "supportsDisassembleRequest", "supportsInstructionBreakpoints", "supportsDataBreakpoints", "supportsCompletionsRequest", "supportsTerminateRequest", "supportsSteppingGranularity", "supportsLoadedSourcesRequest", "supportsExceptionFilterOptions"), True)  # fmt: skip
 FILTERS = [
@@ -141,7 +142,7 @@ class Adapter:
         if self.ended:
             self._exit()
 
-    def _serve_launch(self, kernel: Any, grid: Any, block: Any, args: Any, **more: Any) -> Any:
+    def _serve_launch(self, kernel: Kernel, grid: Any, block: Any, args: Any, **more: Any) -> LaunchResult:
         """Stand in for the launch: serve requests until the launch ends or the client leaves."""
         session = self.debuggee.session = Session(kernel, grid, block, args, **more)
         self._respond_launch(None)
@@ -149,9 +150,7 @@ class Adapter:
         self._loop()
         if not session.timeline.ended:
             raise Left(session.stop.step, self.errors)
-        if session.error is not None:
-            raise session.error
-        return session.result
+        return session.outcome()
 
     def _exit(self) -> None:
         self.wire.event("exited", exitCode=self.status)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -102,15 +103,9 @@ def check_launch(given: Mapping[str, Any], known: Mapping[str, object]) -> None:
             raise DebugError(f'launch: unknown key "{key}"; {hint}')
 
 
-OPTIONS = {
-    "device": "--device",
-    "checks": "--checks",
-    "asyncEffects": "--async-effects",
-    "numerics": "--numerics",
-    "maxInstructions": "--max-instructions",
-    "maxSeconds": "--max-seconds",
-    "schedule": "--schedule",
-}
+NAMES = ("device", "checks", "async-effects", "numerics", "max-instructions", "max-seconds", "schedule")
+OPTIONS = {re.sub("-.", lambda found: found[0][1].upper(), name): f"--{name}" for name in NAMES}
+"""The options of a launch as a configuration spells them: ``asyncEffects``."""
 LAUNCH = {"kernel": "--kernel", "grid": "--grid", "block": "--block", "shared": "--shared", "cluster": "--cluster"}
 SHOWN: dict[str, tuple[object, ...]] = {
     "stopOnEntry": (True, False),
@@ -128,10 +123,7 @@ def run_launch(given: dict[str, Any], serve: Callable[..., Any]) -> int:
         Unusable: the configuration is invalid.
     """
     from warpsim.cli.grammar import parser
-    from warpsim.cli.launching import launch_from, launch_options
-    from warpsim.cli.replaying import find_case
-    from warpsim.cli.reporting import print_case, report_launch
-    from warpsim.host.cases import run_case
+    from warpsim.cli.running import run_one
 
     check_launch(given, KNOWN)
     for name, values in SHOWN.items():
@@ -149,14 +141,7 @@ def run_launch(given: dict[str, Any], serve: Callable[..., Any]) -> int:
             words.append(f"{option}={_text(given[name])}")
     for argument in given.get("args") or [] if "program" in given else []:
         words.append(f"--arg={argument}")
-    options = parser().parse_args(words)
-    if options.kind == "replay":
-        keywords = launch_options(options)
-        case = find_case(options.case[0])
-        result = run_case(case, device=options.device, numerics=options.numerics, launch=serve, **keywords)
-        print_case(result, bits=False)
-        return int(not result.ok)
-    return report_launch(launch_from(options, serve), as_json=False)
+    return run_one(parser().parse_args(words), serve)
 
 
 def _text(value: Any) -> str:
