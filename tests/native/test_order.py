@@ -42,6 +42,12 @@ M: atom.shared.and.b32 %r7, [%r9], -1; add.u32 %r3, %r3, %r7; sub.u32 %r12, %r12
   xor.b32 %r3, %r3, %r12; st.global.u32 [%d2], %r3; ret; }"""
 """Loops of their own for each lane, around an atomic that changes nothing."""
 
+LONG = """
+  setp.ge.u32 %p0, %r0, 32; @%p0 bra E;
+L: add.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, 5000; @%p1 bra L;
+E: atom.global.add.u32 %r8, [%d0], 1; st.global.u32 [%d2], %r8; ret; }"""
+"""The first of two warps counts to 5,000 before both draw numbers."""
+
 
 def launch(body, engine, grid, block):
     """What it leaves in two arrays, prints and counts."""
@@ -71,6 +77,15 @@ def test_lanes_of_several_ctas(engine):
     assert [out[64 * cta + t] for cta, t in order] == list(range(len(order)))
     last = {place: max(t for t in threads if t & 16 == place) for place in (0, 16)}
     assert (given[0], given[1], given[4], given[8]) == (len(order), 64 + threads[-1], 64 + last[0], 64 + last[16])
+
+
+@pytest.mark.parametrize("engine", ["interpreter", "compiled"])
+def test_a_loop_that_polls_nothing_keeps_its_turn(engine):
+    """However long it takes, the warps meet behind it: engines count its laps differently where lanes part."""
+    _, out, _, instructions, *_ = launch(LONG, engine, 1, 64)
+
+    assert out == list(range(64))
+    assert instructions == 2 * (11 + 2 + 3) + 5000 * 3
 
 
 def test_an_atomic_that_changes_nothing(done):

@@ -82,10 +82,6 @@ def test_some_kernels(monkeypatch: pytest.MonkeyPatch, done: list[Any]) -> None:
     assert compiled > 2
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="machine code and interpreter still differ for some kernels, such as those of seeds 109 and 20007",
-)
 @pytest.mark.long
 def test_more_kernels(monkeypatch: pytest.MonkeyPatch, done: list[Any]) -> None:
     """Machine code takes part in most of them."""

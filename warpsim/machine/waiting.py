@@ -55,7 +55,8 @@ def pass_time(machines: list[Machine]) -> bool:
 def back_edge(machine: Machine, group: Group, block: BoundBlock) -> bool:
     """Handle a back edge; True if the group was put to sleep.
 
-    A loop that polls lets others run in between; the more of them, the longer it has changed nothing in memory.
+    A loop that polls lets others run in between; the more of them, the longer it has changed nothing in memory. One that polls
+    nothing keeps its turn: engines may count its back edges differently, and the order of groups must not depend on that.
     """
     group.back_edges += 1
     if not block.waits and group.back_edges % LOOK_EVERY:
@@ -67,7 +68,8 @@ def back_edge(machine: Machine, group: Group, block: BoundBlock) -> bool:
     if loop.counter is not None and group.back_edges >= LOOK_EVERY:
         _missed(machine, group, loop, loop.counter)
     visit, stuck = _look(machine, group, loop)
-    group.generation += min(1 << visit.idle, MOST_YIELDED)
+    if block.waits:
+        group.generation += min(1 << visit.idle, MOST_YIELDED)
     if loop.timed and (stuck or (loop.bounded and visit.idle >= BORED)) and visit.waited < HORIZON:
         nap = max(NAP, visit.waited // FINER)
         visit.waited += nap
@@ -77,7 +79,7 @@ def back_edge(machine: Machine, group: Group, block: BoundBlock) -> bool:
         if machine.hooks.group_slept is not None:
             machine.hooks.group_slept(machine, group)
         return True
-    if machine.batch.sleeping:
+    if block.waits and machine.batch.sleeping:
         wake(machine)
     return False
 
