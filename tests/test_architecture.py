@@ -137,7 +137,7 @@ OPCODES_ELSEWHERE = {
     "layout/pictures.py": "likewise, by the names that a user writes",
     "report/rules.py": "names of rules",
     "__init__.py": "the public function mma",
-    "analysis/evaluate.py": "operations of graphs",
+    "analysis/values.py": "operations of graphs",
     "analysis/loops.py": "operations of graphs",
     "analysis/constants.py": "which spellings the assembler computes from constants, with the units it asks",
     "layout/instructions.py": "fragments by the names of their instructions: layout lies below isa, and declares none",

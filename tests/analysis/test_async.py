@@ -199,7 +199,7 @@ def test_recorded_waits(name, number):
 
 def test_waits_for_others_change_nothing():
     """A wait of the operations of one kind leaves those of another as they were."""
-    from warpsim.analysis.commit_groups import GroupStates
+    from warpsim.analysis.dataflow import GroupStates
 
     for states in (GroupStates(open=1), GroupStates(lost=1), GroupStates(ages=(1, 0, 0, 0, 0, 0, 0, 0))):
         assert states.waited(2, 0) == states

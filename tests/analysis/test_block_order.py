@@ -10,9 +10,7 @@ import pytest
 
 import warpsim
 from ptx_text import module_head
-from warpsim.analysis.block_order import loop_order
-from warpsim.analysis.flow import Block
-from warpsim.analysis.graph import Graph
+from warpsim.analysis.flow import Block, Graph, loop_order
 
 
 def graphs(seed: int, count: int) -> list[list[list[int]]]:

@@ -259,7 +259,7 @@ def test_over_how_many_threads_values_are_the_same(same, expected):
     """Groups of so many threads have one value each."""
     import numpy as np
 
-    from warpsim.analysis.abstract_values import Spread, spread_of
+    from warpsim.analysis.values import Spread, spread_of
 
     assert spread_of(np.arange(256, dtype=np.uint64) // same) is Spread[expected]
     assert spread_of(np.zeros(1, np.uint64)) is Spread.KNOWN

@@ -7,8 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from warpsim.analysis.abstract_values import U64, Value, anything, congruent, exactly
-from warpsim.analysis.evaluate import KnownBits
+from warpsim.analysis.values import U64, KnownBits, Value, anything, congruent, exactly
 from warpsim.graph.evaluate import Arrays
 from warpsim.graph.form import Graph
 from warpsim.graph.nodes import Untraceable

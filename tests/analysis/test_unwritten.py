@@ -4,7 +4,7 @@ import pytest
 
 import warpsim
 from warpsim.analysis.strict import check_program
-from warpsim.analysis.unwritten import additions, read_unwritten
+from warpsim.analysis.undefined import additions, read_unwritten
 
 HEAD = """.version 8.7
 .target sm_90a

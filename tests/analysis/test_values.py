@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import warpsim
-from warpsim.analysis.abstract_values import Spread
 from warpsim.analysis.facts import Facts
+from warpsim.analysis.values import Spread
 
 HEAD = """.version 8.0
 .target sm_80

@@ -1,6 +1,6 @@
 """The table of where the time of a launch went."""
 
-from warpsim.report.timing import LineTime, Timing
+from warpsim.report.profile import LineTime, Timing
 
 
 def test_lines_that_took_longest():

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from warpsim.analysis.abstract_values import WARP, WARPGROUP, Array, Value
 from warpsim.analysis.accesses import matrices
-from warpsim.analysis.evaluate import Read
 from warpsim.analysis.facts import Facts
+from warpsim.analysis.values import WARP, WARPGROUP, Array, Read, Value
 from warpsim.errors import Finding
 from warpsim.isa.traits import Ending, Family, Traits
 from warpsim.program.program import Instruction, Operand

@@ -18,8 +18,8 @@ from typing import Any
 import attrs
 import numpy as np
 
+from warpsim.analysis.contraction import flushes, identity
 from warpsim.analysis.flow import KEEP, Block, blocks_of, rewritten, written_often
-from warpsim.analysis.identities import flushes, identity
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import PLAIN, Contraction, Ending
 from warpsim.numerics import approx, rounded

@@ -1,10 +1,12 @@
-"""Forward data-flow analysis over a graph, shared by the passes."""
+"""Forward data-flow analysis, shared by the passes; and the states of asynchronous operations that it follows."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
 from typing import TypeVar
+
+import attrs
 
 from warpsim.analysis.flow import Block
 
@@ -63,3 +65,90 @@ def walk(
             for at in range(block.first, block.last):
                 yield at, state
                 state = step(at, state)
+
+
+GROUPS = 8
+"""wait_group takes 0 to 7, so older groups cannot be distinguished."""
+
+
+@attrs.frozen
+class GroupStates:
+    """Sets of operations: ``done``: waited for or fenced; ``open``: not committed; ``lost``: not committed when a wait
+    passed; ``passed``: in flight when a wait passed; ``ages[k]``: committed, with ``k`` groups committed since (the
+    last entry: or more).
+    """
+
+    done: int = 0
+    open: int = 0
+    lost: int = 0
+    passed: int = 0
+    ages: tuple[int, ...] = (0,) * GROUPS
+
+    @property
+    def uncommitted(self) -> int:
+        """Operations not followed by a commit."""
+        return self.open | self.lost
+
+    @property
+    def pending(self) -> int:
+        """Operations that may be in flight."""
+        found = self.open | self.lost
+        for age in self.ages:
+            found |= age
+        return found
+
+    @property
+    def only_lost(self) -> int:
+        """Operations that, on every path, were waited for without being committed."""
+        found = self.lost & ~self.open
+        for age in self.ages:
+            found &= ~age
+        return found
+
+    def issued(self, who: int) -> GroupStates:
+        """Issue operations again; earlier waits for them no longer matter."""
+        return attrs.evolve(self, done=self.done & ~who, passed=self.passed & ~who, open=self.open | who)
+
+    def committed(self, who: int) -> GroupStates:
+        """Commit a group of these: open operations join it, and committed ones become one group older."""
+        closed = self.uncommitted & who
+        *older, last, oldest = self.ages
+        ages = (closed, *(a & who for a in older), (last | oldest) & who)
+        kept = tuple(a & ~who for a in self.ages)
+        return attrs.evolve(
+            self, open=self.open & ~who, lost=self.lost & ~who, ages=tuple(a | b for a, b in zip(ages, kept, strict=True))
+        )  # fmt: skip
+
+    def waited(self, who: int, n: int) -> GroupStates:
+        """Complete all but the ``n`` newest groups of these."""
+        over = 0
+        for age in self.ages[n:]:
+            over |= age & who
+        left = self.uncommitted & who
+        ages = tuple(a if k < n else a & ~who for k, a in enumerate(self.ages))
+        for age in ages[:n]:
+            left |= age & who
+        return GroupStates(self.done | over, self.open & ~who, self.lost | self.open & who, self.passed | left, ages)
+
+    def ended(self, who: int) -> GroupStates:
+        """Complete or fence these."""
+        over = (self.pending | self.done) & who
+        kept = self._each(lambda s: s & ~who)
+        return attrs.evolve(kept, done=self.done | over)
+
+    def __or__(self, other: GroupStates) -> GroupStates:
+        """What may have happened on either path."""
+        if self == other:
+            return self
+        ages = tuple(a | b for a, b in zip(self.ages, other.ages, strict=True))
+        return GroupStates(
+            self.done | other.done, self.open | other.open, self.lost | other.lost, self.passed | other.passed, ages
+        )
+
+    def _each(self, change: Callable[[int], int]) -> GroupStates:
+        return GroupStates(
+            change(self.done), change(self.open), change(self.lost), change(self.passed), tuple(map(change, self.ages))
+        )
+
+
+NOTHING = GroupStates()

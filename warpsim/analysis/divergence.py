@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from warpsim.analysis.abstract_values import WARP, WARPGROUP, Array, Spread, mixed
 from warpsim.analysis.facts import Facts
 from warpsim.analysis.flow import members
+from warpsim.analysis.values import WARP, WARPGROUP, Array, Spread, mixed
 from warpsim.errors import Finding
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Ending, Stop

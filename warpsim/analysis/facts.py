@@ -9,10 +9,14 @@ from typing import Any
 import attrs
 import numpy as np
 
-from warpsim.analysis.abstract_values import (
+from warpsim.analysis.flow import Graph, blocks_of, members, written_often
+from warpsim.analysis.shared_layout import place_shared
+from warpsim.analysis.values import (
     ANYTHING,
     WARP,
     Array,
+    Evaluator,
+    Read,
     Spread,
     Threads,
     Value,
@@ -21,10 +25,6 @@ from warpsim.analysis.abstract_values import (
     exactly,
     joined,
 )
-from warpsim.analysis.evaluate import Evaluator, Read
-from warpsim.analysis.flow import blocks_of, members, written_often
-from warpsim.analysis.graph import Graph
-from warpsim.analysis.shared_layout import place_shared
 from warpsim.errors import SECTIONS, Finding
 from warpsim.isa.traits import Ending
 from warpsim.program.program import Function, Instruction, Operand, Program

@@ -1,4 +1,4 @@
-"""Basic blocks of a function: order, liveness, and loops that may wait for others.
+"""The control flow of a function: basic blocks, their order and liveness, reachability, post-dominance, control dependence.
 
 Blocks are numbered so that every loop is contiguous and precedes what follows it. A scheduler that always runs the
 threads in the lowest block then makes the others wait at the reconvergence point.
@@ -6,12 +6,12 @@ threads in the lowest block then makes the others wait at the reconvergence poin
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import attrs
 import numpy as np
 
-from warpsim.analysis.block_order import loop_order
 from warpsim.isa.traits import Ending, Family, Stage
 from warpsim.program.program import Function, Instruction, Program, Register
 
@@ -234,3 +234,207 @@ def calls_into(call: Instruction, functions: Collection[str], program: Program) 
     """Whether a call may enter one of these functions."""
     name = call.callee
     return not name or program.aliases.get(name, name) in functions
+
+
+Edges = list[list[int]]
+MOST_NESTED = 32
+"""Components in components that are taken apart: each takes a search of its own."""
+
+
+def loop_order(edges: Edges) -> list[int]:
+    """A topological order of the graph that keeps strongly connected components together, each ordered in the same way."""
+    order: list[int] = []
+    sources: Edges = [[] for _ in edges]
+    for node, targets in enumerate(edges):
+        for target in targets:
+            sources[target].append(node)
+    work: list[tuple[int | list[int], int]] = [(list(range(len(edges))), 0)]
+    while work:
+        item, depth = work.pop()
+        if isinstance(item, int):
+            order.append(item)
+            continue
+        if depth > MOST_NESTED:
+            order += item
+            continue
+        parts: list[int | list[int]] = []
+        for component in _components(item, edges):
+            if len(component) == 1:
+                parts.append(component[0])
+                continue
+            inside = set(component)
+            entered = [n for n in component if any(m not in inside for m in sources[n])]
+            header = min(entered or component)
+            parts += [header, [n for n in sorted(component) if n != header]]
+        work += [(part, depth + 1) for part in reversed(parts)]
+    return order
+
+
+class _Components:
+    """Tarjan's search for strongly connected components of the subgraph of some nodes."""
+
+    def __init__(self, nodes: set[int], edges: Edges) -> None:
+        self.nodes, self.edges = nodes, edges
+        self.index: dict[int, int] = {}
+        self.low: dict[int, int] = {}
+        self.stack: list[int] = []
+        self.on_stack: set[int] = set()
+        self.work: list[tuple[int, list[int]]] = []
+        self.found: list[list[int]] = []
+
+    def enter(self, node: int) -> None:
+        """Number a node, and put the nodes behind it aside."""
+        self.index[node] = self.low[node] = len(self.index)
+        self.stack.append(node)
+        self.on_stack.add(node)
+        self.work.append((node, sorted(e for e in self.edges[node] if e in self.nodes)))
+
+    def walk(self, root: int) -> None:
+        """Visit all nodes behind one; components are found in reverse topological order."""
+        self.enter(root)
+        while self.work:
+            node, pending = self.work[-1]
+            if not pending:
+                self._leave(node)
+                continue
+            following = pending.pop()
+            if following not in self.index:
+                self.enter(following)
+            elif following in self.on_stack:
+                self.low[node] = min(self.low[node], self.index[following])
+
+    def _leave(self, node: int) -> None:
+        self.work.pop()
+        if self.work:
+            above = self.work[-1][0]
+            self.low[above] = min(self.low[above], self.low[node])
+        if self.low[node] == self.index[node]:
+            component = [self.stack.pop()]
+            while component[-1] != node:
+                component.append(self.stack.pop())
+            self.on_stack.difference_update(component)
+            self.found.append(component)
+
+
+def _components(nodes: list[int], edges: Edges) -> list[list[int]]:
+    """Strongly connected components of a subgraph, in topological order; ties as in the code."""
+    search = _Components(set(nodes), edges)
+    for root in sorted(search.nodes, reverse=True):
+        if root not in search.index:
+            search.walk(root)
+    return search.found[::-1]
+
+
+class Graph:
+    """The flow graph. Sets of blocks are integers with one bit per block; the bit above the last block is the exit."""
+
+    def __init__(self, blocks: list[Block]) -> None:
+        self.blocks = blocks
+        self.exit = len(blocks)
+        self.predecessors: list[list[int]] = [[] for _ in blocks]
+        for block in blocks:
+            for successor in block.successors:
+                self.predecessors[successor].append(block.index)
+        self.post_dominators = self._post_dominators()
+
+    def _post_dominators(self) -> list[int]:
+        """The immediate post-dominator of each block: the first block where all paths from it join, or the exit."""
+        backward = [*self.predecessors, [b.index for b in self.blocks if not b.successors]]
+        forward = [[*b.successors] or [self.exit] for b in self.blocks] + [[]]
+        return [self.exit if m < 0 else m for m in immediate_dominators(backward, forward, self.exit)[: self.exit]]
+
+    @functools.cache  # noqa: B019 - lives as long as the function is analysed
+    def within(self, start: int, end: int) -> int:
+        """The blocks on paths from ``start`` that do not pass ``end``."""
+        found = 0
+        work = [start] if start != end else []
+        while work:
+            at = work.pop()
+            if found >> at & 1:
+                continue
+            found |= 1 << at
+            work += [s for s in self.blocks[at].successors if s != end and not found >> s & 1]
+        return found
+
+    @functools.cache  # noqa: B019 - likewise
+    def region(self, branch: int) -> int:
+        """The blocks whose execution a branch may decide: those between it and the point where its paths join."""
+        return functools.reduce(
+            int.__or__, (self.within(s, self.post_dominators[branch]) for s in self.blocks[branch].successors), 0
+        )
+
+    @functools.cache  # noqa: B019 - likewise
+    def shared(self, branch: int) -> int:
+        """The blocks of its region that are reached on more than one side of a branch."""
+        once = twice = 0
+        for successor in dict.fromkeys(self.blocks[branch].successors):
+            way = self.within(successor, self.post_dominators[branch])
+            once, twice = once | way, twice | (once & way)
+        return twice
+
+    def reachable(self, start: int) -> int:
+        """The blocks reachable from ``start``, including itself."""
+        return self.within(start, self.exit)
+
+
+def immediate_dominators(successors: list[list[int]], predecessors: list[list[int]], root: int) -> list[int]:
+    """The immediate dominator of each node reachable from ``root``, else -1 (Lengauer and Tarjan, 1979)."""
+    order, number, parent = _depth_first(successors, root)
+    forest = _Forest(list(number))
+    semi = forest.semi
+    waiting: list[list[int]] = [[] for _ in successors]
+    found = [-1] * len(successors)
+    for node in reversed(order[1:]):
+        reached = [semi[forest.least(source)] for source in predecessors[node] if number[source] >= 0]
+        semi[node] = min([semi[node], *reached])
+        waiting[order[semi[node]]].append(node)
+        above = parent[node]
+        forest.ancestor[node] = above
+        for other in waiting[above]:
+            lowest = forest.least(other)
+            found[other] = lowest if semi[lowest] < semi[other] else above
+        waiting[above].clear()
+    for node in order[1:]:
+        if found[node] != order[semi[node]]:
+            found[node] = found[found[node]]
+    return found
+
+
+def _depth_first(successors: list[list[int]], root: int) -> tuple[list[int], list[int], list[int]]:
+    """The nodes reachable from ``root`` in the order of a depth-first search; the place of each there (else -1); and
+    its parent in the tree.
+    """
+    number, parent = [-1] * len(successors), [-1] * len(successors)
+    order: list[int] = []
+    work = [(root, -1)]
+    while work:
+        node, above = work.pop()
+        if number[node] < 0:
+            number[node], parent[node] = len(order), above
+            order.append(node)
+            work += [(target, node) for target in reversed(successors[node]) if number[target] < 0]
+    return order, number, parent
+
+
+class _Forest:
+    """The nodes handled so far, each below its ``ancestor``; ``semi`` are the places of their semidominators."""
+
+    def __init__(self, semi: list[int]) -> None:
+        self.semi = semi
+        self.ancestor = [-1] * len(semi)
+        self._label = list(range(len(semi)))
+
+    def least(self, node: int) -> int:
+        """The node with the least semidominator on the path to the root of the forest; compresses the path."""
+        ancestor, label, semi = self.ancestor, self._label, self.semi
+        way = []
+        while ancestor[node] >= 0 and ancestor[ancestor[node]] >= 0:
+            way.append(node)
+            node = ancestor[node]
+        for below in reversed(way):
+            above = ancestor[below]
+            if semi[label[above]] < semi[label[below]]:
+                label[below] = label[above]
+            ancestor[below] = ancestor[above]
+            node = below
+        return label[node]

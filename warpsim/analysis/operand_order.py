@@ -4,7 +4,7 @@ Of two NaNs, this order decides whose bits the result has (see `numerics.floatin
 of their own. Observed in code made by ptxas 13.0:
 
 * Of two factors or terms, the second is the one whose value was made later in the code. Copies, negations, absolute values
-  and operations that the assembler drops (see `identities`) count as their source.
+  and operations that the assembler drops (see `contraction`) count as their source.
 * Where different values of a register meet, they count as made after all others.
 * A kernel's parameter or a literal comes second.
 

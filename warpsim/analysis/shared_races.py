@@ -13,8 +13,7 @@ import attrs
 import numpy as np
 
 from warpsim.analysis.accesses import SHARED, WRITE, Access, Marks, accesses
-from warpsim.analysis.commit_groups import NOTHING, GroupStates
-from warpsim.analysis.dataflow import walk
+from warpsim.analysis.dataflow import NOTHING, GroupStates, walk
 from warpsim.analysis.facts import Facts
 from warpsim.analysis.flow import members
 from warpsim.errors import Finding

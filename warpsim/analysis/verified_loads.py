@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from warpsim.analysis.flow import blocks_of
-from warpsim.analysis.graph import Graph
+from warpsim.analysis.flow import Graph, blocks_of
 from warpsim.analysis.loops import added_to
 from warpsim.errors import Span
 from warpsim.isa.traits import Access

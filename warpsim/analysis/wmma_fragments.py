@@ -7,16 +7,19 @@ if every fragment that can reach it is wrong. Registers written by any other ins
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import attrs
 
 from warpsim.analysis.dataflow import walk
-from warpsim.analysis.facts import Facts
 from warpsim.analysis.flow import Block
 from warpsim.errors import Finding
 from warpsim.isa.traits import Matrix
 from warpsim.program.program import Function, Instruction
 from warpsim.types import ScalarType
+
+if TYPE_CHECKING:
+    from warpsim.analysis.facts import Facts
 
 RULE = "fragment-mismatch"
 ADVICE = "shape, layout and type of wmma.load, wmma.mma and wmma.store must agree (wmma.mma)"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from warpsim.analysis.unwritten import deciding, read_unwritten, scale_of
+from warpsim.analysis.undefined import deciding, read_unwritten, scale_of
 from warpsim.checks.undefined_bits import Rule, bind_store_bits, destinations_of, rule_of
 from warpsim.checks.undefined_registers import RULE, lanes_of, origins, report_use, undefined
 from warpsim.isa.spec import Scope

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from warpsim.analysis.wgmma_registers import ADVICE, FENCE, IN_FLIGHT, SERIALISED, UNCOMMITTED, WAIT_ADVICE
+from warpsim.analysis.wgmma_order import ADVICE, FENCE, IN_FLIGHT, SERIALISED, UNCOMMITTED, WAIT_ADVICE
 from warpsim.machine.reporting import present
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import Watcher

@@ -26,7 +26,7 @@ from warpsim.host.module import load_file
 from warpsim.host.recipes import GENERATORS, recipe
 from warpsim.host.recording import record
 from warpsim.observe.timing import StopWatch
-from warpsim.report.timing import Timing
+from warpsim.report.profile import Timing
 
 
 @attrs.frozen

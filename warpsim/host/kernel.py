@@ -29,7 +29,7 @@ from warpsim.types import TYPES, StateSpace
 
 if TYPE_CHECKING:
     from warpsim.observe.profiler import Profiler
-    from warpsim.report.notebook import KernelFacts
+    from warpsim.report.pages import KernelFacts
     from warpsim.report.profile import Profile
 
 
@@ -71,11 +71,12 @@ class LaunchResult:
     """Evidence for the bits of each executed instruction: recordings from a GPU, exact arithmetic, or a model."""
 
     def _repr_html_(self) -> str:
-        from warpsim.report.notebook import result_html
+        from warpsim.report.pages import result_html
 
         executed = plural(self.instructions, "warp-instruction"), plural(self.thread_instructions, "thread-instruction")
         facts = [*executed, f"{self.seconds:.3f} s", plural(len(self.findings), "finding")]
-        return result_html(facts, self.findings, self.stdout, self.profile)
+        profile = "" if self.profile is None else self.profile._repr_html_()
+        return result_html(facts, self.findings, self.stdout) + profile
 
 
 def _profiler() -> Profiler:
@@ -135,14 +136,14 @@ class Kernel:
 
     def facts(self) -> KernelFacts:
         """Static facts about the kernel."""
-        from warpsim.report.notebook import KernelFacts
+        from warpsim.report.pages import KernelFacts
 
         shared = sum(v.size for v in self.function.variables if v.space is StateSpace.SHARED)
         opcodes = Counter(instruction.text for instruction in self.function.code)
         return KernelFacts(self.name, tuple(map(str, self.params)), len(self.function.registers), shared, opcodes)
 
     def _repr_html_(self) -> str:
-        from warpsim.report.notebook import kernel_html
+        from warpsim.report.pages import kernel_html
 
         return kernel_html(self.facts(), self.module.target)
 

@@ -75,7 +75,7 @@ class Module:
         return load_text, (self.program.module.source, self.program.file)
 
     def _repr_html_(self) -> str:
-        from warpsim.report.notebook import module_html
+        from warpsim.report.pages import module_html
 
         return module_html(self.program.file, self.target, [kernel.facts() for kernel in self._kernels.values()])
 

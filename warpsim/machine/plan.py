@@ -16,9 +16,8 @@ import attrs
 import numpy as np
 
 from warpsim.analysis.constants import fold
-from warpsim.analysis.contraction import contract
+from warpsim.analysis.contraction import contract, drop_identities
 from warpsim.analysis.flow import Block, calls_into, polling_functions
-from warpsim.analysis.identities import drop_identities
 from warpsim.analysis.loops import CLOCKS, Clocks, Loop, clock_readers, loop_at
 from warpsim.analysis.operand_order import order_operands
 from warpsim.analysis.shared_layout import place_shared

@@ -13,7 +13,7 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.watcher import Watcher
 from warpsim.program.program import Instruction, Program
-from warpsim.report.timing import LineTime, Timing
+from warpsim.report.profile import LineTime, Timing
 
 UNITS = frozenset({"memory", "active", "report"})
 """Ports that machine code provides to instructions."""

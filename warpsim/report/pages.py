@@ -1,11 +1,15 @@
-"""Self-contained HTML pages that need no server or network and follow the reader's light or dark setting."""
+"""Self-contained HTML that needs no server or network and follows the reader's light or dark setting: pages, and what
+notebooks show of modules, kernels and results.
+"""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from warpsim.errors import Finding
+import attrs
+
+from warpsim.errors import Finding, plural
 from warpsim.layout.drawing import Drawing, svg
 
 STYLE = """
@@ -91,3 +95,51 @@ def layout_page(title: str, facts: str, drawings: Iterable[Drawing]) -> str:
     parts = [f"<h1>{html.escape(title)}</h1><p>{html.escape(facts)}</p>"]
     parts += [f"<div class=scroll>{svg(drawing)}</div>" for drawing in drawings]
     return page(title, "\n".join(parts), LAYOUT_STYLE, SCRIPT)
+
+
+@attrs.frozen
+class KernelFacts:
+    """Static facts about a kernel: its parameters as PTX declares them, its resources, and the count of each opcode in
+    its code.
+    """
+
+    name: str
+    params: tuple[str, ...]
+    registers: int
+    shared: int
+    opcodes: Mapping[str, int]
+
+    @property
+    def signature(self) -> str:
+        """``name(.u64 out, .u32 n)``."""
+        return f"{self.name}({', '.join(self.params)})"
+
+    @property
+    def uses(self) -> str:
+        """Registers, shared memory and instructions in words."""
+        parts = [plural(self.registers, "register"), f"{plural(self.shared, 'byte')} of static shared memory"]
+        return ", ".join([*parts, plural(sum(self.opcodes.values()), "instruction")])
+
+
+def kernel_html(kernel: KernelFacts, target: str) -> str:
+    """Render a kernel: signature, resources, opcodes."""
+    most = sorted(kernel.opcodes.items(), key=lambda item: (-item[1], item[0]))
+    rows = [f"<tr><td>{count}</td><td class=text>{html.escape(name)}</td></tr>" for name, count in most]
+    return part(
+        f"<h2>{html.escape(kernel.signature)}</h2><p>{html.escape(target)}, {kernel.uses}</p>"
+        f"<details><summary>opcodes</summary>{table(('count', 'opcode'), rows)}</details>"
+    )
+
+
+def module_html(file: str, target: str, kernels: Iterable[KernelFacts]) -> str:
+    """Render a module: its kernels."""
+    each = "".join(f"<pre>{html.escape(k.signature)}\n    {html.escape(k.uses)}</pre>" for k in kernels)
+    return part(f"<h2>{html.escape(file)}</h2><p>{html.escape(target)}</p>{each}")
+
+
+def result_html(facts: Iterable[str], findings: Iterable[Finding], stdout: str) -> str:
+    """Render a launch: what was executed, found and printed."""
+    parts = [f"<p>{html.escape(' · '.join(facts))}</p>", *map(finding, findings)]
+    if stdout:
+        parts.append(f"<h2>printed</h2><pre>{html.escape(stdout)}</pre>")
+    return part("".join(parts))

@@ -1,4 +1,4 @@
-"""A launch's profile: exact counts per line, as a table, as data, and beside the source."""
+"""A launch's profile (exact counts per line) and timing: as tables, as data, and beside the source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from warpsim.errors import plural, source_lines, source_name, spans
-from warpsim.report import pages, profile
+from warpsim.report import pages
 
 
 @attrs.frozen
@@ -99,6 +99,11 @@ class Line:
     source: tuple[str, int] | None = None
     conflict: Conflict | None = None
 
+    @property
+    def place(self) -> str:
+        """Its number, and the CUDA line."""
+        return f"line {self.number}" + (f" ({source_name(self.source)})" if self.source else "")
+
     def record(self) -> dict[str, Any]:
         """The line as plain data."""
         counts = attrs.asdict(self.counts)
@@ -110,8 +115,8 @@ class Line:
 
 
 @attrs.frozen
-class Tally:
-    """What a launch of a kernel did in each PTX line that it executed."""
+class Profile:
+    """What a launch of a kernel did in each PTX line that it executed. ``str()`` formats it as a table."""
 
     kernel: str
     file: str
@@ -155,6 +160,27 @@ class Tally:
             "source_lines": [line.record() for line in self.by_source()],
         }
 
+    def __str__(self) -> str:
+        total = self.total
+        out = [
+            f"{self.kernel}: {plural(total.executions, 'warp-instruction')}, {plural(total.lanes, 'thread-instruction')}, "
+            f"grid {self.grid}, block {self.block}",
+            f"\n{self.file}",
+            *_rows(self.lines),
+        ]
+        sources = self.by_source()
+        for file in dict.fromkeys(line.file for line in sources):
+            out += [f"\n{file}", *_rows(tuple(line for line in sources if line.file == file))]
+        conflicts = [f"  {line.place}: {line.conflict}" for line in self.lines if line.conflict is not None]
+        return "\n".join([*out, *(["\nworst bank conflicts", *conflicts] if conflicts else [])])
+
+    def html(self) -> str:
+        """A self-contained page with the counts beside the source."""
+        return page(self)
+
+    def _repr_html_(self) -> str:
+        return pages.part(_head(self) + _body(self, whole=False))
+
 
 def _sum(parts: Iterable[Counts]) -> Counts:
     total = Counts()
@@ -188,21 +214,6 @@ SHOWN = 60
 """Most lines in the table; for longer kernels, the busiest lines."""
 
 
-@attrs.frozen
-class Profile(Tally):
-    """The profile of a launch. ``lines`` has the counts; ``str()`` formats them as a table."""
-
-    def __str__(self) -> str:
-        return table(self)
-
-    def html(self) -> str:
-        """A self-contained page with the counts beside the source."""
-        return profile.page(self)
-
-    def _repr_html_(self) -> str:
-        return profile.fragment(self)
-
-
 def _rows(lines: tuple[Line, ...]) -> list[str]:
     busiest = sorted(lines, key=lambda line: -line.counts.executions)[:SHOWN]
     kept = [line for line in lines if line in busiest] if len(lines) > SHOWN else list(lines)
@@ -213,41 +224,16 @@ def _rows(lines: tuple[Line, ...]) -> list[str]:
         for line, row in zip(kept, filled, strict=True)
     ]
     heads = ["line", *(COLUMNS[at] for at in used), ""]
-    widths = [max(len(row[i]) for row in (heads, *shown)) for i in range(len(heads))]
-    out = [
-        "  ".join(cell.rjust(width) for cell, width in zip(row[:-1], widths, strict=False))
-        + (f"  {row[-1]}" if row[-1] else "")
-        for row in (heads, *shown)
-    ]
+    out = _padded([heads, *shown])
     if len(kept) < len(lines):
         out.append(f"({len(lines) - len(kept)} more lines, executed less often)")
     return out
 
 
-def table(profile: Tally) -> str:
-    """Format the counts for a terminal: by PTX line, by CUDA line, and the worst bank conflicts."""
-    total = profile.total
-    out = [
-        f"{profile.kernel}: {plural(total.executions, 'warp-instruction')}, {plural(total.lanes, 'thread-instruction')}, "
-        f"grid {profile.grid}, block {profile.block}",
-        f"\n{profile.file}",
-        *_rows(profile.lines),
-    ]
-    sources = profile.by_source()
-    for file in dict.fromkeys(line.file for line in sources):
-        out += [f"\n{file}", *_rows(tuple(line for line in sources if line.file == file))]
-    conflicts = [line for line in profile.lines if line.conflict is not None]
-    if conflicts:
-        out.append("\nworst bank conflicts")
-        out += [f"{_place(line)}: {line.conflict}" for line in conflicts]
-    return "\n".join(out)
-
-
-def _place(line: Line) -> str:
-    return f"  line {line.number}" + (f" ({source_name(line.source)})" if line.source else "")
-
-
-__all__ = ["Conflict", "Counts", "Line", "Profile"]
+def _padded(rows: list[list[str]]) -> list[str]:
+    """Rows as text: cells to the right of their columns, and then what the last one says."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
+    return ["  ".join([*map(str.rjust, row[:-1], widths), row[-1]]).rstrip() for row in rows]
 
 
 BARS = {COLUMNS.index("warps"): "executions", COLUMNS.index("ms"): "seconds"}
@@ -259,17 +245,12 @@ EXPLAINED = (
 )
 
 
-def page(profile: Tally) -> str:
+def page(profile: Profile) -> str:
     """The whole PTX with its counts, and the CUDA lines."""
     return pages.page(f"profile of {profile.kernel}", _head(profile) + _body(profile, whole=True))
 
 
-def fragment(profile: Tally) -> str:
-    """The executed lines, for a notebook."""
-    return pages.part(_head(profile) + _body(profile, whole=False))
-
-
-def _head(profile: Tally) -> str:
+def _head(profile: Profile) -> str:
     total = profile.total
     facts = [
         plural(total.executions, "warp-instruction"),
@@ -282,7 +263,7 @@ def _head(profile: Tally) -> str:
     return f"<h1>{html.escape(profile.kernel)}</h1><p>{html.escape(' · '.join(facts))}</p><p>{EXPLAINED}</p>"
 
 
-def _body(profile: Tally, *, whole: bool) -> str:
+def _body(profile: Profile, *, whole: bool) -> str:
     out, sources = [], profile.by_source()
     for file in dict.fromkeys(line.file for line in sources):
         mine = [line for line in sources if line.file == file]
@@ -291,12 +272,8 @@ def _body(profile: Tally, *, whole: bool) -> str:
     conflicts = [line for line in profile.lines if line.conflict is not None]
     if conflicts:
         out.append("<h2>Worst bank conflicts</h2>")
-        out += [f"<pre>{_line_place(line)}: {html.escape(str(line.conflict))}</pre>" for line in conflicts]
+        out += [f"<pre>{html.escape(line.place)}: {html.escape(str(line.conflict))}</pre>" for line in conflicts]
     return "".join(out)
-
-
-def _line_place(line: Line) -> str:
-    return f"line {line.number}" + (f" ({html.escape(source_name(line.source))})" if line.source else "")
 
 
 def _section(file: str, lines: Iterable[Line], text: Iterable[str]) -> str:
@@ -326,3 +303,64 @@ def _cell(at: int, text: str, counts: Counts, most: dict[str, float]) -> str:
         return f'<td class=bar style="--w:{share:.0f}%">{text}</td>'
     bad = " class=bad" if at == COLUMNS.index("conflicts") and text else ""
     return f"<td{bad}>{text}</td>"
+
+
+SLOWEST = 40
+"""Lines of the table; of longer kernels it has those that took longest."""
+PHASES = ("load", "bind", "compile", "native", "interpreted", "checks", "rest")
+
+
+@attrs.define
+class LineTime:
+    """Seconds of a line of PTX. ``native``: in machine code that begins there; ``why``: what keeps the line interpreted."""
+
+    line: int
+    text: str
+    interpreted: float = 0.0
+    native: float = 0.0
+    checks: float = 0.0
+    why: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """All of it."""
+        return self.interpreted + self.native + self.checks
+
+    @property
+    def row(self) -> list[str]:
+        """The line in the table."""
+        times = [f"{s * 1e3:.2f}" if s else "" for s in (self.interpreted, self.native, self.checks)]
+        text = " ".join(self.text.split())
+        return [str(self.line), *times, f"{text}  // {self.why}" if self.why else text]
+
+
+@attrs.frozen
+class Timing:
+    """Seconds of a launch: ``load`` reads and checks the PTX, ``bind`` makes its steps, ``compile`` makes machine code, ``native``
+    runs it, ``interpreted`` are steps, ``checks`` the rules that look on, ``rest`` what is between them. ``why`` says what
+    keeps the whole launch interpreted."""
+
+    load: float
+    bind: float
+    compile: float
+    native: float
+    interpreted: float
+    checks: float
+    rest: float
+    why: str
+    lines: tuple[LineTime, ...]
+
+    def record(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return attrs.asdict(self)
+
+    def __str__(self) -> str:
+        out = ["time in ms: " + ", ".join(f"{name} {getattr(self, name) * 1e3:,.2f}" for name in PHASES)]
+        if self.why:
+            out.append(f"nothing ran as machine code: {self.why}")
+        longest = sorted(self.lines, key=lambda line: -line.seconds)[:SLOWEST]
+        kept = [line for line in self.lines if line in longest]
+        out += _padded([["line", "interpreted", "native", "checks", ""], *(line.row for line in kept)])
+        if len(kept) < len(self.lines):
+            out.append(f"({len(self.lines) - len(kept)} more lines, which took less)")
+        return "\n".join(out)

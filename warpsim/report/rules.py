@@ -13,87 +13,73 @@ class Rule(NamedTuple):
     name: str
     group: str
     sentence: str
-    always: bool = False
-    """Whether ``checks=`` cannot turn it off: a GPU would stop or hang, too."""
 
 
-RULES = {
-    rule.name: rule
-    for rule in (
-        Rule("unreadable", "load", "A file is missing or contains no PTX."),
-        Rule("syntax", "load", "The text is not PTX."),
-        Rule("undeclared", "load", "A register, label, variable or function is not declared."),
-        Rule("redeclared", "load", "A name is declared twice in one scope."),
-        Rule("operand-type", "load", "An operand's class, type or size does not fit the instruction."),
-        Rule("operand-count", "load", "An instruction has too many or too few operands, or vector elements."),
-        Rule("illegal-form", "load", "No target supports this combination of modifiers."),
-        Rule("target", "load", "The instruction is legal, but not on the module's .target or in its .version."),
-        Rule("immediate-range", "load", "A constant operand is out of range."),
-        Rule("directive", "load", "A directive is misused."),
-        Rule("initialiser", "load", "An initial value does not fit its variable."),
-        Rule("linkage", "load", "A symbol is used but not defined."),
-        Rule("unsupported", "load", "Legal PTX that this version does not run."),
-        Rule("internal", "load", "A defect of warpsim itself."),
-        Rule(
-            "aligned-divergence",
-            "sync",
-            "An aligned instruction is not executed by all threads of its warp or warpgroup.",
-        ),
-        Rule("exited-lane", "sync", "A warp executes a matrix instruction after some of its lanes have exited."),
-        Rule("nonuniform-operand", "sync", "An operand differs between threads that must agree on it."),
-        Rule(
-            "membermask",
-            "sync",
-            "A membermask omits a lane that executes the instruction, or names one that never arrives.",
-        ),
-        Rule("barrier-divergence", "sync", "The thread counts of a barrier cannot add up."),
-        Rule("setmaxnreg", "sync", "setmaxnreg has an invalid count, or is not executed by a whole warpgroup."),
-        Rule("deadlock", "sync", "No thread can make progress.", always=True),
-        Rule("wmma-stride", "matrix", "A wmma stride is below the leading dimension."),
-        Rule("wmma-alignment", "matrix", "A wmma address or stride is not aligned."),
-        Rule(
-            "matrix-address-space", "matrix", "A matrix instruction's address is outside the state space that it needs."
-        ),
-        Rule("matrix-alignment", "matrix", "A matrix row or start address is not aligned."),
-        Rule("fragment-mismatch", "matrix", "Registers hold a wmma fragment that does not match the operand."),
-        Rule("sparse-metadata", "matrix", "Sparsity metadata names the wrong elements."),
-        Rule("sparse-selector", "matrix", "A sparsity selector does not fit the shape."),
-        Rule("scale-selector", "matrix", "A scale selector does not fit the shape."),
-        Rule("descriptor", "matrix", "A matrix descriptor contradicts itself or leaves shared memory."),
-        Rule("wgmma-missing-fence", "async", "wgmma reads registers that were written with no wgmma.fence in between."),
-        Rule("wgmma-in-flight", "async", "Registers of a wgmma in flight are accessed before it is waited for."),
-        Rule("wgmma-uncommitted", "async", "The code relies on a wgmma that was never committed."),
-        Rule(
-            "proxy-fence",
-            "async",
-            "Memory is accessed through the generic and the async proxy with no proxy fence in between.",
-        ),
-        Rule(
-            "async-smem-overwrite", "async", "Shared memory is written while an asynchronous operation still reads it."
-        ),
-        Rule(
-            "async-read-early",
-            "async",
-            "The destination of an asynchronous copy is accessed before the copy is waited for.",
-        ),
-        Rule(
-            "mbarrier",
-            "async",
-            "An mbarrier is used before it is initialised, initialised twice, or counts beyond its limits.",
-        ),
-        Rule("tensor-map", "async", "A tensor map, its coordinates or its box are malformed."),
-        Rule("out-of-bounds", "memory", "An access lies outside any live allocation.", always=True),
-        Rule("misaligned", "memory", "An address is not a multiple of the access size.", always=True),
-        Rule("read-only", "memory", "A store targets read-only memory.", always=True),
-        Rule("uninitialised", "init", "A value that was never written affects the result."),
-        Rule("race", "race", "Two threads access the same byte, one of them writes, and nothing orders the two."),
-        Rule("limit", "memory", "A limit on instructions, time, memory or call depth is exceeded.", always=True),
-        Rule("trap", "", "The kernel executed trap.", always=True),
-        Rule("assert", "", "An assertion of the kernel failed.", always=True),
-    )
+BY_GROUP = {
+    "load": {
+        "unreadable": "A file is missing or contains no PTX.",
+        "syntax": "The text is not PTX.",
+        "undeclared": "A register, label, variable or function is not declared.",
+        "redeclared": "A name is declared twice in one scope.",
+        "operand-type": "An operand's class, type or size does not fit the instruction.",
+        "operand-count": "An instruction has too many or too few operands, or vector elements.",
+        "illegal-form": "No target supports this combination of modifiers.",
+        "target": "The instruction is legal, but not on the module's .target or in its .version.",
+        "immediate-range": "A constant operand is out of range.",
+        "directive": "A directive is misused.",
+        "initialiser": "An initial value does not fit its variable.",
+        "linkage": "A symbol is used but not defined.",
+        "unsupported": "Legal PTX that this version does not run.",
+        "internal": "A defect of warpsim itself.",
+    },
+    "sync": {
+        "aligned-divergence": "An aligned instruction is not executed by all threads of its warp or warpgroup.",
+        "exited-lane": "A warp executes a matrix instruction after some of its lanes have exited.",
+        "nonuniform-operand": "An operand differs between threads that must agree on it.",
+        "membermask": "A membermask omits a lane that executes the instruction, or names one that never arrives.",
+        "barrier-divergence": "The thread counts of a barrier cannot add up.",
+        "setmaxnreg": "setmaxnreg has an invalid count, or is not executed by a whole warpgroup.",
+        "deadlock": "No thread can make progress.",
+    },
+    "matrix": {
+        "wmma-stride": "A wmma stride is below the leading dimension.",
+        "wmma-alignment": "A wmma address or stride is not aligned.",
+        "matrix-address-space": "A matrix instruction's address is outside the state space that it needs.",
+        "matrix-alignment": "A matrix row or start address is not aligned.",
+        "fragment-mismatch": "Registers hold a wmma fragment that does not match the operand.",
+        "sparse-metadata": "Sparsity metadata names the wrong elements.",
+        "sparse-selector": "A sparsity selector does not fit the shape.",
+        "scale-selector": "A scale selector does not fit the shape.",
+        "descriptor": "A matrix descriptor contradicts itself or leaves shared memory.",
+    },
+    "async": {
+        "wgmma-missing-fence": "wgmma reads registers that were written with no wgmma.fence in between.",
+        "wgmma-in-flight": "Registers of a wgmma in flight are accessed before it is waited for.",
+        "wgmma-uncommitted": "The code relies on a wgmma that was never committed.",
+        "proxy-fence": "Memory is accessed through the generic and the async proxy with no proxy fence in between.",
+        "async-smem-overwrite": "Shared memory is written while an asynchronous operation still reads it.",
+        "async-read-early": "The destination of an asynchronous copy is accessed before the copy is waited for.",
+        "mbarrier": "An mbarrier is used before it is initialised, initialised twice, or counts beyond its limits.",
+        "tensor-map": "A tensor map, its coordinates or its box are malformed.",
+    },
+    "memory": {
+        "out-of-bounds": "An access lies outside any live allocation.",
+        "misaligned": "An address is not a multiple of the access size.",
+        "read-only": "A store targets read-only memory.",
+        "limit": "A limit on instructions, time, memory or call depth is exceeded.",
+    },
+    "init": {
+        "uninitialised": "A value that was never written affects the result.",
+    },
+    "race": {
+        "race": "Two threads access the same byte, one of them writes, and nothing orders the two.",
+    },
+    "": {
+        "trap": "The kernel executed trap.",
+        "assert": "An assertion of the kernel failed.",
+    },
 }
-ALWAYS = frozenset(rule.name for rule in RULES.values() if rule.always)
-GROUPS = {
-    group: frozenset(rule.name for rule in RULES.values() if rule.group == group)
-    for group in ("sync", "matrix", "async", "memory", "init", "race")
-}
+RULES = {name: Rule(name, group, sentence) for group, rules in BY_GROUP.items() for name, sentence in rules.items()}
+ALWAYS = frozenset(("deadlock", "out-of-bounds", "misaligned", "read-only", "limit", "trap", "assert"))
+"""Those that ``checks=`` cannot turn off: a GPU would stop or hang, too."""
+GROUPS = {group: frozenset(BY_GROUP[group]) for group in ("sync", "matrix", "async", "memory", "init", "race")}

@@ -7,7 +7,7 @@ The meaning comes from ``form.function``; everything around it (registers, guard
 from __future__ import annotations
 
 from warpsim.analysis.flow import KEEP, Block, blocks_of, returned_by, used_registers
-from warpsim.analysis.wgmma_registers import wgmma_registers
+from warpsim.analysis.wgmma_order import wgmma_registers
 from warpsim.isa.spec import Scope
 from warpsim.machine.barriers import bind_sync
 from warpsim.machine.binding.access_steps import bind_access

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from warpsim.analysis.wgmma_registers import moved, operand_registers
+from warpsim.analysis.wgmma_order import moved, operand_registers
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Family, Stage
 from warpsim.machine.asynchrony import wgmma
