@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from warpsim.checks.race.acquired import MOST
 from warpsim.checks.race.order import Order
-from warpsim.checks.race.vector_clocks import Numbering, grouped
+from warpsim.checks.race.vector_clocks import MOST, Numbering, grouped
 from warpsim.machine.selection import shape_of
 
 

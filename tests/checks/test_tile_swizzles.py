@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from warpsim.checks.descriptors import ROW, TileSwizzles
+from warpsim.checks.matrices import ROW, TileSwizzles
 from warpsim.machine.state.footprints import Footprint
 
 ROWS, CTAS = 12, 3

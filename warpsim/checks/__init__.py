@@ -6,10 +6,10 @@ notes and shadows. The machine imports nothing from here; it reports only its ow
 ::
 
     race/, cells                             accesses that nothing orders
-    proxies, proxy_*, map_fences             memory accessed through the generic and another proxy without a fence in between
-    uninitialised, undefined_*, written, origins   data that was never written, bit by bit
+    proxies                                  memory accessed through the generic and another proxy without a fence in between
+    uninitialised, undefined_*, written      data that was never written, bit by bit
     async_*, epochs                          memory that copies and wgmma in flight still read or write
-    mbarriers, wgmma_registers, register_counts    the objects and registers of Hopper's asynchrony
-    tensor_maps, descriptors, matrix_rows          boxes, matrices and rows that cannot be copied or read as asked
-    convergence, barriers, stalls, fragments       participation in collectives, waiting, ownership of fragments
+    mbarriers, wgmma_registers               the objects and registers of Hopper's asynchrony
+    matrices                                 boxes, matrices and rows that cannot be copied or read as asked
+    convergence                              participation in collectives and barriers, and waiting
 """

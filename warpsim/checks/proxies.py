@@ -1,10 +1,14 @@
 """The proxy-fence rule: memory written through the generic proxy and accessed through the async proxy without a fence
-in between.
+in between, and tensor maps that a kernel changes.
 
 Loads, stores, atomics and cp.async use the generic proxy, wgmma and bulk copies the async proxy. A write is fenced by
 ``fence.proxy.async`` of the thread that wrote, of an accessing thread that has synchronised since the write, or of any
 thread of the CTA if a CTA barrier ordered it after the write. Only launches of modules that use the async proxy are
 tracked.
+
+The thread that changes a tensor map releases it with ``fence.proxy.tensormap::generic.release``
+(``tensormap.cp_fenceproxy`` includes it). Before a CTA uses the map, one of its threads acquires it by address. Maps among
+the parameters need neither.
 """
 
 from __future__ import annotations
@@ -15,12 +19,13 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
+from warpsim.checks.async_global import sources_of
 from warpsim.checks.cells import LARGEST, SHIFT, THREAD, Cells, Log
-from warpsim.checks.copy_sources import sources_of
 from warpsim.errors import Finding
 from warpsim.isa.traits import Family, Mbarrier
 from warpsim.machine.reporting import finding_at, present
 from warpsim.machine.values import Array, spread
+from warpsim.machine.watcher import WRITE, MemoryAccess, Watcher
 
 if TYPE_CHECKING:
     from warpsim.machine.events import MemoryAccess
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
     from warpsim.machine.state.global_memory import Allocation
     from warpsim.machine.state.group import Group
     from warpsim.machine.state.transfers import Transfer
+    from warpsim.machine.values import Array
     from warpsim.program.program import Instruction
 
 
@@ -438,3 +444,191 @@ class Proxies:
     def synchronised(self, group: Group) -> None:
         """Note that threads synchronised with others in some way."""
         self.sync_time[group.selection.positions] = self.tick(None)
+
+
+SIZE = 128
+MAP_ADVICE = (
+    "fence.proxy.tensormap::generic.release of the thread that changed the map, and of a thread of the CTA that uses it"
+    " fence.proxy.tensormap::generic.acquire with its address (membar-fence)"
+)
+
+
+def release_maps(proxies: Proxies, positions: Array) -> None:
+    """Release the threads' changes of maps."""
+    proxies.maps_released[positions] = proxies.tick(None)
+
+
+def acquire_maps(proxies: Proxies, addresses: Array, columns: Array) -> None:
+    """Acquire the maps at these addresses for CTAs."""
+    now = proxies.tick(None)
+    for address, column in zip(addresses.tolist(), columns.tolist(), strict=True):
+        proxies.maps_acquired.setdefault(address, np.zeros(proxies.n_ctas, np.int64))[column] = now
+
+
+def check_maps(
+    proxies: Proxies, machine: Machine, group: Group, addresses: Array, columns: Array, active: Array | None
+) -> None:
+    """Report changes of the maps at ``addresses`` that no such pair of fences made visible to the CTAs (at
+    ``columns``, one for each address) that use them.
+    """
+    shared, memory = proxies.shared_state, machine.launch.memory
+    if not shared.cells:
+        return
+    owners = memory.owners(addresses, SIZE)
+    for owner in np.unique(owners[owners >= 0]).tolist():
+        allocation = memory.allocation(owner)
+        cells = shared.cells.get(allocation.number)
+        if cells is not None and "write" in cells.kinds:
+            mine = np.flatnonzero(owners == owner)
+            first = (addresses[mine] - allocation.start) // cells.granule
+            changes = cells.kinds["write"][first[:, None] + np.arange(SIZE // cells.granule)].max(axis=1)
+            _check_changes(proxies, machine, group, allocation, (addresses[mine], columns[mine], changes), active)
+
+
+def _check_changes(
+    proxies: Proxies,
+    machine: Machine,
+    group: Group,
+    allocation: Allocation,
+    uses: tuple[Array, Array, Array],
+    active: Array | None,
+) -> None:
+    """Check uses of maps: their addresses, columns, and last changes. What a CTA was once allowed to use, it may use
+    again until it changes.
+    """
+    new: dict[tuple[int, int], list[int]] = {}
+    for address, column, change in zip(*[use.tolist() for use in uses], strict=True):
+        if proxies.maps_visible.get((address, column)) != change:
+            new.setdefault((address, change), []).append(column)
+    for (address, change), columns in new.items():
+        if _is_visible(proxies, address, change, columns):
+            proxies.maps_visible.update({(address, column): change for column in columns})
+        else:
+            _report(proxies, machine, group, allocation, address, change, active)
+
+
+def _is_visible(proxies: Proxies, address: int, change: int, columns: list[int]) -> bool:
+    """Whether a change of a map was released, and acquired by each of the CTAs."""
+    acquired = proxies.maps_acquired.get(address)
+    if proxies.shared_state.events[change >> SHIFT] is None:
+        return True
+    return _is_released(proxies, change) and acquired is not None and bool((acquired[columns] > change >> SHIFT).all())
+
+
+def _is_released(proxies: Proxies, change: int) -> bool:
+    """Whether the thread that changed a map has released it."""
+    time, thread = change >> SHIFT, change & THREAD
+    event, owner = proxies.shared_state.events[time], proxies.shared_state.owner(thread)
+    assert event is not None
+    return "cp_fenceproxy" in event.text or int(owner.maps_released[thread - owner.base]) > time
+
+
+def _report(
+    proxies: Proxies,
+    machine: Machine,
+    group: Group,
+    allocation: Allocation,
+    address: int,
+    change: int,
+    active: Array | None,
+) -> None:
+    earlier = proxies.shared_state.access("write", change >> SHIFT, change & THREAD)
+    lacking = "acquire of its own" if _is_released(proxies, change) else "release of the thread that changed it"
+    machine.fault(
+        RULE,
+        f"the tensor map at byte {address - allocation.start} of {allocation.name} was changed in line"
+        f" {earlier.instruction.span.line}, and the CTA uses it without a fence.proxy.tensormap::generic.{lacking}",
+        group,
+        active,
+        address=address,
+        other=earlier.finding(machine, "changed here"),
+        advice=MAP_ADVICE,
+    )
+
+
+class ProxyFences(Watcher):
+    """Passes events to the proxy state of each batch."""
+
+    def __init__(self) -> None:
+        self._synchronises: dict[int, bool] = {}
+
+    def batch_began(self, machine: Machine) -> None:
+        """Make a state for each batch."""
+        shared = machine.launch.notes.get(RULE)
+        if shared is None:
+            shared = machine.launch.notes[RULE] = LaunchProxies()
+        machine.batch.notes[RULE] = Proxies(shared, machine)
+
+    def _account(self, machine: Machine) -> Proxies:
+        found: Proxies = machine.batch.notes[RULE]
+        return found
+
+    def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
+        """Note accesses through the generic proxy."""
+        if access.allocation is not None:
+            if access.kind == WRITE:
+                self._account(machine).globals(group, access.allocation, access)
+        elif access.space != "local":
+            self._account(machine).shared(group, access)
+        instruction = present(group)
+        synchronises = self._synchronises.get(id(instruction))
+        if synchronises is None:
+            synchronises = instruction.traits.polls or instruction.traits.scope == "cluster"
+            self._synchronises[id(instruction)] = synchronises
+        if synchronises:
+            self._account(machine).synchronised(group)
+
+    def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
+        """Note matrix rows."""
+        self._account(machine).rows(group, access)
+
+    def tile_read(
+        self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
+    ) -> None:
+        """Check what wgmma reads through the async proxy."""
+        if not machine.delivering:
+            self._account(machine).matrix(machine, group, address, columns, limits)
+
+    def fence(self, machine: Machine, group: Group, instruction: Instruction, active: Array | None) -> None:
+        """Note proxy fences; other fences synchronise."""
+        traits = instruction.traits
+        if traits.fence is not None and traits.fence.proxy == "async":
+            named = tuple([space for space in SPACES if space in traits.spaces])
+            positions = group.selection.positions
+            chosen = positions if active is None else positions[np.broadcast_to(active, positions.shape)]
+            self._account(machine).fence(chosen.reshape(-1), named or SPACES)
+        else:
+            self._account(machine).synchronised(group)
+
+    def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:  # noqa: FBT001  an event's arguments are told by their places
+        """Note threads that passed a barrier."""
+        if partial and group is not None:
+            self._account(machine).synchronised(group)
+        else:
+            self._account(machine).barrier(group)
+
+    def cluster_barrier_left(self, machine: Machine, group: Group) -> None:
+        """Note threads that passed a cluster barrier."""
+        self._account(machine).synchronised(group)
+
+    def async_issued(self, machine: Machine, transfer: Transfer) -> None:
+        """Check starting copies through the async proxy."""
+        if transfer.asynchronous:
+            self._account(machine).copies(machine, transfer)
+
+    def async_visible(self, machine: Machine, transfer: Transfer, which: Array) -> None:
+        """Note that cp.async has written through the generic proxy."""
+        if transfer.kind == "cp.async":
+            self._account(machine).landed(transfer, which)
+
+    def map_changed(self, machine: Machine, group: Group, positions: Array) -> None:
+        """Note released changes of tensor maps."""
+        release_maps(self._account(machine), positions)
+
+    def map_acquired(self, machine: Machine, group: Group, addresses: Array, columns: Array) -> None:
+        """Note acquired tensor maps."""
+        acquire_maps(self._account(machine), addresses, columns)
+
+    def map_used(self, machine: Machine, group: Group, addresses: Array, columns: Array, active: Array | None) -> None:
+        """Check the use of tensor maps."""
+        check_maps(self._account(machine), machine, group, addresses, columns, active)

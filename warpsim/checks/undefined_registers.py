@@ -1,15 +1,21 @@
-"""The undefined bits of registers, kept as shadows of their values, and reports of those that matter.
+"""The undefined bits of registers, kept as shadows of their values, where they come from, and reports of those that matter.
 
-Undefined bits are an unsigned integer of the register's width (`B128` where that is 128 bits) with a 1 for each.
+Undefined bits are an unsigned integer of the register's width (`B128` where that is 128 bits) with a 1 for each. Their
+origin is the load that read them, or the unwritten register and the first instruction that read it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import numpy as np
 
-from warpsim.checks.origins import REGISTER, Origins
+from warpsim.errors import Finding, Span
+from warpsim.isa.traits import Access
+from warpsim.machine.memory.addresses import Address
+from warpsim.machine.reporting import party
+from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW
 from warpsim.machine.values import Array, DType
 from warpsim.program.program import called
 from warpsim.types import B128
@@ -18,6 +24,104 @@ if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.plan import FunctionPlan
     from warpsim.machine.state.group import Group
+    from warpsim.program.program import Instruction
+
+
+MEMORY = "loaded here from uninitialised memory"
+REGISTER = "register"
+"""Key of the register's name in the values of an origin that is no load."""
+
+
+@attrs.define(eq=False)
+class Stored:
+    """Undefined values that an instruction stored in shared or local memory: address range and origin."""
+
+    kind: str
+    low: int
+    high: int
+    origin: Finding
+
+
+class Origins:
+    """For a batch: the origin of each register slot's undefined bits, and where they were stored."""
+
+    def __init__(self) -> None:
+        self._slots: dict[tuple[str, int], Finding] = {}
+        self._stored: dict[Span, Stored] = {}
+        self._read: dict[tuple[str, int, Span], Finding] = {}
+
+    def get(self, group: Group, slot: int) -> Finding | None:
+        """The origin of a register's undefined bits; None if the register was never written."""
+        return self._slots.get((group.plan.function.name, slot))
+
+    def put(self, group: Group, slot: int, origin: Finding) -> None:
+        """Note the origin of a register's undefined bits."""
+        self._slots[group.plan.function.name, slot] = origin
+
+    def hand(self, function: str, slot: int, origin: Finding) -> None:
+        """Note the origin of undefined bits that a call or a return brings to a register of another function."""
+        self._slots[function, slot] = origin
+
+    def read(self, machine: Machine, group: Group, slot: int, instruction: Instruction) -> Finding:
+        """The origin of what an instruction computes from an undefined register."""
+        known = self.get(group, slot)
+        if known is not None:
+            return known
+        key = group.plan.function.name, slot, instruction.span
+        found = self._read.get(key)
+        if found is None:
+            name = group.plan.function.registers[slot].name
+            found = party(machine.launch, machine.batch, group, f"{name}, which is uninitialised, is read here")
+            found = self._read[key] = attrs.evolve(found, values={REGISTER: name})
+        return found
+
+    def stored(
+        self, machine: Machine, group: Group, instruction: Instruction, address: Address, lanes: Array, slot: int
+    ) -> None:
+        """Note a store of an undefined register; its lanes are in the group's shape."""
+        kind, place = _place(instruction, address)
+        place = np.broadcast_to(place, group.selection.shape)[lanes]
+        if not place.size:
+            return
+        low, high = int(place.min()), int(place.max()) + 32
+        known = self._stored.pop(instruction.span, None)
+        if known is not None and known.kind == kind:
+            low, high = min(low, known.low), max(high, known.high)
+        origin = self.get(group, slot)
+        if origin is None:
+            name = group.plan.function.registers[slot].name
+            origin = party(machine.launch, machine.batch, group, f"{name}, which is uninitialised, is stored here")
+            origin = attrs.evolve(origin, values={REGISTER: name})
+        self._stored[instruction.span] = Stored(kind, low, high, origin)
+
+    def of(self, kind: str, low: int, high: int) -> Finding | None:
+        """The origin of undefined bytes between two addresses of a memory, if they were stored there."""
+        found = [s for s in self._stored.values() if s.kind == kind and s.low <= high and low < s.high]
+        return found[-1].origin if found else None
+
+    def loaded(
+        self, machine: Machine, group: Group, instruction: Instruction, address: Address, slots: list[int]
+    ) -> None:
+        """Note a load that gave undefined bytes to these registers."""
+        origin = None
+        if self._stored and instruction.traits.access is Access.LOAD:
+            kind, place = _place(instruction, address)
+            origin = self.of(kind, int(place.min()), int(place.max()))
+        if origin is None:
+            origin = party(machine.launch, machine.batch, group, MEMORY)
+        for slot in slots:
+            self.put(group, slot, origin)
+
+
+def _place(instruction: Instruction, address: Address) -> tuple[str, Array]:
+    """The state space of an access, and its addresses in that space."""
+    place = address.places
+    space = instruction.traits.spaces[0] if instruction.traits.spaces else ""
+    if space == "":
+        first = int(place.reshape(-1)[0])
+        space = "local" if LOCAL_WINDOW <= first < SHARED_WINDOW else "shared"
+    return ("local" if space == "param" else space), place & 0xFFFFFFFF
+
 
 RULE = "uninitialised"
 UNDEFINED = "undefined"

@@ -16,13 +16,21 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from warpsim.checks.origins import Origins
-from warpsim.checks.undefined_bits import Into, bit_ports, stand_ins
-from warpsim.checks.undefined_copies import landed, stored
-from warpsim.checks.undefined_memory import UndefinedMemory, muted
+from warpsim.checks.undefined_bits import (
+    Into,
+    TransferFunction,
+    bit_ports,
+    check_end,
+    check_matrices,
+    known_of,
+    stand_ins,
+    transfer_of,
+)
+from warpsim.checks.undefined_memory import UndefinedMemory, landed, muted, stored
 from warpsim.checks.undefined_registers import (
     PADDING,
     RULE,
+    Origins,
     halves,
     ones,
     origins,
@@ -31,7 +39,6 @@ from warpsim.checks.undefined_registers import (
     together,
     undefined,
 )
-from warpsim.checks.undefined_transfer import TransferFunction, check_end, check_matrices, known_of, transfer_of
 from warpsim.checks.written import WrittenBits, WrittenBytes, lacks, mark, written_bits
 from warpsim.isa.traits import Access
 from warpsim.machine.binding.warp_steps import collect, spread, warp_ports

@@ -6,22 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from warpsim.analysis.wmma_fragments import RULE as FRAGMENT
-from warpsim.checks import barriers, convergence, matrix_rows
-from warpsim.checks.async_reuse import AsyncReuse
-from warpsim.checks.async_shared import EARLY, OVERWRITE
-from warpsim.checks.descriptors import RULE as DESCRIPTOR
-from warpsim.checks.descriptors import Descriptors
-from warpsim.checks.fragments import Fragments
+from warpsim.checks import convergence, matrices
+from warpsim.checks.async_reuse import EARLY, OVERWRITE, AsyncReuse
 from warpsim.checks.mbarriers import RULE as MBARRIER
 from warpsim.checks.mbarriers import MbarrierRules
 from warpsim.checks.proxies import RULE as PROXY
-from warpsim.checks.proxy_fences import ProxyFences
+from warpsim.checks.proxies import ProxyFences
+from warpsim.checks.race.detector import RaceWatcher
 from warpsim.checks.race.reports import RULE as RACE
-from warpsim.checks.race.watcher import RaceWatcher
-from warpsim.checks.register_counts import RULE as SETMAXNREG
-from warpsim.checks.register_counts import RegisterCountRules
-from warpsim.checks.tensor_maps import RULE as TENSOR_MAP
-from warpsim.checks.tensor_maps import TensorMaps
 from warpsim.checks.undefined_registers import RULE as UNINITIALISED
 from warpsim.checks.uninitialised import Uninitialised
 from warpsim.checks.wgmma_registers import RULES as WGMMA
@@ -46,20 +38,20 @@ def watchers_of(launch: LaunchState) -> list[Watcher]:
 
 def _kinds(checks: frozenset[str], uses: Uses) -> list[Callable[[], Watcher]]:
     wanted: tuple[tuple[bool, Callable[[], Watcher]], ...] = (
-        (FRAGMENT in checks and uses.fragments, Fragments),
+        (FRAGMENT in checks and uses.fragments, matrices.Fragments),
         (convergence.MEMBERMASK in checks, convergence.Membermasks),
         (not checks.isdisjoint(convergence.RULES), convergence.Absences),
-        (not checks.isdisjoint(barriers.RULES), barriers.Barriers),
-        (not checks.isdisjoint(matrix_rows.RULES), matrix_rows.MatrixRows),
+        (not checks.isdisjoint(convergence.BARRIER_RULES), convergence.Barriers),
+        (not checks.isdisjoint(matrices.RULES), matrices.MatrixRows),
         (not checks.isdisjoint(convergence.BROKEN.values()), convergence.Stalls),
         (not checks.isdisjoint((EARLY, OVERWRITE)) and uses.asynchronous, AsyncReuse),
         (MBARRIER in checks and uses.asynchronous, MbarrierRules),
         (not checks.isdisjoint(WGMMA) and uses.asynchronous, WgmmaRegisters),
         (PROXY in checks and uses.async_proxy, ProxyFences),
-        (DESCRIPTOR in checks and uses.asynchronous, Descriptors),
-        (TENSOR_MAP in checks and uses.async_proxy, TensorMaps),
+        (matrices.RULE in checks and uses.asynchronous, matrices.Descriptors),
+        (matrices.TENSOR_MAP in checks and uses.async_proxy, matrices.TensorMaps),
         (RACE in checks, RaceWatcher),
-        (SETMAXNREG in checks and uses.register_counts, RegisterCountRules),
+        (convergence.SETMAXNREG in checks and uses.register_counts, convergence.RegisterCountRules),
         (True, Uninitialised if UNINITIALISED in checks else WrittenBytes),
     )
     return [kind for needed, kind in wanted if needed]

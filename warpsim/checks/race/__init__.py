@@ -1,1 +1,1 @@
-"""The race rule: accesses (`accesses`, `strides`) held against the happens-before relation (`order`)."""
+"""The race rule: accesses (`accesses`) held against the happens-before relation (`order`)."""

@@ -9,10 +9,9 @@ import attrs
 import numpy as np
 
 from warpsim.checks.cells import SHIFT, THREAD, Cells
-from warpsim.checks.race.clocks import BatchClocks
-from warpsim.checks.race.cluster_phases import ALL, INITS
-from warpsim.checks.race.launch import CLUSTER, CTA, GPU
+from warpsim.checks.race.clocks import CLUSTER, CTA, GPU, BatchClocks
 from warpsim.checks.race.reports import EXITED, IN_TURN, UNFENCED, Reports
+from warpsim.checks.race.vector_clocks import ALL, INITS
 from warpsim.isa.traits import Mbarrier
 from warpsim.machine.values import Array
 

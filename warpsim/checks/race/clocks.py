@@ -1,26 +1,194 @@
-"""Passes synchronisation to the clocks of a batch: barriers, warps, clusters, mbarriers and waits."""
+"""What a launch and its batches know of the threads' synchronisation: steps as events, numbers of threads, and the clocks to
+which barriers, warps, clusters, mbarriers and waits are passed.
+
+A thread that reads a flag and executes no fence afterwards acquires nothing in the memory consistency model. CUDA's own
+examples do it where blocks take a ticket (the last block of a reduction takes one after a fence, and executes no fence
+afterwards). An access ordered only by such a read is therefore a warning; polled flags and locks need the fence.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
-from typing import TYPE_CHECKING
+import bisect
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
+import attrs
 import numpy as np
 
-from warpsim.checks.cells import Cells
-from warpsim.checks.race.launch import LaunchRaces, Note
+from warpsim.analysis.verified_loads import guesses, tests
+from warpsim.checks.cells import Cells, Log
 from warpsim.checks.race.order import Order
-from warpsim.checks.race.unfenced import UnfencedReads
-from warpsim.checks.race.vector_clocks import Past
+from warpsim.checks.race.vector_clocks import Numbering, Past, Rows
+from warpsim.errors import Span
 from warpsim.machine.selection import Rect, Selection
 from warpsim.machine.specials import clusters_of
 from warpsim.machine.values import Array, as_array
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
+    from warpsim.machine.plan import KernelPlan
     from warpsim.machine.state.batch import ClusterBarrier
+    from warpsim.machine.state.footprints import GlobalTarget
     from warpsim.machine.state.group import Group
-    from warpsim.program.program import Instruction, Operand
+    from warpsim.machine.state.launch import LaunchState
+    from warpsim.program.program import Function, Instruction, Operand
+
+
+CTA, CLUSTER, GPU = 1, 2, 3
+"""Reach of a strong access; 0 is a weak access."""
+
+
+@attrs.frozen
+class Note:
+    """An instruction's role in the memory model."""
+
+    level: int = 0
+    release: bool = False
+    acquire: bool = False
+    flag: bool = False
+    """Whether others may learn from the value that it stores: not from that of an mbarrier, but from its phases."""
+
+
+class LaunchRaces:
+    """State shared by the batches of a launch."""
+
+    def __init__(self, launch: LaunchState) -> None:
+        self.grid, self.block = launch.grid, launch.block
+        self.events: Log[Instruction | None] = Log(None, None)
+        self.levels = np.zeros(1 << 12, np.int8)
+        self.variables: dict[Hashable, Rows] = {}
+        self.flags: set[int] = set()
+        self.cells: dict[int, Cells] = {}
+        """Cells of global memory, by allocation number."""
+        self.copied: dict[int, list[tuple[GlobalTarget, Array, int]]] = {}
+        """Copies of memory that nobody has written near since, by allocation: what they read, the threads that started
+        the copy of each run, and when.
+        """
+        self.numbers = Numbering()
+        self.orders: list[Order] = []
+        self.flags_of_batches: list[Any] = []
+        self.pasts: list[Past] = []
+        self.step: tuple[int, ...] | None = None
+        """The step to which the current event belongs: the group's number, and where it stands."""
+
+    def begin(self, instruction: Instruction | None, level: int) -> None:
+        """Begin a step; its number becomes the time."""
+        self.events.append(instruction)
+        if self.events.n > len(self.levels):
+            self.levels = np.concatenate([self.levels, np.zeros_like(self.levels)])
+        self.levels[self.events.n - 1] = level
+
+    def access(self, time: int) -> Instruction:
+        """The instruction that accessed memory at a time: barriers and waits, whose events name none, access nothing."""
+        found = self.events[time]
+        assert found is not None
+        return found
+
+    @property
+    def led(self) -> bool:
+        """Whether any flag has been used by one thread."""
+        return bool(self.pasts)
+
+    def past(self, known: Past) -> int:
+        """The number of what threads know of the barriers of their CTA and warp."""
+        if not self.pasts or self.pasts[-1] != known:
+            self.pasts.append(known)
+        return len(self.pasts) - 1
+
+    def fenced(self, threads: Array) -> Array:
+        """The time of the last gpu-scope fence of threads of any batch."""
+        out = np.zeros(len(threads), np.int64)
+        owners = self.numbers.owners(threads)
+        for number in np.unique(owners).tolist():
+            mine = owners == number
+            out[mine] = self.orders[number].fenced(threads[mine] - self.numbers.bases[number], "gpu")
+        return out
+
+    def place(self, thread: int) -> tuple[tuple[int, int, int], int, tuple[int, ...]]:
+        """CTA, warp and lane of a thread number."""
+        at = bisect.bisect(self.numbers.bases, thread) - 1
+        ctas, n_ctas, _ = self.numbers.batches[at]
+        position = thread - self.numbers.bases[at]
+        number, t = int(ctas[position % n_ctas]), position // n_ctas
+        gx, gy, _ = self.grid
+        bx, by, bz = self.block
+        agent = t - bx * by * bz
+        t = agent * 128 if agent >= 0 else t
+        return (number % gx, number // gx % gy, number // (gx * gy)), t >> 5, (t & 31,)
+
+
+def is_test(plan: KernelPlan, instruction: Instruction) -> bool:
+    """Whether a load's value only decides whether to execute an atomic on the same place."""
+    return instruction.span in _spans(plan, "race tests", tests)
+
+
+def is_guess(plan: KernelPlan, instruction: Instruction) -> bool:
+    """Whether a load's value is verified by a compare-and-swap."""
+    return instruction.span in _spans(plan, "race guesses", guesses)
+
+
+def _spans(plan: KernelPlan, name: str, find: Callable[[Function], Iterable[Span]]) -> set[Span]:
+    """The result of an analysis for a module's functions, cached."""
+    found: set[Span] | None = plan.main.notes.get(name)
+    if found is None:
+        functions = plan.program.functions.values()
+        found = plan.main.notes[name] = {span for function in functions for span in find(function)}
+    return found
+
+
+KEPT = 4096
+"""Number of flag reads remembered."""
+ASKED = 64
+"""Number of accesses checked per step."""
+
+
+class UnfencedReads:
+    """Flag reads by threads of a batch: who read, when, and what had been released through the flag."""
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        self._reads: deque[tuple[Array, int, Rows]] = deque(maxlen=KEPT)
+
+    def read(self, instruction: Instruction | None, positions: Array, now: int, rows: Rows) -> None:
+        """Note that these threads have read a flag without acquiring."""
+        if instruction is None or not instruction.traits.counts or _adds_nothing(instruction):
+            return
+        if self._reads:
+            who, _, known = self._reads[-1]
+            if (
+                known.keys() == rows.keys()
+                and all(known[c] is rows[c] for c in rows)
+                and np.array_equal(who, positions)
+            ):
+                return
+        self._reads.append((positions, now, dict(rows)))
+
+    def say(self, threads: Array, times: Array, positions: Array) -> bool:
+        """Whether a flag signals each of these accesses to the thread that follows, or to one that it has synchronised
+        with since.
+        """
+        if not self._reads:
+            return False
+        asked = np.unique(np.stack([threads, times, positions]), axis=1)[:, :ASKED]
+        return all(self._tells(*one) for one in asked.T.tolist())
+
+    def _tells(self, thread: int, time: int, position: int) -> bool:
+        order = self.order
+        for who, when, rows in reversed(self._reads):
+            for cta, row in rows.items():
+                n_ctas, base = order.numbers.owner(cta)
+                at = thread - base
+                if 0 <= at < len(row) * n_ctas and at % n_ctas == cta - base and time < row[at // n_ctas]:
+                    met = np.full(len(who), position)
+                    if not order.unordered(who + order.base, np.full(len(who), when), met).all():
+                        return True
+        return False
+
+
+def _adds_nothing(instruction: Instruction) -> bool:
+    """Whether an atomic is just a way to write a load."""
+    return instruction.operands[-1].constant == 0
 
 
 class BatchClocks:

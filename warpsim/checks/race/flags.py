@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.checks.cells import SHIFT, THREAD, Cells
-from warpsim.checks.race.clocks import BatchClocks, objects
-from warpsim.checks.race.launch import CTA
+from warpsim.checks.race.clocks import CTA, BatchClocks, objects
 from warpsim.checks.race.vector_clocks import Past, by_column
 from warpsim.machine.values import Array
 

@@ -18,9 +18,20 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.checks.race.acquired import Acquired
-from warpsim.checks.race.cluster_phases import ALL, SLOTS, ClusterPhases
-from warpsim.checks.race.vector_clocks import LaneClocks, Numbering, Past, Rows, WgmmaReads, by_column, join, rows_of
+from warpsim.checks.race.vector_clocks import (
+    ALL,
+    SLOTS,
+    Acquired,
+    ClusterPhases,
+    LaneClocks,
+    Numbering,
+    Past,
+    Rows,
+    WgmmaReads,
+    by_column,
+    join,
+    rows_of,
+)
 from warpsim.machine.selection import Shape
 from warpsim.machine.values import Array
 

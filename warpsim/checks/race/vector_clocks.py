@@ -1,4 +1,6 @@
-"""Vector clocks: per CTA, the time before which the accesses of each of its threads are known; clocks of lanes, and of reads by wgmma."""
+"""Vector clocks: per CTA, the time before which the accesses of each of its threads are known; clocks of lanes, of reads by
+wgmma, and of cluster barriers; and what threads have acquired through sync variables.
+"""
 
 from __future__ import annotations
 
@@ -165,3 +167,214 @@ class WgmmaReads:
         own = np.where(threads // THREADS == which, self.waited[threads, columns], 0)
         found: Array = times < np.maximum(own, self.met[np.maximum(which, 0), columns])
         return found & (which >= 0)
+
+
+SLOTS = 3
+"""Phases kept: while a thread has arrived and not waited yet, it knows one phase, and others may be two ahead."""
+ALL, INITS = 0, 1
+"""What is released: all accesses, or the mbarriers that fence.mbarrier_init has covered."""
+
+
+class ClusterPhases:
+    """The clocks ``[thread, column]`` of a batch's cluster barriers; ``clusters`` is the cluster of each column. Phases
+    count from 1; a thread that has waited for none is at 0.
+    """
+
+    def __init__(self, n_threads: int, rows: int, clusters: Array) -> None:
+        self.n_threads, self.clusters = n_threads, clusters
+        width = len(clusters)
+        self.released = np.zeros((2, SLOTS, rows, width), np.int64)
+        """The time before which each thread's accesses are released, by kind and phase."""
+        self.begun = np.zeros(width, np.int64)
+        self.entered = np.zeros((rows, width), np.int64)
+        self.waited = np.zeros((rows, width), np.int64)
+        self.relaxed = False
+        """Whether kinds differ."""
+
+    def widen(self, clusters: Array) -> None:
+        """Give each CTA its own clocks."""
+        self.clusters, width = clusters, len(clusters)
+        for name in ("released", "begun", "entered", "waited"):
+            setattr(self, name, np.repeat(getattr(self, name), width, axis=-1))
+
+    def peers(self, columns: Array) -> Array:
+        """The columns in the clusters of these."""
+        return np.flatnonzero(np.isin(self.clusters, self.clusters[columns]))
+
+    def arrive(self, index: Array, phases: Array, released: tuple[Array, Array]) -> None:
+        """Note that threads (flat indices) arrive for ``phases``. By kind, three times are ``released`` by each: that
+        before which its own accesses are, and those of the barriers of its CTA and its warp that it knows of.
+        """
+        threads, columns = np.divmod(index, len(self.begun))
+        self.entered.reshape(-1)[index] = phases
+        for phase, some in by_column(np.arange(len(index)), phases):
+            here, there = threads[some], columns[some]
+            fresh = np.unique(there[self.begun[there] < phase])
+            if len(fresh):
+                peers = self.peers(fresh)
+                self.begun[peers] = phase
+                self.released[:, phase % SLOTS, :, peers] = self.released[:, (phase - 1) % SLOTS, :, peers]
+            for kind in (ALL, INITS):
+                own, cta, warp = released[kind][:, some]
+                into = self.released[kind, phase % SLOTS]
+                np.maximum.at(into, (here, there), own)
+                all_over: Array = np.zeros(into.shape[1], np.int64)
+                np.maximum.at(all_over, there, cta)
+                latest = np.tile(all_over, (-(-self.n_threads // 32), 1))
+                np.maximum.at(latest, (here >> 5, there), warp)
+                threads = into[: self.n_threads]
+                np.maximum(threads, np.repeat(latest, 32, axis=0)[: self.n_threads], out=threads)
+
+    def release_others(self, index: Array, others: Array, times: Array) -> None:
+        """Release what threads that have just arrived know of others (threads or agents) of their CTAs."""
+        phases = self.entered.reshape(-1)[index]
+        np.maximum.at(
+            self.released, (np.array([[ALL], [INITS]]), phases % SLOTS, others, index % len(self.begun)), times
+        )
+
+    def wait(self, index: Array) -> None:
+        """Note that threads have waited for the phases that they entered."""
+        self.waited.reshape(-1)[index] = self.entered.reshape(-1)[index]
+
+    def ordered(self, theirs: Array, times: Array, index: Array, kinds: Array | int) -> Array:
+        """A mask of the accesses by threads of the same clusters at ``times`` that happen before what the threads at
+        ``index`` do now.
+        """
+        phases = self.waited.reshape(-1)[index]
+        released = self.released.reshape(2, SLOTS, -1)[kinds, phases % SLOTS, theirs]
+        found: Array = (phases > 0) & (times < released)
+        return found
+
+    def known(self, index: Array) -> Iterator[tuple[int, Array]]:
+        """What threads of one CTA know of each CTA of the cluster: a column, and its row of times."""
+        phase = int(self.waited.reshape(-1)[index].max())
+        if phase:
+            for peer in self.peers(index[:1] % len(self.begun)).tolist():
+                yield peer, self.released[ALL, phase % SLOTS, :, peer].copy()
+
+
+MOST = 4096
+"""Size of the table above which unused entries are collected."""
+
+
+class Acquired:
+    """What each thread of a batch has acquired, and what it will have acquired with its next fence."""
+
+    def __init__(self, shape: Shape, rows: int, base: int, numbers: Numbering) -> None:
+        self.shape, self.rows, self.base, self.numbers = shape, rows, base, numbers
+        self.known: Array | None = None
+        self.pending: Array | None = None
+        """What the next fence of any scope will have acquired."""
+        self.pending_far: Array | None = None
+        """What only a fence of a scope beyond the CTA will: no thread of the same CTA has released it."""
+        self.table: list[Rows] = [{}]
+
+    def take_pending(self, positions: Array, scope: str) -> None:
+        """Acquire what these threads have read from flags, by a fence of this scope."""
+        for pending in (self.pending,) if scope == "cta" else (self.pending, self.pending_far):
+            if pending is None:
+                continue
+            flat = pending.reshape(-1)
+            held = flat[positions]
+            flat[positions] = 0
+            taken = [(self.table[number], positions[held == number]) for number in np.unique(held).tolist() if number]
+            for rows, mine in taken:  # numbers may change as threads learn
+                self.learn("known", rows, mine)
+
+    def learn(self, kind: str, rows: Rows, positions: Array) -> None:
+        """Join the clocks of a sync variable into those of threads: ``kind`` is "known", "pending" or "pending_far"."""
+        if getattr(self, kind) is None:
+            setattr(self, kind, np.zeros((self.rows, self.shape.n_ctas), np.int64))
+        flat = getattr(self, kind).reshape(-1)
+        held = flat[positions]
+        same = len(held) and (held == held[0]).all()
+        for number in held[:1].tolist() if same else np.unique(held).tolist():
+            old = self.table[number]
+            if all(cta in old and (old[cta] >= row).all() for cta, row in rows.items()):
+                continue
+            mine = positions if same else positions[held == number]
+            new = dict(old)
+            join(new, rows)
+            flat[mine] = len(self.table)
+            self.table.append(new)
+        if len(self.table) > MOST:
+            self._collect()
+
+    def share(self, positions: Array, wgmma: WgmmaReads | None) -> None:
+        """Share what one thread of a CTA knows about other CTAs with all, after a barrier."""
+        assert self.known is not None
+        rows_of_threads, n_ctas = self.known, self.shape.n_ctas
+        for column in np.unique(positions % n_ctas).tolist():
+            numbers = np.unique(rows_of_threads[: self.shape.n_threads, column])
+            if len(numbers) == 1 and self.base + column not in self.table[numbers[0]]:
+                continue
+            rows: Rows = {}
+            for number in numbers.tolist():
+                join(rows, self.table[number])
+            own = rows.pop(self.base + column, None)
+            if own is not None and wgmma is not None:  # all else of the CTA is over
+                wgmma.learn(column, own)
+            rows_of_threads.reshape(-1)[positions[positions % n_ctas == column]] = self._number(rows)
+        if len(self.table) > MOST:
+            self._collect()
+
+    def share_in_warps(self, positions: Array, masks: Array | None) -> None:
+        """Share what one of the synchronising lanes knows about other CTAs with all of them."""
+        assert self.known is not None
+        known, n_ctas = self.known.reshape(-1), self.shape.n_ctas
+        warps = (positions // n_ctas >> 5) * n_ctas + positions % n_ctas
+        if masks is not None:  # lanes with the same mask synchronise
+            warps = warps << 32 | masks.astype(np.int64)
+        for _, mine in by_column(positions, warps):
+            numbers = np.unique(known[mine])
+            if len(numbers) > 1:
+                rows: Rows = {}
+                for number in numbers.tolist():
+                    join(rows, self.table[number])
+                known[mine] = self._number(rows)
+        if len(self.table) > MOST:
+            self._collect()
+
+    def _collect(self) -> None:
+        """Collect unused entries of the table."""
+        arrays = [a for a in (self.known, self.pending, self.pending_far) if a is not None]
+        used = np.unique(np.concatenate([a.reshape(-1) for a in arrays]))
+        kept = [0, *(k for k in used.tolist() if k)]
+        order = np.zeros(len(self.table), np.int64)
+        order[kept] = np.arange(len(kept))
+        for array in arrays:
+            array[...] = order[array]
+        self.table = [self.table[k] for k in kept]
+
+    def _number(self, rows: Rows) -> int:
+        if not rows:
+            return 0
+        self.table.append(rows)
+        return len(self.table) - 1
+
+    def mark(self, threads: Array, times: Array, positions: Array, ordered: Array) -> None:
+        """Mark the accesses that the threads have learnt of."""
+        assert self.known is not None
+        numbers = self.known.reshape(-1)[positions]
+        left = np.flatnonzero(~ordered & (numbers > 0))
+        at, n_ctas = threads[left] - self.base, self.shape.n_ctas
+        inside = (at >= 0) & (at < self.rows * n_ctas)
+        if inside.any():
+            mine, at = left[inside], at[inside]
+            pairs, group = grouped(numbers[mine] * n_ctas + at % n_ctas)
+            rows = [self.table[k // n_ctas].get(self.base + k % n_ctas) for k in pairs.tolist()]
+            told = np.array([row is not None for row in rows])
+            if told.any():
+                latest = np.zeros((len(rows), self.rows), np.int64)
+                latest[told] = np.stack([row for row in rows if row is not None])
+                ordered[mine] |= times[mine] < latest[group, at // n_ctas]
+        left = left[~inside]
+        for number in np.unique(numbers[left]).tolist():
+            mine = left[numbers[left] == number]
+            for cta, row in self.table[number].items():
+                n_ctas, base = self.numbers.owner(cta)
+                at = threads[mine] - base
+                here = (at >= 0) & (at < len(row) * n_ctas)
+                here &= at % n_ctas == cta - base
+                chosen = mine[here]
+                ordered[chosen] |= times[chosen] < row[at[here] // n_ctas]

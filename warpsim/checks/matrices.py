@@ -1,7 +1,7 @@
-"""descriptor: wgmma matrix descriptors that match no layout, or that read a tile differently from how a copy laid it
-out.
+"""Matrices and boxes that cannot be read or copied as asked: descriptor, fragment-mismatch, matrix-address-space,
+matrix-alignment, tensor-map.
 
-The swizzle of a tensor copy is anchored at absolute multiples of its pattern, wherever the box begins. A descriptor
+The swizzle of a tensor copy is anchored at absolute multiples of its pattern, wherever the box begins. A wgmma descriptor
 whose base offset anchors the pattern elsewhere reads other bytes than intended.
 """
 
@@ -11,20 +11,30 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from warpsim.analysis.wmma_fragments import ADVICE as FRAGMENT_ADVICE
+from warpsim.analysis.wmma_fragments import RULE as FRAGMENT
+from warpsim.analysis.wmma_fragments import Mismatch, mismatches
 from warpsim.checks.proxies import RULE as PROXY
 from warpsim.checks.proxies import Proxies
 from warpsim.layout import descriptors, tensor_map
+from warpsim.layout.tensor_map import ROW_UNIT
+from warpsim.machine.memory.outside import RowProblem
+from warpsim.machine.memory.row_access import report_rows
 from warpsim.machine.reporting import present
-from warpsim.machine.state.transfers import BoxLoad
+from warpsim.machine.state.transfers import BoxLoad, BoxStore
 from warpsim.machine.values import Array
-from warpsim.machine.watcher import Watcher
+from warpsim.machine.watcher import BoxProblem, Watcher
 
 if TYPE_CHECKING:
+    from warpsim.machine.collectives import Members
     from warpsim.machine.machine import Machine
+    from warpsim.machine.plan import FunctionPlan
     from warpsim.machine.state.footprints import Footprint
     from warpsim.machine.state.group import Group
     from warpsim.machine.state.transfers import Transfer
+    from warpsim.machine.values import Array
     from warpsim.program.program import Instruction
+
 
 RULE = "descriptor"
 ADVICE = "see the matrix descriptor format and its table of canonical layouts"
@@ -123,3 +133,75 @@ def _mislaid(machine: Machine, tile: descriptors.Elements, columns: Array) -> st
         f"the base offset moves the {tile.moved_span}-byte swizzle, and the copy in line {copy.span.line} laid out the"
         " tile with a pattern that begins at multiples of its size: 0 is right"
     )
+
+
+class Fragments(Watcher):
+    """Reports warps that execute an instruction with a wrong fragment."""
+
+    compiled = frozenset({"collective_reached"})  # matrix instructions are not compiled into units
+
+    def collective_reached(self, machine: Machine, group: Group, members: Members, active: Array | None) -> None:
+        """Look the instruction up among those with wrong fragments."""
+        wrong = _mismatches_of(group.plan)
+        if not wrong:
+            return
+        found = wrong.get(group.plan.flow[group.block].first + group.at)
+        if found is not None:
+            machine.fault(
+                FRAGMENT, found.message, group, register=found.register, other=found.found.maker, advice=FRAGMENT_ADVICE
+            )
+
+
+def _mismatches_of(plan: FunctionPlan) -> dict[int, Mismatch]:
+    """The wrong uses of a function, by the index of the instruction in its code; found out once."""
+    found: dict[int, Mismatch] | None = plan.notes.get(FRAGMENT)
+    if found is None:
+        found = plan.notes[FRAGMENT] = mismatches(plan.function, plan.flow)
+    return found
+
+
+BROKEN = {RowProblem.SPACE: "matrix-address-space", RowProblem.ALIGNMENT: "matrix-alignment"}
+RULES = frozenset(BROKEN.values())
+
+
+class MatrixRows(Watcher):
+    """Names the rule broken by rows that cannot be accessed."""
+
+    def rows_refused(
+        self, machine: Machine, group: Group, problem: RowProblem, rows: Array, address: Array, nbytes: int
+    ) -> None:
+        """Report the rows."""
+        report_rows(machine, group, BROKEN[problem], problem, rows, address, nbytes)
+
+
+TENSOR_MAP = "tensor-map"
+
+
+class TensorMaps(Watcher):
+    """Reports the copies that the machine leaves out, and what it stores beyond a tensor."""
+
+    def boxes_refused(self, machine: Machine, group: Group, problem: BoxProblem, active: Array | None) -> None:
+        """Report the copy."""
+        where = {} if problem.address is None else {"address": problem.address}
+        machine.fault(TENSOR_MAP, problem.message, group, active, advice=problem.advice, **where)
+
+    def async_delivered(
+        self, machine: Machine, group: Group, active: Array | None, transfer: Transfer, which: Array
+    ) -> None:
+        """Note stores that write elements behind the end of a row, as a GPU does on purpose."""
+        work = transfer.work
+        if not isinstance(work, BoxStore) or not work.boxes.beyond:
+            return
+        beyond = work.boxes.elements(which)[1] & ~work.boxes.inside(which)
+        if beyond.any():
+            size = work.boxes.fields.dims[0]
+            machine.fault(
+                TENSOR_MAP,
+                f"elements beyond the tensor are written, too: rows of {size} elements end within a unit of {ROW_UNIT} bytes,"
+                " and units are stored whole",
+                group,
+                np.isin(group.selection.positions, transfer.positions[which[beyond.any(axis=1)]]),
+                severity="note",
+                place=transfer.place,
+                advice=f"leave the rest of the last {ROW_UNIT} bytes of a row free, or let threads store its elements",
+            )
