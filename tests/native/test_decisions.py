@@ -10,10 +10,10 @@ from warpsim.isa.traits import Matrix
 from warpsim.machine.selection import Rect, Shape
 from warpsim.machine.values import Affine
 from warpsim.machine.watcher import Watcher
-from warpsim.native.codegen.inputs import InputKind, input_kind, layout_of, row_of
 from warpsim.native.compiling import cache
 from warpsim.native.regions.options import Options, Outcome
 from warpsim.native.runtime.calls import FAR, _block_limit
+from warpsim.native.runtime.input_kinds import InputKind, input_kind, layout_of, row_of
 from warpsim.native.runtime.input_values import describe
 from warpsim.native.runtime.warp_order import conflicts
 from warpsim.native.tiering import cost as costs

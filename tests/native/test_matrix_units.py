@@ -7,7 +7,7 @@ import warpsim
 
 pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 
-from warpsim.native.compiling.region_code import CompiledRegion
+from warpsim.native.runtime.compiled_region import CompiledRegion
 
 HEAD = """.version 8.4
 .target sm_90

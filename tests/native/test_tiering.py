@@ -15,8 +15,8 @@ pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 from warpsim.native.compiling import cache
 from warpsim.native.compiling.compiler import compiler
 from warpsim.native.compiling.queue import CompileQueue, compile_queue
-from warpsim.native.compiling.region_code import CompiledRegion
 from warpsim.native.regions.options import Outcome
+from warpsim.native.runtime.compiled_region import CompiledRegion
 from warpsim.native.runtime.run import Runner
 from warpsim.native.tiering import build as making
 from warpsim.native.tiering import cost as costs

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from warpsim.native.codegen.register_kinds import RegisterKinds
 from warpsim.native.lowering.values import IRBuilder, Val, memory, width
 from warpsim.native.regions.forms import Key, Traced
+from warpsim.native.regions.options import Variant
 from warpsim.native.regions.region import BlockSlice, Region
 from warpsim.native.runtime.context import CONTEXT, MIXED, NOWHERE, OWN, SEEN
 from warpsim.program.program import Instruction
@@ -17,19 +18,6 @@ if TYPE_CHECKING:
 
 PATH = 0x9E3779B97F4A7C15
 """An odd number, so that warps with the same sum of blocks have come the same way."""
-
-
-class Variant(NamedTuple):
-    """What a region is compiled for: one warp ``alone``; ``row`` lanes of a warp in a row of threads (0: unknown);
-    affine values have ``strides``; a ``private`` copy of shared memory per CTA; ``limited`` to blocks before some
-    block; accesses of global memory are ``observed``."""
-
-    alone: bool
-    row: int = 0
-    strides: bool = True
-    private: bool = False
-    limited: bool = False
-    observed: bool = False
 
 
 class RegionBuilder:

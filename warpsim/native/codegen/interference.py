@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from warpsim.native.regions.forms import Effect
+from warpsim.native.regions.options import spaces_of
 from warpsim.native.runtime.context import INTERFERED
 
 if TYPE_CHECKING:
@@ -35,11 +36,6 @@ class Segment:
     block: int
     first: int
     last: int
-
-
-def spaces_of(effect: Effect) -> tuple[str, ...]:
-    """Where an access may go."""
-    return ("global", "shared") if effect.space == "generic" else (effect.space,)
 
 
 class Interference:
@@ -62,8 +58,10 @@ class Interference:
         if alone and not observed:
             return
         self._cut()
-        stores = {s for e in self.effects.values() if e.kind != "load" and not alone for s in spaces_of(e)} - {"local"}
-        self.observed = {n for n, e in self.effects.items() if observed and "global" in spaces_of(e)}
+        stores = {s for e in self.effects.values() if e.kind != "load" and not alone for s in spaces_of(e.space)} - {
+            "local"
+        }
+        self.observed = {n for n, e in self.effects.items() if observed and "global" in spaces_of(e.space)}
         if not (stores or self.observed):
             return
         if region.barriers:
@@ -151,7 +149,7 @@ class Interference:
             if name[0] == segment.block and segment.first <= name[1] < segment.last
         ]
         for space in stores:
-            here = [(n, s) for n, s in names if space in spaces_of(self.effects[n])]
+            here = [(n, s) for n, s in names if space in spaces_of(self.effects[n].space)]
             for one, segment in here:
                 for other, _ in here:
                     a, b = self.effects[one], self.effects[other]

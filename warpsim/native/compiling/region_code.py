@@ -4,44 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
-import numpy as np
 
-from warpsim.native.codegen.builder import Variant
 from warpsim.native.codegen.function import EmittedRegion, emit
-from warpsim.native.codegen.inputs import InputKind
 from warpsim.native.compiling.compiler import LIGHT, compiler
 from warpsim.native.regions.forms import Key
+from warpsim.native.regions.options import Variant
 from warpsim.native.regions.region import Region, varying_of
+from warpsim.native.runtime.compiled_region import Access, CompiledRegion
+from warpsim.native.runtime.input_kinds import InputKind
 
 if TYPE_CHECKING:
-    from warpsim.machine.plan import BoundBlock
     from warpsim.native.regions.traces import Traces
-
-
-@attrs.define(eq=False)
-class CompiledRegion:
-    """A region compiled for one signature."""
-
-    region: Region
-    given: Sequence[InputKind]
-    variant: Variant
-    written: EmittedRegion
-    function: Any
-    tables: int
-    """Address of the array of its tables' addresses."""
-    kept: Any
-    blocks: list[tuple[int, BoundBlock]]
-    outs: list[tuple[int, int, bool, Any]]
-    """Live-out registers: number, register, whether it varies, type."""
-    hows: list[str]
-    outs_at: int
-    """A call's words are descriptors of inputs, of live-outs, then block counts: where the latter two begin, and the
-    total."""
-    counts_at: int
-    n_words: int
 
 
 @attrs.frozen(eq=False)
@@ -90,29 +66,18 @@ def compile_module(made: RegionModule) -> CompiledRegion:
     for name, text in written.code.products.items():
         compiler().function(text, name, shared=True)
     function = compiler().function(made.text, made.name, helpers, LIGHT)
-    tables = np.array([t.ctypes.data for t in written.code.tables] or [0], np.int64)
-    blocks = [(number, region.plan.blocks[number]) for number in sorted(region.slices)]
-    registers = region.plan.function.registers
-    outs = [
-        (number, slot, slot in made.varying, registers[slot].type.dtype)
-        for number, slot in enumerate(region.outs)
-        if slot in written.left
-    ]
-    kept = tables, written.code.tables
-    outs_at = 6 * len(made.given)
-    counts_at = outs_at + 6 * len(region.outs)
+    left = [(number, slot in made.varying) for number, slot in enumerate(region.outs) if slot in written.left]
     return CompiledRegion(
         region,
         made.given,
         made.variant,
-        written,
         function,
-        tables.ctypes.data,
-        kept,
-        blocks,
-        outs,
-        [g.how for g in made.given],
-        outs_at,
-        counts_at,
-        counts_at + 2 * len(blocks) + 1,
+        written.code.tables,
+        left,
+        [Access(e.kind, e.space, e.commutes, e.type.name) for e in written.effects],
+        written.once,
+        written.outer,
+        written.frame_bytes,
+        written.spaces,
+        bool(written.code.products),
     )

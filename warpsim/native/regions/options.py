@@ -1,4 +1,4 @@
-"""What a region may contain, and how its runs end."""
+"""What a region may contain, what its code is made for, and how its runs end."""
 
 from __future__ import annotations
 
@@ -29,3 +29,21 @@ class Options(NamedTuple):
     collectives: bool = True
     barriers: bool = False
     strides: bool = True
+
+
+class Variant(NamedTuple):
+    """What a region is compiled for: one warp ``alone``; ``row`` lanes of a warp in a row of threads (0: unknown);
+    affine values have ``strides``; a ``private`` copy of shared memory per CTA; ``limited`` to blocks before some
+    block; accesses of global memory are ``observed``."""
+
+    alone: bool
+    row: int = 0
+    strides: bool = True
+    private: bool = False
+    limited: bool = False
+    observed: bool = False
+
+
+def spaces_of(space: str) -> tuple[str, ...]:
+    """Where an access to a space may go."""
+    return ("global", "shared") if space == "generic" else (space,)

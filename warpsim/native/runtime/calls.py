@@ -8,17 +8,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from warpsim.machine.waiting import LOOK_EVERY
-from warpsim.native.codegen.builder import Variant
-from warpsim.native.codegen.inputs import input_kind, layout_of
-from warpsim.native.compiling.region_code import CompiledRegion
-from warpsim.native.regions.options import Outcome
+from warpsim.native.regions.options import Outcome, Variant
 from warpsim.native.runtime import private_shared as private
+from warpsim.native.runtime.compiled_region import CompiledRegion
 from warpsim.native.runtime.footprints import FootprintObserver
+from warpsim.native.runtime.input_kinds import input_kind, layout_of
 from warpsim.native.runtime.input_values import values_of
 from warpsim.native.runtime.lane_tables import tables_of
 from warpsim.native.runtime.run import Runner
 from warpsim.native.runtime.scratch import Scratch
-from warpsim.native.tiering.build import form, make
 from warpsim.native.tiering.cost import CONCURRENT_SHARE, LANE, STEP, Policy, has_spare_core
 from warpsim.native.tiering.enqueue import enqueue_urgent
 from warpsim.native.tiering.entry_points import WAITING, Budget, EntryPoint, Place, Profile, Request
@@ -56,6 +54,8 @@ class Calls:
     ) -> bool:
         """Run the region that begins where a group stands; False if it did not run."""
         if not entry.formed:
+            from warpsim.native.tiering.build import form  # which imports all that compiles
+
             self._timed(profile, lambda: form(profile, place, entry))
         values = self._values(machine, group, entry)
         if values is None:
@@ -153,6 +153,8 @@ class Calls:
             return found if found.region is entry.region else None
         request = Request(profile, place, entry, signature)
         if found is None and signature not in entry.codes:
+            from warpsim.native.tiering.build import make
+
             made = self._timed(profile, lambda: make(self.policy, request))
             if made is not None:
                 entry.put(signature, made)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from warpsim.native.codegen.interference import spaces_of
-from warpsim.native.regions.forms import Effect
+from warpsim.native.regions.options import spaces_of
+from warpsim.native.runtime.compiled_region import Access
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,10 +31,10 @@ class FootprintObserver(Protocol):
         """All that a reduction (its operation and type) has changed lies in there."""
 
 
-def notify(observer: FootprintObserver, memory: GlobalMemory, effects: list[Effect], ranges: Any, mark: Any) -> None:
-    """Notify of a region that is done: ``ranges`` ``[n, effects, 2]`` are the least and the greatest address of each
+def notify(observer: FootprintObserver, memory: GlobalMemory, accesses: list[Access], ranges: Any, mark: Any) -> None:
+    """Notify of a region that is done: ``ranges`` ``[n, accesses, 2]`` are the least and the greatest address of each
     access."""
-    chosen = [(k, e) for k, e in enumerate(effects) if "global" in spaces_of(e)]
+    chosen = [(k, e) for k, e in enumerate(accesses) if "global" in spaces_of(e.space)]
     reads = [k for k, e in chosen if e.kind == "load"]
     writes = [k for k, e in chosen if e.kind == "store"]
     atomics = [(k, e) for k, e in chosen if e.kind == "atomic"]
@@ -42,9 +42,9 @@ def notify(observer: FootprintObserver, memory: GlobalMemory, effects: list[Effe
         observer.extents_read(memory, found)
     if writes and (found := _extents(ranges[:, writes])):
         observer.extents_written(memory, found, None if atomics else mark)  # the log holds what both have changed
-    for k, effect in atomics:
+    for k, access in atomics:
         if found := _extents(ranges[:, k : k + 1]):
-            observer.extents_reduced(memory, found, (effect.commutes, effect.type.name))
+            observer.extents_reduced(memory, found, (access.commutes, access.type))
 
 
 def _extents(ranges: Any) -> list[tuple[int, int]]:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from warpsim.machine.values import FLAT, Affine, retype
-from warpsim.native.regions.forms import Key
 from warpsim.types import TYPES
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.group import Group
+    from warpsim.native.regions.forms import Key
 
 INTEGERS = {n: np.dtype(f"u{n}") for n in (1, 2, 4, 8)}
 """By their bytes."""

@@ -12,7 +12,7 @@ from warpsim.native.runtime.context import CONTEXT, OWN, SEEN
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.global_memory import GlobalMemory
-    from warpsim.native.compiling.region_code import CompiledRegion
+    from warpsim.native.runtime.compiled_region import CompiledRegion
 
 _ALLOCATIONS, _MEMO = CONTEXT["n_allocations"], CONTEXT["memo"]
 
@@ -28,7 +28,7 @@ class MemoryViews:
 
     def describe(self, machine: Machine, code: CompiledRegion, context: Any) -> None:
         """Before a call."""
-        memory, batch, spaces = machine.launch.memory, machine.batch, code.written.spaces
+        memory, batch, spaces = machine.launch.memory, machine.batch, code.spaces
         if code.region.stores:
             _own(machine, spaces)
         if "global" in spaces:

@@ -25,7 +25,7 @@ from warpsim.native.runtime.warp_order import conflicts
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.group import Group
-    from warpsim.native.compiling.region_code import CompiledRegion
+    from warpsim.native.runtime.compiled_region import CompiledRegion
 
 _OUTCOMES = {
     LOG_FULL: Outcome.CONFLICT,
@@ -107,7 +107,7 @@ class Runner:
         for number, _, varying, dtype in code.outs:
             call.results.append(_left_behind(selection, words, code.outs_at + 6 * number, dtype) if varying else None)
         call.words, address = scratch.words(words)
-        frame = code.written.frame_bytes
+        frame = code.frame_bytes
         scratch.give(
             CallWords(
                 lives=address,
@@ -123,7 +123,7 @@ class Runner:
                 changed=0,
                 parted=0,
                 common_exit=0,
-                tables=code.tables,
+                tables=code.tables_at,
                 batch_columns=machine.batch.shape.n_ctas,
                 frame_bytes=frame,
             )
@@ -133,9 +133,9 @@ class Runner:
         if region.barriers:
             scratch.array("states", per_group, np.int32)
             scratch.array("frames", per_group * frame, np.uint8)
-        if code.written.outer:
-            size = n_groups * len(code.written.effects) * 2
-            call.ranges = scratch.array("ranges", size, np.int64)[:size].reshape(n_groups, len(code.written.effects), 2)
+        if code.outer:
+            size = n_groups * len(code.accesses) * 2
+            call.ranges = scratch.array("ranges", size, np.int64)[:size].reshape(n_groups, len(code.accesses), 2)
         if code.variant.private:
             one_by_one = call.through and bool(region.barriers)
             call.own = private.copy_in(machine, call.group, region, tables, scratch, one_by_one=one_by_one)
@@ -166,7 +166,7 @@ class Runner:
         region = code.region
         if self.observer is not None and call.ranges is not None:
             mark = partial(logged.mark_stored, self.scratch.pointer)
-            notify(self.observer, machine.launch.memory, code.written.effects, call.ranges, mark)
+            notify(self.observer, machine.launch.memory, code.accesses, call.ranges, mark)
         self.stored = found.log_used
         if call.own is not None and not self.ended:
             call.own.copy_out()
@@ -182,19 +182,19 @@ class Runner:
 
     def _interferes(self, call: _Call, suspect: int) -> bool:
         """Whether the order of warps or CTAs may have been seen."""
-        written, chosen = call.code.written, call.code.written.outer
+        code, chosen = call.code, call.code.outer
         distinct = partial(logged.distinct, self.scratch.pointer, call.machine.launch.memory)
         if suspect & 2:
-            stores = [k for k in chosen if written.effects[k].kind == "store" and written.effects[k].space == "global"]
+            stores = [k for k in chosen if code.accesses[k].kind == "store" and code.accesses[k].space == "global"]
             low, high = call.ranges[:, stores, 0], call.ranges[:, stores, 1]
             there = low < high
             if not distinct(int(low[there].min()), int(high[there].max())):
                 return True
         if not suspect & 1:
             return False
-        effects, once = [written.effects[k] for k in chosen], [written.once[k] for k in chosen]
-        ranges, warps = call.ranges[:, chosen], not call.code.region.barriers
-        return conflicts(effects, once, ranges, call.tables, distinct, warps=warps)
+        accesses, once = [code.accesses[k] for k in chosen], [code.once[k] for k in chosen]
+        ranges, warps = call.ranges[:, chosen], not code.region.barriers
+        return conflicts(accesses, once, ranges, call.tables, distinct, warps=warps)
 
     # ---- what comes of it -------------------------------------------------------------------------
 

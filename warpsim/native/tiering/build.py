@@ -7,13 +7,14 @@ import warnings
 from collections.abc import Sequence
 
 from warpsim.graph.nodes import Untraceable
-from warpsim.native.codegen.builder import Variant
-from warpsim.native.codegen.inputs import InputKind
 from warpsim.native.compiling.cache import note
 from warpsim.native.compiling.compiler import Invalid
-from warpsim.native.compiling.region_code import CompiledRegion, RegionModule, compile_module, emit_module
+from warpsim.native.compiling.region_code import RegionModule, compile_module, emit_module
 from warpsim.native.lowering.values import Unlowerable
+from warpsim.native.regions.options import Variant
 from warpsim.native.regions.region import RegionFormer
+from warpsim.native.runtime.compiled_region import CompiledRegion
+from warpsim.native.runtime.input_kinds import InputKind
 from warpsim.native.tiering.cost import BLOCKING_SHARE, QUEUED_SHARE, Policy, has_spare_core, rate
 from warpsim.native.tiering.entry_points import WAITING, EntryPoint, Place, Profile, Request
 

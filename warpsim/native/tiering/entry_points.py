@@ -13,9 +13,9 @@ from warpsim.native.tiering.cost import LANE, QUEUED_SHARE, STEP, Account, Polic
 if TYPE_CHECKING:
     from warpsim.machine.plan import FunctionPlan
     from warpsim.machine.state.group import Group
-    from warpsim.native.compiling.region_code import CompiledRegion
     from warpsim.native.regions.region import Region
     from warpsim.native.regions.traces import Traces
+    from warpsim.native.runtime.compiled_region import CompiledRegion
 
 FAILURES = 3
 JOINED_THREADS = 1 << 20
