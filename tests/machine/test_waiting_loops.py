@@ -219,6 +219,8 @@ ENDING = {
     "a flag of two in turn that another warp sets": "setp.lt.u32 %p2, %r1, 32; @%p2 bra w; s: add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 9000; @%p1 bra s; st.volatile.global.u32 [%rd1+4], 1; bra e;"
     " w: xor.b32 %r3, %r3, 4; cvt.u64.u32 %rd5, %r3; add.u64 %rd5, %rd5, %rd1; ld.volatile.global.u32 %r4, [%rd5]; setp.eq.u32 %p1, %r4, 0; @%p1 bra w; e:",
     "an atomic count": "w: atom.global.add.u32 %r2, [%rd1], 1; setp.lt.u32 %p1, %r2, 12000; @%p1 bra w;",
+    "an inner loop, often": "i: add.u32 %r3, %r3, 1; setp.lt.u32 %p1, %r3, 2; @%p1 bra i; w: mov.u32 %r3, 0; x: add.u32 %r3, %r3, 1;"
+    " setp.lt.u32 %p1, %r3, 4; @%p1 bra x; add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 400; @%p2 bra w;",
     "a predicate": "setp.eq.u32 %p2, 0, 1; w: add.u32 %r2, %r2, 1; setp.gt.u32 %p2, %r2, 400; @!%p2 bra w;",
     "guarded writes": "w: add.u32 %r2, %r2, 1; setp.gt.u32 %p2, %r2, 400; @%p2 mov.u32 %r3, 1; setp.eq.u32 %p1, %r3, 0; @%p1 bra w;",
     "an exit in the loop": "w: add.u32 %r2, %r2, 1; setp.gt.u32 %p2, %r2, 400; @%p2 exit; bra w;",

@@ -41,7 +41,6 @@ M: atom.shared.and.b32 %r7, [%r9], -1; add.u32 %r3, %r3, %r7; sub.u32 %r12, %r12
   sub.u32 %r11, %r11, 1; setp.ge.s32 %p0, %r11, 0; @%p0 bra L;
   xor.b32 %r3, %r3, %r12; st.global.u32 [%d2], %r3; ret; }"""
 """Loops of their own for each lane, around an atomic that changes nothing."""
-
 LONG = """
   setp.ge.u32 %p0, %r0, 32; @%p0 bra E;
 L: add.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, 5000; @%p1 bra L;

@@ -59,7 +59,7 @@ def back_edge(machine: Machine, group: Group, block: BoundBlock) -> bool:
     nothing keeps its turn: engines may count its back edges differently, and the order of groups must not depend on that.
     """
     group.back_edges += 1
-    if not block.waits and group.back_edges % LOOK_EVERY:
+    if not (block.waits or group.back_edges % LOOK_EVERY == 0 or (group.seen and group.seen[-1].followed)):
         return False
     launch = machine.launch
     loop = group.plan.loop(group.block)
@@ -67,7 +67,7 @@ def back_edge(machine: Machine, group: Group, block: BoundBlock) -> bool:
         _endless(machine, group, loop)
     if loop.counter is not None and group.back_edges >= LOOK_EVERY:
         _missed(machine, group, loop, loop.counter)
-    visit, stuck = _look(machine, group, loop)
+    visit, stuck = _look(machine, group, loop, every=block.waits)
     if block.waits:
         group.generation += min(1 << visit.idle, MOST_YIELDED)
     if loop.timed and (stuck or (loop.bounded and visit.idle >= BORED)) and visit.waited < HORIZON:
@@ -84,13 +84,17 @@ def back_edge(machine: Machine, group: Group, block: BoundBlock) -> bool:
     return False
 
 
-def _look(machine: Machine, group: Group, loop: Loop) -> tuple[Visit, bool]:
-    """The group's visit to the head of a loop, and whether it will return forever (unless others change memory)."""
+def _look(machine: Machine, group: Group, loop: Loop, *, every: bool) -> tuple[Visit, bool]:
+    """The group's visit to the head of a loop, and whether it will return forever (unless others change memory). Without
+    ``every`` back edge looked at, it may have left the loop and come back since its last visit: where that looks the same,
+    it is followed from there on."""
     state = [group.read(r) for r in loop.decisive if not (loop.timed and r in loop.ticking)]
     memory = machine.launch.memory.version, machine.launch.memory.private
     visits = [visit for visit in group.seen if visit.encloses(group)]
+    followed = bool(visits) and visits[-1].followed
     last = visits.pop() if visits and visits[-1].block == group.block and visits[-1].stack == group.stack else None
-    visit = Visit(group.plan, group.stack, group.block, memory, state, last.waited if last is not None else 0)
+    waited = last.waited if last is not None else 0
+    visit = Visit(group.plan, group.stack, group.block, memory, state, waited, followed=followed)
     group.seen = (*visits, visit)
     if last is None:
         return visit, False
@@ -104,6 +108,8 @@ def _look(machine: Machine, group: Group, loop: Loop) -> tuple[Visit, bool]:
     elif visit.age > visit.span:
         visit.anchor, visit.age, visit.span = earlier[0], 1, 2 * visit.span
     stuck = any(then == memory and _same(old, state) for then, old in earlier) and _alone(machine, group, loop)
+    if stuck and not (every or visit.followed):
+        visit.followed, visit.anchor, stuck = True, None, False
     return visit, stuck
 
 

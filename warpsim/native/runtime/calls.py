@@ -129,7 +129,7 @@ class Calls:
             entry.by_layout[layout] = code
         work = max(WORK // (region.size * selection.n_warps), 16)
         back_edges = min(LOOK_EVERY - 1 - group.back_edges % LOOK_EVERY, work)
-        if back_edges <= 0 and region.loops:
+        if region.loops and (back_edges <= 0 or (group.seen and group.seen[-1].followed)):
             return None
         before, runner = machine.launch.thread_instructions, self.runner
         # The thread's own time: that of a busy machine would condemn regions at random.
