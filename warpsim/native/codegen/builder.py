@@ -178,7 +178,7 @@ class RegionBuilder:
                 continue
             n = width(memory(value.type))
             pointer = code.spill(value)
-            name = code.declare(f"ws_out_{n}", "void", "ptr, ptr, i32, i32, i32, ptr")
+            name = code.declare(f"ws_out_{n // 8}", "void", "ptr, ptr, i32, i32, i32, ptr")
             code.line(
                 f"call void @{name}(ptr %ctx, ptr {self.descriptor('outs', number)}, i32 {self.row}, i32 {self.cta}, "
                 f"i32 {self.mask}, ptr {pointer})"

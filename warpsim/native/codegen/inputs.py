@@ -153,7 +153,7 @@ class Inputs:
         type = key_type(builder.region, key)
         n, number = width(memory(type)), builder.region.reads.index(key)
         out = code.slot(f"[32 x i{n}]")
-        name = code.declare(f"ws_live_{n}", "void", "ptr, ptr, i32, i32, ptr")
+        name = code.declare(f"ws_live_{n // 8}", "void", "ptr, ptr, i32, i32, ptr")
         code.line(
             f"call void @{name}(ptr %ctx, ptr {builder.descriptor('lives', number)}, i32 {builder.row}, "
             f"i32 {builder.cta}, ptr {out})"

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from warpsim.native.compiling.cache import has_object, read_object, write_object
-from warpsim.native.runtime.library.modules import module_of
+from warpsim.native.runtime.library import module_of
 from warpsim.version import VERSION
 
 LIGHT = 0
@@ -43,12 +43,9 @@ class Compiler:
         self.loaded = 0
 
     def helper(self, name: str) -> int:
-        """The address of a library function, loaded with all that it calls."""
+        """The address of a library function."""
         if name not in self._addresses:
-            text, made, needed = module_of(name)
-            for other in needed:
-                self.helper(other)
-            self._load(text, made, 1, shared=True)
+            self._load(module_of(name), (name,), 1, shared=True)
         return self._addresses[name]
 
     def function(self, text: str, name: str, helpers: Any = (), level: int = 2, *, shared: bool = False) -> Any:

@@ -12,6 +12,9 @@ from warpsim.native.lowering.affine import compared, linear
 from warpsim.native.lowering.operations import cast, operate
 from warpsim.native.lowering.values import FLOATS, IRBuilder, Unlowerable, Val, bits_of, element, memory, width
 
+ROUNDING = {"rz": 0, "rp": 2, "rm": 3}
+"""LLVM's numbers of rounding modes."""
+
 
 class Lowering(Walk[Val]):
     """The code of graphs over the same inputs."""
@@ -91,7 +94,7 @@ def _table(code: IRBuilder, node: Node, index: Val) -> Val:
         place = code.make(f"getelementptr {type}, ptr {table}, i64 {index.text}")
         return Val(type, code.make(f"load {type}, ptr {place}"), uniform=True)
     where, out = code.spill(index), code.slot(f"[{LANES} x {type}]")
-    name = code.declare(f"ws_table_{width(type)}", "void", "ptr, ptr, ptr")
+    name = code.declare(f"ws_table_{width(type) // 8}", "void", "ptr, ptr, ptr")
     code.line(f"call void @{name}(ptr {table}, ptr {where}, ptr {out})")
     return code.filled(out, type)
 
@@ -101,10 +104,9 @@ def _directed(code: IRBuilder, node: Node, values: list[Val]) -> Val:
     type = values[0].type
     out = code.slot(f"[{LANES} x {type}]")
     op = {"fma": "fma", "divide": "fdiv"}[node.op]
-    pointers = ["ptr"] * (len(values) + 1)
-    name = code.declare(f"ws_rounded_{op}_{node.value}_{width(type)}", "void", ", ".join(pointers))
+    name = code.declare(f"ws_{op}_{type}", "void", ", ".join(["ptr"] * (len(values) + 1)) + ", i32")
     places = ", ".join(f"ptr {place}" for place in [*map(code.spill, values), out])
-    code.line(f"call void @{name}({places})")
+    code.line(f"call void @{name}({places}, i32 {ROUNDING[node.value]})")
     lanes = code.filled(out, type)
     if not all(v.uniform for v in values):
         return lanes
@@ -125,7 +127,7 @@ def _gather(code: IRBuilder, node: Node, value: Val, index: Val) -> Val:
     inner = memory(value.type)
     place, where = code.spill(value), code.spill(code.op("and", index, code.number(31, "i32")))
     out = code.slot(f"[{LANES} x {inner}]")
-    name = code.declare(f"ws_permute_{width(inner) if inner != 'i8' else 8}", "void", "ptr, ptr, ptr")
+    name = code.declare(f"ws_permute_{width(inner) // 8}", "void", "ptr, ptr, ptr")
     code.line(f"call void @{name}(ptr {place}, ptr {where}, ptr {out})")
     return code.filled(out, value.type)
 

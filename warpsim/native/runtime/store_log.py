@@ -31,7 +31,7 @@ def rollback(context: int) -> None:
 
 def mark_stored(context: int, first: int, last: int, marks: int) -> None:
     """Set a byte of ``marks`` to 1 for each byte of the host's memory from ``first`` to ``last`` that the region has stored."""
-    _call("ws_stored", context, first, last, marks)
+    _call("ws_walk_1", context, first, last, marks)
 
 
 def distinct(context: int, memory: GlobalMemory, first: int, last: int) -> bool:
@@ -41,6 +41,6 @@ def distinct(context: int, memory: GlobalMemory, first: int, last: int) -> bool:
         if low < high:
             host = allocation.data.ctypes.data + low - allocation.start
             marks = np.zeros(high - low + MOST, np.uint8)
-            if not _call("ws_distinct", context, host, host + high - low, marks.ctypes.data):
+            if not _call("ws_walk_2", context, host, host + high - low, marks.ctypes.data):
                 return False
     return True
