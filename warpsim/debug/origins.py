@@ -9,11 +9,11 @@ import attrs
 import numpy as np
 
 from warpsim.debug import expressions as ex
+from warpsim.debug.breakpoints import MemoryTarget, RegisterTarget, target_of
 from warpsim.debug.errors import DebugError, number
 from warpsim.debug.position import Position
 from warpsim.debug.threads import Focus, cta_at, holds, peek, places
 from warpsim.debug.timeline import StopTest
-from warpsim.debug.watching import MemoryTarget, MemoryWatch, RegisterTarget, target_of
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.watcher import READ, MemoryAccess
@@ -167,12 +167,11 @@ def _memory_writer(position: Position, target: MemoryTarget) -> tuple[int | None
     timeline = position.timeline
     seen: list[tuple[int, Focus | None]] = []
     known: dict[int, bytes | None] = {}
-    watch = MemoryWatch(target, position.scene)
 
     def accessed(machine: Machine, group: Group, access: MemoryAccess) -> None:
         if access.kind == READ:
             return
-        found = np.flatnonzero(watch.touching(machine, group, access).reshape(-1))
+        found = np.flatnonzero(target.touching(machine, group, access).reshape(-1))
         if len(found):
             thread = int(group.selection.threads.reshape(-1)[found[-1]])
             cta = cta_at(machine, int(group.selection.ctas.reshape(-1)[found[-1]]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -14,7 +14,6 @@ from warpsim.debug.threads import (
     Focus,
     Standing,
     activation,
-    column_of,
     first_of,
     holds,
     is_written,
@@ -89,15 +88,15 @@ def warps_of(machines: Iterable[Machine]) -> tuple[WarpState, ...]:
 
 
 class Position:
-    """What motion, searches and changes work on. ``reached`` is called at each stop."""
+    """Where a launch stands, and the thread in focus: what motion, searches and changes work on."""
 
-    def __init__(self, timeline: Timeline, reached: Callable[[Stop], None]) -> None:
+    def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
-        self.reached = reached
         self.scheduler_locking = "step"
         self.stop_at_findings = True
         self.breakpoints: dict[int, Point] = {}
         self.thread = Focus((0, 0, 0), 0, 0)
+        """The thread in focus."""
         self.frame = 0
         """The selected frame; 0 is the innermost."""
         timeline.forward(0)
@@ -122,9 +121,12 @@ class Position:
             at = self.standing()
             next_one = at.instruction if at is not None else group.instruction
             stop = Stop(reason, timeline.step, next_one.span.line, next_one.source, next_one.text, self.thread, **more)
-        self.reached(stop)
+        self._reached(stop)
         self.stop = stop
         return stop
+
+    def _reached(self, stop: Stop) -> None:
+        """Called at each stop."""
 
     def standing(self) -> Standing | None:
         """Where the thread in focus stands; None if it is not running."""
@@ -143,7 +145,9 @@ class Position:
 
     @property
     def registers(self) -> Mapping[str, Array]:
-        """The written registers of the selected function by name, ``[32]``, masked for lanes that stand elsewhere."""
+        """The registers of the selected function as arrays ``[32]`` over the warp, masked for lanes that stand
+        elsewhere. Registers never written are left out.
+        """
         scene = self.scene
         group = scene.group
         if group is None:
@@ -182,14 +186,9 @@ class Position:
         return cta[0] + gx * (cta[1] + gy * cta[2])
 
 
-def machine_of(timeline: Timeline, focus: Focus) -> Machine | None:
-    """The batch of a thread's CTA; None if it is not running."""
-    return next((m for m in timeline.machines() if column_of(m, focus.cta) is not None), None)
-
-
 def standing_of(timeline: Timeline, focus: Focus) -> Standing | None:
     """Where a thread stands; None if it is not running."""
-    machine = machine_of(timeline, focus)
+    machine = timeline.machine_of(focus)
     return None if machine is None else next((at for at in standing(machine) if holds(machine, at.group, focus)), None)
 
 
@@ -197,5 +196,5 @@ def scene_of(timeline: Timeline, focus: Focus, frame: int = 0) -> Scene:
     """A thread and one of its frames, for evaluating expressions."""
     at = standing_of(timeline, focus)
     if at is None:
-        return Scene(timeline.state, machine_of(timeline, focus), None, focus)
+        return Scene(timeline.state, timeline.machine_of(focus), None, focus)
     return Scene(timeline.state, at.machine, activation(at.machine, at.group, frame), focus)

@@ -7,7 +7,7 @@ import copy
 import itertools
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -16,17 +16,24 @@ import attrs
 import numpy as np
 
 from warpsim.debug import errors, motion, waiting
-from warpsim.debug.breakpoints import Breakpoint, Catchpoint, Watchpoint, check_condition, resolve
+from warpsim.debug.breakpoints import (
+    Breakpoint,
+    Catchpoint,
+    TileTarget,
+    Watchpoint,
+    check_condition,
+    check_event,
+    resolve,
+    target_of,
+    tile_of,
+)
 from warpsim.debug.errors import DebugError, flag, number, text
-from warpsim.debug.evaluation import Scene
-from warpsim.debug.listening import check_event
 from warpsim.debug.matrices import Matrix, matrix_at, nearest_matrix
 from warpsim.debug.origins import Origin, origin_of
 from warpsim.debug.position import Call, Position, Stop, WarpState, scene_of, standing_of, warps_of
-from warpsim.debug.threads import Focus, Standing, chosen_focus
+from warpsim.debug.threads import Focus, chosen_focus
 from warpsim.debug.timeline import Timeline
 from warpsim.debug.waiting import BarrierState, InFlight, MbarrierState
-from warpsim.debug.watching import TileTarget, target_of, tile_of
 from warpsim.debug.writing import assign
 from warpsim.errors import ExecutionError, Finding
 from warpsim.host.defaults import run_past
@@ -35,7 +42,6 @@ from warpsim.host.launch_options import Options
 from warpsim.host.recording import record
 from warpsim.machine.runtime import NAME as HEAP
 from warpsim.machine.state.global_memory import Allocation, GlobalMemory
-from warpsim.machine.values import Array
 from warpsim.program.program import Instruction
 from warpsim.report import pages
 
@@ -50,7 +56,7 @@ ELSEWHERE = ("progress", "engine", "workers", "executor", "profile")
 """Launch arguments that say how a launch runs, not what it does. A session ignores them."""
 
 
-class Session:
+class Session(Position):
     """Debug a launch: ``Session(kernel, grid, block, args, **options)`` takes the arguments of a launch.
 
     The session starts before the first instruction of the first warp. Each warp runs alone, so one step is one
@@ -106,53 +112,7 @@ class Session:
             finally:
                 for address in mapped:
                     memory.unmap(address)
-        self.timeline = Timeline(state, watchers, history_bytes)
-        self._position = Position(self.timeline, self._reached)
-        self.breakpoints = self._position.breakpoints
-
-    # ---- position ----------------------------------------------------------------------------
-
-    @property
-    def stop(self) -> Stop:
-        """Where the session stands, and why it stopped there."""
-        return self._position.stop
-
-    @property
-    def thread(self) -> Focus:
-        """The thread in focus; `focus` changes it."""
-        return self._position.thread
-
-    @property
-    def frame(self) -> int:
-        """The selected frame, 0 for the innermost; `select` changes it."""
-        return self._position.frame
-
-    @property
-    def scheduler_locking(self) -> str:
-        """``step`` or ``off``."""
-        return self._position.scheduler_locking
-
-    @scheduler_locking.setter
-    def scheduler_locking(self, value: str) -> None:
-        self._position.scheduler_locking = value
-
-    @property
-    def stop_at_findings(self) -> bool:
-        """Whether findings stop the launch."""
-        return self._position.stop_at_findings
-
-    @stop_at_findings.setter
-    def stop_at_findings(self, value: bool) -> None:
-        self._position.stop_at_findings = value
-
-    def standing(self) -> Standing | None:
-        """Where the thread in focus stands; None if it is not running."""
-        return self._position.standing()
-
-    @property
-    def scene(self) -> Scene:
-        """The thread in focus, for evaluating expressions."""
-        return self._position.scene
+        super().__init__(Timeline(state, watchers, history_bytes))
 
     # ---- motion ------------------------------------------------------------------------------
 
@@ -170,7 +130,7 @@ class Session:
 
     def until(self, place: int | str) -> Stop:
         """Run until the warp in focus reaches ``place`` or its function returns."""
-        locations = resolve(self.timeline.state.plan.program, place, self._position.function)
+        locations = resolve(self.timeline.state.plan.program, place, self.function)
         return self._repeat(1, lambda position: motion.until(position, locations))
 
     def cont(self) -> Stop:
@@ -188,7 +148,7 @@ class Session:
         step = number("step", step)
         if step < 0:
             raise DebugError(f"there is no step {step}: steps count from 0")
-        return self._position.stopped("end" if self.timeline.goto(step) == "end" else "step", refocus=True)
+        return self.stopped("end" if self.timeline.goto(step) == "end" else "step", refocus=True)
 
     def back(self, n: int = 1, by: str = "instruction") -> Stop:
         """Undo the last ``n`` instructions of the warp in focus; with ``by="line"``, go back to the starts of its last
@@ -196,17 +156,17 @@ class Session:
         """
         n = number("n", n)
         if _unit(by):
-            return motion.back(self._position, n) if n > 0 else self.stop
+            return motion.back(self, n) if n > 0 else self.stop
         stop = self.stop
         for _ in range(n):
-            stop = motion.line_back(self._position)
+            stop = motion.line_back(self)
             if stop.step == 0:
                 break
         return stop
 
     def reverse_cont(self) -> Stop:
         """Go back to the last position at which `cont` would have stopped, or to the start."""
-        return motion.reverse(self._position)
+        return motion.reverse(self)
 
     def interrupt(self) -> None:
         """Ask the running command to stop soon. Safe to call from a signal handler or another thread."""
@@ -215,7 +175,7 @@ class Session:
     def _repeat(self, n: int, move: Callable[[Position], Stop]) -> Stop:
         stop = self.stop
         for _ in range(number("n", n)):
-            stop = move(self._position)
+            stop = move(self)
             if stop.reason != "step":
                 break
         return stop
@@ -274,7 +234,7 @@ class Session:
             temporary: delete the breakpoint after its first stop.
         """
         program = self.timeline.state.plan.program
-        locations = resolve(program, place, self._position.function)
+        locations = resolve(program, place, self.function)
         if condition is not None:
             check_condition(condition, program, locations)
         ignore, temporary = number("ignore", ignore), flag("temporary", temporary)
@@ -335,8 +295,8 @@ class Session:
         chosen = chosen_focus(self.timeline.state, old, cta, warp, lane)
         if chosen != old:
             here = standing_of(self.timeline, chosen) is not None
-            self._position.thread = chosen if here or lane is not None else self._lowest(chosen)
-            self._position.stopped("end" if self.stop.reason == "end" else "step")
+            self.thread = chosen if here or lane is not None else self._lowest(chosen)
+            self.stopped("end" if self.stop.reason == "end" else "step")
         return self.thread
 
     def select(self, frame: int) -> Call:
@@ -347,7 +307,7 @@ class Session:
         if not 0 <= frame < len(calls):
             there = f"0 to {len(calls) - 1}" if calls else "none, because the thread is not running"
             raise DebugError(f"no frame {frame}; frames: {there}")
-        self._position.frame = frame
+        self.frame = frame
         return calls[frame]
 
     def _lowest(self, focus: Focus) -> Focus:
@@ -359,13 +319,6 @@ class Session:
         return focus
 
     # ---- what --------------------------------------------------------------------------------
-
-    @property
-    def registers(self) -> Mapping[str, Array]:
-        """The registers of the selected function as arrays ``[32]`` over the warp, masked for lanes that stand
-        elsewhere. Registers never written are left out.
-        """
-        return self._position.registers
 
     def evaluate(self, text: str) -> Any:
         """Evaluate an expression for the thread in focus; the grammar is that of `warpsim.debug.expressions`.
@@ -453,13 +406,13 @@ class Session:
 
         ``value`` is a number, an array ``[32]``, or an expression as text.
         """
-        assign(self._position, what, value)
+        assign(self, what, value)
 
     def origin(self, what: str, depth: int = 1) -> Origin:
         """Find the step that gave a register of the thread in focus, a variable or memory its value, and the values it
         read; follows the chain ``depth`` steps back.
         """
-        return origin_of(self._position, what, depth)
+        return origin_of(self, what, depth)
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -10,20 +10,23 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
 import numpy as np
 
 from warpsim.checks.watchers import watchers_of
-from warpsim.debug.listening import Listener
+from warpsim.debug import waiting
+from warpsim.debug.threads import Focus, column_of, cta_at
 from warpsim.errors import ExecutionError, Finding
 from warpsim.machine.engine import Run
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
+from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array
-from warpsim.machine.watcher import Watcher
+from warpsim.machine.watcher import MemoryAccess, Watcher
 from warpsim.program.program import Instruction
 
 StopTest = Callable[[Machine, Group, Instruction], int]
@@ -58,11 +61,20 @@ class Snapshot:
     state: LaunchState
 
 
-class Timeline(Listener):
+class Timeline(Watcher):
     """Runs a launch. ``step`` is the current position; ``machine`` and ``group`` are those whose step comes next (None
     before the first and after the last).
 
     ``most_bytes`` bounds the memory of snapshots and may be changed. With 0, going back runs again from the start.
+    Memory accesses go to ``accessed``, threads that exit to ``leaving``, broken rules and the events that a catchpoint
+    can name to ``occurred``.
+    """
+
+    leaving: Callable[[Machine, Group], None] | None = None
+    accessed: Callable[[Machine, Group, MemoryAccess], None] | None = None
+    occurred: Callable[[str, Machine, Group | None, str | Finding], None] | None = None
+    """Called with an event's name, the group that takes part, and a description; for a broken rule, with ``"finding"``
+    and the finding.
     """
 
     def __init__(self, state: LaunchState, watchers: Sequence[Watcher], most_bytes: int) -> None:
@@ -110,6 +122,78 @@ class Timeline(Listener):
             self.found = finding, self.step, self.state.running is not None
             self._alarm = -1
 
+    def group_exiting(self, machine: Machine, group: Group) -> None:
+        """Report threads that exit."""
+        if self.leaving is not None:
+            self.leaving(machine, group)
+
+    def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
+        """Report memory accesses."""
+        if self.accessed is not None:
+            self.accessed(machine, group, access)
+
+    def _report(self, event: str, machine: Machine, group: Group | None, text: Callable[[], str]) -> None:
+        if self.occurred is not None:
+            self.occurred(event, machine, group, text())
+
+    def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:  # noqa: FBT001  event arguments are positional
+        """Report an arrival."""
+        self._report("arrival", machine, group, lambda: f"arrives at barrier {number}")
+
+    def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:  # noqa: FBT001  event arguments are positional
+        """Report that a barrier was passed."""
+        self._report("barrier", machine, group, lambda: f"barrier {number} is complete")
+
+    def barrier_completed(self, machine: Machine, number: int, columns: Array) -> None:
+        """Report the completion of a barrier at which some threads only arrive."""
+        self._report("barrier", machine, None, lambda: f"barrier {number} is complete")
+
+    def cluster_barrier_left(self, machine: Machine, group: Group) -> None:
+        """Report that the cluster barrier was passed."""
+        self._report("barrier", machine, group, lambda: "the cluster barrier is complete")
+
+    def mbarrier_initialised(
+        self, machine: Machine, group: Group, columns: Array, place: Array, count: Array, active: Array | None
+    ) -> None:
+        """Note where mbarriers are."""
+        waiting.note_mbarriers(machine, group, columns, place, active, valid=True)
+
+    def mbarrier_invalidated(
+        self, machine: Machine, group: Group, columns: Array, place: Array, words: Array, active: Array | None
+    ) -> None:
+        """Note where mbarriers no longer are."""
+        waiting.note_mbarriers(machine, group, columns, place, active, valid=False)
+
+    def mbarrier_observed(self, machine: Machine, group: Group, positions: Array, columns: Array, place: Array) -> None:
+        """Report that a thread observed the end of a phase."""
+
+        def text() -> str:
+            return f"the phase of the mbarrier {waiting.shared_name(machine, int(np.asarray(place).flat[0]))} is over"
+
+        self._report("phase", machine, group, text)
+
+    def async_issued(self, machine: Machine, transfer: Transfer) -> None:
+        """Defined so that the machine tracks copies."""
+
+    def async_waited(self, machine: Machine, transfer: Transfer, which: Array) -> None:
+        """Report copies that threads have waited for."""
+        text = partial(_copies, "{} have completed: threads have waited for them", machine, transfer)
+        self._report("async", machine, None, text)
+
+    def async_signalled(self, machine: Machine, transfer: Transfer, which: Array) -> None:
+        """Report copies that have signalled their mbarriers."""
+        text = partial(_copies, "{} have completed: their mbarrier has counted them", machine, transfer)
+        self._report("async", machine, None, text)
+
+    def async_visible(self, machine: Machine, transfer: Transfer, which: Array) -> None:
+        """Report that data written by copies became readable."""
+        text = partial(_copies, "the data that {} have written is visible", machine, transfer)
+        self._report("visible", machine, None, text)
+
+    def wgmma_waited(self, machine: Machine, group: Group) -> None:
+        """Report wgmma that a warpgroup has waited for."""
+        self._report("async", machine, group, lambda: "wgmma have completed: the warpgroup has waited for them")
+
     # ---- states ------------------------------------------------------------------------------
 
     def _restore(self, snapshot: Snapshot) -> None:
@@ -129,6 +213,10 @@ class Timeline(Listener):
     def machines(self) -> list[Machine]:
         """The batches that have begun and not ended."""
         return [self._run.machine(batch) for batch in self.state.batches]
+
+    def machine_of(self, focus: Focus) -> Machine | None:
+        """The batch of a thread's CTA; None if it is not running."""
+        return next((m for m in self.machines() if column_of(m, focus.cta) is not None), None)
 
     def _take_snapshot(self) -> None:
         """Take a snapshot of the current state, and drop some if there are too many."""
@@ -351,4 +439,9 @@ def arrays_of(state: LaunchState) -> Iterator[Array]:
             yield from (value for value in frame.values if isinstance(value, np.ndarray))
 
 
-__all__ = ["Change", "StopTest", "Timeline"]
+def _copies(text: str, machine: Machine, transfer: Transfer) -> str:
+    """Insert a description of copies into a text."""
+    place = transfer.place or transfer.group.instruction
+    position, n_ctas = int(transfer.positions[0]), machine.batch.shape.n_ctas
+    x, y, z = cta_at(machine, position % n_ctas)
+    return text.format(f"the copies of line {place.span.line} (CTA ({x},{y},{z}), warp {position // n_ctas >> 5})")

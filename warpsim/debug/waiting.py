@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import attrs
 import numpy as np
@@ -106,24 +105,15 @@ def _warps(machine: Machine, groups: Iterable[Group], column: int) -> tuple[int,
 # ---- mbarriers ----------------------------------------------------------------------------------
 
 
-def _objects(group: Group, columns: Array, place: Array, active: Any) -> list[tuple[int, int]]:
-    """The mbarriers of a step as (column, address), for the threads that take part."""
+def note_mbarriers(
+    machine: Machine, group: Group, columns: Array, place: Array, active: Array | None, *, valid: bool
+) -> None:
+    """Note where mbarriers are, or no longer are: nothing in memory distinguishes them from data."""
     shape = group.selection.shape
     here = np.broadcast_to(True if active is None else active, shape)
     pairs = (np.broadcast_to(values, shape)[here].tolist() for values in (columns, place))
-    return list(zip(*pairs, strict=True))
-
-
-def note_initialised(machine: Machine, group: Group, columns: Array, place: Array, active: Any) -> None:
-    """Record where mbarriers are, because nothing in memory distinguishes them from data."""
-    known = machine.batch.notes.setdefault(MBARRIERS, set())
-    known.update(_objects(group, columns, place, active))
-
-
-def note_invalidated(machine: Machine, group: Group, columns: Array, place: Array, active: Any) -> None:
-    """Forget mbarriers."""
-    known = machine.batch.notes.setdefault(MBARRIERS, set())
-    known.difference_update(_objects(group, columns, place, active))
+    known: set[tuple[int, int]] = machine.batch.notes.setdefault(MBARRIERS, set())
+    (known.update if valid else known.difference_update)(zip(*pairs, strict=True))
 
 
 def mbarriers_of(machines: Iterable[Machine]) -> tuple[MbarrierState, ...]:

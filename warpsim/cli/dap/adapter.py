@@ -14,7 +14,7 @@ from warpsim.cli.dap.wire import Broken, Wire
 from warpsim.cli.launching import Left
 from warpsim.cli.output import Unusable, internal
 from warpsim.debug import DebugError, Session, Stop
-from warpsim.debug.listening import EVENTS
+from warpsim.debug.breakpoints import EVENTS
 from warpsim.errors import Finding, WarpsimError, describe
 from warpsim.host.kernel import Kernel, LaunchResult
 

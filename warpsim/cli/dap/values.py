@@ -14,7 +14,7 @@ from warpsim.cli.debug.formats import abridged, plain, short, show
 from warpsim.cli.debug.shell import Shell
 from warpsim.debug import DebugError
 from warpsim.debug import expressions as ex
-from warpsim.debug.watching import location_of
+from warpsim.debug.breakpoints import location_of
 from warpsim.errors import describe
 from warpsim.program.names import SPECIALS
 

@@ -6,8 +6,7 @@ import re
 
 from warpsim.cli.debug.console import Console, count_of, number_of
 from warpsim.debug import Breakpoint, Catchpoint, DebugError
-from warpsim.debug.breakpoints import Point, check_condition
-from warpsim.debug.listening import EVENTS
+from warpsim.debug.breakpoints import EVENTS, Point, check_condition
 from warpsim.errors import plural
 
 IF = re.compile(r"(.*?)(?:\bif\b\s*(.*))?", re.DOTALL)

@@ -11,8 +11,8 @@ from warpsim.cli.debug.console import Console, count_of, number_of
 from warpsim.cli.debug.formats import LETTERS, equation, formatter, grid, plain, show
 from warpsim.debug import Call, DebugError
 from warpsim.debug import expressions as ex
+from warpsim.debug.breakpoints import location_of
 from warpsim.debug.memory import WORDS
-from warpsim.debug.watching import location_of
 from warpsim.errors import source_name, source_text
 from warpsim.types import TYPES
 

@@ -15,7 +15,7 @@ from warpsim.cli.debug.infos import Infos
 from warpsim.cli.debug.looking import Looking
 from warpsim.cli.debug.running import Running
 from warpsim.debug import DebugError, Session
-from warpsim.debug.listening import EVENTS
+from warpsim.debug.breakpoints import EVENTS
 from warpsim.errors import WarpsimError
 from warpsim.host.checks import EVERY
 from warpsim.host.files import text_of
