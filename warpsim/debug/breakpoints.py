@@ -302,14 +302,9 @@ def _names(node: ex.Node) -> Iterator[str]:
             yield f"%{CUDA.get(text, text[1:])}.{name}"
         case ex.Memory(base, _) if base not in ex.SPACES:
             yield base
-        case ex.Index(base, index, stop):
-            for part in (base, index, stop):
-                yield from () if part is None else _names(part)
-        case ex.Field(operand, _) | ex.Bits(_, operand) | ex.Unary(_, operand):
-            yield from _names(operand)
-        case ex.Binary(_, left, right):
-            yield from _names(left)
-            yield from _names(right)
+        case _:
+            for part in attrs.astuple(node, recurse=False):
+                yield from _names(part) if attrs.has(type(part)) else ()
 
 
 def check_event(name: str, checks: frozenset[str], *, others: bool) -> None:

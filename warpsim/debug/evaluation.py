@@ -161,11 +161,11 @@ class Scene:
                 return self._index(base, index, stop)
             case ex.Bits(type, operand):
                 return as_bits(self.evaluate(operand), TYPES[type])
-            case ex.Unary("&", operand):
+            case ex.Operation("&", operand, None):
                 return self._address(operand)
-            case ex.Unary(sign, operand):
+            case ex.Operation(sign, operand, None):
                 return unary(sign, self.evaluate(operand))
-            case ex.Binary(sign, left, right):
+            case ex.Operation(sign, left, right) if right is not None:
                 return binary(sign, self.evaluate(left), self.evaluate(right))
         raise DebugError(f"{node} has no value of its own")
 

@@ -35,18 +35,8 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE | re.ASCII,
 )
-_LEVELS = (
-    ("||",),
-    ("&&",),
-    ("|",),
-    ("^",),
-    ("&",),
-    ("==", "!="),
-    ("<", "<=", ">", ">="),
-    ("<<", ">>"),
-    ("+", "-"),
-    ("*", "/", "%"),
-)
+_LEVELS = ("||", "&&", "|", "^", "&", "== !=", "< <= > >=", "<< >>", "+ -", "* / %")
+_PRECEDENCE = {operator: level for level, operators in enumerate(_LEVELS) for operator in operators.split()}
 
 
 @attrs.frozen
@@ -97,23 +87,15 @@ class Bits:
 
 
 @attrs.frozen
-class Unary:
-    """A unary operator; ``&`` takes the address of a variable."""
-
-    operator: str
-    operand: Node
-
-
-@attrs.frozen
-class Binary:
-    """A binary operator."""
+class Operation:
+    """An operator and its one or two operands; ``&`` of one is the address of a variable."""
 
     operator: str
     left: Node
-    right: Node
+    right: Node | None = None
 
 
-Node = Number | Name | Memory | Index | Field | Bits | Unary | Binary
+Node = Number | Name | Memory | Index | Field | Bits | Operation
 
 
 def parse(text: str) -> Node:
@@ -126,92 +108,91 @@ def parse(text: str) -> Node:
         raise DebugError(f"an expression is text, not {shown(text)}")
     if len(text) > LONGEST:
         raise DebugError(f"an expression has at most {LONGEST} characters")
-    return _Parser(text).whole()
+    parser = _Parser(text)
+    found = parser.expression()
+    if parser.kind != "end":
+        raise parser.expected("an operator")
+    return found
 
 
 class _Parser:
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.tokens: list[tuple[str, str, int]] = []
-        at = 0
-        while at < len(text.rstrip()):
-            found = _TOKEN.match(text, at)
+        self.text, self.tokens, self.at, self.depth = text, list[tuple[str, str, int]](), 0, 0
+        start = 0
+        while start < len(text.rstrip()):
+            found = _TOKEN.match(text, start)
             if found is None:
-                raise self.problem("something else", len(text) - len(text[at:].lstrip()))
+                raise self.problem("something else", len(text) - len(text[start:].lstrip()))
             kind = str(found.lastgroup)
             self.tokens.append((kind, found[kind], found.start(kind)))
-            at = found.end()
+            start = found.end()
         self.tokens.append(("end", "", len(text)))
-        self.at = self.depth = 0
 
-    def problem(self, expected: str, place: int | None = None) -> DebugError:
-        """Make the error for a token that does not fit."""
-        if place is None:
-            kind, word, place = self.tokens[self.at]
-            expected = f"expected {expected}, not {'the end' if kind == 'end' else repr(word)}"
+    @property
+    def kind(self) -> str:
+        return self.tokens[self.at][0]
+
+    @property
+    def word(self) -> str:
+        return self.tokens[self.at][1]
+
+    def problem(self, said: str, place: int) -> DebugError:
         shown = self.text if len(self.text) <= 120 else self.text[:117] + "..."
-        return DebugError(f"{expected}\n    {shown}\n    {' ' * min(place, 120)}^")
+        return DebugError(f"{said}\n    {shown}\n    {' ' * min(place, 120)}^")
 
-    def take(self, *words: str) -> str | None:
-        """Consume and return the next token if it is one of these operators."""
-        kind, word, _ = self.tokens[self.at]
-        if kind == "op" and word in words:
-            self.at += 1
-            return word
-        return None
+    def expected(self, what: str) -> DebugError:
+        kind, word, place = self.tokens[self.at]
+        return self.problem(f"expected {what}, not {'the end' if kind == 'end' else repr(word)}", place)
 
-    def expect(self, word: str) -> None:
-        """Consume a token that must come next."""
-        if self.take(word) is None:
-            raise self.problem(repr(word))
-
-    def whole(self) -> Node:
-        """Parse the whole text."""
-        found = self.binary(0)
-        if self.tokens[self.at][0] != "end":
-            raise self.problem("an operator")
+    def take(self, *operators: str) -> bool:
+        """Consume the next token if it is one of these operators."""
+        found = self.kind == "op" and self.word in operators
+        self.at += found
         return found
 
-    def binary(self, level: int) -> Node:
-        """Parse left-associative operators of one precedence."""
-        if level == len(_LEVELS):
-            return self.unary()
-        left = self.binary(level + 1)
-        while (operator := self.take(*_LEVELS[level])) is not None:
-            left = Binary(operator, left, self.binary(level + 1))
+    def expect(self, operator: str) -> None:
+        if not self.take(operator):
+            raise self.expected(repr(operator))
+
+    def name(self, what: str) -> str:
+        if self.kind != "name":
+            raise self.expected(what)
+        self.at += 1
+        return self.tokens[self.at - 1][1]
+
+    def expression(self, level: int = 0) -> Node:
+        """Left-associative operators of at least a level of precedence."""
+        left = self.unary()
+        while self.kind == "op" and _PRECEDENCE.get(operator := self.word, -1) >= level:
+            self.at += 1
+            left = Operation(operator, left, self.expression(_PRECEDENCE[operator] + 1))
         return left
 
     def unary(self) -> Node:
-        """Parse signs and their operand."""
         self.depth += 1
         if self.depth > DEEPEST:
             raise DebugError(f"an expression nests at most {DEEPEST} deep")
-        operator = self.take("-", "~", "!", "&", "+")
-        found = self.postfix(self.primary()) if operator is None else Unary(operator, self.unary())
+        operator = self.word
+        found = Operation(operator, self.unary()) if self.take(*"-~!&+") else self.postfix(self.primary())
         self.depth -= 1
         return found
 
     def primary(self) -> Node:
-        """Parse a constant, a name, or a parenthesised expression."""
-        kind, word, place = self.tokens[self.at]
         if self.take("("):
-            found = self.binary(0)
+            found = self.expression()
             self.expect(")")
             return found
-        if kind in ("int", "hex", "float", "ptx"):
+        if self.kind in ("int", "hex", "float", "ptx"):
             self.at += 1
-            return Number(self.number(kind, word, place))
-        if kind != "name":
-            raise self.problem("a value")
-        self.at += 1
+            return Number(self.number(*self.tokens[self.at - 1]))
+        word = self.name("a value")
         if word in TYPES and self.take("("):
-            found = self.binary(0)
+            found = self.expression()
             self.expect(")")
             return Bits(word, found)
         return Name(word)
 
     def number(self, kind: str, word: str, place: int) -> int | float | np.floating[Any]:
-        """Convert a constant's text to its value."""
         if len(word) > DIGITS:
             raise self.problem(f"a constant has at most {DIGITS} digits", place)
         if kind == "ptx":
@@ -220,29 +201,21 @@ class _Parser:
         return float(word) if kind == "float" else int(word, 16 if kind == "hex" else 10)
 
     def postfix(self, base: Node) -> Node:
-        """Parse indices and fields."""
+        """Indices and fields."""
         while True:
             if self.take("["):
-                base = self.indexed(
-                    Memory("generic", base.text) if isinstance(base, Name) and base.text in TYPES else base
-                )
+                if isinstance(base, Name) and base.text in TYPES:
+                    base = Memory("generic", base.text)
+                index = self.expression()
+                base = Index(base, index, self.expression() if self.take(":") else None)
+                self.expect("]")
             elif self.take("."):
-                kind, word, _ = self.tokens[self.at]
-                if kind != "name":
-                    raise self.problem("a field")
-                self.at += 1
-                if isinstance(base, Name) and word in TYPES:
-                    base = Memory(base.text, word)
-                    if self.tokens[self.at][1] != "[":
-                        raise self.problem("'['")
-                else:
+                word = self.name("a field")
+                if not (isinstance(base, Name) and word in TYPES):
                     base = Field(base, word)
+                    continue
+                base = Memory(base.text, word)
+                if self.word != "[":
+                    raise self.expected("'['")
             else:
                 return base
-
-    def indexed(self, base: Node) -> Node:
-        """Parse the inside of brackets."""
-        index = self.binary(0)
-        stop = self.binary(0) if self.take(":") else None
-        self.expect("]")
-        return Index(base, index, stop)

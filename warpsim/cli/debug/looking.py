@@ -87,7 +87,7 @@ class Looking:
         if word in WORDS and rest.strip():
             return word, self._number(rest)
         node = ex.parse(text)
-        inner = node.operand if isinstance(node, ex.Unary) and node.operator == "&" else node
+        inner = node.left if isinstance(node, ex.Operation) and (node.operator, node.right) == ("&", None) else node
         at = location_of(self.session.scene, inner)
         if at is not None and at.space != "param":
             address = at.address[self.session.thread.lane] if isinstance(at.address, np.ndarray) else at.address
