@@ -15,7 +15,6 @@ from warpsim.debug import expressions as ex
 from warpsim.debug.errors import DebugError, number
 from warpsim.debug.evaluation import CUDA, Scene
 from warpsim.debug.matrices import Matrix, matrix_at, nearest_matrix
-from warpsim.debug.memory import Place
 from warpsim.debug.threads import Focus, column_of, cta_at, holds, of_type, peek, places, standing, warps_in
 from warpsim.debug.timeline import Timeline
 from warpsim.debug.values import Location
@@ -71,9 +70,8 @@ class MemoryTarget:
         column = column_of(machine, focus.cta) if machine is not None else None
         if space in ("shared", "local") and column is None:
             return None
-        thread = focus.warp * 32 + focus.lane
         try:
-            return Place(launch, space, self.location.address, machine, column or 0, thread).read(self.nbytes)
+            return Scene(launch, machine, None, focus).place(space, self.location.address).read(self.nbytes)
         except DebugError:
             return None
 

@@ -21,7 +21,7 @@ from warpsim.debug.errors import DebugError
 from warpsim.errors import shown
 from warpsim.types import TYPES
 
-SPACES = ("global", "shared", "local", "const", "param", "generic")
+SPACES = ("global", "const", "shared", "local", "param", "generic")
 LONGEST, DEEPEST = 4096, 64
 DIGITS = 400
 _TOKEN = re.compile(

@@ -10,13 +10,11 @@ import numpy as np
 
 from warpsim.debug.errors import DebugError
 from warpsim.debug.evaluation import Scene
-from warpsim.debug.memory import Place
-from warpsim.debug.threads import column_of, peek, places, standing
+from warpsim.debug.threads import peek, places, standing
 from warpsim.isa.spec import Scope
 from warpsim.layout import descriptors, fragments, instructions
 from warpsim.layout.fragment import Fragment
 from warpsim.layout.registers import matrix_of
-from warpsim.machine.machine import Machine
 from warpsim.machine.values import Array
 from warpsim.program.program import Instruction, Operand
 from warpsim.report import pages
@@ -281,11 +279,8 @@ def _descriptor(scene: Scene, operand: Operand) -> int:
 
 def _bytes_at(scene: Scene, address: Array, dtype: np.dtype[Any]) -> Array:
     """Elements in the shared memory of the CTA in focus."""
-    machine: Machine | None = scene.machine
-    column = column_of(machine, scene.focus.cta) if machine is not None else None
     low, high = int(address.min()), int(address.max()) + dtype.itemsize
-    place = Place(scene.launch, "shared", low, machine, column or 0, 0)
-    raw = np.frombuffer(place.read(high - low), np.uint8)
+    raw = np.frombuffer(scene.place("shared", low).read(high - low), np.uint8)
     parts = raw[(address - low)[..., None] + np.arange(dtype.itemsize)]
     return np.ascontiguousarray(parts).view(dtype)[..., 0]
 

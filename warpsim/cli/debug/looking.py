@@ -12,7 +12,6 @@ from warpsim.cli.debug.formats import LETTERS, equation, formatter, grid, plain,
 from warpsim.debug import Call, DebugError
 from warpsim.debug import expressions as ex
 from warpsim.debug.breakpoints import location_of
-from warpsim.debug.memory import WORDS
 from warpsim.errors import source_name, source_text
 from warpsim.types import TYPES
 
@@ -84,7 +83,7 @@ class Looking:
         if not text:
             raise DebugError("x PLACE, for example &s, s[4], out, shared 0x40")
         word, _, rest = text.partition(" ")
-        if word in WORDS and rest.strip():
+        if word in ex.SPACES and rest.strip():
             return word, self._number(rest)
         node = ex.parse(text)
         inner = node.left if isinstance(node, ex.Operation) and (node.operator, node.right) == ("&", None) else node
