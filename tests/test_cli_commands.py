@@ -16,7 +16,7 @@ import pytest
 
 from ptx_text import module_head
 from warpsim.cli import commands, executing, launching, main, output, replaying
-from warpsim.cli.debug.shell import Terminal
+from warpsim.cli.debug import Terminal
 from warpsim.cli.grammar import parser
 from warpsim.cli.launching import Argument, Progress, argument, dims
 from warpsim.cli.output import Unusable

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from warpsim.cli import main
-from warpsim.cli.dap.adapter import Adapter
-from warpsim.cli.dap.wire import Wire
+from warpsim.cli.dap import Adapter
+from warpsim.cli.dap.protocol import Wire
 from warpsim.host.json_schema import problems
 
 CALLS = (Path(__file__).parent / "kernels" / "calls.ptx").read_text()

@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 
 from warpsim.cli import main
-from warpsim.cli.dap import wire
-from warpsim.cli.dap.adapter import Adapter
-from warpsim.cli.dap.requests import REQUESTS, _text
-from warpsim.cli.dap.wire import Broken, Printed, Wire
+from warpsim.cli.dap import Adapter, protocol
+from warpsim.cli.dap.protocol import REQUESTS, Broken, Printed, Wire, _text
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((Path(__file__).parent / "protocol" / "messages.json").read_text())
@@ -491,7 +489,7 @@ def test_what_is_sent():
     assert [m["body"] for m in found] == [{"output": "ü"}, {"category": "stdout", "output": "text"}]
     out.close()
     made.event("output", output="gone")
-    assert wire.LARGEST == 1 << 26
+    assert protocol.LARGEST == 1 << 26
 
 
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # a thread may read there to the end of the process

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from warpsim.cli import main
-from warpsim.cli.debug.shell import Terminal
+from warpsim.cli.debug import Terminal
 
 ROOT = Path(__file__).parents[2]
 FAULTY = (Path(__file__).parent / "kernels" / "faulty.ptx").read_text()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from argparse import Namespace
 from typing import Any, TextIO
 
-from warpsim.cli.debug.shell import Shell, Terminal
+from warpsim.cli.debug.shell import Shell
 from warpsim.cli.launching import Left
 from warpsim.cli.output import Unusable, document, end
 from warpsim.cli.running import run_one
@@ -56,3 +57,58 @@ def _lines(name: str) -> list[str]:
 
 def _has_colour(stream: TextIO) -> bool:
     return stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM", "dumb") != "dumb"
+
+
+class Terminal:
+    """Lines from standard input; at a terminal, with history and completion where readline exists."""
+
+    def __init__(self, shell: Shell) -> None:
+        self.tty = sys.stdin is not None and sys.stdin.isatty()
+        self.shell = shell
+        if self.tty:
+            self._prepare()
+
+    def _prepare(self) -> None:
+        if sys.platform == "win32":  # its console edits lines itself; there is no readline
+            return
+        try:
+            import readline
+        except ImportError:  # a Python built without it
+            return
+        path = os.path.join(os.path.expanduser("~"), ".warpsim_history")
+        with contextlib.suppress(OSError):
+            readline.read_history_file(path)
+        readline.set_completer_delims(" \t")
+        readline.set_completer(self._complete)
+        readline.parse_and_bind("tab: complete")
+        import atexit
+
+        def keep() -> None:
+            with contextlib.suppress(OSError):
+                readline.set_history_length(1000)
+                readline.write_history_file(path)
+
+        atexit.register(keep)
+
+    def _complete(self, text: str, state: int) -> str | None:
+        if sys.platform == "win32":
+            return None
+        import readline
+
+        found = self.shell.complete(text, readline.get_line_buffer()[: readline.get_endidx()])
+        return found[state] if state < len(found) else None
+
+    def read(self) -> str | None:
+        """The next line; None at the end of the input."""
+        try:
+            if self.tty:
+                return input("(warpsim) ")
+            line = sys.stdin.readline() if sys.stdin is not None else ""
+            return line.rstrip("\n") if line else None
+        except EOFError:
+            self.shell.say()
+            return None
+        except UnicodeDecodeError:
+            return "# what was typed is not a text"
+        except OSError:  # there is no standard input
+            return None

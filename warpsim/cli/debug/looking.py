@@ -1,19 +1,21 @@
-"""Commands that show and change values, code and threads."""
+"""Commands that show and change values, code and threads, and the subcommands of ``info``."""
 
 from __future__ import annotations
 
+import fnmatch
+import os
 import re
 from typing import Any
 
 import numpy as np
 
 from warpsim.cli.debug.console import Console, count_of, number_of
-from warpsim.cli.debug.formats import LETTERS, equation, formatter, grid, plain, show
+from warpsim.cli.debug.formats import LETTERS, abridged, equation, formatter, grid, plain, short, show
 from warpsim.debug import Call, DebugError
 from warpsim.debug import expressions as ex
-from warpsim.debug.breakpoints import location_of
-from warpsim.errors import source_name, source_text
-from warpsim.types import TYPES
+from warpsim.debug.breakpoints import line_column, location_of, resolve
+from warpsim.errors import describe, plural, source_name, source_text
+from warpsim.types import TYPES, StateSpace
 
 AROUND = 5
 UNITS = {"b": 1, "h": 2, "w": 4, "g": 8}
@@ -33,6 +35,10 @@ SETTINGS: dict[str, tuple[tuple[str, ...], str]] = {
 """What ``set`` can change besides values: the words that it takes (none: a number), and how it is written."""
 
 
+FORMAT = re.compile(r"(?:/(\S*))?\s*(.*)", re.DOTALL)
+"""The format and what follows it; only for commands that take one: for others a slash may begin the name of a file."""
+
+
 class Looking:
     """The print, x, display, set, focus, list and backtrace commands."""
 
@@ -41,10 +47,11 @@ class Looking:
 
     # ---- values ------------------------------------------------------------------------------
 
-    def do_print(self, text: str, option: str) -> None:
+    def do_print(self, text: str) -> None:
         """print[/FORMAT] EXPRESSION (p): show its value, per lane where lanes differ; formats x d u o t c a f z, or a
         type: /f16x2.
         """
+        option, text = _formatted(text)
         if not text:
             raise DebugError("print EXPRESSION, for example %r1 + 4*%tid.x, s[3], f16x2(%r5).hi")
         self.say(equation(text, self.value(text, option)))
@@ -57,10 +64,11 @@ class Looking:
             formatter(option)
         return show(self.session.evaluate(text), option)
 
-    def do_x(self, text: str, option: str) -> None:
+    def do_x(self, text: str) -> None:
         """x[/NFU] PLACE: show N elements of memory in format F and unit b, h, w or g: x/8xw &s, x/4f out, x shared
         0x40.
         """
+        option, text = _formatted(text)
         found = re.fullmatch(r"(\d{0,6})([a-z]*)", option)
         if found is None:
             raise DebugError(f"x/NFU: a number, a format, a unit, not /{option[:20]}")
@@ -100,8 +108,9 @@ class Looking:
             raise DebugError(f"{text[:40]} is not an address")
         return plain_number
 
-    def do_display(self, text: str, option: str) -> None:
+    def do_display(self, text: str) -> None:
         """display[/FORMAT] [EXPRESSION] (disp): show it at every stop; without EXPRESSION, show all displays now."""
+        option, text = _formatted(text)
         if not text:
             self.show_displays()
             return
@@ -110,7 +119,7 @@ class Looking:
         self.console.displays[number] = text, option
         self.say(equation(f"{number}: {text}", shown))
 
-    def do_undisplay(self, text: str, option: str) -> None:
+    def do_undisplay(self, text: str) -> None:
         """undisplay [N...]: delete displays; without a number, all of them."""
         for word in text.split():
             if self.console.displays.pop(number_of(word, "a display"), None) is None:
@@ -126,7 +135,7 @@ class Looking:
             except DebugError as problem:
                 self.say(f"{number}: {text}: {str(problem).splitlines()[0]}")
 
-    def do_set(self, text: str, option: str) -> None:
+    def do_set(self, text: str) -> None:
         """set WHAT = VALUE: change a register, a variable or memory; or set scheduler-locking on|off|step,
         stop-at-findings on|off.
         """
@@ -156,7 +165,7 @@ class Looking:
             case "stop-at-findings":
                 self.session.stop_at_findings = value == "on"
 
-    def do_matrix(self, text: str, option: str) -> None:
+    def do_matrix(self, text: str) -> None:
         """matrix OPERAND[r,c]: show operand a, b, c, d or e of the matrix instruction here or before; for [r,c], its
         value and owner.
         """
@@ -177,7 +186,7 @@ class Looking:
         for line in grid(matrix.values):
             self.say(line)
 
-    def do_origin(self, text: str, option: str) -> None:
+    def do_origin(self, text: str) -> None:
         """origin WHAT [DEPTH]: show the step that gave a register, a variable or memory its value, and its inputs;
         DEPTH steps back.
         """
@@ -190,7 +199,7 @@ class Looking:
 
     # ---- threads -----------------------------------------------------------------------------
 
-    def do_focus(self, text: str, option: str) -> None:
+    def do_focus(self, text: str) -> None:
         """focus [cta X,Y,Z] [warp W] [lane L], or block (X,Y,Z) thread (X,Y,Z): choose the thread for step, print and
         watch.
         """
@@ -224,29 +233,29 @@ class Looking:
                 chosen[word] = numbers[0]
         self.session.focus(**chosen)
 
-    def do_cta(self, text: str, option: str) -> None:
+    def do_cta(self, text: str) -> None:
         """cta X,Y,Z: focus on another CTA; likewise block, warp, lane and thread."""
-        self.do_focus(f"cta {text}" if text else "", option)
+        self.do_focus(f"cta {text}" if text else "")
 
-    def do_block(self, text: str, option: str) -> None:
+    def do_block(self, text: str) -> None:
         """block (X,Y,Z) [thread (X,Y,Z)]: focus on another thread, in cuda-gdb's syntax."""
-        self.do_focus(f"block {text}" if text else "", option)
+        self.do_focus(f"block {text}" if text else "")
 
-    def do_warp(self, text: str, option: str) -> None:
+    def do_warp(self, text: str) -> None:
         """warp W: focus on another warp of the CTA."""
-        self.do_focus(f"warp {text}" if text else "", option)
+        self.do_focus(f"warp {text}" if text else "")
 
-    def do_lane(self, text: str, option: str) -> None:
+    def do_lane(self, text: str) -> None:
         """lane L: focus on another lane of the warp."""
-        self.do_focus(f"lane {text}" if text else "", option)
+        self.do_focus(f"lane {text}" if text else "")
 
-    def do_thread(self, text: str, option: str) -> None:
+    def do_thread(self, text: str) -> None:
         """thread (X,Y,Z): focus on another thread of the CTA."""
-        self.do_focus(f"thread {text}" if text else "", option)
+        self.do_focus(f"thread {text}" if text else "")
 
     # ---- text --------------------------------------------------------------------------------
 
-    def do_backtrace(self, text: str, option: str) -> None:
+    def do_backtrace(self, text: str) -> None:
         """backtrace (bt, where): show the calls of the thread in focus, innermost first; a star marks the selected
         frame.
         """
@@ -257,7 +266,7 @@ class Looking:
         if not calls:
             self.say(f"{self.session.thread} is not running.")
 
-    def do_frame(self, text: str, option: str) -> None:
+    def do_frame(self, text: str) -> None:
         """frame [N] (f): show where the thread in focus stands, or select frame N for its registers and variables."""
         if text:
             self._select(number_of(text, "a frame"))
@@ -268,11 +277,11 @@ class Looking:
             call = calls[self.session.frame]
             self.say(f"{call.line:6}  {call.text.expandtabs(1)}")
 
-    def do_up(self, text: str, option: str) -> None:
+    def do_up(self, text: str) -> None:
         """up [N]: select the caller; print, info and set then refer to its registers and variables."""
         self._select(self.session.frame + count_of(text))
 
-    def do_down(self, text: str, option: str) -> None:
+    def do_down(self, text: str) -> None:
         """down [N]: select the function that this one called."""
         self._select(self.session.frame - count_of(text))
 
@@ -281,7 +290,7 @@ class Looking:
         self.console.listed = None
         self.say(f"#{frame}  {call_text(call)}")
 
-    def do_list(self, text: str, option: str) -> None:
+    def do_list(self, text: str) -> None:
         """list [LINE] (l): show the code around the current line, or around another; repeat to continue."""
         lines = self.session.timeline.state.plan.program.lines
         calls = self.session.where()
@@ -309,7 +318,7 @@ class Looking:
             self.say(f"{mark}{number:5}  {lines[number - 1].expandtabs(4)}".rstrip())
         self.console.listed = last + 1
 
-    def do_registers_of(self, text: str, option: str) -> None:
+    def do_registers_of(self, text: str) -> None:
         """registers-of PREFIX: show the registers whose names begin with PREFIX, per lane."""
         for name, values in self.session.registers.items():
             if name.startswith(text):
@@ -320,3 +329,213 @@ def call_text(call: Call) -> str:
     """Format a call on one line."""
     source = f" at {source_name(call.source)}" if call.source is not None else ""
     return f"{call.function}, line {call.line}{source}: {call.text}"
+
+
+def _formatted(text: str) -> tuple[str, str]:
+    found = FORMAT.fullmatch(text)
+    assert found is not None
+    return found[1] or "", found[2]
+
+
+# ---- info ---------------------------------------------------------------------------------------
+
+
+def cta(place: tuple[int, int, int]) -> str:
+    """Format a CTA."""
+    return f"CTA ({place[0]},{place[1]},{place[2]})"
+
+
+class Infos:
+    """info registers, lanes, warps, line, locals, findings ..."""
+
+    def __init__(self, console: Console) -> None:
+        self.console, self.session, self.say = console, console.session, console.say
+
+    def info_registers(self, text: str) -> None:
+        """List written registers, those changed since the last stop with a star; for a name or %r1*, show values per
+        lane.
+        """
+        held = self.session.registers
+        if "*" in text or "?" in text:
+            held = {name: held[name] for name in held if fnmatch.fnmatchcase(name, text)}
+            if not held:
+                raise DebugError(f"no register {text} has been written")
+        elif text:
+            chosen = [name for name in held if name == text or name == "%" + text]
+            if not chosen:
+                raise DebugError(f"no register {text} has been written")
+            for name in chosen:
+                self.say(equation(name, show(held[name])))
+            return
+        if not held:
+            self.say("No register has been written yet.")
+        for name in held:
+            self.say(self._register_line(name, held[name]))
+
+    def _register_line(self, name: str, values: Any) -> str:
+        """Format a register on one line, marked if it changed since the last stop."""
+        old = self.console.previous.get(name)
+        changed = old is None or old.tobytes() != values.tobytes()
+        return f"{'*' if changed and self.console.previous else ' '} {name:>12}  {short(values)}"
+
+    def info_all(self, text: str) -> None:
+        """Show position, registers and locals."""
+        self.say(self.console.whereabouts())
+        self.info_registers("")
+        self.info_locals("")
+
+    def info_lanes(self, text: str) -> None:
+        """Show where the lanes of the warp stand."""
+        focus = self.session.thread
+        mine = [w for w in self.session.warps() if (w.cta, w.warp) == (focus.cta, focus.warp)]
+        for part in mine:
+            self.say(f"  lanes {part.lanes:<12} line {part.line:5}  {part.instruction}  {part.function}, {part.state}")
+        if not mine:
+            self.say(f"CTA {focus.cta}, warp {focus.warp} is not running.")
+
+    def info_warps(self, text: str) -> None:
+        """Show where the warps of the running CTAs stand."""
+        focus = self.session.thread
+        for part in self.session.warps():
+            mark = "*" if (part.cta, part.warp) == (focus.cta, focus.warp) else " "
+            x, y, z = part.cta
+            self.say(
+                f"{mark} CTA ({x},{y},{z})  warp {part.warp:2}  lanes {part.lanes:<10}  line {part.line:5}  {part.instruction}, {part.state}"
+            )
+
+    def info_line(self, text: str) -> None:
+        """Show the current line and its CUDA line, or those of a place: a PTX line, file.cu:N, a label, a function,
+        op:PATTERN.
+        """
+        stop = self.session.stop
+        if text:
+            self._lines_of(text)
+        elif stop.line is None or stop.instruction is None:
+            raise DebugError("no thread is running")
+        else:
+            self._line(stop.line, stop.source, stop.instruction)
+
+    def _lines_of(self, place: str) -> None:
+        program, calls = self.session.timeline.state.plan.program, self.session.where()
+        locations = resolve(program, place, calls[self.session.frame].function if calls else None)
+        found = sorted(
+            (i for f in program.functions.values() for i in f.code if line_column(i) in locations), key=line_column
+        )
+        file, _, number = place.rpartition(":")
+        first = found[0].source if file else found[0].span
+        if number.isdecimal() and first is not None and first[1] != int(number):
+            self.say(f"{place if file else f'line {place}'} has no code; the next that has:")
+        for instruction in found:
+            self._line(instruction.span.line, instruction.source, instruction.text)
+
+    def _line(self, line: int, source: tuple[str, int] | None, instruction: str) -> None:
+        name = os.path.basename(self.session.kernel.module.program.file)
+        self.say(f"line {line} of {name}{f', {source_name(source)}' if source is not None else ''}: {instruction}")
+
+    def info_frame(self, text: str) -> None:
+        """Show where the thread in focus stands."""
+        self.say(self.console.whereabouts())
+
+    def info_locals(self, text: str) -> None:
+        """List parameters and variables of the current function and of the module."""
+        scene = self.session.scene
+        plan = scene.group.plan if scene.group is not None else self.session.timeline.state.plan.main
+        for param in plan.function.params:
+            if not param.registers:
+                self._variable("param", param.name, param.type.name)
+        spaces = {StateSpace.SHARED: "shared", StateSpace.LOCAL: "local", StateSpace.PARAM: "param"}
+        for variable in [*plan.function.variables, *self.session.timeline.state.plan.program.variables]:
+            self._variable(spaces.get(variable.space, variable.space.value), variable.name, variable.type.name)
+
+    info_args = info_locals
+    info_threads = info_warps
+
+    def _variable(self, space: str, name: str, type: str) -> None:
+        try:
+            value = self.session.evaluate(name)
+            data = np.asarray(value)
+            shown = abridged(value)
+            if data.ndim == 0 and data.dtype == np.uint64 and data >= 1 << 32:  # an address
+                shown = hex(int(data))
+        except DebugError as problem:
+            shown = str(problem).splitlines()[0]
+        self.say(f"  .{space} .{type} {name} = {shown}")
+
+    def info_findings(self, text: str) -> None:
+        """List the findings so far."""
+        for finding in self.session.findings:
+            self.say(f"{finding.severity}: {describe(finding)}")
+        if not self.session.findings:
+            self.say("No findings so far.")
+
+    def info_barriers(self, text: str) -> None:
+        """List barriers at which threads have arrived, and the waiting warps."""
+        for barrier in self.session.barriers():
+            name = "of the cluster" if barrier.number is None else str(barrier.number)
+            waits = _waiting(barrier.waiting)
+            self.say(f"  {cta(barrier.cta)}  barrier {name}: {barrier.arrived} of {barrier.expected} threads{waits}")
+        if not self.session.barriers():
+            self.say("No thread has arrived at a barrier.")
+
+    def info_mbarriers(self, text: str) -> None:
+        """List the mbarriers in use: phase, pending arrivals and bytes, waiting warps."""
+        for found in self.session.mbarriers():
+            waits = _waiting(found.waiting)
+            self.say(
+                f"  {cta(found.cta)}  {found.name} at 0x{found.address:x}: phase {found.phase}, lacks {found.pending} of"
+                f" {plural(found.expected, 'arrival')} and {plural(found.bytes, 'byte')}{waits}"
+            )
+        if not self.session.mbarriers():
+            self.say("No mbarriers are in use.")
+
+    def info_async(self, text: str) -> None:
+        """List copies and wgmma whose completion no thread has observed."""
+        self._in_flight(wgmma=None)
+
+    def info_wgmma(self, text: str) -> None:
+        """List wgmma in flight, and the registers that they hold."""
+        self._in_flight(wgmma=True)
+
+    def _in_flight(self, *, wgmma: bool | None) -> None:
+        found = [f for f in self.session.in_flight() if wgmma is None or bool(f.registers) == wgmma]
+        for each in found:
+            place = f"line {each.line}  " if each.line else ""
+            self.say(f"  {place}{each.instruction}: {cta(each.cta)}, warp {each.warp}, lanes {each.lanes}")
+            for verb, runs in (("writes", each.writes), ("reads", each.reads)):
+                for where, start, nbytes in runs[:4]:
+                    self.say(f"      {verb} shared 0x{start:x} to 0x{start + nbytes:x} of {cta(where)}")
+                if len(runs) > 4:
+                    self.say(f"      {verb} {len(runs) - 4} more ranges")
+            if each.registers:
+                self.say(
+                    f"      holds {plural(len(each.registers), 'register')}, {each.registers[0]} to {each.registers[-1]}"
+                )
+            self.say(f"      until {each.until}")
+        if not found:
+            self.say("Nothing is in flight.")
+
+    def info_display(self, text: str) -> None:
+        """List the expressions shown at every stop."""
+        for number, (what, option) in self.console.displays.items():
+            self.say(f"{number:3}  {what}" + (f" /{option}" if option else ""))
+        if not self.console.displays:
+            self.say("No displays.")
+
+    def info_program(self, text: str) -> None:
+        """Show how far the launch has come."""
+        session = self.session
+        end = "; it has ended" if session.timeline.ended else ""
+        n_copies = len(session.timeline.snapshots)
+        copies = "1 copy" if n_copies == 1 else f"{n_copies} copies"
+        self.say(
+            f"{plural(session.stop.step, 'step')}, {plural(session.timeline.state.done_ctas, 'CTA')} of"
+            f" {session.timeline.state.n_ctas} done{end}; {copies} of the state for going back, in"
+            f" {plural(session.timeline.bytes, 'byte')} of at most {session.timeline.most_bytes:,}"
+        )
+
+
+def _waiting(warps: tuple[int, ...]) -> str:
+    """Format the waiting warps."""
+    if len(warps) == 1:
+        return f"; warp {warps[0]} waits"
+    return f"; warps {', '.join(map(str, warps))} wait" if warps else ""

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import sys
 from collections.abc import Callable
 from typing import TextIO
 
-from warpsim.cli.debug.breaking import Breaking
 from warpsim.cli.debug.console import Console
-from warpsim.cli.debug.infos import Infos
-from warpsim.cli.debug.looking import Looking
-from warpsim.cli.debug.running import Running
+from warpsim.cli.debug.looking import Infos, Looking
+from warpsim.cli.debug.running import Breaking, Running
 from warpsim.debug import DebugError, Session
 from warpsim.debug.breakpoints import EVENTS
 from warpsim.errors import WarpsimError
@@ -29,9 +25,6 @@ ALIASES = {
     "registers": "info registers", "memory": "x", "cuda": "focus", "dis": "disable", "en": "enable",
 }  # fmt: skip
 COMMAND = re.compile(r"\s*([A-Za-z-]+|\?)\s*(.*)", re.DOTALL)
-FORMATTED = ("print", "x", "display")
-"""Commands that take a format behind a slash; for others it may begin the name of a file."""
-FORMAT = re.compile(r"(?:/(\S*))?\s*(.*)", re.DOTALL)
 
 
 class Leave(Exception):
@@ -113,15 +106,8 @@ class Shell:
         found = COMMAND.fullmatch(line)
         if found is None:
             raise DebugError(f"{line[:60]!r} is not a command; try: help")
-        name, rest, option = self.command(found[1]), found[2].strip(), ""
-        if name in FORMATTED:
-            shown = FORMAT.fullmatch(rest)
-            assert shown is not None
-            option, rest = shown[1] or "", shown[2]
-        if " " in name:
-            name, _, more = name.partition(" ")
-            rest = f"{more} {rest}"
-        self.commands[name](rest, option)
+        name, _, more = self.command(found[1]).partition(" ")
+        self.commands[name](f"{more} {found[2].strip()}".lstrip())
 
     def command(self, word: str) -> str:
         """The full name of a command, from gdb's abbreviation or any unique prefix."""
@@ -139,7 +125,7 @@ class Shell:
 
     # ---- commands about the dialogue ---------------------------------------------------------
 
-    def do_help(self, text: str, option: str) -> None:
+    def do_help(self, text: str) -> None:
         """help [COMMAND]: list the commands, or explain one."""
         if text:
             self.say(str(self.commands[self.command(text.split()[0]).split()[0]].__doc__))
@@ -147,7 +133,7 @@ class Shell:
         for method in self.commands.values():
             self.say("  " + str(method.__doc__).partition("\n")[0])
 
-    def do_info(self, text: str, option: str) -> None:
+    def do_info(self, text: str) -> None:
         """info WHAT (i): show registers, lanes, warps, line, locals, frame, findings, breakpoints, display ..."""
         word, _, rest = text.partition(" ")
         found = [name for name in self.infos if name.startswith(word)] if word else []
@@ -159,15 +145,15 @@ class Shell:
             raise DebugError("info " + "|".join(self.infos))
         self.infos[found[0]](rest.strip())
 
-    def do_quit(self, text: str, option: str) -> None:
+    def do_quit(self, text: str) -> None:
         """quit: end the session, even if the launch has not ended."""
         raise Leave
 
-    def do_echo(self, text: str, option: str) -> None:
+    def do_echo(self, text: str) -> None:
         """echo TEXT: print TEXT."""
         self.say(text.replace("\\n", "\n").rstrip("\n"))
 
-    def do_source(self, text: str, option: str) -> None:
+    def do_source(self, text: str) -> None:
         """source FILE: execute the commands in FILE."""
         if self.depth > 20:
             raise DebugError("command files nest too deep")
@@ -208,58 +194,3 @@ def _methods(groups: tuple[object, ...], prefix: str) -> dict[str, Callable[...,
     """The methods with a prefix, by the rest of their names in alphabetical order."""
     named = ((name, getattr(group, name)) for group in groups for name in dir(group) if name.startswith(prefix))
     return dict(sorted((name.removeprefix(prefix).replace("_", "-"), method) for name, method in named))
-
-
-class Terminal:
-    """Lines from standard input; at a terminal, with history and completion where readline exists."""
-
-    def __init__(self, shell: Shell) -> None:
-        self.tty = sys.stdin is not None and sys.stdin.isatty()
-        self.shell = shell
-        if self.tty:
-            self._prepare()
-
-    def _prepare(self) -> None:
-        if sys.platform == "win32":  # its console edits lines itself; there is no readline
-            return
-        try:
-            import readline
-        except ImportError:  # a Python built without it
-            return
-        path = os.path.join(os.path.expanduser("~"), ".warpsim_history")
-        with contextlib.suppress(OSError):
-            readline.read_history_file(path)
-        readline.set_completer_delims(" \t")
-        readline.set_completer(self._complete)
-        readline.parse_and_bind("tab: complete")
-        import atexit
-
-        def keep() -> None:
-            with contextlib.suppress(OSError):
-                readline.set_history_length(1000)
-                readline.write_history_file(path)
-
-        atexit.register(keep)
-
-    def _complete(self, text: str, state: int) -> str | None:
-        if sys.platform == "win32":
-            return None
-        import readline
-
-        found = self.shell.complete(text, readline.get_line_buffer()[: readline.get_endidx()])
-        return found[state] if state < len(found) else None
-
-    def read(self) -> str | None:
-        """The next line; None at the end of the input."""
-        try:
-            if self.tty:
-                return input("(warpsim) ")
-            line = sys.stdin.readline() if sys.stdin is not None else ""
-            return line.rstrip("\n") if line else None
-        except EOFError:
-            self.shell.say()
-            return None
-        except UnicodeDecodeError:
-            return "# what was typed is not a text"
-        except OSError:  # there is no standard input
-            return None
