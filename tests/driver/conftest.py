@@ -24,7 +24,13 @@ class Words:
         return found[0] if len(found) == 1 else found
 
 
-NEW = {"_driver": lambda: None, "_contexts": list, "handles": Handles, "thread": type(PROCESS.thread)}
+NEW = {
+    "_driver": lambda: None,
+    "initialized": bool,
+    "_contexts": list,
+    "handles": Handles,
+    "thread": type(PROCESS.thread),
+}
 """What a process is that has not called the driver."""
 
 
@@ -32,12 +38,13 @@ NEW = {"_driver": lambda: None, "_contexts": list, "handles": Handles, "thread":
 def call(monkeypatch):
     """A function of a library by its name; arguments are numbers, or what ctypes has the address of.
 
-    ``call.renew()`` makes the process as new.
+    The driver is initialised; ``call.renew()`` makes the process as new.
     """
     for names in CALLS:
         binding.declared(names)
     for name, value in NEW.items():
         monkeypatch.setattr(PROCESS, name, value())
+    PROCESS.initialized = True
     monkeypatch.setenv("WARPSIM_QUIET", "1")
     monkeypatch.delenv("WARPSIM_DEVICE", raising=False)
 

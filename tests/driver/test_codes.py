@@ -1,7 +1,7 @@
 """What the functions of libcuda answer, against an H100's driver and cuda.h: right arguments, null, handles that have gone.
 
 ``codes_h100.txt`` has what a driver answered to `driver_codes`; where it crashed, an error is wanted here. ``cuda_h.txt`` has the
-parameters of each function (`driver_signatures`).
+parameters of each function (`driver_signatures`), and ``codes_before_init.txt`` its code before cuInit (`driver_before_init`).
 """
 
 import ctypes
@@ -23,8 +23,9 @@ LINES = (HERE / "codes_h100.txt").read_text().splitlines()
 ANSWERS = dict(line.rsplit(": ", 1) for line in LINES)
 SAID = {name: words.split() for name, _, words in (line.partition(": ") for line in LINES) if name in SCENARIOS}
 SIGNATURES = {words[0]: "".join(words[1:]) for words in map(str.split, (HERE / "cuda_h.txt").read_text().splitlines())}
+BEFORE_INIT = dict(line.split(": ") for line in (HERE / "codes_before_init.txt").read_text().splitlines())
 CRASHED = "ended with -11"
-UNKNOWN, NOT_SUPPORTED = 999, 801
+UNKNOWN, NOT_SUPPORTED, NOT_INITIALIZED = 999, 801, 3
 OTHERWISE = {
     # the driver has two codes for a function that is null, and for an ended context; here there is one
     **dict.fromkeys(("cuKernelGetName: null 1", "cuKernelGetParamInfo: null 0", "cuFuncGetModule: null 1"), 400),
@@ -131,6 +132,30 @@ def test_functions_that_are_missing(call):
         assert (name, call(name)) == (name, NOT_SUPPORTED)
     graphs = [name for name in unsupported() if name.startswith("cuGraph") and not name.startswith("cuGraphics")]
     assert all("ExternalSemaphores" in name for name in graphs)
+
+
+def test_before_initialization(call, files):
+    """Before cuInit, only the functions that the driver answers then do what they do. Where it refuses an argument first, either is
+    right."""
+    things = Things(call, files)
+    for name, answer in BEFORE_INIT.items():
+        if name == "cuGetExportTable" or (answer == "0" and name in unsupported()):  # undocumented; CUDA 13's logs
+            continue
+        call.renew()
+        letters = SIGNATURES[name][: len(CALLS["cuda"][name].kinds)]
+        found = call(name, *(things["out"] if letter in "*&" else 0 for letter in letters))
+        allowed = {int(answer)} if answer == "0" or name.startswith("cuGetProc") else {int(answer), NOT_INITIALIZED}
+
+        assert found in allowed, (name, answer)
+
+
+def test_the_runtime_initializes(call):
+    """A call of the runtime initialises the driver, as cuInit does; one that only asks for an error does not."""
+    version = ctypes.c_int32()
+    call.renew()
+    assert call("cudaGetLastError") == 0
+    assert call("cuDeviceGetCount", version) == NOT_INITIALIZED
+    assert call("cudaGetDeviceCount", version) == call("cuDeviceGetCount", version) == 0
 
 
 OF_LETTERS = {

@@ -187,12 +187,19 @@ WORK = re.compile(
 )
 """Calls that return the sticky error of an earlier kernel: "any further CUDA work will return the same error"."""
 
+BEFORE_INIT = (
+    "cuInit cuDriverGetVersion cuGetErrorName cuGetErrorString cuGetExportTable cuGetProcAddress cuGetProcAddress_v2"
+)
+"""Functions of libcuda that can be called before cuInit, as a driver answers."""
+
 
 def guarded(declared: Call) -> Callable[..., int]:
     """Wrap a function for C: convert its arguments, turn exceptions into codes, and report why a call is refused."""
     function, needs_context = declared.function, declared.current
     of_run_time = declared.name in CALLS["cudart"]
     works = WORK.match(declared.name) is not None and not declared.plain
+    initializes = of_run_time and not declared.plain
+    needs_init = declared.name in CALLS["cuda"] and declared.name not in BEFORE_INIT.split()
     starts = of_run_time and (works or needs_context or "s" in declared.kinds)
     asks = not declared.plain and declared.name.startswith(("cu", "__cu")) and "GetError" not in declared.name
     found = [(index, READERS[kind]) for index, kind in enumerate(declared.kinds) if kind in READERS]
@@ -200,7 +207,8 @@ def guarded(declared: Call) -> Callable[..., int]:
 
     def enter(*words: int) -> int:
         try:
-            if asks and PROCESS.forked:
+            PROCESS.initialized |= initializes
+            if (asks and PROCESS.forked) or (needs_init and not PROCESS.initialized):
                 return int(Result.NOT_INITIALIZED)
             if works and PROCESS.driver.error:
                 return int(PROCESS.driver.error)

@@ -22,7 +22,7 @@ def initialize(flags: int) -> None:
     """Create the driver."""
     if flags:
         raise DriverError(Result.INVALID_VALUE)
-    _ = PROCESS.driver
+    PROCESS.initialized = PROCESS.driver is not None
 
 
 # ---- devices -------------------------------------------------------------------------------------

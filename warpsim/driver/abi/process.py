@@ -128,6 +128,8 @@ class Process:
         self.number = 0
         """The process that created the driver."""
         self.embedded = False
+        self.initialized = False
+        """Whether cuInit has been called, by the program or the runtime."""
         self.handles = Handles()
         self._contexts: list[Context] = []
         self.lock = threading.RLock()
