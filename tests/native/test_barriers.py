@@ -48,6 +48,27 @@ def test_a_unit_that_begins_inside_a_block_with_barriers():
     assert out.T.tolist() == [expected()] * 3
 
 
+VARIED = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 out) {
+  .reg .b32 %r<9>; .reg .b64 %d<3>; .reg .pred %p;
+  ld.param.u64 %d0, [out]; mov.u32 %r1, %tid.x; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d0, %d1;
+  mov.u32 %r0, %ctaid.x; mov.u32 %r3, 0; bar.sync 0; add.u32 %r2, %r0, 7;
+L: mad.lo.u32 %r0, %r0, 3, %r1; add.u32 %r3, %r3, 1; setp.lt.u32 %p, %r3, 4; @%p bra L;
+  add.u32 %r0, %r0, %r2; st.global.u32 [%d1], %r0; ret; }"""
+"""All threads share a register where they wait; later it is one of each."""
+
+
+def test_a_register_that_varies_only_behind_a_barrier(done):
+    """Behind the barrier it is kept as where it varies, and what is computed from it there, too."""
+    out = np.zeros(64, np.uint32)
+    warpsim.load(VARIED)["k"](1, 64, (out,), engine="compiled")
+
+    assert out.tolist() == [7 + thread * (1 + 3 + 9 + 27) for thread in range(64)]
+    assert done
+
+
 MEETING = """.version 8.4
 .target sm_90
 .address_size 64

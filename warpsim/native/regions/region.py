@@ -269,6 +269,8 @@ def varying_of(traces: Traces, region: Region, varying: frozenset[Key]) -> froze
             for instruction in plan.blocks[slice_.block].instructions[slice_.first : slice_.last]:
                 made = traces.of(instruction)
                 assert made is not None
+                if made.barrier:
+                    local |= found  # registers are read anew behind it, from slots that serve all blocks
                 guarded = made.guard is not None and made.guard[0] in local
                 differs = guarded or made.collective or any(k in local for k in made.inputs)
                 differs = differs or any(e.kind == "atomic" or e.space != "global" for e in made.effects)
