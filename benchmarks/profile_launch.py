@@ -10,7 +10,7 @@ import cProfile
 import pstats
 import time
 
-from warpsim.cli.replaying import find_case
+from warpsim.cli.launching import find_case
 from warpsim.host.cases import run_case
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from ptx_text import module_head
-from warpsim.cli import commands, executing, launching, main, output, replaying
+from warpsim.cli import commands, executing, launching, main, output
 from warpsim.cli.debug import Terminal
 from warpsim.cli.grammar import parser
 from warpsim.cli.launching import Argument, Progress, argument, dims
@@ -150,10 +150,10 @@ def test_examples_of_a_package(monkeypatch, tmp_path, capsys):
     assert json.loads(said(capsys, "examples", "--json")) == {"examples": [{"name": "one", "path": str(tmp_path / "one"), "what": ""}]}  # fmt: skip
     monkeypatch.setattr(commands, "programs", lambda: tmp_path / "none")
     assert said(capsys, "examples") == ""
-    monkeypatch.setattr(replaying, "programs", lambda: tmp_path)
-    assert replaying.find_case("one") == tmp_path / "one"
+    monkeypatch.setattr(launching, "programs", lambda: tmp_path)
+    assert launching.find_case("one") == tmp_path / "one"
     with pytest.raises(Unusable, match="neither a case directory nor a bundled program"):
-        replaying.find_case("two")
+        launching.find_case("two")
 
 
 def test_info(capsys, tmp_path):
@@ -419,9 +419,9 @@ def test_cases_elsewhere(losses):
     pool = Pool(*losses)
     if losses == ("refuse",):
         with pytest.raises(RuntimeError):
-            list(replaying.results_of(["saxpy", "histogram"], {"executor": pool, "workers": 2}))
+            list(launching.results_of(["saxpy", "histogram"], {"executor": pool, "workers": 2}))
         return
-    found = list(replaying.results_of(["saxpy", "none", "saxpy"], {"executor": pool, "workers": 2, "checks": "none"}))
+    found = list(launching.results_of(["saxpy", "none", "saxpy"], {"executor": pool, "workers": 2, "checks": "none"}))
     assert [(result.case, result.ok, usable) for result, usable in found] == [("saxpy", True, True), ("none", False, False), ("saxpy", True, True)]  # fmt: skip
     assert all(options["workers"] is options["executor"] is None for _, options in pool.given)
     assert all(options["checks"] == "none" for _, options in pool.given)
@@ -431,12 +431,12 @@ def test_cases_elsewhere(losses):
 def test_cases_here(monkeypatch):
     """One case, or one worker, needs no pool; several have one of as many processes as there are cases."""
     made = []
-    monkeypatch.setattr(replaying, "Processes", lambda count: made.append(count) or Pool())
+    monkeypatch.setattr(launching, "Processes", lambda count: made.append(count) or Pool())
     for names, workers, count in ((["saxpy"], 4, None), (["saxpy"] * 2, None, None), (["saxpy"] * 2, 1, None), (["saxpy"] * 2, 4, 2), (["saxpy"] * 2, 2, 2)):  # fmt: skip
         made.clear()
         seen = []
-        monkeypatch.setattr(replaying, "run_case", lambda path, seen=seen, **o: seen.append(o) or "result")
-        assert [usable for _, usable in replaying.results_of(names, {"workers": workers})] == [True] * len(names)
+        monkeypatch.setattr(launching, "run_case", lambda path, seen=seen, **o: seen.append(o) or "result")
+        assert [usable for _, usable in launching.results_of(names, {"workers": workers})] == [True] * len(names)
         assert made == ([] if count is None else [count])
         if count is None:
             assert [o["workers"] for o in seen] == [workers] * len(names)
@@ -444,11 +444,11 @@ def test_cases_here(monkeypatch):
 
 def test_cases_that_end_badly(monkeypatch):
     """A defect is told as one, and the other cases are run."""
-    monkeypatch.setattr(replaying, "run_case", lambda path, **options: 1 / 0)
-    ((result, usable),) = replaying.results_of(["saxpy"], {})
+    monkeypatch.setattr(launching, "run_case", lambda path, **options: 1 / 0)
+    ((result, usable),) = launching.results_of(["saxpy"], {})
     assert usable
     assert "internal error: ZeroDivisionError" in result.error
-    ((first, _), (second, _)) = replaying.results_of(
+    ((first, _), (second, _)) = launching.results_of(
         ["saxpy", "saxpy"], {"executor": Pool(*[RuntimeError("lost")] * 5)}
     )
     assert first.error
@@ -457,7 +457,7 @@ def test_cases_that_end_badly(monkeypatch):
 
 def test_executors(monkeypatch):
     """A scheduler of Dask by its address; what is none, or does not answer, is unusable."""
-    assert replaying.executor_of(None) is None
+    assert launching.executor_of(None) is None
     for address, modules, words in (
         ("host:1", {}, "write dask://HOST:PORT"),
         ("dask://host:1", {"distributed": None}, "needs Dask: pip install distributed"),
@@ -466,13 +466,13 @@ def test_executors(monkeypatch):
         for name, module in modules.items():
             monkeypatch.setitem(sys.modules, name, module)
         with pytest.raises(Unusable, match=words):
-            replaying.executor_of(address)
+            launching.executor_of(address)
     asked = []
     client = types.SimpleNamespace(get_executor=lambda: "executor")
     monkeypatch.setitem(
         sys.modules, "distributed", types.SimpleNamespace(Client=lambda *a, **k: asked.append((a, k)) or client)
     )
-    assert replaying.executor_of("dask://host:1") == "executor"
+    assert launching.executor_of("dask://host:1") == "executor"
     assert asked == [(("tcp://host:1",), {"timeout": 10})]
 
 

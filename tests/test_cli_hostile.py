@@ -338,12 +338,12 @@ def test_replay_document(capsys):
 
 def test_defects_are_said_to_be_ours(monkeypatch, capsys):
     """What nobody foresaw is an internal error, with the request to report it; other cases and files go on."""
-    from warpsim.cli import commands, replaying, running
+    from warpsim.cli import commands, launching, running
 
     def fail(*_, **__):
         raise ZeroDivisionError("by accident")
 
-    monkeypatch.setattr(replaying, "run_case", fail)
+    monkeypatch.setattr(launching, "run_case", fail)
     monkeypatch.setattr(commands, "check_program", fail)
     monkeypatch.setattr(running, "launch_from", fail)
     assert main(["replay", "saxpy"]) == 1
@@ -374,16 +374,16 @@ def test_whatever_reaches_the_top(failure, status, words, monkeypatch, capsys):
 
 def test_interrupted_replay_keeps_its_results(monkeypatch, capsys):
     """Ctrl-C in the second of three cases: the first is in the document, the status is 130."""
-    from warpsim.cli import replaying
+    from warpsim.cli import launching
 
-    real = replaying.run_case
+    real = launching.run_case
 
     def interrupted(path, **options):
         if path.name == "transpose":
             raise KeyboardInterrupt
         return real(path, **options)
 
-    monkeypatch.setattr(replaying, "run_case", interrupted)
+    monkeypatch.setattr(launching, "run_case", interrupted)
     other = str(Path(__file__).parent / "cases" / "transpose")
     assert main(["replay", "saxpy", other, "saxpy", "--json"]) == 130
     assert [case["ok"] for case in json.loads(capsys.readouterr().out)["cases"]] == [True]

@@ -29,7 +29,7 @@ ALLOWED = {
     ("testing/__init__.py", "import_module"): "a module of this package",
     ("driver/abi/binding.py", "importlib.import_module"): "a module of this package",
     ("compat/tinygrad.py", "importlib.import_module"): "a module of tinygrad, which is running",
-    ("cli/replaying.py", "importlib.import_module"): "Dask, by its name",
+    ("cli/launching.py", "importlib.import_module"): "Dask, by its name",
     ("host/fatbin.py", "importlib.import_module"): "an installed library for zstd, by its name",
     ("driver/abi/start/sitecustomize.py", "spec.loader.exec_module"): "the sitecustomize that ours hides",
     ("driver/abi/start/sitecustomize.py", "ctypes.CDLL"): "our libcudart, which `warpsim exec` names",

@@ -11,7 +11,7 @@ import pytest
 
 import warpsim
 from warpsim.cli.debug import running
-from warpsim.cli.debug.formats import grid, short, show
+from warpsim.cli.debug.console import grid, short, show
 from warpsim.cli.debug.shell import Shell
 from warpsim.debug import Session
 from warpsim.errors import Finding

@@ -184,7 +184,7 @@ def test_breakpoints(begun):
     given = [{"line": 26, "hitCondition": text} for text in ("0", ">= 3", "> 3", "==4", "% 2")]
     answer = begun.ask("setBreakpoints", source=source, breakpoints=[*given, {"line": 26, "logMessage": "here"}])
     assert [b["verified"] for b in answer["breakpoints"]] == [True] * 4 + [False] * 2
-    points = begun.process.adapter.debuggee.session.breakpoints.values()
+    points = begun.process.adapter.places.session.breakpoints.values()
     assert [point.ignore for point in points] == [0, 2, 3, 3]
     answer = begun.ask("setBreakpoints", source={"path": "/some/other.cu"}, breakpoints=[{"line": 3}])["breakpoints"]
     assert "-lineinfo" in answer[0]["message"]
@@ -274,13 +274,13 @@ def test_keys_of_editors(client):
 def test_mistyped_keys(begun, command, arguments, said):
     """Of any request are refused by their names; nothing is done."""
     assert said in begun.ask(command, **arguments)
-    assert begun.process.adapter.debuggee.session.breakpoints == {}
+    assert begun.process.adapter.places.session.breakpoints == {}
     assert line(begun) == 17
 
 
 def test_filters_of_rules_are_replaced(begun):
     """Also those of a filter that names a rule that does not exist."""
-    points = begun.process.adapter.debuggee.session.breakpoints
+    points = begun.process.adapter.places.session.breakpoints
     option = {"filterId": "rule", "condition": "out-of-bounds, nonsense"}
     (answer,) = begun.ask("setExceptionBreakpoints", filters=[], filterOptions=[option])["breakpoints"]
     assert not answer["verified"]

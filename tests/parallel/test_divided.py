@@ -12,7 +12,7 @@ import pytest
 
 import warpsim
 from ptx_text import module_head
-from warpsim.cli.replaying import results_of
+from warpsim.cli.launching import results_of
 from warpsim.host.cases import run_case
 from warpsim.native.compiling.cache import available
 from warpsim.native.runtime import run as runs

@@ -60,7 +60,6 @@ def _run(words: list[str]) -> int:
     from warpsim.cli.grammar import parser
 
     options = parser().parse_args(words)
-    from warpsim.cli.reporting import failed
     from warpsim.errors import LaunchError, WarpsimError
     from warpsim.host.checks import resolve_checks
     from warpsim.host.files import Target
@@ -75,4 +74,4 @@ def _run(words: list[str]) -> int:
     except LaunchError as problem:
         raise output.Unusable(str(problem)) from None
     except WarpsimError as problem:
-        return failed(problem, as_json=options.json)
+        return output.failed(problem, as_json=options.json)

@@ -7,9 +7,9 @@ from argparse import Namespace
 import attrs
 
 from warpsim.analysis.strict import check_program
+from warpsim.cli.launching import programs
 from warpsim.cli.output import Unusable, document, internal
-from warpsim.cli.replaying import programs
-from warpsim.cli.reporting import write_sarif
+from warpsim.cli.running import write_sarif
 from warpsim.errors import Finding, PtxError, plural
 from warpsim.host.device import Device
 from warpsim.host.module import load_file

@@ -10,6 +10,8 @@ import traceback
 from collections.abc import Iterator
 from typing import Any, TextIO
 
+from warpsim.errors import WarpsimError
+
 
 class Unusable(Exception):
     """Arguments or files cannot be used: exit status 2."""
@@ -57,6 +59,17 @@ def end(message: str, status: int, *, as_json: bool) -> int:
         print(f"warpsim: {message}", file=sys.stderr)
         sys.stderr.flush()
     return status
+
+
+def failed(problem: WarpsimError, *, as_json: bool) -> int:
+    """Report a faulty module or launch; returns status 1."""
+    from warpsim.report.findings import finding_record
+
+    if as_json:
+        document({"error": str(problem), "findings": [finding_record(f) for f in problem.findings]})
+    else:
+        print(problem, file=sys.stderr)
+    return 1
 
 
 def mute(stream: TextIO) -> None:

@@ -24,7 +24,7 @@ FILES = {
 
 def command_shrink(options: Namespace) -> int:
     """Shrink a failing case."""
-    from warpsim.cli.replaying import find_case
+    from warpsim.cli.launching import find_case
     from warpsim.testing.shrinking import shrink
 
     case = find_case(options.case)

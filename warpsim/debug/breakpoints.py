@@ -13,11 +13,10 @@ import numpy as np
 
 from warpsim.debug import expressions as ex
 from warpsim.debug.errors import DebugError, number
-from warpsim.debug.evaluation import CUDA, Scene
+from warpsim.debug.evaluation import CUDA, Location, Scene
 from warpsim.debug.matrices import Matrix, matrix_at, nearest_matrix
 from warpsim.debug.threads import Focus, column_of, cta_at, holds, of_type, peek, places, standing, warps_in
 from warpsim.debug.timeline import Timeline
-from warpsim.debug.values import Location
 from warpsim.host.checks import EVERY
 from warpsim.isa.traits import Family, Stage
 from warpsim.machine.machine import Machine

@@ -11,10 +11,9 @@ import numpy as np
 from warpsim.debug import expressions as ex
 from warpsim.debug.breakpoints import location_of
 from warpsim.debug.errors import DebugError
-from warpsim.debug.evaluation import Scene
+from warpsim.debug.evaluation import Scene, Value, as_bits, integers, numbers
 from warpsim.debug.position import Position, scene_of
 from warpsim.debug.threads import peek, places
-from warpsim.debug.values import Value, as_bits, integers, numbers
 from warpsim.errors import shown
 from warpsim.host.comparing import is_float
 from warpsim.machine.values import Array

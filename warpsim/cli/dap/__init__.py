@@ -13,7 +13,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
 
-from warpsim.cli.dap.places import Body, Debuggee, Places, Respond
+from warpsim.cli.dap.places import Body, Places, Respond
 from warpsim.cli.dap.protocol import Broken, Printed, Wire, check_request, run_launch
 from warpsim.cli.dap.values import Values
 from warpsim.cli.launching import Left
@@ -54,10 +54,9 @@ class Adapter:
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
-        self.debuggee = Debuggee()
-        self.live = self.debuggee.live
-        self.places = Places(self.debuggee)
-        self.values = Values(self.debuggee, self.places)
+        self.places = Places()
+        self.live = self.places.live
+        self.values = Values(self.places)
         self.requests: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self.leaving = self.ended = False
         self.status: int | None = None
@@ -86,8 +85,8 @@ class Adapter:
                 continue
             if (
                 message is None or message.get("command") in ("pause", "disconnect", "terminate")
-            ) and self.debuggee.session:
-                self.debuggee.session.interrupt()
+            ) and self.places.session:
+                self.places.session.interrupt()
             self.requests.put(message)
             if message is None:
                 return
@@ -143,15 +142,15 @@ class Adapter:
 
     def on_launch(self, given: Body, respond: Respond) -> None:
         """Launch ``program`` (PTX) with ``grid``, ``block``, ``args`` ..., or ``case``, a recorded launch."""
-        if self.debuggee.session is not None:
+        if self.places.session is not None:
             raise DebugError("a launch is running already")
-        self.debuggee.options, self._respond_launch = given, respond
+        self.places.options, self._respond_launch = given, respond
         try:
             self.status = run_launch(given, self._serve_launch)
         except Left as left:
             self.status = int(bool(left.args[1]))
         except (Unusable, WarpsimError) as problem:
-            if self.debuggee.session is None:
+            if self.places.session is None:
                 raise
             self.status = 1
             self.wire.event("output", category="stderr", output=f"{problem}\n")
@@ -160,7 +159,7 @@ class Adapter:
 
     def _serve_launch(self, kernel: Kernel, grid: Any, block: Any, args: Any, **more: Any) -> LaunchResult:
         """Stand in for the launch: serve requests until the launch ends or the client leaves."""
-        session = self.debuggee.session = Session(kernel, grid, block, args, **more)
+        session = self.places.session = Session(kernel, grid, block, args, **more)
         self._respond_launch(None)
         self.wire.event("initialized")
         self._loop()
@@ -176,7 +175,7 @@ class Adapter:
         """All breakpoints are set: run, or stop at the first instruction."""
         session = self.live()
         respond()
-        if self.debuggee.options.get("stopOnEntry", True):
+        if self.places.options.get("stopOnEntry", True):
             return lambda: self.report(session.stop, "entry")
         return lambda: self.report(session.cont())
 
@@ -224,7 +223,7 @@ class Adapter:
 
     def _report_end(self, session: Session) -> None:
         """Leave the loop of the launch, so that its outputs are compared before the exit status is reported."""
-        stays = self.debuggee.options.get("stayAtEnd")
+        stays = self.places.options.get("stayAtEnd")
         if session.error is not None and (stays or self.ended):
             self.wire.event("output", category="stderr", output=f"{session.error}\n")
         if stays:
@@ -259,7 +258,7 @@ class Adapter:
 
     def _unit(self, given: Body) -> str:
         """The stepping unit: CUDA lines if the editor shows CUDA source, unless it asks for instructions."""
-        lines = self.debuggee.options.get("sources") == "cuda" and given.get("granularity") != "instruction"
+        lines = self.places.options.get("sources") == "cuda" and given.get("granularity") != "instruction"
         return "line" if lines else "instruction"
 
     def on_next(self, given: Body, respond: Respond) -> Callable[[], None]:

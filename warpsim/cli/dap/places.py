@@ -19,12 +19,16 @@ DEEPEST = 1 << 10
 """Most frames of a stack; used to number frames."""
 
 
-class Debuggee:
-    """The launch that a client debugs, and its configuration."""
+class Places:
+    """The launch that a client debugs, and its configuration. Maps warps to threads, calls to frames, and an
+    instruction's number in the code to its address.
+    """
 
     def __init__(self) -> None:
         self.session: Session | None = None
         self.options: Body = {}
+        self._code: list[Instruction] | None = None
+        self._set: dict[str, list[int]] = {}
 
     def live(self) -> Session:
         """The current session.
@@ -35,15 +39,6 @@ class Debuggee:
         if self.session is None:
             raise DebugError("nothing has been launched")
         return self.session
-
-
-class Places:
-    """Maps warps to threads, calls to frames, and an instruction's number in the code to its address."""
-
-    def __init__(self, debuggee: Debuggee) -> None:
-        self.debuggee, self.live = debuggee, debuggee.live
-        self._code: list[Instruction] | None = None
-        self._set: dict[str, list[int]] = {}
 
     # ---- threads and stacks ------------------------------------------------------------------
 
@@ -88,7 +83,7 @@ class Places:
         frames = []
         for depth, call in enumerate(calls):
             ptx = self._source(session.kernel.module.program.file)
-            cuda = call.source is not None and self.debuggee.options.get("sources") == "cuda"
+            cuda = call.source is not None and self.options.get("sources") == "cuda"
             source = self._source(call.source[0]) if cuda and call.source is not None else ptx
             line = call.source[1] if cuda and call.source is not None else call.line
             at = next((n for n, i in enumerate(self.code()) if i.span.line == call.line), 0)

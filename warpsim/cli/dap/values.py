@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.cli.dap.places import Body, Debuggee, Places, Respond
-from warpsim.cli.debug.formats import abridged, plain, short, show
+from warpsim.cli.dap.places import Body, Places, Respond
+from warpsim.cli.debug.console import abridged, plain, short, show
 from warpsim.cli.debug.shell import Shell
 from warpsim.debug import DebugError
 from warpsim.debug import expressions as ex
@@ -22,12 +22,29 @@ Children = Callable[[], list[Body]]
 MOST = 4096
 """Most children of a variable that are shown."""
 
+INSPECTING = [
+    "info",
+    "print",
+    "x",
+    "matrix",
+    "origin",
+    "list",
+    "backtrace",
+    "set",
+    "help",
+    "frame",
+    "up",
+    "down",
+    "focus",
+]
+"""Commands of the prompt that do not move the launch."""
+
 
 class Values:
     """Numbers variables by reference. A reference is valid until the launch moves."""
 
-    def __init__(self, debuggee: Debuggee, places: Places) -> None:
-        self.live, self.places = debuggee.live, places
+    def __init__(self, places: Places) -> None:
+        self.live, self.places = places.live, places
         self._children: dict[int, Children] = {}
 
     def invalidate(self) -> None:
@@ -184,21 +201,7 @@ class Values:
         shell = Shell(self.live(), out, colour=False)
         word = text.split()[0] if text.split() else ""
         name = shell.command(word).split()[0]
-        if name in (
-            "info",
-            "print",
-            "x",
-            "matrix",
-            "origin",
-            "list",
-            "backtrace",
-            "set",
-            "help",
-            "frame",
-            "up",
-            "down",
-            "focus",
-        ):
+        if name in INSPECTING:
             shell.obey(text)
             return out.getvalue().rstrip("\n")
         raise DebugError(f"{name} moves the launch: use the editor's buttons")

@@ -1,12 +1,18 @@
-"""What all groups of commands share: the session, the output, and the state of the dialogue."""
+"""What all groups of commands share: the session, the output, the state of the dialogue; values as text, in gdb's formats
+and per lane.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, TextIO
 
+import numpy as np
+
 from warpsim.debug import DebugError, Session
+from warpsim.debug.threads import ranges
 from warpsim.errors import Finding
+from warpsim.machine.values import Array
 
 
 class Console:
@@ -71,3 +77,156 @@ def number_of(text: str, what: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise DebugError(f"expected the number of {what}, not {text[:40]!r}")
     return int(text)
+
+
+# ---- values as text -----------------------------------------------------------------------------
+
+LETTERS = "xduotacfz"
+ACROSS = 8
+"""Lanes per row of text."""
+FLOATS = {2: np.float16, 4: np.float32, 8: np.float64}
+
+
+def integer_of(value: Any) -> int:
+    """The bits of an element as an unsigned integer."""
+    return int.from_bytes(np.ascontiguousarray(value).tobytes(), "little")
+
+
+def formatter(letter: str) -> Callable[[Any], str]:
+    """A function that formats one element.
+
+    Raises:
+        DebugError: there is no such format.
+    """
+    if letter not in LETTERS:
+        raise DebugError(
+            f"{letter!r} is not a format; use {', '.join('/' + c for c in LETTERS)} or a type, such as /f16x2"
+        )
+
+    def text(value: Any) -> str:
+        size = np.asarray(value).dtype.itemsize
+        bits = integer_of(value)
+        if letter in "xaz":
+            return f"0x{bits:0{2 * size}x}" if letter == "z" else f"0x{bits:x}"
+        if letter == "t":
+            return f"{bits:b}"
+        if letter == "o":
+            return f"0{bits:o}"
+        if letter == "u":
+            return str(bits)
+        if letter == "c":
+            return f"{bits & 255} {chr(bits & 255)!r}"
+        if letter == "f" and size in FLOATS:
+            return plain(np.frombuffer(np.ascontiguousarray(value).tobytes(), FLOATS[size])[0])
+        return str(bits - (1 << 8 * size) if bits >> (8 * size - 1) else bits)
+
+    return text
+
+
+def plain(value: Any) -> str:
+    """Format an element as its type suggests."""
+    kind = getattr(value, "dtype", None)
+    if isinstance(value, (bool, np.bool_)):
+        return "1" if value else "0"
+    if kind is not None and kind.names is not None:
+        return f"0x{int(value['hi']):x}{int(value['lo']):016x}"
+    if isinstance(value, (int, np.integer)):
+        return str(int(value))
+    return str(value if isinstance(value, (float, np.floating)) else np.float32(value))
+
+
+def show(value: Any, letter: str = "") -> str:
+    """Format a value: one element, the parts of packed bits, an array, or one element per lane."""
+    one = formatter(letter) if letter else plain
+    if isinstance(value, np.ma.MaskedArray):
+        return _lanes(value, one)
+    data = np.asarray(value)
+    if data.dtype == object and letter:
+        data = (
+            data.astype(np.int64)
+            if all(-(2**63) <= int(v) < 2**63 for v in data.reshape(-1))
+            else data.astype(np.uint64)
+        )
+    if data.ndim == 0:
+        return one(data[()])
+    return "{" + ", ".join(_run(count, show(item, letter)) for count, item in _runs(data)) + "}"
+
+
+def _runs(data: Array) -> list[tuple[int, Any]]:
+    """Runs of equal elements, as (length, element)."""
+    found: list[tuple[int, Any]] = []
+    for item in data:
+        raw = np.asarray(item).tobytes()
+        if found and np.asarray(found[-1][1]).tobytes() == raw:
+            found[-1] = (found[-1][0] + 1, found[-1][1])
+        else:
+            found.append((1, item))
+    return found
+
+
+def _run(count: int, text: str) -> str:
+    return ", ".join([text] * count) if count < 4 else f"{text} <repeats {count} times>"
+
+
+def _lanes(value: Any, one: Callable[[Any], str]) -> str:
+    data, mask = np.ma.getdata(value), np.ma.getmaskarray(value)
+    away: Array = mask if data.ndim == 1 else np.all(mask, axis=tuple(range(1, data.ndim)))
+
+    def element(item: Any) -> str:
+        return one(item) if np.asarray(item).ndim == 0 else "(" + ", ".join(one(part) for part in item) + ")"
+
+    texts = ["-" if away[lane] else element(data[lane]) for lane in range(len(data))]
+    here = {text for lane, text in enumerate(texts) if not away[lane]}
+    if len(here) == 1:
+        return next(iter(here)) + (" in all lanes" if not away.any() else f" in lanes {ranges(np.flatnonzero(~away))}")
+    width = max(len(text) for text in texts)
+    rows = [
+        f"  lane {start:2}: " + " ".join(text.rjust(width) for text in texts[start : start + ACROSS])
+        for start in range(0, len(texts), ACROSS)
+    ]
+    return "\n" + "\n".join(rows)
+
+
+def abridged(value: Any) -> str:
+    """Format a value; of a long array, the first 8 elements."""
+    data = np.asarray(value)
+    if isinstance(value, np.ma.MaskedArray) or data.ndim == 0 or len(data) <= 8:
+        return show(value)
+    return show(data[:8])[:-1] + f", ...}} ({len(data)} elements)"
+
+
+def short(value: Any) -> str:
+    """Format a register on one line: its single value, or the first and the last."""
+    data, mask = np.ma.getdata(value), np.ma.getmaskarray(value)
+    wide = data.dtype == np.uint64 and bool((data >= 1 << 32).any())  # an address
+    texts = [hex(int(item)) if wide else plain(item) for item in data[~mask]]
+    if not texts:
+        return "-"
+    if len(set(texts)) == 1:
+        return texts[0]
+    return ", ".join(texts[:4]) + f" .. {texts[-1]}"
+
+
+def equation(name: str, value: str) -> str:
+    """Format ``name = value``; a table goes below its name."""
+    return f"{name} ={value}" if value.startswith("\n") else f"{name} = {value}"
+
+
+def grid(values: Any, across: int = 16) -> list[str]:
+    """Format a matrix with row and column numbers, ``across`` columns at a time; masked elements are dashes."""
+    data, mask = np.ma.getdata(values), np.ma.getmaskarray(values)
+    rows, columns = data.shape
+    texts = [["-" if mask[r, c] else _narrow(data[r, c]) for c in range(columns)] for r in range(rows)]
+    width = max(max((len(text) for row in texts for text in row), default=1), len(str(columns)))
+    found = []
+    for start in range(0, columns, across):
+        stop = min(start + across, columns)
+        found.append("      " + " ".join(str(c).rjust(width) for c in range(start, stop)))
+        for r in range(rows):
+            found.append(f"{r:4}: " + " ".join(text.rjust(width) for text in texts[r][start:stop]))
+    return found
+
+
+def _narrow(value: Any) -> str:
+    """Format an element in few characters."""
+    return plain(value) if isinstance(value, (np.integer, np.bool_)) else f"{float(value):.4g}"

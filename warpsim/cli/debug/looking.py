@@ -9,8 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.cli.debug.console import Console, count_of, number_of
-from warpsim.cli.debug.formats import LETTERS, abridged, equation, formatter, grid, plain, short, show
+from warpsim.cli.debug.console import (
+    LETTERS,
+    Console,
+    abridged,
+    count_of,
+    equation,
+    formatter,
+    grid,
+    number_of,
+    plain,
+    short,
+    show,
+)
 from warpsim.debug import Call, DebugError
 from warpsim.debug import expressions as ex
 from warpsim.debug.breakpoints import line_column, location_of, resolve

@@ -8,8 +8,7 @@ import signal
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-from warpsim.cli.debug.console import Console, count_of, number_of
-from warpsim.cli.debug.formats import show
+from warpsim.cli.debug.console import Console, count_of, number_of, show
 from warpsim.debug import Breakpoint, Catchpoint, DebugError, Focus, Session, Stop
 from warpsim.debug.breakpoints import EVENTS, Point, check_condition
 from warpsim.errors import describe, plural, source_text
