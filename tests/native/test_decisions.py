@@ -13,9 +13,8 @@ from warpsim.machine.watcher import Watcher
 from warpsim.native.compiling import cache
 from warpsim.native.regions.options import Options, Outcome
 from warpsim.native.runtime.calls import FAR, _block_limit
-from warpsim.native.runtime.input_kinds import InputKind, input_kind, layout_of, row_of
-from warpsim.native.runtime.input_values import describe
-from warpsim.native.runtime.warp_order import conflicts
+from warpsim.native.runtime.extents import conflicts
+from warpsim.native.runtime.inputs import InputKind, describe, input_kind, layout_of, row_of
 from warpsim.native.tiering import cost as costs
 from warpsim.native.tiering import deferred as later
 from warpsim.native.tiering.cost import Policy

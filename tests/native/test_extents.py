@@ -5,7 +5,7 @@ import random
 
 import numpy as np
 
-from warpsim.native.runtime.footprints import _extents
+from warpsim.native.runtime.extents import _extents
 
 
 def test_ranges_that_meet_are_one():

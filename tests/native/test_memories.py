@@ -13,7 +13,7 @@ pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 from warpsim.machine.state.global_memory import Allocation, GlobalMemory
 from warpsim.machine.state.word_space import WordSpace
 from warpsim.native.compiling.compiler import compiler
-from warpsim.native.runtime.memory_views import MemoryViews
+from warpsim.native.runtime.memory import MemoryViews
 from warpsim.native.runtime.run import Runner
 
 FIELDS = 5

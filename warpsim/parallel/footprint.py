@@ -23,7 +23,7 @@ ONES = 0x0101010101010101
 
 class Footprint(Watcher):
     """Marks the bytes of each allocation (by address) that are read, written and reduced into, in arrays of one uint8
-    per byte. Compiled regions report their accesses themselves (`warpsim.native.runtime.footprints.FootprintObserver`).
+    per byte. Compiled regions report their accesses themselves (`warpsim.native.runtime.extents.FootprintObserver`).
     """
 
     compiled: ClassVar[frozenset[str]] = frozenset({"memory_accessed"})

@@ -17,7 +17,7 @@ from warpsim.native.regions.region import BlockSlice, live_at
 from warpsim.native.runtime.context import CONTEXT, MIXED, UNREACHABLE
 
 if TYPE_CHECKING:
-    from warpsim.native.codegen.access import Access
+    from warpsim.native.codegen.accesses import Access
     from warpsim.native.codegen.builder import RegionBuilder
     from warpsim.native.codegen.converged import Converged
     from warpsim.native.codegen.inputs import Inputs

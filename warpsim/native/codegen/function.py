@@ -12,20 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from warpsim.native.codegen.access import Access
-from warpsim.native.codegen.builder import RegionBuilder
+from warpsim.native.codegen.accesses import Access, Memory
+from warpsim.native.codegen.builder import RegionBuilder, RegisterKinds, Visit
 from warpsim.native.codegen.converged import Converged
 from warpsim.native.codegen.diverged import Diverged
 from warpsim.native.codegen.inputs import Inputs
 from warpsim.native.codegen.interference import Interference
-from warpsim.native.codegen.memory import Memory
-from warpsim.native.codegen.register_kinds import RegisterKinds, Visit
 from warpsim.native.lowering.values import IRBuilder, NullBuilder
 from warpsim.native.regions.forms import Key
 from warpsim.native.regions.options import Variant
 from warpsim.native.regions.region import Region
 from warpsim.native.runtime.context import CONTEXT, NOWHERE
-from warpsim.native.runtime.input_kinds import InputKind
+from warpsim.native.runtime.inputs import InputKind
 
 if TYPE_CHECKING:
     from warpsim.native.regions.traces import Traces

@@ -12,7 +12,7 @@ from warpsim.native.lowering.affine import SPAN, add, times
 from warpsim.native.lowering.values import Val, memory, width
 from warpsim.native.regions.forms import Key
 from warpsim.native.regions.region import Region
-from warpsim.native.runtime.input_kinds import InputKind
+from warpsim.native.runtime.inputs import InputKind
 from warpsim.types import TYPES
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from warpsim.native.runtime.context import DIVERGED, WRAPPED
 from warpsim.program.program import Instruction
 
 if TYPE_CHECKING:
-    from warpsim.native.codegen.access import Access
+    from warpsim.native.codegen.accesses import Access
     from warpsim.native.codegen.builder import RegionBuilder
     from warpsim.native.codegen.inputs import Inputs
 

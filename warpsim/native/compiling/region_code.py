@@ -14,7 +14,7 @@ from warpsim.native.regions.forms import Key
 from warpsim.native.regions.options import Variant
 from warpsim.native.regions.region import Region, varying_of
 from warpsim.native.runtime.compiled_region import Access, CompiledRegion
-from warpsim.native.runtime.input_kinds import InputKind
+from warpsim.native.runtime.inputs import InputKind
 
 if TYPE_CHECKING:
     from warpsim.native.regions.traces import Traces

@@ -13,7 +13,7 @@ import attrs
 from warpsim.analysis.flow import KEEP, returned_by
 from warpsim.isa.traits import Ending
 from warpsim.native.regions.options import MOST, Options
-from warpsim.native.runtime.input_values import Source, source_of
+from warpsim.native.runtime.inputs import Source, source_of
 
 if TYPE_CHECKING:
     from warpsim.machine.plan import FunctionPlan

@@ -1,18 +1,29 @@
-"""The graphs of a function's instructions, traced once for all its regions."""
+"""The graphs of a function's instructions, traced once for all its regions; matrix instructions among them: `ldmatrix` as loads of
+each lane's elements, `mma` as a call of the product's machine code."""
 
 from __future__ import annotations
 
 from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
-from warpsim.graph.nodes import Untraceable
-from warpsim.native.codegen.matrix_steps import matrix_step
+import numpy as np
+
+from warpsim.graph.nodes import LANES, Node, Untraceable, bits, cast, where
+from warpsim.graph.trace import Lane, node_of
+from warpsim.isa import matrix_moves, mma, mma_kinds
+from warpsim.isa.data_movement import SHARED_WINDOW
+from warpsim.isa.traits import Matrix
 from warpsim.native.lowering.values import Unlowerable
-from warpsim.native.regions.forms import Traced, traced
+from warpsim.native.matrix.instructions import codes
+from warpsim.native.matrix.kernels import Warp, warp_kernel
+from warpsim.native.matrix.plans import mma_plan
+from warpsim.native.regions.forms import U32, U64, Effect, Product, Reader, Traced, place_of, traced, written
 from warpsim.program.program import Instruction
+from warpsim.types import TYPES
 
 if TYPE_CHECKING:
     from warpsim.machine.plan import FunctionPlan
+    from warpsim.program.program import Instruction
 
 
 class Traces:
@@ -51,3 +62,96 @@ def _touches(registers: Container[int], instruction: Instruction) -> bool:
     """Whether an instruction reads or writes some registers."""
     reads, writes = instruction.reads, instruction.writes
     return any(slot in registers for slot in (*reads, *writes))
+
+
+WARP = (1, LANES, 1)
+WORDS = 4
+"""Of a row of a matrix."""
+NOWHERE = np.uint32(2**32 - 4 * WORDS)
+"""An aligned row that no shared memory has."""
+
+
+def matrix_step(plan: FunctionPlan, instruction: Instruction, sm: int) -> Traced | None:
+    """A matrix instruction on such a GPU; None for any that is not taken.
+
+    Raises:
+        Untraceable: where it has to be left to the interpreter.
+    """
+    function = instruction.form.function
+    own = getattr(function, "__wrapped__", function)
+    if instruction.guard is not None:
+        return None
+    if own is matrix_moves.ldmatrix:
+        return _load(plan, instruction)
+    if own in (mma.mma_float, mma_kinds.mma_kind) and instruction.traits.matrix is Matrix.MULTIPLY:
+        return _multiply(plan, instruction, sm)
+    return None
+
+
+def _load(plan: FunctionPlan, instruction: Instruction) -> Traced:
+    """Row ``r`` of matrix ``i`` lies where lane ``8i + r`` says; lane ``4g + t`` gets elements ``2t`` and ``2t + 1`` of row
+    ``g``, or of column ``g`` where the matrix is transposed."""
+    op = instruction.op
+    reader = Reader(plan)
+    base, offset = reader.address(instruction.operands[1])
+    space, place = place_of("shared", base, offset)
+    if base.dtype.itemsize == U64.itemsize:
+        window = 0 if op.space else SHARED_WINDOW
+        place = _in_shared(Lane(base) + np.uint64(offset - window & (2**64 - 1)))
+    lanes = np.arange(LANES)
+    count = len(instruction.operands[0].parts)
+    rows = _lanes_of(Lane(cast(place, U32), WARP), lanes % (8 * count))
+    effect = Effect("load", space, cast(rows.node, U64), TYPES["u32"], WORDS)
+    words = [Lane(Node("load", (), U32, (0, k)), WARP) for k in range(WORDS)]
+    results: list[Lane] = []
+    for i in range(count):
+        if not op.trans:
+            results.append(_picked(words, 8 * i + lanes // 4, lanes % 4))
+            continue
+        shift = (16 * (lanes // 4 % 2)).astype(np.uint32).reshape(WARP)
+        low, high = (
+            (_picked(words, 8 * i + 2 * (lanes % 4) + h, lanes // 8) >> shift) & np.uint32(0xFFFF) for h in range(2)
+        )
+        results.append(low | (high << np.uint32(16)))
+    outputs: list[tuple[int, Node]] = []
+    for part, result in zip(instruction.operands[0].parts, results, strict=True):
+        written(part, result.node, outputs)
+    return Traced(tuple(reader.keys), tuple(outputs), (effect,), collective=True)
+
+
+def _in_shared(address: Lane) -> Node:
+    """The address of a row in 32 bits, beyond all shared memory where 64 have more: unlike those of ``ld.shared``, rows are
+    refused there."""
+    return where((address >> np.uint64(32) != np.uint64(0)).node, node_of(NOWHERE), cast(address.node, U32))
+
+
+def _lanes_of(value: Lane, index: Any) -> Lane:
+    """What other lanes hold."""
+    return Lane(Node("gather", (value.node, node_of(index.astype(np.int32))), value.dtype), WARP)
+
+
+def _picked(words: list[Lane], rows: Any, which: Any) -> Lane:
+    """For each lane one of the words of one of the rows."""
+    found = _lanes_of(words[0], rows)
+    for k, word in enumerate(words[1:], 1):
+        chosen = node_of((which == k).reshape(WARP))
+        found = Lane(Node("where", (chosen, _lanes_of(word, rows).node, found.node), U32), WARP)
+    return found
+
+
+def _multiply(plan: FunctionPlan, instruction: Instruction, sm: int) -> Traced:
+    """The product's machine code, with registers in memory."""
+    op = instruction.op
+    key = op.text, sm
+    kernel: Warp | None = codes().planned(key, lambda: mma_plan(op, sm))
+    if kernel is None:
+        raise Untraceable("a product without machine code")
+    text, name = codes().text(key, lambda name: warp_kernel(kernel, name))
+    reader = Reader(plan)
+    nodes = tuple([bits(reader.value(e), U32) for o in instruction.operands[1:4] for e in o.parts])
+    dtype = U32 if kernel.d_half else np.dtype(np.float32)
+    outputs: list[tuple[int, Node]] = []
+    for k, part in enumerate(instruction.operands[0].parts):
+        written(part, bits(Node("product", (), U32, (-1, k)), dtype), outputs)
+    product = Product(name, text, nodes, kernel.results)
+    return Traced(tuple(reader.keys), tuple(outputs), collective=True, product=product)

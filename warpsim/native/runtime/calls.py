@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from warpsim.machine.waiting import LOOK_EVERY
 from warpsim.native.regions.options import Outcome, Variant
-from warpsim.native.runtime import private_shared as private
 from warpsim.native.runtime.compiled_region import CompiledRegion
-from warpsim.native.runtime.footprints import FootprintObserver
-from warpsim.native.runtime.input_kinds import input_kind, layout_of
-from warpsim.native.runtime.input_values import values_of
+from warpsim.native.runtime.extents import FootprintObserver
+from warpsim.native.runtime.inputs import input_kind, layout_of, values_of
 from warpsim.native.runtime.lane_tables import tables_of
+from warpsim.native.runtime.memory import wants_copy
 from warpsim.native.runtime.run import Runner
 from warpsim.native.runtime.scratch import Scratch
 from warpsim.native.tiering.cost import CONCURRENT_SHARE, LANE, STEP, Policy, has_spare_core
@@ -114,7 +113,7 @@ class Calls:
             options.alone,
             tables.row if options.strides else 0,
             options.strides,
-            private.wants_copy(machine, region),
+            wants_copy(machine, region),
             limit < FAR,
             self.runner.observer is not None,
         )

@@ -10,7 +10,7 @@ import numpy as np
 
 from warpsim.native.regions.options import Variant
 from warpsim.native.regions.region import Region
-from warpsim.native.runtime.input_kinds import InputKind
+from warpsim.native.runtime.inputs import InputKind
 
 if TYPE_CHECKING:
     from warpsim.machine.plan import BoundBlock

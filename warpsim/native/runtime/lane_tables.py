@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.machine.selection import Axis, Rect, Selection, Shape
-from warpsim.native.runtime.input_kinds import row_of
+from warpsim.native.runtime.inputs import row_of
 
 
 class WarpTables:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from warpsim.native.compiling.compiler import compiler
 from warpsim.native.runtime.context import CALL_AT, CONTEXT, CallWords
 
+if TYPE_CHECKING:
+    from warpsim.machine.state.global_memory import GlobalMemory
+
 LOG_BYTES = 32 << 20
+LONGEST_ENTRY = 1024
+"""Bytes of one entry of the log, at most."""
 _CALL = struct.Struct(f"{len(CallWords._fields)}q")
 
 
@@ -55,3 +62,29 @@ class Scratch:
     def left(self) -> CallWords:
         """The words of a call as they are now."""
         return CallWords._make(_CALL.unpack_from(self._context, 8 * CALL_AT))
+
+    # ---- the store log ----------------------------------------------------------------------------
+
+    def rollback(self) -> None:
+        """Undo all stores of the region."""
+        self._call("ws_rollback")
+
+    def mark_stored(self, first: int, last: int, marks: int) -> None:
+        """Set a byte of ``marks`` to 1 for each byte of the host's memory from ``first`` to ``last`` that the region has stored."""
+        self._call("ws_walk_1", first, last, marks)
+
+    def distinct(self, memory: GlobalMemory, first: int, last: int) -> bool:
+        """Whether the region has stored no byte of global memory between two addresses twice."""
+        for allocation in memory.allocations:
+            low, high = max(first, allocation.start), min(last, allocation.end)
+            if low < high:
+                host = allocation.data.ctypes.data + low - allocation.start
+                marks = np.zeros(high - low + LONGEST_ENTRY, np.uint8)
+                if not self._call("ws_walk_2", host, host + high - low, marks.ctypes.data):
+                    return False
+        return True
+
+    def _call(self, name: str, *given: int) -> int:
+        types = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p][: 1 + len(given)]
+        found: int = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(compiler().helper(name))(self.pointer, *given)
+        return found

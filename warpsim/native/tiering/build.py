@@ -14,7 +14,7 @@ from warpsim.native.lowering.values import Unlowerable
 from warpsim.native.regions.options import Variant
 from warpsim.native.regions.region import RegionFormer
 from warpsim.native.runtime.compiled_region import CompiledRegion
-from warpsim.native.runtime.input_kinds import InputKind
+from warpsim.native.runtime.inputs import InputKind
 from warpsim.native.tiering.cost import BLOCKING_SHARE, QUEUED_SHARE, Policy, has_spare_core, rate
 from warpsim.native.tiering.entry_points import WAITING, EntryPoint, Place, Profile, Request
 

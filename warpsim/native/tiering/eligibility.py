@@ -13,7 +13,7 @@ from warpsim.native.tiering.cost import interpreted, policy_of
 from warpsim.native.tiering.deferred import DeferredEngine
 
 if TYPE_CHECKING:
-    from warpsim.native.runtime.footprints import FootprintObserver
+    from warpsim.native.runtime.extents import FootprintObserver
     from warpsim.native.tiering.engine import CompiledEngine
 
 ACCESSES = frozenset({"memory_accessed", "memory_written", "shadow_accessed"})

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from warpsim.machine.state.launch import DeviceSpec, LaunchState
     from warpsim.native.matrix.instructions import Matrices
     from warpsim.native.runtime.calls import Calls
-    from warpsim.native.runtime.footprints import FootprintObserver
+    from warpsim.native.runtime.extents import FootprintObserver
     from warpsim.program.program import Instruction
 
 HOT = 0.02

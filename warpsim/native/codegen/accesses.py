@@ -1,0 +1,689 @@
+"""Memory accesses: as vectors where lanes are contiguous, else lane by lane."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from warpsim.graph.nodes import LANES
+from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
+from warpsim.native.lowering.affine import add, first_of, times
+from warpsim.native.lowering.graphs import Lowering
+from warpsim.native.lowering.values import Val, element
+from warpsim.native.regions.forms import Effect
+from warpsim.native.runtime.context import BAD_ACCESS, CONTEXT, LOG_FULL
+
+if TYPE_CHECKING:
+    from warpsim.native.codegen.builder import RegionBuilder
+    from warpsim.native.codegen.interference import Interference, Name
+
+
+MOST_ROWS = 4
+
+
+@attrs.frozen
+class Rows:
+    """Where the lanes of a warp go: from each of ``firsts`` on ``lanes`` lanes side by side; the pattern is repeated until
+    all lanes have a place. One lane: all of its row go to the same place."""
+
+    firsts: list[Val]
+    lanes: int
+
+
+def rows_of(code: Any, address: Val, step: int) -> Rows | None:
+    """How accesses of so many bytes lie, None where they do not lie in rows."""
+    if address.uniform:
+        return Rows([address], 1)
+    if address.strides is None:
+        return None
+    x, y = address.strides
+    first, count = first_of(address), LANES // code.row
+    if x.known == step:
+        if count == 1 or y.known == step * code.row:
+            return Rows([first], LANES)
+        if y.known == 0:
+            return Rows([first], code.row)
+        lanes = code.row
+    elif x.known == 0:
+        lanes = 1
+    else:
+        return None
+    if count > MOST_ROWS:
+        return None
+    places = [times(code, y, code.number(k, y.type)) for k in range(count)]
+    return Rows([add(code, "add", first, p) for p in places], lanes)
+
+
+class RowAccess:
+    """Emits accesses in rows."""
+
+    def __init__(self, builder: RegionBuilder, memory: Memory, interference: Interference, lanes: LaneAccess) -> None:
+        self.builder, self.memory, self.interference, self.lanes = builder, memory, interference, lanes
+
+    def make(self, name: Name, effect: Effect, address: Val, rows: Rows, lanes: Val, given: list[Val]) -> list[Val]:
+        """An access by vectors, with library functions as the slow path; what it loads."""
+        builder, code = self.builder, self.builder.code
+        load, n = effect.kind == "load", effect.type.bytes * 8
+        one = rows.lanes == 1 and len(rows.firsts) == 1
+        fast, slow, done = (code.fresh(x) for x in ("fast", "slow", "done"))
+        results = [code.slot(f"i{n}" if one else f"<32 x i{n}>") for _ in range(effect.count)] if load else []
+        if load and one:
+            whole = code.make(f"icmp ne i32 {lanes.text}, 0")
+        elif load:
+            whole = "true" if lanes.text == builder.mask else code.make(f"icmp eq i32 {lanes.text}, {builder.mask}")
+        else:
+            whole = code.make(f"icmp eq i32 {lanes.text}, -1")
+        if effect.space == "shared":
+            pointers = self._shared_places(effect, rows, whole, fast, slow)
+        else:
+            pointers = self._global_places(name, effect, rows, whole, fast, slow)
+        code.label(fast)
+        bytes = rows.lanes * effect.type.bytes * effect.count
+        ends = self._ends(rows, bytes)
+        self.interference.note(name, *ends)
+        if load:
+            for result, value in zip(results, self._load_rows(effect, rows, pointers), strict=True):
+                code.line(f"store {code.of(value)}, ptr {result}")
+        else:
+            self._store_rows(effect, rows, pointers, given)
+        code.line(f"br label %{done}")
+        code.label(slow)
+        self.lanes.make(name, effect, address, lanes, given)
+        for k, result in enumerate(results):
+            code.line(f"store {code.of(self.lanes.raw(effect, k, one=one))}, ptr {result}")
+        code.line(f"br label %{done}")
+        code.label(done)
+        found = []
+        for result in results:
+            type = f"i{n}" if one else f"<32 x i{n}>"
+            found.append(self.lanes.typed(effect, Val(f"i{n}", code.make(f"load {type}, ptr {result}"), one)))
+        return found
+
+    def _ends(self, rows: Rows, bytes: int) -> tuple[str, str]:
+        code = self.builder.code
+        firsts = [code.convert("zext", f, "i64") if f.type == "i32" else f for f in rows.firsts]
+        low = high = firsts[0]
+        for other in firsts[1:]:
+            low, high = code.intrinsic("smin", low, other), code.intrinsic("smax", high, other)
+        return low.text, code.op("add", high, code.number(bytes, "i64")).text
+
+    def _shared_places(self, effect: Effect, rows: Rows, whole: str, fast: str, slow: str) -> list[str]:
+        """Pointers to the rows; goes to ``fast`` where they are inside, aligned and (for a load) written, else to ``slow``."""
+        code = self.builder.code
+        step, load = effect.type.bytes * effect.count, effect.kind == "load"
+        clean = code.make(f"load i64, ptr {self.memory.clean}")
+        pointers, places, good, old = [], [], whole, "true"
+        for first in rows.firsts:
+            at = code.convert("zext", first, "i64")
+            end = code.op("add", at, code.number(step * rows.lanes, "i64")).text
+            inside, written = (
+                code.make(f"icmp ule i64 {end}, {self.memory.size}"),
+                code.make(f"icmp ule i64 {end}, {clean}"),
+            )
+            if step > 1:
+                odd = code.op("and", at, code.number(step - 1, "i64"))
+                even = code.make(f"icmp eq i64 {odd.text}, 0")
+                inside, written = (code.make(f"and i1 {v}, {even}") for v in (inside, written))
+            good = inside if good == "true" else code.make(f"and i1 {good}, {inside}")
+            old = written if old == "true" else code.make(f"and i1 {old}, {written}")
+            places.append(at)
+            pointers.append(code.make(f"getelementptr i8, ptr {self.memory.shared}, i64 {at.text}"))
+        look, new = code.fresh("look"), code.fresh("new")
+        if whole != "true":
+            old = code.make(f"and i1 {old}, {whole}")
+        code.line(f"br i1 {old}, label %{fast}, label %{look}")
+        code.label(look)
+        some = code.make(f"icmp ne ptr {self.memory.marks}, null")
+        code.line(f"br i1 {code.make(f'and i1 {good}, {some}')}, label %{new}, label %{slow}")
+        code.label(new)
+        wide = f"i{step * rows.lanes * 8}"
+        every = "true"
+        for at in places:
+            mark = code.make(f"getelementptr i8, ptr {self.memory.marks}, i64 {at.text}")
+            if load:
+                one = code.make(f"icmp eq {wide} {code.make(f'load {wide}, ptr {mark}, align 1')}, -1")
+                every = one if every == "true" else code.make(f"and i1 {every}, {one}")
+            else:
+                code.line(f"store {wide} -1, ptr {mark}, align 1")
+        code.line(f"br i1 {every}, label %{fast}, label %{slow}" if load else f"br label %{fast}")
+        return pointers
+
+    def _global_places(self, name: Name, effect: Effect, rows: Rows, whole: str, fast: str, slow: str) -> list[str]:
+        """Pointers to the rows; goes to ``fast`` where all lie in one allocation and are aligned, else to ``slow``."""
+        code, step = self.builder.code, effect.type.bytes * effect.count
+        key = rows.lanes, name
+        memo = self.memory.memos.get(key)
+        if memo is None:
+            memo = self.memory.memos[key] = code.slot("[4 x i64]")
+            code.entry.append(f"  store <4 x i64> zeroinitializer, ptr {memo}, align 64")
+        shift = step.bit_length() - 1
+        miss, look = code.fresh("miss"), code.fresh("look")
+        again = code.slot("i1")
+        code.line(f"store i1 true, ptr {again}")
+        if whole != "true":
+            code.line(f"br i1 {whole}, label %{look}, label %{slow}")
+        else:
+            code.line(f"br label %{look}")
+        code.label(look)
+        start, limit, delta = (
+            code.make(f"load i64, ptr {code.make(f'getelementptr i64, ptr {memo}, i64 {k}') if k else memo}")
+            for k in range(3)
+        )
+        rotate = code.declare("llvm.fshr.i64", "i64", "i64, i64, i64")
+        good, pointers = "", []
+        for first in rows.firsts:
+            place = code.make(f"sub i64 {first.text}, {start}")
+            number = code.make(f"call i64 @{rotate}(i64 {place}, i64 {place}, i64 {shift})") if shift else place
+            inside = code.make(f"icmp ult i64 {number}, {limit}")
+            good = inside if not good else code.make(f"and i1 {good}, {inside}")
+            pointers.append(code.make(f"inttoptr i64 {code.make(f'add i64 {first.text}, {delta}')} to ptr"))
+        code.line(f"br i1 {good}, label %{fast}, label %{miss}")
+        code.label(miss)
+        first_time = code.make(f"load i1, ptr {again}")
+        find = code.fresh("find")
+        code.line(f"br i1 {first_time}, label %{find}, label %{slow}")
+        code.label(find)
+        code.line(f"store i1 false, ptr {again}")
+        helper = code.declare("ws_memo", "void", "ptr, ptr, i64, i64, i64, i64")
+        store = int(effect.kind != "load")
+        code.line(
+            f"call void @{helper}(ptr %ctx, ptr {memo}, i64 {rows.firsts[0].text}, i64 {step * rows.lanes}, i64 {shift}, "
+            f"i64 {store})"
+        )
+        code.line(f"br label %{look}")
+        return pointers
+
+    def _load_rows(self, effect: Effect, rows: Rows, pointers: list[str]) -> list[Val]:
+        code, size, count = self.builder.code, effect.type.bytes, effect.count
+        type = f"i{size * 8}"
+        found = []
+        if rows.lanes == 1:
+            for k in range(count):
+                ones = []
+                for pointer in pointers:
+                    place = code.make(f"getelementptr i8, ptr {pointer}, i64 {k * size}") if k else pointer
+                    ones.append(Val(type, code.make(f"load {type}, ptr {place}, align {size}"), uniform=True))
+                found.append(ones[0] if len(ones) == 1 else self._each_row(ones))
+            return found
+        parts = [
+            code.make(f"load <{rows.lanes * count} x {type}>, ptr {pointer}, align {size}") for pointer in pointers
+        ]
+        for k in range(count):
+            pieces = parts
+            if count > 1:
+                whole = f"<{rows.lanes * count} x {type}>"
+                lanes = ", ".join(f"i32 {i * count + k}" for i in range(rows.lanes))
+                pieces = [
+                    code.make(f"shufflevector {whole} {p}, {whole} poison, <{rows.lanes} x i32> <{lanes}>")
+                    for p in parts
+                ]
+            found.append(Val(type, self._joined(pieces, rows.lanes, type), uniform=False))
+        return found
+
+    def _each_row(self, ones: list[Val]) -> Val:
+        """Every row's value in its lanes."""
+        code, type = self.builder.code, ones[0].type
+        few = f"<{len(ones)} x {type}>"
+        vector = "poison"
+        for k, one in enumerate(ones):
+            vector = code.make(f"insertelement {few} {vector}, {type} {one.text}, i32 {k}")
+        lanes = ", ".join(f"i32 {i // code.row}" for i in range(LANES))
+        return Val(type, code.make(f"shufflevector {few} {vector}, {few} poison, <32 x i32> <{lanes}>"), uniform=False)
+
+    def _joined(self, pieces: list[str], lanes: int, type: str) -> str:
+        """Rows as the lanes of a warp; one alone is repeated."""
+        code = self.builder.code
+        if len(pieces) == 1 and lanes < LANES:
+            index = ", ".join(f"i32 {i % lanes}" for i in range(LANES))
+            whole = f"<{lanes} x {type}>"
+            return code.make(f"shufflevector {whole} {pieces[0]}, {whole} poison, <32 x i32> <{index}>")
+        while len(pieces) > 1:
+            whole, index = f"<{lanes} x {type}>", ", ".join(f"i32 {i}" for i in range(2 * lanes))
+            pieces = [
+                code.make(f"shufflevector {whole} {a}, {whole} {b}, <{2 * lanes} x i32> <{index}>")
+                for a, b in zip(pieces[::2], pieces[1::2], strict=True)
+            ]
+            lanes *= 2
+        return pieces[0]
+
+    def _store_rows(self, effect: Effect, rows: Rows, pointers: list[str], given: list[Val]) -> None:
+        builder, code, size, count = self.builder, self.builder.code, effect.type.bytes, effect.count
+        type = f"i{size * 8}"
+        values = [code.splat(v) for v in given]
+        if effect.space == "global":
+            name = code.declare("ws_log", "i32", "ptr, i64, i64")
+            for pointer in pointers:
+                at = code.make(f"ptrtoint ptr {pointer} to i64")
+                status = code.make(f"call i32 @{name}(ptr %ctx, i64 {at}, i64 {rows.lanes * size * count})")
+                builder.fail_unless(code.make(f"icmp eq i32 {status}, 0"), LOG_FULL)
+        each = LANES // len(pointers)
+        for number, pointer in enumerate(pointers):
+            last = (number + 1) * each  # of lanes with the same place the last one's value stays
+            parts = []
+            for value in values:
+                lanes = ", ".join(f"i32 {i}" for i in range(last - rows.lanes, last))
+                whole = f"<32 x {type}>"
+                parts.append(
+                    value.text
+                    if rows.lanes == LANES
+                    else code.make(
+                        f"shufflevector {whole} {value.text}, {whole} poison, <{rows.lanes} x i32> <{lanes}>"
+                    )
+                )
+            lanes_, width_ = parts, rows.lanes
+            if count > 1:
+                lanes_ = [self._woven(parts, rows.lanes, type)]
+                width_ = rows.lanes * count
+            code.line(f"store <{width_} x {type}> {lanes_[0]}, ptr {pointer}, align {size}")
+
+    def _woven(self, parts: list[str], lanes: int, type: str) -> str:
+        """Elements of several vectors in turns."""
+        code, total = self.builder.code, lanes
+        while len(parts) > 1:  # first with the one that is half the number away
+            half = len(parts) // 2
+            index = ", ".join(f"i32 {k // 2 + (k % 2) * total}" for k in range(2 * total))
+            whole = f"<{total} x {type}>"
+            parts = [
+                code.make(f"shufflevector {whole} {a}, {whole} {b}, <{2 * total} x i32> <{index}>")
+                for a, b in zip(parts[:half], parts[half:], strict=True)
+            ]
+            total *= 2
+        return parts[0]
+
+
+class Memory:
+    """``columns``: the column of each lane's CTA in shared memory, and in ``positions`` its own in local memory. Of a CTA that has
+    its own copy of shared memory: ``shared``, its ``marks``, its ``size``, and how far it is known to be written (``clean``)."""
+
+    columns: str
+    positions: str
+    shared: str
+    marks: str
+    size: str
+    clean: str
+
+    def __init__(self, builder: RegionBuilder) -> None:
+        self.builder = builder
+        traced = [builder.traced(i) for p in builder.region.all() for i in builder.instructions(p)]
+        self.spaces = {e.space for made in traced for e in made.effects}
+        if "generic" in self.spaces:
+            self.spaces |= {"shared", "local", "global"}
+        self.memos: dict[tuple[int, Name], str] = {}
+        """For each access a memo of its last allocation."""
+
+    @property
+    def private(self) -> bool:
+        """Whether the CTA has a private copy of shared memory."""
+        return self.builder.variant.private and "shared" in self.spaces
+
+    def enter(self) -> None:
+        """Once per call."""
+        builder, code = self.builder, self.builder.code
+        self.columns, self.positions = code.slot("[32 x i64]"), code.slot("[32 x i64]")
+        if self.private:
+            self.clean = code.slot("i64")
+            self.bytes, self.stride = builder.word("private_bytes"), builder.word("private_stride")
+            self.size = builder.word("shared_size")
+            self.tracked = builder.word("private_tracked")
+            code.line(f"store <32 x i64> zeroinitializer, ptr {self.columns}, align 64")
+
+    def cta(self) -> None:
+        """Once per CTA."""
+        builder, code = self.builder, self.builder.code
+        if self.private:
+            offset = code.make(f"mul i64 {builder.cta64}, {self.stride}")
+            self.shared = code.make(f"getelementptr i8, ptr {builder.words['private']}, i64 {offset}")
+            half = code.make(f"lshr i64 {self.bytes}, 1")
+            marks = code.make(f"getelementptr i8, ptr {self.shared}, i64 {half}")
+            some = code.make(f"icmp ne i64 {self.tracked}, 0")
+            self.marks = code.make(f"select i1 {some}, ptr {marks}, ptr null")
+            if builder.region.barriers:
+                self._clear(code.make(f"select i1 {some}, i64 {self.bytes}, i64 {half}"))
+            builder.put_word("shared_words", self.shared, "ptr")
+            builder.put_word("shared_columns", "1")
+            builder.put_word("shared_written", self.marks, "ptr")
+            place = code.make(f"getelementptr i64, ptr {builder.words['cleans']}, i64 {builder.cta64}")
+            code.line(f"store i64 {code.make(f'load i64, ptr {place}')}, ptr {self.clean}")
+        elif "shared" in self.spaces:
+            column = Val("i64", builder.column, uniform=True)
+            code.line(f"store {code.of(code.splat(column))}, ptr {self.columns}, align 64")
+
+    def _clear(self, size: str) -> None:
+        """Zero a copy that CTAs share one after the other."""
+        code = self.builder.code
+        anew, on = code.fresh("anew"), code.fresh("on")
+        code.line(f"br i1 {code.make(f'icmp eq i64 {self.stride}, 0')}, label %{anew}, label %{on}")
+        code.label(anew)
+        name = code.declare("llvm.memset.p0.i64", "void", "ptr, i8, i64, i1")
+        code.line(f"call void @{name}(ptr align 64 {self.shared}, i8 0, i64 {size}, i1 false)")
+        code.line(f"br label %{on}")
+        code.label(on)
+
+    def warp(self) -> None:
+        """Once per warp: where its threads' local memory is."""
+        builder, code = self.builder, self.builder.code
+        if "local" in self.spaces:
+            first = code.make(f"shl i64 {builder.row64}, 5")
+            threads = code.make(f"getelementptr i32, ptr {builder.words['threads']}, i64 {first}")
+            narrow = Val("i32", code.make(f"load <32 x i32>, ptr {threads}, align 4"), uniform=False)
+            wide = code.convert("zext", narrow, "i64")
+            total = Val("i64", builder.word("batch_columns"), uniform=True)
+            position = code.op("add", code.op("mul", wide, total), Val("i64", builder.column, uniform=True))
+            code.line(f"store {code.of(position)}, ptr {self.positions}, align 64")
+
+    def barrier_passed(self) -> None:
+        """Behind a barrier: how much of shared memory is written, from its start on."""
+        builder, code = self.builder, self.builder.code
+        if not self.private:
+            return
+        look, on = code.fresh("look"), code.fresh("on")
+        place = code.make(f"getelementptr i64, ptr {builder.words['cleans']}, i64 {builder.cta64}")
+        clean = code.make(f"load i64, ptr {place}")
+        code.line(f"br i1 {code.make(f'icmp ult i64 {clean}, {self.size}')}, label %{look}, label %{on}")
+        code.label(look)
+        name = code.declare("ws_clean", "i64", "ptr, i64, i64")
+        more = code.make(f"call i64 @{name}(ptr {self.marks}, i64 {clean}, i64 {self.size})")
+        code.line(f"store i64 {more}, ptr {place}")
+        code.line(f"store i64 {more}, ptr {self.clean}")
+        code.line(f"br label %{on}")
+        code.label(on)
+
+
+class LaneAccess:
+    """Emits calls of library functions."""
+
+    def __init__(self, builder: RegionBuilder, memory: Memory, interference: Interference) -> None:
+        self.builder, self.memory, self.interference = builder, memory, interference
+
+    def typed(self, effect: Effect, value: Val) -> Val:
+        """Loaded bits in the type of the access."""
+        type = element(effect.type.dtype)
+        return self.builder.code.convert("bitcast", value, type) if type[0] != "i" else value
+
+    def addresses(self, address: Val, *, one: bool = False) -> str:
+        """The addresses of all lanes, spilled."""
+        code = self.builder.code
+        where = code.slot("[32 x i64]")
+        if one:
+            wide = code.convert("zext", address, "i64") if address.type == "i32" else address
+            code.line(f"store i64 {wide.text}, ptr {where}, align 64")
+            return where
+        if address.strides is not None:
+            x, y = address.strides
+            parts = [first_of(address), x, y]
+            if address.type == "i32":
+                parts = [
+                    code.convert("zext", p, "i64") if p.known is None else code.number(p.known, "i64") for p in parts
+                ]
+            cut = -1 if address.type == "i64" else (1 << 32) - 1
+            name = code.declare("ws_spread", "void", "ptr, i64, i64, i64, i64, i64")
+            arguments = ", ".join(f"i64 {p.text}" for p in parts)
+            code.line(f"call void @{name}(ptr {where}, {arguments}, i64 {code.row}, i64 {cut})")
+            return where
+        value = code.splat(address)
+        if address.type == "i32":
+            value = code.convert("zext", value, "i64")
+        code.line(f"store {code.of(value)}, ptr {where}, align 64")
+        return where
+
+    def make(self, name: Name, effect: Effect, address: Val, mask: Val, given: list[Val]) -> None:
+        """Call a library function; what it loads is in ``_buffer``."""
+        code, size = self.builder.code, effect.type.bytes
+        one = effect.kind == "load" and address.uniform and effect.space in ("global", "shared")
+        where = self.addresses(address, one=one)
+        lanes = mask.text
+        if one:
+            some = code.make(f"icmp ne i32 {mask.text}, 0")
+            lanes = code.make(f"zext i1 {some} to i32")
+        range_ = self.interference.range(name)
+        buffer = self._buffer = code.slot(f"[{effect.count * 32} x i{size * 8}]")
+        self._one = one
+        for k in range(effect.count):
+            place = self._element(effect, k)
+            if effect.kind == "store":
+                code.line(f"store {code.of(code.splat(given[k]))}, ptr {place}, align 64")
+            elif one:
+                code.line(f"store i{size * 8} 0, ptr {place}, align 64")
+            else:
+                code.line(f"store <32 x i{size * 8}> zeroinitializer, ptr {place}, align 64")
+        what = f"{size}_{effect.count}"
+        if effect.space == "generic":
+            self._generic(effect.kind, what, where, lanes, buffer, range_)
+            return
+        self.check(self._call(effect.kind, effect.space, what, where, lanes, buffer, range_))
+
+    def _element(self, effect: Effect, k: int) -> str:
+        return self.builder.code.make(f"getelementptr i{effect.type.bytes * 8}, ptr {self._buffer}, i64 {k * 32}")
+
+    def raw(self, effect: Effect, k: int, *, one: bool) -> Val:
+        """Loaded bits: the ``k``-th element of each lane, or of ``one`` for all."""
+        code, type = self.builder.code, f"i{effect.type.bytes * 8}"
+        place = self._element(effect, k)
+        if one:
+            return Val(type, code.make(f"load {type}, ptr {place}"), uniform=True)
+        return code.filled(place, type)
+
+    def loaded(self, effect: Effect, k: int) -> Val:
+        """What the last load has loaded."""
+        return self.typed(effect, self.raw(effect, k, one=self._one))
+
+    def _call(self, kind: str, space: str, what: str, where: str, lanes: str, buffer: str, range_: str) -> str:
+        code = self.builder.code
+        if space == "global":
+            name = code.declare(f"ws_{kind}_{what}", "i32", "ptr, ptr, i32, ptr, ptr")
+            return code.make(f"call i32 @{name}(ptr %ctx, ptr {where}, i32 {lanes}, ptr {buffer}, ptr {range_})")
+        if space == "shared" and self.memory.private:
+            name = code.declare(f"ws_own_{kind}_{what}", "i32", "ptr, ptr, i32, ptr, ptr")
+            return code.make(f"call i32 @{name}(ptr %ctx, ptr {where}, i32 {lanes}, ptr {buffer}, ptr {range_})")
+        place = code.make(f"getelementptr i64, ptr %ctx, i64 {CONTEXT[space + '_words']}")
+        columns = self.memory.columns if space == "shared" else self.memory.positions
+        name = code.declare(f"ws_{kind}_words_{what}", "i32", "ptr, ptr, ptr, i32, ptr, ptr, ptr")
+        return code.make(
+            f"call i32 @{name}(ptr %ctx, ptr {place}, ptr {where}, i32 {lanes}, ptr {columns}, ptr {buffer}, ptr {range_})"
+        )
+
+    def check(self, status: str) -> None:
+        """Return a status other than 0."""
+        code = self.builder.code
+        on, bad = code.fresh("on"), code.fresh("bad")
+        code.line(f"br i1 {code.make(f'icmp eq i32 {status}, 0')}, label %{on}, label %{bad}")
+        code.label(bad)
+        code.line(f"ret i32 {status}")
+        code.label(on)
+
+    def _generic(self, kind: str, what: str, where: str, lanes: str, buffer: str, range_: str) -> None:
+        """A generic access to one space by all lanes; rolled back where lanes go to several."""
+        code = self.builder.code
+        all = Val("i64", code.make(f"load <32 x i64>, ptr {where}, align 64"), uniform=False)
+        result, done, beyond = code.slot("i32"), code.fresh("done"), code.fresh("beyond")
+        code.line(f"store i32 0, ptr {result}")
+        there = code.fresh("there")
+        code.line(f"br i1 {code.make(f'icmp eq i32 {lanes}, 0')}, label %{done}, label %{there}")
+        code.label(there)
+        windows = "0"
+        for space, first in (("shared", SHARED_WINDOW), ("local", LOCAL_WINDOW)):
+            moved = code.op("sub", all, code.number(first, "i64"))
+            inside = code.op("icmp ult", moved, code.number(WINDOW, "i64"), type="i1")
+            here = self._among(inside, lanes)
+            words, next = code.fresh("words"), code.fresh("next")
+            code.line(f"br i1 {code.make(f'icmp eq i32 {here}, {lanes}')}, label %{words}, label %{next}")
+            code.label(words)
+            code.line(f"store {code.of(moved)}, ptr {where}, align 64")
+            self._reach(kind, what, space, where, lanes, buffer, "null" if space == "local" else range_, result)
+            code.line(f"br label %{done}")
+            code.label(next)
+            windows = code.make(f"or i32 {windows}, {here}")
+        plain = code.fresh("plain")
+        code.line(f"br i1 {code.make(f'icmp eq i32 {windows}, 0')}, label %{plain}, label %{beyond}")
+        code.label(plain)
+        self._reach(kind, what, "global", where, lanes, buffer, range_, result)
+        code.line(f"br label %{done}")
+        code.label(beyond)
+        code.line(f"ret i32 {BAD_ACCESS}")
+        code.label(done)
+        self.check(code.make(f"load i32, ptr {result}"))
+
+    def _among(self, condition: Val, lanes: str) -> str:
+        code = self.builder.code
+        return code.make(f"and i32 {code.make(f'bitcast {code.of(condition)} to i32')}, {lanes}")
+
+    def _reach(
+        self, kind: str, what: str, space: str, where: str, lanes: str, buffer: str, range_: str, result: str
+    ) -> None:
+        """A generic access that goes to one space; what is stored there may be seen by others, or not."""
+        code = self.builder.code
+        code.line(f"store i32 {self._call(kind, space, what, where, lanes, buffer, range_)}, ptr {result}")
+        if kind == "store":
+            self.builder.changes(space)
+
+
+class Atomics:
+    """Emits atomics."""
+
+    def __init__(self, builder: RegionBuilder, memory: Memory, interference: Interference, lanes: LaneAccess) -> None:
+        self.builder, self.memory, self.interference, self.lanes = builder, memory, interference, lanes
+
+    def make(self, name: Name, effect: Effect, address: Val, mask: Val, values: list[Val]) -> Val:
+        """A loop over the lanes, in order."""
+        builder, code, size = self.builder, self.builder.code, effect.type.bytes
+        type = element(effect.type.dtype)
+        cells = code.slot("[32 x i64]")
+        lanes = mask.text
+        if effect.space == "shared" and self.memory.private:
+            self._own_cells(name, effect, address, mask, cells)
+        else:
+            self._cells(name, effect, address, lanes, cells)
+        given = [code.spill(v) for v in values]
+        olds = code.slot(f"[32 x {type}]")
+        code.line(f"store <32 x {type}> zeroinitializer, ptr {olds}, align 64")
+        index = code.slot("i64")
+        loop, lane, step, end = (code.fresh(x) for x in ("loop", "lane", "step", "end"))
+        code.line(f"store i64 0, ptr {index}")
+        code.line(f"br label %{loop}")
+        code.label(loop)
+        i = code.make(f"load i64, ptr {index}")
+        bit = code.make(f"lshr i32 {lanes}, {code.make(f'trunc i64 {i} to i32')}")
+        code.line(f"br i1 {code.make(f'trunc i32 {bit} to i1')}, label %{lane}, label %{step}")
+        code.label(lane)
+        cell = code.make(f"inttoptr i64 {builder.element(cells, i, 'i64')} to ptr")
+        old = Val(type, code.make(f"load {type}, ptr {cell}, align {size}"), uniform=True)
+        given_values = [
+            Val(v.type, builder.element(p, i, v.type), uniform=True) for v, p in zip(values, given, strict=True)
+        ]
+        assert effect.update is not None
+        speculate, code.speculate = code.speculate, None
+        new = Lowering(code, [old, *given_values])(effect.update)
+        code.speculate = speculate
+        code.line(f"store {code.of(new)}, ptr {cell}, align {size}")
+        builder.changes(effect.space, code.op("icmp ne", code.bits(old), code.bits(new), type="i1").text)
+        code.line(f"store {code.of(old)}, ptr {code.make(f'getelementptr {type}, ptr {olds}, i64 {i}')}")
+        code.line(f"br label %{step}")
+        code.label(step)
+        after = code.make(f"add i64 {i}, 1")
+        code.line(f"store i64 {after}, ptr {index}")
+        code.line(f"br i1 {code.make(f'icmp eq i64 {after}, 32')}, label %{end}, label %{loop}")
+        code.label(end)
+        return code.filled(olds, type)
+
+    def _cells(self, name: Name, effect: Effect, address: Val, lanes: str, cells: str) -> None:
+        """The address of each lane's element, by a library function."""
+        code, size = self.builder.code, effect.type.bytes
+        where, range_ = self.lanes.addresses(address), self.interference.range(name)
+        if effect.space == "global":
+            helper = code.declare(f"ws_cells_{size}", "i32", "ptr, ptr, i32, ptr, ptr")
+            status = code.make(f"call i32 @{helper}(ptr %ctx, ptr {where}, i32 {lanes}, ptr {cells}, ptr {range_})")
+        else:
+            place = code.make(f"getelementptr i64, ptr %ctx, i64 {CONTEXT['shared_words']}")
+            helper = code.declare(f"ws_word_cells_{size}", "i32", "ptr, ptr, ptr, i32, ptr, ptr, ptr")
+            status = code.make(
+                f"call i32 @{helper}(ptr %ctx, ptr {place}, ptr {where}, i32 {lanes}, ptr {self.memory.columns}, ptr {cells}, ptr {range_})"
+            )
+        self.lanes.check(status)
+
+    def _own_cells(self, name: Name, effect: Effect, address: Val, mask: Val, cells: str) -> None:
+        """The same in the CTA's private copy of shared memory: inline where it is known to be written."""
+        code, size = self.builder.code, effect.type.bytes
+        fast, slow, done = (code.fresh(x) for x in ("fast", "slow", "done"))
+        here = Val("i1", code.make(f"bitcast i32 {mask.text} to <32 x i1>"), uniform=False)
+        lanes = code.select(here, code.splat(address), code.number(0, "i32"))
+        vector = "<32 x i32>"
+        high, odd = (
+            code.make(
+                f"call i32 @{code.declare(f'llvm.vector.reduce.{how}.v32i32', 'i32', vector)}({vector} {lanes.text})"
+            )
+            for how in ("umax", "or")
+        )
+        end = code.make(f"add i64 {code.make(f'zext i32 {high} to i64')}, {size}")
+        good = code.make(f"icmp ule i64 {end}, {code.make(f'load i64, ptr {self.memory.clean}')}")
+        good = code.make(
+            f"and i1 {good}, {code.make('icmp eq i32 ' + code.make(f'and i32 {odd}, {size - 1}') + ', 0')}"
+        )
+        code.line(f"br i1 {good}, label %{fast}, label %{slow}")
+        code.label(fast)
+        if name in self.interference.numbers:
+            shown = code.select(here, code.splat(address), code.number(-1, "i32"))
+            full = code.declare("llvm.vector.reduce.umin.v32i32", "i32", vector)
+            low = code.make(f"zext i32 {code.make(f'call i32 @{full}({vector} {shown.text})')} to i64")
+            some = code.make(f"icmp ne i32 {mask.text}, 0")
+            none = (1 << 63) - 1
+            self.interference.note(
+                name,
+                code.make(f"select i1 {some}, i64 {low}, i64 {none}"),
+                code.make(f"select i1 {some}, i64 {end}, i64 {-none - 1}"),
+            )
+        base = Val("i64", code.make(f"ptrtoint ptr {self.memory.shared} to i64"), uniform=True)
+        places = code.op("add", code.convert("zext", lanes, "i64"), base)
+        code.line(f"store {code.of(places)}, ptr {cells}, align 64")
+        code.line(f"br label %{done}")
+        code.label(slow)
+        self._cells(name, effect, address, mask.text, cells)
+        code.line(f"br label %{done}")
+        code.label(done)
+
+
+class Access:
+    """Emits accesses."""
+
+    def __init__(self, builder: RegionBuilder, memory: Memory, interference: Interference) -> None:
+        self.builder, self.memory = builder, memory
+        self.lanes = LaneAccess(builder, memory, interference)
+        self.rows = RowAccess(builder, memory, interference, self.lanes)
+        self.atomics = Atomics(builder, memory, interference, self.lanes)
+
+    def make(
+        self, name: Name, effect: Effect, lower: Lowering, lanes: Val, given: list[Val], *, together: bool
+    ) -> list[Val]:
+        """An access by ``lanes`` (a mask); ``together``: the warp is converged."""
+        code = self.builder.code
+        address = self._address(effect, lower)
+        if effect.kind == "atomic":
+            return [self.atomics.make(name, effect, address, lanes, given)]
+        rows = None
+        if effect.space == "global" or (effect.space == "shared" and self.memory.private):
+            rows = rows_of(code, address, effect.type.bytes * effect.count)
+        if rows is not None and (together or (effect.kind == "load" and rows.lanes == 1 and len(rows.firsts) == 1)):
+            found = self.rows.make(name, effect, address, rows, lanes, given)
+            self._stored(effect, lanes)
+            return found
+        self.lanes.make(name, effect, address, lanes, given)
+        self._stored(effect, lanes)
+        if effect.kind == "store":
+            return []
+        return [self.lanes.loaded(effect, k) for k in range(effect.count)]
+
+    def _stored(self, effect: Effect, lanes: Val) -> None:
+        """Memory changes where any lane stores; where generic addresses lead to is known later."""
+        builder, code = self.builder, self.builder.code
+        if effect.kind == "store" and effect.space != "generic":
+            some = "true" if lanes.text == builder.mask else code.make(f"icmp ne i32 {lanes.text}, 0")
+            builder.changes(effect.space, some)
+
+    def _address(self, effect: Effect, lower: Lowering) -> Val:
+        """The address: 64 bits, in shared and local memory 32."""
+        node = effect.address
+        if effect.space in ("shared", "local"):
+            if node.op == "cast" and node.args[0].dtype.itemsize == 4:
+                return lower(node.args[0])
+            return self.builder.code.convert("trunc", lower(node), "i32")
+        return lower(node)
