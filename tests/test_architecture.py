@@ -309,7 +309,7 @@ def watchers_and_rules(source, name, rules):
 
 def rules_of_watchers():
     """The rules that a launch may leave out."""
-    from warpsim.host.checks import EVERY
+    from warpsim.host.options import EVERY
     from warpsim.report.rules import ALWAYS
 
     return EVERY - ALWAYS - OPERANDS_NAMED_LIKE_RULES

@@ -12,7 +12,7 @@ import pytest
 from docs.tools import blocks, broken, gallery, rules
 from warpsim.cli import main
 from warpsim.host.cases import run_case
-from warpsim.host.checks import EVERY
+from warpsim.host.options import EVERY
 from warpsim.numerics import matrix
 
 ROOT = Path(__file__).parent.parent

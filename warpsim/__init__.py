@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from warpsim.capture.session import recording
     from warpsim.errors import ExecutionError, Finding, LaunchError, PtxError, WarpsimError
     from warpsim.host.arrays import DeviceArray
-    from warpsim.host.checks import rules
     from warpsim.host.device import Device
     from warpsim.host.kernel import Kernel, LaunchResult
     from warpsim.host.mma import mma
     from warpsim.host.module import Module, load
+    from warpsim.host.options import rules
     from warpsim.host.snippet import run
     from warpsim.host.tensor_map import TensorMap
     from warpsim.machine.watcher import Watcher
@@ -51,7 +51,7 @@ _HOMES = {
     "Watcher": "warpsim.machine.watcher",
     "mma": "warpsim.host.mma",
     "recording": "warpsim.capture.session",
-    "rules": "warpsim.host.checks",
+    "rules": "warpsim.host.options",
     "run": "warpsim.host.snippet",
 }
 

@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 from docs.tools import rules
-from warpsim.host.checks import EVERY
+from warpsim.host.options import EVERY
 from warpsim.machine.reporting import ALWAYS
 
 PAIRS = Path(__file__).parent / "pairs"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from docs.tools import faulty
-from warpsim.host.checks import EVERY
+from warpsim.host.options import EVERY
 from warpsim.machine.reporting import ALWAYS
 
 PAIRS = Path(__file__).parent / "pairs"

@@ -12,7 +12,7 @@ import pytest
 import warpsim
 from ptx_text import module_head
 from warpsim.compat import triton
-from warpsim.compat.triton import driver, install, launching
+from warpsim.compat.triton import install
 from warpsim.errors import ExecutionError, Finding, LaunchError
 from warpsim.layout import tensor_map as layout
 
@@ -33,14 +33,14 @@ from warpsim.layout import tensor_map as layout
 )
 def test_arguments(kind, value, size, expected):
     """Values take the form of their Triton types."""
-    assert launching.packed(kind, value, size) == expected
+    assert triton.packed(kind, value, size) == expected
 
 
 def test_nested_arguments():
     """Tuples are flat in a kernel's parameters, and constants are not there."""
-    array, found = launching.Arrays(np.zeros(4, np.float32)), []
+    array, found = triton.Arrays(np.zeros(4, np.float32)), []
     flat = list(
-        launching.flattened(
+        triton.flattened(
             "xtn",
             ("*fp32", ("i32", "constexpr", ("*fp32",)), "constexpr"),
             (array, (1, 2, (array,)), 4),
@@ -64,10 +64,10 @@ def test_tensors_behind_descriptors(monkeypatch, make):
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     module = types.SimpleNamespace(make_tensordesc_arg=make)
     monkeypatch.setitem(sys.modules, "triton.backends.nvidia.driver", module)
-    base, found = launching.Arrays(np.zeros(4)), []
+    base, found = triton.Arrays(np.zeros(4)), []
     descriptor = types.SimpleNamespace(base=base, shape=[4])
     kinds = ("i32", ("tensordesc<fp32[4]>", "constexpr"), "tensordesc<fp32[4]>")
-    flat = list(launching.flattened("nab", kinds, (1, (descriptor, 2), descriptor), iter(["first", "second"]), found))
+    flat = list(triton.flattened("nab", kinds, (1, (descriptor, 2), descriptor), iter(["first", "second"]), found))
 
     assert flat == [("i32", 1), ("", "first"), ("", 4), ("", "second"), ("", 4)]
     assert found == [("a[0]", base), ("b", base)]
@@ -76,7 +76,7 @@ def test_tensors_behind_descriptors(monkeypatch, make):
 def test_findings_are_errors_of_triton():
     """A launch that fails raises what Triton itself raises, in the words of CUDA that programs look for, in any process."""
     found = Finding("assert", "block: [0,0,0], thread: [0,0,0] Assertion `x < 3` failed.", kernel="k")
-    error = pickle.loads(pickle.dumps(launching.KernelError.of(ExecutionError(findings=(found,)))))
+    error = pickle.loads(pickle.dumps(triton.KernelError.of(ExecutionError(findings=(found,)))))
 
     assert isinstance(error, RuntimeError)
     assert isinstance(error, ExecutionError)
@@ -96,7 +96,7 @@ def test_memory_of_views():
     """Views of one array are mapped once, with all of it; it is gone afterwards."""
     device, base = warpsim.Device("sm_90a"), np.zeros((8, 8), np.float32)
     given = {"x": base[2:, ::2], "y": base[:1], "z": np.zeros(3)}
-    mapped = launching.Mapped(device, [(name, launching.Arrays(array)) for name, array in given.items()])
+    mapped = triton.Mapped(device, [(name, triton.Arrays(array)) for name, array in given.items()])
 
     assert len(mapped.maps) == 2
     whole = device.allocation(base.ctypes.data)
@@ -108,7 +108,7 @@ def test_memory_of_views():
 
 def test_descriptor():
     """A descriptor's shape, strides and block come outermost first; a tensor map has them the other way round."""
-    made = driver.Utilities(warpsim.Device("sm_90a")).fill_tma_descriptor_tiled(
+    made = triton.Utilities(warpsim.Device("sm_90a")).fill_tma_descriptor_tiled(
         0x1000, 3, 2, 6, [16, 64], [100, 128], [128, 1], 1
     )
     expected = warpsim.TensorMap(
@@ -129,9 +129,9 @@ def test_descriptor():
 @pytest.mark.long
 def test_words_at_the_end_of_a_tensor():
     """Atomics on 16 bits reach the word of four bytes that they lie in; other kernels find the end where it is."""
-    device, alone = warpsim.Device("sm_80"), launching.Arrays(np.frombuffer(bytearray(6), np.uint16))
+    device, alone = warpsim.Device("sm_80"), triton.Arrays(np.frombuffer(bytearray(6), np.uint16))
     for word, nbytes in ((1, 6), (4, 8)):
-        mapped = launching.Mapped(device, [("x", alone)], word)
+        mapped = triton.Mapped(device, [("x", alone)], word)
         found = device.allocation(alone.data_ptr())
         mapped.close()
         assert (found.address, found.nbytes) == (alone.data_ptr(), nbytes)
@@ -139,7 +139,7 @@ def test_words_at_the_end_of_a_tensor():
 
 def test_events():
     """A benchmark's events have times, whatever it asks of them as they are made."""
-    begin, end = driver.Event(enable_timing=True), driver.Event(enable_timing=True)
+    begin, end = triton.Event(enable_timing=True), triton.Event(enable_timing=True)
     begin.record()
     end.record()
     end.synchronize()
@@ -149,7 +149,7 @@ def test_events():
 
 def parameters(count):
     """A launcher for a kernel of three values, and a kernel that takes some number of parameters of four bytes."""
-    launcher = object.__new__(launching.Launcher)
+    launcher = object.__new__(triton.Launcher)
     launcher.driver = types.SimpleNamespace(device=warpsim.Device("sm_80"), options={})
     names = "global_scratch_size global_scratch_align profile_scratch_size profile_scratch_align shared"
     sizes = dict.fromkeys(names.split(), 0)
@@ -174,7 +174,7 @@ def test_a_launch_that_fails():
     """The launcher raises the error with the finding."""
     launcher, _ = parameters(1)
     text = module_head() + ".visible .entry k() { trap; }"
-    with pytest.raises(launching.KernelError, match=r"Triton Error \[CUDA\]: unspecified launch failure\n.*trap"):
+    with pytest.raises(triton.KernelError, match=r"Triton Error \[CUDA\]: unspecified launch failure\n.*trap"):
         launcher._run((1, 1, 1), warpsim.load(text)["k"], (7,))
 
 
@@ -188,7 +188,7 @@ def test_one_cta_is_no_cluster():
 .visible .entry k() { .reg .pred %p; mov.pred %p, %is_explicit_cluster; @%p trap; ret; }"""
     launcher._run((1, 1, 1), warpsim.load(text)["k"], (7,))
     launcher.metadata.num_ctas = 2
-    with pytest.raises(launching.KernelError, match="trap"):
+    with pytest.raises(triton.KernelError, match="trap"):
         launcher._run((1, 1, 1), warpsim.load(text)["k"], (7,))
 
 

@@ -436,7 +436,7 @@ def test_images_in_memory(wrapped):
             address = ctypes.addressof(kept[1])
         return images.image_at(address)
 
-    fatbin = struct.pack("<4sHHQ", images.fatbin.MAGIC, 1, 16, 20) + bytes(range(20))
+    fatbin = struct.pack("<4sHHQ", images.sources.MAGIC, 1, 16, 20) + bytes(range(20))
     assert read(fatbin + b"more") == fatbin
     assert read(b"\x7fELF" + bytes(100)) == b"\x7fELF" + bytes(60)
     assert read(b".version 8.0\n" + b" " * 20 + b"\0more") == b".version 8.0\n" + b" " * 20
@@ -447,7 +447,7 @@ def test_images_in_memory(wrapped):
 def test_fatbins_without_ptx():
     """Machine code alone, and PTX that is damaged, are refused by the code for images of no GPU."""
     with pytest.raises(DriverError, match="machine code and no PTX") as caught:
-        images.ptx_of(struct.pack("<4sHHQ", images.fatbin.MAGIC, 1, 16, 0), 90)
+        images.ptx_of(struct.pack("<4sHHQ", images.sources.MAGIC, 1, 16, 0), 90)
     assert caught.value.result is Result.NO_BINARY_FOR_GPU
 
 

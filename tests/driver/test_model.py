@@ -297,7 +297,7 @@ def test_static_libraries(gpu, monkeypatch):
         function("six", "mov.b32 %r, 6;"),
     ]
     units = [[SimpleNamespace(arch=80, text=lambda text=text: text.encode())] for text in texts]
-    monkeypatch.setattr(images.fatbin, "units", lambda image: units)
+    monkeypatch.setattr(images.sources, "units", lambda image: units)
     user = """.extern .func (.param .b32 r) seven();
 .visible .entry k(.param .u64 out) { .reg .b64 %d; .reg .b32 %r; .param .b32 got;
     ld.param.u64 %d, [out]; { call (got), seven, (); } ld.param.b32 %r, [got]; st.global.b32 [%d], %r; ret; }"""
@@ -331,7 +331,7 @@ def test_images_that_cannot_run(gpu, image, result):
 def test_a_fatbin_for_newer_gpus(gpu, monkeypatch):
     """PTX that the GPU cannot run is as if there were none: the message says what there is."""
     entries = [SimpleNamespace(arch=n, text=lambda n=n: HEAD.replace("sm_80", f"sm_{n}").encode()) for n in (100, 120)]
-    monkeypatch.setattr(images.fatbin, "units", lambda image: [entries])
+    monkeypatch.setattr(images.sources, "units", lambda image: [entries])
     with pytest.raises(DriverError, match="holds PTX for compute_100, compute_120; the GPU is sm_90") as caught:
         images._of_fatbin(b"", 90)
 

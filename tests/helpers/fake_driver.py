@@ -4,8 +4,8 @@ import ctypes
 
 import numpy as np
 
-from warpsim.capture import cupti
-from warpsim.capture.cupti import CallbackData
+from warpsim.capture import gpu
+from warpsim.capture.gpu import CallbackData
 
 PTX = """.version 8.0
 .target sm_80
@@ -93,8 +93,8 @@ class GraphDriver(FakeDriver):
         self.values = [ctypes.c_uint64(POOL + 4096), ctypes.c_float(0.5), ctypes.c_uint32(60), ctypes.c_uint64(POOL)]
         self.places = (ctypes.c_void_p * 4)(*[ctypes.addressof(v) for v in self.values])
         shape = {"gx": 1, "gy": 1, "gz": 1, "bx": 64, "by": 1, "bz": 1}
-        self.kernel = cupti.KernelNode(f=1, **shape, params=ctypes.addressof(self.places))
-        self.fill = cupti.Memset(address=POOL, value=0x40400000, size=4, width=60, height=1)
+        self.kernel = gpu.KernelNode(f=1, **shape, params=ctypes.addressof(self.places))
+        self.fill = gpu.Memset(address=POOL, value=0x40400000, size=4, width=60, height=1)
         self.ran = []
 
     def write(self, address, held):

@@ -12,7 +12,7 @@ import warpsim
 from ptx_text import module_head
 from warpsim.host import launch_options, options
 from warpsim.host.arrays import bytes_of
-from warpsim.host.engines import chosen_engine, workers_of
+from warpsim.host.launch_options import chosen_engine, workers_of
 
 HEAD = module_head("sm_90a")
 

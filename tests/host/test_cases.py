@@ -19,7 +19,7 @@ from warpsim.host.arrays import DeviceArray
 from warpsim.host.cases import Case, run_case
 from warpsim.host.comparing import Comparison, bits_of, is_float
 from warpsim.host.json_schema import problems
-from warpsim.host.launch_description import Description
+from warpsim.host.recording import Description
 from warpsim.host.unhandled import UnhandledErrors, launching
 from warpsim.testing import record
 

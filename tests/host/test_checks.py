@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import warpsim
-from warpsim.host.checks import EVERY, GROUPS, NOTE, resolve_checks
+from warpsim.host.options import EVERY, GROUPS, NOTE, resolve_checks
 
 RULES = Path(warpsim.__file__).parent
 

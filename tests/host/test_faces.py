@@ -7,7 +7,7 @@ import pytest
 
 import warpsim
 from ptx_text import module_head
-from warpsim.host import fatbin
+from warpsim.host import sources
 from warpsim.host.kernel import Kernel
 from warpsim.testing import recipe
 
@@ -147,16 +147,16 @@ def entry(text, arch=90, flags=0, kind=1, header=64, size=None):
 
 def test_entries_of_a_fatbin():
     """Texts of each architecture; machine code is passed over; what ends early ends the list."""
-    assert fatbin._ENTRY.size == 64
+    assert sources._ENTRY.size == 64
     body = entry(b"one", 80) + entry(b"code", 90, kind=2) + entry(b"three", 100)
     for more, count in ((b"", 2), (b"rest", 2), (entry(b"four", header=16), 2), (entry(b"five"), 3)):
-        whole = struct.pack("<4sHHQ", fatbin.MAGIC, 1, 16, len(body + more)) + body + more
-        (unit,) = fatbin.units(b"before" + whole)
+        whole = struct.pack("<4sHHQ", sources.MAGIC, 1, 16, len(body + more)) + body + more
+        (unit,) = sources.units(b"before" + whole)
         assert [each.arch for each in unit][:2] == [80, 100]
         assert len(unit) == count
-    assert fatbin.units(struct.pack("<4sHHQ", fatbin.MAGIC, 2, 16, len(body)) + body) == []
-    assert fatbin.units(struct.pack("<4sHHQ", fatbin.MAGIC, 1, 16, len(body) + 1) + body) == []
-    assert fatbin.units(struct.pack("<4sHHQ", fatbin.MAGIC, 1, 8, len(body)) + body) == []
+    assert sources.units(struct.pack("<4sHHQ", sources.MAGIC, 2, 16, len(body)) + body) == []
+    assert sources.units(struct.pack("<4sHHQ", sources.MAGIC, 1, 16, len(body) + 1) + body) == []
+    assert sources.units(struct.pack("<4sHHQ", sources.MAGIC, 1, 8, len(body)) + body) == []
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_entries_of_a_fatbin():
 def test_packed_texts(block, size, text):
     """LZ4 blocks by its description: literals, then copies from before, which may overlap; damaged ones are refused."""
     if text is None:
-        with pytest.raises(fatbin.Packed, match=r"damaged|cut short"):
-            fatbin.lz4_block(block, size)
+        with pytest.raises(sources.Packed, match=r"damaged|cut short"):
+            sources.lz4_block(block, size)
     else:
-        assert fatbin.lz4_block(block, size) == text
+        assert sources.lz4_block(block, size) == text

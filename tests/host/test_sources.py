@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import warpsim
-from warpsim.host import fatbin
+from warpsim.host import sources
 
 HEADER = ".version 8.0 .target sm_80 .address_size 64 "
 EMPTY = HEADER + ".visible .entry k() { ret; }"
@@ -97,7 +97,7 @@ def test_paths(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("source", [
     "", b"", "missing.ptx", b"missing.ptx", "a\0b", ".", Path("missing"), 5, -1, None, [], {}, 1.5, object(), [10**5000],
-    "x" * 100_000, b"\xff\xfe\n", b"\x7fELF" + bytes(100), b"\x7fELF", fatbin.MAGIC, fatbin.MAGIC + b"\xff" * 300,
+    "x" * 100_000, b"\xff\xfe\n", b"\x7fELF" + bytes(100), b"\x7fELF", sources.MAGIC, sources.MAGIC + b"\xff" * 300,
     "__global__ void k() {}", "#include <cuda.h>\n",
 ])  # fmt: skip
 def test_unreadable(source):
@@ -122,7 +122,7 @@ def test_fatbin(tmp_path):
     """The PTX for the newest GPU, out of a fatbin and out of an executable that holds it."""
     (tmp_path / "a.fatbin").write_bytes(SPEED)
     executable = b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x03\x00\x3e\x00" + bytes(200) + SPEED + bytes(64)
-    for source in (SPEED, tmp_path / "a.fatbin", executable, b"MZ" + bytes(60) + SPEED, b"MZ" + fatbin.MAGIC + SPEED):
+    for source in (SPEED, tmp_path / "a.fatbin", executable, b"MZ" + bytes(60) + SPEED, b"MZ" + sources.MAGIC + SPEED):
         module = warpsim.load(source)
         assert module.target == "sm_90"
         assert results(module) == [1, 4, 7, 10]
@@ -141,9 +141,9 @@ def test_text_in_a_fatbin_as_it_is():
     """An entry that is not compressed."""
     text = EMPTY.encode() + b"\0" * 5
     entry = struct.pack("<HHIQIIHHIIIQQQ", 1, 0x101, 64, len(text), 0, 0, 0, 8, 80, 0, 0, 0x11, 0, 0)
-    data = struct.pack("<4sHHQ", fatbin.MAGIC, 1, 16, len(entry) + len(text)) + entry + text
+    data = struct.pack("<4sHHQ", sources.MAGIC, 1, 16, len(entry) + len(text)) + entry + text
     assert list(warpsim.load(data).kernels) == ["k"]
-    (unit,) = fatbin.units(data + entry + text)
+    (unit,) = sources.units(data + entry + text)
     assert len(unit) == 1  # its header says where it ends
 
 
@@ -162,10 +162,10 @@ def test_damaged_fatbins():
 
 def test_lz4_block():
     """The example of overlapping matches: a run is a match at distance 1."""
-    assert fatbin.lz4_block(b"\x1fa\x01\x00\x04\x50bcdef", 24 + 5) == b"a" * 24 + b"bcdef"
+    assert sources.lz4_block(b"\x1fa\x01\x00\x04\x50bcdef", 24 + 5) == b"a" * 24 + b"bcdef"
     for block in (b"\x1fa\x02\x00\x04", b"\x1fa\x00\x00\x04", b"\x1fa\x01", b"", b"\xf0\xff"):
-        with pytest.raises(fatbin.Packed):
-            fatbin.lz4_block(block, 24)
+        with pytest.raises(sources.Packed):
+            sources.lz4_block(block, 24)
 
 
 def test_copies():

@@ -16,7 +16,7 @@ from ptx_text import module_head
 from warpsim.analysis.shared_layout import source_name
 from warpsim.cli import main
 from warpsim.errors import Finding, spans
-from warpsim.host.checks import EVERY
+from warpsim.host.options import EVERY
 from warpsim.report.findings import sarif
 from warpsim.report.rules import RULES
 

@@ -9,10 +9,10 @@ import pytest
 
 import warpsim
 from fake_driver import ADD, COUNTER, FILL, HOST, POOL, PTX, FakeDriver, GraphDriver, called
-from warpsim.capture import cupti, gpu, graphs, launches
+from warpsim.capture import gpu, graphs, launches
 from warpsim.capture import session as capture_session
-from warpsim.capture.cupti import ENTER, EXIT
-from warpsim.capture.images import VARIABLE, Sources
+from warpsim.capture.gpu import ENTER, EXIT
+from warpsim.capture.launches import VARIABLE, Sources
 from warpsim.capture.session import recording
 from warpsim.cli import main
 from warpsim.errors import Finding
@@ -77,13 +77,13 @@ def test_a_launch_becomes_a_case(session):
     recorder, driver = session.recorder, session.recorder.driver
     out = ctypes.pointer(ctypes.c_void_p(77))
     text = ctypes.create_string_buffer(PTX.encode())
-    called(recorder, EXIT, b"cuModuleLoadData", cupti.Load(out=out, image=ctypes.addressof(text)))
+    called(recorder, EXIT, b"cuModuleLoadData", gpu.Load(out=out, image=ctypes.addressof(text)))
     values = [ctypes.c_uint64(POOL + 4096), ctypes.c_float(0.5), ctypes.c_uint32(60), ctypes.c_uint64(POOL + 8192)]
     places = (ctypes.c_void_p * 4)(*[ctypes.addressof(v) for v in values])
     shape = {"gx": 1, "gy": 1, "gz": 1, "bx": 64, "by": 1, "bz": 1, "shared": 0}
     source = driver.pool[8192 : 8192 + 240].view(np.float32)
     source[:] = np.arange(60)
-    launch = cupti.Launch(f=1, params=ctypes.addressof(places), **shape)
+    launch = gpu.Launch(f=1, params=ctypes.addressof(places), **shape)
     called(recorder, ENTER, b"cuLaunchKernel", launch)
     driver.pool[4096 : 4096 + 240].view(np.float32)[:] = source * np.float32(0.5)
     driver.counter[0] += 1
@@ -107,11 +107,11 @@ def test_an_allocation_of_any_size_is_recorded_whole(session):
     driver.pool = np.zeros(800, np.uint8)
     driver.pool[400:].view(np.float32)[:] = np.arange(100)
     out, text = ctypes.pointer(ctypes.c_void_p(77)), ctypes.create_string_buffer(PTX.encode())
-    called(recorder, EXIT, b"cuModuleLoadData", cupti.Load(out=out, image=ctypes.addressof(text)))
+    called(recorder, EXIT, b"cuModuleLoadData", gpu.Load(out=out, image=ctypes.addressof(text)))
     values = [ctypes.c_uint64(POOL), ctypes.c_float(2), ctypes.c_uint32(100), ctypes.c_uint64(POOL + 400)]
     places = (ctypes.c_void_p * 4)(*[ctypes.addressof(v) for v in values])
     shape = {"gx": 1, "gy": 1, "gz": 1, "bx": 128, "by": 1, "bz": 1}
-    launch = cupti.Launch(f=1, params=ctypes.addressof(places), **shape)
+    launch = gpu.Launch(f=1, params=ctypes.addressof(places), **shape)
     called(recorder, ENTER, b"cuLaunchKernel", launch)
     driver.pool[:400].view(np.float32)[:] = 2 * np.arange(100)
     driver.counter[0] += 1
@@ -125,12 +125,12 @@ def test_an_allocation_of_any_size_is_recorded_whole(session):
 def test_what_cannot_be_recorded_is_said(session):
     """Machine code without PTX, a failed launch, and a surprise in between: a note, and the program goes on."""
     recorder = session.recorder
-    launch = cupti.Launch(f=1)
+    launch = gpu.Launch(f=1)
     called(recorder, ENTER, b"cuLaunchKernel", launch)
     called(recorder, EXIT, b"cuLaunchKernel", launch)
     name = ctypes.create_string_buffer(b"/no/such/file")
     out = ctypes.pointer(ctypes.c_void_p(5))
-    called(recorder, EXIT, b"cuModuleLoad", cupti.Load(out=out, image=ctypes.addressof(name)))
+    called(recorder, EXIT, b"cuModuleLoad", gpu.Load(out=out, image=ctypes.addressof(name)))
     session.__exit__(None, None, None)
 
     assert session.cases == []
@@ -142,15 +142,15 @@ def test_packed_parameters_and_attributes():
     """A launch may hand over its parameters as one buffer, and clusters as attributes."""
     packed = ctypes.create_string_buffer(bytes(range(24)), 24)
     size = ctypes.c_uint64(24)
-    extra = (ctypes.c_uint64 * 5)(cupti.POINTER, ctypes.addressof(packed), cupti.SIZE, ctypes.addressof(size), 0)
-    raw = (ctypes.c_uint32 * 36)(cupti.CLUSTER, 0, 2, 1, 1, *[0] * 13, cupti.COOPERATIVE, 0, 1)
-    config = cupti.Config(attributes=ctypes.addressof(raw), count=2)
+    extra = (ctypes.c_uint64 * 5)(gpu.POINTER, ctypes.addressof(packed), gpu.SIZE, ctypes.addressof(size), 0)
+    raw = (ctypes.c_uint32 * 36)(gpu.CLUSTER, 0, 2, 1, 1, *[0] * 13, gpu.COOPERATIVE, 0, 1)
+    config = gpu.Config(attributes=ctypes.addressof(raw), count=2)
 
-    assert cupti.params_of([(0, 8), (8, 4)], None, ctypes.addressof(extra)) == [
+    assert gpu.params_of([(0, 8), (8, 4)], None, ctypes.addressof(extra)) == [
         bytes(range(8)),
         bytes(range(8, 12)),
     ]
-    assert cupti.attributes_of(config) == ((2, 1, 1), True)
+    assert gpu.attributes_of(config) == ((2, 1, 1), True)
 
 
 def test_variables_of_a_text():
@@ -247,16 +247,16 @@ def graphed(monkeypatch, tmp_path):
     monkeypatch.setattr(launches, "Driver", GraphDriver)
     made = recording(tmp_path / "cases")
     image, out = ctypes.create_string_buffer(PTX.encode()), ctypes.pointer(ctypes.c_void_p(77))
-    load = cupti.Load(out=out, image=ctypes.addressof(image))
+    load = gpu.Load(out=out, image=ctypes.addressof(image))
     called(made.recorder, EXIT, b"cuModuleLoadData", load)
-    graph = cupti.Instantiate(out=ctypes.pointer(ctypes.c_void_p(5)), graph=9)
+    graph = gpu.Instantiate(out=ctypes.pointer(ctypes.c_void_p(5)), graph=9)
     called(made.recorder, EXIT, b"cuGraphInstantiateWithFlags", graph)
     return made
 
 
 def launch(recorder):
     """The graph's launch, and what it then does itself."""
-    given, driver = cupti.GraphLaunch(executable=5), recorder.driver
+    given, driver = gpu.GraphLaunch(executable=5), recorder.driver
     called(recorder, ENTER, b"cuGraphLaunch", given)
     before = driver.pool.copy(), int(driver.counter[0])
     driver.run_fill()
@@ -284,9 +284,9 @@ def test_changed_nodes_are_followed(graphed):
     recorder, driver = graphed.recorder, graphed.recorder.driver
     values = [ctypes.c_uint64(POOL + 8192), *driver.values[1:]]
     places = (ctypes.c_void_p * 4)(*[ctypes.addressof(v) for v in values])
-    params = cupti.KernelNode.from_buffer_copy(driver.kernel)
+    params = gpu.KernelNode.from_buffer_copy(driver.kernel)
     params.params = ctypes.addressof(places)
-    change = cupti.NodeChange(executable=5, node=ADD, params=ctypes.addressof(params))
+    change = gpu.NodeChange(executable=5, node=ADD, params=ctypes.addressof(params))
     called(recorder, EXIT, b"cuGraphExecKernelNodeSetParams", change)
     launch(recorder)
     called(recorder, EXIT, b"cuGraphExecMemcpyNodeSetParams", change)
@@ -302,7 +302,7 @@ def test_what_cannot_run_alone(graphed):
     recorder = graphed.recorder
     recorder.driver.nodes = [FILL, ADD, HOST]
     launch(recorder)
-    called(recorder, ENTER, b"cuGraphExecDestroy", cupti.GraphLaunch(executable=5))
+    called(recorder, ENTER, b"cuGraphExecDestroy", gpu.GraphLaunch(executable=5))
     launch(recorder)
     graphed.__exit__(None, None, None)
 

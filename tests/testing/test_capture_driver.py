@@ -7,7 +7,7 @@ import types
 import pytest
 
 import warpsim
-from warpsim.capture import cupti, gpu
+from warpsim.capture import gpu
 
 OK, INVALID = 0, 1
 
@@ -228,24 +228,24 @@ class Cupti:
 def test_callbacks(monkeypatch):
     """Those of the driver arrive, without the suffixes of their versions, until the subscription ends."""
     library, told = Cupti(), []
-    monkeypatch.setattr(cupti, "library", lambda: library)
-    subscription = cupti.Subscription(lambda *call: told.append(call[:3]))
+    monkeypatch.setattr(gpu, "library", lambda: library)
+    subscription = gpu.Subscription(lambda *call: told.append(call[:3]))
     assert library.calls == [("enable", 1, 4711, 1)]
     for domain, name in ((1, b"cuLaunchKernel"), (1, b"cuMemcpyDtoH_v2"), (1, b"cuLaunchKernel_ptsz"), (1, b"cuMemsetD8_v2_ptsz"), (3, b"cudaMalloc")):  # fmt: skip
-        data = cupti.CallbackData(site=cupti.EXIT, function=name, params=99)
+        data = gpu.CallbackData(site=gpu.EXIT, function=name, params=99)
         library.callback(None, domain, 0, ctypes.pointer(data))
     subscription.close()
 
-    assert told == [(cupti.EXIT, name, 99) for name in ("cuLaunchKernel", "cuMemcpyDtoH", "cuLaunchKernel", "cuMemsetD8")]  # fmt: skip
+    assert told == [(gpu.EXIT, name, 99) for name in ("cuLaunchKernel", "cuMemcpyDtoH", "cuLaunchKernel", "cuMemsetD8")]  # fmt: skip
     assert library.calls[1:] == [("unsubscribe", 4711)]
 
 
 @pytest.mark.parametrize("refused", ["cuptiSubscribe", "cuptiEnableDomain"])
 def test_a_profiler_is_there_before(refused, monkeypatch):
     """CUPTI has one subscriber in a process; what it says is passed on."""
-    monkeypatch.setattr(cupti, "library", lambda: Cupti(refused))
+    monkeypatch.setattr(gpu, "library", lambda: Cupti(refused))
     with pytest.raises(warpsim.LaunchError, match=rf"{refused}: CUPTI_ERROR_15 \(15\); does a profiler use CUPTI"):
-        cupti.Subscription(lambda *call: None)
+        gpu.Subscription(lambda *call: None)
 
 
 def test_where_cupti_is_looked_for(monkeypatch, tmp_path):
@@ -259,11 +259,11 @@ def test_where_cupti_is_looked_for(monkeypatch, tmp_path):
         (toolkit / inside / "libcupti.so").touch()
     maps = tmp_path / "maps"
     maps.write_text("7f00-7f01 r-xp 00 08:01 5 /opt/libcupti.so.12\n" * 2 + "7f02-7f03 r-xp 00 08:01 6 /opt/libc.so\n")
-    monkeypatch.setattr(cupti, "open", lambda path, **how: maps.open(**how), raising=False)
+    monkeypatch.setattr(gpu, "open", lambda path, **how: maps.open(**how), raising=False)
     monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
     monkeypatch.setenv("WARPSIM_CUPTI", "/mine/libcupti.so")
     monkeypatch.setenv("CUDA_HOME", str(toolkit))
-    found = [name for name in cupti.candidates() if not name.startswith("/usr")]
+    found = [name for name in gpu.candidates() if not name.startswith("/usr")]
 
     assert found == [
         "/opt/libcupti.so.12",
@@ -285,9 +285,9 @@ def test_the_first_that_can_be_loaded(monkeypatch):
             raise OSError(f"{name}: cannot open shared object file")
         return loaded
 
-    monkeypatch.setattr(cupti.ctypes, "CDLL", load)
-    monkeypatch.setattr(cupti, "candidates", lambda: iter(["bad", "good", "never"]))
-    assert cupti.library() is loaded
-    monkeypatch.setattr(cupti, "candidates", lambda: iter(["bad", "worse"]))
+    monkeypatch.setattr(gpu.ctypes, "CDLL", load)
+    monkeypatch.setattr(gpu, "candidates", lambda: iter(["bad", "good", "never"]))
+    assert gpu.library() is loaded
+    monkeypatch.setattr(gpu, "candidates", lambda: iter(["bad", "worse"]))
     with pytest.raises(warpsim.LaunchError, match=r"pip install nvidia-cuda-cupti; WARPSIM_CUPTI names the library\. worse: cannot"):  # fmt: skip
-        cupti.library()
+        gpu.library()

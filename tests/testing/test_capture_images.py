@@ -8,8 +8,8 @@ import types
 import pytest
 
 from ptx_text import module_head
-from warpsim.capture import images
-from warpsim.capture.images import Sources, image_at
+from warpsim.capture import launches
+from warpsim.capture.launches import Sources, image_at
 
 ADD, SUB = (module_head() + f".visible .entry {name}() {{ ret; }}\n" for name in ("add", "sub"))  # fmt: skip
 
@@ -143,4 +143,4 @@ def test_a_text_that_cannot_be_unpacked():
 )
 def test_kernels_of_a_text(text, names):
     """Their names, whatever stands before them."""
-    assert images.ENTRY.findall(text) == names
+    assert launches.ENTRY.findall(text) == names

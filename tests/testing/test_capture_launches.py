@@ -8,8 +8,8 @@ import pytest
 
 from fake_driver import COUNTER, POOL, PTX, FakeDriver, GraphDriver, called
 from ptx_text import module_head
-from warpsim.capture import convert, cupti, launches
-from warpsim.capture.cupti import ENTER, EXIT
+from warpsim.capture import convert, gpu, launches
+from warpsim.capture.gpu import ENTER, EXIT
 from warpsim.capture.launches import Captured, Recorder
 from warpsim.host.cases import Case, run_case
 
@@ -46,7 +46,7 @@ def recorder(monkeypatch):
 def load(recorder, image, name=b"cuModuleLoadData", handle=77):
     """Load an image, as the driver tells of it afterwards."""
     held, out = ctypes.create_string_buffer(image), ctypes.pointer(ctypes.c_void_p(handle))
-    called(recorder, EXIT, name, cupti.Load(out=out, image=ctypes.addressof(held)))
+    called(recorder, EXIT, name, gpu.Load(out=out, image=ctypes.addressof(held)))
 
 
 def arguments(count=60):
@@ -69,7 +69,7 @@ def launched(recorder, name, given, *, status=0, between=lambda: None, symbol=b"
 
 def plain(places, **more):
     """cuLaunchKernel's arguments."""
-    return cupti.Launch(f=1, **{**SHAPE, **more}, params=ctypes.addressof(places))
+    return gpu.Launch(f=1, **{**SHAPE, **more}, params=ctypes.addressof(places))
 
 
 def test_a_launch(recorder):
@@ -98,12 +98,12 @@ def test_a_launch_with_attributes(recorder):
     """cuLaunchKernelEx: the shape stands in a structure, clusters in its list."""
     load(recorder, PTX.encode())
     _, places = arguments()
-    listed = (cupti.Attribute * 2)(
-        cupti.Attribute(kind=cupti.CLUSTER, value=(ctypes.c_uint32 * 16)(1, 2, 1)),
-        cupti.Attribute(kind=cupti.COOPERATIVE, value=(ctypes.c_uint32 * 16)(1)),
+    listed = (gpu.Attribute * 2)(
+        gpu.Attribute(kind=gpu.CLUSTER, value=(ctypes.c_uint32 * 16)(1, 2, 1)),
+        gpu.Attribute(kind=gpu.COOPERATIVE, value=(ctypes.c_uint32 * 16)(1)),
     )
-    config = cupti.Config(**SHAPE, attributes=ctypes.addressof(listed), count=2)
-    given = cupti.LaunchEx(config=ctypes.pointer(config), f=1, params=ctypes.addressof(places))
+    config = gpu.Config(**SHAPE, attributes=ctypes.addressof(listed), count=2)
+    given = gpu.LaunchEx(config=ctypes.pointer(config), f=1, params=ctypes.addressof(places))
     launched(recorder, b"cuLaunchKernelEx", given)
 
     (launch,) = recorder.launches
@@ -115,7 +115,7 @@ def test_a_cooperative_launch(recorder):
     """cuLaunchCooperativeKernel has no ``extra``: what stands behind its arguments is not looked at."""
     load(recorder, PTX.encode())
     values, places = arguments()
-    given = cupti.Launch(f=1, **SHAPE, params=ctypes.addressof(places), extra=1)
+    given = gpu.Launch(f=1, **SHAPE, params=ctypes.addressof(places), extra=1)
     launched(recorder, b"cuLaunchCooperativeKernel", given)
 
     (launch,) = recorder.launches
@@ -148,7 +148,7 @@ def test_which_launches_are_recorded(recorder):
 
 def test_an_end_without_a_beginning(recorder):
     """Recording began in the middle of a launch."""
-    called(recorder, EXIT, b"cuLaunchKernel", cupti.Launch(f=1))
+    called(recorder, EXIT, b"cuLaunchKernel", gpu.Launch(f=1))
 
     assert (recorder.launches, recorder.notes) == ([], [])
 
@@ -160,7 +160,7 @@ def test_calls_of_our_own_are_not_recorded(recorder):
     recorder._local.busy = True
     launched(recorder, b"cuLaunchKernel", plain(places))
     recorder._local.busy = False
-    launched(recorder, b"cuMemAlloc", cupti.Launch())
+    launched(recorder, b"cuMemAlloc", gpu.Launch())
 
     assert (recorder.launches, recorder.notes) == ([], [])
 
@@ -198,7 +198,7 @@ def test_modules_of_all_kinds(recorder, tmp_path):
     load(recorder, str(file).encode(), b"cuLibraryLoadFromFile", 6)
     load(recorder, PTX.encode(), b"cuLibraryLoadData", 7)
     load(recorder, CUBIN, b"cuModuleLoadDataEx", 8)
-    given = cupti.Load(out=ctypes.pointer(ctypes.c_void_p(9)), image=0)
+    given = gpu.Load(out=ctypes.pointer(ctypes.c_void_p(9)), image=0)
     called(recorder, EXIT, b"cuModuleLoadData", given, status=200)
     called(recorder, ENTER, b"cuModuleLoadData", given)
 
@@ -225,16 +225,16 @@ def test_what_a_linker_is_given(recorder):
     """Texts count, other inputs do not; the cubin belongs to the first of them. An attempt that fails leaves nothing."""
     text, other = ctypes.create_string_buffer(PTX.encode() + b"\0garbage"), ctypes.create_string_buffer(b"\x7fELF")
     cubin = ctypes.create_string_buffer(CUBIN)
-    for kind, held, size in ((0, other, 4), (cupti.PTX_INPUT, text, len(PTX) + 1)):
-        given = cupti.LinkAdd(state=3, kind=kind, data=ctypes.addressof(held), size=size)
+    for kind, held, size in ((0, other, 4), (gpu.PTX_INPUT, text, len(PTX) + 1)):
+        given = gpu.LinkAdd(state=3, kind=kind, data=ctypes.addressof(held), size=size)
         called(recorder, ENTER, b"cuLinkAddData", given)
         called(recorder, EXIT, b"cuLinkAddData", given)
     out = ctypes.pointer(ctypes.c_void_p(ctypes.addressof(cubin)))
-    done = cupti.LinkComplete(state=3, out=out)
+    done = gpu.LinkComplete(state=3, out=out)
     called(recorder, EXIT, b"cuLinkComplete", done, status=1)
     assert recorder.sources.cubins == {}
     called(recorder, EXIT, b"cuLinkComplete", done)
-    called(recorder, EXIT, b"cuLinkComplete", cupti.LinkComplete(state=4, out=out))
+    called(recorder, EXIT, b"cuLinkComplete", gpu.LinkComplete(state=4, out=out))
 
     assert recorder.sources.cubins == {CUBIN: PTX}
     assert recorder.sources.texts == [PTX]
@@ -255,8 +255,8 @@ def test_maps(recorder):
     corners = [words(ctypes.c_int, -1, -2), words(ctypes.c_int, 1, 2)]
     (dims, strides, box, steps), (lower, upper) = [at for _, at in kept], [at for _, at in corners]
     common = {"kind": 6, "rank": 4, "address": POOL + 512, "dims": dims, "strides": strides, "steps": steps, "interleave": 0, "swizzle": 3, "l2": 2, "fill": 1}  # fmt: skip
-    tiled = cupti.Tiled(map=ctypes.addressof(raw), box=box, **common)
-    im2col = cupti.Im2col(map=ctypes.addressof(other), lower=lower, upper=upper, channels=64, pixels=9, **common)
+    tiled = gpu.Tiled(map=ctypes.addressof(raw), box=box, **common)
+    im2col = gpu.Im2col(map=ctypes.addressof(other), lower=lower, upper=upper, channels=64, pixels=9, **common)
     called(recorder, EXIT, b"cuTensorMapEncodeTiled", tiled, status=1)
     called(recorder, ENTER, b"cuTensorMapEncodeTiled", tiled)
     assert recorder.tensor_maps == {}
@@ -289,7 +289,7 @@ def test_a_launch_with_a_map(recorder, tmp_path):
     raw = (ctypes.c_char * 128)(*b"the map")
     kept = [words(u64, 8, 8), words(u64, 32), words(u32, 4, 4), words(u32, 1, 1)]
     dims, strides, box, steps = [at for _, at in kept]
-    tiled = cupti.Tiled(map=ctypes.addressof(raw), kind=2, rank=2, address=POOL + 1024, dims=dims, strides=strides, box=box, steps=steps)  # fmt: skip
+    tiled = gpu.Tiled(map=ctypes.addressof(raw), kind=2, rank=2, address=POOL + 1024, dims=dims, strides=strides, box=box, steps=steps)  # fmt: skip
     called(recorder, EXIT, b"cuTensorMapEncodeTiled", tiled)
     driver = recorder.driver
     driver.params = lambda function: [(0, 128), (128, 8)]
@@ -304,7 +304,7 @@ def test_a_launch_with_a_map(recorder, tmp_path):
         driver.pool[8192:8256].view(np.uint32)[:] = tensor[1:5, 4:8].reshape(-1)
 
     shape = {"gx": 1, "gy": 1, "gz": 1, "bx": 16, "by": 1, "bz": 1, "shared": 0}
-    launched(recorder, b"cuLaunchKernel", cupti.Launch(f=1, **shape, params=ctypes.addressof(places)), between=work)  # fmt: skip
+    launched(recorder, b"cuLaunchKernel", gpu.Launch(f=1, **shape, params=ctypes.addressof(places)), between=work)  # fmt: skip
     (launch,) = recorder.launches
     folder = tmp_path / "case"
 
@@ -348,14 +348,14 @@ def graphed(monkeypatch):
     monkeypatch.setattr(launches, "Driver", GraphDriver)
     made = Recorder()
     load(made, PTX.encode())
-    graph = cupti.Instantiate(out=ctypes.pointer(ctypes.c_void_p(5)), graph=9)
+    graph = gpu.Instantiate(out=ctypes.pointer(ctypes.c_void_p(5)), graph=9)
     called(made, EXIT, b"cuGraphInstantiate", graph)
     return made
 
 
 def graph_launched(recorder):
     """The beginning of a graph's launch, which is where its nodes run."""
-    called(recorder, ENTER, b"cuGraphLaunch", cupti.GraphLaunch(executable=5))
+    called(recorder, ENTER, b"cuGraphLaunch", gpu.GraphLaunch(executable=5))
 
 
 def test_graphs_that_are_left_out(graphed):
@@ -397,7 +397,7 @@ def test_an_executable_that_is_updated(graphed):
         return works(name, *args)
 
     graphed.driver.ok = ok
-    given = cupti.GraphUpdate(executable=5, graph=10)
+    given = gpu.GraphUpdate(executable=5, graph=10)
     called(graphed, EXIT, b"cuGraphExecUpdate", given, status=1)
     called(graphed, ENTER, b"cuGraphExecUpdate", given)
     called(graphed, EXIT, b"cuGraphExecUpdate", given)
@@ -409,7 +409,7 @@ def test_an_executable_that_is_updated(graphed):
 
 def test_a_node_whose_change_cannot_be_followed(graphed):
     """The graph is left out from then on, until it is updated as a whole; a change that failed is none."""
-    change = cupti.NodeChange(executable=5, node=1, params=0)
+    change = gpu.NodeChange(executable=5, node=1, params=0)
     works = graphed.driver.ok
     graphed.driver.ok = lambda name, *args: works(name, *args) and name != "cuGraphNodeFindInClone"
     called(graphed, EXIT, b"cuGraphExecKernelNodeSetParams", change, status=1)

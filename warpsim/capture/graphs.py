@@ -8,8 +8,7 @@ from typing import Any
 
 import attrs
 
-from warpsim.capture.cupti import CLUSTER, COOPERATIVE, Attribute, Config, KernelNode, Memset, pointer, u32, u64
-from warpsim.capture.gpu import Driver
+from warpsim.capture.gpu import CLUSTER, COOPERATIVE, Attribute, Config, Driver, KernelNode, Memset, pointer, u32, u64
 
 KERNEL, COPY, FILL, CHILD = 0, 1, 2, 4
 HARMLESS = {5: "empty", 6: "wait for an event", 7: "record of an event"}

@@ -61,8 +61,8 @@ def _run(words: list[str]) -> int:
 
     options = parser().parse_args(words)
     from warpsim.errors import LaunchError, WarpsimError
-    from warpsim.host.checks import resolve_checks
     from warpsim.host.files import Target
+    from warpsim.host.options import resolve_checks
 
     try:
         resolve_checks(getattr(options, "checks", None))

@@ -16,9 +16,9 @@ from types import FrameType
 from typing import Any
 
 from warpsim.cli.output import Unusable
-from warpsim.host.checks import resolve_checks
 from warpsim.host.defaults import FILE, tell
 from warpsim.host.device import Device
+from warpsim.host.options import resolve_checks
 
 PASSED = ("device", "checks", "on_finding", "numerics", "engine", "async_effects", "max_instructions", "max_seconds")
 """Options that are passed to the library in environment variables: ``WARPSIM_DEVICE`` and so on."""

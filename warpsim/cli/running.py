@@ -15,9 +15,9 @@ from warpsim.cli.launching import PROGRESS, Launched, dims, find_case, launch_fr
 from warpsim.cli.output import Unusable, document, end
 from warpsim.errors import ExecutionError, Finding, PtxError, plural
 from warpsim.host.cases import CaseResult, run_case
-from warpsim.host.checks import resolve_checks
 from warpsim.host.files import Target
 from warpsim.host.kernel import LaunchResult
+from warpsim.host.options import resolve_checks
 from warpsim.report.findings import finding_record, sarif
 from warpsim.report.profile import Profile
 from warpsim.trace import Tracer

@@ -17,7 +17,7 @@ from warpsim.debug.evaluation import CUDA, Location, Scene
 from warpsim.debug.matrices import Matrix, matrix_at, nearest_matrix
 from warpsim.debug.threads import Focus, column_of, cta_at, holds, of_type, peek, places, standing, warps_in
 from warpsim.debug.timeline import Timeline
-from warpsim.host.checks import EVERY
+from warpsim.host.options import EVERY
 from warpsim.isa.traits import Family, Stage
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group

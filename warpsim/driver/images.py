@@ -7,7 +7,7 @@ import struct
 
 from warpsim.driver.raw import bytes_at, string_at
 from warpsim.driver.results import DriverError, Result
-from warpsim.host import fatbin
+from warpsim.host import sources
 
 ELF, ARCHIVE = b"\x7fELF", b"!<arch>\n"
 WRAPPER = 0x466243B1
@@ -33,7 +33,7 @@ def image_at(address: int) -> bytes:
     if magic == WRAPPER:
         return image_at(data)
     head = bytes_at(address, 4)
-    if head == fatbin.MAGIC:
+    if head == sources.MAGIC:
         _, _, header, size = struct.unpack("<4sHHQ", bytes_at(address, 16))
         return bytes_at(address, header + size)
     if head == ELF:
@@ -47,7 +47,7 @@ def ptx_of(image: bytes, sm: int) -> bytes:
     Raises:
         DriverError: the image contains none.
     """
-    if image[:4] == fatbin.MAGIC:
+    if image[:4] == sources.MAGIC:
         return _of_fatbin(image, sm)
     if image[:4] == ELF:
         raise MachineCode(f"this is a cubin: machine code, not PTX; {ADVICE}")
@@ -58,7 +58,7 @@ def ptx_of(image: bytes, sm: int) -> bytes:
 
 
 def _of_fatbin(image: bytes, sm: int) -> bytes:
-    entries = [entry for unit in fatbin.units(image) for entry in unit]
+    entries = [entry for unit in sources.units(image) for entry in unit]
     if not entries:
         raise MachineCode(f"the fatbin holds machine code and no PTX; {ADVICE}")
     text = _newest(entries, sm)
@@ -68,11 +68,11 @@ def _of_fatbin(image: bytes, sm: int) -> bytes:
     raise DriverError(Result.NO_BINARY_FOR_GPU, f"the fatbin holds PTX for {have}; the GPU is sm_{sm} (--device)")
 
 
-def _newest(entries: list[fatbin.Entry], sm: int) -> bytes | None:
+def _newest(entries: list[sources.Entry], sm: int) -> bytes | None:
     for entry in sorted(entries, key=lambda e: e.arch, reverse=True):
         try:
             text = entry.text().rstrip(b"\0")
-        except fatbin.Packed as problem:
+        except sources.Packed as problem:
             raise DriverError(Result.NO_BINARY_FOR_GPU, str(problem)) from None
         if runs(text, sm):
             return text
@@ -81,7 +81,7 @@ def _newest(entries: list[fatbin.Entry], sm: int) -> bytes | None:
 
 def members(archive: bytes, sm: int) -> list[bytes]:
     """The PTX of each object in a static library that has some for a GPU. Objects of machine code are passed over."""
-    texts = (_newest(unit, sm) for unit in fatbin.units(archive))
+    texts = (_newest(unit, sm) for unit in sources.units(archive))
     return [text for text in texts if text is not None]
 
 

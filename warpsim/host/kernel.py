@@ -13,8 +13,7 @@ from warpsim.errors import ExecutionError, Finding, LaunchError, WarpsimError, p
 from warpsim.host import defaults
 from warpsim.host.arguments import pack
 from warpsim.host.device import Device
-from warpsim.host.engines import chosen_engine, workers_of
-from warpsim.host.launch_options import LaunchOptions, Options
+from warpsim.host.launch_options import LaunchOptions, Options, chosen_engine, workers_of
 from warpsim.host.options import Dim, dims, integer
 from warpsim.machine.engine import opcodes_of, run
 from warpsim.machine.fidelity import Executed, Fidelity

@@ -1,9 +1,12 @@
-"""The options of a launch: checked against the kernel and the device, once for each combination."""
+"""The options of a launch: checked against the kernel and the device, once for each combination; the engine, and who runs its
+parts."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import Any
 
 import attrs
@@ -11,10 +14,8 @@ import attrs
 from warpsim.checks.convergence import DIVERGENCE
 from warpsim.checks.watchers import bytes_at_once
 from warpsim.errors import LaunchError, shown
-from warpsim.host.checks import resolve_checks
 from warpsim.host.device import Device
-from warpsim.host.engines import ENGINES
-from warpsim.host.options import Dim, budget, choice, dims, integer
+from warpsim.host.options import Dim, budget, choice, dims, integer, resolve_checks
 from warpsim.machine.memory.stack import LIMIT as MAX_LOCAL
 from warpsim.machine.plan import KernelPlan
 from warpsim.machine.state.launch import BATCH_THREADS, Settings
@@ -24,6 +25,7 @@ from warpsim.program.program import Function
 MAX_GRID = (2**31 - 1, 65535, 65535)
 MAX_BLOCK = (1024, 1024, 64)
 Dims = tuple[int, int, int]
+VARIABLE = "WARPSIM_WORKERS"
 KNOWN = 64
 """Combinations of options of which a kernel remembers that they are good."""
 MAX_CLUSTER = 16
@@ -35,6 +37,7 @@ def number(text: str) -> float | None:
     return None if text == "none" else float(text) if not text.isdecimal() else int(text)
 
 
+ENGINES = ("auto", "interpreter", "compiled")
 EFFECTS = ("eager", "at_wait")
 ON_FINDING = ("raise", "collect")
 
@@ -238,3 +241,50 @@ class LaunchOptions:
             raise LaunchError(
                 f"{self.name} needs {total} bytes of shared memory per CTA; {device.target} has {device.max_shared}"
             )
+
+
+# ---- who runs it ----------------------------------------------------------------------------------
+
+
+def chosen_engine(given: str | None) -> str:
+    """The engine named by the launch or the environment.
+
+    Raises:
+        LaunchError: compiled code was requested and llvmlite is not installed.
+    """
+    word = os.environ.get("WARPSIM_ENGINE", "auto") if given is None else given
+    chosen = choice("engine", word, ENGINES)
+    if chosen == "compiled":
+        from warpsim.native.compiling.cache import available
+
+        if not available():
+            raise LaunchError('engine="compiled" needs llvmlite: pip install warpsim[jit]')
+    return chosen
+
+
+def workers_of(device: Device, workers: Any, executor: Any, engine: str) -> tuple[Executor | None, int]:
+    """The executor of a launch (None: run it in one piece), and the number of workers to divide it among.
+
+    Args:
+        workers: number of local processes, or of threads for a compiled launch; None for the environment variable
+            ``WARPSIM_WORKERS``, or 1.
+        executor: a `concurrent.futures.Executor`, or an object with ``get_executor()``, such as a Dask client.
+
+    Raises:
+        LaunchError: ``workers`` or ``executor`` is neither.
+    """
+    if workers is None and os.environ.get(VARIABLE):
+        try:
+            workers = int(os.environ[VARIABLE])
+        except ValueError:
+            raise LaunchError(f"{VARIABLE} must be a number of processes, not {shown(os.environ[VARIABLE])}") from None
+    count = None if workers is None else integer("workers", workers, 1, 1024)
+    if executor is not None:
+        get = getattr(executor, "get_executor", None)
+        executor = get() if callable(get) else executor
+        if not callable(getattr(executor, "submit", None)):
+            raise LaunchError(f"executor must be a concurrent.futures.Executor, not {shown(executor)}")
+        return executor, count or getattr(executor, "_max_workers", None) or os.cpu_count() or 1
+    if count is None or count == 1:
+        return None, 1
+    return device.threads(count) if engine == "compiled" else device.processes(count), count

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import itertools
 import json
 import os
+import re
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 
 from warpsim.errors import LaunchError, WarpsimError
-from warpsim.host.arrays import Array
+from warpsim.host.arguments import bytes_argument, pack_scalar, refused
+from warpsim.host.arrays import Array, DeviceArray, Mapping, extent, readable
 from warpsim.host.cases import Case, checked
 from warpsim.host.device import Device
 from warpsim.host.files import named, reason
 from warpsim.host.kernel import Kernel, LaunchResult
-from warpsim.host.launch_description import Description
 from warpsim.host.options import Dim, dims
-from warpsim.host.recipes import DTYPES
+from warpsim.host.recipes import DTYPES, LOGICAL, Recipe, name_of
+from warpsim.host.tensor_map import TensorMap
+from warpsim.layout import tensor_map as layout
+from warpsim.machine.state.global_memory import Allocation
 from warpsim.version import VERSION
 
 FORMAT = 2
@@ -234,3 +240,290 @@ def renew(folder: str | os.PathLike[str], **options: Any) -> None:
         description["format"] = FORMAT
     stdout = result.stdout if case.stdout is not None else None
     write_case(case.path, description, data, case.source[0], stdout)
+
+
+# ---- what a case says of a launch -----------------------------------------------------------------
+
+
+@attrs.define(eq=False)
+class Region:
+    """A buffer of a case: memory that arguments refer to, with its element type."""
+
+    name: str
+    start: int
+    end: int
+    view: Array
+    """The memory itself, on the host or a device."""
+    writable: bool
+    unwritten: bool = False
+    recipe: Recipe | None = None
+    before: Array = attrs.field(factory=lambda: np.zeros(0, np.uint8))
+
+    def elements(self) -> tuple[str, Array]:
+        """The element type, and a copy of the memory as data.npz stores it."""
+        dtype = name_of(self.view.dtype)
+        values = np.ascontiguousarray(self.view)
+        if dtype is None:
+            return "u8", values.reshape(-1).view(np.uint8).copy()
+        return dtype, values.view(DTYPES[dtype]).copy()
+
+
+class Description:
+    """Describes a launch's inputs before it runs, and its outputs afterwards."""
+
+    def __init__(self, kernel: Kernel, args: Sequence[Any], device: Device) -> None:
+        self.kernel, self.device = kernel, device
+        self.regions: list[Region] = []
+        self.args: list[Any] = []
+        self.params: list[dict[str, Any]] = []
+        self._tables: dict[int, list[dict[str, Any]]] = {}
+        arrays: list[tuple[str, Array, Recipe | None]] = []
+        for index, (param, value) in enumerate(zip(kernel.params, args, strict=False)):
+            name = _plain_name(kernel.name, param.name, index)
+            recipe = value if isinstance(value, Recipe) else None
+            value = value.array() if recipe is not None else value
+            maps, block = isinstance(value, TensorMap), kernel.function.params[index].array
+            value = value if maps or block else readable(value)
+            held = value.array if maps else value
+            if isinstance(held, np.ndarray) and held.ndim and (maps or not block):
+                arrays.append((name, held, recipe))
+            self.args.append(value)
+        self.args += list(args)[len(self.args) :]  # too many: the launch reports it
+        self._host_regions(arrays)
+        self.params = [
+            self._param(index, param, value)
+            for index, (param, value) in enumerate(zip(kernel.function.params, self.args, strict=False))
+        ]
+        self._look_for_tables()
+        for region in self.regions:
+            region.before = region.elements()[1]
+        self.variables = {name: data.copy() for name, data in self._variables()}
+        self.fresh = {v.name: v.initial for v in kernel.module.program.variables}
+
+    # ---- regions -----------------------------------------------------------------------------
+
+    def _host_regions(self, arrays: list[tuple[str, Array, Recipe | None]]) -> None:
+        """Make one region for all arrays that share bytes, viewed as the array that contains the others, or as bytes."""
+        spans = sorted({extent(a) for _, a, _ in arrays})
+        merged: list[list[int]] = []  # in address order
+        for start, end in spans:
+            if merged and start < merged[-1][1]:
+                merged[-1][1] = max(merged[-1][1], end)
+            else:
+                merged.append([start, end])
+        first = [min(i for i, (_, a, _) in enumerate(arrays) if start <= extent(a)[0] <= end) for start, end in merged]
+        for _, (start, end) in sorted(zip(first, merged, strict=True)):
+            inside = [
+                (n, a, r)
+                for n, a, r in arrays
+                if start <= extent(a)[0] and extent(a)[1] <= end and a.flags.c_contiguous
+            ]
+            whole = next(((n, a, r) for n, a, r in inside if extent(a) == (start, end)), None)
+            if whole is not None:
+                name, view, recipe = whole
+            elif inside:
+                name, recipe = inside[0][0], None
+                memory = (ctypes.c_uint8 * (end - start)).from_address(start)
+                view = np.ctypeslib.as_array(memory)
+            else:
+                continue  # not contiguous: the launch reports it
+            self._add(Region(name, start, end, view, any(a.flags.writeable for _, a, _ in inside), recipe=recipe))
+
+    def _add(self, region: Region) -> Region:
+        names = {r.name for r in self.regions}
+        base, number = region.name, 2
+        while region.name in names:
+            region.name, number = f"{base}_{number}", number + 1
+        self.regions.append(region)
+        return region
+
+    def _device_region(self, address: int, name: str, view: Array | None = None) -> Region | None:
+        """The region of the device allocation that contains an address; None if there is none."""
+        found = self.device.memory.nearest(address)
+        if found is None or found[1] != 0:
+            return None
+        allocation: Allocation = found[0]
+        for region in self.regions:
+            if region.start == allocation.start and np.shares_memory(region.view, allocation.data):
+                return region
+        data = allocation.data if view is None or view.nbytes != allocation.data.size else view
+        shadow = allocation.shadow
+        unwritten = shadow is not None and not shadow.data.any()
+        return self._add(
+            Region(name, allocation.start, allocation.end, data, not allocation.read_only, unwritten=unwritten)
+        )
+
+    # ---- parameters --------------------------------------------------------------------------
+
+    def _param(self, index: int, param: Any, value: Any) -> dict[str, Any]:
+        name = _plain_name(self.kernel.name, param.name, index)
+        if isinstance(value, TensorMap):
+            place = self._pointer(value.array, name)
+            if place is None:
+                raise LaunchError(f"the tensor map {param.name} describes unknown memory")
+            return _map_param(value.fields, *place)
+        if param.array:
+            try:
+                return self._bytes(bytes_argument(param, value))
+            except LaunchError as error:
+                raise refused(self.kernel.function, param, error) from None
+        if value is None:
+            return {"kind": "ptr", "buffer": None, "byte_offset": 0}
+        if param.type.bits == 64 and param.type.kind != "f":
+            place = self._pointer(value, name)
+            if place is not None:
+                return {"kind": "ptr", "buffer": place[0].name, "byte_offset": place[1]}
+        try:
+            pack_scalar(value, param.type.kind, param.type.bits)
+        except LaunchError as error:
+            raise refused(self.kernel.function, param, error) from None
+        return _scalar(param, value)
+
+    def _pointer(self, value: Any, name: str) -> tuple[Region, int] | None:
+        """The region and offset that an argument refers to."""
+        if isinstance(value, DeviceArray):
+            region = self._device_region(value.ptr, name, value._data)
+            return None if region is None else (region, value.ptr - region.start)
+        if isinstance(value, Mapping):
+            value = value.ptr
+        if isinstance(value, np.ndarray) and value.ndim:
+            start = extent(value)[0]
+            for region in self.regions:
+                if region.start <= start and (start < region.end or start == region.start):
+                    return region, start - region.start
+            return None
+        try:
+            address = int(value)
+        except Exception:  # whatever an object of the caller's raises
+            return None
+        region = self._device_region(address, name) if address > 0 else None
+        return None if region is None else (region, address - region.start)
+
+    def _bytes(self, raw: bytes) -> dict[str, Any]:
+        spec: dict[str, Any] = {"kind": "bytes", "size": len(raw), "hex": raw.hex()}
+        pointers = [{"at": at, **place} for at, place in self._addresses(raw)]
+        return {**spec, "pointers": pointers} if pointers else spec
+
+    def _addresses(self, raw: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Words that are device addresses: their offset, and the buffer and offset that they point to."""
+        for at in range(0, len(raw) - 7, 8):
+            address = int.from_bytes(raw[at : at + 8], "little")
+            region = self._device_region(address, "pointed_to") if address >= 1 << 32 else None
+            if region is not None:
+                yield at, {"buffer": region.name, "byte_offset": address - region.start}
+
+    def _look_for_tables(self) -> None:
+        """Find buffers that contain only addresses: tables of pointers."""
+        for region in self.regions:  # grows: a table may point to another table
+            if region.view.dtype.kind in "iu" and region.view.dtype.itemsize == 8 and 0 < region.view.size <= 1 << 16:
+                raw = np.ascontiguousarray(region.view).tobytes()
+                found = list(self._addresses(raw))
+                if found and len(found) == np.count_nonzero(region.view):
+                    self._tables[id(region)] = [{**place, "at": at} for at, place in found]
+
+    def _variables(self) -> Iterator[tuple[str, Array]]:
+        image = self.kernel.module.image(self.device)
+        for variable in self.kernel.module.program.variables:
+            if variable.unique in image.addresses and variable.size:
+                allocation = self.device.memory.at(image.addresses[variable.unique])
+                if allocation is not None:
+                    yield variable.name, allocation.data
+
+    # ---- the case ----------------------------------------------------------------------------
+
+    def describe(self, *, ended: bool) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Describe buffers, variables, parameters and arrays. ``ended``: the launch completed and has outputs."""
+        data: dict[str, Array] = {}
+        buffers = [self._buffer(region, data, ended=ended) for region in self.regions]
+        variables = []
+        for name, after in self._variables():
+            before = self.variables[name]
+            initial = self.fresh.get(name, b"").ljust(before.size, b"\0")
+            spec: dict[str, Any] = {"name": name}
+            if before.tobytes() != initial:
+                spec["in"] = f"in_variable_{name}"
+                data[spec["in"]] = before
+            if ended and after.tobytes() != before.tobytes():
+                spec["out"] = f"out_variable_{name}"
+                data[spec["out"]] = after.copy()
+            if len(spec) > 1:
+                variables.append(spec)
+        described: dict[str, Any] = {"params": self.params, "buffers": buffers}
+        if variables:
+            described["globals"] = variables
+        described["check"] = {b["name"]: {"mode": "bits"} for b in buffers if b["out"]}
+        return described, data
+
+    def _buffer(self, region: Region, data: dict[str, Array], *, ended: bool) -> dict[str, Any]:
+        dtype, after = region.elements()
+        spec: dict[str, Any] = {"name": region.name, "dtype": dtype, "shape": list(after.shape), "nbytes": after.nbytes}
+        changed = after.tobytes() != region.before.tobytes()
+        blank = not region.before.any() and not np.signbit(_signed(dtype, region.before)).any()
+        table = self._tables.get(id(region))
+        made = region.recipe is not None or table is not None or blank
+        spec["role"] = "in" if not changed else "out" if blank else "inout"
+        spec["in"] = None if made else f"in_{region.name}"
+        if spec["in"]:
+            data[spec["in"]] = region.before
+        spec["out"] = None
+        if ended and region.writable and table is None:
+            spec["out"] = spec["in"] if not changed and spec["in"] else f"out_{region.name}"
+            if spec["out"] != spec["in"]:
+                data[spec["out"]] = after
+        if region.recipe is not None:
+            spec["recipe"] = region.recipe.described()
+            spec["out"] = spec["out"] if changed else None
+        if region.unwritten:
+            spec["unwritten"] = True
+        if table is not None:
+            spec |= {"content": "pointers", "targets": table}
+        return spec
+
+
+def _signed(dtype: str, values: Array) -> Array:
+    """Elements as a type with a sign, so that -0.0 is not taken for zero fill."""
+    logical = LOGICAL[dtype]
+    found = values.view(logical) if values.dtype.itemsize == logical.itemsize else values
+    return found.astype(np.float64) if found.dtype.kind in "fV" else np.zeros(0)
+
+
+def _plain_name(kernel: str, param: str, index: int) -> str:
+    """A parameter's name; ``arg2`` if the compiler made it up."""
+    return f"arg{index}" if re.fullmatch(rf"{re.escape(kernel)}_param_\d+", param) else re.sub(r"\W", "_", param)
+
+
+def _scalar(param: Any, value: Any) -> dict[str, Any]:
+    kind, bits = param.type.kind, param.type.bits
+    value = value[()] if isinstance(value, np.ndarray) else value
+    number = isinstance(value, float) or (isinstance(value, np.generic) and value.dtype.kind in "fV")
+    if kind == "f" or (kind == "b" and number):
+        name = {16: "f16", 32: "f32", 64: "f64"}[bits]
+        if isinstance(value, np.generic) and value.dtype.itemsize * 8 == bits and name_of(value.dtype) != name:
+            return {"kind": "scalar", "dtype": f"u{bits}", "value": int(value.view(f"u{bits // 8}"))}
+        with np.errstate(all="ignore"):
+            stored = DTYPES[name].type(value)
+        if np.isfinite(stored):
+            return {"kind": "scalar", "dtype": name, "value": float(stored)}
+        return {"kind": "scalar", "dtype": name, "value": str(float(stored))}
+    return {"kind": "scalar", "dtype": f"{'s' if int(value) < 0 else 'u'}{bits}", "value": int(value)}
+
+
+def _map_param(fields: layout.Fields, region: Region, offset: int) -> dict[str, Any]:
+    spec: dict[str, Any] = {
+        "kind": "tensormap",
+        "buffer": region.name,
+        **({"byte_offset": offset} if offset else {}),
+        "data_type": layout.DATA_TYPES[fields.data_type],
+        "rank": fields.rank,
+        "global_dim": list(fields.dims),
+        "global_strides_bytes": list(fields.strides),
+        "element_strides": list(fields.element_strides),
+        "interleave": layout.INTERLEAVES[fields.interleave],
+        "swizzle": layout.SWIZZLES[fields.swizzle],
+        "l2_promotion": layout.PROMOTIONS[fields.l2_promotion],
+        "oob_fill": layout.FILLS[fields.oob_fill],
+    }
+    if not fields.im2col:
+        return {**spec, "box_dim": list(fields.box)}
+    corners = {"pixel_box_lower_corner": list(fields.lower), "pixel_box_upper_corner": list(fields.upper)}
+    return {**spec, "im2col": {**corners, "channels_per_pixel": fields.channels, "pixels_per_column": fields.pixels}}

@@ -14,9 +14,8 @@ from warpsim.checks.watchers import watchers_of
 from warpsim.errors import Finding, LaunchError, WarpsimError, shown
 from warpsim.host import defaults
 from warpsim.host.arrays import Array
-from warpsim.host.checks import resolve_checks
 from warpsim.host.device import Device
-from warpsim.host.options import budget, integer
+from warpsim.host.options import budget, integer, resolve_checks
 from warpsim.machine.binding.bind import bind_function
 from warpsim.machine.engine import run as run_launch
 from warpsim.machine.machine import Machine

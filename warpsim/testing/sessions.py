@@ -18,12 +18,11 @@ import pytest
 
 from warpsim.errors import Finding, LaunchError, WarpsimError, describe, shown
 from warpsim.host import defaults
-from warpsim.host.checks import resolve_checks
 from warpsim.host.defaults import FILE, forward, tell_uncaught
 from warpsim.host.device import Device
 from warpsim.host.files import text_of
 from warpsim.host.launch_options import EFFECTS
-from warpsim.host.options import budget, choice, integer
+from warpsim.host.options import budget, choice, integer, resolve_checks
 from warpsim.host.unhandled import UnhandledErrors, launching
 from warpsim.testing.coverage import Forms, Lines
 

@@ -13,8 +13,8 @@ from warpsim.cli.debug.running import Breaking, Running
 from warpsim.debug import DebugError, Session
 from warpsim.debug.breakpoints import EVENTS
 from warpsim.errors import WarpsimError
-from warpsim.host.checks import EVERY
 from warpsim.host.files import text_of
+from warpsim.host.options import EVERY
 
 ALIASES = {
     "r": "run", "c": "continue", "cont": "continue", "fg": "continue", "s": "step", "n": "next", "si": "stepi", "sl": "step-line", "nl": "next-line",
