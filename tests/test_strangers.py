@@ -21,7 +21,7 @@ PACKAGE = Path(warpsim.__file__).parent
 MODULES = {"pickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "runpy", "imp", "code"}
 LOADERS = {"eval", "exec", "compile", "__import__", "import_module", "spec_from_file_location", "exec_module", "run_path",
            "CDLL", "PyDLL", "WinDLL", "OleDLL", "LoadLibrary", "load_library", "add_object_file",
-           "load_library_permanently"}  # fmt: skip
+           "load_library_permanently", "map_code"}  # fmt: skip
 READERS = {"load", "read_array", "fromfile", "memmap", "open_memmap"}
 ALLOWED = {
     ("__init__.py", "import_module"): "a module of this package",
@@ -39,6 +39,9 @@ ALLOWED = {
     ("driver/abi/entry_points.py", "ctypes.CDLL"): "our libcuda, which has called",
     ("capture/gpu.py", "ctypes.CDLL"): "the GPU's driver; NVIDIA's CUPTI, installed or already loaded",
     ("native/compiling/compiler.py", "self._engine.add_object_file"): "made here, or from the cache: see warpsim.owned",
+    ("native/compiling/compiler.py", "mapping.map_code"): "made here, or from the cache: see warpsim.owned",
+    ("native/compiling/images.py", "mapping.map_code"): "from the cache: see warpsim.owned",
+    ("native/compiling/mapping.py", "map_code"): "a page of zeros, which is never called",
     ("machine/state/pickling.py", "pickle"): "a state of this process, for the caller",
     ("parallel/shipping.py", "pickle"): "memory from this process to those that it started, or the user's cluster",
     ("parallel/processes.py", "pickle"): "messages between this process and those that it started",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
+import sys
 import threading
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from warpsim.native.compiling import mapping
 from warpsim.native.compiling.cache import has_object, read_object, write_object
+from warpsim.native.compiling.images import Function, function_at
+from warpsim.native.compiling.linking import Linked, Unlinkable, link
 from warpsim.native.runtime.library import module_of
 from warpsim.version import VERSION
 
@@ -32,58 +36,99 @@ class Compiler:
         self._lock = threading.RLock()
         self._cpu = llvm.get_host_cpu_name()
         self._features = llvm.get_host_cpu_features().flatten()
-        target = llvm.Target.from_default_triple()
-        self._target = target.create_target_machine(cpu=self._cpu, features=self._features, opt=2, jit=True)
-        self._engine = llvm.create_mcjit_compiler(
-            llvm.parse_assembly(""),
-            target.create_target_machine(cpu=self._cpu, features=self._features, opt=2, jit=True),
-        )
+        self._links = mapping.possible()
+        triple = llvm.get_default_triple()
+        self._target = self._machine(f"{triple}-elf" if self._links and sys.platform == "darwin" else triple)
+        if not self._links:
+            self._engine: Any = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self._machine(triple))
         self._addresses: dict[str, int] = {}
+        self._objects: dict[str, bytes] = {}
+        """Those that others are linked with, by their keys."""
         self.compiled = 0
         self.loaded = 0
+
+    def _machine(self, triple: str) -> Any:
+        how = {"reloc": "pic", "codemodel": "small"} if self._links else {"jit": True}
+        target = self._llvm.Target.from_triple(triple)
+        return target.create_target_machine(cpu=self._cpu, features=self._features, opt=2, **how)
 
     def helper(self, name: str) -> int:
         """The address of a library function."""
         if name not in self._addresses:
-            self._load(module_of(name), (name,), 1, shared=True)
+            self._load(module_of(name), name, 1, (), {})
         return self._addresses[name]
 
-    def function(self, text: str, name: str, helpers: Any = (), level: int = 2, *, shared: bool = False) -> Any:
-        """The function of a module, as ``int f(void *)``; ``shared``: other modules call it."""
+    def function(
+        self, text: str, name: str, helpers: Sequence[str] = (), level: int = 2, others: Mapping[str, str] | None = None
+    ) -> Function:
+        """The function of a module, as ``int f(void *)``, which calls library functions and ``others``, the texts of modules by
+        the names of their functions."""
         if name not in self._addresses:
-            for other in helpers:
-                self.helper(other)
-            self._load(text, (name,), level, shared=shared)
-        return ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(self._addresses[name])
+            self._load(text, name, level, helpers, others or {})
+        return function_at(self._addresses[name])
 
     def has(self, text: str, name: str, level: int = 2) -> bool:
         """Whether a function is loaded, or its object is in the cache."""
         return name in self._addresses or has_object(self._key(text, level))
 
+    def linked(
+        self, text: str, helpers: Sequence[str] = (), level: int = 2, others: Mapping[str, str] | None = None
+    ) -> Linked | None:
+        """A module linked with all that it calls; None where code is not linked here.
+
+        Raises:
+            Invalid: LLVM rejects a module, or it calls what cannot be linked.
+        """
+        if not self._links:
+            return None
+        objects = [self._object(text, level)]
+        objects += [self._object(other, 2, again=True) for other in (others or {}).values()]
+        objects += [self._object(module_of(name), 1, again=True) for name in helpers]
+        try:
+            return link(objects)
+        except Unlinkable as problem:
+            raise Invalid(str(problem)) from None
+
     def _key(self, text: str, level: int) -> str:
-        parts = VERSION, str(self._llvm.llvm_version_info), self._cpu, self._features, str(level), text
+        how = f"{level} linked" if self._links else str(level)
+        parts = VERSION, str(self._llvm.llvm_version_info), self._cpu, self._features, how, text
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
-    def _load(self, text: str, names: Any, level: int, *, shared: bool = False) -> None:
-        """Load the functions of a module; ``shared``: other modules may call them."""
+    def _object(self, text: str, level: int, *, again: bool = False) -> bytes:
+        """A module's object; ``again``: it is needed more than once."""
         key = self._key(text, level)
-        data = read_object(key)
-        made = data is None
+        data = self._objects.get(key)
         if data is None:
-            data = self._compile(text, level)
-            write_object(key, data)
+            data = read_object(key)
+            self.loaded += data is not None
+            if data is None:
+                data = self._compile(text, level)
+                self.compiled += 1
+                write_object(key, data)
+            if again:
+                self._objects[key] = data
+        return data
+
+    def _load(self, text: str, name: str, level: int, helpers: Sequence[str], others: Mapping[str, str]) -> None:
+        """Load the function of a module."""
+        linked = self.linked(text, helpers, level, others)
+        if linked is not None:
+            begins = mapping.map_code(linked.code, linked.outside)
+            if begins is None:
+                raise Invalid(f"it cannot be mapped, or there is none of {sorted(n for n, _ in linked.outside)}")
+            self._addresses[name] = begins + linked.functions[name]
+            return
+        for helper in helpers:
+            self.helper(helper)
+        for other, its_text in others.items():
+            self.function(its_text, other)
+        data = self._object(text, level)
         with self._lock:
-            if names[0] in self._addresses:  # another thread was faster
-                return
-            self._engine.add_object_file(self._llvm.ObjectFileRef.from_data(data))
-            self._engine.finalize_object()
-            for name in names:
-                address = self._engine.get_function_address(name)
-                if shared:
-                    self._llvm.add_symbol(name, address)
-                self._addresses[name] = address
-            self.compiled += made
-            self.loaded += not made
+            if name not in self._addresses:  # or another thread was faster
+                self._engine.add_object_file(self._llvm.ObjectFileRef.from_data(data))
+                self._engine.finalize_object()
+                self._addresses[name] = self._engine.get_function_address(name)
+                self._llvm.add_symbol(name, self._addresses[name])
 
     def _compile(self, text: str, level: int) -> bytes:
         llvm = self._llvm

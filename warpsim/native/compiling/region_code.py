@@ -63,9 +63,7 @@ def compile_module(made: RegionModule) -> CompiledRegion:
     """Compile a region."""
     written, region = made.written, made.region
     helpers = sorted(n for n in written.code.declared if n.startswith("ws_"))
-    for name, text in written.code.products.items():
-        compiler().function(text, name, shared=True)
-    function = compiler().function(made.text, made.name, helpers, LIGHT)
+    function = compiler().function(made.text, made.name, helpers, LIGHT, written.code.products)
     left = [(number, slot in made.varying) for number, slot in enumerate(region.outs) if slot in written.left]
     return CompiledRegion(
         region,

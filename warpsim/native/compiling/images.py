@@ -1,0 +1,96 @@
+"""Code on disk that needs no compiler to run: linked once, mapped by later processes."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from warpsim.native.compiling import mapping
+from warpsim.native.compiling.cache import read_object, write_object
+from warpsim.native.compiling.linking import Linked
+from warpsim.version import VERSION
+
+_LENGTH = 4
+Function = Callable[[int | None], int]
+
+
+def function_at(address: int) -> Function:
+    """``int f(void *)`` at an address."""
+    return ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(address)
+
+
+def keep(key: str, linked: Linked, facts: dict[str, Any]) -> None:
+    """Keep code, with what is known of it."""
+    head = json.dumps({**facts, "functions": linked.functions, "outside": linked.outside}).encode()
+    write_object(key, len(head).to_bytes(_LENGTH, "little") + head + linked.code)
+
+
+def find(key: str) -> tuple[dict[str, Any], dict[str, int]] | None:
+    """What is known of code that was kept, and the addresses of its functions, where it is mapped from now on."""
+    data = read_object(key) if mapping.possible() else None
+    if data is None:
+        return None
+    end = _LENGTH + int.from_bytes(data[:_LENGTH], "little")
+    facts: dict[str, Any] = json.loads(data[_LENGTH:end])
+    begins = mapping.map_code(data[end:], facts["outside"])
+    return None if begins is None else (facts, {name: begins + at for name, at in facts["functions"].items()})
+
+
+@lru_cache(maxsize=1)
+def made_by() -> str | None:
+    """What decides the code that this process makes of a kernel: this package's files, NumPy, LLVM and the processor. None
+    where some of it is not known without LLVM."""
+    processor, compiler = _processor(), _compiler()
+    if processor is None or compiler is None or not mapping.possible():
+        return None
+    return repr((VERSION, _sources(), np.__version__, compiler, processor))
+
+
+def _sources() -> list[tuple[str, int, int]]:
+    """When the files of this package were changed."""
+    root = str(Path(__file__).parents[2])
+    found, folders = list[tuple[str, int, int]](), [root]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.name.endswith((".py", ".ll")):
+                    stat = entry.stat()
+                    found.append((entry.path[len(root) :], stat.st_mtime_ns, stat.st_size))
+                elif entry.name != "__pycache__" and entry.is_dir():
+                    folders.append(entry.path)
+    return sorted(found)
+
+
+def _compiler() -> tuple[str, int] | None:
+    """Which llvmlite is installed, and since when."""
+    for folder in sys.path:
+        path = os.path.join(folder, "llvmlite", "_version.py")
+        try:
+            return path, os.stat(path).st_mtime_ns
+        except OSError:
+            continue
+    return None
+
+
+_TELLING = "vendor_id", "cpu family", "model", "stepping", "flags", "Features", "CPU "
+
+
+def _processor() -> list[str] | None:
+    """Which processor this is."""
+    if sys.platform == "darwin":
+        names = "machdep.cpu.brand_string", "machdep.cpu.features", "machdep.cpu.leaf7_features"
+        return [mapping.system_fact(name) for name in names]
+    try:
+        with open("/proc/cpuinfo") as file:
+            lines = file.read(1 << 16).partition("\n\n")[0].splitlines()
+    except OSError:
+        return None
+    return [line for line in lines if line.startswith(_TELLING)]
