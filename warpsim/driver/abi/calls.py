@@ -16,7 +16,7 @@ from warpsim.driver.abi.process import PROCESS, Context
 from warpsim.driver.graphs import Graph, GraphExec, Node, UserObject
 from warpsim.driver.memory import Pool
 from warpsim.driver.modules import DriverModule, Function, Library, LibraryKernel, Linker
-from warpsim.driver.raw import text_at
+from warpsim.driver.raw import put32, put64, put_bytes, put_float, text_at
 from warpsim.driver.results import NAMES, DriverError, Result, RuntimeRefusal
 from warpsim.driver.streams import Event
 from warpsim.errors import LaunchError
@@ -27,10 +27,13 @@ TYPES: dict[str, Any] = {"I": ctypes.c_int32, "D": ctypes.c_int32, "U": ctypes.c
 """C types of arguments narrower than 64 bits."""
 CURRENT = "!"
 """Begins the kinds of a function that needs a current context."""
+RESULTS: dict[str, Callable[[int, Any], None]] = {"4": put32, "8": put64, "B": put_bytes, "V": put_float}
+"""How results are stored, by their kind: where a pointer points that is not null."""
 READERS: dict[str, Callable[[int], Any]] = {}
 """Conversions of arguments by their kind; arguments of other kinds stay numbers.
 
-``P`` is any 64 bits, ``I`` an int, ``U`` an unsigned, ``O`` a pointer that is not null, ``T`` a string, ``D`` a device.
+``P`` is any 64 bits, ``I`` an int, ``U`` an unsigned, ``O`` a pointer that is not null, ``T`` a string, ``D`` a device; of
+results, ``4`` is a word, ``8`` eight bytes, ``B`` bytes, ``V`` a float.
 Each type of handle has a letter of its own, and the function receives the object.
 """
 
@@ -71,6 +74,10 @@ def pointer(address: int) -> int:
     if not address:
         raise DriverError(Result.INVALID_VALUE, "a required pointer is null")
     return address
+
+
+for _kind in RESULTS:
+    READERS[_kind] = pointer
 
 
 @reader("D")
@@ -125,29 +132,19 @@ CALLS: dict[str, dict[str, Call]] = {"cuda": {}, "cudart": {}, "nvjitlink": {}, 
 """Functions by library and name."""
 
 
-def call(kinds: str, *names: str, plain: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Declare a function of a library, under one or more names."""
+def call(kinds: str, names: str, *, plain: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare a function of a library, under one or more names.
+
+    Args:
+        kinds: the kind of each argument. What the function returns is stored where the kind of a result stands.
+        names: the names, separated by blanks.
+        plain: the function does not return an error code.
+    """
 
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
-        for name in names:
+        for name in names.split():
             made = Call(name, kinds.removeprefix(CURRENT), function, plain, kinds.startswith(CURRENT))
             CALLS[_library(name)][name] = made
-        return function
-
-    return declare
-
-
-def result(
-    store: Callable[[int, Any], None], kinds: str, *names: str
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Declare functions that return what is stored where their first ``O`` points."""
-    at = kinds.removeprefix(CURRENT).index("O")
-
-    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
-        @call(kinds, *names)
-        def give(*arguments: Any) -> None:
-            store(arguments[at], function(*arguments[:at], *arguments[at + 1 :]))
-
         return function
 
     return declare
@@ -203,6 +200,7 @@ def guarded(declared: Call) -> Callable[..., int]:
     starts = of_run_time and (works or needs_context or "s" in declared.kinds)
     asks = not declared.plain and declared.name.startswith(("cu", "__cu")) and "GetError" not in declared.name
     found = [(index, READERS[kind]) for index, kind in enumerate(declared.kinds) if kind in READERS]
+    store = next(((i, RESULTS[kind]) for i, kind in enumerate(declared.kinds) if kind in RESULTS), None)
     readers = sorted(found, key=lambda each: each[1] is not READERS["s"])  # a stream's context is checked first
 
     def enter(*words: int) -> int:
@@ -219,8 +217,12 @@ def guarded(declared: Call) -> Callable[..., int]:
             arguments: list[Any] = list(words)
             for index, read in readers:
                 arguments[index] = read(words[index])
+            if store is not None:
+                index, put = store
+                put(arguments.pop(index), function(*arguments))
+                return 0
             code = function(*arguments)
-            return 0 if code is None else int(code)
+            return code if isinstance(code, int) else 0
         except BaseException as problem:
             return _failed(declared.name, problem)
 

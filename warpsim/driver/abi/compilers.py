@@ -125,8 +125,9 @@ class Link(Linker):
         return 0
 
 
-def _call(kinds: str, *names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    return call(kinds, *(f"__nvJitLink{name}{v}" if v else f"nvJitLink{name}" for name in names for v in VERSIONS))
+def _call(kinds: str, names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    every = (f"__nvJitLink{name}{v}" if v else f"nvJitLink{name}" for name in names.split() for v in VERSIONS)
+    return call(kinds, " ".join(every))
 
 
 @reader("J")
@@ -152,48 +153,40 @@ def destroy(where: int) -> None:
 
 @_call("JIOPP", "AddData")
 def add_data(link: Link, kind: int, data: int, nbytes: int, name: int) -> int:
-    """Add a module from memory."""
     return link.attempt(lambda: link.take(bytes_at(data, nbytes)))
 
 
-@_call("JIT", "AddFile")
-def add_file(link: Link, kind: int, path: str) -> int:
-    """Add a module from a file."""
-    return link.attempt(lambda: link.add_file(path, link.sm))
+_call("JIT", "AddFile")(lambda link, kind, path: link.attempt(lambda: link.add_file(path, link.sm)))
 
 
-@_call("J", "Complete")
-def complete(link: Link) -> int:
-    """Link."""
-    return link.attempt(link.finish)
+_call("J", "Complete")(lambda link: link.attempt(link.finish))
 
 
-def _declare(names: tuple[str, ...], read: Callable[[Link], bytes]) -> None:
+def _declare(names: str, read: Callable[[Link], bytes]) -> None:
     """Functions that store a text, or its size."""
 
-    @_call("JO", *(f"{name}Size" for name in names))
+    @_call("JO", " ".join(f"{name}Size" for name in names.split()))
     def get_size(link: Link, out: int) -> None:
         put64(out, len(read(link)))
 
-    @_call("JO", *names)
+    @_call("JO", names)
     def get(link: Link, out: int) -> None:
         put_bytes(out, read(link))
 
 
-_declare(("GetLinkedCubin", "GetLinkedPtx"), lambda link: link.result)
-_declare(("GetErrorLog",), lambda link: link.log.encode() + b"\0")
-_declare(("GetInfoLog",), lambda link: b"\0")
+_declare("GetLinkedCubin GetLinkedPtx", lambda link: link.result)
+_declare("GetErrorLog", lambda link: link.log.encode() + b"\0")
+_declare("GetInfoLog", lambda link: b"\0")
 
 
-@_call("JO", "GetLinkedLTOIRSize", "GetLinkedLTOIR")
+@_call("JO", "GetLinkedLTOIRSize GetLinkedLTOIR")
 def get_intermediate(link: Link, out: int) -> int:
     """Refuse: the linked module is PTX."""
     return UNSUPPORTED
 
 
-@call("PP", "nvJitLinkVersion", "__nvJitLinkVersion")
+@call("PP", "nvJitLinkVersion __nvJitLinkVersion")
 def get_version(major: int, minor: int) -> None:
-    """Store a version without link-time optimization."""
     put32(major, 12)
     put32(minor, 2)
 
@@ -232,7 +225,6 @@ _declare_forward("nvrtcGetCUBINSize", "nvrtcGetPTXSize")
 
 @call("I", "nvrtcGetErrorString", plain=True)
 def error_string(code: int) -> int:
-    """The text of an error."""
     found = library("nvrtc")
     if found is None:
         return 0
@@ -259,7 +251,6 @@ def keep(name: str, text: str) -> None:
 
 @call("PIP", "nvrtcCompileProgram")
 def compile_program(program: int, count: int, options: int) -> int:
-    """Compile to PTX."""
     given = [text_at(get64(options + 8 * i)) for i in range(count)]
     words = [_ARCH.sub(r"\1compute_", word).encode() for word in given]
     words = [b"compute_" + w[3:] if w.startswith(b"sm_") else w for w in words]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from warpsim.driver import properties
-from warpsim.driver.abi.calls import call, context, result
+from warpsim.driver.abi.calls import call, context
 from warpsim.driver.abi.process import PROCESS, Context, c_string
 from warpsim.driver.driver import VERSION
 from warpsim.driver.raw import put32, put64, put_bytes
@@ -19,7 +19,6 @@ LIMITS_END = 10
 
 @call("U", "cuInit")
 def initialize(flags: int) -> None:
-    """Create the driver."""
     if flags:
         raise DriverError(Result.INVALID_VALUE)
     PROCESS.initialized = PROCESS.driver is not None
@@ -27,11 +26,11 @@ def initialize(flags: int) -> None:
 
 # ---- devices -------------------------------------------------------------------------------------
 
-result(put32, "O", "cuDriverGetVersion", "cudaDriverGetVersion", "cudaRuntimeGetVersion")(lambda: VERSION)
-result(put32, "O", "cuDeviceGetCount", "cudaGetDeviceCount")(lambda: len(PROCESS.driver.devices))
-result(put32, "OD", "cuDeviceGet")(lambda device: device)
-result(put64, "OD", "cuDeviceTotalMem", "cuDeviceTotalMem_v2")(lambda device: properties.total_memory())
-result(put32, "ODD", "cuDeviceCanAccessPeer", "cudaDeviceCanAccessPeer")(lambda one, other: int(one != other))
+call("4", "cuDriverGetVersion cudaDriverGetVersion cudaRuntimeGetVersion")(lambda: VERSION)
+call("4", "cuDeviceGetCount cudaGetDeviceCount")(lambda: len(PROCESS.driver.devices))
+call("4D", "cuDeviceGet")(lambda device: device)
+call("8D", "cuDeviceTotalMem cuDeviceTotalMem_v2")(lambda device: properties.total_memory())
+call("4DD", "cuDeviceCanAccessPeer cudaDeviceCanAccessPeer")(lambda one, other: int(one != other))
 
 
 def _sm(device: int) -> int:
@@ -46,18 +45,16 @@ def get_device_name(out: int, length: int, device: int) -> None:
     put_bytes(out, properties.name(_sm(device)).encode()[: length - 1] + b"\0")
 
 
-@call("OID", "cuDeviceGetPCIBusId", "cudaDeviceGetPCIBusId")
+@call("OID", "cuDeviceGetPCIBusId cudaDeviceGetPCIBusId")
 def get_bus_id(out: int, length: int, device: int) -> None:
-    """Store a device's PCI bus id, which has to fit."""
     name = f"0000:{device + 1:02x}:00.0"
     if length <= len(name):
         raise DriverError(Result.INVALID_VALUE, f"no room for a bus id: {length} bytes")
     put_bytes(out, name.encode() + b"\0")
 
 
-@result(put_bytes, "OD", "cuDeviceGetUuid", "cuDeviceGetUuid_v2")
+@call("BD", "cuDeviceGetUuid cuDeviceGetUuid_v2")
 def uuid(ordinal: int) -> bytes:
-    """The 16 bytes that identify a device."""
     return b"warpsim" + bytes([ordinal]) + PROCESS.driver.devices[ordinal].target.encode()[:8].ljust(8, b"\0")
 
 
@@ -67,7 +64,7 @@ def get_luid(out: int, mask: int, device: int) -> None:
     raise DriverError(Result.NOT_SUPPORTED)
 
 
-@result(put32, "OID", "cuDeviceGetAttribute", "cudaDeviceGetAttribute")
+@call("4ID", "cuDeviceGetAttribute cudaDeviceGetAttribute")
 def device_attribute(number: int, device: int) -> int:
     """A device attribute; the runtime uses the driver's numbers."""
     if not 1 <= number <= 200:
@@ -77,21 +74,18 @@ def device_attribute(number: int, device: int) -> int:
 
 @call("OOD", "cuDeviceComputeCapability")
 def get_capability(major: int, minor: int, device: int) -> None:
-    """Store a device's compute capability."""
     put32(major, _sm(device) // 10)
     put32(minor, _sm(device) % 10)
 
 
 @call("OD", "cuDeviceGetProperties")
 def get_properties(out: int, device: int) -> None:
-    """Store CUdevprop, the first 14 attributes."""
     for index in range(14):
         put32(out + 4 * index, properties.attribute(_sm(device), index + 1))
 
 
-@result(put32, "OIDD", "cuDeviceGetP2PAttribute", "cudaDeviceGetP2PAttribute")
+@call("4IDD", "cuDeviceGetP2PAttribute cudaDeviceGetP2PAttribute")
 def peer_attribute(number: int, one: int, other: int) -> int:
-    """Two devices share one memory."""
     if one == other:
         raise DriverError(Result.INVALID_DEVICE)
     return 1
@@ -100,14 +94,13 @@ def peer_attribute(number: int, one: int, other: int) -> int:
 # ---- primary contexts ----------------------------------------------------------------------------
 
 
-@result(put64, "OD", "cuDevicePrimaryCtxRetain")
+@call("8D", "cuDevicePrimaryCtxRetain")
 def retain_primary(device: int) -> int:
-    """Retain a primary context."""
     PROCESS.retain(PROCESS.primary[device])
     return PROCESS.primary[device].handle
 
 
-@call("D", "cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxRelease_v2")
+@call("D", "cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2")
 def release_primary(device: int) -> None:
     """Release a primary context. The last release ends it."""
     primary = PROCESS.primary[device]
@@ -118,9 +111,8 @@ def release_primary(device: int) -> None:
         PROCESS.end(primary)
 
 
-@call("D", "cuDevicePrimaryCtxReset", "cuDevicePrimaryCtxReset_v2")
+@call("D", "cuDevicePrimaryCtxReset cuDevicePrimaryCtxReset_v2")
 def reset_primary(device: int) -> None:
-    """End a primary context."""
     primary = PROCESS.primary[device]
     primary.active, primary.held = 0, False
     PROCESS.end(primary)
@@ -133,9 +125,8 @@ def get_primary_state(device: int, flags: int, active: int) -> None:
     put32(active, int(PROCESS.primary[device].active > 0))
 
 
-@call("DU", "cuDevicePrimaryCtxSetFlags", "cuDevicePrimaryCtxSetFlags_v2")
+@call("DU", "cuDevicePrimaryCtxSetFlags cuDevicePrimaryCtxSetFlags_v2")
 def set_primary_flags(device: int, flags: int) -> None:
-    """Set a primary context's flags."""
     PROCESS.primary[device].flags = flags
 
 
@@ -144,9 +135,8 @@ def set_primary_flags(device: int, flags: int) -> None:
 
 @call("OPUD", "cuCtxCreate_v4")
 @call("OPIUD", "cuCtxCreate_v3")
-@call("OUD", "cuCtxCreate_v2", "cuCtxCreate")
+@call("OUD", "cuCtxCreate_v2 cuCtxCreate")
 def create_context(out: int, *rest: int) -> None:
-    """Create a context and make it current."""
     flags, device = rest[-2:]
     made = Context(device, flags)
     made.handle = PROCESS.handles.put(made)
@@ -154,7 +144,7 @@ def create_context(out: int, *rest: int) -> None:
     put64(out, made.handle)
 
 
-@call("P", "cuCtxDestroy_v2", "cuCtxDestroy")
+@call("P", "cuCtxDestroy_v2 cuCtxDestroy")
 def destroy_context(handle: int) -> None:
     """Destroy a context. In other threads, and below the top of this one's stack, it stays current but cannot be used."""
     found = PROCESS.get(handle, Context, Result.INVALID_CONTEXT if handle else Result.INVALID_VALUE)
@@ -167,17 +157,13 @@ def destroy_context(handle: int) -> None:
 
 @call("P", "cuCtxSetCurrent")
 def set_current(handle: int) -> None:
-    """Replace the top of the stack."""
     PROCESS.stack[-1:] = [context(handle)] if handle else []
 
 
-@call("c", "cuCtxPushCurrent_v2", "cuCtxPushCurrent")
-def push_context(pushed: Context) -> None:
-    """Push a context onto the stack."""
-    PROCESS.stack.append(pushed)
+call("c", "cuCtxPushCurrent_v2 cuCtxPushCurrent")(lambda pushed: PROCESS.stack.append(pushed))
 
 
-@call("P", "cuCtxPopCurrent_v2", "cuCtxPopCurrent")
+@call("P", "cuCtxPopCurrent_v2 cuCtxPopCurrent")
 def pop_context(out: int) -> None:
     """Pop the current context, even one that has ended."""
     put64(out, _top().handle)
@@ -191,30 +177,28 @@ def _top() -> Context:
     return PROCESS.stack[-1]
 
 
-result(put64, "O", "cuCtxGetCurrent")(lambda: PROCESS.stack[-1].handle if PROCESS.stack else 0)
-result(put32, "O", "cuCtxGetDevice")(lambda: _top().ordinal)
-result(put32, "O", "cuCtxGetFlags")(lambda: _top().flags)
-result(put32, "OC", "cuCtxGetDevice_v2")(lambda found: found.ordinal)
-result(put32, "CO", "cuCtxGetApiVersion")(lambda found: VERSION)
-result(put64, "CO", "cuCtxGetId")(lambda found: found.handle >> 8)
-result(put32, "!O", "cuCtxGetCacheConfig", "cudaDeviceGetCacheConfig")(lambda: 0)
-result(put32, "!O", "cuCtxGetSharedMemConfig", "cudaDeviceGetSharedMemConfig")(lambda: 0)
+call("8", "cuCtxGetCurrent")(lambda: PROCESS.stack[-1].handle if PROCESS.stack else 0)
+call("4", "cuCtxGetDevice")(lambda: _top().ordinal)
+call("4", "cuCtxGetFlags")(lambda: _top().flags)
+call("4C", "cuCtxGetDevice_v2")(lambda found: found.ordinal)
+call("C4", "cuCtxGetApiVersion")(lambda found: VERSION)
+call("C8", "cuCtxGetId")(lambda found: found.handle >> 8)
+call("!4", "cuCtxGetCacheConfig cudaDeviceGetCacheConfig")(lambda: 0)
+call("!4", "cuCtxGetSharedMemConfig cudaDeviceGetSharedMemConfig")(lambda: 0)
 
 
 @call("!U", "cuCtxSetFlags")
 def set_flags(flags: int) -> None:
-    """Set the current context's flags."""
     PROCESS.context().flags = flags
 
 
-@call("!UP", "cuCtxSetLimit", "cudaDeviceSetLimit")
+@call("!UP", "cuCtxSetLimit cudaDeviceSetLimit")
 def set_limit(limit: int, value: int) -> None:
-    """Store a limit. The simulator does not apply it."""
     _check_limit(limit)
     PROCESS.context().limits[limit] = value
 
 
-@result(put64, "!OU", "cuCtxGetLimit", "cudaDeviceGetLimit")
+@call("!8U", "cuCtxGetLimit cudaDeviceGetLimit")
 def get_limit(limit: int) -> int:
     """A stored limit, or its default."""
     _check_limit(limit)
@@ -228,20 +212,17 @@ def _check_limit(limit: int) -> None:
 
 @call("!", "cuCtxSynchronize")
 @call("C", "cuCtxSynchronize_v2")
-@call(
-    "!U", "cuCtxSetCacheConfig", "cuCtxSetSharedMemConfig", "cudaDeviceSetCacheConfig", "cudaDeviceSetSharedMemConfig"
-)
-@call("!", "cuCtxResetPersistingL2Cache", "cudaCtxResetPersistingL2Cache")
-@call("!", "cuProfilerStart", "cuProfilerStop", "cudaProfilerStart", "cudaProfilerStop")
+@call("!U", "cuCtxSetCacheConfig cuCtxSetSharedMemConfig cudaDeviceSetCacheConfig cudaDeviceSetSharedMemConfig")
+@call("!", "cuCtxResetPersistingL2Cache cudaCtxResetPersistingL2Cache")
+@call("!", "cuProfilerStart cuProfilerStop cudaProfilerStart cudaProfilerStop")
 @call("DU", "cudaDeviceEnablePeerAccess")
 @call("D", "cudaDeviceDisablePeerAccess")
 def nothing(*arguments: object) -> None:
     """Do nothing: all work has been done, devices share one memory, and the rest affects performance only."""
 
 
-@call("!PP", "cuCtxGetStreamPriorityRange", "cudaDeviceGetStreamPriorityRange")
+@call("!PP", "cuCtxGetStreamPriorityRange cudaDeviceGetStreamPriorityRange")
 def get_priorities(least: int, greatest: int) -> None:
-    """Store the least and the greatest stream priority."""
     put32(least, 0)
     put32(greatest, -5)
 

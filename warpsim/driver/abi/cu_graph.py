@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from warpsim.driver.abi.calls import call, result
+from warpsim.driver.abi.calls import call
 from warpsim.driver.abi.cu_memory import box_of
 from warpsim.driver.abi.cu_module import handle_of
 from warpsim.driver.abi.cu_work import CLUSTER, COOPERATIVE, host_call
@@ -37,40 +37,29 @@ from warpsim.driver.work import BARRIER, Allocate, Call, Copy, Fill, Free, Launc
 
 @call("OgPPPO", "cuGraphAddNode_v2")
 def add_node(out: int, graph: Graph, before: int, edges: int, count: int, given: int) -> None:
-    """Add a node of any type."""
     add_any(out, graph, before, count, given, READERS, edges)
 
 
 @call("OgPPO", "cuGraphAddNode")
 def add_node_1(out: int, graph: Graph, before: int, count: int, given: int) -> None:
-    """Add a node of any type."""
     add_any(out, graph, before, count, given, READERS)
 
 
-@call("nO", "cuGraphNodeSetParams")
-def set_node(node: Node, given: int) -> None:
-    """Change a node's parameters."""
-    change_any(node, given, READERS)
-
-
-@call("xnO", "cuGraphExecNodeSetParams")
-def set_ready_node(graph: GraphExec, node: Node, given: int) -> None:
-    """Change the parameters of a node in an instantiated graph."""
-    change_any(node, given, READERS, graph)
+call("nO", "cuGraphNodeSetParams")(lambda node, given: change_any(node, given, READERS))
+call("xnO", "cuGraphExecNodeSetParams")(lambda graph, node, given: change_any(node, given, READERS, graph))
 
 
 def _event_handle(kind: type[Any]) -> Callable[[Node], int]:
     return lambda node: PROCESS.handles.of(work_of(node, kind).event)
 
 
-result(put32, "nO", "cuGraphNodeGetType", "cudaGraphNodeGetType")(lambda node: node.work.kind)
-for _prefix in ("cu", "cuda"):
-    result(put64, "nO", f"{_prefix}GraphEventRecordNodeGetEvent")(_event_handle(Record))
-    result(put64, "nO", f"{_prefix}GraphEventWaitNodeGetEvent")(_event_handle(Wait))
-    result(put64, "nO", f"{_prefix}GraphMemFreeNodeGetParams")(lambda node: work_of(node, Free).address)
-    result(put64, "nO", f"{_prefix}GraphChildGraphNodeGetGraph")(
-        lambda node: handle_of_graph(work_of(node, GraphWork).graph)
-    )
+call("n4", "cuGraphNodeGetType cudaGraphNodeGetType")(lambda node: node.work.kind)
+call("n8", "cuGraphEventRecordNodeGetEvent cudaGraphEventRecordNodeGetEvent")(_event_handle(Record))
+call("n8", "cuGraphEventWaitNodeGetEvent cudaGraphEventWaitNodeGetEvent")(_event_handle(Wait))
+call("n8", "cuGraphMemFreeNodeGetParams cudaGraphMemFreeNodeGetParams")(lambda node: work_of(node, Free).address)
+call("n8", "cuGraphChildGraphNodeGetGraph cudaGraphChildGraphNodeGetGraph")(
+    lambda node: handle_of_graph(work_of(node, GraphWork).graph)
+)
 
 
 def put_kernel(node: Node, out: int, function: int) -> Launch:
@@ -92,7 +81,6 @@ def put_kernel(node: Node, out: int, function: int) -> Launch:
 
 @call("nO", "cuGraphKernelNodeGetParams")
 def get_kernel(node: Node, out: int) -> None:
-    """Store CUDA_KERNEL_NODE_PARAMS_v1."""
     put_kernel(node, out, handle_of(work_of(node, Launch).function))
 
 
@@ -105,31 +93,28 @@ def get_kernel_2(node: Node, out: int) -> None:
     put64(out + 64, function.module.owner.handle if isinstance(function.module.owner, Context) else 0)
 
 
-result(put_bytes, "nO", "cuGraphMemcpyNodeGetParams")(lambda node: box_of(work_of(node, Copy)))
+call("nB", "cuGraphMemcpyNodeGetParams")(lambda node: box_of(work_of(node, Copy)))
 
 
-@result(put_bytes, "nO", "cuGraphMemsetNodeGetParams", "cudaGraphMemsetNodeGetParams")
+@call("nB", "cuGraphMemsetNodeGetParams cudaGraphMemsetNodeGetParams")
 def fill_params(node: Node) -> bytes:
-    """CUDA_MEMSET_NODE_PARAMS."""
     work: Fill = work_of(node, Fill)
     return FILL_PARAMS.pack(work.address, work.pitch, work.value, work.unit, work.count, work.rows)
 
 
-@result(put_bytes, "nO", "cuGraphHostNodeGetParams", "cudaGraphHostNodeGetParams")
+@call("nB", "cuGraphHostNodeGetParams cudaGraphHostNodeGetParams")
 def host_params(node: Node) -> bytes:
-    """CUDA_HOST_NODE_PARAMS."""
     work: Call = work_of(node, Call)
     return struct.pack("<QQ", work.address, work.data)
 
 
-@result(put_bytes, "nO", "cuGraphMemAllocNodeGetParams", "cudaGraphMemAllocNodeGetParams")
+@call("nB", "cuGraphMemAllocNodeGetParams cudaGraphMemAllocNodeGetParams")
 def allocate_params(node: Node) -> bytes:
-    """CUDA_MEM_ALLOC_NODE_PARAMS."""
     work: Allocate = work_of(node, Allocate)
     return POOL_PROPERTIES.pack(1, 0, 1, work.ordinal) + struct.pack("<QQQQ", 0, 0, work.nbytes, work.address)
 
 
-@result(put_bytes, "nO", "cuGraphBatchMemOpNodeGetParams")
+@call("nB", "cuGraphBatchMemOpNodeGetParams")
 def operations_params(node: Node) -> bytes:
     """CUDA_BATCH_MEM_OP_NODE_PARAMS; the node keeps the array's memory."""
     work: Operations = work_of(node, Operations)
@@ -155,14 +140,13 @@ def _check_attribute(node: Node, number: int) -> Launch:
     return work
 
 
-@result(put_bytes, "nIO", "cuGraphKernelNodeGetAttribute", "cudaGraphKernelNodeGetAttribute")
+@call("nIB", "cuGraphKernelNodeGetAttribute cudaGraphKernelNodeGetAttribute")
 def get_attribute(node: Node, number: int) -> bytes:
-    """A launch attribute of a node."""
     _check_attribute(node, number)
     return node.attributes.get(number, bytes(SIZES[number]))
 
 
-@call("nIO", "cuGraphKernelNodeSetAttribute", "cudaGraphKernelNodeSetAttribute")
+@call("nIO", "cuGraphKernelNodeSetAttribute cudaGraphKernelNodeSetAttribute")
 def set_attribute(node: Node, number: int, given: int) -> None:
     """Set a launch attribute of a node. Priorities have the range of streams."""
     work = _check_attribute(node, number)
@@ -173,9 +157,8 @@ def set_attribute(node: Node, number: int, given: int) -> None:
     node.work, node.attributes = with_attributes(work, changed), changed
 
 
-@call("nn", "cuGraphKernelNodeCopyAttributes", "cudaGraphKernelNodeCopyAttributes")
+@call("nn", "cuGraphKernelNodeCopyAttributes cudaGraphKernelNodeCopyAttributes")
 def copy_attributes(target: Node, source: Node) -> None:
-    """Copy the launch attributes of a node to another."""
     work_of(source, Launch)
     target.work = with_attributes(work_of(target, Launch), source.attributes)
     target.attributes = dict(source.attributes)
@@ -184,29 +167,26 @@ def copy_attributes(target: Node, source: Node) -> None:
 # ---- graphs --------------------------------------------------------------------------------------
 
 
-@result(put64, "OU", "cuGraphCreate", "cudaGraphCreate")
+@call("8U", "cuGraphCreate cudaGraphCreate")
 def create_graph(flags: int) -> int:
-    """Create an empty graph."""
     if flags:
         raise DriverError(Result.INVALID_VALUE, f"graph flags {flags}")
     return handle_of_graph(Graph())
 
 
-@call("g", "cuGraphDestroy", "cudaGraphDestroy")
+@call("g", "cuGraphDestroy cudaGraphDestroy")
 def destroy_graph(graph: Graph) -> None:
-    """Destroy a graph that does not belong to a node."""
     if graph.parent is not None:
         raise DriverError(Result.INVALID_VALUE, "the graph belongs to a node")
     PROCESS.handles.end(graph)
     graph.close()
 
 
-result(put64, "Og", "cuGraphClone", "cudaGraphClone")(lambda graph: handle_of_graph(graph.clone()))
+call("8g", "cuGraphClone cudaGraphClone")(lambda graph: handle_of_graph(graph.clone()))
 
 
-@result(put64, "Ong", "cuGraphNodeFindInClone", "cudaGraphNodeFindInClone")
+@call("8ng", "cuGraphNodeFindInClone cudaGraphNodeFindInClone")
 def find_in_clone(original: Node, clone: Graph) -> int:
-    """The clone's node for a node of the original."""
     found = clone.clones.get(original)
     if found is None:
         raise DriverError(Result.INVALID_VALUE)
@@ -214,9 +194,8 @@ def find_in_clone(original: Node, clone: Graph) -> int:
 
 
 @call("gPPP", "cuGraphAddDependencies")
-@call("gPPPP", "cuGraphAddDependencies_v2", "cudaGraphAddDependencies")
+@call("gPPPP", "cuGraphAddDependencies_v2 cudaGraphAddDependencies")
 def add_edges(graph: Graph, first: int, last: int, *rest: int) -> None:
-    """Add edges."""
     *edges, count = rest
     data = row_at(edges[0], count) if edges and edges[0] else [0] * count
     for one, other, word in zip(nodes_at(first, count), nodes_at(last, count), data, strict=True):
@@ -224,16 +203,14 @@ def add_edges(graph: Graph, first: int, last: int, *rest: int) -> None:
 
 
 @call("gPPP", "cuGraphRemoveDependencies")
-@call("gPPPP", "cuGraphRemoveDependencies_v2", "cudaGraphRemoveDependencies")
+@call("gPPPP", "cuGraphRemoveDependencies_v2 cudaGraphRemoveDependencies")
 def remove_edges(graph: Graph, first: int, last: int, *rest: int) -> None:
-    """Remove edges."""
     for one, other in zip(nodes_at(first, rest[-1]), nodes_at(last, rest[-1]), strict=True):
         graph.disconnect(one, other)
 
 
-@call("n", "cuGraphDestroyNode", "cudaGraphDestroyNode")
+@call("n", "cuGraphDestroyNode cudaGraphDestroyNode")
 def destroy_node(node: Node) -> None:
-    """Remove a node from its graph."""
     node.graph.remove(node)
     PROCESS.handles.end(node)
 
@@ -251,15 +228,11 @@ def put_nodes(found: Sequence[Node], out: int, count: int) -> None:
     put64(count, min(room, len(found)))
 
 
-@call("gPO", "cuGraphGetNodes", "cudaGraphGetNodes")
-def get_nodes(graph: Graph, out: int, count: int) -> None:
-    """Store a graph's nodes."""
-    put_nodes(graph.nodes, out, count)
+call("gPO", "cuGraphGetNodes cudaGraphGetNodes")(lambda graph, out, count: put_nodes(graph.nodes, out, count))
 
 
-@call("gPO", "cuGraphGetRootNodes", "cudaGraphGetRootNodes")
+@call("gPO", "cuGraphGetRootNodes cudaGraphGetRootNodes")
 def get_roots(graph: Graph, out: int, count: int) -> None:
-    """Store the nodes without dependencies."""
     put_nodes([node for node in graph.nodes if not node.before], out, count)
 
 
@@ -273,9 +246,8 @@ def put_edges(data: list[int], edges: list[int], out: int, count: int) -> None:
 
 
 @call("gPPO", "cuGraphGetEdges")
-@call("gPPPO", "cuGraphGetEdges_v2", "cudaGraphGetEdges")
+@call("gPPPO", "cuGraphGetEdges_v2 cudaGraphGetEdges")
 def get_edges(graph: Graph, first: int, last: int, *rest: int) -> None:
-    """Store both ends of a graph's edges."""
     *edges, count = rest
     if bool(first) != bool(last):
         raise DriverError(Result.INVALID_VALUE, "room for one end of edges")
@@ -287,18 +259,16 @@ def get_edges(graph: Graph, first: int, last: int, *rest: int) -> None:
 
 
 @call("nPO", "cuGraphNodeGetDependencies")
-@call("nPPO", "cuGraphNodeGetDependencies_v2", "cudaGraphNodeGetDependencies")
+@call("nPPO", "cuGraphNodeGetDependencies_v2 cudaGraphNodeGetDependencies")
 def get_dependencies(node: Node, out: int, *rest: int) -> None:
-    """Store the nodes that a node depends on."""
     *edges, count = rest
     put_edges(list(node.before.values()), edges, out, count)
     put_nodes(list(node.before), out, count)
 
 
 @call("nPO", "cuGraphNodeGetDependentNodes")
-@call("nPPO", "cuGraphNodeGetDependentNodes_v2", "cudaGraphNodeGetDependentNodes")
+@call("nPPO", "cuGraphNodeGetDependentNodes_v2 cudaGraphNodeGetDependentNodes")
 def get_dependents(node: Node, out: int, *rest: int) -> None:
-    """Store the nodes that depend on a node."""
     *edges, count = rest
     found = [other for other in node.graph.nodes if node in other.before]
     put_edges([other.before[node] for other in found], edges, out, count)
@@ -309,9 +279,8 @@ NAMES = {0: "KERNEL", 1: "MEMCPY", 2: "MEMSET", 3: "HOST", 4: "GRAPH", 5: "EMPTY
          10: "MEM_ALLOC", 11: "MEM_FREE", 12: "BATCH_MEM_OP", 13: "CONDITIONAL"}  # fmt: skip
 
 
-@call("gTU", "cuGraphDebugDotPrint", "cudaGraphDebugDotPrint")
+@call("gTU", "cuGraphDebugDotPrint cudaGraphDebugDotPrint")
 def print_dot(graph: Graph, path: str, flags: int) -> None:
-    """Write a graph as a DOT file."""
     numbers = {node: number for number, node in enumerate(graph.nodes)}
     lines = ["digraph dot {"]
     for node, number in numbers.items():
@@ -331,7 +300,7 @@ AUTO_FREE, UPLOAD, DEVICE_LAUNCH, NODE_PRIORITY = 1, 2, 4, 8
 """CUgraphInstantiate_flags."""
 
 
-@result(put64, "!OgP", "cuGraphInstantiateWithFlags", "cudaGraphInstantiate", "cudaGraphInstantiateWithFlags")
+@call("!8gP", "cuGraphInstantiateWithFlags cudaGraphInstantiate cudaGraphInstantiateWithFlags")
 def instantiate_with_flags(graph: Graph, flags: int, allowed: int = AUTO_FREE | DEVICE_LAUNCH | NODE_PRIORITY) -> int:
     """Instantiate a graph. One that the device can launch cannot free its memory."""
     if flags & ~allowed or (flags & AUTO_FREE and flags & DEVICE_LAUNCH):
@@ -339,12 +308,10 @@ def instantiate_with_flags(graph: Graph, flags: int, allowed: int = AUTO_FREE | 
     return PROCESS.handles.put(instantiate(graph, flags))
 
 
-result(put64, "!OgPPP", "cuGraphInstantiate_v2", "cuGraphInstantiate")(
-    lambda graph, *log: instantiate_with_flags(graph, 0)
-)
+call("!8gPPP", "cuGraphInstantiate_v2 cuGraphInstantiate")(lambda graph, *log: instantiate_with_flags(graph, 0))
 
 
-@result(put64, "!OgO", "cuGraphInstantiateWithParams", "cudaGraphInstantiateWithParams")
+@call("!8gO", "cuGraphInstantiateWithParams cudaGraphInstantiateWithParams")
 def instantiate_with_params(graph: Graph, given: int) -> int:
     """Instantiate a graph. CUDA_GRAPH_INSTANTIATE_PARAMS receives the error, and the node that caused it."""
     put64(given + 16, 0)
@@ -358,25 +325,21 @@ def instantiate_with_params(graph: Graph, given: int) -> int:
         raise
 
 
-@call("xs", "cuGraphLaunch", "cudaGraphLaunch")
-def launch_graph(graph: GraphExec, stream: Stream) -> None:
-    """Launch a graph."""
-    PROCESS.driver.replay(graph, stream)
+call("xs", "cuGraphLaunch cudaGraphLaunch")(lambda graph, stream: PROCESS.driver.replay(graph, stream))
 
 
-@call("xs", "cuGraphUpload", "cudaGraphUpload")
+@call("xs", "cuGraphUpload cudaGraphUpload")
 def upload_graph(graph: GraphExec, stream: Stream) -> None:
     """Do nothing: this affects performance only."""
 
 
-@call("x", "cuGraphExecDestroy", "cudaGraphExecDestroy")
+@call("x", "cuGraphExecDestroy cudaGraphExecDestroy")
 def destroy_ready(graph: GraphExec) -> None:
-    """Destroy an instantiated graph."""
     PROCESS.handles.end(graph)
     graph.close(PROCESS.driver)
 
 
-result(put64, "xO", "cuGraphExecGetFlags", "cudaGraphExecGetFlags")(lambda graph: graph.flags)
+call("x8", "cuGraphExecGetFlags cudaGraphExecGetFlags")(lambda graph: graph.flags)
 
 
 @call("xgPP", "cuGraphExecUpdate")
@@ -389,7 +352,7 @@ def update(graph: GraphExec, other: Graph, node: int, where: int) -> None:
         raise DriverError(Result.GRAPH_EXEC_UPDATE_FAILURE)
 
 
-@call("xgP", "cuGraphExecUpdate_v2", "cudaGraphExecUpdate")
+@call("xgP", "cuGraphExecUpdate_v2 cudaGraphExecUpdate")
 def update_2(graph: GraphExec, other: Graph, out: int) -> None:
     """Do the same, and store both in CUgraphExecUpdateResultInfo."""
     put64(out and out + 16, 0)
@@ -401,16 +364,14 @@ def _check_switch(graph: GraphExec, node: Node) -> None:
         raise DriverError(Result.INVALID_VALUE, "only launches, copies and fills can be disabled")
 
 
-@result(put32, "xnO", "cuGraphNodeGetEnabled", "cudaGraphNodeGetEnabled")
+@call("xn4", "cuGraphNodeGetEnabled cudaGraphNodeGetEnabled")
 def is_enabled(graph: GraphExec, node: Node) -> int:
-    """Whether a node is enabled."""
     _check_switch(graph, node)
     return int(node not in graph.disabled)
 
 
-@call("xnU", "cuGraphNodeSetEnabled", "cudaGraphNodeSetEnabled")
+@call("xnU", "cuGraphNodeSetEnabled cudaGraphNodeSetEnabled")
 def set_enabled(graph: GraphExec, node: Node, enabled: int) -> None:
-    """Enable or disable a node."""
     _check_switch(graph, node)
     (graph.disabled.discard if enabled else graph.disabled.add)(node)
 
@@ -418,30 +379,25 @@ def set_enabled(graph: GraphExec, node: Node, enabled: int) -> None:
 # ---- memory, conditions, user objects ------------------------------------------------------------
 
 
-@result(put64, "DIO", "cuDeviceGetGraphMemAttribute", "cudaDeviceGetGraphMemAttribute")
+@call("DI8", "cuDeviceGetGraphMemAttribute cudaDeviceGetGraphMemAttribute")
 def memory_attribute(device: int, number: int) -> int:
-    """A CUgraphMem_attribute."""
     if not 0 <= number <= 3:
         raise DriverError(Result.INVALID_VALUE, f"graph memory attribute {number}")
     return PROCESS.driver.graph_memory.numbers[number]
 
 
-@call("DIO", "cuDeviceSetGraphMemAttribute", "cudaDeviceSetGraphMemAttribute")
+@call("DIO", "cuDeviceSetGraphMemAttribute cudaDeviceSetGraphMemAttribute")
 def reset_memory_attribute(device: int, number: int, given: int) -> None:
-    """Reset a high-water mark."""
     if number not in (1, 3) or get64(given):
         raise DriverError(Result.INVALID_VALUE, "only high-water marks can be set, and only to 0")
     numbers = PROCESS.driver.graph_memory.numbers
     numbers[number] = numbers[number - 1]
 
 
-@call("D", "cuDeviceGraphMemTrim", "cudaDeviceGraphMemTrim")
-def trim_memory(device: int) -> None:
-    """Free memory that is reserved for graphs and not used."""
-    PROCESS.driver.graph_memory.trim()
+call("D", "cuDeviceGraphMemTrim cudaDeviceGraphMemTrim")(lambda device: PROCESS.driver.graph_memory.trim())
 
 
-@result(put64, "OgPUU", "cuGraphConditionalHandleCreate")
+@call("8gPUU", "cuGraphConditionalHandleCreate")
 def create_condition(graph: Graph, where: int, default: int, flags: int) -> int:
     """Create a condition. Its handle is its address."""
     owner = PROCESS.get(where, Context, Result.INVALID_CONTEXT, Result.CONTEXT_IS_DESTROYED)
@@ -455,7 +411,7 @@ def create_condition(graph: Graph, where: int, default: int, flags: int) -> int:
     return address
 
 
-result(put64, "!OgUU", "cudaGraphConditionalHandleCreate")(
+call("!8gUU", "cudaGraphConditionalHandleCreate")(
     lambda graph, default, flags: create_condition(graph, PROCESS.context().handle, default, flags)
 )
 
@@ -466,7 +422,7 @@ def _checked(count: int) -> int:
     return count
 
 
-@result(put64, "OPOUU", "cuUserObjectCreate", "cudaUserObjectCreate")
+@call("8POUU", "cuUserObjectCreate cudaUserObjectCreate")
 def create_object(data: int, destroy: int, count: int, flags: int) -> int:
     """Create a user object, which is destroyed with its last reference."""
     if flags != 1:
@@ -474,21 +430,19 @@ def create_object(data: int, destroy: int, count: int, flags: int) -> int:
     return PROCESS.handles.put(UserObject(host_call(destroy, data).function, _checked(count)))
 
 
-@call("uU", "cuUserObjectRetain", "cudaUserObjectRetain")
+@call("uU", "cuUserObjectRetain cudaUserObjectRetain")
 def retain_object(thing: UserObject, count: int) -> None:
-    """Add references."""
     thing.references += _checked(count)
 
 
-@call("uU", "cuUserObjectRelease", "cudaUserObjectRelease")
+@call("uU", "cuUserObjectRelease cudaUserObjectRelease")
 def release_object(thing: UserObject, count: int) -> None:
-    """Release references."""
     thing.release(_checked(count))
     if thing.references <= 0:
         PROCESS.handles.end(thing)
 
 
-@call("guUU", "cuGraphRetainUserObject", "cudaGraphRetainUserObject")
+@call("guUU", "cuGraphRetainUserObject cudaGraphRetainUserObject")
 def retain_for_graph(graph: Graph, thing: UserObject, count: int, flags: int) -> None:
     """Give a graph references: new ones, or the caller's."""
     if flags > MOVE:
@@ -497,23 +451,21 @@ def retain_for_graph(graph: Graph, thing: UserObject, count: int, flags: int) ->
     thing.references += 0 if flags == MOVE else count
 
 
-@call("guU", "cuGraphReleaseUserObject", "cudaGraphReleaseUserObject")
+@call("guU", "cuGraphReleaseUserObject cudaGraphReleaseUserObject")
 def release_from_graph(graph: Graph, thing: UserObject, count: int) -> None:
-    """Release references of a graph."""
     if graph.objects[thing] < _checked(count):
         raise DriverError(Result.INVALID_VALUE, "the graph has fewer references")
     graph.objects[thing] -= count
     release_object(thing, count)
 
 
-@call("sU", "cuStreamBeginCapture_v2", "cudaStreamBeginCapture")
+@call("sU", "cuStreamBeginCapture_v2 cudaStreamBeginCapture")
 @call("s", "cuStreamBeginCapture")
 def begin(stream: Stream, mode: int = 0) -> None:
-    """Begin to capture a stream into a new graph."""
     _begin(stream, mode, None, 0, 0)
 
 
-@call("sgPPPU", "cuStreamBeginCaptureToGraph", "cudaStreamBeginCaptureToGraph")
+@call("sgPPPU", "cuStreamBeginCaptureToGraph cudaStreamBeginCaptureToGraph")
 def begin_into(stream: Stream, graph: Graph, before: int, edges: int, count: int, mode: int) -> None:
     """Begin to capture a stream into a graph, after some of its nodes."""
     _begin(stream, mode, graph, before, count)
@@ -535,21 +487,21 @@ def _captured(stream: Stream) -> Stream:
     return stream
 
 
-@call("sP", "cuStreamEndCapture", "cudaStreamEndCapture")
+@call("sP", "cuStreamEndCapture cudaStreamEndCapture")
 def end(stream: Stream, out: int) -> None:
     """End a capture, and store the handle of its graph."""
     put64(out, 0)
     put64(out, handle_of_graph(_captured(stream).end()))
 
 
-@result(put32, "sO", "cuStreamIsCapturing", "cudaStreamIsCapturing")
+@call("s4", "cuStreamIsCapturing cudaStreamIsCapturing")
 def status(stream: Stream) -> int:
     """The CUstreamCaptureStatus: none, active, invalidated."""
     return 0 if stream.capture is None else 2 if stream.capture.invalid else 1
 
 
 @call("sOP", "cuStreamGetCaptureInfo")
-@call("sOPPPP", "cuStreamGetCaptureInfo_v2", "cudaStreamGetCaptureInfo_v2")
+@call("sOPPPP", "cuStreamGetCaptureInfo_v2 cudaStreamGetCaptureInfo_v2")
 def get_information(stream: Stream, where: int, number: int, graph: int = 0, nodes: int = 0, count: int = 0) -> None:
     """Store the status of a stream's capture, its number and graph, and the nodes that the next one will depend on."""
     put32(where, status(stream))
@@ -563,7 +515,7 @@ def get_information(stream: Stream, where: int, number: int, graph: int = 0, nod
     put64(count, len(stream.tail))
 
 
-@call("sOPPPPP", "cuStreamGetCaptureInfo_v3", "cudaStreamGetCaptureInfo", "cudaStreamGetCaptureInfo_v3")
+@call("sOPPPPP", "cuStreamGetCaptureInfo_v3 cudaStreamGetCaptureInfo cudaStreamGetCaptureInfo_v3")
 def get_information_3(stream: Stream, where: int, number: int, graph: int, nodes: int, edges: int, count: int) -> None:
     """Store the same, and that no edge has data."""
     put64(edges, 0)
@@ -571,7 +523,7 @@ def get_information_3(stream: Stream, where: int, number: int, graph: int, nodes
 
 
 @call("sPPU", "cuStreamUpdateCaptureDependencies")
-@call("sPPPU", "cuStreamUpdateCaptureDependencies_v2", "cudaStreamUpdateCaptureDependencies")
+@call("sPPPU", "cuStreamUpdateCaptureDependencies_v2 cudaStreamUpdateCaptureDependencies")
 def update_dependencies(stream: Stream, nodes: int, *rest: int) -> None:
     """Add to the nodes that the next one will depend on, or replace them."""
     count, replace = rest[-2:]
@@ -580,7 +532,4 @@ def update_dependencies(stream: Stream, nodes: int, *rest: int) -> None:
     stream.tail = given if replace else list(dict.fromkeys([*before, *given]))
 
 
-@call("O", "cuThreadExchangeStreamCaptureMode", "cudaThreadExchangeStreamCaptureMode")
-def exchange_mode(mode: int) -> None:
-    """Store the mode, which makes no difference here."""
-    put32(mode, 0)
+call("O", "cuThreadExchangeStreamCaptureMode cudaThreadExchangeStreamCaptureMode")(lambda mode: put32(mode, 0))

@@ -6,7 +6,7 @@ import struct
 from typing import Any
 
 from warpsim.driver import properties
-from warpsim.driver.abi.calls import call, context_or_current, result, unsupported
+from warpsim.driver.abi.calls import call, context_or_current, unsupported
 from warpsim.driver.abi.process import PROCESS
 from warpsim.driver.memory import SIMULATED, Kind, Pool, Side
 from warpsim.driver.raw import bytes_at, get32, get64, mapped, put32, put64, put_bytes, row_at
@@ -29,19 +29,17 @@ PITCH = 512
 # ---- allocating ----------------------------------------------------------------------------------
 
 
-@result(put64, "!OP", "cuMemAlloc_v2", "cuMemAlloc")
+@call("!8P", "cuMemAlloc_v2 cuMemAlloc")
 def allocate(nbytes: int) -> int:
-    """Allocate device memory."""
     return PROCESS.driver.memory.allocate(nbytes, PROCESS.context().ordinal)
 
 
-@call("P", "cuMemFree_v2", "cuMemFree", "cudaFree")
+@call("P", "cuMemFree_v2 cuMemFree cudaFree")
 def free(address: int) -> None:
-    """Free device or managed memory."""
     PROCESS.driver.memory.free(address, Kind.DEVICE, Kind.MANAGED)
 
 
-@call("!OOPPU", "cuMemAllocPitch", "cuMemAllocPitch_v2")
+@call("!OOPPU", "cuMemAllocPitch cuMemAllocPitch_v2")
 def allocate_pitched(out: int, pitch: int, width: int, height: int, element: int) -> None:
     """Allocate rows that begin at multiples of the pitch, and store the pitch."""
     step = -(-width // PITCH) * PITCH
@@ -49,38 +47,33 @@ def allocate_pitched(out: int, pitch: int, width: int, height: int, element: int
     put64(pitch, step)
 
 
-@result(put64, "!OP", "cuMemAllocHost_v2", "cuMemAllocHost", "cudaMallocHost")
-@result(put64, "!OPU", "cuMemHostAlloc", "cudaHostAlloc")
+@call("!8P", "cuMemAllocHost_v2 cuMemAllocHost cudaMallocHost")
+@call("!8PU", "cuMemHostAlloc cudaHostAlloc")
 def allocate_pinned(nbytes: int, flags: int = 0) -> int:
     """Allocate pinned memory; null for no bytes."""
     return PROCESS.driver.memory.allocate_host(nbytes, Kind.PINNED, PROCESS.context().ordinal) if nbytes else 0
 
 
-@call("P", "cuMemFreeHost", "cudaFreeHost")
-def free_pinned(address: int) -> None:
-    """Free pinned memory."""
-    PROCESS.driver.memory.free(address, Kind.PINNED)
+call("P", "cuMemFreeHost cudaFreeHost")(lambda address: PROCESS.driver.memory.free(address, Kind.PINNED))
 
 
-@result(put64, "!OPU", "cuMemAllocManaged", "cudaMallocManaged")
+@call("!8PU", "cuMemAllocManaged cudaMallocManaged")
 def allocate_managed(nbytes: int, flags: int) -> int:
-    """Allocate managed memory."""
     return PROCESS.driver.memory.allocate_host(nbytes, Kind.MANAGED, PROCESS.context().ordinal)
 
 
-@call("!OPU", "cuMemHostRegister_v2", "cuMemHostRegister", "cudaHostRegister")
+@call("!OPU", "cuMemHostRegister_v2 cuMemHostRegister cudaHostRegister")
 def register(address: int, nbytes: int, flags: int) -> None:
-    """Make host memory visible to the device."""
     PROCESS.driver.memory.register(address, nbytes, read_only=bool(flags & 8))
 
 
-@call("O", "cuMemHostUnregister", "cudaHostUnregister")
+@call("O", "cuMemHostUnregister cudaHostUnregister")
 def unregister(address: int) -> None:
     """Undo `register`."""
     PROCESS.driver.memory.unregister(address)
 
 
-@result(put64, "!OPU", "cuMemHostGetDevicePointer_v2", "cuMemHostGetDevicePointer", "cudaHostGetDevicePointer")
+@call("!8PU", "cuMemHostGetDevicePointer_v2 cuMemHostGetDevicePointer cudaHostGetDevicePointer")
 def device_pointer(address: int, flags: int) -> int:
     """The device address of host memory, which is the same."""
     block = PROCESS.driver.memory.holding(address)
@@ -89,23 +82,21 @@ def device_pointer(address: int, flags: int) -> int:
     return address
 
 
-@result(put32, "!OP", "cuMemHostGetFlags", "cudaHostGetFlags")
+@call("!4P", "cuMemHostGetFlags cudaHostGetFlags")
 def host_flags(address: int) -> int:
-    """Host memory is mapped and portable."""
     device_pointer(address, 0)
     return 3
 
 
-@call("!PP", "cuMemGetInfo_v2", "cuMemGetInfo", "cudaMemGetInfo")
+@call("!PP", "cuMemGetInfo_v2 cuMemGetInfo cudaMemGetInfo")
 def get_information(available: int, total: int) -> None:
     """Store how much memory is free, and the total."""
     put64(available, properties.total_memory() - PROCESS.driver.memory.used)
     put64(total, properties.total_memory())
 
 
-@call("!PPP", "cuMemGetAddressRange_v2", "cuMemGetAddressRange")
+@call("!PPP", "cuMemGetAddressRange_v2 cuMemGetAddressRange")
 def get_range(base: int, size: int, address: int) -> None:
-    """Store the base and size of the allocation that contains an address."""
     found = PROCESS.driver.memory.extent(address)
     if found is None:
         raise DriverError(Result.NOT_FOUND)
@@ -122,8 +113,8 @@ def copy(target: int, source: int, nbytes: int, stream: Stream | None = None) ->
 
 
 for _way in ("HtoD", "DtoH", "DtoD"):
-    call("!PPP", f"cuMemcpy{_way}_v2", f"cuMemcpy{_way}")(copy)
-    call("PPPs", f"cuMemcpy{_way}Async_v2", f"cuMemcpy{_way}Async")(copy)
+    call("!PPP", f"cuMemcpy{_way}_v2 cuMemcpy{_way}")(copy)
+    call("PPPs", f"cuMemcpy{_way}Async_v2 cuMemcpy{_way}Async")(copy)
 call("!PPP", "cuMemcpy")(copy)
 call("PPPs", "cuMemcpyAsync")(copy)
 
@@ -137,8 +128,8 @@ def copy_peer(target: int, to: int, source: int, of: int, nbytes: int, stream: S
     copy(target, source, nbytes, stream)
 
 
-@call("!O", "cuMemcpy2D_v2", "cuMemcpy2D", "cuMemcpy2DUnaligned_v2", "cuMemcpy2DUnaligned")
-@call("Os", "cuMemcpy2DAsync_v2", "cuMemcpy2DAsync")
+@call("!O", "cuMemcpy2D_v2 cuMemcpy2D cuMemcpy2DUnaligned_v2 cuMemcpy2DUnaligned")
+@call("Os", "cuMemcpy2DAsync_v2 cuMemcpy2DAsync")
 def copy_2d(given: int, stream: Stream | None = None) -> None:
     """Copy rows, as CUDA_MEMCPY2D describes."""
     width, height = get64(given + 2 * BOX.size), get64(given + 2 * BOX.size + 8)
@@ -154,8 +145,8 @@ def side(given: tuple[int, ...], width: int) -> Side:
     return Side((host if kind == HOST else device) + y * pitch + x, pitch or width, 0)
 
 
-@call("!O", "cuMemcpy3D_v2", "cuMemcpy3D")
-@call("Os", "cuMemcpy3DAsync_v2", "cuMemcpy3DAsync")
+@call("!O", "cuMemcpy3D_v2 cuMemcpy3D")
+@call("Os", "cuMemcpy3DAsync_v2 cuMemcpy3DAsync")
 def copy_3d(given: int, stream: Stream | None = None) -> None:
     """Copy planes of rows, as CUDA_MEMCPY3D describes."""
     PROCESS.driver.submit(work_3d(given), stream)
@@ -203,12 +194,12 @@ def fill(
 def _declare_fills(unit: int) -> None:
     bits = 8 * unit
 
-    @call("!PUP", f"cuMemsetD{bits}_v2", f"cuMemsetD{bits}")
+    @call("!PUP", f"cuMemsetD{bits}_v2 cuMemsetD{bits}")
     @call("PUPs", f"cuMemsetD{bits}Async")
     def fill_row(address: int, value: int, count: int, stream: Stream | None = None) -> None:
         fill(address, value, unit, count, stream)
 
-    @call("!PPUPP", f"cuMemsetD2D{bits}_v2", f"cuMemsetD2D{bits}")
+    @call("!PPUPP", f"cuMemsetD2D{bits}_v2 cuMemsetD2D{bits}")
     @call("PPUPPs", f"cuMemsetD2D{bits}Async")
     def fill_rows(address: int, pitch: int, value: int, width: int, height: int, stream: Stream | None = None) -> None:
         fill(address, value, unit, width, stream, pitch, height)
@@ -254,7 +245,6 @@ def pointer_attribute(number: int, address: int) -> int | None:
 
 @call("OIP", "cuPointerGetAttribute")
 def get_pointer_attribute(out: int, number: int, address: int) -> None:
-    """Store an attribute of an address in the driver's memory."""
     found = pointer_attribute(number, address)
     if found is None:
         raise DriverError(Result.INVALID_VALUE)
@@ -284,14 +274,14 @@ def _check(address: int) -> None:
 
 
 @call("PPUI", "cuMemAdvise")
-@call("PPUP", "cuMemAdvise_v2", "cudaMemAdvise")
+@call("PPUP", "cuMemAdvise_v2 cudaMemAdvise")
 @call("PPIs", "cuMemPrefetchAsync")
-@call("PPPUs", "cuMemPrefetchAsync_v2", "cudaMemPrefetchAsync")
+@call("PPPUs", "cuMemPrefetchAsync_v2 cudaMemPrefetchAsync")
 def advise(*arguments: object) -> None:
     """Do nothing: these affect performance only."""
 
 
-@call("!OPIPP", "cuMemRangeGetAttribute", "cudaMemRangeGetAttribute")
+@call("!OPIPP", "cuMemRangeGetAttribute cudaMemRangeGetAttribute")
 def get_range_attribute(out: int, nbytes: int, number: int, address: int, count: int) -> None:
     """Store an attribute of advice: no advice is kept, and there are no locations."""
     if not 1 <= number <= 8 or not nbytes or nbytes % 4 or (nbytes > 4 and number != ACCESSED_BY):
@@ -306,35 +296,21 @@ def get_range_attribute(out: int, nbytes: int, number: int, address: int, count:
 _POOLS: dict[int, Pool] = {}
 
 
-@result(
-    put64,
-    "OD",
-    "cuDeviceGetDefaultMemPool",
-    "cuDeviceGetMemPool",
-    "cudaDeviceGetDefaultMemPool",
-    "cudaDeviceGetMemPool",
-)
+@call("8D", "cuDeviceGetDefaultMemPool cuDeviceGetMemPool cudaDeviceGetDefaultMemPool cudaDeviceGetMemPool")
 def default_pool(device: int) -> int:
-    """The pool of a device."""
     return PROCESS.handles.put(_POOLS.setdefault(device, Pool()))
 
 
-result(put64, "OO", "cuMemPoolCreate", "cudaMemPoolCreate")(lambda given: PROCESS.handles.put(Pool()))
+call("8O", "cuMemPoolCreate cudaMemPoolCreate")(lambda given: PROCESS.handles.put(Pool()))
+call("p", "cuMemPoolDestroy cudaMemPoolDestroy")(lambda pool: PROCESS.handles.end(pool))
 
 
-@call("p", "cuMemPoolDestroy", "cudaMemPoolDestroy")
-def destroy_pool(pool: Pool) -> None:
-    """Destroy a pool."""
-    PROCESS.handles.end(pool)
-
-
-@call("pIO", "cuMemPoolSetAttribute", "cudaMemPoolSetAttribute")
+@call("pIO", "cuMemPoolSetAttribute cudaMemPoolSetAttribute")
 def set_pool_attribute(pool: Pool, number: int, value: int) -> None:
-    """Store an attribute. The simulator does not apply it."""
     pool.attributes[number] = get64(value)
 
 
-@call("pIO", "cuMemPoolGetAttribute", "cudaMemPoolGetAttribute")
+@call("pIO", "cuMemPoolGetAttribute cudaMemPoolGetAttribute")
 def get_pool_attribute(pool: Pool, number: int, out: int) -> None:
     """Give a stored attribute: the first three are ints, the others have 64 bits."""
     if number <= 3:
@@ -343,14 +319,14 @@ def get_pool_attribute(pool: Pool, number: int, out: int) -> None:
         put64(out, PROCESS.driver.memory.used if number == 7 else pool.attributes.get(number, 0))
 
 
-@call("pP", "cuMemPoolTrimTo", "cudaMemPoolTrimTo")
-@call("Dp", "cuDeviceSetMemPool", "cudaDeviceSetMemPool")
-@call("pOP", "cuMemPoolSetAccess", "cudaMemPoolSetAccess")
+@call("pP", "cuMemPoolTrimTo cudaMemPoolTrimTo")
+@call("Dp", "cuDeviceSetMemPool cudaDeviceSetMemPool")
+@call("pOP", "cuMemPoolSetAccess cudaMemPoolSetAccess")
 def nothing(*arguments: object) -> None:
     """Do nothing: all devices can access all pools, and pools keep no memory."""
 
 
-@result(put64, "OPs", "cuMemAllocAsync", "cudaMallocAsync")
+@call("8Ps", "cuMemAllocAsync cudaMallocAsync")
 def allocate_async(nbytes: int, stream: Stream) -> int:
     """Allocate memory in stream order. It belongs to the device, not to a context; a captured stream gets a node."""
     ordinal, memory = PROCESS.context_of(stream).ordinal, PROCESS.driver.memory
@@ -365,13 +341,13 @@ def allocate_async(nbytes: int, stream: Stream) -> int:
     return address
 
 
-@result(put64, "OPps", "cuMemAllocFromPoolAsync", "cudaMallocFromPoolAsync")
+@call("8Pps", "cuMemAllocFromPoolAsync cudaMallocFromPoolAsync")
 def allocate_from_pool(nbytes: int, pool: Pool, stream: Stream) -> int:
     """Allocate memory of a pool: all pools take from the same memory."""
     return allocate_async(nbytes, stream)
 
 
-@call("Ps", "cuMemFreeAsync", "cudaFreeAsync")
+@call("Ps", "cuMemFreeAsync cudaFreeAsync")
 def free_async(address: int, stream: Stream) -> None:
     """Free memory in stream order; a captured stream gets a node."""
     if stream.capture is None:
@@ -418,7 +394,6 @@ def _fields(
 def encode_tiled(
     out: int, data_type: int, rank: int, address: int, dims: int, strides: int, box: int, elements: int, *modes: int
 ) -> None:
-    """Store a map of tiles."""
     fields = _fields(data_type, rank, dims, strides, elements, modes)
     put_bytes(out, TensorMap(address, box_dim=_ints(box, rank), **fields).encode(address))
 
@@ -427,7 +402,6 @@ def encode_tiled(
 def encode_im2col(
     out: int, data_type: int, rank: int, address: int, dims: int, strides: int, lower: int, upper: int, *rest: int
 ) -> None:
-    """Store a map of image columns."""
     channels, pixels, elements, *modes = rest
     made = TensorMap.im2col(
         address,
@@ -442,7 +416,6 @@ def encode_im2col(
 
 @call("!OO", "cuTensorMapReplaceAddress")
 def replace_address(where: int, address: int) -> None:
-    """Change the address in a map."""
     fields = layout.decode(bytes_at(where, layout.LAYOUT.itemsize))
     if fields is None:
         raise DriverError(Result.INVALID_VALUE, "the 128 bytes are not a tensor map")

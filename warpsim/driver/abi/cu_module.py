@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 
 from warpsim.driver import images, properties
-from warpsim.driver.abi.calls import call, result
+from warpsim.driver.abi.calls import call
 from warpsim.driver.abi.process import PROCESS, Context, c_string
 from warpsim.driver.modules import REGISTERS, DriverModule, Function, Library, LibraryKernel, Linker
 from warpsim.driver.raw import bytes_at, put32, put64
@@ -33,20 +33,18 @@ def read(path: str) -> bytes:
         raise DriverError(Result.FILE_NOT_FOUND, path) from None
 
 
-@call("!OO", "cuModuleLoadData", "cuModuleLoadFatBinary")
+@call("!OO", "cuModuleLoadData cuModuleLoadFatBinary")
 @call("!OOUPP", "cuModuleLoadDataEx")
 def load_data(out: int, image: int, *options: int) -> None:
-    """Load a module from memory."""
     put64(out, load(images.image_at(image)))
 
 
-result(put64, "!OT", "cuModuleLoad")(lambda path: load(read(path)))
-result(put32, "O", "cuModuleGetLoadingMode")(lambda: 1)  # eager
+call("!8T", "cuModuleLoad")(lambda path: load(read(path)))
+call("4", "cuModuleGetLoadingMode")(lambda: 1)  # eager
 
 
 @call("m", "cuModuleUnload")
 def unload(module: DriverModule) -> None:
-    """Unload a module."""
     if module.library is not None:
         raise DriverError(Result.NOT_PERMITTED, "the module belongs to a library")
     PROCESS.handles.end(module)
@@ -58,20 +56,18 @@ def handle_of(function: Function) -> int:
     return PROCESS.handles.put(function, function.module)
 
 
-result(put64, "OmT", "cuModuleGetFunction")(lambda module, name: handle_of(module.function(name)))
-result(put32, "Om", "cuModuleGetFunctionCount")(lambda module: len(module.functions()))
+call("8mT", "cuModuleGetFunction")(lambda module, name: handle_of(module.function(name)))
+call("4m", "cuModuleGetFunctionCount")(lambda module: len(module.functions()))
 
 
 @call("OUm", "cuModuleEnumerateFunctions")
 def enumerate_functions(out: int, count: int, module: DriverModule) -> None:
-    """Store the handles of a module's functions."""
     for index, name in enumerate(module.functions()[:count]):
         put64(out + 8 * index, handle_of(module.function(name)))
 
 
-@call("PPmT", "cuModuleGetGlobal_v2", "cuModuleGetGlobal")
+@call("PPmT", "cuModuleGetGlobal_v2 cuModuleGetGlobal")
 def get_global(out: int, size: int, module: DriverModule, name: str) -> None:
-    """Store a variable's address and size."""
     address, nbytes = module.variable(name)
     put64(out, address)
     put64(size, nbytes)
@@ -108,19 +104,17 @@ def function_in(found: Launchable, context: Context | None = None) -> Function:
     return function
 
 
-@call("OOPPUPPU", "cuLibraryLoadData", "cudaLibraryLoadData")
+@call("OOPPUPPU", "cuLibraryLoadData cudaLibraryLoadData")
 def load_library_data(out: int, image: int, *options: int) -> None:
-    """Create a library from memory."""
     put64(out, put_library(images.image_at(image)))
 
 
-@call("OTPPUPPU", "cuLibraryLoadFromFile", "cudaLibraryLoadFromFile")
+@call("OTPPUPPU", "cuLibraryLoadFromFile cudaLibraryLoadFromFile")
 def load_library_file(out: int, path: str, *options: int) -> None:
-    """Create a library from a file."""
     put64(out, put_library(read(path)))
 
 
-@call("l", "cuLibraryUnload", "cudaLibraryUnload")
+@call("l", "cuLibraryUnload cudaLibraryUnload")
 def unload_library(library: Library) -> None:
     """Unload a library with its kernels, and its modules in all contexts."""
     PROCESS.handles.end(library)
@@ -129,54 +123,50 @@ def unload_library(library: Library) -> None:
         module.unload()
 
 
-@result(put64, "OlT", "cuLibraryGetKernel", "cudaLibraryGetKernel")
+@call("8lT", "cuLibraryGetKernel cudaLibraryGetKernel")
 def kernel_handle(library: Library, name: str) -> int:
-    """The handle of a library's kernel."""
     module_of(library).function(name)
     kernel = library.kernels.setdefault(name, LibraryKernel(library, name))
     return PROCESS.handles.put(kernel, library)
 
 
-@call("OUl", "cuLibraryEnumerateKernels", "cudaLibraryEnumerateKernels")
+@call("OUl", "cuLibraryEnumerateKernels cudaLibraryEnumerateKernels")
 def enumerate_kernels(out: int, count: int, library: Library) -> None:
-    """Store the handles of a library's kernels."""
     for index, name in enumerate(module_of(library).functions()[:count]):
         put64(out + 8 * index, kernel_handle(library, name))
 
 
-@call("!PPlT", "cuLibraryGetGlobal", "cuLibraryGetManaged", "cudaLibraryGetGlobal", "cudaLibraryGetManaged")
+@call("!PPlT", "cuLibraryGetGlobal cuLibraryGetManaged cudaLibraryGetGlobal cudaLibraryGetManaged")
 def get_library_global(out: int, size: int, library: Library, name: str) -> None:
-    """Store the address and size of a library's variable in the current context."""
     get_global(out, size, module_of(library), name)
 
 
-result(put32, "Ol", "cuLibraryGetKernelCount", "cudaLibraryGetKernelCount")(lambda lib: len(module_of(lib).functions()))
-result(put64, "!Ol", "cuLibraryGetModule")(lambda library: PROCESS.handles.put(module_of(library)))
-result(put64, "Ok", "cuKernelGetLibrary")(lambda kernel: PROCESS.handles.put(kernel.library))
-result(put64, "!Ok", "cuKernelGetFunction")(lambda kernel: handle_of(function_in(kernel)))
+call("4l", "cuLibraryGetKernelCount cudaLibraryGetKernelCount")(lambda lib: len(module_of(lib).functions()))
+call("!8l", "cuLibraryGetModule")(lambda library: PROCESS.handles.put(module_of(library)))
+call("8k", "cuKernelGetLibrary")(lambda kernel: PROCESS.handles.put(kernel.library))
+call("!8k", "cuKernelGetFunction")(lambda kernel: handle_of(function_in(kernel)))
 
 
 # ---- functions -----------------------------------------------------------------------------------
 
-result(put64, "Of", "cuFuncGetModule")(lambda function: PROCESS.handles.put(function.module))
-result(put64, "Of", "cuFuncGetName")(lambda function: c_string(function.name))
-result(put64, "Ok", "cuKernelGetName")(lambda kernel: c_string(kernel.name))
-result(put32, "Of", "cuFuncIsLoaded")(lambda function: 1)
-result(put64, "fO", "cuFuncGetParamCount")(lambda function: len(function.kernel.params))
-result(put64, "!kO", "cuKernelGetParamCount")(lambda kernel: len(function_in(kernel).kernel.params))
+call("8f", "cuFuncGetModule")(lambda function: PROCESS.handles.put(function.module))
+call("8f", "cuFuncGetName")(lambda function: c_string(function.name))
+call("8k", "cuKernelGetName")(lambda kernel: c_string(kernel.name))
+call("4f", "cuFuncIsLoaded")(lambda function: 1)
+call("f8", "cuFuncGetParamCount")(lambda function: len(function.kernel.params))
+call("!k8", "cuKernelGetParamCount")(lambda kernel: len(function_in(kernel).kernel.params))
 
 
 @call("f", "cuFuncLoad")
-@call("fU", "cuFuncSetCacheConfig", "cuFuncSetSharedMemConfig")
-@call("PU", "cudaFuncSetCacheConfig", "cudaFuncSetSharedMemConfig")
+@call("fU", "cuFuncSetCacheConfig cuFuncSetSharedMemConfig")
+@call("PU", "cudaFuncSetCacheConfig cudaFuncSetSharedMemConfig")
 @call("kUD", "cuKernelSetCacheConfig")
 def nothing(*arguments: object) -> None:
     """Do nothing: these affect performance only."""
 
 
-@result(put32, "OIf", "cuFuncGetAttribute")
+@call("4If", "cuFuncGetAttribute")
 def attribute(number: int, function: Function) -> int:
-    """A CUfunction_attribute."""
     x, y, z = function.required_cluster
     target = function.kernel.module.target
     known = {
@@ -202,15 +192,11 @@ def attribute(number: int, function: Function) -> int:
     return known[number]
 
 
-@result(put32, "OIkD", "cuKernelGetAttribute")
-def kernel_attribute(number: int, kernel: LibraryKernel, device: int) -> int:
-    """A CUfunction_attribute of a library's kernel."""
-    return attribute(number, function_in(kernel))
+call("4IkD", "cuKernelGetAttribute")(lambda number, kernel, device: attribute(number, function_in(kernel)))
 
 
 @call("fII", "cuFuncSetAttribute")
 def set_attribute(function: Function, number: int, value: int) -> None:
-    """Set a CUfunction_attribute."""
     if number == 8:
         most = function.module.device.max_shared - function.static_shared
         if not 0 <= value <= most:
@@ -244,7 +230,6 @@ def set_kernel_attribute(number: int, value: int, kernel: LibraryKernel, device:
 @call("!kPOP", "cuKernelGetParamInfo")
 @call("!FPOP", "cudaFuncGetParamInfo")
 def get_parameter(found: Launchable, index: int, offset: int, size: int) -> None:
-    """Store a parameter's offset and size."""
     params = function_in(found).kernel.params
     if index >= len(params):
         raise DriverError(Result.INVALID_VALUE)
@@ -254,20 +239,16 @@ def get_parameter(found: Launchable, index: int, offset: int, size: int) -> None
 
 # ---- linking -------------------------------------------------------------------------------------
 
-result(put64, "!UPPO", "cuLinkCreate_v2", "cuLinkCreate")(
-    lambda *rest: PROCESS.handles.put(Linker(), PROCESS.context())
-)
+call("!UPP8", "cuLinkCreate_v2 cuLinkCreate")(lambda *rest: PROCESS.handles.put(Linker(), PROCESS.context()))
 
 
-@call("jIOPPUPP", "cuLinkAddData_v2", "cuLinkAddData")
+@call("jIOPPUPP", "cuLinkAddData_v2 cuLinkAddData")
 def link_data(linker: Linker, kind: int, data: int, nbytes: int, *rest: int) -> None:
-    """Add a module from memory."""
     linker.add(bytes_at(data, nbytes), PROCESS.driver.devices[PROCESS.ordinal()].sm)
 
 
-@call("jITUPP", "cuLinkAddFile_v2", "cuLinkAddFile")
+@call("jITUPP", "cuLinkAddFile_v2 cuLinkAddFile")
 def link_file(linker: Linker, kind: int, path: str, *rest: int) -> None:
-    """Add a module from a file."""
     linker.add_file(path, PROCESS.driver.devices[PROCESS.ordinal()].sm)
 
 
@@ -280,35 +261,29 @@ def complete_link(linker: Linker, out: int, size: int) -> None:
     put64(size, len(data))
 
 
-@call("j", "cuLinkDestroy")
-def destroy_link(linker: Linker) -> None:
-    """Destroy a linker."""
-    PROCESS.handles.end(linker)
+call("j", "cuLinkDestroy")(lambda linker: PROCESS.handles.end(linker))
 
 
 # ---- occupancy -----------------------------------------------------------------------------------
 
 
-@result(put32, "!OqIP", "cuOccupancyMaxActiveBlocksPerMultiprocessor")
-@result(put32, "!OqIPU", "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags")
-@result(put32, "!OFIP", "cudaOccupancyMaxActiveBlocksPerMultiprocessor")
-@result(put32, "!OFIPU", "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags")
+@call("!4qIP", "cuOccupancyMaxActiveBlocksPerMultiprocessor")
+@call("!4qIPU", "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags")
+@call("!4FIP", "cudaOccupancyMaxActiveBlocksPerMultiprocessor")
+@call("!4FIPU", "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags")
 def active_blocks(found: Launchable, threads: int, shared: int, flags: int = 0) -> int:
-    """Resident blocks per multiprocessor."""
     return properties.blocks_per_sm(function_in(found), threads, shared)
 
 
-@result(put64, "!OqII", "cuOccupancyAvailableDynamicSMemPerBlock")
-@result(put64, "!OFII", "cudaOccupancyAvailableDynamicSMemPerBlock")
+@call("!8qII", "cuOccupancyAvailableDynamicSMemPerBlock")
+@call("!8FII", "cudaOccupancyAvailableDynamicSMemPerBlock")
 def free_shared(found: Launchable, blocks: int, threads: int) -> int:
-    """Dynamic shared memory per block with which so many are resident."""
     return properties.free_shared(function_in(found), blocks, threads)
 
 
-@result(put32, "OqO", "cuOccupancyMaxPotentialClusterSize")
-@result(put32, "!OFO", "cudaOccupancyMaxPotentialClusterSize")
+@call("4qO", "cuOccupancyMaxPotentialClusterSize")
+@call("!4FO", "cudaOccupancyMaxPotentialClusterSize")
 def cluster_size(found: Launchable, config: int) -> int:
-    """Most blocks in a cluster."""
     return properties.largest_cluster(function_in(found))
 
 

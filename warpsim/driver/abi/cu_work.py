@@ -9,11 +9,11 @@ from typing import Any
 import attrs
 
 from warpsim.driver import properties
-from warpsim.driver.abi.calls import call, result, unsupported
+from warpsim.driver.abi.calls import call, unsupported
 from warpsim.driver.abi.cu_module import Launchable, function_in
 from warpsim.driver.abi.process import PROCESS
 from warpsim.driver.modules import Function
-from warpsim.driver.raw import bytes_at, get32, get64, put32, put64, put_bytes, put_float
+from warpsim.driver.raw import bytes_at, get32, get64, put64
 from warpsim.driver.results import DriverError, Result
 from warpsim.driver.streams import Event, Record, Stream, Wait
 from warpsim.driver.work import (
@@ -95,15 +95,11 @@ def launch(found: Launchable, *rest: Any, cooperative: bool = False) -> None:
     submit(Launch(function, (gx, gy, gz), (bx, by, bz), block, shared, None, cooperative), stream)
 
 
-@call("qUUUUUUUsP", "cuLaunchCooperativeKernel")
-def launch_cooperative(found: Launchable, *rest: Any) -> None:
-    """Launch a kernel whose blocks are all resident."""
-    launch(found, *rest, 0, cooperative=True)
+call("qUUUUUUUsP", "cuLaunchCooperativeKernel")(lambda found, *rest: launch(found, *rest, 0, cooperative=True))
 
 
 @call("OqPP", "cuLaunchKernelEx")
 def launch_ex(config: int, found: Launchable, params: int, extra: int) -> None:
-    """Launch a kernel with a CUlaunchConfig."""
     stream = PROCESS.stream(get64(config + 32))
     function = function_for(found, stream)
     submit(configured(function, config, packed(function, params, extra)), stream)
@@ -133,9 +129,8 @@ def with_attributes(work: Launch, attributes: int, count: int) -> Launch:
     return work
 
 
-@result(put32, "OqO", "cuOccupancyMaxActiveClusters")
+@call("4qO", "cuOccupancyMaxActiveClusters")
 def active_clusters(found: Launchable, config: int) -> int:
-    """Resident clusters on the whole GPU."""
     return resident_clusters(configured(function_in(found), config, b""))
 
 
@@ -149,53 +144,46 @@ def resident_clusters(work: Launch) -> int:
 # ---- streams -------------------------------------------------------------------------------------
 
 
-@result(put64, "!OU", "cuStreamCreate", "cudaStreamCreateWithFlags")
-@result(put64, "!OUI", "cudaStreamCreateWithPriority")
-@result(put64, "!O", "cudaStreamCreate")
+@call("!8U", "cuStreamCreate cudaStreamCreateWithFlags")
+@call("!8UI", "cudaStreamCreateWithPriority")
+@call("!8", "cudaStreamCreate")
 def create_stream(flags: int = 0, priority: int = 0) -> int:
-    """Create a stream in the current context."""
     if flags > 1:
         raise DriverError(Result.INVALID_VALUE, f"stream flags {flags}")
     owner = PROCESS.context()
     return PROCESS.handles.put(Stream(PROCESS.driver, flags, priority, owner), owner)
 
 
-@result(put64, "!OUI", "cuStreamCreateWithPriority")
-def create_stream_with_priority(flags: int, priority: int) -> int:
-    """Create a stream with a priority in the allowed range."""
-    return create_stream(flags, max(min(priority, 0), -5))
+call("!8UI", "cuStreamCreateWithPriority")(lambda flags, priority: create_stream(flags, max(min(priority, 0), -5)))
 
 
-@call("P", "cuStreamDestroy_v2", "cuStreamDestroy", "cudaStreamDestroy")
+@call("P", "cuStreamDestroy_v2 cuStreamDestroy cudaStreamDestroy")
 def destroy_stream(handle: int) -> None:
     """Destroy a stream, not a default one."""
     PROCESS.handles.end(PROCESS.get(handle, Stream))
 
 
-@call("s", "cuStreamSynchronize", "cudaStreamSynchronize", "cuStreamQuery", "cudaStreamQuery")
+@call("s", "cuStreamSynchronize cudaStreamSynchronize cuStreamQuery cudaStreamQuery")
 def synchronize(stream: Stream) -> None:
-    """Wait for a stream."""
     stream.synchronize()
 
 
-result(put32, "sO", "cuStreamGetPriority", "cudaStreamGetPriority")(lambda stream: stream.priority)
-result(put32, "sO", "cuStreamGetFlags", "cudaStreamGetFlags")(lambda stream: stream.flags)
-result(put64, "sO", "cuStreamGetId", "cudaStreamGetId")(lambda stream: PROCESS.handles.put(stream) >> 8)
-result(put32, "sO", "cuStreamGetDevice", "cudaStreamGetDevice")(lambda stream: PROCESS.context_of(stream).ordinal)
-result(put64, "sO", "cuStreamGetCtx")(lambda stream: PROCESS.context_of(stream).handle)
-result(put_bytes, "sIO", "cuStreamGetAttribute", "cudaStreamGetAttribute")(lambda stream, number: bytes(32))
+call("s4", "cuStreamGetPriority cudaStreamGetPriority")(lambda stream: stream.priority)
+call("s4", "cuStreamGetFlags cudaStreamGetFlags")(lambda stream: stream.flags)
+call("s8", "cuStreamGetId cudaStreamGetId")(lambda stream: PROCESS.handles.put(stream) >> 8)
+call("s4", "cuStreamGetDevice cudaStreamGetDevice")(lambda stream: PROCESS.context_of(stream).ordinal)
+call("s8", "cuStreamGetCtx")(lambda stream: PROCESS.context_of(stream).handle)
+call("sIB", "cuStreamGetAttribute cudaStreamGetAttribute")(lambda stream, number: bytes(32))
 
 
 @call("sPP", "cuStreamGetCtx_v2")
 def get_context(stream: Stream, out: int, green: int) -> None:
-    """Store a stream's context. There are no green contexts."""
     put64(out, PROCESS.context_of(stream).handle)
     put64(green, 0)
 
 
-@call("seU", "cuStreamWaitEvent", "cudaStreamWaitEvent")
+@call("seU", "cuStreamWaitEvent cudaStreamWaitEvent")
 def wait_event(stream: Stream, event: Event, flags: int) -> None:
-    """Make a stream wait for an event."""
     if _is_external(stream, flags):
         stream.submit(Wait(event))
     else:
@@ -211,15 +199,15 @@ def _is_external(stream: Stream, flags: int) -> bool:
     return bool(flags)
 
 
-@call("sPPU", "cuStreamAttachMemAsync", "cudaStreamAttachMemAsync")
+@call("sPPU", "cuStreamAttachMemAsync cudaStreamAttachMemAsync")
 def attach_memory(stream: Stream, address: int, nbytes: int, flags: int) -> None:
     """Check the arguments: attaching affects performance only."""
     if PROCESS.driver.memory.extent(address) is None or (flags == ATTACH_SINGLE and stream.context is None):
         raise DriverError(Result.INVALID_VALUE, f"0x{address:x} cannot be attached")
 
 
-@call("sIO", "cuStreamSetAttribute", "cudaStreamSetAttribute")
-@call("ss", "cuStreamCopyAttributes", "cudaStreamCopyAttributes")
+@call("sIO", "cuStreamSetAttribute cudaStreamSetAttribute")
+@call("ss", "cuStreamCopyAttributes cudaStreamCopyAttributes")
 def nothing(*arguments: object) -> None:
     """Do nothing: these affect performance only."""
 
@@ -235,14 +223,13 @@ def host_call(function: int, data: int) -> Call:
     return Call(lambda: _HOST(function)(data), function, data)
 
 
-@call("sOP", "cuLaunchHostFunc", "cudaLaunchHostFunc")
+@call("sOP", "cuLaunchHostFunc cudaLaunchHostFunc")
 @call("sOPU", "cuLaunchHostFunc_v2")
 def launch_host_function(stream: Stream, function: int, data: int, mode: int = 0) -> None:
-    """Call a host function in stream order."""
     stream.submit(host_call(function, data))
 
 
-@call("POPU", "cuStreamAddCallback", "cudaStreamAddCallback")
+@call("POPU", "cuStreamAddCallback cudaStreamAddCallback")
 def add_callback(handle: int, function: int, data: int, flags: int) -> None:
     """Call a host function with the stream and its error, in stream order."""
     stream = PROCESS.stream(handle)
@@ -279,16 +266,15 @@ def operations_at(address: int, count: int) -> Operations:
     return Operations(tuple(operation(*each) for each in words))
 
 
-@call("sUOU", "cuStreamBatchMemOp", "cuStreamBatchMemOp_v2")
+@call("sUOU", "cuStreamBatchMemOp cuStreamBatchMemOp_v2")
 def submit_operations(stream: Stream, count: int, given: int, flags: int) -> None:
-    """Do operations in stream order."""
     if flags:
         raise DriverError(Result.INVALID_VALUE, f"operation flags {flags}")
     stream.submit(operations_at(given, count))
 
 
 def _declare_operation(kind: int, bits: int, name: str) -> None:
-    @call(f"sO{'U' if bits == 32 else 'P'}U", f"cuStream{name}Value{bits}_v2", f"cuStream{name}Value{bits}")
+    @call(f"sO{'U' if bits == 32 else 'P'}U", f"cuStream{name}Value{bits}_v2 cuStream{name}Value{bits}")
     def submit_operation(stream: Stream, address: int, value: int, flags: int) -> None:
         stream.submit(Operations((operation(kind, address, value, flags),)))
 
@@ -305,26 +291,21 @@ for _kind, _bits, _name in (
 # ---- events --------------------------------------------------------------------------------------
 
 
-@result(put64, "!OU", "cuEventCreate", "cudaEventCreateWithFlags")
-@result(put64, "!O", "cudaEventCreate")
+@call("!8U", "cuEventCreate cudaEventCreateWithFlags")
+@call("!8", "cudaEventCreate")
 def create_event(flags: int = 0) -> int:
-    """Create an event in the current context."""
     if flags > 7:
         raise DriverError(Result.INVALID_VALUE, f"event flags {flags}")
     owner = PROCESS.context()
     return PROCESS.handles.put(Event(flags, owner), owner)
 
 
-@call("e", "cuEventDestroy_v2", "cuEventDestroy", "cudaEventDestroy")
-def destroy_event(event: Event) -> None:
-    """Destroy an event."""
-    PROCESS.handles.end(event)
+call("e", "cuEventDestroy_v2 cuEventDestroy cudaEventDestroy")(lambda event: PROCESS.handles.end(event))
 
 
-@call("es", "cuEventRecord", "cudaEventRecord")
-@call("esU", "cuEventRecordWithFlags", "cudaEventRecordWithFlags")
+@call("es", "cuEventRecord cudaEventRecord")
+@call("esU", "cuEventRecordWithFlags cudaEventRecordWithFlags")
 def record_event(event: Event, stream: Stream, flags: int = 0) -> None:
-    """Record an event in a stream of its context."""
     if event.context is not PROCESS.context_of(stream):
         raise DriverError(Result.INVALID_HANDLE, "the event belongs to another context than the stream")
     if _is_external(stream, flags):
@@ -333,13 +314,10 @@ def record_event(event: Event, stream: Stream, flags: int = 0) -> None:
         stream.record(event)
 
 
-@call("e", "cuEventSynchronize", "cudaEventSynchronize", "cuEventQuery", "cudaEventQuery")
-def synchronize_event(event: Event) -> None:
-    """Wait for an event."""
-    event.synchronize()
+call("e", "cuEventSynchronize cudaEventSynchronize cuEventQuery cudaEventQuery")(lambda event: event.synchronize())
 
 
-@result(put_float, "Oee", "cuEventElapsedTime", "cuEventElapsedTime_v2", "cudaEventElapsedTime")
+@call("Vee", "cuEventElapsedTime cuEventElapsedTime_v2 cudaEventElapsedTime")
 def elapsed(first: Event, last: Event) -> float:
     """Host time between two events, in milliseconds."""
     return last.since(first)

@@ -60,7 +60,6 @@ def entry(symbol: str, version: int) -> int:
 @call("TOIP", "cuGetProcAddress")
 @call("TOIPP", "cuGetProcAddress_v2")
 def get_address(symbol: str, out: int, version: int, flags: int, status: int = 0) -> None:
-    """Store a function's address."""
     if version > VERSION + 999:
         raise DriverError(Result.INVALID_VALUE, f"CUDA {version}")
     found = entry(symbol, version)
@@ -72,7 +71,6 @@ def get_address(symbol: str, out: int, version: int, flags: int, status: int = 0
 
 @call("TOPP", "cudaGetDriverEntryPoint")
 def get_entry_point(symbol: str, out: int, flags: int, status: int) -> None:
-    """Store the address of a driver function."""
     get_entry_point_by_version(symbol, out, VERSION, flags, status)
 
 

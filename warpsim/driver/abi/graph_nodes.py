@@ -267,22 +267,22 @@ def declare(
     name, _, suffix = name.partition("|")
     all_kinds, set_kinds = kinds.replace("(", "").replace(")", ""), kinds.partition("(")[0]
 
-    def names(form: str) -> list[str]:
-        return [prefix + form + version for prefix in libraries for version in suffix.split(",")]
+    def names(form: str) -> str:
+        return " ".join(prefix + form + version for prefix in libraries for version in suffix.split(","))
 
-    @call(f"OgPP{all_kinds}", *names(f"GraphAdd{name}Node"))
+    @call(f"OgPP{all_kinds}", names(f"GraphAdd{name}Node"))
     def add_node(out: int, graph: Graph, before: int, count: int, *given: Any) -> None:
         add(out, graph, before, count, read(*given))
 
     if "" in changed:
 
-        @call(f"n{set_kinds}", *names(f"Graph{name}Node{what}"))
+        @call(f"n{set_kinds}", names(f"Graph{name}Node{what}"))
         def set_node(node: Node, *given: Any) -> None:
             change(node, read(*given))
 
     if "Exec" in changed:
 
-        @call(f"xn{all_kinds}", *names(f"GraphExec{name}Node{what}"))
+        @call(f"xn{all_kinds}", names(f"GraphExec{name}Node{what}"))
         def set_ready(graph: GraphExec, node: Node, *given: Any) -> None:
             change_ready(graph, node, read(*given))
 

@@ -15,27 +15,18 @@ INVALID_ARGUMENT, INSUFFICIENT_SIZE = 2, 7
 TEXTS = {0: "Success", 2: "Invalid Argument", 3: "Not Supported", 6: "Not Found", 7: "Insufficient Size"}
 
 
-@call("", "nvmlInit", "nvmlInit_v2", "nvmlShutdown")
+@call("", "nvmlInit nvmlInit_v2 nvmlShutdown")
 @call("U", "nvmlInitWithFlags")
 def nothing(*flags: int) -> None:
     """Do nothing: there is nothing to start or end."""
 
 
-@call("I", "nvmlErrorString", plain=True)
-def error_string(code: int) -> int:
-    """The text of an error."""
-    return c_string(TEXTS.get(code, "Unknown Error"))
+call("I", "nvmlErrorString", plain=True)(lambda code: c_string(TEXTS.get(code, "Unknown Error")))
+call("P", "nvmlDeviceGetCount nvmlDeviceGetCount_v2")(lambda out: put32(out, len(PROCESS.driver.devices)))
 
 
-@call("P", "nvmlDeviceGetCount", "nvmlDeviceGetCount_v2")
-def get_count(out: int) -> None:
-    """Store the number of GPUs."""
-    put32(out, len(PROCESS.driver.devices))
-
-
-@call("UP", "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetHandleByIndex_v2")
+@call("UP", "nvmlDeviceGetHandleByIndex nvmlDeviceGetHandleByIndex_v2")
 def get_handle(index: int, out: int) -> int:
-    """Store a GPU's handle, which is not null."""
     if index >= len(PROCESS.driver.devices):
         return INVALID_ARGUMENT
     put64(out, index + 1)
@@ -44,7 +35,6 @@ def get_handle(index: int, out: int) -> int:
 
 @call("PP", "nvmlDeviceGetIndex")
 def get_index(gpu: int, out: int) -> int:
-    """Store a GPU's index."""
     if not 0 < gpu <= len(PROCESS.driver.devices):
         return INVALID_ARGUMENT
     put32(out, gpu - 1)
@@ -69,16 +59,8 @@ _declare_text("nvmlDeviceGetName", lambda ordinal: name(PROCESS.driver.devices[o
 _declare_text("nvmlDeviceGetUUID", _uuid)
 
 
-@call("PU", "nvmlSystemGetDriverVersion")
-def get_driver_version(out: int, length: int) -> int:
-    """Store the driver's version: the first branch of CUDA 13."""
-    return _put_text(out, length, "580.0")
-
-
-@call("P", "nvmlSystemGetCudaDriverVersion", "nvmlSystemGetCudaDriverVersion_v2")
-def get_cuda_version(out: int) -> None:
-    """Store the CUDA version."""
-    put32(out, VERSION)
+call("PU", "nvmlSystemGetDriverVersion")(lambda out, length: _put_text(out, length, "580.0"))
+call("P", "nvmlSystemGetCudaDriverVersion nvmlSystemGetCudaDriverVersion_v2")(lambda out: put32(out, VERSION))
 
 
 def _put_text(out: int, length: int, text: str) -> int:

@@ -6,10 +6,9 @@ import re
 import struct
 
 from warpsim.driver import properties
-from warpsim.driver.abi.calls import call, device, result
+from warpsim.driver.abi.calls import call, device
 from warpsim.driver.abi.cu_context import reset_primary, uuid
 from warpsim.driver.abi.process import PROCESS, c_string
-from warpsim.driver.raw import put32, put_bytes
 from warpsim.driver.results import NAMES, TEXTS, DriverError, Result, text_of
 
 FIELDS = """name:256s uuid:16s luid:8s mask:I total:Q shared:Q#8 regs:i#12 warp:i#10 pitch:Q#11 threads:i#1 dim:3i#2
@@ -51,11 +50,11 @@ def properties_of(ordinal: int, *, old: bool) -> bytes:
     return bytes(out) + bytes(-len(out) % 8)
 
 
-result(put_bytes, "OD", "cudaGetDeviceProperties")(lambda ordinal: properties_of(ordinal, old=False))
-result(put_bytes, "OD", "cudaGetDeviceProperties_v2")(lambda ordinal: properties_of(ordinal, old=True))
-result(put32, "O", "cudaGetDevice")(lambda: current())
-result(put32, "OP", "cudaChooseDevice")(lambda wanted: 0)
-result(put32, "O", "cudaGetDeviceFlags")(lambda: 8)  # mapped memory is allowed
+call("BD", "cudaGetDeviceProperties")(lambda ordinal: properties_of(ordinal, old=False))
+call("BD", "cudaGetDeviceProperties_v2")(lambda ordinal: properties_of(ordinal, old=True))
+call("4", "cudaGetDevice")(lambda: current())
+call("4P", "cudaChooseDevice")(lambda wanted: 0)
+call("4", "cudaGetDeviceFlags")(lambda: 8)  # mapped memory is allowed
 
 
 def current() -> int:
@@ -67,29 +66,26 @@ def current() -> int:
 @call("D", "cudaSetDevice")
 @call("DUU", "cudaInitDevice")
 def set_device(ordinal: int, *flags: int) -> None:
-    """Set the device."""
     PROCESS.choose(ordinal)
 
 
 @call("PI", "cudaSetValidDevices")
 @call("U", "cudaSetDeviceFlags")
-@call("", "cudaDeviceSynchronize", "cudaThreadSynchronize")
+@call("", "cudaDeviceSynchronize cudaThreadSynchronize")
 def nothing(*words: int) -> None:
     """Do nothing: all work has been done, and the rest affects performance only."""
 
 
-@result(put32, "OT", "cudaDeviceGetByPCIBusId", "cuDeviceGetByPCIBusId")
+@call("4T", "cudaDeviceGetByPCIBusId cuDeviceGetByPCIBusId")
 def by_bus_id(text: str) -> int:
-    """The device with a PCI bus id."""
     match = re.fullmatch(r"(?:[0-9a-fA-F]+:)?([0-9a-fA-F]+):[0-9a-fA-F]+(?:\.[0-9a-fA-F])?", text)
     if match is None:
         raise DriverError(Result.INVALID_VALUE, "not a PCI bus id")
     return device(int(match[1], 16) - 1)
 
 
-@call("", "cudaDeviceReset", "cudaThreadExit")
+@call("", "cudaDeviceReset cudaThreadExit")
 def reset() -> None:
-    """End the current device's primary context."""
     reset_primary(current())
     PROCESS.thread.last = 0
 
@@ -107,19 +103,14 @@ def last_error() -> int:
 
 @call("", "cudaPeekAtLastError", plain=True)
 def peek_error() -> int:
-    """This thread's last error."""
     return int(getattr(PROCESS.thread, "last", 0) or PROCESS.driver.error)
 
 
-@call("I", "cudaGetErrorName", plain=True)
-def error_name(code: int) -> int:
-    """The name of an error."""
-    return c_string(NAMES.get(code, "unrecognized error code"))
+call("I", "cudaGetErrorName", plain=True)(lambda code: c_string(NAMES.get(code, "unrecognized error code")))
 
 
 @call("I", "cudaGetErrorString", plain=True)
 def error_string(code: int) -> int:
-    """The text of an error."""
     if code in TEXTS:
         return c_string(TEXTS[code])
     try:

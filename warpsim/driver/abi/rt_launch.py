@@ -8,14 +8,14 @@ from typing import Any
 import attrs
 
 from warpsim.driver import images
-from warpsim.driver.abi.calls import call, reader, result
+from warpsim.driver.abi.calls import call, reader
 from warpsim.driver.abi.cu_graph import put_kernel
 from warpsim.driver.abi.cu_module import attribute, function_in, set_attribute
 from warpsim.driver.abi.cu_work import packed, resident_clusters, submit, with_attributes
 from warpsim.driver.abi.graph_nodes import READERS, add_any, change_any, checked_copy, declare, launch_work, work_of
 from warpsim.driver.abi.process import PROCESS, Context, c_string
 from warpsim.driver.abi.rt_memory import PARAMETERS, Symbol, box_work, part
-from warpsim.driver.graphs import Graph, GraphExec, Node
+from warpsim.driver.graphs import Graph, Node
 from warpsim.driver.memory import Side
 from warpsim.driver.modules import DriverModule, Function, LibraryKernel
 from warpsim.driver.raw import bytes_at, get32, get64, library_at, put32, put64, put_bytes
@@ -72,28 +72,25 @@ def register_fatbin(address: int) -> int:
     return PROCESS.handles.put(Registered(address))
 
 
-@call("P", "__cudaRegisterFatBinaryEnd", "__cudaUnregisterFatBinary")
-@call("PPPPPI", "__cudaRegisterTexture", "__cudaRegisterSurface")
+@call("P", "__cudaRegisterFatBinaryEnd __cudaUnregisterFatBinary")
+@call("PPPPPI", "__cudaRegisterTexture __cudaRegisterSurface")
 def nothing(*words: int) -> None:
     """Do nothing: textures are refused where they are used."""
 
 
 @call("P", "__cudaInitModule", plain=True)
 def initialize_module(handle: int) -> int:
-    """Load a fatbin whose managed variables are about to be used."""
     fatbin_of(handle).module()
     return 0
 
 
 @call("RPPTIPPPPP", "__cudaRegisterFunction")
 def register_function(fatbin: Registered, stub: int, _device: int, name: str, *rest: int) -> None:
-    """Register a kernel by the address of its stub."""
     _FUNCTIONS[stub] = fatbin, name
 
 
 @call("RPPTIPII", "__cudaRegisterVar")
 def register_variable(fatbin: Registered, shadow: int, _device: int, name: str, *rest: int) -> None:
-    """Register a variable by the address of its shadow."""
     _SYMBOLS[shadow] = fatbin, name
 
 
@@ -148,7 +145,7 @@ def _without_ptx(kernel: str, library: str) -> str:
     )
 
 
-@result(put64, "OP", "__cudaGetKernel")
+@call("8P", "__cudaGetKernel")
 def stub_handle(address: int) -> int:
     """The handle that a stub will launch, on any device: its address."""
     if address not in _FUNCTIONS:
@@ -167,7 +164,6 @@ def push_configuration(*configuration: int) -> None:
 
 @call("PPPP", "__cudaPopCallConfiguration")
 def pop_configuration(grid: int, block: int, shared: int, stream: int) -> None:
-    """Give the configuration to the stub."""
     grid_xy, grid_z, block_xy, block_z, nbytes, queue = PROCESS.thread.calls.pop()
     put64(grid, grid_xy)
     put32(grid + 8, grid_z)
@@ -185,7 +181,7 @@ def start(work: Launch, stream: Stream) -> None:
     submit(work, stream)
 
 
-@call("!FPUPUPPs", "cudaLaunchKernel", "__cudaLaunchKernel")
+@call("!FPUPUPPs", "cudaLaunchKernel __cudaLaunchKernel")
 def launch(function: Function, *rest: Any, cooperative: bool = False) -> None:
     """Launch a kernel: grid and block in three words each, parameters, shared memory, stream."""
     grid_xy, grid_z, block_xy, block_z, params, shared, stream = rest
@@ -194,15 +190,11 @@ def launch(function: Function, *rest: Any, cooperative: bool = False) -> None:
     start(Launch(function, grid, block, packed(function, params, 0), shared, None, cooperative), stream)
 
 
-@call("!FPUPUPPs", "cudaLaunchCooperativeKernel")
-def launch_cooperative(*arguments: Any) -> None:
-    """Launch a kernel whose blocks are all resident."""
-    launch(*arguments, cooperative=True)
+call("!FPUPUPPs", "cudaLaunchCooperativeKernel")(lambda *arguments: launch(*arguments, cooperative=True))
 
 
 @call("!OFP", "cudaLaunchKernelExC")
 def launch_ex(config: int, function: Function, params: int) -> None:
-    """Launch a kernel with a cudaLaunchConfig_t."""
     start(configured(config, function, params), PROCESS.stream(get64(config + 32)))
 
 
@@ -216,14 +208,13 @@ def configured(config: int, function: Function, params: int) -> Launch:
 
 # ---- functions -----------------------------------------------------------------------------------
 
-result(put64, "!OF", "cudaGetFuncBySymbol", "cudaGetKernel")(lambda function: PROCESS.handles.put(function))
-result(put64, "!OF", "cudaFuncGetName")(lambda function: c_string(function.name))
-result(put64, "!FO", "cudaFuncGetParamCount")(lambda function: len(function.kernel.params))
+call("!8F", "cudaGetFuncBySymbol cudaGetKernel")(lambda function: PROCESS.handles.put(function))
+call("!8F", "cudaFuncGetName")(lambda function: c_string(function.name))
+call("!F8", "cudaFuncGetParamCount")(lambda function: len(function.kernel.params))
 
 
-@result(put_bytes, "!OF", "cudaFuncGetAttributes")
+@call("!BF", "cudaFuncGetAttributes")
 def attributes(function: Function) -> bytes:
-    """cudaFuncAttributes."""
     sizes = [attribute(n, function) for n in (1, 2, 3)]
     numbers = [attribute(n, function) for n in (0, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 14)]
     return struct.pack("<3Q13i", *sizes, *numbers)
@@ -236,9 +227,8 @@ def set_function_attribute(function: Function, number: int, value: int, device: 
     set_attribute(function, number, value)
 
 
-@result(put32, "!OFO", "cudaOccupancyMaxActiveClusters")
+@call("!4FO", "cudaOccupancyMaxActiveClusters")
 def active_clusters(function: Function, config: int) -> int:
-    """Resident clusters on the whole GPU."""
     return resident_clusters(configured(config, function, 0))
 
 
@@ -278,13 +268,11 @@ ANY = {**READERS, 0: kernel_work, 1: lambda given: copy_work(given + 16)}
 
 @call("nO", "cudaGraphKernelNodeGetParams")
 def get_kernel(node: Node, out: int) -> None:
-    """Store cudaKernelNodeParams."""
     put_kernel(node, out, stub_of(work_of(node, Launch).function))
 
 
 @call("nO", "cudaGraphMemcpyNodeGetParams")
 def get_copy(node: Node, out: int) -> None:
-    """Store cudaMemcpy3DParms."""
     work: Copy = work_of(node, Copy)
     sides = ((0, 0, 0, 0, side.address, side.pitch, work.width, side.rows) for side in (work.source, work.target))
     put_bytes(out, PARAMETERS.pack(*next(sides), *next(sides), work.width, work.height, work.depth, 4))
@@ -292,17 +280,8 @@ def get_copy(node: Node, out: int) -> None:
 
 @call("!OgPPPO", "cudaGraphAddNode")
 def add_node(out: int, graph: Graph, before: int, edges: int, count: int, given: int) -> None:
-    """Add a node of any type."""
     add_any(out, graph, before, count, given, ANY, edges)
 
 
-@call("!nO", "cudaGraphNodeSetParams")
-def set_node(node: Node, given: int) -> None:
-    """Change a node's parameters."""
-    change_any(node, given, ANY)
-
-
-@call("!xnO", "cudaGraphExecNodeSetParams")
-def set_ready_node(graph: GraphExec, node: Node, given: int) -> None:
-    """Change the parameters of a node in an instantiated graph."""
-    change_any(node, given, ANY, graph)
+call("!nO", "cudaGraphNodeSetParams")(lambda node, given: change_any(node, given, ANY))
+call("!xnO", "cudaGraphExecNodeSetParams")(lambda graph, node, given: change_any(node, given, ANY, graph))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from warpsim.driver.abi.calls import call, result, unsupported
+from warpsim.driver.abi.calls import call, unsupported
 from warpsim.driver.abi.cu_memory import PITCH, allocate, copy, fill
 from warpsim.driver.abi.process import PROCESS
 from warpsim.driver.memory import Kind, Side
@@ -19,7 +19,7 @@ Symbol = tuple[int, int]
 """Address and size of a variable."""
 
 
-@result(put64, "!OP", "cudaMalloc")
+@call("!8P", "cudaMalloc")
 def malloc(nbytes: int) -> int:
     """Allocate device memory; null for no bytes."""
     return allocate(nbytes) if nbytes else 0
@@ -35,7 +35,6 @@ def malloc_pitched(out: int, pitch: int, width: int, height: int) -> None:
 
 @call("!OPPP", "warpsimMalloc3D")
 def malloc_3d(out: int, width: int, height: int, depth: int) -> None:
-    """Store a cudaPitchedPtr, for cudaMalloc3D."""
     malloc_pitched(out, out + 8, width, height * depth)
     put64(out + 16, width)
     put64(out + 24, height)
@@ -56,7 +55,6 @@ def set_3d(
 @call("!PPPI", "cudaMemcpy")
 @call("PPPIs", "cudaMemcpyAsync")
 def memcpy(target: int, source: int, nbytes: int, kind: int, stream: Stream | None = None) -> None:
-    """Copy bytes between any two addresses."""
     copy(target, source, nbytes, stream)
 
 
@@ -72,7 +70,6 @@ def memcpy_peer(target: int, _to: int, source: int, _from: int, nbytes: int, str
 def memcpy_2d(
     target: int, target_pitch: int, source: int, source_pitch: int, width: int, height: int, kind: int, *stream: Stream
 ) -> None:
-    """Copy rows."""
     work = Copy(Side(target, target_pitch), Side(source, source_pitch), width, height)
     PROCESS.driver.submit(work, *stream)
 
@@ -80,7 +77,6 @@ def memcpy_2d(
 @call("!O", "cudaMemcpy3D")
 @call("Os", "cudaMemcpy3DAsync")
 def memcpy_3d(given: int, stream: Stream | None = None) -> None:
-    """Copy planes of rows."""
     PROCESS.driver.submit(box_work(given), stream)
 
 
@@ -101,14 +97,12 @@ def _side(words: tuple[int, ...]) -> Side:
 @call("!YPPPI", "cudaMemcpyToSymbol")
 @call("YPPPIs", "cudaMemcpyToSymbolAsync")
 def to_symbol(name: Symbol, source: int, nbytes: int, offset: int, kind: int, stream: Stream | None = None) -> None:
-    """Copy to a variable of the program."""
     copy(part(name, offset, nbytes), source, nbytes, stream)
 
 
 @call("!PYPPI", "cudaMemcpyFromSymbol")
 @call("PYPPIs", "cudaMemcpyFromSymbolAsync")
 def from_symbol(target: int, name: Symbol, nbytes: int, offset: int, kind: int, stream: Stream | None = None) -> None:
-    """Copy from a variable of the program."""
     copy(target, part(name, offset, nbytes), nbytes, stream)
 
 
@@ -120,21 +114,19 @@ def part(name: Symbol, offset: int, nbytes: int) -> int:
     return address + offset
 
 
-result(put64, "!OY", "cudaGetSymbolAddress")(lambda name: name[0])
-result(put64, "!OY", "cudaGetSymbolSize")(lambda name: name[1])
+call("!8Y", "cudaGetSymbolAddress")(lambda name: name[0])
+call("!8Y", "cudaGetSymbolSize")(lambda name: name[1])
 
 
 @call("!PIP", "cudaMemset")
 @call("PIPs", "cudaMemsetAsync")
 def memset(address: int, value: int, nbytes: int, stream: Stream | None = None) -> None:
-    """Fill bytes with a value."""
     fill(address, value & 0xFF, 1, nbytes, stream)
 
 
 @call("!PPIPP", "cudaMemset2D")
 @call("PPIPPs", "cudaMemset2DAsync")
 def memset_2d(address: int, pitch: int, value: int, width: int, height: int, stream: Stream | None = None) -> None:
-    """Fill rows with a value."""
     fill(address, value & 0xFF, 1, width, stream, pitch, height)
 
 
