@@ -19,6 +19,7 @@ from asynchronous_kernels import (
     edited,
     line_of,
 )
+from docs.tools import faulty
 from warpsim.host.tensor_map import TensorMap
 
 INPUT = np.arange(512, dtype=np.uint32)
@@ -320,6 +321,46 @@ def test_objects_of_each_cta():
     out, findings = launch(program, checks="all", grid=2)
     assert out.tolist() == INPUT.tolist()
     assert severities(findings) == [("mbarrier", "note")]
+
+
+OWN = "setp.eq.u32 %p0, %cta, 0; not.pred %p1, %p0; and.pred %p1, %p1, %first;\n"  # %p1: the first thread of CTA 1
+INIT = "@{} mbarrier.init.shared.b64 [%bar], 2;\n"
+COPY = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%s], [%a], 16, [%bar];"
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        (
+            INIT.format("%first") + "bar.sync 0; @%p1 mbarrier.arrive.shared.b64 %x1, [%bar];" + INIT.format("%p1"),
+            ["error"],
+        ),
+        (INIT.format("%first") + "@!%p0 bra L; bar.sync 0;\nL:" + INIT.format("%p1"), ["error"]),
+        ("@%p0 bra L; bar.sync 0;\nL:" + INIT.format("%first") + INIT.format("%p1"), ["error"]),
+        (INIT.format("%first") + "@%p0 bra L; bar.sync 0;\nL:" + INIT.format("%p1"), ["note"]),
+        (INIT.format("%first") + "@%p1 fence.mbarrier_init.release.cluster; bar.sync 0; @%p1 " + COPY, []),
+        (INIT.format("%first") + "@%p0 fence.mbarrier_init.release.cluster; bar.sync 0; @%p1 " + COPY, ["note"]),
+        (INIT.format("%first") + "@%p1 mbarrier.inval.shared.b64 [%bar]; bar.sync 0;" + INIT.format("%p1"), []),
+        (INIT.format("%first") + "@%p1 mbarrier.inval.shared.b64 [%bar];" + INIT.format("%first"), ["error"]),
+        (INIT.format("%first") + "bar.sync 0;" + INIT.format("%p1") + INIT.format("%p1"), ["note", "error"]),
+    ],
+    ids=[
+        "used",
+        "barrier of another",
+        "barrier before",
+        "a barrier",
+        "own fence",
+        "fence of another",
+        "removed",
+        "another removed",
+        "twice",
+    ],
+)
+def test_objects_of_the_second_cta(program, expected):
+    """An object of CTA 1 is held against what threads of that CTA have done to it."""
+    found = faulty.findings(faulty.Example.of(OWN + program, "grid=2"))
+
+    assert severities(found) == [("mbarrier", severity) for severity in expected]
 
 
 def test_tiles_are_stored_again_in_every_cta():

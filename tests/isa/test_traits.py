@@ -59,7 +59,6 @@ TOLD = [
     ("movmatrix.sync.aligned.m8n8.trans.b16", {"matrix": Matrix.TRANSPOSE}),
     ("shfl.sync.idx.b32", {"shuffles": True, "synchronises": True}),
     ("activemask.b32", {"uniform": "warp", "synchronises": False}),
-    ("xor.b32", {"absorbs": True}),
     ("add.s32", {"contraction": None}),
     ("add.ftz.sat.f32", {"contraction": Contraction.SUM}),
     ("add.rn.f32", {"contraction": None}),

@@ -14,6 +14,8 @@ from warpsim.analysis.constants import Constants, State
 from warpsim.analysis.dataflow import walk
 from warpsim.analysis.flow import blocks_of, returned_by
 from warpsim.errors import Finding
+from warpsim.graph.moves import Fate, Moves, moves_of
+from warpsim.graph.nodes import Untraceable
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Ending, Matrix
 from warpsim.program.program import Function, Instruction, Operand, called
@@ -147,7 +149,10 @@ def check_undefined(facts: Facts) -> Iterator[Finding]:
                 severity="warning" if use == SHARED else "error", values={"register": name},
                 other=None if root is None else root.instruction,
             )  # fmt: skip
-        _trace(instruction, state, roots)
+        sources = _undefined_sources(instruction, state)
+        if sources:
+            root = roots.get(sources[0], Root(sources[0], instruction))
+            roots |= dict.fromkeys(instruction.writes, root)
 
 
 def _parameters(facts: Facts) -> int:
@@ -158,11 +163,8 @@ def _parameters(facts: Facts) -> int:
 
 def _step(instruction: Instruction, state: int) -> int:
     """The registers that are certainly undefined after an instruction."""
-    if not state:
-        return 0
-    spreads = instruction.guard is None and _spreads(instruction)
-    undefined = spreads and any(state >> r & 1 for r in instruction.reads)
-    for register in instruction.writes:
+    undefined = state and bool(_undefined_sources(instruction, state))
+    for register in instruction.writes if state else ():
         state = state | 1 << register if undefined else state & ~(1 << register)
     return state
 
@@ -174,21 +176,26 @@ class Root(NamedTuple):
     instruction: Instruction
 
 
-def _trace(instruction: Instruction, state: int, roots: dict[int, Root]) -> None:
-    """Note where the undefined results of an instruction come from."""
+def _undefined_sources(instruction: Instruction, state: int) -> list[int]:
+    """The undefined registers that make an instruction's results undefined."""
     sources = [r for r in instruction.reads if state >> r & 1]
-    if sources and instruction.guard is None and _spreads(instruction):
-        first = sources[0]
-        root = roots.get(first, Root(first, instruction))
-        roots |= dict.fromkeys(instruction.writes, root)
+    return sources if sources and instruction.guard is None and _spreads(instruction) else []
 
 
 def _spreads(instruction: Instruction) -> bool:
     """Whether any undefined source makes the result undefined."""
-    form, traits = instruction.form, instruction.traits
-    if traits.copies:
+    if instruction.traits.copies:
         return len(instruction.operands) == 2 and len(instruction.operands[1].registers) == 1
-    return form.scope is Scope.THREAD and not form.ports and not traits.absorbs
+    plain = instruction.form.scope is Scope.THREAD and not instruction.form.ports
+    return plain and moves_by(instruction).fate is Fate.COMPUTED
+
+
+def moves_by(instruction: Instruction) -> Moves:
+    """What an instruction does with the bits of its sources."""
+    try:
+        return moves_of(instruction.graph)
+    except Untraceable:  # as of 128 bits
+        return Moves(Fate.MOVED, frozenset((0,))) if instruction.traits.copies else Moves(Fate.COMPUTED)
 
 
 def _uses(instruction: Instruction, accumulator: int | None) -> Iterator[tuple[int, str]]:

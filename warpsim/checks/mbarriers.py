@@ -25,13 +25,21 @@ FENCE_ADVICE = (
 
 @attrs.define(eq=False)
 class Initialised:
-    """The objects of a batch as sorted ``keys`` (column and address), whether a fence has made them visible, and the
-    number of barriers that their CTAs had passed when they were initialised.
+    """The objects of a batch as sorted ``keys`` (see `_keys`), whether a fence has made them visible, and the number of
+    barriers that their CTAs had passed when they were initialised.
     """
 
     keys: Array = attrs.field(factory=lambda: np.zeros(0, np.int64))
     fenced: Array = attrs.field(factory=lambda: np.zeros(0, np.bool_))
     made: Array = attrs.field(factory=lambda: np.zeros(0, np.int64))
+
+    def take(self, which: Array) -> None:
+        """Keep these objects, in this order."""
+        self.keys, self.fenced, self.made = self.keys[which], self.fenced[which], self.made[which]
+
+
+def _keys(columns: Array, place: Array) -> Array:
+    return np.unique(columns << 32 | place)
 
 
 class MbarrierRules(Watcher):
@@ -48,36 +56,25 @@ class MbarrierRules(Watcher):
         wrong = (count == 0) | (count > mbarriers.MAX_COUNT)
         if wrong.any():
             n = int(count[wrong][0])
-            _report(
-                machine,
-                group,
-                active,
-                f"an mbarrier is initialised for {n} arrivals; it can count 1 to {mbarriers.MAX_COUNT}",
-            )
+            message = f"an mbarrier is initialised for {n} arrivals; it can count 1 to {mbarriers.MAX_COUNT}"
+            _report(machine, group, active, message)
         known: Initialised = machine.batch.notes[RULE]
-        keys = np.unique(columns << 32 | place)
-        again = keys[np.isin(keys, known.keys)]
-        if len(again):
-            words = machine.batch.shared.gather(again & 0xFFFFFFFF, again >> 32, np.dtype(np.uint64))
+        keys = _keys(columns, place)
+        ctas, addresses = np.divmod(keys, 1 << 32)
+        passed, again = machine.batch.barriers_passed[ctas], np.isin(keys, known.keys)
+        old = np.searchsorted(known.keys, keys[again])
+        if again.any():
+            words = machine.batch.shared.gather(addresses[again], ctas[again], np.dtype(np.uint64))
             # compilers reuse memory of an object that nobody used, one barrier later
-            unused = (words == mbarriers.initial(mbarriers.pending(words))).all()
-            unused &= (
-                known.made[np.searchsorted(known.keys, again)] < machine.batch.barriers_passed[again >> 32]
-            ).all()
-            _report(
-                machine,
-                group,
-                active,
-                f"the mbarrier at shared address 0x{int(again[0]) & 0xFFFFFFFF:x} is already initialised",
-                severity="note" if unused else "error",
-                advice="execute mbarrier.inval before initialising it again",
-            )
-        new = keys[~np.isin(keys, known.keys)]
-        order = np.argsort(merged := np.r_[known.keys, new])
-        known.keys = merged[order]
-        known.fenced = np.r_[known.fenced, np.zeros(len(new), np.bool_)][order]
-        known.made = np.r_[known.made, np.zeros(len(new), np.int64)][order]
-        known.made[np.searchsorted(known.keys, keys)] = machine.batch.barriers_passed[keys >> 32]
+            unused = (words == mbarriers.initial(mbarriers.pending(words))) & (known.made[old] < passed[again])
+            message = f"the mbarrier at shared address 0x{int(addresses[again][0]):x} is already initialised"
+            advice = "execute mbarrier.inval before initialising it again"
+            _report(machine, group, active, message, severity="note" if unused.all() else "error", advice=advice)
+        known.made[old] = passed[again]
+        known.keys = np.r_[known.keys, keys[~again]]
+        known.fenced = np.r_[known.fenced, np.zeros(len(known.keys) - len(known.fenced), np.bool_)]
+        known.made = np.r_[known.made, passed[~again]]
+        known.take(np.argsort(known.keys))
 
     def mbarrier_invalidated(
         self, machine: Machine, group: Group, columns: Array, place: Array, words: Array, active: Array | None
@@ -85,17 +82,14 @@ class MbarrierRules(Watcher):
         """Report an object that does not exist, and remove it."""
         _check_valid(machine, group, active, words)
         known: Initialised = machine.batch.notes[RULE]
-        at = np.searchsorted(known.keys, np.unique(columns << 32 | place))
-        kept = np.ones(len(known.keys), np.bool_)
-        kept[at[at < len(kept)]] = False
-        known.keys, known.fenced, known.made = known.keys[kept], known.fenced[kept], known.made[kept]
+        known.take(~np.isin(known.keys, _keys(columns, place)))
 
     def mbarrier_fenced(self, machine: Machine, group: Group, active: Array | None) -> None:
         """Mark objects of these CTAs as visible."""
         known: Initialised = machine.batch.notes[RULE]
         if len(known.keys) and not known.fenced.all():
-            columns = np.unique(group.lanes(active) % machine.batch.shape.n_ctas)
-            known.fenced = known.fenced | np.isin(known.keys >> 32, columns)
+            ctas = np.unique(group.lanes(active) % machine.batch.shape.n_ctas)
+            known.fenced = known.fenced | np.isin(known.keys >> 32, ctas)
 
     def mbarrier_changed(
         self, machine: Machine, group: Group, before: Array, after: Array, active: Array | None
@@ -105,18 +99,12 @@ class MbarrierRules(Watcher):
         if present(group).traits.is_async(Family.CP_ASYNC, Stage.ARRIVE):
             return  # makes the phase expect one more arrival
         if (np.abs(mbarriers.tx_count(after)) > mbarriers.MAX_TX).any():
-            _report(
-                machine, group, active, f"the tx-count leaves its range of -{mbarriers.MAX_TX} to {mbarriers.MAX_TX}"
-            )
+            message = f"the tx-count leaves its range of -{mbarriers.MAX_TX} to {mbarriers.MAX_TX}"
+            _report(machine, group, active, message)
         if mbarriers.overdrawn(before, after).any():
-            _report(
-                machine,
-                group,
-                active,
-                "more arrivals than the current phase of the mbarrier expects",
-                advice="mbarrier.init takes the number of arrivals that complete a phase",
-                pending=int(mbarriers.pending(before).reshape(-1)[0]),
-            )
+            message, pending = "more arrivals than the current phase of the mbarrier expects", mbarriers.pending(before)
+            advice = "mbarrier.init takes the number of arrivals that complete a phase"
+            _report(machine, group, active, message, advice=advice, pending=int(pending.reshape(-1)[0]))
 
     def mbarrier_read(self, machine: Machine, group: Group, words: Array, active: Array | None) -> None:
         """Report reads of the phase of something that is not an object."""
@@ -131,15 +119,12 @@ class MbarrierRules(Watcher):
             return
         hidden = np.isin(columns << 32 | place, known.keys[~known.fenced])
         if hidden.any():
-            _report(
-                machine,
-                group,
-                active,
+            message = (
                 f"no fence made the initialisation of the mbarrier at shared address 0x{int(place[hidden][0]):x} visible"
-                " to the async proxy and the cluster",
-                severity="note",  # compilers rely on the barrier alone
-                advice=FENCE_ADVICE,
+                " to the async proxy and the cluster"
             )
+            # compilers rely on the barrier alone
+            _report(machine, group, active, message, severity="note", advice=FENCE_ADVICE)
             known.fenced = known.fenced | np.isin(known.keys, columns << 32 | place)
 
 

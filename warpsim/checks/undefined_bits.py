@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warpsim.analysis.undefined import deciding, read_unwritten, scale_of
+from warpsim.analysis.undefined import deciding, moves_by, read_unwritten, scale_of
 from warpsim.checks.undefined_memory import AtOnce, UndefinedMemory, muted
 from warpsim.checks.undefined_registers import PADDING, RULE, lanes_of, ones, origins, report_use, undefined
-from warpsim.graph.moves import Fate, Moves, moves_of
-from warpsim.graph.nodes import Untraceable
+from warpsim.graph.moves import Fate
 from warpsim.isa.spec import Form, Scope
 from warpsim.isa.traits import Access, Ending, Family
 from warpsim.machine.binding.operand_slots import commit_of, guard_of, source_getter, value_getter
@@ -50,10 +49,7 @@ def rule_of(plan: FunctionPlan, instruction: Instruction) -> Rule:
         return lambda machine, group, active: {}
     if traits.access is Access.ATOMIC:
         return _atomic_rule(plan, instruction)
-    try:
-        moves = moves_of(instruction.graph)
-    except Untraceable:  # as of 128 bits
-        moves = Moves(Fate.MOVED, frozenset((0,))) if traits.copies else Moves(Fate.COMPUTED)
+    moves = moves_by(instruction)
     if moves.fate is Fate.MOVED:
         return _move_rule(plan, instruction, moves.moved)
     return (_bitwise_rule if moves.fate is Fate.BITWISE else _any_rule)(plan, instruction)

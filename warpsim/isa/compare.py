@@ -279,7 +279,6 @@ def set_packed(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     "selp.type d, a, b, {!}c; .type = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64 };",
     anchor="comparison-and-selection-instructions-selp",
     types={"c": ".pred"},
-    traits=Traits(absorbs=True),
 )
 def selp(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """a where c, else b."""
@@ -293,7 +292,6 @@ def selp(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     anchor="comparison-and-selection-instructions-slct",
     types={"d": "dtype", "a": "dtype", "b": "dtype", "c": "ctype"},
     legal=lambda op: ".ftz is for a .f32 operand c" if op.ftz and op.ctype.kind != "f" else None,
-    traits=Traits(absorbs=True),
 )
 def slct(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """a where c >= 0, else b."""

@@ -24,7 +24,6 @@ def contractible(op: Op) -> Traits:
     role, f64 = _ROLES.get(root), type == "f64"
     return Traits(
         contraction=role if plain else None,
-        absorbs=root == "mul",
         sorts=f64 and role is not None,
         changes_sign=f64 and role is None,
     )

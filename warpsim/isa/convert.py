@@ -23,7 +23,7 @@ def takes_wider(op: Op) -> bool:
     return not any(word in TYPES and (word[:2] in ("bf", "ue") or word[0] == "e") for word in op.modifiers)
 
 
-CONVERTS = Traits(absorbs=True, special_registers=True)
+CONVERTS = Traits(special_registers=True)
 
 
 def _contains(outer: ScalarType, inner: ScalarType) -> bool:

@@ -19,7 +19,6 @@ CONST_WINDOW = 0x7C00_0000_0000
 PARAM_WINDOW = 0x7B00_0000_0000
 WINDOW = 1 << 32
 _MOVES = Traits(
-    absorbs=True,
     copies=True,
     special_registers=True,
     symbols="",

@@ -12,7 +12,6 @@ import numpy as np
 
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Op
-from warpsim.isa.traits import Traits
 from warpsim.numerics import integer
 
 Lanes = Any
@@ -97,7 +96,6 @@ def subc_cc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> tuple[Lanes, Lanes]:
     version=(3, 0),
     target=20,
     gates=_GATES,
-    traits=Traits(absorbs=True),
 )
 def mad_cc(op: Op, a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
     """Half of a * b, plus c, and the carry out of that addition."""

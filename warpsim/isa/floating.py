@@ -113,7 +113,6 @@ def mul_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
     f"fma.rnd{{.ftz}}{{.sat}}.f32 d, a, b, c; mad.rnd{{.ftz}}{{.sat}}.f32 d, a, b, c; {RND}",
     anchor="floating-point-instructions-fma",
     types=_one_type("f32"),
-    traits=lambda op: Traits(absorbs=op.text.startswith("mad")),
 )
 def fma_f32(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """d = a * b + c, rounded once."""
@@ -128,7 +127,7 @@ def fma_f32(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     f"fma.rnd.f64 d, a, b, c; mad.rnd.f64 d, a, b, c; {RND}",
     anchor="floating-point-instructions-fma",
     types=_one_type("f64"),
-    traits=lambda op: Traits(absorbs=op.text.startswith("mad"), sorts=True),
+    traits=Traits(sorts=True),
 )
 def fma_f64(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """d = a * b + c, rounded once."""
@@ -326,7 +325,7 @@ def sign_f64(op: Op, a: Lanes) -> Lanes:
     anchor="floating-point-instructions-min",
     types={n: (lambda op: _float_of(op)) for n in "dab"},
     gates={"NaN": (80, (7, 0)), "xorsign": (86, (7, 2))},
-    traits=lambda op: Traits(absorbs=True, sorts=op.text.endswith("f64")),
+    traits=lambda op: Traits(sorts=op.text.endswith("f64")),
 )
 def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Minimum or maximum; a number wins over a NaN, unless .NaN."""
@@ -353,7 +352,6 @@ def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
     types=_one_type("f32"),
     version=(8, 8),
     target=100,
-    traits=Traits(absorbs=True),
 )
 def min_max_three(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """Minimum or maximum of three, or of their absolute values."""

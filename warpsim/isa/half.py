@@ -10,7 +10,6 @@ import numpy as np
 from warpsim.isa.contractible import contractible
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Op
-from warpsim.isa.traits import Traits
 from warpsim.numerics import approx, convert, floating
 from warpsim.numerics.floating import extreme, odd_sum, saturate
 
@@ -173,7 +172,6 @@ _XORSIGN = {"xorsign": (86, (7, 2))}
     version=(7, 0),
     target=80,
     gates=_XORSIGN,
-    traits=Traits(absorbs=True),
 )
 @instruction(
     f"min{{.ftz}}{{.NaN}}{{.xorsign.abs}}.type d, a, b; max{{.ftz}}{{.NaN}}{{.xorsign.abs}}.type d, a, b; {_FLOATS}",
@@ -181,7 +179,6 @@ _XORSIGN = {"xorsign": (86, (7, 2))}
     version=(7, 0),
     target=80,
     gates=_XORSIGN,
-    traits=Traits(absorbs=True),
 )
 def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Minimum or maximum; a number wins over a NaN, unless .NaN."""

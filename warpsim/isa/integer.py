@@ -8,7 +8,6 @@ import numpy as np
 
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Op
-from warpsim.isa.traits import Traits
 from warpsim.numerics import integer
 from warpsim.types import TYPES, ScalarType
 
@@ -66,7 +65,6 @@ def sub(op: Op, a: Lanes, b: Lanes) -> Lanes:
 @instruction(
     "mul.lo.type d, a, b; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };",
     anchor="integer-arithmetic-instructions-mul",
-    traits=Traits(absorbs=True),
 )
 def mul_lo(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """The lower half of the product."""
@@ -76,7 +74,6 @@ def mul_lo(op: Op, a: Lanes, b: Lanes) -> Lanes:
 @instruction(
     "mul.hi.type d, a, b; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };",
     anchor="integer-arithmetic-instructions-mul",
-    traits=Traits(absorbs=True),
 )
 def mul_hi(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """The upper half of the product."""
@@ -87,7 +84,6 @@ def mul_hi(op: Op, a: Lanes, b: Lanes) -> Lanes:
     "mul.wide.type d, a, b; .type = { .u16, .u32, .s16, .s32 };",
     anchor="integer-arithmetic-instructions-mul",
     types={"d": _wide},
-    traits=Traits(absorbs=True),
 )
 def mul_wide(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """The full product, twice as wide."""
@@ -98,7 +94,6 @@ def mul_wide(op: Op, a: Lanes, b: Lanes) -> Lanes:
 @instruction(
     "mad.lo.type d, a, b, c; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };",
     anchor="integer-arithmetic-instructions-mad",
-    traits=Traits(absorbs=True),
 )
 def mad_lo(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """The lower half of a * b + c."""
@@ -109,7 +104,6 @@ def mad_lo(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     "mad.hi.type d, a, b, c; mad.hi{.sat}.s32 d, a, b, c; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };",
     anchor="integer-arithmetic-instructions-mad",
     types={n: (lambda op: op.type or TYPES["s32"]) for n in "dabc"},
-    traits=Traits(absorbs=True),
 )
 def mad_hi(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """The upper half of a * b, plus c."""
@@ -121,7 +115,6 @@ def mad_hi(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     "mad.wide.type d, a, b, c; .type = { .u16, .u32, .s16, .s32 };",
     anchor="integer-arithmetic-instructions-mad",
     types={"d": _wide, "c": _wide},
-    traits=Traits(absorbs=True),
 )
 def mad_wide(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """The full product plus c."""
@@ -204,7 +197,6 @@ def neg(op: Op, a: Lanes) -> Lanes:
     anchor="integer-arithmetic-instructions-min",
     types={n: (lambda op: op.type or TYPES["s32"]) for n in "dab"},
     gates={"relu": (90, (8, 0))},
-    traits=Traits(absorbs=True),
 )
 def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Minimum or maximum; .relu clamps negative results to 0."""
@@ -218,7 +210,6 @@ def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
     types=dict.fromkeys("dab", ".u16x2"),
     version=(8, 0),
     target=90,
-    traits=Traits(absorbs=True),
 )
 def min_max_x2(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """The same for both halves separately."""
@@ -267,7 +258,6 @@ def brev(op: Op, a: Lanes) -> Lanes:
     anchor="integer-arithmetic-instructions-bfe",
     types={"b": ".u32", "c": ".u32"},
     limits={"b": (0, 255), "c": (0, 255)},
-    traits=Traits(absorbs=True),
 )
 def bfe(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """Extract and extend a bit field."""
@@ -279,7 +269,6 @@ def bfe(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     anchor="integer-arithmetic-instructions-bfi",
     types={"c": ".u32", "d": ".u32"},
     limits={"c": (0, 255), "d": (0, 255)},
-    traits=Traits(absorbs=True),
 )
 def bfi(op: Op, a: Lanes, b: Lanes, c: Lanes, d: Lanes) -> Lanes:
     """Insert a bit field into b."""

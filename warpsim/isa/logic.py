@@ -7,7 +7,6 @@ from typing import Any
 from warpsim.isa.ports import constant_of
 from warpsim.isa.registry import instruction
 from warpsim.isa.spec import Op
-from warpsim.isa.traits import Traits
 from warpsim.numerics import integer
 
 Lanes = Any
@@ -16,7 +15,6 @@ Lanes = Any
 @instruction(
     "and.type d, a, b; .type = { .pred, .b16, .b32, .b64 };",
     anchor="logic-and-shift-instructions-and",
-    traits=Traits(absorbs=True),
 )
 def and_(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Bitwise and."""
@@ -26,7 +24,6 @@ def and_(op: Op, a: Lanes, b: Lanes) -> Lanes:
 @instruction(
     "or.type d, a, b; .type = { .pred, .b16, .b32, .b64 };",
     anchor="logic-and-shift-instructions-or",
-    traits=Traits(absorbs=True),
 )
 def or_(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Bitwise or."""
@@ -36,7 +33,6 @@ def or_(op: Op, a: Lanes, b: Lanes) -> Lanes:
 @instruction(
     "xor.type d, a, b; .type = { .pred, .b16, .b32, .b64 };",
     anchor="logic-and-shift-instructions-xor",
-    traits=Traits(absorbs=True),
 )
 def xor(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Bitwise exclusive or."""
@@ -46,7 +42,6 @@ def xor(op: Op, a: Lanes, b: Lanes) -> Lanes:
 @instruction(
     "not.type d, a; .type = { .pred, .b16, .b32, .b64 };",
     anchor="logic-and-shift-instructions-not",
-    traits=Traits(absorbs=True),
 )
 def not_(op: Op, a: Lanes) -> Lanes:
     """Bitwise negation."""
@@ -66,7 +61,6 @@ def cnot(op: Op, a: Lanes) -> Lanes:
     constants={"immLut": None},
     version=(4, 3),
     target=50,
-    traits=Traits(absorbs=True),
     sinks=("d",),
 )
 def lop3(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes) -> Lanes:
@@ -82,7 +76,6 @@ def lop3(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes) -> Lanes:
     version=(8, 2),
     target=70,
     registers=("p",),
-    traits=Traits(absorbs=True),
     sinks=("d",),
 )
 def lop3_bool(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes, q: Lanes) -> tuple[Lanes, Lanes]:
@@ -117,7 +110,6 @@ def shr(op: Op, a: Lanes, b: Lanes) -> Lanes:
     types={"d": ".b32", "a": ".b32", "b": ".b32", "c": ".u32"},
     version=(3, 1),
     target=32,
-    traits=Traits(absorbs=True),
 )
 def shf(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """Funnel shift of b:a."""
@@ -130,7 +122,6 @@ def shf(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     types={"d": ".b32", "a": ".b32", "b": ".b32", "c": ".b32"},
     version=(2, 0),
     target=20,
-    traits=Traits(absorbs=True),
 )
 def prmt(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """Select four bytes from two registers."""

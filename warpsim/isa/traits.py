@@ -190,8 +190,6 @@ class Traits:
     """What it does with a matrix; it needs lanes that have exited."""
     opaque_fragments: bool = False
     """Its fragments have an unspecified layout, which only instructions of its own family understand."""
-    absorbs: bool = False
-    """The result may be defined although a source is not: x & 0, 0 * x, the element not selected."""
     copies: bool = False
     """The destination holds the source's bits, so a compiler may rename one to the other."""
     generic_address: bool = False
