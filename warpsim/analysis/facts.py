@@ -36,6 +36,10 @@ PATIENCE = 6
 """Rounds after which a register that still changes is treated as unknown."""
 
 
+def _same(state: State, old: State) -> bool:
+    return state.keys() == old.keys() and all(v is old[r] or v.same(old[r]) for r, v in state.items())
+
+
 class Facts:
     """What is known about a function."""
 
@@ -52,29 +56,35 @@ class Facts:
         self._often = written_often(function)
         self._written: dict[int, set[int]] = {}
         self._parting: list[dict[int, Spread]] = [{} for _ in self.blocks]
+        self._made: dict[int, State] = {}
+        """What each instruction gives to registers with several writers."""
+        self._changed: dict[int, int] = {}
+        """The visit of a block in which a register with a single writer changed last."""
+        self._visit = -1
         self._settle()
 
     # ---- values --------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Visit the blocks until nothing changes."""
-        after = self._after
-        carried = [[r for r in b.live_in if r in self._often] for b in self.blocks]
+        """Visit the blocks whose inputs have changed, until nothing does."""
+        after, carried = self._after, [[r for r in b.live_in if r in self._often] for b in self.blocks]
+        fixed = [[r for r in b.live_in if r not in self._often] for b in self.blocks]
+        visits: list[int] = [-1] * len(self.blocks)
         for round in range(4 * PATIENCE):
             changed = False
             for block in self.blocks:
-                entry = self._entry(block.index, carried[block.index], round)
+                n, visit = block.index, visits[block.index]
+                entry, old = self._entry(n, carried[n], round), after[n]
+                news = (self._changed.get(r, -1) >= visit for r in fixed[n])
+                if old is not None and _same(entry, self.before[n]) and not any(news):
+                    continue
+                visits[n] = self._visit = self._visit + 1
                 leaving = dict(entry)
-                self.before[block.index] = entry
+                self.before[n] = entry
                 for instruction in self.function.code[block.first : block.last]:
                     changed |= self._apply(instruction, leaving, round)
-                old = after[block.index]
-                if (
-                    old is None
-                    or any(not v.same(old[r]) for r, v in leaving.items() if r in old)
-                    or len(old) != len(leaving)
-                ):
-                    after[block.index] = leaving
+                if old is None or not _same(leaving, old):
+                    after[n] = leaving
                     changed = True
             changed |= self._divide()
             if not changed:
@@ -107,7 +117,9 @@ class Facts:
             old = self._once.get(register)
             if old is None or not value.same(old):
                 self._once[register] = value if old is None or round < PATIENCE else ANYTHING
-                changed |= self._once[register] is not old
+                if self._once[register] is not old:
+                    changed = True
+                    self._changed[register] = self._visit
         return changed
 
     def _guarded(self, instruction: Instruction, state: State, register: int, value: Value) -> Value:
@@ -179,12 +191,15 @@ class Facts:
 
     def walk(self, index: int) -> Iterator[tuple[int, Instruction, Read]]:
         """Yield each instruction of a block with its index and a function that reads register values before it."""
-        state = dict(self.before[index])
-        block = self.blocks[index]
+        state, block = dict(self.before[index]), self.blocks[index]
         for at in range(block.first, block.last):
             instruction = self.function.code[at]
             yield at, instruction, functools.partial(self._read, state)
-            self._apply(instruction, state, 0)
+            made = self._made.get(at)
+            if made is None:
+                self._apply(instruction, state, 0)
+                made = self._made[at] = {r: state[r] for r in instruction.writes if r in self._often}
+            state |= made
 
     def value(self, operand: Operand, read: Read) -> Value:
         """What is known about an operand."""
