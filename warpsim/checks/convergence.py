@@ -9,13 +9,14 @@ it must not, however it is scheduled.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
 
 from warpsim.isa.spec import Scope
-from warpsim.isa.traits import Family
+from warpsim.isa.traits import Barrier, Family
 from warpsim.machine.collectives import FULL, Members, masks_of, named_by, places, taking_part, wanted
 from warpsim.machine.reporting import counted, party, present
 from warpsim.machine.stalled import BARRIER, LANES, PHASE, REGISTERS, WARP
@@ -27,7 +28,6 @@ from warpsim.program.program import Instruction
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.stalled import Stall, StallValues
-    from warpsim.machine.state.batch import Barrier
     from warpsim.machine.state.group import Group
     from warpsim.program.program import Instruction
 
@@ -59,12 +59,8 @@ def _check_masks(machine: Machine, group: Group, masks: Array, active: Array) ->
     outside = active & ~named_by(masks)
     if outside.any():
         found = int(np.broadcast_to(masks, active.shape)[outside][0])
-        _report_members(
-            machine,
-            group,
-            f"lanes that are not in their own membermask 0x{found:08x} execute this instruction",
-            outside,
-        )
+        what = f"lanes that are not in their own membermask 0x{found:08x} execute this instruction"
+        _report_members(machine, group, what, outside)
         return
     if masks.shape[1] == 1 or masks.strides[1] == 0:
         return
@@ -80,13 +76,8 @@ def _check_masks(machine: Machine, group: Group, masks: Array, active: Array) ->
 
 
 def _report_members(machine: Machine, group: Group, message: str, lanes: Array) -> None:
-    machine.fault(
-        "membermask",
-        message,
-        group,
-        _in_group(group, lanes),
-        advice="all lanes that a mask names must execute the instruction with that same mask",
-    )
+    advice = "all lanes that a mask names must execute the instruction with that same mask"
+    machine.fault(MEMBERMASK, message, group, _in_group(group, lanes), advice=advice)
 
 
 class Absences(Watcher):
@@ -145,14 +136,13 @@ class Absences(Watcher):
         diverged = machine.batch.notes.get(DIVERGED)
         left = diverged is not None and diverged[absent * shape.n_ctas + first % shape.n_ctas].any()
         missing = counted("thread", absent) if len(absent) else f"threads from {len(threads) + thread} on"
-        machine.fault(
-            DIVERGENCE if left else EXITED,
-            f"{missing} of the warpgroup can no longer arrive: "
-            + ("took another path and exited" if left else "exited, or never existed"),
-            group,
+        why = "took another path and exited" if left else "exited, or never existed"
+        message = f"{missing} of the warpgroup can no longer arrive: {why}"
+        lanes, advice = (
             np.broadcast_to(broken, group.selection.shape),
-            advice="all 128 threads of the warpgroup must execute the instruction",
+            "all 128 threads of the warpgroup must execute the instruction",
         )
+        machine.fault(DIVERGENCE if left else EXITED, message, group, lanes, advice=advice)
 
 
 def _diverged(machine: Machine) -> Array:
@@ -164,15 +154,11 @@ def _diverged(machine: Machine) -> Array:
 
 def _report_absent(machine: Machine, group: Group, rule: str, active: Array, absent: Array, why: str) -> None:
     warp, column = np.argwhere(absent.any(axis=1))[0].tolist()
-    missing_lanes = np.flatnonzero(absent[warp, :, column])
-    machine.fault(
-        rule,
-        f"{counted('lane', missing_lanes)} of the warp can no longer arrive: {why}",
-        group,
-        _in_group(group, active & absent.any(axis=1, keepdims=True)),
-        absent=tuple(missing_lanes.tolist()),
-        advice="make every participating lane reach the instruction before any of them exits",
-    )
+    missing = np.flatnonzero(absent[warp, :, column])
+    message = f"{counted('lane', missing)} of the warp can no longer arrive: {why}"
+    lanes = _in_group(group, active & absent.any(axis=1, keepdims=True))
+    advice = "make every participating lane reach the instruction before any of them exits"
+    machine.fault(rule, message, group, lanes, absent=tuple(missing.tolist()), advice=advice)
 
 
 def _in_group(group: Group, lanes: Array) -> Array:
@@ -197,14 +183,10 @@ class Stalls(Watcher):
 
     def warp_split(self, machine: Machine, group: Group, other: Group | None) -> None:
         """Report lanes that arrive at an aligned barrier without the rest of their warps."""
-        where = "lanes of the warp wait here"
-        machine.fault(
-            DIVERGENCE,
-            f"{present(group).text} waits for all lanes of the warp, but some are elsewhere",
-            group,
-            other=None if other is None else party(machine.launch, machine.batch, other, where),
-            advice="move it to where the lanes have reconverged, or use barrier without .aligned",
-        )
+        message = f"{present(group).text} waits for all lanes of the warp, but some are elsewhere"
+        place = None if other is None else party(machine.launch, machine.batch, other, "lanes of the warp wait here")
+        advice = "move it to where the lanes have reconverged, or use barrier without .aligned"
+        machine.fault(DIVERGENCE, message, group, other=place, advice=advice)
 
     def stalled(self, machine: Machine, first: Stall, message: str, values: StallValues) -> None:
         """Report the stall under a rule, if one applies."""
@@ -257,17 +239,45 @@ class Barriers(Watcher):
         machine.batch.notes[BARRIER_RULE] = {}
 
     def barrier_operands_differ(self, machine: Machine, group: Group, operands: list[Array]) -> None:
-        """Report operands that differ within a warp that arrives together; elsewhere they may differ."""
-        if present(group).traits.aligned_barrier:
-            _check_operands(machine, group, operands)
+        """Report the number or the count of an aligned barrier that differs within a warp; elsewhere they may differ."""
+        here = group.warps.active
+        for name, value in zip(("barrier number", "thread count"), operands, strict=False):
+            if value.size == 1 or not present(group).traits.aligned_barrier:
+                continue
+            spread = np.broadcast_to(group.warps.spread(value), here.shape)
+            first = np.take_along_axis(spread, here.argmax(axis=1)[:, None], axis=1)
+            wrong = here & (spread != first)
+            if wrong.any():
+                other = int(np.broadcast_to(first, wrong.shape)[wrong][0])
+                message = f"the {name} differs between lanes of a warp: {other} and {int(spread[wrong][0])}"
+                advice = (
+                    "all lanes of a warp must name the same barrier; only barrier without .aligned lets them differ"
+                )
+                machine.fault(OPERANDS, message, group, _in_group(group, wrong), advice=advice)
 
     def barrier_reached(self, machine: Machine, group: Group, number: int, count: int) -> None:
-        """Compare with the operands of threads that have arrived."""
+        """Report what no barrier can have, and what differs from the operands of threads that have arrived in this phase."""
         here, barrier, arrived = present(group), machine.batch.barrier(number), machine.batch.notes[BARRIER_RULE]
         last: Last = arrived.setdefault(number, Last.of(len(barrier.arrived)))
-        _check_count(machine, group, barrier, count, last)
-        _check_kind(machine, group, barrier, last, votes=_votes(here))
-        last.note(group, here, votes=_votes(here))
+        for message, advice in _problems(here.traits.barrier, number, count, machine.batch.shape.n_threads):
+            machine.fault(BARRIER_RULE, message, group, advice=advice)
+        votes = here.traits.barrier is not None and here.traits.barrier.reduction is not None
+        names = ("sync or arrive", "red")
+        met = (barrier.arrived > 0) & (group.selection.per_cta > 0)
+        counts, kinds = met & (barrier.expected != count), met & (last.votes != votes)
+        if counts.any():
+            theirs = _threads(int(barrier.expected[counts.argmax()]))
+            message = f"barrier {number} expects {_threads(count)} here; threads that have arrived expect {theirs}"
+            self._differs(machine, group, message, last, counts, "all threads of a barrier must give the same count")
+        if kinds.any():
+            message = f"barrier {number} is used with .{names[votes]} here; other threads have arrived with .{names[not votes]}"
+            advice = "use one kind of barrier instruction until the barrier is complete"
+            self._differs(machine, group, message, last, kinds, advice)
+        last.note(group, here, votes=votes)
+
+    def _differs(self, machine: Machine, group: Group, message: str, last: Last, ctas: Array, advice: str) -> None:
+        lanes, other = ctas[group.selection.ctas], last.before(ctas)
+        machine.fault(BARRIER_RULE, message, group, lanes, other=other, advice=advice)
 
     def cluster_barrier_arrived(self, machine: Machine, group: Group) -> None:
         """Report threads that arrive again without having waited."""
@@ -275,107 +285,25 @@ class Barriers(Watcher):
         assert barrier is not None
         again = barrier.entered[group.selection.positions] != NEVER
         if again.any():
-            machine.fault(
-                BARRIER_RULE,
-                "threads arrive at the cluster barrier again before they have waited for their last arrival",
-                group,
-                again,
-                advice="each thread must execute barrier.cluster.wait after each barrier.cluster.arrive",
-            )
+            message = "threads arrive at the cluster barrier again before they have waited for their last arrival"
+            advice = "each thread must execute barrier.cluster.wait after each barrier.cluster.arrive"
+            machine.fault(BARRIER_RULE, message, group, again, advice=advice)
 
 
-def _check_count(machine: Machine, group: Group, barrier: Barrier, count: int, last: Last) -> None:
-    """Report a count that no barrier can have, or one that differs from others in the same phase."""
-    number, n_threads = barrier.number, machine.batch.shape.n_threads
-    if count == 0 and not _waits(present(group)):
-        machine.fault(
-            BARRIER_RULE,
-            f"threads arrive at barrier {number} without the number of threads that it expects",
-            group,
-            advice="an arrival that does not wait must give a thread count, which is not 0",
-        )
+def _problems(traits: Barrier | None, number: int, count: int, n_threads: int) -> Iterator[tuple[str, str]]:
+    """What no barrier can have, and advice."""
+    if count == 0 and traits is not None and not traits.waits:
+        message = f"threads arrive at barrier {number} without the number of threads that it expects"
+        yield message, "an arrival that does not wait must give a thread count, which is not 0"
     if count % 32 or count > -(-n_threads // 32) * 32:
-        machine.fault(
-            BARRIER_RULE,
-            f"barrier {number} expects {count} threads; the CTA has {n_threads}",
-            group,
-            advice="the count must be a multiple of 32, and at most the CTA's threads rounded up to whole warps",
-        )
-    if np.count_nonzero(barrier.arrived):
-        other = _met(barrier, group) & (barrier.expected != count)
-        if other.any():
-            machine.fault(
-                BARRIER_RULE,
-                f"barrier {number} expects {_threads(count)} here; threads that have arrived expect"
-                f" {_threads(int(barrier.expected[other.argmax()]))}",
-                group,
-                other[group.selection.ctas],
-                other=last.before(other),
-                advice="all threads of a barrier must give the same count",
-            )
-
-
-def _check_kind(machine: Machine, group: Group, barrier: Barrier, last: Last, *, votes: bool) -> None:
-    """Report a barrier that does not exist, or one where others vote (or do not) in the same phase."""
-    number = barrier.number
+        advice = "the count must be a multiple of 32, and at most the CTA's threads rounded up to whole warps"
+        yield f"barrier {number} expects {count} threads; the CTA has {n_threads}", advice
     if number >= BARRIERS:
-        machine.fault(
-            BARRIER_RULE,
-            f"barrier {number} does not exist: a CTA has {BARRIERS}",
-            group,
-            advice=f"barrier numbers are 0 to {BARRIERS - 1}",
-        )
-    other = (last.votes != votes) & _met(barrier, group)
-    if other.any():
-        names = ("sync or arrive", "red")
-        machine.fault(
-            BARRIER_RULE,
-            f"barrier {number} is used with .{names[votes]} here; other threads have arrived with .{names[not votes]}",
-            group,
-            other[group.selection.ctas],
-            other=last.before(other),
-            advice="use one kind of barrier instruction until the barrier is complete",
-        )
-
-
-def _votes(instruction: Instruction) -> bool:
-    barrier = instruction.traits.barrier
-    return barrier is not None and barrier.reduction is not None
-
-
-def _waits(instruction: Instruction) -> bool:
-    barrier = instruction.traits.barrier
-    return barrier is None or barrier.waits
-
-
-def _met(barrier: Barrier, group: Group) -> Array:
-    """The group's CTAs in which threads have arrived before."""
-    met: Array = (barrier.arrived > 0) & (group.selection.per_cta > 0)
-    return met
+        yield f"barrier {number} does not exist: a CTA has {BARRIERS}", f"barrier numbers are 0 to {BARRIERS - 1}"
 
 
 def _threads(count: int) -> str:
     return f"{count} threads" if count else "all threads of the CTA"
-
-
-def _check_operands(machine: Machine, group: Group, values: list[Array]) -> None:
-    """Report an aligned barrier whose number or count differs within a warp."""
-    for name, value in zip(("barrier number", "thread count"), values, strict=False):
-        if value.size == 1:
-            continue
-        here = group.warps.active
-        spread = np.broadcast_to(group.warps.spread(value), here.shape)
-        first = np.take_along_axis(spread, here.argmax(axis=1)[:, None], axis=1)
-        wrong = here & (spread != first)
-        if wrong.any():
-            other = int(np.broadcast_to(first, wrong.shape)[wrong][0])
-            machine.fault(
-                OPERANDS,
-                f"the {name} differs between lanes of a warp: {other} and {int(spread[wrong][0])}",
-                group,
-                np.broadcast_to(as_array(group.warps.collect(wrong)), group.selection.shape),
-                advice="all lanes of a warp must name the same barrier; only barrier without .aligned lets them differ",
-            )
 
 
 SETMAXNREG = "setmaxnreg"
