@@ -15,6 +15,7 @@ import attrs
 import numpy as np
 
 from warpsim.checks.epochs import EpochSheets, Met
+from warpsim.machine.events import ATOMIC, READ, WRITE, MemoryAccess
 from warpsim.machine.state.footprints import Footprint, GlobalTarget
 from warpsim.machine.state.transfers import BoxLoad, BoxStore, RunLoad, RunStore, ThreadCopy, Transfer
 from warpsim.machine.values import Affine, Array, as_array, spread
@@ -265,43 +266,35 @@ class GlobalStores(GlobalUses):
                 use.extent.forget()
                 self.add(attrs.evolve(use, around=(allocation.start, allocation.end)))
 
-    def touch(
-        self,
-        machine: Machine,
-        group: Group,
-        access: str,
-        base: Affine | Array,
-        nbytes: int,
-        active: Array | None,
-    ) -> None:
-        """Check accesses of the step's lanes (``read``, ``write`` or ``atomic``) at ``base``."""
-        for use, lanes in self.met(base, nbytes, group.selection.shape, active):
-            if not (access == "atomic" and use.reduces):  # each reduction is atomic
-                place = np.broadcast_to(as_array(base).view(np.int64), lanes.shape)
-                self._report(machine, group, access, int(place[lanes][0]), lanes, use)
+    def touch(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
+        """Check accesses of the step's lanes."""
+        for use, lanes in self.met(access.places, access.nbytes, group.selection.shape, access.active):
+            if not (access.kind == ATOMIC and use.reduces):  # each reduction is atomic
+                first = int(np.broadcast_to(access.places, lanes.shape)[lanes][0])
+                self._report(machine, group, access.kind, first, lanes, use)
 
     def read_by_copies(self, machine: Machine, transfer: Transfer) -> None:
         """Check what new copies read."""
         for source in sources_of(transfer):
-            self._meet(machine, transfer, "read", source.extent, source.starters(transfer.positions))
+            self._meet(machine, transfer, READ, source.extent, source.starters(transfer.positions))
 
     def written_by_copies(self, machine: Machine, transfer: Transfer) -> None:
         """Check what new copies write, unless that is there already."""
         target = transfer.target
         if target is not None:
-            access = "atomic" if transfer.reduces else "write"
+            access = ATOMIC if transfer.reduces else WRITE
             self._meet(machine, transfer, access, target, transfer.positions)
 
-    def _meet(self, machine: Machine, transfer: Transfer, access: str, extent: GlobalTarget, starters: Array) -> None:
+    def _meet(self, machine: Machine, transfer: Transfer, access: int, extent: GlobalTarget, starters: Array) -> None:
         """Check new copies, whose runs or boxes of ``extent`` these threads (positions in the batch) start."""
         if not self.reach(extent):
             return
         group, (place, runs, size) = transfer.group, extent.runs()
-        allocation = machine.launch.memory.find(extent.low, extent.high) if access == "write" else None
+        allocation = machine.launch.memory.find(extent.low, extent.high) if access == WRITE else None
         changes: Array | None = None
         for use, found in self.met(place, size, place.shape, None) if len(place) else ():
             first, who = int(place[found][0]), starters[runs[found]]
-            if access == "atomic" and use.reduces:
+            if access == ATOMIC and use.reduces:
                 continue  # each reduction is atomic
             if allocation is not None and not use.reduces:
                 if changes is None:
@@ -310,16 +303,10 @@ class GlobalStores(GlobalUses):
                     continue
             self._report(machine, group, access, first, np.isin(group.selection.positions, who), use)
 
-    def _report(self, machine: Machine, group: Group, access: str, first: int, lanes: Array, use: Use) -> None:
-        machine.fault(
-            EARLY,
-            f"global address 0x{first:x} is {'read' if access == 'read' else 'written'} while an unfinished copy writes it",
-            group,
-            lanes,
-            address=first,
-            advice=ADVICE,
-            other=use.place,
-        )
+    def _report(self, machine: Machine, group: Group, access: int, first: int, lanes: Array, use: Use) -> None:
+        verb = "read" if access == READ else "written"
+        message = f"global address 0x{first:x} is {verb} while an unfinished copy writes it"
+        machine.fault(EARLY, message, group, lanes, address=first, advice=ADVICE, other=use.place)
 
 
 class GlobalSources(GlobalUses):

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+import attrs
 import numpy as np
 
 from warpsim.checks.async_global import GlobalStores
 from warpsim.checks.epochs import EpochSheets, Met
 from warpsim.machine.asynchrony.transfers import late
 from warpsim.machine.reporting import present
-from warpsim.machine.values import Array, Place
+from warpsim.machine.values import Array, as_array
 from warpsim.machine.watcher import ATOMIC, READ, WRITE, MemoryAccess, Watcher
 
 if TYPE_CHECKING:
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 
 
 EARLY, OVERWRITE = "async-read-early", "async-smem-overwrite"
+ADVICE = {
+    EARLY: "wait for the copy (wait_group, or the phase of its mbarrier) before touching its destination",
+    OVERWRITE: "wait until the operation has read its source before writing there again",
+}
+NAME = "async"
 _NEVER = np.iinfo(np.int32).max
 
 
@@ -33,31 +39,61 @@ class MatrixFootprint:
     """
 
     def __init__(
-        self,
-        address: Array,
-        columns: Array,
-        limits: tuple[int, int],
-        itemsize: int,
-        open: Array,
+        self, address: Array, columns: Array, limits: tuple[int, int], itemsize: int, open: Array,
         place: Instruction | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.address, self.columns, self.itemsize = address, columns, itemsize
         self.low, self.high = limits
         self.place = place
         self.open = open
         self._keys: Array | None = None
 
-    def hits(self, place: Array, nbytes: int, columns: Array, active: Array | None) -> Array:
-        """A mask of the accesses of ``nbytes`` at ``place`` in ``columns`` (broadcast) that touch an element still
-        being read.
-        """
+    def hits(self, access: SharedAccess) -> Array:
+        """A mask of accesses that touch an element still being read."""
         own = self.address.shape[-1] > 1  # otherwise all columns read the same addresses
         if self._keys is None:
             self._keys = np.sort((self.address + (self.columns << 32 if own else 0)).reshape(-1))
-        low = place + (columns << 32 if own else 0)
-        found = np.searchsorted(self._keys, low - self.itemsize + 1) < np.searchsorted(self._keys, low + nbytes)
-        found = found & self.open[columns]
-        return found if active is None else found & active
+        low = access.place + (access.columns << 32 if own else 0)
+        first, last = (np.searchsorted(self._keys, at) for at in (low - self.itemsize + 1, low + access.nbytes))
+        found = (first < last) & self.open[access.columns]
+        return found if access.active is None else found & access.active
+
+
+@attrs.frozen(eq=False)
+class SharedAccess:
+    """Accesses of ``nbytes`` at each ``place`` of shared memory in ``columns`` (broadcast), one per lane of the step; ``by``: one
+    per thread at these positions (empty: by a warpgroup); ``rows``: one per matrix row ``[n, k, m]`` of the warps.
+    """
+
+    group: Group
+    kind: int
+    place: Array
+    nbytes: int
+    columns: Array
+    active: Array | None = None
+    by: Array | None = None
+    rows: bool = False
+
+    @classmethod
+    def of(cls, group: Group, access: MemoryAccess, *, rows: bool) -> SharedAccess:
+        """What an event tells of."""
+        return cls(group, access.kind, access.places, access.nbytes, access.columns, access.active, rows=rows)
+
+    def lanes(self, found: Array) -> Array | None:
+        """The lanes of the step that make some of the accesses."""
+        selection = self.group.selection
+        if self.by is not None:
+            return np.isin(selection.positions, self.by[found]) if len(self.by) else None
+        if self.rows:
+            warps = self.group.warps
+            return as_array(warps.collect(found.any(axis=1, keepdims=True) & warps.active))
+        return np.broadcast_to(found, selection.shape) if found.ndim == len(selection.shape) else None
+
+    def report(self, machine: Machine, rule: str, what: str, other: Instruction | None, found: Array) -> None:
+        """Report some of the accesses."""
+        address = int(np.broadcast_to(self.place, found.shape)[found][0])
+        message, lanes, advice = f"shared address 0x{address:x} {what}", self.lanes(found), ADVICE[rule]
+        machine.fault(rule, message, self.group, lanes, address=address, advice=advice, other=other)
 
 
 class SharedUses:
@@ -82,8 +118,8 @@ class SharedUses:
             if footprint is not None:
                 if kind not in self._sheets:
                     self._sheets[kind] = EpochSheets(*self._extent)
-                claims, oldest = self._sheets[kind], self._oldest[kind]
-                claims.put(footprint, copy.serial, oldest, partial(self._holders, kind))
+                sheets, oldest = self._sheets[kind], self._oldest[kind]
+                sheets.put(footprint, copy.serial, oldest, partial(self._holders, kind))
                 self._oldest[kind] = min(oldest, copy.serial)
 
     def settle(self) -> None:
@@ -93,70 +129,40 @@ class SharedUses:
             self._copies = {t.serial: t for t in open}
         self._oldest["writes"] = next((t.serial for t in open if t.writes is not None), _NEVER)
         self._oldest["reads"] = next((t.serial for t in open if t.reads is not None and not t.released), _NEVER)
-        for kind, claims in self._sheets.items():
+        for kind, sheets in self._sheets.items():
             if self._oldest[kind] == _NEVER:
-                claims.clear()
+                sheets.clear()
 
-    def touch(
-        self,
-        machine: Machine,
-        group: Group,
-        access: str,
-        place: Place,
-        nbytes: int,
-        columns: Array,
-        active: Array | None,
-        *,
-        rows: bool = False,
-        by: Array | None = None,
-    ) -> None:
-        """Check other accesses (``read``, ``write`` or ``atomic``) to shared memory, one per lane of the step.
-
-        ``rows``: one per matrix row ``[n, k, m]`` of the warps; ``by``: one per thread at these positions (empty: by a
-        warpgroup).
-        """
-        place = np.asarray(place, np.int64)
-        self._meet(machine, group, "writes", access, place, nbytes, columns, active, by, rows=rows)
-        if access == "read":
+    def touch(self, machine: Machine, access: SharedAccess) -> None:
+        """Check other accesses."""
+        self._meet(machine, access, "writes")
+        if access.kind == READ:
             return
-        self._meet(machine, group, "reads", access, place, nbytes, columns, active, by, rows=rows)
+        self._meet(machine, access, "reads")
         if self.matrices:
-            low, high = int(place.min()), int(place.max()) + nbytes
+            low, high = int(access.place.min()), int(access.place.max()) + access.nbytes
             for matrix in self.matrices:
                 if matrix.low < high and low < matrix.high:
-                    found = matrix.hits(place, nbytes, columns, active)
+                    found = matrix.hits(access)
                     if found.any():
                         what = "is written while a wgmma in flight reads it"
-                        self._report(machine, group, OVERWRITE, what, matrix.place, place, found, by, rows=rows)
+                        access.report(machine, OVERWRITE, what, matrix.place, found)
 
-    def _meet(
-        self,
-        machine: Machine,
-        group: Group,
-        kind: str,
-        access: str,
-        place: Array,
-        nbytes: int,
-        columns: Array,
-        active: Array | None,
-        by: Array | None,
-        *,
-        rows: bool,
-    ) -> None:
+    def _meet(self, machine: Machine, access: SharedAccess, kind: str) -> None:
         """Compare accesses with what copies in flight write, or read."""
         if self._oldest[kind] == _NEVER:
             return
-        for met in self._sheets[kind].met(place, nbytes, columns, active, self._oldest[kind]):
+        place, columns, active = access.place, access.columns, access.active
+        for met in self._sheets[kind].met(place, access.nbytes, columns, active, self._oldest[kind]):
             for copy, index in self._holders(kind, met):
-                if access == "atomic" and copy.reduces and kind == "writes":
+                if access.kind == ATOMIC and copy.reduces and kind == "writes":
                     continue  # each reduction is atomic
-                shape = np.broadcast_shapes(place.shape, columns.shape, () if active is None else active.shape)
-                found = np.zeros(shape, np.bool_)
+                found = np.zeros(
+                    np.broadcast_shapes(*(x.shape for x in (place, columns, active) if x is not None)), np.bool_
+                )
                 found.reshape(-1)[index] = True
-                verb = "read" if access == "read" else "written"
-                rule = EARLY if kind == "writes" else OVERWRITE
-                what = f"is {verb} while an unfinished copy {kind} it"
-                self._report(machine, group, rule, what, copy.place, place, found, by, rows=rows)
+                what = f"is {'read' if access.kind == READ else 'written'} while an unfinished copy {kind} it"
+                access.report(machine, EARLY if kind == "writes" else OVERWRITE, what, copy.place, found)
 
     def _holders(self, kind: str, met: Met) -> Iterator[tuple[Transfer, Array]]:
         """The copies that still write (or read) granules, and the accesses (flat indices) that touch them."""
@@ -172,42 +178,6 @@ class SharedUses:
                 held = footprint.holders(address[which], owners[which], open)
                 if held.any():
                     yield copy, index[which][held]
-
-    def _report(
-        self,
-        machine: Machine,
-        group: Group,
-        rule: str,
-        what: str,
-        other: Instruction | None,
-        place: Array,
-        found: Array,
-        by: Array | None,
-        *,
-        rows: bool,
-    ) -> None:
-        selection = group.selection
-        address = int(np.broadcast_to(place, found.shape)[found][0])
-        lanes: Array | None = None
-        if by is not None:
-            lanes = np.isin(selection.positions, by[found]) if len(by) else None
-        elif rows:
-            warps = group.warps
-            lanes = warps.collect(found.any(axis=1, keepdims=True) & warps.active)
-        elif found.ndim == len(selection.shape):
-            lanes = np.broadcast_to(found, selection.shape)
-        advice = (
-            "wait for the copy (wait_group, or the phase of its mbarrier) before touching its destination"
-            if rule == EARLY
-            else "wait until the operation has read its source before writing there again"
-        )
-        machine.fault(
-            rule, f"shared address 0x{address:x} {what}", group, lanes, address=address, advice=advice, other=other
-        )
-
-
-NAME = "async"
-VERBS = {READ: "read", WRITE: "write", ATOMIC: "atomic"}
 
 
 class InFlight:
@@ -258,29 +228,18 @@ class AsyncReuse(Watcher):
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Check accesses of threads."""
-        found = self._in_flight(machine)
+        shared = self._in_flight(machine).shared
         if access.space == "global":
             for stores in self._stores(machine):
-                stores.touch(machine, group, VERBS[access.kind], access.places, access.nbytes, access.active)
-        elif found.shared.busy and access.space != "local" and not (machine.delivering and late(machine)):
-            found.shared.touch(
-                machine, group, VERBS[access.kind], access.place, access.nbytes, access.columns, access.active
-            )
+                stores.touch(machine, group, access)
+        elif shared.busy and access.space != "local" and not (machine.delivering and late(machine)):
+            shared.touch(machine, SharedAccess.of(group, access, rows=False))
 
     def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Check matrix rows."""
         shared = self._in_flight(machine).shared
         if shared.busy:
-            shared.touch(
-                machine,
-                group,
-                VERBS[access.kind],
-                access.place,
-                access.nbytes,
-                access.columns,
-                access.active,
-                rows=True,
-            )
+            shared.touch(machine, SharedAccess.of(group, access, rows=True))
 
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
@@ -301,7 +260,8 @@ class AsyncReuse(Watcher):
                 found.matrices.append((footprint, number, mine))
                 found.shared.matrices.append(footprint)
         if found.shared.busy:
-            found.shared.touch(machine, group, "read", address, nbytes, columns, None, by=np.zeros(0, np.int64))
+            nobody = np.zeros(0, np.int64)
+            found.shared.touch(machine, SharedAccess(group, READ, address, nbytes, columns, by=nobody))
 
     def wgmma_waited(self, machine: Machine, group: Group) -> None:
         """Drop completed wgmma."""
@@ -318,13 +278,11 @@ class AsyncReuse(Watcher):
 
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:
         """Check new copies against those in flight."""
-        found, writes = self._in_flight(machine), "atomic" if transfer.reduces else "write"
-        shared = found.shared
-        if shared.busy:
-            for footprint, access in ((transfer.writes, writes), (transfer.reads, "read")):
-                if footprint is not None:
-                    start, columns, nbytes = footprint.start, footprint.columns, footprint.nbytes
-                    shared.touch(machine, transfer.group, access, start, nbytes, columns, None, by=transfer.positions)
+        shared, writes = self._in_flight(machine).shared, ATOMIC if transfer.reduces else WRITE
+        for to, kind in ((transfer.writes, writes), (transfer.reads, READ)) if shared.busy else ():
+            if to is not None:
+                access = SharedAccess(transfer.group, kind, to.start, to.nbytes, to.columns, by=transfer.positions)
+                shared.touch(machine, access)
         for stores in self._stores(machine) if transfer.asynchronous else ():
             stores.read_by_copies(machine, transfer)
             stores.written_by_copies(machine, transfer)

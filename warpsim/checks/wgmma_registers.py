@@ -121,9 +121,8 @@ class WgmmaRegisters(Watcher):
         rows.again = None
         where = np.ix_(touched, columns)
         tickets = np.maximum(wgmma.use(group.plan).accumulator[where], rows.operand[where])
-        busy = tickets > wgmma.done[columns]
-        if busy.any():
-            _early(machine, group, rows, touched, columns, tickets, busy, written=written)
+        if (tickets > wgmma.done[columns]).any():
+            _early(machine, group, rows, touched, columns, tickets, written=written)
         instruction = present(group)
         kind = MOVED if instruction.traits.copies else ACCESSED
         rows.unfenced[where] = np.maximum(rows.unfenced[where], kind)
@@ -162,20 +161,16 @@ def _wgmma(machine: Machine) -> Wgmma:
 
 def _check_issue(machine: Machine, group: Group, issue: Issue, use: Rows, columns: Array) -> None:
     wgmma, known = _wgmma(machine), _known(machine)
-    done = wgmma.done[columns]
-    at = columns[None]
+    done, at = wgmma.done[columns], columns[None]
+    accumulators = wgmma.use(group.plan).accumulator
     for rows, tickets, what in (
-        (
-            issue.rows_a,
-            wgmma.use(group.plan).accumulator,
-            "it reads A from {}, the accumulator of a wgmma in flight",
-        ),
+        (issue.rows_a, accumulators, "it reads A from {}, the accumulator of a wgmma in flight"),
         (issue.rows_d, use.operand, "it accumulates in {}, from which a wgmma in flight reads A"),
     ):
         busy = tickets[rows[:, None], at] > done
         if busy.any():
-            row = int(rows[np.flatnonzero(busy.any(axis=1))[0]])
-            _fault(machine, group, IN_FLIGHT, what.format(_name(group, row)), use.user[row], busy.any(axis=0), columns)
+            row = _first(rows, busy)
+            _fault(machine, group, IN_FLIGHT, what.format(_name(group, row)), use.user[row], busy, columns)
     rows = issue.rows
     hidden = use.unfenced[rows[:, None], at]
     if hidden.any():
@@ -184,83 +179,51 @@ def _check_issue(machine: Machine, group: Group, issue: Issue, use: Rows, column
         if known.fenced[columns].all():
             hidden[len(issue.rows_d) :] = np.minimum(hidden[len(issue.rows_d) :], MOVED)
         worst = hidden.max()
-        row = int(rows[np.flatnonzero((hidden == worst).any(axis=1))[0]])
+        row = _first(rows, hidden == worst)
         last: Instruction | None = use.accessed[row]
         how = (
             f"was accessed in line {last.span.line}, with no wgmma.fence since"
             if last is not None
             else "is used by wgmma for the first time, with no wgmma.fence before"
         )
-        _fault(
-            machine,
-            group,
-            FENCE,
-            f"register {_name(group, row)} {how}",
-            last,
-            hidden.any(axis=0),
-            columns,
-            severity="error" if worst == ACCESSED else "note",
-        )
+        message, severity = f"register {_name(group, row)} {how}", "error" if worst == ACCESSED else "note"
+        _fault(machine, group, FENCE, message, last, hidden != 0, columns, severity=severity)
         use.unfenced[rows[:, None], at] = ORDERED
         return
     shape = use.shape[issue.rows_d[:, None], at]
     other = (shape != 0) & (shape != known.shape_number(issue))
     if other.any():
-        row = int(issue.rows_d[np.flatnonzero(other.any(axis=1))[0]])
-        _fault(
-            machine,
-            group,
-            FENCE,
-            f"register {_name(group, row)} was the accumulator of a wgmma of another shape, with no wgmma.fence since",
-            use.user[row],
-            other.any(axis=0),
-            columns,
-        )
+        row = _first(issue.rows_d, other)
+        what = "was the accumulator of a wgmma of another shape, with no wgmma.fence since"
+        _fault(machine, group, FENCE, f"register {_name(group, row)} {what}", use.user[row], other, columns)
 
 
 def _early(
-    machine: Machine,
-    group: Group,
-    use: Rows,
-    rows: Array,
-    columns: Array,
-    tickets: Array,
-    busy: Array,
-    *,
-    written: bool,
+    machine: Machine, group: Group, use: Rows, rows: Array, columns: Array, tickets: Array, *, written: bool
 ) -> None:
+    """Report an access to registers (``rows``) whose last wgmma, by its ticket, is in flight in some columns."""
     wgmma, known = _wgmma(machine), _known(machine)
-    row = int(rows[np.flatnonzero(busy.any(axis=1))[0]])
-    name, verb = _name(group, row), "written" if written else "read"
-    lost = (
-        busy & (tickets > np.maximum(wgmma.ends[0, columns], known.ended[columns])) & (tickets <= known.waited[columns])
-    )
+    busy = tickets > wgmma.done[columns]
+    row = _first(rows, busy)
+    name, verb, user = _name(group, row), "written" if written else "read", use.user[row]
+    committed = np.maximum(wgmma.ends[0, columns], known.ended[columns])
+    lost = busy & (tickets > committed) & (tickets <= known.waited[columns])
     if lost.any():
-        _fault(
-            machine,
-            group,
-            UNCOMMITTED,
+        message = (
             f"this wait does not cover a wgmma that was never committed; line {present(group).span.line} uses its"
-            f" register {name}",
-            use.user[row],
-            lost.any(axis=0),
-            columns,
-            place=known.waited_at,
+            f" register {name}"
         )
+        _fault(machine, group, UNCOMMITTED, message, user, lost, columns, place=known.waited_at)
         return
-    user = use.user[row]
     accumulates = bool((wgmma.use(group.plan).accumulator[row, columns] > wgmma.done[columns]).any())
-    _fault(
-        machine,
-        group,
-        IN_FLIGHT,
-        f"register {name} is {verb} while the wgmma in line {user.span.line} is in flight, which"
-        + (" accumulates in it" if accumulates else " reads A from it"),
-        user,
-        busy.any(axis=0),
-        columns,
-        advice=WAIT_ADVICE + ((SERIALISED[verb]) if accumulates else ""),
-    )
+    how, advice = ("accumulates in it", WAIT_ADVICE + SERIALISED[verb]) if accumulates else ("reads A from it", "")
+    message = f"register {name} is {verb} while the wgmma in line {user.span.line} is in flight, which {how}"
+    _fault(machine, group, IN_FLIGHT, message, user, busy, columns, advice=advice)
+
+
+def _first(rows: Array, where: Array) -> int:
+    """The first of some rows of which a mask ``[rows, columns]`` has something."""
+    return int(rows[np.flatnonzero(where.any(axis=1))[0]])
 
 
 def _name(group: Group, row: int) -> str:
@@ -269,20 +232,11 @@ def _name(group: Group, row: int) -> str:
 
 
 def _fault(
-    machine: Machine,
-    group: Group,
-    rule: str,
-    message: str,
-    other: Instruction | None,
-    bad: Array | np.bool_,
-    columns: Array,
-    place: Instruction | None = None,
-    severity: str = "error",
-    advice: str = "",
-) -> None:
-    wgmma = _wgmma(machine)
-    chosen = np.zeros(wgmma.n_columns, np.bool_)
-    chosen[columns[bad]] = True
-    advice = advice or ADVICE[rule]
+    machine: Machine, group: Group, rule: str, message: str, other: Instruction | None, bad: Array, columns: Array,
+    *, advice: str = "", **more: object,
+) -> None:  # fmt: skip
+    """Report what is wrong in some ``columns``: ``bad`` is a mask of them, or of rows and columns."""
+    chosen = np.zeros(_wgmma(machine).n_columns, np.bool_)
+    chosen[columns[bad.reshape(-1, len(columns)).any(axis=0)]] = True
     lanes = chosen[group.selection.warpgroup_of]
-    machine.fault(rule, message, group, lanes, other=other, place=place, advice=advice, severity=severity)
+    machine.fault(rule, message, group, lanes, other=other, advice=advice or ADVICE[rule], **more)
