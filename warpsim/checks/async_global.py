@@ -18,7 +18,7 @@ from warpsim.checks.epochs import EpochSheets, Met
 from warpsim.machine.events import ATOMIC, READ, WRITE, MemoryAccess
 from warpsim.machine.state.footprints import Footprint, GlobalTarget
 from warpsim.machine.state.transfers import BoxLoad, BoxStore, RunLoad, RunStore, ThreadCopy, Transfer
-from warpsim.machine.values import Affine, Array, as_array, spread
+from warpsim.machine.values import Array, spread
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -184,9 +184,9 @@ class GlobalUses:
         """Add a use."""
         self._last += 1
         self.uses[self._last] = use
-        claims = self._ranges.setdefault(use.around, None)
-        if claims is not None:
-            self._put(claims, self._last, use)
+        sheets = self._ranges.setdefault(use.around, None)
+        if sheets is not None:
+            self._put(sheets, self._last, use)
 
     def settle(self) -> None:
         """Drop copies that are complete."""
@@ -195,10 +195,10 @@ class GlobalUses:
         if not self.uses:
             self._ranges = {}
 
-    def _put(self, claims: EpochSheets, number: int, use: Use) -> None:
+    def _put(self, sheets: EpochSheets, number: int, use: Use) -> None:
         (address, _, size), low = use.extent.runs(), use.around[0]
         footprint = Footprint(np.zeros(len(address), np.int64), address - low, size)
-        claims.put(footprint, number, next(iter(self.uses)), partial(self._holders, low=low))
+        sheets.put(footprint, number, next(iter(self.uses)), partial(self._holders, low=low))
 
     def _holders(self, met: Met, low: int) -> Iterator[tuple[Use, Array]]:
         """The uses that still hold granules, and the accesses (flat indices) that touch them."""
@@ -212,39 +212,34 @@ class GlobalUses:
                     yield use, index[which][held]
 
     def met(
-        self, place: Affine | Array, nbytes: int, shape: tuple[int, ...], active: Array | None
+        self, place: Array, nbytes: int, shape: tuple[int, ...], active: Array | None
     ) -> Iterator[tuple[Use, Array]]:
         """The uses that accesses to ``nbytes`` at each ``place`` (broadcast to ``shape``) meet, and masks of those."""
-        low, high = place.limits() if isinstance(place, Affine) else (int(place.min()), int(place.max()))
-        for start, end, claims in self._near(low, high + nbytes):
-            at = spread(as_array(place).view(np.int64), shape)
+        low, high, at = int(place.min()), int(place.max()), spread(place, shape)
+        for start, end, sheets in self._near(low, high + nbytes):
             if low >= start and high < end:
                 inside, near = active, at - start
             else:
                 inside = (at + nbytes > start) & (at < end)
                 inside = inside if active is None else inside & active
                 near = np.clip(at, start, end - 1) - start
-            for met in claims.met(near, nbytes, np.zeros(1, np.int64), inside, next(iter(self.uses))):
+            for met in sheets.met(near, nbytes, np.zeros(1, np.int64), inside, next(iter(self.uses))):
                 for use, index in self._holders(met, start):
                     lanes = np.zeros(shape, np.bool_)
                     lanes.reshape(-1)[index] = True
                     yield use, lanes
 
-    def reach(self, extent: GlobalTarget) -> bool:
-        """Whether anything in use may overlap."""
-        return any(low < extent.high and extent.low < high for low, high in self._ranges)
-
     def _near(self, low: int, high: int) -> list[tuple[int, int, EpochSheets]]:
         """The memory in use that overlaps ``[low, high)``."""
         found = []
-        for (start, end), claims in list(self._ranges.items()):
+        for (start, end), sheets in list(self._ranges.items()):
             if low < end and start < high:
-                if claims is None:
-                    claims = self._ranges[start, end] = EpochSheets(end - start, 1)
+                if sheets is None:
+                    sheets = self._ranges[start, end] = EpochSheets(end - start, 1)
                     for number, use in self.uses.items():
                         if use.around == (start, end):
-                            self._put(claims, number, use)
-                found.append((start, end, claims))
+                            self._put(sheets, number, use)
+                found.append((start, end, sheets))
         return found
 
 
@@ -287,7 +282,7 @@ class GlobalStores(GlobalUses):
 
     def _meet(self, machine: Machine, transfer: Transfer, access: int, extent: GlobalTarget, starters: Array) -> None:
         """Check new copies, whose runs or boxes of ``extent`` these threads (positions in the batch) start."""
-        if not self.reach(extent):
+        if not any(low < extent.high and extent.low < high for low, high in self._ranges):
             return
         group, (place, runs, size) = transfer.group, extent.runs()
         allocation = machine.launch.memory.find(extent.low, extent.high) if access == WRITE else None

@@ -40,6 +40,11 @@ if TYPE_CHECKING:
 
 RULE = "proxy-fence"
 ADVICE = "add fence.proxy.async after the generic accesses, before the barrier that the issuing thread waits at (async proxy)"
+MAP_BYTES = 128
+MAP_ADVICE = (
+    "fence.proxy.tensormap::generic.release of the thread that changed the map, and of a thread of the CTA that uses it"
+    " fence.proxy.tensormap::generic.acquire with its address (membar-fence)"
+)
 
 
 @attrs.frozen
@@ -100,17 +105,15 @@ def report_access(machine: Machine, uses: Uses, earlier: Earlier, at: int, start
     was = "written" if kind == "write" else "read"
     how = "by cp.async" if by_copy else "through the generic proxy"
     name = f"shared address 0x{at:x}" if allocation is None else f"byte {at} of {allocation.name}"
-    machine.fault(
-        RULE,
-        f"{name} is {'written' if write else 'read'} through the async proxy; warp {earlier.warp}, lane"
-        f" {earlier.lane} has {was} it {how} in line {event.span.line}, with no proxy fence in between",
-        group,
-        None if starters is None else np.isin(group.selection.positions, starters),
-        severity=severity,
-        other=earlier.finding(machine, f"{was} here"),
-        address=at,
-        advice=ADVICE,
+    message = (
+        f"{name} is {'written' if write else 'read'} through the async proxy; warp {earlier.warp}, lane {earlier.lane}"
+        f" has {was} it {how} in line {event.span.line}, with no proxy fence in between"
     )
+    lanes, other = (
+        None if starters is None else np.isin(group.selection.positions, starters),
+        earlier.finding(machine, f"{was} here"),
+    )
+    machine.fault(RULE, message, group, lanes, severity=severity, other=other, address=at, advice=ADVICE)
 
 
 SPACES = ("shared", "global")
@@ -127,6 +130,12 @@ class LaunchProxies:
         """By allocation number."""
         self.bases: list[int] = []
         self.batches: list[Proxies] = []
+
+    def cells_of(self, allocation: Allocation) -> Cells:
+        """The cells of an allocation."""
+        if allocation.number not in self.cells:
+            self.cells[allocation.number] = Cells(allocation.data.size, 1)
+        return self.cells[allocation.number]
 
     def owner(self, thread: int) -> Proxies:
         """The batch of a thread."""
@@ -186,44 +195,27 @@ class Proxies:
 
     # ---- the generic proxy -------------------------------------------------------------------
 
-    def shared(self, group: Group, access: MemoryAccess) -> None:
-        """Note a generic access to shared memory."""
-        shape, threads = group.selection.shape, group.selection.positions
-        at, where = spread(access.places, shape), spread(access.columns, shape)
+    def generic(self, group: Group, access: MemoryAccess, *, rows: bool = False) -> None:
+        """Note an access of lanes to shared memory, a store to global memory, or matrix ``rows`` ``[n, k, m]`` of warps."""
+        at, columns, threads, cells = access.places, access.columns, group.selection.positions, self.cells
+        if access.allocation is not None:
+            cells = self.shared_state.cells_of(access.allocation)
+            at, columns = at - access.allocation.start, np.zeros(1, np.int64)
+        if rows:
+            threads = _first_threads(group).reshape(-1, 1, 1) * self.n_ctas + columns
+        shape = np.broadcast_shapes(at.shape, threads.shape) if rows else threads.shape
+        at, columns, threads = (spread(x, shape) for x in (at, columns, threads))
         if access.active is not None:
             mask = spread(access.active, shape)
-            at, where, threads = at[mask], where[mask], threads[mask]
-        self._leave(self.cells, at, access.nbytes, where, threads, present(group), write=access.writes)
-
-    def rows(self, group: Group, access: MemoryAccess) -> None:
-        """Note accesses to matrix rows ``[n, k, m]`` of warps."""
-        warps, n_ctas, place, columns = group.warps, self.n_ctas, access.places, access.columns
-        first = np.asarray(warps.first_thread if warps.dense else warps.warp_threads).reshape(-1, 1, 1)
-        shape = np.broadcast_shapes(place.shape, columns.shape, first.shape)
-        at, where, threads = (np.broadcast_to(x, shape) for x in (place, columns, first * n_ctas + columns))
-        if access.active is not None:
-            mask = np.broadcast_to(access.active, shape)
-            at, where, threads = at[mask], where[mask], threads[mask]
-        self._leave(self.cells, at, access.nbytes, where, threads, present(group), write=access.writes)
-
-    def globals(self, group: Group, allocation: Allocation, access: MemoryAccess) -> None:
-        """Note a generic store to global memory."""
-        shape, threads = group.selection.shape, group.selection.positions
-        at = spread(access.places - allocation.start, shape)
-        if access.active is not None:
-            mask = spread(access.active, shape)
-            at, threads = at[mask], threads[mask]
-        cells = self.shared_state.cells.get(allocation.number)
-        if cells is None:
-            cells = self.shared_state.cells[allocation.number] = Cells(allocation.data.size, 1)
-        self._leave(cells, at, access.nbytes, np.zeros(1, np.int64), threads, present(group), write=True)
+            at, columns, threads = at[mask], columns[mask], threads[mask]
+        self._leave(cells, at, access.nbytes, columns, threads, present(group), write=access.writes)
 
     def _leave(
         self,
         cells: Cells,
         at: Array,
         nbytes: int,
-        where: Array,
+        columns: Array,
         threads: Array,
         instruction: Instruction,
         *,
@@ -231,7 +223,7 @@ class Proxies:
     ) -> None:
         cells.fit(nbytes)
         epoch = (self.tick(instruction) << SHIFT | (threads + self.base)).reshape(-1)
-        index = (at // cells.granule * cells.width + where).reshape(-1)
+        index = (at // cells.granule * cells.width + columns).reshape(-1)
         kept = cells.of("write" if write else "read")
         if cells is self.cells and write:
             self.writers[threads] = True
@@ -309,8 +301,7 @@ class Proxies:
         """
         if self._is_settled(*limits):
             return
-        warps, n_ctas = group.warps, self.n_ctas
-        first = np.asarray(warps.first_thread if warps.dense else warps.warp_threads)[::4].reshape(-1, 1)
+        n_ctas, first = self.n_ctas, _first_threads(group)[::4].reshape(-1, 1)
         rows = address.reshape(-1, *address.shape[-2:]) & ~15
         shape = np.broadcast_shapes(rows.shape, columns.shape, first.shape)
         at, where, users = (np.broadcast_to(x, shape) for x in (rows, columns, first * n_ctas + columns))
@@ -358,14 +349,11 @@ class Proxies:
         if allocation is None or cells is None:
             return
         low, high = (place - allocation.start for place in (extent.low, extent.high))
-        if not cells.kinds["write"][low // cells.granule : -(-high // cells.granule)].any():
-            return
-        at, runs, size = extent.runs()
-        where = np.zeros(1, np.int64)
-        self._meet(
-            machine,
-            Uses(group, cells, at - allocation.start, where, size, starters[runs], allocation=allocation, write=write),
-        )
+        if cells.kinds["write"][low // cells.granule : -(-high // cells.granule)].any():
+            at, runs, size = extent.runs()
+            where, users = np.zeros(1, np.int64), starters[runs]
+            uses = Uses(group, cells, at - allocation.start, where, size, users, allocation=allocation, write=write)
+            self._meet(machine, uses)
 
     def _meet(self, machine: Machine, uses: Uses) -> None:
         """Compare async accesses with earlier generic ones."""
@@ -407,11 +395,9 @@ class Proxies:
         """
         n_ctas = self.n_ctas
         thread, column, writer = users // n_ctas, users % n_ctas, writers // n_ctas
-        first = thread // lanes * lanes
-        synced = self._latest(self.fence_sync[space], lanes)[first // lanes, column]
-        near = (writers % n_ctas == column) & (
-            writer // lanes == thread // lanes if lanes > 32 else writer >> 5 == thread >> 5
-        )
+        synced = self._latest(self.fence_sync[space], lanes)[thread // lanes, column]
+        together = max(lanes, 32)
+        near = (writers % n_ctas == column) & (writer // together == thread // together)
         at_all = self._latest(self.fence_time[space], 32 if lanes > 1 else 1)
         fenced = at_all[np.where(near, writer, 0) >> 5 if lanes > 1 else thread, column]
         found: Array = (synced > times) | (near & (fenced > times))
@@ -445,105 +431,63 @@ class Proxies:
         """Note that threads synchronised with others in some way."""
         self.sync_time[group.selection.positions] = self.tick(None)
 
+    # ---- tensor maps ---------------------------------------------------------------------------
 
-SIZE = 128
-MAP_ADVICE = (
-    "fence.proxy.tensormap::generic.release of the thread that changed the map, and of a thread of the CTA that uses it"
-    " fence.proxy.tensormap::generic.acquire with its address (membar-fence)"
-)
+    def acquire_maps(self, addresses: Array, columns: Array) -> None:
+        """Acquire the maps at these addresses for CTAs."""
+        now = self.tick(None)
+        for address, column in zip(addresses.tolist(), columns.tolist(), strict=True):
+            self.maps_acquired.setdefault(address, np.zeros(self.n_ctas, np.int64))[column] = now
 
-
-def release_maps(proxies: Proxies, positions: Array) -> None:
-    """Release the threads' changes of maps."""
-    proxies.maps_released[positions] = proxies.tick(None)
-
-
-def acquire_maps(proxies: Proxies, addresses: Array, columns: Array) -> None:
-    """Acquire the maps at these addresses for CTAs."""
-    now = proxies.tick(None)
-    for address, column in zip(addresses.tolist(), columns.tolist(), strict=True):
-        proxies.maps_acquired.setdefault(address, np.zeros(proxies.n_ctas, np.int64))[column] = now
-
-
-def check_maps(
-    proxies: Proxies, machine: Machine, group: Group, addresses: Array, columns: Array, active: Array | None
-) -> None:
-    """Report changes of the maps at ``addresses`` that no such pair of fences made visible to the CTAs (at
-    ``columns``, one for each address) that use them.
-    """
-    shared, memory = proxies.shared_state, machine.launch.memory
-    if not shared.cells:
-        return
-    owners = memory.owners(addresses, SIZE)
-    for owner in np.unique(owners[owners >= 0]).tolist():
-        allocation = memory.allocation(owner)
-        cells = shared.cells.get(allocation.number)
-        if cells is not None and "write" in cells.kinds:
-            mine = np.flatnonzero(owners == owner)
+    def check_maps(
+        self, machine: Machine, group: Group, addresses: Array, columns: Array, active: Array | None
+    ) -> None:
+        """Report changes of the maps at ``addresses`` that no such pair of fences made visible to the CTAs (at
+        ``columns``, one for each address) that use them. What a CTA was once allowed to use, it may use again until it changes.
+        """
+        memory, shared = machine.launch.memory, self.shared_state
+        owners = memory.owners(addresses, MAP_BYTES) if shared.cells else np.zeros(0, np.int64)
+        for owner in np.unique(owners[owners >= 0]).tolist():
+            allocation, mine = memory.allocation(owner), np.flatnonzero(owners == owner)
+            cells = shared.cells.get(allocation.number)
+            if cells is None or "write" not in cells.kinds:
+                continue
             first = (addresses[mine] - allocation.start) // cells.granule
-            changes = cells.kinds["write"][first[:, None] + np.arange(SIZE // cells.granule)].max(axis=1)
-            _check_changes(proxies, machine, group, allocation, (addresses[mine], columns[mine], changes), active)
+            changes = cells.kinds["write"][first[:, None] + np.arange(MAP_BYTES // cells.granule)].max(axis=1)
+            new: dict[tuple[int, int], list[int]] = {}
+            uses = zip(addresses[mine].tolist(), columns[mine].tolist(), changes.tolist(), strict=True)
+            for address, column, change in uses:
+                if self.maps_visible.get((address, column)) != change:
+                    new.setdefault((address, change), []).append(column)
+            for (address, change), users in new.items():
+                lacking = self._lacking(address, change, users)
+                if not lacking:
+                    self.maps_visible.update({(address, column): change for column in users})
+                    continue
+                earlier = shared.access("write", change >> SHIFT, change & THREAD)
+                message = (
+                    f"the tensor map at byte {address - allocation.start} of {allocation.name} was changed in line"
+                    f" {earlier.instruction.span.line}, and the CTA uses it without a"
+                    f" fence.proxy.tensormap::generic.{lacking}"
+                )
+                other = earlier.finding(machine, "changed here")
+                machine.fault(RULE, message, group, active, address=address, other=other, advice=MAP_ADVICE)
+
+    def _lacking(self, address: int, change: int, columns: list[int]) -> str:
+        """Which fence a change of a map lacks to be visible to CTAs, if any: a release, or an acquire by each of them."""
+        time, thread = change >> SHIFT, change & THREAD
+        event, owner = self.shared_state.events[time], self.shared_state.owner(thread)
+        if event is None:
+            return ""
+        if "cp_fenceproxy" not in event.text and int(owner.maps_released[thread - owner.base]) <= time:
+            return "release of the thread that changed it"
+        acquired = self.maps_acquired.get(address)
+        return "" if acquired is not None and (acquired[columns] > time).all() else "acquire of its own"
 
 
-def _check_changes(
-    proxies: Proxies,
-    machine: Machine,
-    group: Group,
-    allocation: Allocation,
-    uses: tuple[Array, Array, Array],
-    active: Array | None,
-) -> None:
-    """Check uses of maps: their addresses, columns, and last changes. What a CTA was once allowed to use, it may use
-    again until it changes.
-    """
-    new: dict[tuple[int, int], list[int]] = {}
-    for address, column, change in zip(*[use.tolist() for use in uses], strict=True):
-        if proxies.maps_visible.get((address, column)) != change:
-            new.setdefault((address, change), []).append(column)
-    for (address, change), columns in new.items():
-        if _is_visible(proxies, address, change, columns):
-            proxies.maps_visible.update({(address, column): change for column in columns})
-        else:
-            _report(proxies, machine, group, allocation, address, change, active)
-
-
-def _is_visible(proxies: Proxies, address: int, change: int, columns: list[int]) -> bool:
-    """Whether a change of a map was released, and acquired by each of the CTAs."""
-    acquired = proxies.maps_acquired.get(address)
-    if proxies.shared_state.events[change >> SHIFT] is None:
-        return True
-    return _is_released(proxies, change) and acquired is not None and bool((acquired[columns] > change >> SHIFT).all())
-
-
-def _is_released(proxies: Proxies, change: int) -> bool:
-    """Whether the thread that changed a map has released it."""
-    time, thread = change >> SHIFT, change & THREAD
-    event, owner = proxies.shared_state.events[time], proxies.shared_state.owner(thread)
-    assert event is not None
-    return "cp_fenceproxy" in event.text or int(owner.maps_released[thread - owner.base]) > time
-
-
-def _report(
-    proxies: Proxies,
-    machine: Machine,
-    group: Group,
-    allocation: Allocation,
-    address: int,
-    change: int,
-    active: Array | None,
-) -> None:
-    earlier = proxies.shared_state.access("write", change >> SHIFT, change & THREAD)
-    lacking = "acquire of its own" if _is_released(proxies, change) else "release of the thread that changed it"
-    machine.fault(
-        RULE,
-        f"the tensor map at byte {address - allocation.start} of {allocation.name} was changed in line"
-        f" {earlier.instruction.span.line}, and the CTA uses it without a fence.proxy.tensormap::generic.{lacking}",
-        group,
-        active,
-        address=address,
-        other=earlier.finding(machine, "changed here"),
-        advice=MAP_ADVICE,
-    )
+def _first_threads(group: Group) -> Array:
+    """The number of the first thread of each warp of a group."""
+    return np.asarray(group.warps.first_thread if group.warps.dense else group.warps.warp_threads)
 
 
 class ProxyFences(Watcher):
@@ -559,35 +503,32 @@ class ProxyFences(Watcher):
             shared = machine.launch.notes[RULE] = LaunchProxies()
         machine.batch.notes[RULE] = Proxies(shared, machine)
 
-    def _account(self, machine: Machine) -> Proxies:
+    def _proxies(self, machine: Machine) -> Proxies:
         found: Proxies = machine.batch.notes[RULE]
         return found
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Note accesses through the generic proxy."""
-        if access.allocation is not None:
-            if access.kind == WRITE:
-                self._account(machine).globals(group, access.allocation, access)
-        elif access.space != "local":
-            self._account(machine).shared(group, access)
+        if access.kind == WRITE if access.allocation is not None else access.space != "local":
+            self._proxies(machine).generic(group, access)
         instruction = present(group)
         synchronises = self._synchronises.get(id(instruction))
         if synchronises is None:
             synchronises = instruction.traits.polls or instruction.traits.scope == "cluster"
             self._synchronises[id(instruction)] = synchronises
         if synchronises:
-            self._account(machine).synchronised(group)
+            self._proxies(machine).synchronised(group)
 
     def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Note matrix rows."""
-        self._account(machine).rows(group, access)
+        self._proxies(machine).generic(group, access, rows=True)
 
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
     ) -> None:
         """Check what wgmma reads through the async proxy."""
         if not machine.delivering:
-            self._account(machine).matrix(machine, group, address, columns, limits)
+            self._proxies(machine).matrix(machine, group, address, columns, limits)
 
     def fence(self, machine: Machine, group: Group, instruction: Instruction, active: Array | None) -> None:
         """Note proxy fences; other fences synchronise."""
@@ -596,39 +537,40 @@ class ProxyFences(Watcher):
             named = tuple([space for space in SPACES if space in traits.spaces])
             positions = group.selection.positions
             chosen = positions if active is None else positions[np.broadcast_to(active, positions.shape)]
-            self._account(machine).fence(chosen.reshape(-1), named or SPACES)
+            self._proxies(machine).fence(chosen.reshape(-1), named or SPACES)
         else:
-            self._account(machine).synchronised(group)
+            self._proxies(machine).synchronised(group)
 
     def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:  # noqa: FBT001  an event's arguments are told by their places
         """Note threads that passed a barrier."""
         if partial and group is not None:
-            self._account(machine).synchronised(group)
+            self._proxies(machine).synchronised(group)
         else:
-            self._account(machine).barrier(group)
+            self._proxies(machine).barrier(group)
 
     def cluster_barrier_left(self, machine: Machine, group: Group) -> None:
         """Note threads that passed a cluster barrier."""
-        self._account(machine).synchronised(group)
+        self._proxies(machine).synchronised(group)
 
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:
         """Check starting copies through the async proxy."""
         if transfer.asynchronous:
-            self._account(machine).copies(machine, transfer)
+            self._proxies(machine).copies(machine, transfer)
 
     def async_visible(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """Note that cp.async has written through the generic proxy."""
         if transfer.kind == "cp.async":
-            self._account(machine).landed(transfer, which)
+            self._proxies(machine).landed(transfer, which)
 
     def map_changed(self, machine: Machine, group: Group, positions: Array) -> None:
         """Note released changes of tensor maps."""
-        release_maps(self._account(machine), positions)
+        proxies = self._proxies(machine)
+        proxies.maps_released[positions] = proxies.tick(None)
 
     def map_acquired(self, machine: Machine, group: Group, addresses: Array, columns: Array) -> None:
         """Note acquired tensor maps."""
-        acquire_maps(self._account(machine), addresses, columns)
+        self._proxies(machine).acquire_maps(addresses, columns)
 
     def map_used(self, machine: Machine, group: Group, addresses: Array, columns: Array, active: Array | None) -> None:
         """Check the use of tensor maps."""
-        check_maps(self._account(machine), machine, group, addresses, columns, active)
+        self._proxies(machine).check_maps(machine, group, addresses, columns, active)
