@@ -10,7 +10,7 @@ import numpy as np
 
 from warpsim.checks.cells import SHIFT, THREAD, Cells
 from warpsim.checks.race.clocks import CLUSTER, CTA, GPU, BatchClocks
-from warpsim.checks.race.reports import EXITED, IN_TURN, UNFENCED, Reports
+from warpsim.checks.race.reports import EXITED, IN_TURN, UNFENCED, Race, Reports
 from warpsim.checks.race.vector_clocks import ALL, INITS
 from warpsim.isa.traits import Mbarrier
 from warpsim.machine.values import Array
@@ -169,11 +169,8 @@ class AccessChecks:
             return
         if old is None or not old.any():
             return
-        n_ctas = (
-            1
-            if cells.width == 1 and self.clocks.order.uniform and cells is self.clocks.shared_cells
-            else self.clocks.n_ctas
-        )
+        alone = cells.width == 1 and self.clocks.order.uniform and cells is self.clocks.shared_cells
+        n_ctas = 1 if alone else self.clocks.n_ctas
         before = old & THREAD
         second = cells.of("other")
         kept = second.take(index)
@@ -205,21 +202,15 @@ class AccessChecks:
         near = theirs // (n_ctas * 32) == threads // (n_ctas * 32)
         near &= theirs % n_ctas == threads % n_ctas
         stale = times < np.where(near, np.maximum(latest, order.warp_time.reshape(-1)[threads]), latest)
-        return np.asarray(
-            stale & (theirs < self.clocks.shape.n_threads * cells.width)
-        )  # barriers do not wait for agents
+        threads_end = self.clocks.shape.n_threads * cells.width  # barriers do not wait for wgmma
+        return np.asarray(stale & (theirs < threads_end))
 
     # ---- checking ----------------------------------------------------------------------------
 
     def _check(self, machine: Machine, group: Group, accesses: Accesses, seen: Array, *, was_write: bool) -> None:
         """Compare the accesses with those in the cells."""
-        order, allocation, write, first, last = (
-            self.clocks.order,
-            accesses.allocation,
-            accesses.write,
-            accesses.first,
-            accesses.last,
-        )
+        order, allocation, write = self.clocks.order, accesses.allocation, accesses.write
+        first, last = accesses.first, accesses.last
         top = int(seen.max()) if len(seen) else 0
         if not top or (allocation is None and not self.clocks.clustered and top < order.floor << SHIFT):
             return
@@ -247,19 +238,11 @@ class AccessChecks:
                 here = pairs.ends[0] if len(wrong) == 1 else np.where(wrong[0], *pairs.ends)
                 cta, found = machine.batch.ctas[here % self.clocks.n_ctas], np.flatnonzero(some)
                 which = int(found[np.lexsort((here[found], cta[found]))[0]])  # the thread that the finding names first
-                told = not reason and self._told(pairs, wrong)
-                self.reports.report(
-                    machine,
-                    group,
-                    here[some],
-                    int(accesses.at[pairs.chosen[which]]),
-                    int(pairs.theirs[which]),
-                    int(pairs.times[which]),
-                    allocation,
-                    UNFENCED if told else reason,
-                    write=write,
-                    was_write=was_write,
-                )
+                if not reason and self._is_signalled(pairs, wrong):
+                    reason = UNFENCED
+                at, thread, time = accesses.at[pairs.chosen[which]], pairs.theirs[which], pairs.times[which]
+                race = Race(int(at), int(thread), int(time), allocation, write, was_write, reason)
+                self.reports.report(machine, group, here[some], race)
 
     def _unordered(self, pairs: _Pairs, ends: list[Array], kinds: Array | int, *, stayed: bool = False) -> list[Array]:
         """For each end, a mask of the pairs that nothing orders; asked in one call, because most pairs are few."""
@@ -281,10 +264,8 @@ class AccessChecks:
         threads = seen & THREAD
         suspect: Array = (seen != 0) & ((threads != first) | (threads != last))
         if self.clocks.note.level and suspect.any():  # strong accesses that reach each other do not race
-            levels = self.clocks.launch.levels[seen >> SHIFT]
-            suspect &= np.minimum(levels, self.clocks.note.level) < (
-                CTA if allocation is None and not self.clocks.clustered else GPU
-            )
+            needed = CTA if allocation is None and not self.clocks.clustered else GPU
+            suspect &= np.minimum(self.clocks.launch.levels[seen >> SHIFT], self.clocks.note.level) < needed
         return suspect
 
     def _distance(self, one: Array, other: Array) -> Array:
@@ -308,10 +289,10 @@ class AccessChecks:
         if allocation is None:
             return pairs
         if self.clocks.note.level == GPU and not write:  # it reads what a fence has made visible, or what was before
-            pairs = pairs.only(self.clocks.launch.fenced(pairs.theirs) <= pairs.times)
+            return pairs.only(self.clocks.launch.fenced(pairs.theirs) <= pairs.times)
         return pairs
 
-    def _told(self, pairs: _Pairs, wrong: list[Array]) -> bool:
+    def _is_signalled(self, pairs: _Pairs, wrong: list[Array]) -> bool:
         """Whether flags said that all of these accesses are over."""
         return all(
             self.clocks.unfenced.say(pairs.theirs[w], pairs.times[w], e[w])

@@ -269,28 +269,11 @@ class BatchClocks:
             masks = masks.reshape(-1) if active is None else masks[np.broadcast_to(active, masks.shape)]
         self.order.warp_sync(self.threads_of(group, active), masks, self.now)
 
-    def wgmma_wait(self, group: Group) -> None:
-        """Note that the threads of a group waited for wgmma."""
-        self.order.wgmma_wait(self.threads_of(group), self.now)
-
-    def fence(self, group: Group, scope: str, active: Array | None) -> None:
-        """Note a fence of scope "cta" or "gpu" by the (active) threads of a group."""
-        self.order.fence(self.threads_of(group, active), scope, self.now)
-
-    def fence_inits(self, group: Group, active: Array | None) -> None:
-        """Note a fence for mbarriers that the (active) threads have initialised."""
-        self.order.fence_inits(self.threads_of(group, active), self.now)
-
     def cluster_arrive(self, group: Group, barrier: ClusterBarrier) -> None:
         """Note that the threads of a group arrive at the barrier of their clusters, in its current state."""
         positions = self.threads_of(group)
         phases = barrier.phase[barrier.cluster[positions % self.n_ctas]] + 1
         self.order.cluster_arrive(positions, phases, self.now, release=self.note.release)
-
-    def cluster_wait(self, group: Group) -> None:
-        """Note that the threads of a group have waited at the barrier of their clusters."""
-        self.launch.begin(None, 0)
-        self.order.cluster_wait(self.threads_of(group))
 
     def barrier_arrive(self, group: Group, number: int) -> None:
         """Note arrivals at a barrier that not all threads of the CTA need to reach."""
@@ -366,10 +349,7 @@ class BatchClocks:
         if near and self.order.publish_apart(keys, starts, positions, own, past):
             return
         for key, (start, stop) in zip(keys, found, strict=True):
-            if past is None:
-                self.order.publish(key, positions[start:stop], own[start:stop])
-            else:
-                self.order.publish_past(key, positions[start:stop], own[start:stop], past)
+            self.order.publish(key, positions[start:stop], own[start:stop], past)
 
     def _keys_of(self, columns: Array, address: Array, phases: Array | None) -> list[Hashable]:
         """The sync variables at places, or of phases of the mbarriers there. A phase that is new starts with what the

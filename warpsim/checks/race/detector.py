@@ -398,12 +398,9 @@ class RaceWatcher(Watcher):
         """Note fences of the memory model."""
         scope = fence_scope(instruction)
         if scope is not None:
-            races = self._at(machine, group)
-            if scope == "inits":
-                races.clocks.fence_inits(group, active)
-            else:
-                races.clocks.fence(group, scope, active)
-            races.clocks.launch.step = None
+            clocks = self._at(machine, group).clocks
+            clocks.order.fence(clocks.threads_of(group, active), scope, clocks.now)
+            clocks.launch.step = None
 
     def warp_synchronised(self, machine: Machine, group: Group, members: Members, active: Array | None) -> None:
         """Note lanes that have met."""
@@ -436,7 +433,9 @@ class RaceWatcher(Watcher):
 
     def cluster_barrier_left(self, machine: Machine, group: Group) -> None:
         """Note threads that passed a cluster barrier."""
-        self._at_new_step(machine).clocks.cluster_wait(group)
+        clocks = self._at_new_step(machine).clocks
+        clocks.launch.begin(None, 0)
+        clocks.order.cluster_wait(clocks.threads_of(group))
 
     def mbarrier_arrived(
         self, machine: Machine, group: Group, positions: Array, columns: Array, place: Array, phases: Array
@@ -472,9 +471,9 @@ class RaceWatcher(Watcher):
 
     def wgmma_waited(self, machine: Machine, group: Group) -> None:
         """Order what wgmma read before what follows."""
-        races = self._at(machine, group)
-        races.clocks.wgmma_wait(group)
-        races.clocks.launch.step = None
+        clocks = self._at(machine, group).clocks
+        clocks.order.wgmma_wait(clocks.threads_of(group), clocks.now)
+        clocks.launch.step = None
 
     def group_exited(self, machine: Machine, group: Group) -> None:
         """Note threads that exited."""

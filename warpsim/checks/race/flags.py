@@ -204,10 +204,7 @@ class Flags:
         for address in addresses:
             for mine, key in self._keys(address, place, positions, where, shared=shared, narrow=narrow):
                 times = own if len(mine) == len(positions) else own[np.isin(positions, mine)]
-                if past is None:
-                    self.clocks.order.publish(key, mine, times)
-                else:
-                    self.clocks.order.publish_past(key, mine, times, past)
+                self.clocks.order.publish(key, mine, times, past)
 
     def _give_apart(
         self, own: Array, place: Array, positions: Array, where: Array, past: Past | None, *, shared: bool

@@ -213,20 +213,16 @@ class Order:
         ]
 
     def fence(self, positions: Array, scope: str, now: int) -> None:
-        """Note a fence: later strong writes may release earlier accesses, and earlier strong reads acquire."""
-        for level in ("cta", "gpu") if scope == "gpu" else ("cta",):
-            self._note_fence(positions, level, now)
-        self.acquired.take_pending(positions, scope)
-
-    def fence_inits(self, positions: Array, now: int) -> None:
-        """Note a fence for mbarriers that these threads have initialised."""
-        self._note_fence(positions, "inits", now)
-
-    def _note_fence(self, positions: Array, scope: str, now: int) -> None:
+        """Note a fence of scope "cta" or "gpu": later strong writes may release earlier accesses, and earlier strong reads
+        acquire; or one for mbarriers that these threads have initialised ("inits").
+        """
         index = self._index(positions)
-        if scope not in self.fences:
-            self.fences[scope] = np.zeros((3, self.rows, self.width), np.int64)
-        self.fences[scope].reshape(3, -1)[:, index] = self._clocks(index, now)
+        for level in ("cta", "gpu") if scope == "gpu" else (scope,):
+            if level not in self.fences:
+                self.fences[level] = np.zeros((3, self.rows, self.width), np.int64)
+            self.fences[level].reshape(3, -1)[:, index] = self._clocks(index, now)
+        if scope != "inits":
+            self.acquired.take_pending(positions, scope)
 
     def _clocks(self, index: Array, now: int) -> Array:
         """The time, and those of the last barriers of the CTA and the warp of threads (flat indices)."""
@@ -250,13 +246,6 @@ class Order:
             return None
         return next((self.fences[s] for s in ("gpu", "cta") if (self.fenced(positions, s) == own).any()), None)
 
-    def _told_since(self, fences: Array, column: int, mine: Array) -> Array:
-        """`released_since`, for threads of a CTA."""
-        met, count = [self._of(times, mine) for times in (self.cta_time, self.warp_time)], self.shape.n_threads
-        told = np.zeros(self.rows, np.int64)
-        told[:count] = released_since(fences[:, :count, column], mine // self.shape.n_ctas, *met)
-        return told
-
     def past_of(self, positions: Array, own: Array | None = None) -> Past | None:
         """What these threads know (before fences at ``own``), if it is the same for all and consists of barriers only."""
         waited = None if self.phases is None else self.phases.waited
@@ -273,25 +262,10 @@ class Order:
             return None
         return int(cta[0]), int(warp[0])
 
-    def publish_past(self, key: Hashable, positions: Array, own: Array, past: Past) -> None:
-        """`publish` what threads knew when `past_of` was called."""
-        self.widen()
-        self._give(positions, own)
-        rows = self.variables.setdefault(key, {})
-        n_ctas = self.shape.n_ctas
-        last = dict(by_column(own, positions % n_ctas))
-        for column, mine in by_column(positions, positions % n_ctas):
-            row = np.full(self.rows, past[0])
-            row[self.shape.n_threads :] = 0
-            threads = mine // n_ctas
-            for warp in np.unique(threads >> 5).tolist() if past[1] else ():
-                part = row[warp * 32 : warp * 32 + 32]
-                np.maximum(part, past[1], out=part)
-            np.maximum.at(row, threads, last[column])
-            join(rows, {self.base + column: row})
-
-    def publish(self, key: Hashable, positions: Array, own: Array) -> None:
-        """Release what threads know, and their own accesses before ``own``, through a sync variable."""
+    def publish(self, key: Hashable, positions: Array, own: Array, past: Past | None = None) -> None:
+        """Release threads' own accesses before ``own``, and what they know or, when `past_of` was called, knew, through a sync
+        variable.
+        """
         self.widen()
         self._give(positions, own)
         rows = self.variables.setdefault(key, {})
@@ -299,34 +273,48 @@ class Order:
         last = dict(by_column(own, positions % n_ctas))
         for column, mine in by_column(positions, positions % n_ctas):
             times, threads = last[column], mine // n_ctas
-            fences = self._fences_before(mine, times)
+            barriers = self._barriers_of(mine, past)
+            fences = self._fences_before(mine, times) if past is None else None
             if fences is not None:
-                row = self._told_since(fences, column, mine)
+                row = np.zeros(self.rows, np.int64)
+                row[:n_threads] = released_since(fences[:, :n_threads, column], threads, *barriers)
             else:
-                row = np.full(self.rows, self.cta_time.reshape(-1)[mine].max())
-                warp_times = self.warp_time.reshape(-1)[mine]
-                for warp in np.unique(threads[warp_times > 0] >> 5).tolist():
+                row = np.full(self.rows, barriers[0].max())
+                for warp in np.unique(threads[barriers[1] > 0] >> 5).tolist():
                     part = row[warp * 32 : warp * 32 + 32]
-                    np.maximum(part, warp_times[threads >> 5 == warp].max(), out=part)
-            row[n_threads:] = 0 if self.wgmma is None else self.wgmma.met[:, column]
-            if self.lane_clocks is not None:
-                _, others, met = self.lane_clocks.known(mine)
-                np.maximum.at(row, others, met)
+                    np.maximum(part, barriers[1][threads >> 5 == warp].max(), out=part)
+            row[n_threads:] = 0 if self.wgmma is None or past is not None else self.wgmma.met[:, column]
             np.maximum.at(row, threads, times)
-            if self.wgmma is not None:
-                np.maximum.at(row, *self.wgmma.own(mine))
+            if past is None:
+                self._add_lanes_and_wgmma(row, mine)
             join(rows, {self.base + column: row})
-            if self.phases is not None:
-                for peer, known in self.phases.known(mine):
-                    join(rows, {self.base + peer: known})
-        if self.acquired.known is not None:
+            for peer, known in self.phases.known(mine) if self.phases is not None and past is None else ():
+                join(rows, {self.base + peer: known})
+        if past is None and self.acquired.known is not None:
             for number in np.unique(self.acquired.known.reshape(-1)[positions]).tolist():
                 join(rows, self.acquired.table[number])
+
+    def _barriers_of(self, positions: Array, past: Past | None) -> tuple[Array, Array]:
+        """The times of the last barriers of the CTA and the warp of threads, or those of the past."""
+        cta, warp = (
+            (times.reshape(-1)[positions] for times in (self.cta_time, self.warp_time))
+            if past is None
+            else (np.full(len(positions), time) for time in past)
+        )
+        return cta, warp
+
+    def _add_lanes_and_wgmma(self, row: Array, mine: Array) -> None:
+        """Add to a row what threads know of lanes of their warps, and of reads by wgmma."""
+        if self.lane_clocks is not None:
+            _, others, met = self.lane_clocks.known(mine)
+            np.maximum.at(row, others, met)
+        if self.wgmma is not None:
+            np.maximum.at(row, *self.wgmma.own(mine))
 
     def publish_apart(
         self, keys: list[Hashable], starts: Array, positions: Array, own: Any, past: Past | None = None
     ) -> bool:
-        """`publish` or `publish_past` for many sync variables at once, each by threads of one CTA: those of
+        """`publish` for many sync variables at once, each by threads of one CTA: those of
         ``positions[starts[k]:]`` release through ``keys[k]``. False if clocks contain more than barriers and warps.
         """
         self.widen()
@@ -341,11 +329,7 @@ class Order:
         n_ctas, n_threads = self.shape.n_ctas, self.shape.n_threads
         threads = positions // n_ctas
         group = np.repeat(np.arange(len(starts)), np.diff(np.r_[starts, len(positions)]))
-        cta_times, warp_times = (
-            (np.full(len(positions), time) for time in past[:2])
-            if past is not None
-            else (times.reshape(-1)[positions] for times in (self.cta_time, self.warp_time))
-        )
+        cta_times, warp_times = self._barriers_of(positions, past)
         rows = np.repeat(np.maximum.reduceat(cta_times, starts)[:, None], self.rows, axis=1)
         rows[:, n_threads:] = 0 if self.wgmma is None else self.wgmma.met[:, positions[starts] % n_ctas].T
         warps = np.zeros((len(starts), -(-n_threads // 32)), np.int64)

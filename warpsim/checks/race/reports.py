@@ -55,6 +55,21 @@ ADVICE = "order the accesses with a barrier, a release and acquire of a flag, or
 
 
 @attrs.frozen(eq=False)
+class Race:
+    """An access to byte ``at`` (of an ``allocation``, or of shared memory) and that of another ``thread`` at ``time``, which
+    nothing orders; ``reason`` says why it is no error, if it is none.
+    """
+
+    at: int
+    thread: int
+    time: int
+    allocation: Allocation | None
+    write: bool
+    was_write: bool
+    reason: str = ""
+
+
+@attrs.frozen(eq=False)
 class Doubt:
     """A race of a store that is harmless if it changes nothing. ``together``: its own threads race. ``reason`` says why
     it is then no error.
@@ -81,59 +96,37 @@ class Reports:
         self.clocks = clocks
         self.doubts: list[Doubt] = []
 
-    def report(
-        self,
-        machine: Machine,
-        group: Group,
-        positions: Array,
-        at: int,
-        thread: int,
-        time: int,
-        allocation: Allocation | None,
-        reason: str = "",
-        *,
-        write: bool,
-        was_write: bool,
-    ) -> None:
-        """Report that these threads race with the access of another ``thread`` at ``time``; ``reason`` says why it is
-        no error, if it is none.
-        """
-        event = self.clocks.launch.access(time)
-        cta, warp, lanes = self.clocks.launch.place(thread)
-        verb = "written" if was_write else "read"
-        other = attrs.evolve(finding_at(machine.launch, event), message=f"{verb} here", cta=cta, warp=warp, lanes=lanes)
-        verb, was = "written" if write else "read", "wrote" if was_write else "read"
+    def report(self, machine: Machine, group: Group, positions: Array, race: Race) -> None:
+        """Report that these threads race with an earlier access."""
+        allocation, level, launch = race.allocation, self.clocks.note.level, self.clocks.launch
+        event = launch.access(race.time)
+        cta, warp, lanes = launch.place(race.thread)
+        done, did = ("written", "wrote") if race.was_write else ("read", "read")
+        does = "written" if race.write else "read"
+        other = attrs.evolve(finding_at(machine.launch, event), message=f"{done} here", cta=cta, warp=warp, lanes=lanes)
         message = (
-            f"{self._name(at, allocation)} is {verb} after CTA {cta}, warp {warp}, lane {lanes[0]} {was} it in line"
+            f"{_name(race.at, allocation)} is {does} after CTA {cta}, warp {warp}, lane {lanes[0]} {did} it in line"
             f" {event.span.line}, and nothing orders the two"
         )
-        address = at if allocation is None else at + allocation.start
+        address = race.at if allocation is None else race.at + allocation.start
         alike = self.clocks.order.uniform and allocation is None
-        doubt = Doubt(positions, message, address, other, alike, together=False, reason=reason)
-        reader = self.clocks.launch.access(-1) if was_write else event
-        reach = self.clocks.launch.levels[time] if was_write else self.clocks.note.level
-        if reason == IN_TURN:
-            self._fault(machine, group, doubt)
-        elif write and not self.clocks.note.level:
+        doubt = Doubt(positions, message, address, other, alike, together=False, reason=race.reason)
+        reader = launch.access(-1) if race.was_write else event
+        reach = launch.levels[race.time] if race.was_write else level
+        reads = reach and race.write != race.was_write
+        if race.reason != IN_TURN and race.write and not level:
             self.doubts.append(doubt)
-        elif reach and write != was_write and is_guess(machine.launch.plan, reader):
+        elif race.reason != IN_TURN and reads and is_guess(machine.launch.plan, reader):
             self._fault(machine, group, doubt, CHECKED)
-        elif reach and write != was_write and is_test(machine.launch.plan, reader):
+        elif race.reason != IN_TURN and reads and is_test(machine.launch.plan, reader):
             self._fault(machine, group, doubt, TESTED)
         else:
             self._fault(machine, group, doubt)
 
     def report_source(self, machine: Machine, group: Group, address: int, lanes: Array, use: Use) -> None:
         """Report that these lanes write what a copy in flight may still read."""
-        machine.fault(
-            RULE,
-            f"global address 0x{address:x} is written while an unfinished copy reads it",
-            group,
-            lanes,
-            address=address,
-            other=use.place,
-            advice=SOURCE_ADVICE,
-        )
+        message = f"global address 0x{address:x} is written while an unfinished copy reads it"
+        machine.fault(RULE, message, group, lanes, address=address, other=use.place, advice=SOURCE_ADVICE)
 
     def together(
         self, machine: Machine, group: Group, at: Array, threads: Array, allocation: Allocation | None
@@ -143,7 +136,7 @@ class Reports:
         other = attrs.evolve(here, message="and here by another thread")
         alike = self.clocks.order.uniform and allocation is None
         threads = threads * (self.clocks.n_ctas if alike else 1) if allocation is None else threads - self.clocks.base
-        message = f"{self._name(int(at[0]), allocation)} is written by several threads in one instruction"
+        message = f"{_name(int(at[0]), allocation)} is written by several threads in one instruction"
         doubt = Doubt(threads, message, int(at[0]), other, alike, together=True)
         if self.clocks.note.level:
             self._fault(
@@ -165,25 +158,19 @@ class Reports:
             if harmful or not (doubt.together and one_warp):
                 self._fault(machine, group, doubt, "" if harmful else UNCHANGED)
 
-    def _name(self, at: int, allocation: Allocation | None) -> str:
-        if allocation is None:
-            return f"shared address 0x{at:x}"
-        return f"byte {at} of {allocation.name}"
-
     def _fault(self, machine: Machine, group: Group, doubt: Doubt, reason: str = "") -> None:
         """Report a finding; one that is no error says why."""
         reason = reason or doubt.reason
         lanes = doubt.lanes(group, self.clocks.n_ctas)
+        advice, severity = {UNFENCED: FENCE, EXITED: ARRIVE}.get(reason, ADVICE), SEVERITY[reason]
+        found, message = lanes if lanes.any() else None, doubt.message + reason
         machine.fault(
-            RULE,
-            doubt.message + reason,
-            group,
-            lanes if lanes.any() else None,
-            address=doubt.address,
-            other=doubt.other,
-            advice={UNFENCED: FENCE, EXITED: ARRIVE}.get(reason, ADVICE),
-            severity=SEVERITY[reason],
+            RULE, message, group, found, address=doubt.address, other=doubt.other, advice=advice, severity=severity
         )
+
+
+def _name(at: int, allocation: Allocation | None) -> str:
+    return f"shared address 0x{at:x}" if allocation is None else f"byte {at} of {allocation.name}"
 
 
 EXIT_ADVICE = (
@@ -228,18 +215,12 @@ def _witnesses(clocks: BatchClocks, column: int) -> Array:
 
 def _report(clocks: BatchClocks, machine: Machine, group: Group, column: int, at: int, thread: int, time: int) -> None:
     cta, warp, lanes = clocks.launch.place(thread + clocks.base)
-    event = clocks.launch.events[time]
-    other = None
-    if event is not None:
-        place = finding_at(machine.launch, event)
-        other = attrs.evolve(place, message="used here", cta=cta, warp=warp, lanes=lanes)
-    machine.fault(
-        RULE,
+    event = clocks.launch.access(time)
+    place = finding_at(machine.launch, event)
+    other = attrs.evolve(place, message="used here", cta=cta, warp=warp, lanes=lanes)
+    message = (
         f"the CTA exits and its shared memory ends: CTA {cta}, warp {warp}, lane {lanes[0]} uses address 0x{at:x}"
-        f" in line {event.span.line if event is not None else 0}, and nothing orders that use before the exit",
-        group,
-        group.selection.ctas == column,
-        address=at,
-        other=other,
-        advice=EXIT_ADVICE,
+        f" in line {event.span.line}, and nothing orders that use before the exit"
     )
+    here = group.selection.ctas == column
+    machine.fault(RULE, message, group, here, address=at, other=other, advice=EXIT_ADVICE)
