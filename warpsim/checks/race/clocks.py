@@ -85,11 +85,6 @@ class LaunchRaces:
         assert found is not None
         return found
 
-    @property
-    def led(self) -> bool:
-        """Whether any flag has been used by one thread."""
-        return bool(self.pasts)
-
     def past(self, known: Past) -> int:
         """The number of what threads know of the barriers of their CTA and warp."""
         if not self.pasts or self.pasts[-1] != known:

@@ -15,7 +15,7 @@ from warpsim.checks.async_global import GlobalSources, Source, changed, clashing
 from warpsim.checks.cells import SHIFT, THREAD, Cells, note_strided
 from warpsim.checks.race.accesses import AccessChecks, Accesses
 from warpsim.checks.race.clocks import CLUSTER, CTA, GPU, BatchClocks, LaunchRaces, Note, alike
-from warpsim.checks.race.flags import Flags
+from warpsim.checks.race.flags import FlagAccess, Flags
 from warpsim.checks.race.reports import RULE as RACE
 from warpsim.checks.race.reports import Reports, check_exit
 from warpsim.layout import mbarriers
@@ -59,46 +59,34 @@ class Races:
 
     def shared(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Check an access to shared memory, whose places broadcast over the lanes with its columns."""
-        selection, columns, active, nbytes, write = (
-            group.selection,
-            access.columns,
-            access.active,
-            access.nbytes,
-            access.writes,
-        )
-        at, reads = access.places, access.kind != WRITE
+        selection, columns, active, write = group.selection, access.columns, access.active, access.writes
+        at, cells, threads = access.places, self.clocks.shared_cells, selection.positions
         if self.clocks.order.uniform:
             same = isinstance(selection, Rect) and selection.all_ctas and columns is selection.columns
             if same and alike(at) and (active is None or alike(active)):
                 at = at.reshape(at.shape[:2]) if at.ndim == 4 else at.reshape(1, 1)
                 threads = selection.threads[:, :, 0, 0]
                 mask = None if active is None else active[:, :, 0, 0]
-                self.checks.lanes(
-                    machine, group, Accesses(self.clocks.shared_cells, at, nbytes, threads, threads, write=write), mask
-                )
-                if self.clocks.note.flag:
-                    self.flags.strong(
-                        group,
-                        self.clocks.shared_cells,
-                        access.places,
-                        active,
-                        columns,
-                        reads=reads,
-                        writes=write,
-                    )
+                accesses = Accesses(cells, at, access.nbytes, threads, threads, write=write)
+                self.checks.lanes(machine, group, accesses, mask)
+                self._flag(group, cells, access, access.places, columns)
                 return
             self.clocks.widen()
         shape = np.broadcast_shapes(at.shape, columns.shape)
         if len(shape) < len(selection.shape):
             shape = selection.shape
-        at = np.broadcast_to(at, shape)
-        where = np.broadcast_to(columns, shape)
-        threads = selection.positions
+        at, columns = np.broadcast_to(at, shape), np.broadcast_to(columns, shape)
         self.checks.lanes(
-            machine, group, Accesses(self.clocks.shared_cells, at, nbytes, threads, threads, where, write=write), active
+            machine, group, Accesses(cells, at, access.nbytes, threads, threads, columns, write=write), active
         )
-        if self.clocks.note.flag:
-            self.flags.strong(group, self.clocks.shared_cells, at, active, where, reads=reads, writes=write)
+        self._flag(group, cells, access, at, columns)
+
+    def _flag(self, group: Group, cells: Cells, access: MemoryAccess, at: Array, columns: Array | None) -> None:
+        """Treat strong accesses as flags."""
+        start = 0 if access.allocation is None else access.allocation.start
+        reads, writes = access.kind != WRITE, access.writes
+        if self.clocks.note.flag if access.allocation is None else self.clocks.note.level:
+            self.flags.strong(FlagAccess(group, cells, at, access.active, columns, start, reads, writes))
 
     def rows(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Check matrix rows ``[n, k, m]``: the whole warp accesses each of them."""
@@ -118,9 +106,8 @@ class Races:
         if access.active is not None:
             mask = np.broadcast_to(access.active, shape)
             at, first, last, columns = at[mask], first[mask], last[mask], columns[mask]
-        self.checks.flat(
-            machine, group, Accesses(self.clocks.shared_cells, at, access.nbytes, first, last, columns, write=write)
-        )
+        accesses = Accesses(self.clocks.shared_cells, at, access.nbytes, first, last, columns, write=write)
+        self.checks.flat(machine, group, accesses)
         self.reports.settle(machine, group, None, None)
 
     def globals(self, machine: Machine, group: Group, allocation: Allocation, access: MemoryAccess) -> None:
@@ -135,22 +122,18 @@ class Races:
                 shape = group.selection.shape
                 for use, found in self.sources.met(place, access.nbytes, shape, access.active):
                     self.reports.report_source(machine, group, int(np.broadcast_to(place, shape)[found][0]), found, use)
-        weak = not self.clocks.note.level
-        if weak and type(access.at) is Affine and access.active is None:
-            lanes, write = group.selection, access.writes
-            if note_strided(
-                cells, allocation, access.at, access.nbytes, lanes, self.clocks.base, self.clocks.now, write=write
-            ):
-                return
-        threads = group.selection.positions + self.clocks.base
-        place, mask, write = access.places, access.active, access.writes
-        at = place - allocation.start
-        accesses = Accesses(cells, at, access.nbytes, threads, threads, allocation=allocation, write=write)
-        self.checks.lanes(machine, group, accesses, mask)
-        if not weak:
-            self.flags.strong(
-                group, cells, place, mask, None, allocation.start, reads=access.kind != WRITE, writes=write
-            )
+        write, nbytes, selection, base = access.writes, access.nbytes, group.selection, self.clocks.base
+        if (
+            not self.clocks.note.level and type(access.at) is Affine and access.active is None
+            and note_strided(cells, allocation, access.at, nbytes, selection, base, self.clocks.now, write=write)
+        ):  # fmt: skip
+            return
+        threads = selection.positions + base
+        accesses = Accesses(
+            cells, access.places - allocation.start, nbytes, threads, threads, allocation=allocation, write=write
+        )
+        self.checks.lanes(machine, group, accesses, access.active)
+        self._flag(group, cells, access, access.places, None)
 
     def matrix(self, machine: Machine, group: Group, address: Array, columns: Array) -> None:
         """Check shared memory that the warpgroups of the step read: element addresses ``[..., n, m]``."""
@@ -188,10 +171,10 @@ class Races:
         transfer.began = self.clocks.now, self.clocks.order.past_of(transfer.positions)
 
     def _cells(self, allocation: Allocation) -> Cells:
-        cells = self.clocks.launch.cells.get(allocation.number)
-        if cells is None:
-            cells = self.clocks.launch.cells[allocation.number] = Cells(allocation.data.size, 1)
-        return cells
+        cells = self.clocks.launch.cells
+        if allocation.number not in cells:
+            cells[allocation.number] = Cells(allocation.data.size, 1)
+        return cells[allocation.number]
 
     def _read_later(self, machine: Machine, transfer: Transfer, source: Source) -> None:
         """Check what copies read in global memory against earlier writes, and keep it until somebody writes near there."""
@@ -218,9 +201,8 @@ class Races:
             return
         near = [one for one in kept if one[0].low < high and low < one[0].high]
         if len(near) < len(kept):
-            self.clocks.launch.copied[allocation.number] = [
-                one for one in kept if one[0].low >= high or low >= one[0].high
-            ]
+            far = [one for one in kept if one[0].low >= high or low >= one[0].high]
+            self.clocks.launch.copied[allocation.number] = far
         cells = self._cells(allocation)
         for extent, starters, time in near:
             at, runs, size = extent.runs()

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING
 
+import attrs
 import numpy as np
 
 from warpsim.checks.cells import SHIFT, THREAD, Cells
@@ -27,6 +28,55 @@ SHARED_BY_MANY = -1
 """The lead of a flag that is a sync variable."""
 
 
+@attrs.frozen(eq=False)
+class FlagAccess:
+    """Strong accesses of a step (where ``active``) at each ``place``, of the memory of ``cells`` that begins at ``start``;
+    ``columns`` is None for global memory.
+    """
+
+    group: Group
+    cells: Cells
+    place: Array
+    active: Array | None
+    columns: Array | None
+    start: int
+    reads: bool
+    writes: bool
+
+    def flat(self, positions: Array, n_ctas: int) -> tuple[Users, Array]:
+        """The participating threads and their cells; ``positions`` may be those of one CTA."""
+        shape, place, cells = positions.shape, self.place, self.cells
+        if place.size == 1 and place.ndim != positions.ndim:
+            place = place.reshape((1,) * positions.ndim)
+        place = np.broadcast_to(place, shape)
+        columns = positions % n_ctas if self.columns is None else np.broadcast_to(self.columns, shape)
+        chosen = slice(None) if self.active is None else np.broadcast_to(self.active, shape).reshape(-1)
+        place, positions, columns = (x.reshape(-1)[chosen] for x in (place, positions, columns))
+        index = (place - self.start) // cells.granule
+        users = Users(place, positions, columns, shared=self.columns is not None)
+        return users, index if cells.width == 1 else index * cells.width + columns
+
+
+@attrs.frozen(eq=False)
+class Users:
+    """Threads at ``positions`` that use flags: at ``place`` in ``columns`` of shared memory, or of global memory (then the columns
+    are their own).
+    """
+
+    place: Array
+    positions: Array
+    columns: Array
+    shared: bool
+
+    def only(self, which: Array) -> Users:
+        """Some of them."""
+        return Users(self.place[which], self.positions[which], self.columns[which], self.shared)
+
+    def crowded(self) -> Users:
+        """The same at one place outside all memory."""
+        return attrs.evolve(self, place=np.full_like(self.place, CROWD))
+
+
 class Flags:
     """The flags of a batch's threads."""
 
@@ -37,202 +87,150 @@ class Flags:
     @property
     def has_flags(self) -> bool:
         """Whether this step's strong access can be to a flag: it or a fence before releases, or a flag exists."""
-        return (
-            self.clocks.note.release
-            or bool(self.clocks.order.fences)
-            or self.clocks.launch.led
-            or bool(self.clocks.launch.flags)
-        )
+        launch = self.clocks.launch
+        return self.clocks.note.release or bool(self.clocks.order.fences or launch.pasts or launch.flags)
 
-    def strong(
-        self,
-        group: Group,
-        cells: Cells,
-        place: Array,
-        mask: Array | None,
-        columns: Array | None,
-        start: int = 0,
-        *,
-        reads: bool,
-        writes: bool,
-    ) -> None:
+    def strong(self, access: FlagAccess) -> None:
         """Treat strong accesses as flags: a read acquires (at once, or with the next fence) what an earlier write
         released.
-
-        ``cells`` are those of the memory that begins at ``start``; ``columns`` is None for global memory.
         """
-        if not self.has_flags or self._is_own(group, cells, place, mask, columns, start, writes=writes):
+        if not self.has_flags or self._is_own(access):
             return
-        self.clocks.widen()
-        positions = group.selection.positions
-        place, positions, where, index = self._flat(cells, place, mask, positions, columns, start)
-        shared, narrow = columns is not None, self.clocks.note.level == CTA
-        self._share_leads(cells, place, where, index, shared=shared)
-        if writes:
-            if self.clocks.note.release:
-                self._give(
-                    np.full(len(positions), self.clocks.now + 1), place, positions, where, shared=shared, narrow=narrow
-                )
-                cells.of("lead")[index] = SHARED_BY_MANY
-            else:
-                near, far = (self.clocks.order.fenced(positions, scope) for scope in ("cta", "gpu"))
-                if narrow or (shared and not self.clocks.clustered):
-                    self._give(near, place, positions, where, shared=shared, narrow=True)
-                else:  # a fence of CTA scope makes it a release to the CTA
-                    self._give(far, place, positions, where, shared=shared, narrow=False)
-                    if not shared:
-                        self._give(np.where(near > far, near, 0), place, positions, where, shared=shared, narrow=True)
-                cells.of("lead")[index[near > 0]] = SHARED_BY_MANY
-        if reads and self.clocks.launch.flags:
-            for address in self.clocks.launch.flags.intersection([*np.unique(place).tolist(), CROWD]):
-                at = np.full_like(place, CROWD) if address == CROWD else place
-                for scope in (True,) if narrow or shared else (False, True):
-                    for mine, key in self._keys(address, at, positions, where, shared=shared, narrow=scope):
-                        self._take(mine, key, narrow=narrow)
+        clocks, narrow = self.clocks, self.clocks.note.level == CTA
+        clocks.widen()
+        users, index = access.flat(access.group.selection.positions, clocks.n_ctas)
+        self._share_leads(access.cells, users, index)
+        if access.writes:
+            gives = self._publish(users, narrow=narrow)
+            access.cells.of("lead")[index[gives]] = SHARED_BY_MANY
+        for address in (
+            clocks.launch.flags.intersection([*np.unique(users.place).tolist(), CROWD]) if access.reads else ()
+        ):
+            here = users.crowded() if address == CROWD else users
+            for scope in (True,) if narrow or users.shared else (False, True):
+                for mine, key in self._keys(address, here, narrow=scope):
+                    self._take(mine, key, narrow=narrow)
 
-    def _flat(
-        self, cells: Cells, place: Array, mask: Array | None, positions: Array, columns: Array | None, start: int
-    ) -> tuple[Array, Array, Array, Array]:
-        """Address, position, column and cell of each participating thread; ``positions`` may be those of one CTA."""
-        shape = positions.shape
-        if place.size == 1 and place.ndim != positions.ndim:
-            place = place.reshape((1,) * positions.ndim)
-        place = np.broadcast_to(place, shape)
-        where = positions % self.clocks.n_ctas if columns is None else np.broadcast_to(columns, shape)
-        chosen = slice(None) if mask is None else np.broadcast_to(mask, shape).reshape(-1)
-        place, positions, where = (x.reshape(-1)[chosen] for x in (place, positions, where))
-        index = (place - start) // cells.granule
-        return place, positions, where, index if cells.width == 1 else index * cells.width + where
+    def _publish(self, users: Users, *, narrow: bool) -> Array:
+        """Release through flags that are written; a mask of the threads that do, by this access or an earlier fence."""
+        order, positions = self.clocks.order, users.positions
+        if self.clocks.note.release:
+            self._give(users, np.full(len(positions), self.clocks.now + 1), narrow=narrow)
+            return np.ones(len(positions), np.bool_)
+        near, far = (order.fenced(positions, scope) for scope in ("cta", "gpu"))
+        if narrow or (users.shared and not self.clocks.clustered):
+            self._give(users, near, narrow=True)
+        else:  # a fence of CTA scope makes it a release to the CTA
+            self._give(users, far, narrow=False)
+            if not users.shared:
+                self._give(users, np.where(near > far, near, 0), narrow=True)
+        return near > 0
 
     # ---- flags of one thread -----------------------------------------------------------------
 
-    def _is_own(
-        self,
-        group: Group,
-        cells: Cells,
-        place: Array,
-        mask: Array | None,
-        columns: Array | None,
-        start: int,
-        *,
-        writes: bool,
-    ) -> bool:
+    def _is_own(self, access: FlagAccess) -> bool:
         """Whether each thread accesses a place that no other has used as a flag; notes releases there."""
-        shared, narrow = columns is not None, self.clocks.note.level == CTA
-        positions, uniform = group.selection.positions, shared and self.clocks.order.uniform
+        clocks, order, cells, shared = self.clocks, self.clocks.order, access.cells, access.columns is not None
+        narrow, positions = clocks.note.level == CTA, access.group.selection.positions
+        uniform = shared and order.uniform
         if uniform:  # all CTAs do the same
-            positions, columns = positions[:, :, :1, :1], np.zeros((1, 1, 1, 1), np.int64)
+            positions, mask = positions[:, :, :1, :1], access.active
             mask = None if mask is None else mask[:, :, :1, :1]
-        _, positions, _, index = self._flat(cells, place, mask, positions, columns, start)
-        threads = positions // self.clocks.n_ctas if uniform else positions + (0 if shared else self.clocks.base)
+            access = attrs.evolve(access, columns=np.zeros((1, 1, 1, 1), np.int64), active=mask)
+        users, index = access.flat(positions, clocks.n_ctas)
+        positions = users.positions
+        threads = positions // clocks.n_ctas if uniform else positions + (0 if shared else clocks.base)
         lead = cells.of("lead")
         seen = lead[index]
         if ((seen != 0) & (seen & THREAD != threads)).any():
             return False
-        if not writes:
+        near = order.fenced(positions, "cta")
+        if not access.writes or not (near.any() or clocks.note.release):
             return True
-        near = self.clocks.order.fenced(positions, "cta")
-        if self.clocks.note.release:
-            own = np.full(len(positions), self.clocks.now + 1)
+        if clocks.note.release:
+            own = np.full(len(positions), clocks.now + 1)
         else:
-            own = (
-                near if narrow or (shared and not self.clocks.clustered) else self.clocks.order.fenced(positions, "gpu")
-            )
-        if not near.any() and not self.clocks.note.release:
-            return True
+            own = near if narrow or (shared and not clocks.clustered) else order.fenced(positions, "gpu")
         if not shared and (narrow or (near > own).any()):
             return False
         gives = own > 0
         epoch = (own << SHIFT | threads)[gives]
-        past = self.clocks.order.past_of(positions[gives], own[gives]) if gives.any() else None
+        past = order.past_of(positions[gives], own[gives]) if gives.any() else None
         if past is None:
             return not gives.any()
         lead[index[gives]] = epoch
         if (lead[index[gives]] != epoch).any():  # several threads at one place
             lead[index] = seen
             return False
-        cells.of("past")[index[gives]] = self.clocks.launch.past(past)
+        cells.of("past")[index[gives]] = clocks.launch.past(past)
         return True
 
-    def _share_leads(self, cells: Cells, place: Array, where: Array, index: Array, *, shared: bool) -> None:
+    def _share_leads(self, cells: Cells, users: Users, index: Array) -> None:
         """Turn flags at these places, used by one thread so far, into sync variables."""
         lead = cells.of("lead")
         _, first = np.unique(index, return_index=True)
         first = first[lead[index[first]] > 0]
         if not len(first):
             return
-        seen, pasts, place, where = lead[index[first]], cells.of("past")[index[first]], place[first], where[first]
+        launch, shared, users = self.clocks.launch, users.shared, users.only(first)
+        seen, pasts = lead[index[first]], cells.of("past")[index[first]]
         lead[index[first]] = SHARED_BY_MANY
         threads = seen & THREAD
-        owners = self.clocks.launch.numbers.owners(threads) if not shared else 0 * threads
+        owners = launch.numbers.owners(threads) if not shared else 0 * threads
         for number, mine in by_column(np.arange(len(threads)), owners):
-            batch = self if shared else self.clocks.launch.flags_of_batches[number]
+            batch = self if shared else launch.flags_of_batches[number]
             positions = threads[mine] - (0 if shared else batch.clocks.base)
-            columns = where[mine] if shared else positions % batch.clocks.n_ctas
+            columns = users.columns[mine] if shared else positions % batch.clocks.n_ctas
+            theirs = Users(users.place[mine], positions, columns, shared)
             for past, some in by_column(np.arange(len(mine)), pasts[mine]):
-                own = seen[mine[some]] >> SHIFT
-                known = self.clocks.launch.pasts[past]
-                batch._give(own, place[mine[some]], positions[some], columns[some], known, shared=shared, narrow=shared)
+                batch._give(theirs.only(some), seen[mine[some]] >> SHIFT, launch.pasts[past], narrow=shared)
 
     # ---- flags of many -----------------------------------------------------------------------
 
-    def _give(
-        self,
-        own: Array,
-        place: Array,
-        positions: Array,
-        where: Array,
-        past: Past | None = None,
-        *,
-        shared: bool,
-        narrow: bool,
-    ) -> None:
-        """Release the threads' accesses before ``own`` (0: none), and what they know or knew, through flags at
-        ``place``.
-        """
+    def _give(self, users: Users, own: Array, past: Past | None = None, *, narrow: bool) -> None:
+        """Release the threads' accesses before ``own`` (0: none), and what they know or knew, through flags."""
         gives = own > 0
         if not gives.any():
             return
         self.clocks.widen()
-        own, place, positions, where = own[gives], place[gives], positions[gives], where[gives]
-        addresses = np.unique(place).tolist()
+        own, users = own[gives], users.only(gives)
+        addresses = np.unique(users.place).tolist()
         if len(addresses) > MANY:
-            addresses, place = [CROWD], np.full_like(place, CROWD)
+            addresses, users = [CROWD], users.crowded()
         self.clocks.launch.flags.update(addresses)
-        if (shared or narrow) and self._give_apart(own, place, positions, where, past, shared=shared):
+        if (users.shared or narrow) and self._give_apart(users, own, past):
             return
         for address in addresses:
-            for mine, key in self._keys(address, place, positions, where, shared=shared, narrow=narrow):
-                times = own if len(mine) == len(positions) else own[np.isin(positions, mine)]
+            for mine, key in self._keys(address, users, narrow=narrow):
+                times = own if len(mine) == len(own) else own[np.isin(users.positions, mine)]
                 self.clocks.order.publish(key, mine, times, past)
 
-    def _give_apart(
-        self, own: Array, place: Array, positions: Array, where: Array, past: Past | None, *, shared: bool
-    ) -> bool:
+    def _give_apart(self, users: Users, own: Array, past: Past | None) -> bool:
         """Handle the flags of all CTAs at once, if every CTA has its own."""
-        if (where != positions % self.clocks.n_ctas).any():
+        columns, place, positions = users.columns, users.place, users.positions
+        if (columns != positions % self.clocks.n_ctas).any():
             return False
-        order, found = objects(where, place)
-        if len(found) < 2 or (not shared and int(place.max()) >> 32):
+        order, found = objects(columns, place)
+        if len(found) < 2 or (not users.shared and int(place.max()) >> 32):
             return False
         starts = np.array([start for start, _ in found])
-        keys: list[Hashable] = [
-            (self.clocks.base + column, address) if shared else (self.clocks.base + column, "cta", address)
-            for column, address in zip(where[order[starts]].tolist(), place[order[starts]].tolist(), strict=True)
-        ]
+        places = zip(columns[order[starts]].tolist(), place[order[starts]].tolist(), strict=True)
+        keys = [self._key(column, address, shared=users.shared) for column, address in places]
         return self.clocks.order.publish_apart(keys, starts, positions[order], own[order], past)
 
-    def _keys(
-        self, address: int, place: Array, positions: Array, where: Array, *, shared: bool, narrow: bool
-    ) -> Iterator[tuple[Array, Hashable]]:
+    def _keys(self, address: int, users: Users, *, narrow: bool) -> Iterator[tuple[Array, Hashable]]:
         """The threads at an address, and their sync variable."""
-        here = place == address
-        positions, where = positions[here], where[here]
-        if not shared and not narrow:
-            yield positions, ("gpu", address)
+        here = users.only(users.place == address)
+        if not users.shared and not narrow:
+            yield here.positions, ("gpu", address)
             return
-        for column, mine in by_column(positions, where):
-            yield mine, (self.clocks.base + column, address) if shared else (self.clocks.base + column, "cta", address)
+        for column, mine in by_column(here.positions, here.columns):
+            yield mine, self._key(column, address, shared=users.shared)
+
+    def _key(self, column: int, address: int, *, shared: bool) -> Hashable:
+        """The sync variable of a CTA at an address of its shared memory, or of global memory."""
+        cta = self.clocks.base + column
+        return (cta, address) if shared else (cta, "cta", address)
 
     def _take(self, positions: Array, key: Hashable, *, narrow: bool) -> None:
         rows = self.clocks.launch.variables.get(key)
