@@ -11,7 +11,7 @@ import attrs
 
 from warpsim.driver.memory import Memory
 from warpsim.driver.modules import DriverInterface
-from warpsim.driver.results import DriverError, Result
+from warpsim.driver.results import DriverError, Result, require
 from warpsim.driver.work import Allocate, Free, Work
 
 KERNEL, COPY, FILL, HOST, CHILD, ALLOCATE, FREE, CONDITIONAL = 0, 1, 2, 3, 4, 10, 11, 13
@@ -94,8 +94,7 @@ class Graph:
     def disconnect(self, first: Node, node: Node) -> None:
         """Remove an edge."""
         self._keep_nodes()
-        if node.graph is not self or node.before.pop(first, None) is None:
-            raise DriverError(Result.INVALID_VALUE, "the graph has no such edge")
+        require(node.graph is self and node.before.pop(first, None) is not None, "the graph has no such edge")
 
     def remove(self, node: Node) -> None:
         """Remove a node and its edges."""
@@ -121,8 +120,7 @@ class Graph:
             DriverError: the graph has a cycle.
         """
         found = self._reached()
-        if len(found) < len(self.nodes):
-            raise DriverError(Result.INVALID_VALUE, "the graph has a cycle")
+        require(len(found) >= len(self.nodes), "the graph has a cycle")
         return found
 
     def in_cycle(self) -> Node | None:
@@ -256,20 +254,17 @@ class GraphExec:
 
     def work(self, node: Node) -> Work:
         """The work of a node of the graph."""
-        if node not in self._works:
-            raise DriverError(Result.INVALID_VALUE, "the instantiated graph has no such node")
+        require(node in self._works, "the instantiated graph has no such node")
         return self._works[node]
 
     def replace(self, node: Node, work: Work) -> None:
         """Replace the arguments of one node."""
         old = self.work(node)
-        if old.kind != work.kind:
-            raise DriverError(Result.INVALID_VALUE, "the node is of another type")
+        require(old.kind == work.kind, "the node is of another type")
         if getattr(old, "fixed", None) != getattr(work, "fixed", None):
             raise DriverError(Result.INVALID_VALUE, "the number of rows, or of operations, cannot change")
         if isinstance(old, GraphExec) and isinstance(work, GraphWork):
-            if old.update(work.graph)[0]:
-                raise DriverError(Result.GRAPH_EXEC_UPDATE_FAILURE)
+            require(not old.update(work.graph)[0], result=Result.GRAPH_EXEC_UPDATE_FAILURE)
         else:
             self._works[node] = work
 
@@ -312,8 +307,7 @@ class GraphExec:
         allocations = {work.address: work for work in self.works() if isinstance(work, Allocate)}
         for address in allocations:
             if address in driver.memory.blocks:
-                if not self.flags & AUTO_FREE:
-                    raise DriverError(Result.INVALID_VALUE, f"the graph's memory at 0x{address:x} has not been freed")
+                require(self.flags & AUTO_FREE, f"the graph's memory at 0x{address:x} has not been freed")
                 driver.memory.free(address)
         for work in self.works():
             if isinstance(work, Free) and not {work.address} & {*allocations, *driver.memory.blocks}:

@@ -6,7 +6,7 @@ import re
 import struct
 
 from warpsim.driver.raw import bytes_at, string_at
-from warpsim.driver.results import DriverError, Result
+from warpsim.driver.results import DriverError, Result, require
 from warpsim.host import sources
 
 ELF, ARCHIVE = b"\x7fELF", b"!<arch>\n"
@@ -27,8 +27,7 @@ class MachineCode(DriverError):
 
 def image_at(address: int) -> bytes:
     """Read an image from memory, as long as its header says."""
-    if not address:
-        raise DriverError(Result.INVALID_VALUE, "the image is null")
+    require(address, "the image is null")
     magic, _, data = struct.unpack("<IIQ", bytes_at(address, 16))
     if magic == WRAPPER:
         return image_at(data)
@@ -52,8 +51,7 @@ def ptx_of(image: bytes, sm: int) -> bytes:
     if image[:4] == ELF:
         raise MachineCode(f"this is a cubin: machine code, not PTX; {ADVICE}")
     text = image.rstrip(b"\0")
-    if b".version" not in text:
-        raise DriverError(Result.INVALID_IMAGE, "the image is neither PTX nor a fatbin")
+    require(b".version" in text, "the image is neither PTX nor a fatbin", Result.INVALID_IMAGE)
     return text
 
 

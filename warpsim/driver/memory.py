@@ -17,7 +17,7 @@ import numpy as np
 
 from warpsim.checks.written import nothing_written
 from warpsim.driver.raw import mapped
-from warpsim.driver.results import DriverError, Result
+from warpsim.driver.results import DriverError, Result, require
 from warpsim.errors import LaunchError
 from warpsim.host.arrays import Array, DeviceArray, Mapping, pages
 from warpsim.host.device import Device
@@ -160,10 +160,8 @@ class Memory:
 
     @staticmethod
     def _sized(nbytes: int, most: int = CAPACITY) -> None:
-        if nbytes <= 0:
-            raise DriverError(Result.INVALID_VALUE, "cannot allocate 0 bytes")
-        if nbytes > most:
-            raise DriverError(Result.OUT_OF_MEMORY, f"cannot allocate {nbytes} bytes; the GPU has {CAPACITY}")
+        require(nbytes > 0, "cannot allocate 0 bytes")
+        require(nbytes <= most, f"cannot allocate {nbytes} bytes; the GPU has {CAPACITY}", Result.OUT_OF_MEMORY)
 
     # ---- asking ----------------------------------------------------------------------------------
 
@@ -264,8 +262,7 @@ class Memory:
         width = unit * count
         if address % unit or (rows > 1 and pitch % unit):
             raise DriverError(Result.INVALID_VALUE, f"0x{address:x} is not a multiple of {unit}")
-        if rows > 1 and pitch < width:
-            raise DriverError(Result.INVALID_VALUE, f"the pitch {pitch} is less than the row size {width}")
+        require(rows <= 1 or pitch >= width, f"the pitch {pitch} is less than the row size {width}")
         return width
 
 

@@ -12,7 +12,7 @@ import attrs
 from warpsim.driver import images, merging
 from warpsim.driver.memory import Memory
 from warpsim.driver.reports import Report
-from warpsim.driver.results import DriverError, Result, of_module
+from warpsim.driver.results import DriverError, Result, of_module, require
 from warpsim.errors import LaunchError, PtxError
 from warpsim.host.device import Device
 from warpsim.host.kernel import Kernel
@@ -67,8 +67,7 @@ class Function:
 
     def check(self) -> None:
         """Raise an error if its module has been unloaded."""
-        if self.module.unloaded:
-            raise DriverError(Result.INVALID_HANDLE, f"the module of {self.name} has been unloaded")
+        require(not self.module.unloaded, f"the module of {self.name} has been unloaded", Result.INVALID_HANDLE)
 
     @property
     def parameter_bytes(self) -> int:
@@ -238,6 +237,5 @@ class Linker:
 
     def complete(self) -> bytes:
         """The linked module: PTX, which the driver loads like machine code."""
-        if not self.texts:
-            raise DriverError(Result.INVALID_VALUE, "nothing to link")
+        require(self.texts, "nothing to link")
         return merging.linked([*self.texts, *merging.needed(self.texts, self.members)]) + b"\0"

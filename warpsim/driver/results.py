@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import TypeVar
 
 from warpsim.errors import Finding, PtxError, WarpsimError
 
@@ -213,6 +214,22 @@ class DriverError(WarpsimError):
         self.result = result
         self.said = bool(message)
         super().__init__(message or TEXTS.get(result, result.driver_name), findings)
+
+
+def require(condition: object, message: str = "", result: Result = Result.INVALID_VALUE) -> None:
+    """Refuse a call unless a condition holds."""
+    if not condition:
+        raise DriverError(result, message)
+
+
+T = TypeVar("T")
+
+
+def present(value: T | None, message: str = "", result: Result = Result.INVALID_VALUE) -> T:
+    """Give a value; refuse the call if there is none."""
+    if value is None:
+        raise DriverError(result, message)
+    return value
 
 
 def text_of(result: Result) -> str:

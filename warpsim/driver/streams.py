@@ -9,7 +9,7 @@ import attrs
 
 from warpsim.driver.graphs import Graph, Node
 from warpsim.driver.modules import DriverInterface
-from warpsim.driver.results import DriverError, Result
+from warpsim.driver.results import DriverError, Result, present, require
 from warpsim.driver.work import Work
 
 
@@ -42,27 +42,22 @@ class Stream:
     def submit(self, work: Work) -> None:
         """Do a piece of work, or add it to the graph being captured."""
         if self.capture is not None:
-            if self.capture.invalid:
-                raise DriverError(Result.STREAM_CAPTURE_INVALIDATED)
+            require(not self.capture.invalid, result=Result.STREAM_CAPTURE_INVALIDATED)
             self.tail = [self.capture.graph.add(work, self.tail)]
             return
         work.run(self.driver)
 
     def begin(self, mode: int = 0, graph: Graph | None = None, before: list[Node] | None = None) -> None:
         """Begin capturing."""
-        if self.capture is not None:
-            raise DriverError(Result.ILLEGAL_STATE, "the stream is captured already")
+        require(self.capture is None, "the stream is captured already", Result.ILLEGAL_STATE)
         self.driver.captures += 1
         self.capture = Capture(self, graph or Graph(), mode, self.driver.captures)
         self.tail = list(before or [])
 
     def end(self) -> Graph:
         """End capturing, and return the graph."""
-        capture = self.capture
-        if capture is None:
-            raise DriverError(Result.ILLEGAL_STATE, "the stream is not captured")
-        if capture.origin is not self:
-            raise DriverError(Result.STREAM_CAPTURE_UNMATCHED, "another stream began this capture")
+        capture = present(self.capture, "the stream is not captured", Result.ILLEGAL_STATE)
+        require(capture.origin is self, "another stream began this capture", Result.STREAM_CAPTURE_UNMATCHED)
         joined, todo = set(self.tail), list(self.tail)
         while todo:
             for node in todo.pop().before:
@@ -72,10 +67,8 @@ class Stream:
         lost = [node for stream in capture.streams for node in stream.tail if node not in joined]
         for stream in capture.streams:
             stream.capture, stream.tail = None, []
-        if capture.invalid:
-            raise DriverError(Result.STREAM_CAPTURE_INVALIDATED)
-        if lost:
-            raise DriverError(Result.STREAM_CAPTURE_UNJOINED)
+        require(not capture.invalid, result=Result.STREAM_CAPTURE_INVALIDATED)
+        require(not lost, result=Result.STREAM_CAPTURE_UNJOINED)
         return capture.graph
 
     def synchronize(self) -> None:
@@ -96,8 +89,7 @@ class Stream:
             if self.capture is not None and event.recorded:
                 raise self.capture.invalidate(Result.STREAM_CAPTURE_ISOLATION)
             return
-        if event.capture.origin.capture is not event.capture:
-            raise DriverError(Result.INVALID_VALUE, "the event belongs to a capture that has ended")
+        require(event.capture.origin.capture is event.capture, "the event belongs to a capture that has ended")
         if self.capture is None:
             self.capture, self.tail = event.capture, []
             event.capture.streams.append(self)
@@ -124,8 +116,7 @@ class Event:
 
     def synchronize(self) -> None:
         """Do nothing outside a capture: earlier work has been done."""
-        if self.capture is not None:
-            raise DriverError(Result.CAPTURED_EVENT)
+        require(self.capture is None, result=Result.CAPTURED_EVENT)
 
     def since(self, other: Event) -> float:
         """Host time between two events, in milliseconds."""

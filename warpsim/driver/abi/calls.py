@@ -17,7 +17,7 @@ from warpsim.driver.graphs import Graph, GraphExec, Node, UserObject
 from warpsim.driver.memory import Pool
 from warpsim.driver.modules import DriverModule, Function, Library, LibraryKernel, Linker
 from warpsim.driver.raw import put32, put64, put_bytes, put_float, text_at
-from warpsim.driver.results import NAMES, DriverError, Result, RuntimeRefusal
+from warpsim.driver.results import NAMES, DriverError, Result, RuntimeRefusal, require
 from warpsim.driver.streams import Event
 from warpsim.errors import LaunchError
 
@@ -27,13 +27,15 @@ TYPES: dict[str, Any] = {"I": ctypes.c_int32, "D": ctypes.c_int32, "U": ctypes.c
 """C types of arguments narrower than 64 bits."""
 CURRENT = "!"
 """Begins the kinds of a function that needs a current context."""
-RESULTS: dict[str, Callable[[int, Any], None]] = {"4": put32, "8": put64, "B": put_bytes, "V": put_float}
-"""How results are stored, by their kind: where a pointer points that is not null."""
+NOT_NULL: dict[str, Callable[[int, Any], None]] = {"4": put32, "8": put64, "B": put_bytes, "V": put_float}
+RESULTS = {**NOT_NULL, "w": put32, "y": put64}
+"""How results are stored, by the kinds of the pointers to them, of which some may be null."""
 READERS: dict[str, Callable[[int], Any]] = {}
 """Conversions of arguments by their kind; arguments of other kinds stay numbers.
 
 ``P`` is any 64 bits, ``I`` an int, ``U`` an unsigned, ``O`` a pointer that is not null, ``T`` a string, ``D`` a device; of
-results, ``4`` is a word, ``8`` eight bytes, ``B`` bytes, ``V`` a float.
+results, ``4`` is a word, ``8`` eight bytes, ``B`` bytes, ``V`` a float; ``w`` and ``y`` are a word and eight bytes that need not be
+stored.
 Each type of handle has a letter of its own, and the function receives the object.
 """
 
@@ -71,20 +73,18 @@ READERS["T"] = text_at
 @reader("O")
 def pointer(address: int) -> int:
     """A pointer that cannot be null."""
-    if not address:
-        raise DriverError(Result.INVALID_VALUE, "a required pointer is null")
+    require(address, "a required pointer is null")
     return address
 
 
-for _kind in RESULTS:
+for _kind in NOT_NULL:
     READERS[_kind] = pointer
 
 
 @reader("D")
 def device(number: int) -> int:
     """A device that exists."""
-    if not 0 <= number < len(PROCESS.driver.devices):
-        raise DriverError(Result.INVALID_DEVICE)
+    require(0 <= number < len(PROCESS.driver.devices), result=Result.INVALID_DEVICE)
     return number
 
 
@@ -101,8 +101,7 @@ def context_or_current(handle: int) -> Context:
     if not handle:
         return PROCESS.context()
     found = context(handle)
-    if found.ended:
-        raise DriverError(Result.CONTEXT_IS_DESTROYED)
+    require(not found.ended, result=Result.CONTEXT_IS_DESTROYED)
     return found
 
 
@@ -136,7 +135,7 @@ def call(kinds: str, names: str, *, plain: bool = False) -> Callable[[Callable[.
     """Declare a function of a library, under one or more names.
 
     Args:
-        kinds: the kind of each argument. What the function returns is stored where the kind of a result stands.
+        kinds: the kind of each argument. What the function returns is stored where the kinds of results stand.
         names: the names, separated by blanks.
         plain: the function does not return an error code.
     """
@@ -192,16 +191,13 @@ BEFORE_INIT = (
 
 def guarded(declared: Call) -> Callable[..., int]:
     """Wrap a function for C: convert its arguments, turn exceptions into codes, and report why a call is refused."""
-    function, needs_context = declared.function, declared.current
+    function, needs_context = _converting(declared), declared.current
     of_run_time = declared.name in CALLS["cudart"]
     works = WORK.match(declared.name) is not None and not declared.plain
     initializes = of_run_time and not declared.plain
     needs_init = declared.name in CALLS["cuda"] and declared.name not in BEFORE_INIT.split()
     starts = of_run_time and (works or needs_context or "s" in declared.kinds)
     asks = not declared.plain and declared.name.startswith(("cu", "__cu")) and "GetError" not in declared.name
-    found = [(index, READERS[kind]) for index, kind in enumerate(declared.kinds) if kind in READERS]
-    store = next(((i, RESULTS[kind]) for i, kind in enumerate(declared.kinds) if kind in RESULTS), None)
-    readers = sorted(found, key=lambda each: each[1] is not READERS["s"])  # a stream's context is checked first
 
     def enter(*words: int) -> int:
         try:
@@ -214,21 +210,37 @@ def guarded(declared: Call) -> Callable[..., int]:
                 PROCESS.activate()
             if needs_context:
                 PROCESS.context()
-            arguments: list[Any] = list(words)
-            for index, read in readers:
-                arguments[index] = read(words[index])
-            if store is not None:
-                index, put = store
-                put(arguments.pop(index), function(*arguments))
-                return 0
-            code = function(*arguments)
-            return code if isinstance(code, int) else 0
+            return function(words)
         except BaseException as problem:
             return _failed(declared.name, problem)
 
     if os.environ.get("WARPSIM_TRACE"):
         enter = _traced(declared.name, enter)
     return _remembering(enter) if of_run_time and not declared.plain else enter
+
+
+def _converting(declared: Call) -> Callable[[tuple[int, ...]], int]:
+    """A function that converts its arguments, calls the declared one, and stores its results."""
+    kinds = list(enumerate(declared.kinds))
+    readers = sorted(  # a stream's context is checked first
+        ((index, READERS[kind]) for index, kind in kinds if kind in READERS),
+        key=lambda each: each[1] is not READERS["s"],
+    )
+    given = [index for index, kind in kinds if kind not in RESULTS]
+    stores = [(index, RESULTS[kind]) for index, kind in kinds if kind in RESULTS]
+
+    def convert(words: tuple[int, ...]) -> int:
+        arguments: list[Any] = list(words)
+        for index, read in readers:
+            arguments[index] = read(words[index])
+        found = declared.function(*(arguments[index] for index in given))
+        if not stores:
+            return found if isinstance(found, int) else 0
+        for (index, put), value in zip(stores, found if len(stores) > 1 else [found], strict=True):
+            put(words[index], value)
+        return 0
+
+    return convert
 
 
 def _remembering(function: Callable[..., int]) -> Callable[..., int]:

@@ -9,7 +9,7 @@ from warpsim.driver.abi.calls import call, context
 from warpsim.driver.abi.process import PROCESS, Context, c_string
 from warpsim.driver.driver import VERSION
 from warpsim.driver.raw import put32, put64, put_bytes
-from warpsim.driver.results import DriverError, Result, text_of
+from warpsim.driver.results import DriverError, Result, require, text_of
 
 LIMITS = {0: 1024, 1: 1 << 20, 2: 8 << 20, 3: 2, 4: 2048, 5: 128, 6: 0}
 """Defaults by CUlimit: stack, printf FIFO, heap, device synchronization depth, pending launches, L2 fetch, L2 persisting."""
@@ -19,8 +19,7 @@ LIMITS_END = 10
 
 @call("U", "cuInit")
 def initialize(flags: int) -> None:
-    if flags:
-        raise DriverError(Result.INVALID_VALUE)
+    require(not flags)
     PROCESS.initialized = PROCESS.driver is not None
 
 
@@ -40,16 +39,14 @@ def _sm(device: int) -> int:
 @call("OID", "cuDeviceGetName")
 def get_device_name(out: int, length: int, device: int) -> None:
     """Store as much of a device's name as fits, and a zero."""
-    if length < 1:
-        raise DriverError(Result.INVALID_VALUE, f"no room for a name: {length} bytes")
+    require(length >= 1, f"no room for a name: {length} bytes")
     put_bytes(out, properties.name(_sm(device)).encode()[: length - 1] + b"\0")
 
 
 @call("OID", "cuDeviceGetPCIBusId cudaDeviceGetPCIBusId")
 def get_bus_id(out: int, length: int, device: int) -> None:
     name = f"0000:{device + 1:02x}:00.0"
-    if length <= len(name):
-        raise DriverError(Result.INVALID_VALUE, f"no room for a bus id: {length} bytes")
+    require(length > len(name), f"no room for a bus id: {length} bytes")
     put_bytes(out, name.encode() + b"\0")
 
 
@@ -67,15 +64,11 @@ def get_luid(out: int, mask: int, device: int) -> None:
 @call("4ID", "cuDeviceGetAttribute cudaDeviceGetAttribute")
 def device_attribute(number: int, device: int) -> int:
     """A device attribute; the runtime uses the driver's numbers."""
-    if not 1 <= number <= 200:
-        raise DriverError(Result.INVALID_VALUE)
+    require(1 <= number <= 200)
     return properties.attribute(_sm(device), number, device)
 
 
-@call("OOD", "cuDeviceComputeCapability")
-def get_capability(major: int, minor: int, device: int) -> None:
-    put32(major, _sm(device) // 10)
-    put32(minor, _sm(device) % 10)
+call("44D", "cuDeviceComputeCapability")(lambda device: divmod(_sm(device), 10))
 
 
 @call("OD", "cuDeviceGetProperties")
@@ -86,26 +79,21 @@ def get_properties(out: int, device: int) -> None:
 
 @call("4IDD", "cuDeviceGetP2PAttribute cudaDeviceGetP2PAttribute")
 def peer_attribute(number: int, one: int, other: int) -> int:
-    if one == other:
-        raise DriverError(Result.INVALID_DEVICE)
+    require(one != other, result=Result.INVALID_DEVICE)
     return 1
 
 
 # ---- primary contexts ----------------------------------------------------------------------------
 
 
-@call("8D", "cuDevicePrimaryCtxRetain")
-def retain_primary(device: int) -> int:
-    PROCESS.retain(PROCESS.primary[device])
-    return PROCESS.primary[device].handle
+call("8D", "cuDevicePrimaryCtxRetain")(lambda device: PROCESS.retain(PROCESS.primary[device]))
 
 
 @call("D", "cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2")
 def release_primary(device: int) -> None:
     """Release a primary context. The last release ends it."""
     primary = PROCESS.primary[device]
-    if not primary.active:
-        raise DriverError(Result.INVALID_CONTEXT, "the primary context has not been retained")
+    require(primary.active, "the primary context has not been retained", Result.INVALID_CONTEXT)
     primary.active -= 1
     if not primary.active:
         PROCESS.end(primary)
@@ -118,11 +106,9 @@ def reset_primary(device: int) -> None:
     PROCESS.end(primary)
 
 
-@call("DOO", "cuDevicePrimaryCtxGetState")
-def get_primary_state(device: int, flags: int, active: int) -> None:
-    """Store a primary context's flags, and whether it is active."""
-    put32(flags, PROCESS.primary[device].flags)
-    put32(active, int(PROCESS.primary[device].active > 0))
+call("D44", "cuDevicePrimaryCtxGetState")(
+    lambda device: (PROCESS.primary[device].flags, PROCESS.primary[device].active > 0)
+)
 
 
 @call("DU", "cuDevicePrimaryCtxSetFlags cuDevicePrimaryCtxSetFlags_v2")
@@ -133,23 +119,22 @@ def set_primary_flags(device: int, flags: int) -> None:
 # ---- contexts ------------------------------------------------------------------------------------
 
 
-@call("OPUD", "cuCtxCreate_v4")
-@call("OPIUD", "cuCtxCreate_v3")
-@call("OUD", "cuCtxCreate_v2 cuCtxCreate")
-def create_context(out: int, *rest: int) -> None:
+@call("8PUD", "cuCtxCreate_v4")
+@call("8PIUD", "cuCtxCreate_v3")
+@call("8UD", "cuCtxCreate_v2 cuCtxCreate")
+def create_context(*rest: int) -> int:
     flags, device = rest[-2:]
     made = Context(device, flags)
     made.handle = PROCESS.handles.put(made)
     PROCESS.stack.append(made)
-    put64(out, made.handle)
+    return made.handle
 
 
 @call("P", "cuCtxDestroy_v2 cuCtxDestroy")
 def destroy_context(handle: int) -> None:
     """Destroy a context. In other threads, and below the top of this one's stack, it stays current but cannot be used."""
     found = PROCESS.get(handle, Context, Result.INVALID_CONTEXT if handle else Result.INVALID_VALUE)
-    if found.primary:
-        raise DriverError(Result.INVALID_CONTEXT, "a primary context is released, not destroyed")
+    require(not found.primary, "a primary context is released, not destroyed", Result.INVALID_CONTEXT)
     if PROCESS.stack and PROCESS.stack[-1] is found:
         PROCESS.stack.pop()
     PROCESS.end(found)
@@ -172,8 +157,7 @@ def pop_context(out: int) -> None:
 
 def _top() -> Context:
     """The current context, even one that has ended."""
-    if not PROCESS.stack:
-        raise DriverError(Result.INVALID_CONTEXT)
+    require(PROCESS.stack, result=Result.INVALID_CONTEXT)
     return PROCESS.stack[-1]
 
 
@@ -206,8 +190,7 @@ def get_limit(limit: int) -> int:
 
 
 def _check_limit(limit: int) -> None:
-    if limit not in LIMITS:
-        raise DriverError(Result.UNSUPPORTED_LIMIT if limit < LIMITS_END else Result.INVALID_VALUE)
+    require(limit in LIMITS, result=Result.UNSUPPORTED_LIMIT if limit < LIMITS_END else Result.INVALID_VALUE)
 
 
 @call("!", "cuCtxSynchronize")
@@ -221,10 +204,7 @@ def nothing(*arguments: object) -> None:
     """Do nothing: all work has been done, devices share one memory, and the rest affects performance only."""
 
 
-@call("!PP", "cuCtxGetStreamPriorityRange cudaDeviceGetStreamPriorityRange")
-def get_priorities(least: int, greatest: int) -> None:
-    put32(least, 0)
-    put32(greatest, -5)
+call("!ww", "cuCtxGetStreamPriorityRange cudaDeviceGetStreamPriorityRange")(lambda: (0, -5))
 
 
 def _declare_peer(kinds: str, name: str, same: Result) -> None:

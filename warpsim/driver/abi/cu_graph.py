@@ -28,7 +28,7 @@ from warpsim.driver.abi.graph_nodes import (
 from warpsim.driver.abi.process import PROCESS, Context
 from warpsim.driver.graphs import Condition, Graph, GraphExec, GraphWork, Node, UserObject, instantiate
 from warpsim.driver.raw import bytes_at, get64, put32, put64, put_bytes, row_at
-from warpsim.driver.results import DriverError, Result
+from warpsim.driver.results import DriverError, Result, present, require
 from warpsim.driver.streams import Record, Stream, Wait
 from warpsim.driver.work import BARRIER, Allocate, Call, Copy, Fill, Free, Launch, Operations
 
@@ -40,11 +40,9 @@ def add_node(out: int, graph: Graph, before: int, edges: int, count: int, given:
     add_any(out, graph, before, count, given, READERS, edges)
 
 
-@call("OgPPO", "cuGraphAddNode")
-def add_node_1(out: int, graph: Graph, before: int, count: int, given: int) -> None:
-    add_any(out, graph, before, count, given, READERS)
-
-
+call("OgPPO", "cuGraphAddNode")(
+    lambda out, graph, before, count, given: add_any(out, graph, before, count, given, READERS)
+)
 call("nO", "cuGraphNodeSetParams")(lambda node, given: change_any(node, given, READERS))
 call("xnO", "cuGraphExecNodeSetParams")(lambda graph, node, given: change_any(node, given, READERS, graph))
 
@@ -79,9 +77,9 @@ def put_kernel(node: Node, out: int, function: int) -> Launch:
     return work
 
 
-@call("nO", "cuGraphKernelNodeGetParams")
-def get_kernel(node: Node, out: int) -> None:
-    put_kernel(node, out, handle_of(work_of(node, Launch).function))
+call("nO", "cuGraphKernelNodeGetParams")(
+    lambda node, out: put_kernel(node, out, handle_of(work_of(node, Launch).function))
+)
 
 
 @call("nO", "cuGraphKernelNodeGetParams_v2")
@@ -135,8 +133,7 @@ SIZES = {1: 32, COOPERATIVE: 4, CLUSTER: 12, 5: 4, PRIORITY: 4, 9: 8, 10: 4, 14:
 
 def _check_attribute(node: Node, number: int) -> Launch:
     work: Launch = work_of(node, Launch)
-    if number not in SIZES:
-        raise DriverError(Result.INVALID_VALUE, f"attribute {number}")
+    require(number in SIZES, f"attribute {number}")
     return work
 
 
@@ -169,28 +166,21 @@ def copy_attributes(target: Node, source: Node) -> None:
 
 @call("8U", "cuGraphCreate cudaGraphCreate")
 def create_graph(flags: int) -> int:
-    if flags:
-        raise DriverError(Result.INVALID_VALUE, f"graph flags {flags}")
+    require(not flags, f"graph flags {flags}")
     return handle_of_graph(Graph())
 
 
 @call("g", "cuGraphDestroy cudaGraphDestroy")
 def destroy_graph(graph: Graph) -> None:
-    if graph.parent is not None:
-        raise DriverError(Result.INVALID_VALUE, "the graph belongs to a node")
+    require(graph.parent is None, "the graph belongs to a node")
     PROCESS.handles.end(graph)
     graph.close()
 
 
 call("8g", "cuGraphClone cudaGraphClone")(lambda graph: handle_of_graph(graph.clone()))
-
-
-@call("8ng", "cuGraphNodeFindInClone cudaGraphNodeFindInClone")
-def find_in_clone(original: Node, clone: Graph) -> int:
-    found = clone.clones.get(original)
-    if found is None:
-        raise DriverError(Result.INVALID_VALUE)
-    return handle_of_node(found)
+call("8ng", "cuGraphNodeFindInClone cudaGraphNodeFindInClone")(
+    lambda original, clone: handle_of_node(present(clone.clones.get(original)))
+)
 
 
 @call("gPPP", "cuGraphAddDependencies")
@@ -221,19 +211,16 @@ def put_nodes(found: Sequence[Node], out: int, count: int) -> None:
         put64(count, len(found))
         return
     room = get64(count)
-    if not room:
-        raise DriverError(Result.INVALID_VALUE, "no room for handles")
+    require(room, "no room for handles")
     for index in range(room):
         put64(out + 8 * index, handle_of_node(found[index]) if index < len(found) else 0)
     put64(count, min(room, len(found)))
 
 
 call("gPO", "cuGraphGetNodes cudaGraphGetNodes")(lambda graph, out, count: put_nodes(graph.nodes, out, count))
-
-
-@call("gPO", "cuGraphGetRootNodes cudaGraphGetRootNodes")
-def get_roots(graph: Graph, out: int, count: int) -> None:
-    put_nodes([node for node in graph.nodes if not node.before], out, count)
+call("gPO", "cuGraphGetRootNodes cudaGraphGetRootNodes")(
+    lambda graph, out, count: put_nodes([node for node in graph.nodes if not node.before], out, count)
+)
 
 
 def put_edges(data: list[int], edges: list[int], out: int, count: int) -> None:
@@ -249,8 +236,7 @@ def put_edges(data: list[int], edges: list[int], out: int, count: int) -> None:
 @call("gPPPO", "cuGraphGetEdges_v2 cudaGraphGetEdges")
 def get_edges(graph: Graph, first: int, last: int, *rest: int) -> None:
     *edges, count = rest
-    if bool(first) != bool(last):
-        raise DriverError(Result.INVALID_VALUE, "room for one end of edges")
+    require(bool(first) == bool(last), "room for one end of edges")
     pairs, room = graph.edges(), get64(count)
     put_edges([node.before[one] for one, node in pairs], edges, first, count)
     for index, out in enumerate((first, last)):
@@ -326,11 +312,7 @@ def instantiate_with_params(graph: Graph, given: int) -> int:
 
 
 call("xs", "cuGraphLaunch cudaGraphLaunch")(lambda graph, stream: PROCESS.driver.replay(graph, stream))
-
-
-@call("xs", "cuGraphUpload cudaGraphUpload")
-def upload_graph(graph: GraphExec, stream: Stream) -> None:
-    """Do nothing: this affects performance only."""
+call("xs", "cuGraphUpload cudaGraphUpload")(lambda graph, stream: None)  # it affects performance only
 
 
 @call("x", "cuGraphExecDestroy cudaGraphExecDestroy")
@@ -348,8 +330,7 @@ def update(graph: GraphExec, other: Graph, node: int, where: int) -> None:
     code, cause = graph.update(other)
     put64(node, handle_of_node(cause) if cause else 0)
     put32(where, code)
-    if code:
-        raise DriverError(Result.GRAPH_EXEC_UPDATE_FAILURE)
+    require(not code, result=Result.GRAPH_EXEC_UPDATE_FAILURE)
 
 
 @call("xgP", "cuGraphExecUpdate_v2 cudaGraphExecUpdate")
@@ -360,8 +341,7 @@ def update_2(graph: GraphExec, other: Graph, out: int) -> None:
 
 
 def _check_switch(graph: GraphExec, node: Node) -> None:
-    if graph.work(node).kind not in (0, 1, 2):
-        raise DriverError(Result.INVALID_VALUE, "only launches, copies and fills can be disabled")
+    require(graph.work(node).kind in (0, 1, 2), "only launches, copies and fills can be disabled")
 
 
 @call("xn4", "cuGraphNodeGetEnabled cudaGraphNodeGetEnabled")
@@ -381,15 +361,13 @@ def set_enabled(graph: GraphExec, node: Node, enabled: int) -> None:
 
 @call("DI8", "cuDeviceGetGraphMemAttribute cudaDeviceGetGraphMemAttribute")
 def memory_attribute(device: int, number: int) -> int:
-    if not 0 <= number <= 3:
-        raise DriverError(Result.INVALID_VALUE, f"graph memory attribute {number}")
+    require(0 <= number <= 3, f"graph memory attribute {number}")
     return PROCESS.driver.graph_memory.numbers[number]
 
 
 @call("DIO", "cuDeviceSetGraphMemAttribute cudaDeviceSetGraphMemAttribute")
 def reset_memory_attribute(device: int, number: int, given: int) -> None:
-    if number not in (1, 3) or get64(given):
-        raise DriverError(Result.INVALID_VALUE, "only high-water marks can be set, and only to 0")
+    require(number in (1, 3) and not get64(given), "only high-water marks can be set, and only to 0")
     numbers = PROCESS.driver.graph_memory.numbers
     numbers[number] = numbers[number - 1]
 
@@ -401,10 +379,9 @@ call("D", "cuDeviceGraphMemTrim cudaDeviceGraphMemTrim")(lambda device: PROCESS.
 def create_condition(graph: Graph, where: int, default: int, flags: int) -> int:
     """Create a condition. Its handle is its address."""
     owner = PROCESS.get(where, Context, Result.INVALID_CONTEXT, Result.CONTEXT_IS_DESTROYED)
-    if flags > 1:
-        raise DriverError(Result.INVALID_VALUE, f"condition flags {flags}")
-    address = PROCESS.driver.memory.allocate(4, owner.ordinal)
-    PROCESS.driver.memory.fill(address, 0, 4, 1)
+    require(flags <= 1, f"condition flags {flags}")
+    address = PROCESS.memory.allocate(4, owner.ordinal)
+    PROCESS.memory.fill(address, 0, 4, 1)
     condition = Condition(address, default if flags else None)
     PROCESS.driver.graph_memory.conditions[address] = condition
     graph.conditions.append(condition)
@@ -417,16 +394,14 @@ call("!8gUU", "cudaGraphConditionalHandleCreate")(
 
 
 def _checked(count: int) -> int:
-    if not 0 < count < 1 << 31:
-        raise DriverError(Result.INVALID_VALUE, f"{count} references")
+    require(0 < count < 1 << 31, f"{count} references")
     return count
 
 
 @call("8POUU", "cuUserObjectCreate cudaUserObjectCreate")
 def create_object(data: int, destroy: int, count: int, flags: int) -> int:
     """Create a user object, which is destroyed with its last reference."""
-    if flags != 1:
-        raise DriverError(Result.INVALID_VALUE, f"user object flags {flags}")
+    require(flags == 1, f"user object flags {flags}")
     return PROCESS.handles.put(UserObject(host_call(destroy, data).function, _checked(count)))
 
 
@@ -445,45 +420,37 @@ def release_object(thing: UserObject, count: int) -> None:
 @call("guUU", "cuGraphRetainUserObject cudaGraphRetainUserObject")
 def retain_for_graph(graph: Graph, thing: UserObject, count: int, flags: int) -> None:
     """Give a graph references: new ones, or the caller's."""
-    if flags > MOVE:
-        raise DriverError(Result.INVALID_VALUE, f"reference flags {flags}")
+    require(flags <= MOVE, f"reference flags {flags}")
     graph.objects[thing] += _checked(count)
     thing.references += 0 if flags == MOVE else count
 
 
 @call("guU", "cuGraphReleaseUserObject cudaGraphReleaseUserObject")
 def release_from_graph(graph: Graph, thing: UserObject, count: int) -> None:
-    if graph.objects[thing] < _checked(count):
-        raise DriverError(Result.INVALID_VALUE, "the graph has fewer references")
+    require(graph.objects[thing] >= _checked(count), "the graph has fewer references")
     graph.objects[thing] -= count
     release_object(thing, count)
 
 
 @call("sU", "cuStreamBeginCapture_v2 cudaStreamBeginCapture")
 @call("s", "cuStreamBeginCapture")
-def begin(stream: Stream, mode: int = 0) -> None:
-    _begin(stream, mode, None, 0, 0)
-
-
-@call("sgPPPU", "cuStreamBeginCaptureToGraph cudaStreamBeginCaptureToGraph")
-def begin_into(stream: Stream, graph: Graph, before: int, edges: int, count: int, mode: int) -> None:
-    """Begin to capture a stream into a graph, after some of its nodes."""
-    _begin(stream, mode, graph, before, count)
-
-
-def _begin(stream: Stream, mode: int, graph: Graph | None, before: int, count: int) -> None:
-    if stream.context is None:
-        raise DriverError(Result.STREAM_CAPTURE_UNSUPPORTED, "the default stream cannot be captured")
-    if mode > 2:
-        raise DriverError(Result.INVALID_VALUE, f"capture mode {mode}")
+def begin(
+    stream: Stream, mode: int = 0, graph: Graph | None = None, before: int = 0, edges: int = 0, count: int = 0
+) -> None:
+    """Begin to capture a stream, into a new graph or after some nodes of a graph."""
+    require(stream.context is not None, "the default stream cannot be captured", Result.STREAM_CAPTURE_UNSUPPORTED)
+    require(mode <= 2, f"capture mode {mode}")
     stream.begin(mode, graph, nodes_at(before, count))
 
 
+call("sgPPPU", "cuStreamBeginCaptureToGraph cudaStreamBeginCaptureToGraph")(
+    lambda stream, graph, before, edges, count, mode: begin(stream, mode, graph, before, edges, count)
+)
+
+
 def _captured(stream: Stream) -> Stream:
-    if stream.context is None:
-        raise DriverError(Result.STREAM_CAPTURE_IMPLICIT)
-    if stream.capture is None:
-        raise DriverError(Result.ILLEGAL_STATE, "the stream is not captured")
+    require(stream.context is not None, result=Result.STREAM_CAPTURE_IMPLICIT)
+    require(stream.capture is not None, "the stream is not captured", Result.ILLEGAL_STATE)
     return stream
 
 

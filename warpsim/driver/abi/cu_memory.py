@@ -10,7 +10,7 @@ from warpsim.driver.abi.calls import call, context_or_current, unsupported
 from warpsim.driver.abi.process import PROCESS
 from warpsim.driver.memory import SIMULATED, Kind, Pool, Side
 from warpsim.driver.raw import bytes_at, get32, get64, mapped, put32, put64, put_bytes, row_at
-from warpsim.driver.results import DriverError, Result
+from warpsim.driver.results import DriverError, Result, present, require
 from warpsim.driver.streams import Stream
 from warpsim.driver.work import Copy, Fill, Free
 from warpsim.host.tensor_map import TensorMap, encoded
@@ -31,52 +31,44 @@ PITCH = 512
 
 @call("!8P", "cuMemAlloc_v2 cuMemAlloc")
 def allocate(nbytes: int) -> int:
-    return PROCESS.driver.memory.allocate(nbytes, PROCESS.context().ordinal)
+    return PROCESS.memory.allocate(nbytes, PROCESS.context().ordinal)
 
 
-@call("P", "cuMemFree_v2 cuMemFree cudaFree")
-def free(address: int) -> None:
-    PROCESS.driver.memory.free(address, Kind.DEVICE, Kind.MANAGED)
+call("P", "cuMemFree_v2 cuMemFree cudaFree")(lambda address: PROCESS.memory.free(address, Kind.DEVICE, Kind.MANAGED))
 
 
-@call("!OOPPU", "cuMemAllocPitch cuMemAllocPitch_v2")
-def allocate_pitched(out: int, pitch: int, width: int, height: int, element: int) -> None:
-    """Allocate rows that begin at multiples of the pitch, and store the pitch."""
-    step = -(-width // PITCH) * PITCH
-    put64(out, allocate(step * height))
-    put64(pitch, step)
+@call("!88PPU", "cuMemAllocPitch cuMemAllocPitch_v2")
+def allocate_pitched(width: int, height: int, element: int) -> tuple[int, int]:
+    """Allocate rows that begin at multiples of the pitch; returns the address and the pitch."""
+    pitch = -(-width // PITCH) * PITCH
+    return allocate(pitch * height), pitch
 
 
 @call("!8P", "cuMemAllocHost_v2 cuMemAllocHost cudaMallocHost")
 @call("!8PU", "cuMemHostAlloc cudaHostAlloc")
 def allocate_pinned(nbytes: int, flags: int = 0) -> int:
     """Allocate pinned memory; null for no bytes."""
-    return PROCESS.driver.memory.allocate_host(nbytes, Kind.PINNED, PROCESS.context().ordinal) if nbytes else 0
+    return PROCESS.memory.allocate_host(nbytes, Kind.PINNED, PROCESS.context().ordinal) if nbytes else 0
 
 
-call("P", "cuMemFreeHost cudaFreeHost")(lambda address: PROCESS.driver.memory.free(address, Kind.PINNED))
+call("P", "cuMemFreeHost cudaFreeHost")(lambda address: PROCESS.memory.free(address, Kind.PINNED))
+call("!8PU", "cuMemAllocManaged cudaMallocManaged")(
+    lambda nbytes, flags: PROCESS.memory.allocate_host(nbytes, Kind.MANAGED, PROCESS.context().ordinal)
+)
 
 
-@call("!8PU", "cuMemAllocManaged cudaMallocManaged")
-def allocate_managed(nbytes: int, flags: int) -> int:
-    return PROCESS.driver.memory.allocate_host(nbytes, Kind.MANAGED, PROCESS.context().ordinal)
+call("!OPU", "cuMemHostRegister_v2 cuMemHostRegister cudaHostRegister")(
+    lambda address, nbytes, flags: PROCESS.memory.register(address, nbytes, read_only=bool(flags & 8))
+)
 
 
-@call("!OPU", "cuMemHostRegister_v2 cuMemHostRegister cudaHostRegister")
-def register(address: int, nbytes: int, flags: int) -> None:
-    PROCESS.driver.memory.register(address, nbytes, read_only=bool(flags & 8))
-
-
-@call("O", "cuMemHostUnregister cudaHostUnregister")
-def unregister(address: int) -> None:
-    """Undo `register`."""
-    PROCESS.driver.memory.unregister(address)
+call("O", "cuMemHostUnregister cudaHostUnregister")(lambda address: PROCESS.memory.unregister(address))
 
 
 @call("!8PU", "cuMemHostGetDevicePointer_v2 cuMemHostGetDevicePointer cudaHostGetDevicePointer")
 def device_pointer(address: int, flags: int) -> int:
     """The device address of host memory, which is the same."""
-    block = PROCESS.driver.memory.holding(address)
+    block = PROCESS.memory.holding(address)
     if block is None or block.kind is Kind.DEVICE:
         raise DriverError(Result.INVALID_VALUE, f"0x{address:x} is not in pinned, managed or registered memory")
     return address
@@ -88,20 +80,14 @@ def host_flags(address: int) -> int:
     return 3
 
 
-@call("!PP", "cuMemGetInfo_v2 cuMemGetInfo cudaMemGetInfo")
-def get_information(available: int, total: int) -> None:
-    """Store how much memory is free, and the total."""
-    put64(available, properties.total_memory() - PROCESS.driver.memory.used)
-    put64(total, properties.total_memory())
+call("!yy", "cuMemGetInfo_v2 cuMemGetInfo cudaMemGetInfo")(
+    lambda: (properties.total_memory() - PROCESS.memory.used, properties.total_memory())
+)
 
 
-@call("!PPP", "cuMemGetAddressRange_v2 cuMemGetAddressRange")
-def get_range(base: int, size: int, address: int) -> None:
-    found = PROCESS.driver.memory.extent(address)
-    if found is None:
-        raise DriverError(Result.NOT_FOUND)
-    put64(base, found[0])
-    put64(size, found[1])
+call("!yyP", "cuMemGetAddressRange_v2 cuMemGetAddressRange")(
+    lambda address: present(PROCESS.memory.extent(address), result=Result.NOT_FOUND)
+)
 
 
 # ---- copying -------------------------------------------------------------------------------------
@@ -178,7 +164,7 @@ def _side_of(given: Side) -> bytes:
 
 
 def _structure(address: int, nbytes: int) -> bytes:
-    return PROCESS.driver.memory.bytes_at(address, nbytes).tobytes()
+    return PROCESS.memory.bytes_at(address, nbytes).tobytes()
 
 
 # ---- filling -------------------------------------------------------------------------------------
@@ -218,7 +204,7 @@ _WIDE = (1, 3, 4, 7, 11, 12, 16)
 
 def pointer_attribute(number: int, address: int) -> int | None:
     """A CUpointer_attribute, or None if the address is not in the driver's memory."""
-    memory = PROCESS.driver.memory
+    memory = PROCESS.memory
     block, extent = memory.holding(address), memory.extent(address)
     if extent is None:
         return None
@@ -238,16 +224,13 @@ def pointer_attribute(number: int, address: int) -> int | None:
         13: 1,  # MAPPED
         **dict.fromkeys((10, 14, 15, 16, 17, 18, 19, 20), 0),
     }
-    if number not in known:
-        raise DriverError(Result.INVALID_VALUE, f"pointer attribute {number}")
+    require(number in known, f"pointer attribute {number}")
     return known[number]
 
 
 @call("OIP", "cuPointerGetAttribute")
 def get_pointer_attribute(out: int, number: int, address: int) -> None:
-    found = pointer_attribute(number, address)
-    if found is None:
-        raise DriverError(Result.INVALID_VALUE)
+    found = present(pointer_attribute(number, address))
     (put64 if number in _WIDE else put32)(out, found)
 
 
@@ -262,15 +245,11 @@ def get_pointer_attributes(count: int, numbers: int, outs: int, address: int) ->
         (put64 if number in _WIDE else put32)(out, found)
 
 
-@call("OIP", "cuPointerSetAttribute")
-def set_pointer_attribute(value: int, number: int, address: int) -> None:
-    """Check the address: the attribute affects performance only."""
-    _check(address)
+call("OIP", "cuPointerSetAttribute")(lambda value, number, address: _check(address))  # it affects performance only
 
 
 def _check(address: int) -> None:
-    if PROCESS.driver.memory.extent(address) is None:
-        raise DriverError(Result.INVALID_VALUE, f"0x{address:x} is not in the driver's memory")
+    require(PROCESS.memory.extent(address) is not None, f"0x{address:x} is not in the driver's memory")
 
 
 @call("PPUI", "cuMemAdvise")
@@ -296,9 +275,9 @@ def get_range_attribute(out: int, nbytes: int, number: int, address: int, count:
 _POOLS: dict[int, Pool] = {}
 
 
-@call("8D", "cuDeviceGetDefaultMemPool cuDeviceGetMemPool cudaDeviceGetDefaultMemPool cudaDeviceGetMemPool")
-def default_pool(device: int) -> int:
-    return PROCESS.handles.put(_POOLS.setdefault(device, Pool()))
+call("8D", "cuDeviceGetDefaultMemPool cuDeviceGetMemPool cudaDeviceGetDefaultMemPool cudaDeviceGetMemPool")(
+    lambda device: PROCESS.handles.put(_POOLS.setdefault(device, Pool()))
+)
 
 
 call("8O", "cuMemPoolCreate cudaMemPoolCreate")(lambda given: PROCESS.handles.put(Pool()))
@@ -316,7 +295,7 @@ def get_pool_attribute(pool: Pool, number: int, out: int) -> None:
     if number <= 3:
         put32(out, pool.attributes.get(number, 1))
     else:
-        put64(out, PROCESS.driver.memory.used if number == 7 else pool.attributes.get(number, 0))
+        put64(out, PROCESS.memory.used if number == 7 else pool.attributes.get(number, 0))
 
 
 @call("pP", "cuMemPoolTrimTo cudaMemPoolTrimTo")
@@ -329,7 +308,7 @@ def nothing(*arguments: object) -> None:
 @call("8Ps", "cuMemAllocAsync cudaMallocAsync")
 def allocate_async(nbytes: int, stream: Stream) -> int:
     """Allocate memory in stream order. It belongs to the device, not to a context; a captured stream gets a node."""
-    ordinal, memory = PROCESS.context_of(stream).ordinal, PROCESS.driver.memory
+    ordinal, memory = PROCESS.context_of(stream).ordinal, PROCESS.memory
     if stream.capture is not None:
         work = PROCESS.driver.graph_memory.allocation(memory, nbytes, ordinal, stream.capture.graph)
         stream.submit(work)
@@ -341,17 +320,16 @@ def allocate_async(nbytes: int, stream: Stream) -> int:
     return address
 
 
-@call("8Pps", "cuMemAllocFromPoolAsync cudaMallocFromPoolAsync")
-def allocate_from_pool(nbytes: int, pool: Pool, stream: Stream) -> int:
-    """Allocate memory of a pool: all pools take from the same memory."""
-    return allocate_async(nbytes, stream)
+call("8Pps", "cuMemAllocFromPoolAsync cudaMallocFromPoolAsync")(
+    lambda nbytes, pool, stream: allocate_async(nbytes, stream)
+)
 
 
 @call("Ps", "cuMemFreeAsync cudaFreeAsync")
 def free_async(address: int, stream: Stream) -> None:
     """Free memory in stream order; a captured stream gets a node."""
     if stream.capture is None:
-        PROCESS.driver.memory.free(address, Kind.DEVICE)
+        PROCESS.memory.free(address, Kind.DEVICE)
     elif address:
         PROCESS.driver.graph_memory.claim(address, stream.capture.graph)
         stream.submit(Free(address))
@@ -366,8 +344,7 @@ MODES = (
 
 
 def _word(words: tuple[str, ...], index: int, what: str) -> str:
-    if index >= len(words):
-        raise DriverError(Result.INVALID_VALUE, f"{what} {index}")
+    require(index < len(words), f"{what} {index}")
     return words[index]
 
 
@@ -379,8 +356,7 @@ def _fields(
     data_type: int, rank: int, dims: int, strides: int, elements: int, modes: tuple[int, ...]
 ) -> dict[str, Any]:
     """The common part of both kinds of maps."""
-    if not 1 <= rank <= 5:
-        raise DriverError(Result.INVALID_VALUE, f"a tensor of {rank} dimensions")
+    require(1 <= rank <= 5, f"a tensor of {rank} dimensions")
     return {
         "data_type": _word(layout.DATA_TYPES, data_type, "data type"),
         "global_dim": row_at(dims, rank),
@@ -416,7 +392,5 @@ def encode_im2col(
 
 @call("!OO", "cuTensorMapReplaceAddress")
 def replace_address(where: int, address: int) -> None:
-    fields = layout.decode(bytes_at(where, layout.LAYOUT.itemsize))
-    if fields is None:
-        raise DriverError(Result.INVALID_VALUE, "the 128 bytes are not a tensor map")
+    fields = present(layout.decode(bytes_at(where, layout.LAYOUT.itemsize)), "the 128 bytes are not a tensor map")
     put_bytes(where, encoded(fields, address))

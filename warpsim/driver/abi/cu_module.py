@@ -8,8 +8,8 @@ from warpsim.driver import images, properties
 from warpsim.driver.abi.calls import call
 from warpsim.driver.abi.process import PROCESS, Context, c_string
 from warpsim.driver.modules import REGISTERS, DriverModule, Function, Library, LibraryKernel, Linker
-from warpsim.driver.raw import bytes_at, put32, put64
-from warpsim.driver.results import DriverError, Result
+from warpsim.driver.raw import bytes_at, put64
+from warpsim.driver.results import DriverError, Result, require
 
 Launchable = Function | LibraryKernel
 
@@ -33,10 +33,10 @@ def read(path: str) -> bytes:
         raise DriverError(Result.FILE_NOT_FOUND, path) from None
 
 
-@call("!OO", "cuModuleLoadData cuModuleLoadFatBinary")
-@call("!OOUPP", "cuModuleLoadDataEx")
-def load_data(out: int, image: int, *options: int) -> None:
-    put64(out, load(images.image_at(image)))
+@call("!8O", "cuModuleLoadData cuModuleLoadFatBinary")
+@call("!8OUPP", "cuModuleLoadDataEx")
+def load_data(image: int, *options: int) -> int:
+    return load(images.image_at(image))
 
 
 call("!8T", "cuModuleLoad")(lambda path: load(read(path)))
@@ -45,8 +45,7 @@ call("4", "cuModuleGetLoadingMode")(lambda: 1)  # eager
 
 @call("m", "cuModuleUnload")
 def unload(module: DriverModule) -> None:
-    if module.library is not None:
-        raise DriverError(Result.NOT_PERMITTED, "the module belongs to a library")
+    require(module.library is None, "the module belongs to a library", Result.NOT_PERMITTED)
     PROCESS.handles.end(module)
     module.unload()
 
@@ -66,11 +65,7 @@ def enumerate_functions(out: int, count: int, module: DriverModule) -> None:
         put64(out + 8 * index, handle_of(module.function(name)))
 
 
-@call("PPmT", "cuModuleGetGlobal_v2 cuModuleGetGlobal")
-def get_global(out: int, size: int, module: DriverModule, name: str) -> None:
-    address, nbytes = module.variable(name)
-    put64(out, address)
-    put64(size, nbytes)
+call("yymT", "cuModuleGetGlobal_v2 cuModuleGetGlobal")(lambda module, name: module.variable(name))
 
 
 # ---- libraries -----------------------------------------------------------------------------------
@@ -104,14 +99,8 @@ def function_in(found: Launchable, context: Context | None = None) -> Function:
     return function
 
 
-@call("OOPPUPPU", "cuLibraryLoadData cudaLibraryLoadData")
-def load_library_data(out: int, image: int, *options: int) -> None:
-    put64(out, put_library(images.image_at(image)))
-
-
-@call("OTPPUPPU", "cuLibraryLoadFromFile cudaLibraryLoadFromFile")
-def load_library_file(out: int, path: str, *options: int) -> None:
-    put64(out, put_library(read(path)))
+call("8OPPUPPU", "cuLibraryLoadData cudaLibraryLoadData")(lambda image, *_: put_library(images.image_at(image)))
+call("8TPPUPPU", "cuLibraryLoadFromFile cudaLibraryLoadFromFile")(lambda path, *_: put_library(read(path)))
 
 
 @call("l", "cuLibraryUnload cudaLibraryUnload")
@@ -136,9 +125,9 @@ def enumerate_kernels(out: int, count: int, library: Library) -> None:
         put64(out + 8 * index, kernel_handle(library, name))
 
 
-@call("!PPlT", "cuLibraryGetGlobal cuLibraryGetManaged cudaLibraryGetGlobal cudaLibraryGetManaged")
-def get_library_global(out: int, size: int, library: Library, name: str) -> None:
-    get_global(out, size, module_of(library), name)
+call("!yylT", "cuLibraryGetGlobal cuLibraryGetManaged cudaLibraryGetGlobal cudaLibraryGetManaged")(
+    lambda library, name: module_of(library).variable(name)
+)
 
 
 call("4l", "cuLibraryGetKernelCount cudaLibraryGetKernelCount")(lambda lib: len(module_of(lib).functions()))
@@ -187,8 +176,7 @@ def attribute(number: int, function: Function) -> int:
         14: int(function.non_portable_cluster),
         15: 0,
     }
-    if number not in known:
-        raise DriverError(Result.INVALID_VALUE, f"function attribute {number}")
+    require(number in known, f"function attribute {number}")
     return known[number]
 
 
@@ -199,10 +187,7 @@ call("4IkD", "cuKernelGetAttribute")(lambda number, kernel, device: attribute(nu
 def set_attribute(function: Function, number: int, value: int) -> None:
     if number == 8:
         most = function.module.device.max_shared - function.static_shared
-        if not 0 <= value <= most:
-            raise DriverError(
-                Result.INVALID_VALUE, f"{function.name}: {value} bytes of dynamic shared memory; the GPU has {most}"
-            )
+        require(0 <= value <= most, f"{function.name}: {value} bytes of dynamic shared memory; the GPU has {most}")
         function.max_dynamic = value
     elif number == 9:
         function.carveout = value
@@ -226,39 +211,31 @@ def set_kernel_attribute(number: int, value: int, kernel: LibraryKernel, device:
     kernel.attributes[number] = value
 
 
-@call("fPOP", "cuFuncGetParamInfo")
-@call("!kPOP", "cuKernelGetParamInfo")
-@call("!FPOP", "cudaFuncGetParamInfo")
-def get_parameter(found: Launchable, index: int, offset: int, size: int) -> None:
+@call("fP8y", "cuFuncGetParamInfo")
+@call("!kP8y", "cuKernelGetParamInfo")
+@call("!FP8y", "cudaFuncGetParamInfo")
+def get_parameter(found: Launchable, index: int) -> tuple[int, int]:
     params = function_in(found).kernel.params
-    if index >= len(params):
-        raise DriverError(Result.INVALID_VALUE)
-    put64(offset, params[index].offset)
-    put64(size, params[index].size)
+    require(index < len(params))
+    return params[index].offset, params[index].size
 
 
 # ---- linking -------------------------------------------------------------------------------------
 
 call("!UPP8", "cuLinkCreate_v2 cuLinkCreate")(lambda *rest: PROCESS.handles.put(Linker(), PROCESS.context()))
+call("jIOPPUPP", "cuLinkAddData_v2 cuLinkAddData")(
+    lambda linker, kind, data, nbytes, *_: linker.add(bytes_at(data, nbytes), PROCESS.sm())
+)
 
 
-@call("jIOPPUPP", "cuLinkAddData_v2 cuLinkAddData")
-def link_data(linker: Linker, kind: int, data: int, nbytes: int, *rest: int) -> None:
-    linker.add(bytes_at(data, nbytes), PROCESS.driver.devices[PROCESS.ordinal()].sm)
+call("jITUPP", "cuLinkAddFile_v2 cuLinkAddFile")(lambda linker, kind, path, *_: linker.add_file(path, PROCESS.sm()))
 
 
-@call("jITUPP", "cuLinkAddFile_v2 cuLinkAddFile")
-def link_file(linker: Linker, kind: int, path: str, *rest: int) -> None:
-    linker.add_file(path, PROCESS.driver.devices[PROCESS.ordinal()].sm)
-
-
-@call("jOP", "cuLinkComplete")
-def complete_link(linker: Linker, out: int, size: int) -> None:
-    """Link, and store the address and size of the linked module."""
+@call("j8y", "cuLinkComplete")
+def complete_link(linker: Linker) -> tuple[int, int]:
     data = linker.complete()
     linker.result = ctypes.create_string_buffer(data)
-    put64(out, ctypes.addressof(linker.result))
-    put64(size, len(data))
+    return ctypes.addressof(linker.result), len(data)
 
 
 call("j", "cuLinkDestroy")(lambda linker: PROCESS.handles.end(linker))
@@ -287,17 +264,9 @@ def cluster_size(found: Launchable, config: int) -> int:
     return properties.largest_cluster(function_in(found))
 
 
-@call("!OOqPPI", "cuOccupancyMaxPotentialBlockSize")
-@call("!OOqPPIU", "cuOccupancyMaxPotentialBlockSizeWithFlags")
-def best_block(
-    grid: int, block: int, found: Launchable, shared_of: int, shared: int, limit: int, flags: int = 0
-) -> None:
-    """Store the block size with the most resident threads, and the grid that fills the GPU with it."""
-    asked = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_int)(shared_of) if shared_of else None
-
-    def wanted(threads: int) -> int:
-        return shared if asked is None else int(asked(threads))
-
-    blocks, threads = properties.best_block(function_in(found), wanted, limit)
-    put32(grid, blocks)
-    put32(block, threads)
+@call("!44qPPI", "cuOccupancyMaxPotentialBlockSize")
+@call("!44qPPIU", "cuOccupancyMaxPotentialBlockSizeWithFlags")
+def best_block(found: Launchable, shared_of: int, shared: int, limit: int, flags: int = 0) -> tuple[int, int]:
+    """The grid that fills the GPU, and the block size with the most resident threads."""
+    asked = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_int)(shared_of) if shared_of else lambda threads: shared
+    return properties.best_block(function_in(found), asked, limit)

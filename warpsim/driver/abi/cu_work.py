@@ -13,8 +13,8 @@ from warpsim.driver.abi.calls import call, unsupported
 from warpsim.driver.abi.cu_module import Launchable, function_in
 from warpsim.driver.abi.process import PROCESS
 from warpsim.driver.modules import Function
-from warpsim.driver.raw import bytes_at, get32, get64, put64
-from warpsim.driver.results import DriverError, Result
+from warpsim.driver.raw import bytes_at, get32, get64
+from warpsim.driver.results import DriverError, Result, require
 from warpsim.driver.streams import Event, Record, Stream, Wait
 from warpsim.driver.work import (
     BARRIER,
@@ -47,8 +47,7 @@ EXTERNAL = 1
 
 def packed(function: Function, params: int, extra: int) -> bytes:
     """The parameter block, from pointers to the parameters or from a buffer."""
-    if params and extra:
-        raise DriverError(Result.INVALID_VALUE, "parameters are given twice")
+    require(not params or not extra, "parameters are given twice")
     if params:
         block = bytearray(function.parameter_bytes)
         for index, param in enumerate(function.kernel.params):
@@ -56,15 +55,13 @@ def packed(function: Function, params: int, extra: int) -> bytes:
         return bytes(block)
     given: dict[int, int] = {}
     while extra and (word := get64(extra)):
-        if word not in (BUFFER_POINTER, BUFFER_SIZE):
-            raise DriverError(Result.INVALID_VALUE, f"0x{word:x} is not a CU_LAUNCH_PARAM")
+        require(word in (BUFFER_POINTER, BUFFER_SIZE), f"0x{word:x} is not a CU_LAUNCH_PARAM")
         given[word] = get64(extra + 8)
         extra += 16
     needed = function.parameter_bytes
     if not given and not needed:
         return b""
-    if len(given) < 2:
-        raise DriverError(Result.INVALID_VALUE, f"{function.name} takes {len(function.kernel.params)} parameters")
+    require(len(given) >= 2, f"{function.name} takes {len(function.kernel.params)} parameters")
     size = get64(given[BUFFER_SIZE])
     if size != needed:
         what = f"{function.name} takes {needed} bytes of parameters, and CU_LAUNCH_PARAM_BUFFER_SIZE is {size}"
@@ -114,8 +111,7 @@ def configured(function: Function, config: int, params: bytes) -> Launch:
 
 def with_attributes(work: Launch, attributes: int, count: int) -> Launch:
     """A launch with an array of CUlaunchAttribute applied."""
-    if count > MOST_ATTRIBUTES:
-        raise DriverError(Result.INVALID_VALUE, f"{count} attributes")
+    require(count <= MOST_ATTRIBUTES, f"{count} attributes")
     for at in range(attributes, attributes + ATTRIBUTE * count, ATTRIBUTE):
         number = get32(at)
         if number == COOPERATIVE:
@@ -148,24 +144,18 @@ def resident_clusters(work: Launch) -> int:
 @call("!8UI", "cudaStreamCreateWithPriority")
 @call("!8", "cudaStreamCreate")
 def create_stream(flags: int = 0, priority: int = 0) -> int:
-    if flags > 1:
-        raise DriverError(Result.INVALID_VALUE, f"stream flags {flags}")
+    require(flags <= 1, f"stream flags {flags}")
     owner = PROCESS.context()
     return PROCESS.handles.put(Stream(PROCESS.driver, flags, priority, owner), owner)
 
 
 call("!8UI", "cuStreamCreateWithPriority")(lambda flags, priority: create_stream(flags, max(min(priority, 0), -5)))
-
-
-@call("P", "cuStreamDestroy_v2 cuStreamDestroy cudaStreamDestroy")
-def destroy_stream(handle: int) -> None:
-    """Destroy a stream, not a default one."""
-    PROCESS.handles.end(PROCESS.get(handle, Stream))
-
-
-@call("s", "cuStreamSynchronize cudaStreamSynchronize cuStreamQuery cudaStreamQuery")
-def synchronize(stream: Stream) -> None:
-    stream.synchronize()
+call("P", "cuStreamDestroy_v2 cuStreamDestroy cudaStreamDestroy")(
+    lambda handle: PROCESS.handles.end(PROCESS.get(handle, Stream))
+)
+call("s", "cuStreamSynchronize cudaStreamSynchronize cuStreamQuery cudaStreamQuery")(
+    lambda stream: stream.synchronize()
+)
 
 
 call("s4", "cuStreamGetPriority cudaStreamGetPriority")(lambda stream: stream.priority)
@@ -174,12 +164,7 @@ call("s8", "cuStreamGetId cudaStreamGetId")(lambda stream: PROCESS.handles.put(s
 call("s4", "cuStreamGetDevice cudaStreamGetDevice")(lambda stream: PROCESS.context_of(stream).ordinal)
 call("s8", "cuStreamGetCtx")(lambda stream: PROCESS.context_of(stream).handle)
 call("sIB", "cuStreamGetAttribute cudaStreamGetAttribute")(lambda stream, number: bytes(32))
-
-
-@call("sPP", "cuStreamGetCtx_v2")
-def get_context(stream: Stream, out: int, green: int) -> None:
-    put64(out, PROCESS.context_of(stream).handle)
-    put64(green, 0)
+call("syy", "cuStreamGetCtx_v2")(lambda stream: (PROCESS.context_of(stream).handle, 0))
 
 
 @call("seU", "cuStreamWaitEvent cudaStreamWaitEvent")
@@ -192,17 +177,15 @@ def wait_event(stream: Stream, event: Event, flags: int) -> None:
 
 def _is_external(stream: Stream, flags: int) -> bool:
     """Whether flags ask for a graph node in place of a dependency of the capture."""
-    if flags > EXTERNAL:
-        raise DriverError(Result.INVALID_VALUE, f"event flags {flags}")
-    if flags and stream.capture is None:
-        raise DriverError(Result.ILLEGAL_STATE, "the stream is not captured")
+    require(flags <= EXTERNAL, f"event flags {flags}")
+    require(not flags or stream.capture is not None, "the stream is not captured", Result.ILLEGAL_STATE)
     return bool(flags)
 
 
 @call("sPPU", "cuStreamAttachMemAsync cudaStreamAttachMemAsync")
 def attach_memory(stream: Stream, address: int, nbytes: int, flags: int) -> None:
     """Check the arguments: attaching affects performance only."""
-    if PROCESS.driver.memory.extent(address) is None or (flags == ATTACH_SINGLE and stream.context is None):
+    if PROCESS.memory.extent(address) is None or (flags == ATTACH_SINGLE and stream.context is None):
         raise DriverError(Result.INVALID_VALUE, f"0x{address:x} cannot be attached")
 
 
@@ -218,8 +201,7 @@ _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_int32, ctypes.c_uin
 
 def host_call(function: int, data: int) -> Call:
     """A host function as work."""
-    if not function:
-        raise DriverError(Result.INVALID_VALUE, "the function is null")
+    require(function, "the function is null")
     return Call(lambda: _HOST(function)(data), function, data)
 
 
@@ -254,22 +236,20 @@ def operation(kind: int, address: int = 0, value: int = 0, flags: int = 0) -> Op
     if kind not in (WAIT_32, WRITE_32, WAIT_64, WRITE_64, BARRIER) or (kind != BARRIER and address % made.unit):
         raise DriverError(Result.INVALID_VALUE, f"operation {kind} at 0x{address:x}")
     if kind != BARRIER:
-        PROCESS.driver.memory.bytes_at(address, made.unit)
+        PROCESS.memory.bytes_at(address, made.unit)
     return made
 
 
 def operations_at(address: int, count: int) -> Operations:
     """Read an array of operations."""
-    if count > 256:
-        raise DriverError(Result.INVALID_VALUE, f"{count} operations")
+    require(count <= 256, f"{count} operations")
     words = _OPERATION.iter_unpack(bytes_at(address, _OPERATION.size * count) if count else b"")
     return Operations(tuple(operation(*each) for each in words))
 
 
 @call("sUOU", "cuStreamBatchMemOp cuStreamBatchMemOp_v2")
 def submit_operations(stream: Stream, count: int, given: int, flags: int) -> None:
-    if flags:
-        raise DriverError(Result.INVALID_VALUE, f"operation flags {flags}")
+    require(not flags, f"operation flags {flags}")
     stream.submit(operations_at(given, count))
 
 
@@ -294,8 +274,7 @@ for _kind, _bits, _name in (
 @call("!8U", "cuEventCreate cudaEventCreateWithFlags")
 @call("!8", "cudaEventCreate")
 def create_event(flags: int = 0) -> int:
-    if flags > 7:
-        raise DriverError(Result.INVALID_VALUE, f"event flags {flags}")
+    require(flags <= 7, f"event flags {flags}")
     owner = PROCESS.context()
     return PROCESS.handles.put(Event(flags, owner), owner)
 
@@ -315,9 +294,4 @@ def record_event(event: Event, stream: Stream, flags: int = 0) -> None:
 
 
 call("e", "cuEventSynchronize cudaEventSynchronize cuEventQuery cudaEventQuery")(lambda event: event.synchronize())
-
-
-@call("Vee", "cuEventElapsedTime cuEventElapsedTime_v2 cudaEventElapsedTime")
-def elapsed(first: Event, last: Event) -> float:
-    """Host time between two events, in milliseconds."""
-    return last.since(first)
+call("Vee", "cuEventElapsedTime cuEventElapsedTime_v2 cudaEventElapsedTime")(lambda first, last: last.since(first))

@@ -14,7 +14,7 @@ from warpsim.driver.abi.calls import CALLS, call, missing
 from warpsim.driver.abi.process import PROCESS
 from warpsim.driver.driver import VERSION
 from warpsim.driver.raw import bytes_at, library_at, put32, put64
-from warpsim.driver.results import DriverError, Result
+from warpsim.driver.results import DriverError, Result, require
 
 SINCE = {
     "cuCtxCreate_v4": 12050,
@@ -60,13 +60,11 @@ def entry(symbol: str, version: int) -> int:
 @call("TOIP", "cuGetProcAddress")
 @call("TOIPP", "cuGetProcAddress_v2")
 def get_address(symbol: str, out: int, version: int, flags: int, status: int = 0) -> None:
-    if version > VERSION + 999:
-        raise DriverError(Result.INVALID_VALUE, f"CUDA {version}")
+    require(version <= VERSION + 999, f"CUDA {version}")
     found = entry(symbol, version)
     put64(out, found)
     put32(status, 0 if found else 1)
-    if not found and not status:
-        raise DriverError(Result.NOT_FOUND, symbol)
+    require(found or status, symbol, Result.NOT_FOUND)
 
 
 @call("TOPP", "cudaGetDriverEntryPoint")
@@ -92,8 +90,7 @@ def get_export_table(out: int, number: int) -> None:
     asks too, and does without.
     """
     put64(out, 0)
-    if not number or bytes_at(number, 16) != RUNTIME_TABLE:
-        raise DriverError(Result.NOT_SUPPORTED)
+    require(number and bytes_at(number, 16) == RUNTIME_TABLE, result=Result.NOT_SUPPORTED)
     raise DriverError(
         Result.NOT_SUPPORTED,
         f"{library_at(number) or 'the program'} has NVIDIA's run time linked in, and has been stripped of names: NVIDIA's own "

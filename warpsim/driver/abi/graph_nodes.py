@@ -17,7 +17,7 @@ from warpsim.driver.abi.process import PROCESS
 from warpsim.driver.graphs import Conditional, Graph, GraphExec, GraphWork, Node
 from warpsim.driver.modules import Function
 from warpsim.driver.raw import bytes_at, get64, put64, row_at
-from warpsim.driver.results import DriverError, Result
+from warpsim.driver.results import DriverError, Result, require
 from warpsim.driver.streams import Event, Record, Wait
 from warpsim.driver.work import Allocate, Call, Copy, Fill, Free, Launch, Nothing, Operations, Work
 
@@ -89,9 +89,8 @@ def copy_work(given: int) -> Copy:
 def fill_work(given: int) -> Fill:
     """CUDA_MEMSET_NODE_PARAMS as work."""
     address, pitch, value, unit, width, rows = FILL_PARAMS.unpack(bytes_at(given, FILL_PARAMS.size))
-    if unit not in (1, 2, 4) or 0 in (width, rows):
-        raise DriverError(Result.INVALID_VALUE, f"{rows} rows of {width} elements of {unit} bytes")
-    memory = PROCESS.driver.memory
+    require(unit in (1, 2, 4) and 0 not in (width, rows), f"{rows} rows of {width} elements of {unit} bytes")
+    memory = PROCESS.memory
     size = (rows - 1) * pitch + memory.row(address, unit, width, pitch, rows)
     extent = memory.extent(address) or PROCESS.driver.graph_memory.extent(address)
     if extent is None or address + size > sum(extent):
@@ -109,8 +108,7 @@ def child_work(given: int) -> GraphWork:
     graph = PROCESS.get(get64(given), Graph, Result.INVALID_VALUE)
     if get64(given + 8) & 0xFFFFFFFF != MOVE:
         return GraphWork(graph.clone())
-    if graph.parent is not None or graph.instance is not None:
-        raise DriverError(Result.INVALID_VALUE, "the graph belongs to a node, or has been instantiated")
+    require(graph.parent is None and graph.instance is None, "the graph belongs to a node, or has been instantiated")
     return GraphWork(graph)
 
 
@@ -124,9 +122,8 @@ def allocate_work(given: int) -> Allocate:
     kind, handles, where, ordinal = POOL_PROPERTIES.unpack(bytes_at(given, POOL_PROPERTIES.size))
     if kind != 1 or where != 1 or not 0 <= ordinal < len(PROCESS.driver.devices):
         raise DriverError(Result.INVALID_VALUE, "a node allocates pinned memory on a device")
-    if handles:
-        raise DriverError(Result.NOT_SUPPORTED, "memory of a graph cannot be shared with other processes")
-    work = PROCESS.driver.graph_memory.allocation(PROCESS.driver.memory, get64(given + 104), ordinal)
+    require(not handles, "memory of a graph cannot be shared with other processes", Result.NOT_SUPPORTED)
+    work = PROCESS.driver.graph_memory.allocation(PROCESS.memory, get64(given + 104), ordinal)
     put64(given + 112, work.address)
     return work
 
@@ -135,8 +132,7 @@ def operations_work(given: int) -> Operations:
     """CUDA_BATCH_MEM_OP_NODE_PARAMS as work."""
     where, count, operations, flags = struct.unpack("<QI4xQI", bytes_at(given, 28))
     context_or_current(where)
-    if flags:
-        raise DriverError(Result.INVALID_VALUE, f"operation flags {flags}")
+    require(not flags, f"operation flags {flags}")
     return operations_at(operations, count)
 
 
@@ -171,8 +167,7 @@ FIXED = (10, 11, 13)
 def any_work(given: int, readers: dict[int, Reader]) -> Work:
     """CUgraphNodeParams as work."""
     kind, *rest = NODE_PARAMS.unpack(bytes_at(given, NODE_PARAMS.size))
-    if kind not in readers or any(rest):
-        raise DriverError(Result.INVALID_VALUE, f"node type {kind}")
+    require(kind in readers and not any(rest), f"node type {kind}")
     return readers[kind](given + NODE_PARAMS.size)
 
 
@@ -209,15 +204,13 @@ def add_any(
 
 def work_of(node: Node, kind: type[Any]) -> Any:
     """A node's work, which has to be of a type."""
-    if not isinstance(node.work, kind):
-        raise DriverError(Result.INVALID_VALUE, f"the node is no {kind.__name__}")
+    require(isinstance(node.work, kind), f"the node is no {kind.__name__}")
     return node.work
 
 
 def change(node: Node, work: Work) -> None:
     """Change a node's parameters."""
-    if node.work.kind != work.kind:
-        raise DriverError(Result.INVALID_VALUE, "the node is of another type")
+    require(node.work.kind == work.kind, "the node is of another type")
     node.work = with_attributes(work, node.attributes)
 
 

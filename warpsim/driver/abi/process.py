@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 import attrs
 
 from warpsim.driver.driver import Driver
+from warpsim.driver.memory import Memory
 from warpsim.driver.modules import DriverModule
-from warpsim.driver.results import DriverError, Result
+from warpsim.driver.results import DriverError, Result, require
 from warpsim.driver.streams import Stream
 
 T = TypeVar("T")
@@ -151,6 +152,11 @@ class Process:
         return self._driver
 
     @property
+    def memory(self) -> Memory:
+        """The memory of the devices and the host."""
+        return self.driver.memory
+
+    @property
     def forked(self) -> bool:
         """Whether the process was forked after its driver was created, which CUDA does not support."""
         return self._driver is not None and self.number != os.getpid()
@@ -183,16 +189,15 @@ class Process:
         Raises:
             DriverError: there is none, or it has ended.
         """
-        if not self.stack:
-            raise DriverError(Result.INVALID_CONTEXT)
-        if self.stack[-1].ended:
-            raise DriverError(Result.CONTEXT_IS_DESTROYED)
+        require(self.stack, result=Result.INVALID_CONTEXT)
+        require(not self.stack[-1].ended, result=Result.CONTEXT_IS_DESTROYED)
         return self.stack[-1]
 
-    def retain(self, context: Context) -> None:
-        """Retain a primary context; the first time, it begins anew."""
+    def retain(self, context: Context) -> int:
+        """Retain a primary context; the first time, it begins anew. Returns its handle."""
         context.active += 1
         context.ended = False
+        return context.handle
 
     def choose(self, ordinal: int) -> None:
         """Make a device's primary context current, and let the runtime retain it."""
@@ -217,6 +222,10 @@ class Process:
     def ordinal(self) -> int:
         """The device of the current context; the first one if there is none."""
         return self.stack[-1].ordinal if self.stack else 0
+
+    def sm(self) -> int:
+        """The capability of the current context's device."""
+        return self.driver.devices[self.ordinal()].sm
 
     def context_of(self, stream: Stream) -> Context:
         """A stream's context; that of the default stream is the current one."""

@@ -9,7 +9,7 @@ from warpsim.driver import properties
 from warpsim.driver.abi.calls import call, device
 from warpsim.driver.abi.cu_context import reset_primary, uuid
 from warpsim.driver.abi.process import PROCESS, c_string
-from warpsim.driver.results import NAMES, TEXTS, DriverError, Result, text_of
+from warpsim.driver.results import NAMES, TEXTS, Result, present, text_of
 
 FIELDS = """name:256s uuid:16s luid:8s mask:I total:Q shared:Q#8 regs:i#12 warp:i#10 pitch:Q#11 threads:i#1 dim:3i#2
 grid:3i#5 *clock:i#13 const:Q#9 major:i#75 minor:i#76 align:Q#14 tpitch:Q#51 *overlap:i#15 sms:i#16 *timeout:i
@@ -78,9 +78,9 @@ def nothing(*words: int) -> None:
 
 @call("4T", "cudaDeviceGetByPCIBusId cuDeviceGetByPCIBusId")
 def by_bus_id(text: str) -> int:
-    match = re.fullmatch(r"(?:[0-9a-fA-F]+:)?([0-9a-fA-F]+):[0-9a-fA-F]+(?:\.[0-9a-fA-F])?", text)
-    if match is None:
-        raise DriverError(Result.INVALID_VALUE, "not a PCI bus id")
+    match = present(
+        re.fullmatch(r"(?:[0-9a-fA-F]+:)?([0-9a-fA-F]+):[0-9a-fA-F]+(?:\.[0-9a-fA-F])?", text), "not a PCI bus id"
+    )
     return device(int(match[1], 16) - 1)
 
 

@@ -8,8 +8,8 @@ from warpsim.driver.abi.calls import call, unsupported
 from warpsim.driver.abi.cu_memory import PITCH, allocate, copy, fill
 from warpsim.driver.abi.process import PROCESS
 from warpsim.driver.memory import Kind, Side
-from warpsim.driver.raw import bytes_at, put64, put_bytes
-from warpsim.driver.results import DriverError, Result
+from warpsim.driver.raw import bytes_at, put_bytes
+from warpsim.driver.results import require
 from warpsim.driver.streams import Stream
 from warpsim.driver.work import Copy
 
@@ -25,19 +25,17 @@ def malloc(nbytes: int) -> int:
     return allocate(nbytes) if nbytes else 0
 
 
-@call("!OOPP", "cudaMallocPitch")
-def malloc_pitched(out: int, pitch: int, width: int, height: int) -> None:
-    """Allocate rows that begin at multiples of the pitch, and store the pitch."""
-    step = -(-width // PITCH) * PITCH
-    put64(out, malloc(step * height))
-    put64(pitch, step)
+@call("!88PP", "cudaMallocPitch")
+def malloc_pitched(width: int, height: int) -> tuple[int, int]:
+    """Allocate rows that begin at multiples of the pitch; returns the address and the pitch."""
+    pitch = -(-width // PITCH) * PITCH
+    return malloc(pitch * height), pitch
 
 
-@call("!OPPP", "warpsimMalloc3D")
-def malloc_3d(out: int, width: int, height: int, depth: int) -> None:
-    malloc_pitched(out, out + 8, width, height * depth)
-    put64(out + 16, width)
-    put64(out + 24, height)
+@call("!BPPP", "warpsimMalloc3D")
+def malloc_3d(width: int, height: int, depth: int) -> bytes:
+    """A cudaPitchedPtr, for cudaMalloc3D."""
+    return struct.pack("<4Q", *malloc_pitched(width, height * depth), width, height)
 
 
 @call("PPPPPPPs", "warpsimMemset3D")
@@ -109,8 +107,7 @@ def from_symbol(target: int, name: Symbol, nbytes: int, offset: int, kind: int, 
 def part(name: Symbol, offset: int, nbytes: int) -> int:
     """The address of a part of a variable."""
     address, size = name
-    if offset + nbytes > size:
-        raise DriverError(Result.INVALID_VALUE, f"{nbytes} bytes from {offset} on of a symbol of {size}")
+    require(offset + nbytes <= size, f"{nbytes} bytes from {offset} on of a symbol of {size}")
     return address + offset
 
 
@@ -136,7 +133,7 @@ _TYPES = {Kind.PINNED: 1, Kind.REGISTERED: 1, Kind.DEVICE: 2, Kind.MANAGED: 3}
 @call("OP", "cudaPointerGetAttributes")
 def pointer_attributes(out: int, address: int) -> None:
     """Store cudaPointerAttributes: host memory if the address is not in the driver's."""
-    memory = PROCESS.driver.memory
+    memory = PROCESS.memory
     if memory.extent(address) is None:
         put_bytes(out, struct.pack("<iiQQ", 0, -2, 0, address))
         return
