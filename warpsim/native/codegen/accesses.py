@@ -10,7 +10,7 @@ from warpsim.graph.nodes import LANES
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
 from warpsim.native.lowering.affine import add, first_of, times
 from warpsim.native.lowering.graphs import Lowering
-from warpsim.native.lowering.values import Val, element
+from warpsim.native.lowering.values import Val, element, scalar
 from warpsim.native.regions.forms import Effect
 from warpsim.native.runtime.context import BAD_ACCESS, CONTEXT, LOG_FULL
 
@@ -84,20 +84,20 @@ class RowAccess:
         self.interference.note(name, *ends)
         if load:
             for result, value in zip(results, self._load_rows(effect, rows, pointers), strict=True):
-                code.line(f"store {code.of(value)}, ptr {result}")
+                code.put(value, result)
         else:
             self._store_rows(effect, rows, pointers, given)
         code.line(f"br label %{done}")
         code.label(slow)
         self.lanes.make(name, effect, address, lanes, given)
         for k, result in enumerate(results):
-            code.line(f"store {code.of(self.lanes.raw(effect, k, one=one))}, ptr {result}")
+            code.put(self.lanes.raw(effect, k, one=one), result)
         code.line(f"br label %{done}")
         code.label(done)
         found = []
         for result in results:
             type = f"i{n}" if one else f"<32 x i{n}>"
-            found.append(self.lanes.typed(effect, Val(f"i{n}", code.make(f"load {type}, ptr {result}"), one)))
+            found.append(self.lanes.typed(effect, Val(f"i{n}", code.load(type, result), one)))
         return found
 
     def _ends(self, rows: Rows, bytes: int) -> tuple[str, str]:
@@ -112,7 +112,7 @@ class RowAccess:
         """Pointers to the rows; goes to ``fast`` where they are inside, aligned and (for a load) written, else to ``slow``."""
         code = self.builder.code
         step, load = effect.type.bytes * effect.count, effect.kind == "load"
-        clean = code.make(f"load i64, ptr {self.memory.clean}")
+        clean = code.load("i64", self.memory.clean)
         pointers, places, good, old = [], [], whole, "true"
         for first in rows.firsts:
             at = code.convert("zext", first, "i64")
@@ -128,24 +128,24 @@ class RowAccess:
             good = inside if good == "true" else code.make(f"and i1 {good}, {inside}")
             old = written if old == "true" else code.make(f"and i1 {old}, {written}")
             places.append(at)
-            pointers.append(code.make(f"getelementptr i8, ptr {self.memory.shared}, i64 {at.text}"))
+            pointers.append(code.at(self.memory.shared, "i8", at.text))
         look, new = code.fresh("look"), code.fresh("new")
         if whole != "true":
             old = code.make(f"and i1 {old}, {whole}")
-        code.line(f"br i1 {old}, label %{fast}, label %{look}")
+        code.branch(old, fast, look)
         code.label(look)
         some = code.make(f"icmp ne ptr {self.memory.marks}, null")
-        code.line(f"br i1 {code.make(f'and i1 {good}, {some}')}, label %{new}, label %{slow}")
+        code.branch(code.make(f"and i1 {good}, {some}"), new, slow)
         code.label(new)
         wide = f"i{step * rows.lanes * 8}"
         every = "true"
         for at in places:
-            mark = code.make(f"getelementptr i8, ptr {self.memory.marks}, i64 {at.text}")
+            mark = code.at(self.memory.marks, "i8", at.text)
             if load:
                 one = code.make(f"icmp eq {wide} {code.make(f'load {wide}, ptr {mark}, align 1')}, -1")
                 every = one if every == "true" else code.make(f"and i1 {every}, {one}")
             else:
-                code.line(f"store {wide} -1, ptr {mark}, align 1")
+                code.store(wide, "-1", mark, 1)
         code.line(f"br i1 {every}, label %{fast}, label %{slow}" if load else f"br label %{fast}")
         return pointers
 
@@ -160,37 +160,30 @@ class RowAccess:
         shift = step.bit_length() - 1
         miss, look = code.fresh("miss"), code.fresh("look")
         again = code.slot("i1")
-        code.line(f"store i1 true, ptr {again}")
+        code.store("i1", "true", again)
         if whole != "true":
-            code.line(f"br i1 {whole}, label %{look}, label %{slow}")
+            code.branch(whole, look, slow)
         else:
             code.line(f"br label %{look}")
         code.label(look)
-        start, limit, delta = (
-            code.make(f"load i64, ptr {code.make(f'getelementptr i64, ptr {memo}, i64 {k}') if k else memo}")
-            for k in range(3)
-        )
-        rotate = code.declare("llvm.fshr.i64", "i64", "i64, i64, i64")
+        start, limit, delta = (code.load("i64", code.at(memo, "i64", k) if k else memo) for k in range(3))
         good, pointers = "", []
         for first in rows.firsts:
             place = code.make(f"sub i64 {first.text}, {start}")
-            number = code.make(f"call i64 @{rotate}(i64 {place}, i64 {place}, i64 {shift})") if shift else place
+            twice = f"i64 {place}", f"i64 {place}"
+            number = code.call("llvm.fshr.i64", "i64", *twice, f"i64 {shift}") if shift else place
             inside = code.make(f"icmp ult i64 {number}, {limit}")
             good = inside if not good else code.make(f"and i1 {good}, {inside}")
             pointers.append(code.make(f"inttoptr i64 {code.make(f'add i64 {first.text}, {delta}')} to ptr"))
-        code.line(f"br i1 {good}, label %{fast}, label %{miss}")
+        code.branch(good, fast, miss)
         code.label(miss)
-        first_time = code.make(f"load i1, ptr {again}")
+        first_time = code.load("i1", again)
         find = code.fresh("find")
-        code.line(f"br i1 {first_time}, label %{find}, label %{slow}")
+        code.branch(first_time, find, slow)
         code.label(find)
-        code.line(f"store i1 false, ptr {again}")
-        helper = code.declare("ws_memo", "void", "ptr, ptr, i64, i64, i64, i64")
-        store = int(effect.kind != "load")
-        code.line(
-            f"call void @{helper}(ptr %ctx, ptr {memo}, i64 {rows.firsts[0].text}, i64 {step * rows.lanes}, i64 {shift}, "
-            f"i64 {store})"
-        )
+        code.store("i1", "false", again)
+        row = f"i64 {rows.firsts[0].text}", f"i64 {step * rows.lanes}", f"i64 {shift}"
+        code.call("ws_memo", "void", "ptr %ctx", f"ptr {memo}", *row, f"i64 {int(effect.kind != 'load')}")
         code.line(f"br label %{look}")
         return pointers
 
@@ -202,13 +195,11 @@ class RowAccess:
             for k in range(count):
                 ones = []
                 for pointer in pointers:
-                    place = code.make(f"getelementptr i8, ptr {pointer}, i64 {k * size}") if k else pointer
-                    ones.append(Val(type, code.make(f"load {type}, ptr {place}, align {size}"), uniform=True))
+                    place = code.at(pointer, "i8", k * size) if k else pointer
+                    ones.append(scalar(type, code.load(type, place, size)))
                 found.append(ones[0] if len(ones) == 1 else self._each_row(ones))
             return found
-        parts = [
-            code.make(f"load <{rows.lanes * count} x {type}>, ptr {pointer}, align {size}") for pointer in pointers
-        ]
+        parts = [code.load(f"<{rows.lanes * count} x {type}>", pointer, size) for pointer in pointers]
         for k in range(count):
             pieces = parts
             if count > 1:
@@ -252,10 +243,9 @@ class RowAccess:
         type = f"i{size * 8}"
         values = [code.splat(v) for v in given]
         if effect.space == "global":
-            name = code.declare("ws_log", "i32", "ptr, i64, i64")
             for pointer in pointers:
                 at = code.make(f"ptrtoint ptr {pointer} to i64")
-                status = code.make(f"call i32 @{name}(ptr %ctx, i64 {at}, i64 {rows.lanes * size * count})")
+                status = code.call("ws_log", "i32", "ptr %ctx", f"i64 {at}", f"i64 {rows.lanes * size * count}")
                 builder.fail_unless(code.make(f"icmp eq i32 {status}, 0"), LOG_FULL)
         each = LANES // len(pointers)
         for number, pointer in enumerate(pointers):
@@ -275,7 +265,7 @@ class RowAccess:
             if count > 1:
                 lanes_ = [self._woven(parts, rows.lanes, type)]
                 width_ = rows.lanes * count
-            code.line(f"store <{width_} x {type}> {lanes_[0]}, ptr {pointer}, align {size}")
+            code.store(f"<{width_} x {type}>", lanes_[0], pointer, size)
 
     def _woven(self, parts: list[str], lanes: int, type: str) -> str:
         """Elements of several vectors in turns."""
@@ -326,16 +316,16 @@ class Memory:
             self.bytes, self.stride = builder.word("private_bytes"), builder.word("private_stride")
             self.size = builder.word("shared_size")
             self.tracked = builder.word("private_tracked")
-            code.line(f"store <32 x i64> zeroinitializer, ptr {self.columns}, align 64")
+            code.store("<32 x i64>", "zeroinitializer", self.columns, 64)
 
     def cta(self) -> None:
         """Once per CTA."""
         builder, code = self.builder, self.builder.code
         if self.private:
             offset = code.make(f"mul i64 {builder.cta64}, {self.stride}")
-            self.shared = code.make(f"getelementptr i8, ptr {builder.words['private']}, i64 {offset}")
+            self.shared = code.at(builder.words["private"], "i8", offset)
             half = code.make(f"lshr i64 {self.bytes}, 1")
-            marks = code.make(f"getelementptr i8, ptr {self.shared}, i64 {half}")
+            marks = code.at(self.shared, "i8", half)
             some = code.make(f"icmp ne i64 {self.tracked}, 0")
             self.marks = code.make(f"select i1 {some}, ptr {marks}, ptr null")
             if builder.region.barriers:
@@ -343,51 +333,41 @@ class Memory:
             builder.put_word("shared_words", self.shared, "ptr")
             builder.put_word("shared_columns", "1")
             builder.put_word("shared_written", self.marks, "ptr")
-            place = code.make(f"getelementptr i64, ptr {builder.words['cleans']}, i64 {builder.cta64}")
-            code.line(f"store i64 {code.make(f'load i64, ptr {place}')}, ptr {self.clean}")
+            place = code.at(builder.words["cleans"], "i64", builder.cta64)
+            code.store("i64", code.load("i64", place), self.clean)
         elif "shared" in self.spaces:
-            column = Val("i64", builder.column, uniform=True)
-            code.line(f"store {code.of(code.splat(column))}, ptr {self.columns}, align 64")
+            column = scalar("i64", builder.column)
+            code.put(code.splat(column), self.columns, 64)
 
     def _clear(self, size: str) -> None:
         """Zero a copy that CTAs share one after the other."""
         code = self.builder.code
-        anew, on = code.fresh("anew"), code.fresh("on")
-        code.line(f"br i1 {code.make(f'icmp eq i64 {self.stride}, 0')}, label %{anew}, label %{on}")
-        code.label(anew)
-        name = code.declare("llvm.memset.p0.i64", "void", "ptr, i8, i64, i1")
-        code.line(f"call void @{name}(ptr align 64 {self.shared}, i8 0, i64 {size}, i1 false)")
-        code.line(f"br label %{on}")
-        code.label(on)
+        with code.when(code.make(f"icmp eq i64 {self.stride}, 0")):
+            code.call("llvm.memset.p0.i64", "void", f"ptr align 64 {self.shared}", "i8 0", f"i64 {size}", "i1 false")
 
     def warp(self) -> None:
         """Once per warp: where its threads' local memory is."""
         builder, code = self.builder, self.builder.code
         if "local" in self.spaces:
             first = code.make(f"shl i64 {builder.row64}, 5")
-            threads = code.make(f"getelementptr i32, ptr {builder.words['threads']}, i64 {first}")
-            narrow = Val("i32", code.make(f"load <32 x i32>, ptr {threads}, align 4"), uniform=False)
+            threads = code.at(builder.words["threads"], "i32", first)
+            narrow = Val("i32", code.load("<32 x i32>", threads, 4), uniform=False)
             wide = code.convert("zext", narrow, "i64")
-            total = Val("i64", builder.word("batch_columns"), uniform=True)
-            position = code.op("add", code.op("mul", wide, total), Val("i64", builder.column, uniform=True))
-            code.line(f"store {code.of(position)}, ptr {self.positions}, align 64")
+            total = scalar("i64", builder.word("batch_columns"))
+            position = code.op("add", code.op("mul", wide, total), scalar("i64", builder.column))
+            code.put(position, self.positions, 64)
 
     def barrier_passed(self) -> None:
         """Behind a barrier: how much of shared memory is written, from its start on."""
         builder, code = self.builder, self.builder.code
         if not self.private:
             return
-        look, on = code.fresh("look"), code.fresh("on")
-        place = code.make(f"getelementptr i64, ptr {builder.words['cleans']}, i64 {builder.cta64}")
-        clean = code.make(f"load i64, ptr {place}")
-        code.line(f"br i1 {code.make(f'icmp ult i64 {clean}, {self.size}')}, label %{look}, label %{on}")
-        code.label(look)
-        name = code.declare("ws_clean", "i64", "ptr, i64, i64")
-        more = code.make(f"call i64 @{name}(ptr {self.marks}, i64 {clean}, i64 {self.size})")
-        code.line(f"store i64 {more}, ptr {place}")
-        code.line(f"store i64 {more}, ptr {self.clean}")
-        code.line(f"br label %{on}")
-        code.label(on)
+        place = code.at(builder.words["cleans"], "i64", builder.cta64)
+        clean = code.load("i64", place)
+        with code.when(code.make(f"icmp ult i64 {clean}, {self.size}")):
+            more = code.call("ws_clean", "i64", f"ptr {self.marks}", f"i64 {clean}", f"i64 {self.size}")
+            code.store("i64", more, place)
+            code.store("i64", more, self.clean)
 
 
 class LaneAccess:
@@ -407,7 +387,7 @@ class LaneAccess:
         where = code.slot("[32 x i64]")
         if one:
             wide = code.convert("zext", address, "i64") if address.type == "i32" else address
-            code.line(f"store i64 {wide.text}, ptr {where}, align 64")
+            code.store("i64", wide.text, where, 64)
             return where
         if address.strides is not None:
             x, y = address.strides
@@ -417,14 +397,13 @@ class LaneAccess:
                     code.convert("zext", p, "i64") if p.known is None else code.number(p.known, "i64") for p in parts
                 ]
             cut = -1 if address.type == "i64" else (1 << 32) - 1
-            name = code.declare("ws_spread", "void", "ptr, i64, i64, i64, i64, i64")
-            arguments = ", ".join(f"i64 {p.text}" for p in parts)
-            code.line(f"call void @{name}(ptr {where}, {arguments}, i64 {code.row}, i64 {cut})")
+            arguments = [f"i64 {p.text}" for p in parts]
+            code.call("ws_spread", "void", f"ptr {where}", *arguments, f"i64 {code.row}", f"i64 {cut}")
             return where
         value = code.splat(address)
         if address.type == "i32":
             value = code.convert("zext", value, "i64")
-        code.line(f"store {code.of(value)}, ptr {where}, align 64")
+        code.put(value, where, 64)
         return where
 
     def make(self, name: Name, effect: Effect, address: Val, mask: Val, given: list[Val]) -> None:
@@ -442,64 +421,58 @@ class LaneAccess:
         for k in range(effect.count):
             place = self._element(effect, k)
             if effect.kind == "store":
-                code.line(f"store {code.of(code.splat(given[k]))}, ptr {place}, align 64")
+                code.put(code.splat(given[k]), place, 64)
             elif one:
-                code.line(f"store i{size * 8} 0, ptr {place}, align 64")
+                code.store(f"i{size * 8}", "0", place, 64)
             else:
-                code.line(f"store <32 x i{size * 8}> zeroinitializer, ptr {place}, align 64")
+                code.store(f"<32 x i{size * 8}>", "zeroinitializer", place, 64)
         what = f"{size}_{effect.count}"
         if effect.space == "generic":
             self._generic(effect.kind, what, where, lanes, buffer, range_)
             return
-        self.check(self._call(effect.kind, effect.space, what, where, lanes, buffer, range_))
+        self.check(self.call(effect.kind, effect.space, what, where, lanes, buffer, range_))
 
     def _element(self, effect: Effect, k: int) -> str:
-        return self.builder.code.make(f"getelementptr i{effect.type.bytes * 8}, ptr {self._buffer}, i64 {k * 32}")
+        return self.builder.code.at(self._buffer, f"i{effect.type.bytes * 8}", k * 32)
 
     def raw(self, effect: Effect, k: int, *, one: bool) -> Val:
         """Loaded bits: the ``k``-th element of each lane, or of ``one`` for all."""
         code, type = self.builder.code, f"i{effect.type.bytes * 8}"
         place = self._element(effect, k)
         if one:
-            return Val(type, code.make(f"load {type}, ptr {place}"), uniform=True)
+            return scalar(type, code.load(type, place))
         return code.filled(place, type)
 
     def loaded(self, effect: Effect, k: int) -> Val:
         """What the last load has loaded."""
         return self.typed(effect, self.raw(effect, k, one=self._one))
 
-    def _call(self, kind: str, space: str, what: str, where: str, lanes: str, buffer: str, range_: str) -> str:
+    def call(self, kind: str, space: str, what: str, where: str, lanes: str, buffer: str, range_: str) -> str:
+        """The status of a library function for a space."""
         code = self.builder.code
+        first, last = (f"ptr {where}", f"i32 {lanes}"), (f"ptr {buffer}", f"ptr {range_}")
         if space == "global":
-            name = code.declare(f"ws_{kind}_{what}", "i32", "ptr, ptr, i32, ptr, ptr")
-            return code.make(f"call i32 @{name}(ptr %ctx, ptr {where}, i32 {lanes}, ptr {buffer}, ptr {range_})")
-        if space == "shared" and self.memory.private:
-            name = code.declare(f"ws_own_{kind}_{what}", "i32", "ptr, ptr, i32, ptr, ptr")
-            return code.make(f"call i32 @{name}(ptr %ctx, ptr {where}, i32 {lanes}, ptr {buffer}, ptr {range_})")
-        place = code.make(f"getelementptr i64, ptr %ctx, i64 {CONTEXT[space + '_words']}")
+            return code.call(f"ws_{kind}_{what}", "i32", "ptr %ctx", *first, *last)
+        if space == "shared" and self.memory.private and kind != "cells":
+            return code.call(f"ws_own_{kind}_{what}", "i32", "ptr %ctx", *first, *last)
+        place = code.at("%ctx", "i64", CONTEXT[space + "_words"])
         columns = self.memory.columns if space == "shared" else self.memory.positions
-        name = code.declare(f"ws_{kind}_words_{what}", "i32", "ptr, ptr, ptr, i32, ptr, ptr, ptr")
-        return code.make(
-            f"call i32 @{name}(ptr %ctx, ptr {place}, ptr {where}, i32 {lanes}, ptr {columns}, ptr {buffer}, ptr {range_})"
-        )
+        return code.call(f"ws_{kind}_words_{what}", "i32", "ptr %ctx", f"ptr {place}", *first, f"ptr {columns}", *last)
 
     def check(self, status: str) -> None:
         """Return a status other than 0."""
         code = self.builder.code
-        on, bad = code.fresh("on"), code.fresh("bad")
-        code.line(f"br i1 {code.make(f'icmp eq i32 {status}, 0')}, label %{on}, label %{bad}")
-        code.label(bad)
-        code.line(f"ret i32 {status}")
-        code.label(on)
+        with code.when(code.make(f"icmp ne i32 {status}, 0"), leaves=True):
+            code.line(f"ret i32 {status}")
 
     def _generic(self, kind: str, what: str, where: str, lanes: str, buffer: str, range_: str) -> None:
         """A generic access to one space by all lanes; rolled back where lanes go to several."""
         code = self.builder.code
-        all = Val("i64", code.make(f"load <32 x i64>, ptr {where}, align 64"), uniform=False)
+        all = Val("i64", code.load("<32 x i64>", where, 64), uniform=False)
         result, done, beyond = code.slot("i32"), code.fresh("done"), code.fresh("beyond")
-        code.line(f"store i32 0, ptr {result}")
+        code.store("i32", "0", result)
         there = code.fresh("there")
-        code.line(f"br i1 {code.make(f'icmp eq i32 {lanes}, 0')}, label %{done}, label %{there}")
+        code.branch(code.make(f"icmp eq i32 {lanes}, 0"), done, there)
         code.label(there)
         windows = "0"
         for space, first in (("shared", SHARED_WINDOW), ("local", LOCAL_WINDOW)):
@@ -507,22 +480,22 @@ class LaneAccess:
             inside = code.op("icmp ult", moved, code.number(WINDOW, "i64"), type="i1")
             here = self._among(inside, lanes)
             words, next = code.fresh("words"), code.fresh("next")
-            code.line(f"br i1 {code.make(f'icmp eq i32 {here}, {lanes}')}, label %{words}, label %{next}")
+            code.branch(code.make(f"icmp eq i32 {here}, {lanes}"), words, next)
             code.label(words)
-            code.line(f"store {code.of(moved)}, ptr {where}, align 64")
+            code.put(moved, where, 64)
             self._reach(kind, what, space, where, lanes, buffer, "null" if space == "local" else range_, result)
             code.line(f"br label %{done}")
             code.label(next)
             windows = code.make(f"or i32 {windows}, {here}")
         plain = code.fresh("plain")
-        code.line(f"br i1 {code.make(f'icmp eq i32 {windows}, 0')}, label %{plain}, label %{beyond}")
+        code.branch(code.make(f"icmp eq i32 {windows}, 0"), plain, beyond)
         code.label(plain)
         self._reach(kind, what, "global", where, lanes, buffer, range_, result)
         code.line(f"br label %{done}")
         code.label(beyond)
         code.line(f"ret i32 {BAD_ACCESS}")
         code.label(done)
-        self.check(code.make(f"load i32, ptr {result}"))
+        self.check(code.load("i32", result))
 
     def _among(self, condition: Val, lanes: str) -> str:
         code = self.builder.code
@@ -533,7 +506,7 @@ class LaneAccess:
     ) -> None:
         """A generic access that goes to one space; what is stored there may be seen by others, or not."""
         code = self.builder.code
-        code.line(f"store i32 {self._call(kind, space, what, where, lanes, buffer, range_)}, ptr {result}")
+        code.store("i32", self.call(kind, space, what, where, lanes, buffer, range_), result)
         if kind == "store":
             self.builder.changes(space)
 
@@ -556,50 +529,26 @@ class Atomics:
             self._cells(name, effect, address, lanes, cells)
         given = [code.spill(v) for v in values]
         olds = code.slot(f"[32 x {type}]")
-        code.line(f"store <32 x {type}> zeroinitializer, ptr {olds}, align 64")
-        index = code.slot("i64")
-        loop, lane, step, end = (code.fresh(x) for x in ("loop", "lane", "step", "end"))
-        code.line(f"store i64 0, ptr {index}")
-        code.line(f"br label %{loop}")
-        code.label(loop)
-        i = code.make(f"load i64, ptr {index}")
-        bit = code.make(f"lshr i32 {lanes}, {code.make(f'trunc i64 {i} to i32')}")
-        code.line(f"br i1 {code.make(f'trunc i32 {bit} to i1')}, label %{lane}, label %{step}")
-        code.label(lane)
-        cell = code.make(f"inttoptr i64 {builder.element(cells, i, 'i64')} to ptr")
-        old = Val(type, code.make(f"load {type}, ptr {cell}, align {size}"), uniform=True)
-        given_values = [
-            Val(v.type, builder.element(p, i, v.type), uniform=True) for v, p in zip(values, given, strict=True)
-        ]
-        assert effect.update is not None
+        code.store(f"<32 x {type}>", "zeroinitializer", olds, 64)
         speculate, code.speculate = code.speculate, None
-        new = Lowering(code, [old, *given_values])(effect.update)
+        with code.loop(LANES) as i:
+            bit = code.make(f"lshr i32 {lanes}, {code.make(f'trunc i64 {i} to i32')}")
+            with code.when(code.make(f"trunc i32 {bit} to i1")):
+                cell = code.make(f"inttoptr i64 {builder.element(cells, i, 'i64')} to ptr")
+                old = scalar(type, code.load(type, cell, size))
+                own = [scalar(v.type, builder.element(p, i, v.type)) for v, p in zip(values, given, strict=True)]
+                assert effect.update is not None
+                new = Lowering(code, [old, *own])(effect.update)
+                code.put(new, cell, size)
+                builder.changes(effect.space, code.op("icmp ne", code.bits(old), code.bits(new), type="i1").text)
+                code.put(old, code.at(olds, type, i))
         code.speculate = speculate
-        code.line(f"store {code.of(new)}, ptr {cell}, align {size}")
-        builder.changes(effect.space, code.op("icmp ne", code.bits(old), code.bits(new), type="i1").text)
-        code.line(f"store {code.of(old)}, ptr {code.make(f'getelementptr {type}, ptr {olds}, i64 {i}')}")
-        code.line(f"br label %{step}")
-        code.label(step)
-        after = code.make(f"add i64 {i}, 1")
-        code.line(f"store i64 {after}, ptr {index}")
-        code.line(f"br i1 {code.make(f'icmp eq i64 {after}, 32')}, label %{end}, label %{loop}")
-        code.label(end)
         return code.filled(olds, type)
 
     def _cells(self, name: Name, effect: Effect, address: Val, lanes: str, cells: str) -> None:
         """The address of each lane's element, by a library function."""
-        code, size = self.builder.code, effect.type.bytes
         where, range_ = self.lanes.addresses(address), self.interference.range(name)
-        if effect.space == "global":
-            helper = code.declare(f"ws_cells_{size}", "i32", "ptr, ptr, i32, ptr, ptr")
-            status = code.make(f"call i32 @{helper}(ptr %ctx, ptr {where}, i32 {lanes}, ptr {cells}, ptr {range_})")
-        else:
-            place = code.make(f"getelementptr i64, ptr %ctx, i64 {CONTEXT['shared_words']}")
-            helper = code.declare(f"ws_word_cells_{size}", "i32", "ptr, ptr, ptr, i32, ptr, ptr, ptr")
-            status = code.make(
-                f"call i32 @{helper}(ptr %ctx, ptr {place}, ptr {where}, i32 {lanes}, ptr {self.memory.columns}, ptr {cells}, ptr {range_})"
-            )
-        self.lanes.check(status)
+        self.lanes.check(self.lanes.call("cells", effect.space, f"{effect.type.bytes}", where, lanes, cells, range_))
 
     def _own_cells(self, name: Name, effect: Effect, address: Val, mask: Val, cells: str) -> None:
         """The same in the CTA's private copy of shared memory: inline where it is known to be written."""
@@ -607,24 +556,18 @@ class Atomics:
         fast, slow, done = (code.fresh(x) for x in ("fast", "slow", "done"))
         here = Val("i1", code.make(f"bitcast i32 {mask.text} to <32 x i1>"), uniform=False)
         lanes = code.select(here, code.splat(address), code.number(0, "i32"))
-        vector = "<32 x i32>"
-        high, odd = (
-            code.make(
-                f"call i32 @{code.declare(f'llvm.vector.reduce.{how}.v32i32', 'i32', vector)}({vector} {lanes.text})"
-            )
-            for how in ("umax", "or")
-        )
+        high, odd = (code.call(f"llvm.vector.reduce.{how}.v32i32", "i32", code.of(lanes)) for how in ("umax", "or"))
         end = code.make(f"add i64 {code.make(f'zext i32 {high} to i64')}, {size}")
-        good = code.make(f"icmp ule i64 {end}, {code.make(f'load i64, ptr {self.memory.clean}')}")
+        good = code.make(f"icmp ule i64 {end}, {code.load('i64', self.memory.clean)}")
         good = code.make(
             f"and i1 {good}, {code.make('icmp eq i32 ' + code.make(f'and i32 {odd}, {size - 1}') + ', 0')}"
         )
-        code.line(f"br i1 {good}, label %{fast}, label %{slow}")
+        code.branch(good, fast, slow)
         code.label(fast)
         if name in self.interference.numbers:
             shown = code.select(here, code.splat(address), code.number(-1, "i32"))
-            full = code.declare("llvm.vector.reduce.umin.v32i32", "i32", vector)
-            low = code.make(f"zext i32 {code.make(f'call i32 @{full}({vector} {shown.text})')} to i64")
+            least = code.call("llvm.vector.reduce.umin.v32i32", "i32", code.of(shown))
+            low = code.make(f"zext i32 {least} to i64")
             some = code.make(f"icmp ne i32 {mask.text}, 0")
             none = (1 << 63) - 1
             self.interference.note(
@@ -632,9 +575,9 @@ class Atomics:
                 code.make(f"select i1 {some}, i64 {low}, i64 {none}"),
                 code.make(f"select i1 {some}, i64 {end}, i64 {-none - 1}"),
             )
-        base = Val("i64", code.make(f"ptrtoint ptr {self.memory.shared} to i64"), uniform=True)
+        base = scalar("i64", code.make(f"ptrtoint ptr {self.memory.shared} to i64"))
         places = code.op("add", code.convert("zext", lanes, "i64"), base)
-        code.line(f"store {code.of(places)}, ptr {cells}, align 64")
+        code.put(places, cells, 64)
         code.line(f"br label %{done}")
         code.label(slow)
         self._cells(name, effect, address, mask.text, cells)

@@ -174,31 +174,36 @@ class RegionBuilder:
         assert made is not None
         return made
 
-    # ---- pieces of text ---------------------------------------------------------------------------
+    def count_of(self, lanes: str) -> str:
+        """How many lanes a mask has."""
+        count = self.code.call("llvm.ctpop.i32", "i32", f"i32 {lanes}")
+        return self.code.make(f"zext i32 {count} to i64")
+
+    # ---- the context ---------------------------------------------------------------------------
 
     def word(self, name: str, type: str = "i64") -> str:
         """A word of the context."""
-        pointer = self.code.make(f"getelementptr i64, ptr %ctx, i64 {CONTEXT[name]}")
-        return self.code.make(f"load {type}, ptr {pointer}")
+        pointer = self.code.at("%ctx", "i64", CONTEXT[name])
+        return self.code.load(type, pointer)
 
     def put_word(self, name: str, value: str, type: str = "i64", place: int = 0) -> None:
         """Write a word of the context."""
-        pointer = self.code.make(f"getelementptr i64, ptr %ctx, i64 {CONTEXT[name] + place}")
-        self.code.line(f"store {type} {value}, ptr {pointer}")
+        pointer = self.code.at("%ctx", "i64", CONTEXT[name] + place)
+        self.code.store(type, value, pointer)
 
     def element(self, array: str, index: str, type: str = "i32") -> str:
         """An element of an array."""
-        return self.code.make(f"load {type}, ptr {self.code.make(f'getelementptr {type}, ptr {array}, i64 {index}')}")
+        return self.code.load(type, self.code.at(array, type, index))
 
     def descriptor(self, array: str, number: int) -> str:
         """The descriptor of a value that comes in or goes out."""
-        return self.code.make(f"getelementptr i64, ptr {self.words[array]}, i64 {number * 6}")
+        return self.code.at(self.words[array], "i64", number * 6)
 
     def fail_unless(self, good: str, why: int) -> None:
         """A guard: roll back with a status unless a condition holds."""
         code = self.code
         on = code.fresh("on")
-        code.line(f"br i1 {good}, label %{on}, label %fail{why}")
+        code.branch(good, on, f"fail{why}")
         self.failures.add(why)
         code.label(on)
 
@@ -206,9 +211,9 @@ class RegionBuilder:
         """Count a warp with so many lanes in a block."""
         code, number = self.code, sorted(self.region.slices).index(block)
         for k, more in enumerate(("1", lanes)):
-            place = code.make(f"getelementptr i64, ptr {self.words['counts']}, i64 {2 * number + k}")
-            old = code.make(f"load i64, ptr {place}")
-            code.line(f"store i64 {code.make(f'{how} i64 {old}, {more}')}, ptr {place}")
+            place = code.at(self.words["counts"], "i64", 2 * number + k)
+            old = code.load("i64", place)
+            code.store("i64", code.make(f"{how} i64 {old}, {more}"), place)
 
     def count_back(self, block: int, at: int, lanes: str) -> None:
         """Take back the count of lanes that exit where a block begins: the interpreter counts them again."""
@@ -219,17 +224,17 @@ class RegionBuilder:
         """Memory of a space is changed if a condition holds."""
         code, what = self.code, OWN if space == "local" else SEEN
         more = code.make(f"select i1 {where}, i64 {what}, i64 0")
-        old = code.make(f"load i64, ptr {self.changed}")
-        code.line(f"store i64 {code.make(f'or i64 {old}, {more}')}, ptr {self.changed}")
+        old = code.load("i64", self.changed)
+        code.store("i64", code.make(f"or i64 {old}, {more}"), self.changed)
 
     def passes(self, block: int) -> None:
         """Hash a block into the path of a converged warp, where it could have come elsewhere."""
         if block not in self.choices:
             return
         code = self.code
-        old = code.make(f"load i64, ptr {self.path}")
+        old = code.load("i64", self.path)
         mixed = code.make(f"mul i64 {old}, {PATH}")
-        code.line(f"store i64 {code.make(f'add i64 {mixed}, {block + 1}')}, ptr {self.path}")
+        code.store("i64", code.make(f"add i64 {mixed}, {block + 1}"), self.path)
 
     # ---- where warps leave ------------------------------------------------------------------------
 
@@ -244,12 +249,12 @@ class RegionBuilder:
     def left_by(self, exit: str) -> None:
         """Record the exit of the warp, and whether all took the same."""
         code = self.code
-        place = code.make(f"getelementptr i32, ptr {self.words['exits']}, i64 {self.now}")
-        code.line(f"store i32 {exit}, ptr {place}")
-        common = code.make(f"load i32, ptr {self.common}")
+        place = code.at(self.words["exits"], "i32", self.now)
+        code.store("i32", exit, place)
+        common = code.load("i32", self.common)
         first, same = code.make(f"icmp eq i32 {common}, {NOWHERE}"), code.make(f"icmp eq i32 {common}, {exit}")
         good = code.make(f"or i1 {first}, {same}")
-        code.line(f"store i32 {code.make(f'select i1 {good}, i32 {exit}, i32 {MIXED}')}, ptr {self.common}")
+        code.store("i32", code.make(f"select i1 {good}, i32 {exit}, i32 {MIXED}"), self.common)
 
     def put_outs(self, values: Callable[[int], Val], exit: int | None = None) -> None:
         """Write the live-outs of an exit, or of any."""
@@ -261,41 +266,34 @@ class RegionBuilder:
             value: Val = values(slot)
             if slot not in self.varying:
                 wide = value if value.type == "i64" else code.convert("zext", value, "i64")
-                code.line(f"store i64 {wide.text}, ptr {self.results[slot]}")
+                code.store("i64", wide.text, self.results[slot])
                 continue
             n = width(memory(value.type))
             pointer = code.spill(value)
-            name = code.declare(f"ws_out_{n // 8}", "void", "ptr, ptr, i32, i32, i32, ptr")
-            code.line(
-                f"call void @{name}(ptr %ctx, ptr {self.descriptor('outs', number)}, i32 {self.row}, i32 {self.cta}, "
-                f"i32 {self.mask}, ptr {pointer})"
-            )
+            warp = f"i32 {self.row}", f"i32 {self.cta}", f"i32 {self.mask}"
+            where = f"ptr {self.descriptor('outs', number)}"
+            code.call(f"ws_out_{n // 8}", "void", "ptr %ctx", where, *warp, f"ptr {pointer}")
 
     def check_limit(self, block: int, leave: Callable[[], None]) -> None:
         """Exit before a block at which lanes have to wait for others."""
         if not self.variant.limited:
             return
         code = self.code
-        on, beyond = code.fresh("on"), code.fresh("beyond")
-        over = code.make(f"icmp sge i64 {block}, {self.words['limit']}")
-        code.line(f"br i1 {over}, label %{beyond}, label %{on}")
-        code.label(beyond)
-        leave()
-        code.label(on)
+        with code.when(code.make(f"icmp sge i64 {block}, {self.words['limit']}"), leaves=True):
+            leave()
 
     # ---- loops ------------------------------------------------------------------------------------
 
-    def count_back_edge(self, out: str) -> None:
-        """Count a back edge; to ``out`` before the branch where the interpreter has to check its limits."""
+    def count_back_edge(self, leave: Callable[[], None]) -> None:
+        """Count a back edge; exit before the branch where the interpreter has to check its limits."""
         code = self.code
-        back_edges = code.make(f"load i64, ptr {self.back_edge_count}")
+        back_edges = code.load("i64", self.back_edge_count)
         more = code.make(f"add i64 {back_edges}, 1")
         over = code.make(f"icmp sgt i64 {more}, {self.words['back_edges']}")
         if self.region.stores:
-            used = code.make(f"load i64, ptr {self.log_used}")
+            used = code.load("i64", self.log_used)
             half = code.make(f"lshr i64 {self.words['log_size']}, 1")
             over = code.make(f"or i1 {over}, {code.make(f'icmp ugt i64 {used}, {half}')}")
-        on = code.fresh("on")
-        code.line(f"br i1 {over}, label %{out}, label %{on}")
-        code.label(on)
-        code.line(f"store i64 {more}, ptr {self.back_edge_count}")
+        with code.when(over, leaves=True):
+            leave()
+        code.store("i64", more, self.back_edge_count)

@@ -9,7 +9,7 @@ from warpsim.native.codegen.builder import AFFINE, UNIFORM, VARYING
 from warpsim.native.codegen.inputs import key_type
 from warpsim.native.codegen.steps import Steps
 from warpsim.native.lowering.affine import first_of, strides_of, top_of, zeros_of
-from warpsim.native.lowering.values import Val, width
+from warpsim.native.lowering.values import Val, scalar, width
 from warpsim.native.regions.forms import Key
 from warpsim.native.regions.region import BlockSlice, live_at, reachable
 
@@ -56,14 +56,14 @@ class Slots:
         """Load a register."""
         code, type = self.builder.code, self._type(key)
         self.builder.kinds.read(key)
-        loads = [code.make(f"load {t}, ptr {p}") for p, t in self.parts(key)]
+        loads = [code.load(t, p) for p, t in self.parts(key)]
         if self.form(key) == VARYING:
             return Val(type, loads[0], uniform=False)
         zeros, top = self.builder.kinds.limits.get(key, (0, 64))
         if self.form(key) == UNIFORM:
             return Val(type, loads[0], uniform=True, zeros=zeros, top=top)
         rest = iter(loads[1:])
-        x, y = (Val(type, next(rest), uniform=True) if s is None else code.number(s, type) for s in self._strides(key))
+        x, y = (scalar(type, next(rest)) if s is None else code.number(s, type) for s in self._strides(key))
         return Val(type, loads[0], uniform=False, strides=(x, y), zeros=zeros, top=top)
 
     def put(self, key: Key, value: Val) -> None:
@@ -79,17 +79,17 @@ class Slots:
             first, places = first_of(value), self.parts(key)
             dynamic = [s for s, known in zip((x, y), self._strides(key), strict=True) if known is None]
             for (place, type), part in zip(places, (first, *dynamic), strict=True):
-                code.line(f"store {type} {part.text}, ptr {place}")
+                code.store(type, part.text, place)
             return
         if form == VARYING:
             value = code.splat(value)
         for place, type in self.parts(key):
-            code.line(f"store {type} {value.text}, ptr {place}")
+            code.store(type, value.text, place)
 
     def clear(self, key: Key) -> None:
         """Zero a register."""
         for place, type in self.parts(key):
-            self.builder.code.line(f"store {type} zeroinitializer, ptr {place}")
+            self.builder.code.store(type, "zeroinitializer", place)
 
 
 def _signed(stride: Val) -> int | None:
@@ -117,7 +117,7 @@ class Converged:
     @property
     def here(self) -> Val:
         """The warp's mask."""
-        return Val("i32", self.builder.mask, uniform=True)
+        return scalar("i32", self.builder.mask)
 
     # ---- where warps begin ------------------------------------------------------------------------
 
@@ -138,8 +138,8 @@ class Converged:
         """Dispatch a warp to the barrier behind which it resumes."""
         builder, code = self.builder, self.code
         code.label("again")
-        pointer = code.make(f"getelementptr i32, ptr {builder.words['states']}, i64 {builder.now_member}")
-        state = code.make(f"load i32, ptr {pointer}")
+        pointer = code.at(builder.words["states"], "i32", builder.now_member)
+        state = code.load("i32", pointer)
         cases = " ".join(f"i32 {k}, label %resume{k}" for k in range(len(builder.region.barriers)))
         code.line(f"switch i32 {state}, label %passed [ {cases} ]")
 
@@ -197,17 +197,13 @@ class Converged:
             builder.leave(builder.exits[slice_.block, slice_.last], self.slots_value)
             return
         if slice_.has_back_edge:
-            out = code.fresh("looked_at")
-            builder.count_back_edge(out)
+            builder.count_back_edge(lambda: builder.leave(builder.exits[slice_.block, slice_.last], self.slots_value))
         if guard is None:
             target = slice_.target if slice_.target is not None else slice_.following
             assert target is not None
             code.line(f"br label %{self._name(target)}")
         else:
             self._branch(slice_, guard)
-        if slice_.has_back_edge:
-            code.label(out)
-            builder.leave(builder.exits[slice_.block, slice_.last], self.slots_value)
 
     def _settle(self, dirty: dict[int, None]) -> None:
         for slot in dirty:
@@ -220,15 +216,15 @@ class Converged:
         assert slice_.following is not None
         yes, no = self._name(slice_.target), self._name(slice_.following)
         if guard.uniform:
-            code.line(f"br i1 {guard.text}, label %{yes}, label %{no}")
+            code.branch(guard.text, yes, no)
             return
         taken = self.steps.among(guard, self.here)
         some, part = code.fresh("some"), code.fresh("part")
         none = code.make(f"icmp eq i32 {taken.text}, 0")
-        code.line(f"br i1 {none}, label %{no}, label %{some}")
+        code.branch(none, no, some)
         code.label(some)
         every = code.make(f"icmp eq i32 {taken.text}, {builder.mask}")
-        code.line(f"br i1 {every}, label %{yes}, label %{part}")
+        code.branch(every, yes, part)
         code.label(part)
         builder.kinds.diverge(reachable(builder.region, slice_.successors))
         self._split(slice_, taken)
@@ -247,32 +243,32 @@ class Converged:
         frame = self._frame(number)
         base = self._own_frame()
         for place, type, offset in frame:
-            pointer = code.make(f"getelementptr i8, ptr {base}, i64 {offset}")
-            value = code.make(f"load {type}, ptr {place}")
+            pointer = code.at(base, "i8", offset)
+            value = code.load(type, place)
             if type == "<32 x i1>":
                 value, type = code.make(f"bitcast <32 x i1> {value} to i32"), "i32"
             elif type == "i1":
                 value, type = code.make(f"zext i1 {value} to i8"), "i8"
-            code.line(f"store {type} {value}, ptr {pointer}, align 8")
+            code.store(type, value, pointer, 8)
         for at, place in enumerate((builder.back_edge_count, builder.path)):
-            pointer = code.make(f"getelementptr i64, ptr {base}, i64 {at}")
-            code.line(f"store i64 {code.make(f'load i64, ptr {place}')}, ptr {pointer}, align 8")
-        state = code.make(f"getelementptr i32, ptr {builder.words['states']}, i64 {builder.now_member}")
-        code.line(f"store i32 {number}, ptr {state}")
-        waiting = code.make(f"load i64, ptr {builder.waiting}")
-        code.line(f"store i64 {code.make(f'add i64 {waiting}, 1')}, ptr {builder.waiting}")
+            pointer = code.at(base, "i64", at)
+            code.store("i64", code.load("i64", place), pointer, 8)
+        state = code.at(builder.words["states"], "i32", builder.now_member)
+        code.store("i32", number, state)
+        waiting = code.load("i64", builder.waiting)
+        code.store("i64", code.make(f"add i64 {waiting}, 1"), builder.waiting)
         first = code.make(f"icmp eq i64 {waiting}, 0")
-        known = code.make(f"load i32, ptr {builder.place}")
+        known = code.load("i32", builder.place)
         same = code.make(f"icmp eq i32 {known}, {number}")
         good = code.make(f"or i1 {first}, {same}")
-        code.line(f"store i32 {code.make(f'select i1 {good}, i32 {number}, i32 -2')}, ptr {builder.place}")
+        code.store("i32", code.make(f"select i1 {good}, i32 {number}, i32 -2"), builder.place)
         code.line("br label %done")
 
     def _own_frame(self) -> str:
         builder, code = self.builder, self.code
         size = builder.word("frame_bytes")
         offset = code.make(f"mul i64 {builder.now_member}, {size}")
-        return code.make(f"getelementptr i8, ptr {builder.words['frames']}, i64 {offset}")
+        return code.at(builder.words["frames"], "i8", offset)
 
     def kept(self, number: int) -> list[Key]:
         """The registers that are live at a barrier."""
@@ -306,25 +302,21 @@ class Converged:
         code.label(f"resume{number}")
         base = self._own_frame()
         for place, type, offset in self._frame(number):
-            pointer = code.make(f"getelementptr i8, ptr {base}, i64 {offset}")
+            pointer = code.at(base, "i8", offset)
             if type == "<32 x i1>":
-                raw = code.make(f"load i32, ptr {pointer}, align 8")
+                raw = code.load("i32", pointer, 8)
                 value = code.make(f"bitcast i32 {raw} to <32 x i1>")
             elif type == "i1":
                 value = code.make(f"trunc i8 {code.make(f'load i8, ptr {pointer}, align 8')} to i1")
             else:
-                value = code.make(f"load {type}, ptr {pointer}, align 8")
-            code.line(f"store {type} {value}, ptr {place}")
+                value = code.load(type, pointer, 8)
+            code.store(type, value, place)
         for number_, place in enumerate((builder.back_edge_count, builder.path)):
-            pointer = code.make(f"getelementptr i64, ptr {base}, i64 {number_}")
-            code.line(f"store i64 {code.make(f'load i64, ptr {pointer}, align 8')}, ptr {place}")
-        on, out = code.fresh("on"), code.fresh("unmet")
-        leaving = code.make(f"load i1, ptr {builder.leaving}")
-        code.line(f"br i1 {leaving}, label %{out}, label %{on}")
-        code.label(out)
-        builder.count_back(block, at, builder.lanes)
-        builder.leave(builder.exits[block, at], self.slots_value)
-        code.label(on)
+            pointer = code.at(base, "i64", number_)
+            code.store("i64", code.make(f"load i64, ptr {pointer}, align 8"), place)
+        with code.when(code.load("i1", builder.leaving), leaves=True):
+            builder.count_back(block, at, builder.lanes)
+            builder.leave(builder.exits[block, at], self.slots_value)
 
     # ---- from diverged warps ----------------------------------------------------------------------
 
@@ -342,7 +334,7 @@ class Converged:
                 ready.append((key, value))
                 continue
             whole = f"<32 x {value.type}>"
-            first = Val(value.type, code.make(f"extractelement {whole} {value.text}, i32 0"), uniform=True)
+            first = scalar(value.type, code.make(f"extractelement {whole} {value.text}, i32 0"))
             made = first
             if form == AFFINE:
                 strides = []
@@ -351,7 +343,7 @@ class Converged:
                         strides.append(code.number(known or 0, value.type))
                         continue
                     other = code.make(f"extractelement {whole} {value.text}, i32 {lane}")
-                    strides.append(Val(value.type, code.make(f"sub {value.type} {other}, {first.text}"), uniform=True))
+                    strides.append(scalar(value.type, code.make(f"sub {value.type} {other}, {first.text}")))
                 made = Val(value.type, first.text, uniform=False, strides=(strides[0], strides[1]))
             same = code.op("icmp eq", code.splat(made), value, type="i1")
             bits = code.make(f"bitcast {code.of(same)} to i32")
@@ -362,7 +354,7 @@ class Converged:
             ready.append((key, made))
         if good != "true":
             on = code.fresh("on")
-            code.line(f"br i1 {good}, label %{on}, label %{failed}")
+            code.branch(good, on, failed)
             code.label(on)
         for key, value in ready:
             self.slots.put(key, value)

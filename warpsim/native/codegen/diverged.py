@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from warpsim.native.codegen.inputs import key_type
 from warpsim.native.codegen.steps import Steps
-from warpsim.native.lowering.values import Val
+from warpsim.native.lowering.values import Val, scalar
 from warpsim.native.regions.forms import Key
 from warpsim.native.regions.region import BlockSlice, live_at
 from warpsim.native.runtime.context import CONTEXT, MIXED, UNREACHABLE
@@ -57,7 +57,7 @@ class Diverged:
     def get(self, key: Key) -> Val:
         """What a register holds where a block begins."""
         pointer, type, uniform = self._place(key)
-        return Val(type, self.code.make(f"load {self.code.typed(type, uniform=uniform)}, ptr {pointer}"), uniform)
+        return Val(type, self.code.load(self.code.typed(type, uniform=uniform), pointer), uniform)
 
     def _put(self, key: Key, value: Val, mask: Val | None) -> None:
         pointer, _, uniform = self._place(key)
@@ -65,7 +65,7 @@ class Diverged:
             value = self.code.splat(value)
         if mask is not None and not uniform:
             value = self.code.select(mask, value, self.get(key))
-        self.code.line(f"store {self.code.of(value)}, ptr {pointer}")
+        self.code.put(value, pointer)
 
     @cached_property
     def _changing(self) -> set[int]:
@@ -83,8 +83,8 @@ class Diverged:
 
     def clear(self) -> None:
         """Clear the pending lanes of all blocks."""
-        name = self.code.declare("llvm.memset.p0.i64", "void", "ptr, i8, i64, i1")
-        self.code.line(f"call void @{name}(ptr align 64 {self._masks}, i8 0, i64 {4 * len(self.diverging)}, i1 false)")
+        size = f"i64 {4 * len(self.diverging)}"
+        self.code.call("llvm.memset.p0.i64", "void", f"ptr align 64 {self._masks}", "i8 0", size, "i1 false")
 
     def enter(self, slice_: BlockSlice, taken: Val) -> None:
         """A converged warp diverges at the end of a block: the lanes ``taken`` go to its target."""
@@ -93,24 +93,24 @@ class Diverged:
         assert slice_.following is not None
         if not builder.kinds.frozen:
             return  # no kind depends on it, and the blocks that it leads to have no numbers yet
-        code.line(f"store i1 true, ptr {builder.parted}")
+        code.store("i1", "true", builder.parted)
         speculate, code.speculate = code.speculate, None
         for key in self._slotted():
             self._put(key, self.converged.slots.get(key), None)
         code.speculate = speculate
         rest = code.make(f"xor i32 {taken.text}, {builder.mask}")
         self._go(slice_.target, taken)
-        self._go(slice_.following, Val("i32", rest, uniform=True))
+        self._go(slice_.following, scalar("i32", rest))
         code.line(f"br label %diverged{min(slice_.target, slice_.following)}")
 
     def _pending(self, block: int) -> str:
         """The place of a block's mask of pending lanes."""
-        return self.code.make(f"getelementptr i32, ptr {self._masks}, i64 {self._numbers[block]}")
+        return self.code.at(self._masks, "i32", self._numbers[block])
 
     def _go(self, block: int, lanes: Val) -> None:
         pointer = self._pending(block)
-        old = self.code.make(f"load i32, ptr {pointer}")
-        self.code.line(f"store i32 {self.code.make(f'or i32 {old}, {lanes.text}')}, ptr {pointer}")
+        old = self.code.load("i32", pointer)
+        self.code.store("i32", self.code.make(f"or i32 {old}, {lanes.text}"), pointer)
 
     # ---- blocks -----------------------------------------------------------------------------------
 
@@ -127,37 +127,31 @@ class Diverged:
         number = self._numbers[block] + 1
         after = f"diverged{self.diverging[number]}" if number < len(self.diverging) else "none"
         code.label(f"diverged{block}")
-        here = Val("i32", code.make(f"load i32, ptr {self._pending(block)}"), uniform=True)
+        here = scalar("i32", code.load("i32", self._pending(block)))
         enter = code.fresh("enter")
-        code.line(f"br i1 {code.make(f'icmp ne i32 {here.text}, 0')}, label %{enter}, label %{after}")
+        code.branch(code.make(f"icmp ne i32 {here.text}, 0"), enter, after)
         code.label(enter)
         if block not in region.slices:
             self._leave(builder.exits[block, 0], here)
             return
         self._rejoin(block, here)
         builder.check_limit(block, lambda: self._leave(builder.exits[block, 0], here))
-        code.line(f"store i32 0, ptr {self._pending(block)}")
+        code.store("i32", "0", self._pending(block))
         lanes = Val("i1", code.make(f"bitcast i32 {here.text} to <32 x i1>"), uniform=False)
-        builder.count(block, self._number(here))
+        builder.count(block, builder.count_of(here.text))
         self._body(region.slices[block], here, lanes, after)
-
-    def _number(self, lanes: Val) -> str:
-        """The number of lanes in a mask."""
-        code = self.code
-        count = code.make(f"call i32 @{code.declare('llvm.ctpop.i32', 'i32', 'i32')}(i32 {lanes.text})")
-        return code.make(f"zext i32 {count} to i64")
 
     def _rejoin(self, block: int, here: Val) -> None:
         """Reconverge where all lanes are pending here."""
         builder, code = self.builder, self.code
         every, on = code.fresh("every"), code.fresh("on")
         whole = code.make(f"icmp eq i32 {here.text}, {builder.mask}")
-        code.line(f"br i1 {whole}, label %{every}, label %{on}")
+        code.branch(whole, every, on)
         code.label(every)
         live = live_at(builder.plan, block, 0)
         keys = [k for k in self._slotted() if not isinstance(k, int) or k in live or k >= builder.plan.n_registers]
         self.converged.reconverge([k for k in keys if k in self._changing], self.get, on)
-        code.line(f"store i32 0, ptr {self._pending(block)}")
+        code.store("i32", "0", self._pending(block))
         code.line(f"br label %converged{block}")
         code.label(on)
 
@@ -179,12 +173,7 @@ class Diverged:
             self._leave(builder.exits[slice_.block, slice_.last], here)
             return
         if slice_.has_back_edge:
-            out, on = code.fresh("looked_at"), code.fresh("on")
-            builder.count_back_edge(out)
-            code.line(f"br label %{on}")
-            code.label(out)
-            self._leave(builder.exits[slice_.block, slice_.last], here)
-            code.label(on)
+            builder.count_back_edge(lambda: self._leave(builder.exits[slice_.block, slice_.last], here))
         if guard is None:
             target = slice_.target if slice_.target is not None else slice_.following
             assert target is not None
@@ -200,7 +189,7 @@ class Diverged:
         for where, who in ((slice_.target, taken), (slice_.following, rest)):
             if where <= slice_.block:
                 some, skip = code.make(f"icmp ne i32 {who.text}, 0"), code.fresh("on")
-                code.line(f"br i1 {some}, label %diverged{where}, label %{skip}")
+                code.branch(some, f"diverged{where}", skip)
                 code.label(skip)
         code.line(f"br label %{after}")
 
@@ -214,13 +203,13 @@ class Diverged:
         builder, code = self.builder, self.code
         every, out = code.fresh("every"), code.fresh("unmet")
         whole = code.make(f"icmp eq i32 {here.text}, {builder.mask}")
-        code.line(f"br i1 {whole}, label %{every}, label %{out}")
+        code.branch(whole, every, out)
         code.label(every)
         keys = [k for k in self.converged.kept(number) if k in self._changing]
         self.converged.reconverge(keys, self.get, out)
         self.converged.arrive(number)
         code.label(out)
-        builder.count_back(block, at, self._number(here))
+        builder.count_back(block, at, builder.count_of(here.text))
         self._leave(builder.exits[block, at], here)
 
     # ---- where warps leave ------------------------------------------------------------------------
@@ -228,8 +217,8 @@ class Diverged:
     def _leave(self, exit: int, lanes: Val) -> None:
         code = self.code
         self.exits.add(exit)
-        code.line(f"store i32 {exit}, ptr {self.stop_id}")
-        code.line(f"store i32 {lanes.text}, ptr {self.stop_mask}")
+        code.store("i32", exit, self.stop_id)
+        code.store("i32", lanes.text, self.stop_mask)
         code.line("br label %diverged_exit")
 
     def _value(self, slot: int) -> Val:
@@ -246,20 +235,20 @@ class Diverged:
         code.label("none")  # no lane is anywhere: never reached
         code.line(f"ret i32 {UNREACHABLE}")
         code.label("diverged_exit")
-        stopped = code.make(f"load i32, ptr {self.stop_mask}")
-        exit = code.make(f"load i32, ptr {self.stop_id}")
-        code.line(f"br i1 {code.make(f'icmp eq i32 {stopped}, {builder.mask}')}, label %exit_common, label %exit_mixed")
+        stopped = code.load("i32", self.stop_mask)
+        exit = code.load("i32", self.stop_id)
+        code.branch(code.make(f"icmp eq i32 {stopped}, {builder.mask}"), "exit_common", "exit_mixed")
         code.label("exit_mixed")
         builder.left_by(f"{MIXED}")
         rows = code.make(f"mul i64 {builder.now}, 32")
-        lanes = code.make(f"getelementptr i32, ptr {builder.words['exit_lanes']}, i64 {rows}")
-        value: Any = code.splat(Val("i32", f"{exit}", uniform=True))
+        lanes = code.at(builder.words["exit_lanes"], "i32", rows)
+        value: Any = code.splat(scalar("i32", f"{exit}"))
         for block in self.diverging:
-            waiting = code.make(f"load i32, ptr {self._pending(block)}")
+            waiting = code.load("i32", self._pending(block))
             mine = code.make(f"and i32 {waiting}, {code.make(f'xor i32 {stopped}, -1')}")
             flags = Val("i1", code.make(f"bitcast i32 {mine} to <32 x i1>"), uniform=False)
             value = code.select(flags, code.number(builder.exits[block, 0], "i32"), value)
-        code.line(f"store {code.of(value)}, ptr {lanes}, align 4")
+        code.put(value, lanes, 4)
         builder.put_outs(self._value)
         code.line("br label %left")
         code.label("exit_common")

@@ -137,16 +137,16 @@ class FunctionEmitter:
         builder.words = {name: builder.word(name) for name in NUMBERS.split()}
         for name in POINTERS.split():
             builder.words[name] = builder.word(name, "ptr")
-        tables = code.make(f"getelementptr i64, ptr %ctx, i64 {CONTEXT['tables']}")
+        tables = code.at("%ctx", "i64", CONTEXT["tables"])
         code.line(f"%tables = load ptr, ptr {tables}")
-        builder.log_used = code.make(f"getelementptr i64, ptr %ctx, i64 {CONTEXT['log_used']}")
+        builder.log_used = code.at("%ctx", "i64", CONTEXT["log_used"])
         builder.back_edge_count, self.longest = code.slot("i64"), code.slot("i64")
         builder.changed, builder.parted = code.slot("i64"), code.slot("i1")
-        code.line(f"store i1 false, ptr {builder.parted}")
+        code.store("i1", "false", builder.parted)
         builder.path, builder.any_path, builder.every_path = code.slot("i64"), code.slot("i64"), code.slot("i64")
-        code.line(f"store i64 -1, ptr {builder.every_path}")
+        code.store("i64", "-1", builder.every_path)
         builder.common = code.slot("i32")
-        code.line(f"store i32 {NOWHERE}, ptr {builder.common}")
+        code.store("i32", NOWHERE, builder.common)
         builder.group, self.member = code.slot("i64"), code.slot("i64")
         builder.waiting, builder.place, builder.leaving = code.slot("i64"), code.slot("i32"), code.slot("i1")
         self.phase, builder.source = code.slot("i64"), code.slot("i32")
@@ -154,7 +154,7 @@ class FunctionEmitter:
         self.inputs.enter()
         self.memory.enter()
         for pointer in (self.longest, builder.group, builder.changed, builder.any_path, *builder.results.values()):
-            code.line(f"store i64 0, ptr {pointer}")
+            code.store("i64", "0", pointer)
         self.interference.enter()
         code.line("br label %group")
 
@@ -162,30 +162,28 @@ class FunctionEmitter:
         """The loops over CTAs and warps, up to where a warp begins."""
         builder, code = self.builder, self.builder.code
         code.label("group")
-        group = code.make(f"load i64, ptr {builder.group}")
-        code.line(
-            f"br i1 {code.make(f'icmp eq i64 {group}, ' + builder.words['n_groups'])}, label %finish, label %began"
-        )
+        group = code.load("i64", builder.group)
+        code.branch(code.make(f"icmp eq i64 {group}, " + builder.words["n_groups"]), "finish", "began")
         code.label("began")
-        code.line(f"store i64 0, ptr {self.phase}")
-        code.line(f"store i1 false, ptr {builder.leaving}")
-        code.line(f"store i32 -1, ptr {builder.place}")
+        code.store("i64", "0", self.phase)
+        code.store("i1", "false", builder.leaving)
+        code.store("i32", "-1", builder.place)
         if builder.region.barriers:  # all warps of a CTA come one after the other
             builder.cta64 = group
             self._cta()
         code.line("br label %phase")
         code.label("phase")
-        code.line(f"store i64 0, ptr {self.member}")
-        code.line(f"store i64 0, ptr {builder.waiting}")
-        place = code.make(f"load i32, ptr {builder.place}")
-        code.line(f"store i32 {code.make(f'add i32 {place}, 1')}, ptr {builder.source}")
-        code.line(f"store i32 -1, ptr {builder.place}")
+        code.store("i64", "0", self.member)
+        code.store("i64", "0", builder.waiting)
+        place = code.load("i32", builder.place)
+        code.store("i32", code.make(f"add i32 {place}, 1"), builder.source)
+        code.store("i32", "-1", builder.place)
         if builder.region.barriers:
             self.interference.phase()
         code.line("br label %warp")
         code.label("warp")
-        member = builder.now_member = code.make(f"load i64, ptr {self.member}")
-        base = code.make(f"mul i64 {code.make(f'load i64, ptr {builder.group}')}, {builder.words['per_group']}")
+        member = builder.now_member = code.load("i64", self.member)
+        base = code.make(f"mul i64 {code.load('i64', builder.group)}, {builder.words['per_group']}")
         k = builder.now = code.make(f"add i64 {base}, {member}")
         if builder.region.barriers:
             builder.row64 = member
@@ -198,14 +196,13 @@ class FunctionEmitter:
             builder.row64, builder.cta64 = (code.make(f"sext i32 {v} to i64") for v in (builder.row, builder.cta))
             self._cta()
         builder.mask = builder.element(builder.words["masks"], builder.row64)
-        count = code.make(f"call i32 @{code.declare('llvm.ctpop.i32', 'i32', 'i32')}(i32 {builder.mask})")
-        builder.lanes = code.make(f"zext i32 {count} to i64")
+        builder.lanes = builder.count_of(builder.mask)
         self._clear()
         self.memory.warp()
         self.inputs.warp()
         if builder.region.barriers:
-            first = code.make(f"icmp eq i64 {code.make(f'load i64, ptr {self.phase}')}, 0")
-            code.line(f"br i1 {first}, label %start, label %again")
+            first = code.make(f"icmp eq i64 {code.load('i64', self.phase)}, 0")
+            code.branch(first, "start", "again")
             self.converged.resume()
         else:
             code.line("br label %start")
@@ -215,7 +212,7 @@ class FunctionEmitter:
         """Reset the state of a warp, at the start and behind a barrier."""
         builder = self.builder
         for pointer in (builder.back_edge_count, builder.path):
-            builder.code.line(f"store i64 0, ptr {pointer}")
+            builder.code.store("i64", "0", pointer)
         self.interference.warp()
         if builder.kinds.diverging:
             self.diverged.clear()
@@ -233,18 +230,18 @@ class FunctionEmitter:
         builder, code, region = self.builder, self.builder.code, self.builder.region
         code.label("left")
         if region.barriers:
-            state = code.make(f"getelementptr i32, ptr {builder.words['states']}, i64 {builder.now_member}")
-            code.line(f"store i32 -1, ptr {state}")
+            state = code.at(builder.words["states"], "i32", builder.now_member)
+            code.store("i32", "-1", state)
         back_edges, longest = (
-            code.make(f"load i64, ptr {builder.back_edge_count}"),
-            code.make(f"load i64, ptr {self.longest}"),
+            code.load("i64", builder.back_edge_count),
+            code.load("i64", self.longest),
         )
         more = code.make(f"icmp sgt i64 {back_edges}, {longest}")
-        code.line(f"store i64 {code.make(f'select i1 {more}, i64 {back_edges}, i64 {longest}')}, ptr {self.longest}")
-        path = code.make(f"load i64, ptr {builder.path}")
+        code.store("i64", code.make(f"select i1 {more}, i64 {back_edges}, i64 {longest}"), self.longest)
+        path = code.load("i64", builder.path)
         for how, pointer in (("or", builder.any_path), ("and", builder.every_path)):
-            old = code.make(f"load i64, ptr {pointer}")
-            code.line(f"store i64 {code.make(f'{how} i64 {old}, {path}')}, ptr {pointer}")
+            old = code.load("i64", pointer)
+            code.store("i64", code.make(f"{how} i64 {old}, {path}"), pointer)
         code.line("br label %done")
         code.label("done")
         self.interference.done()
@@ -252,22 +249,20 @@ class FunctionEmitter:
             code.line("br label %passed")
             code.label("passed")
         member = code.make(f"add i64 {builder.now_member}, 1")
-        code.line(f"store i64 {member}, ptr {self.member}")
+        code.store("i64", member, self.member)
         last = code.make(f"icmp eq i64 {member}, {builder.words['per_group']}")
-        code.line(f"br i1 {last}, label %all, label %warp")
+        code.branch(last, "all", "warp")
         code.label("all")
         if region.barriers:
-            waiting = code.make(f"load i64, ptr {builder.waiting}")
+            waiting = code.load("i64", builder.waiting)
             nobody = code.make(f"icmp eq i64 {waiting}, 0")
-            code.line(f"br i1 {nobody}, label %cta_done, label %arrived")
+            code.branch(nobody, "cta_done", "arrived")
             code.label("arrived")
             every = code.make(f"icmp eq i64 {waiting}, {builder.words['per_group']}")
-            place = code.make(f"load i32, ptr {builder.place}")
+            place = code.load("i32", builder.place)
             together = code.make(f"and i1 {every}, {code.make(f'icmp sge i32 {place}, 0')}")
-            code.line(f"store i1 {code.make(f'xor i1 {together}, true')}, ptr {builder.leaving}")
-            code.line(
-                f"store i64 {code.make('add i64 ' + code.make(f'load i64, ptr {self.phase}') + ', 1')}, ptr {self.phase}"
-            )
+            code.store("i1", code.make(f"xor i1 {together}, true"), builder.leaving)
+            code.store("i64", code.make("add i64 " + code.load("i64", self.phase) + ", 1"), self.phase)
             passed = code.make(f"zext i1 {together} to i64")
             old = builder.word("passed")
             builder.put_word("passed", code.make(f"add i64 {old}, {passed}"))
@@ -275,22 +270,20 @@ class FunctionEmitter:
             code.line("br label %phase")
             code.label("cta_done")
             self.interference.cta_done()
-        code.line(
-            f"store i64 {code.make('add i64 ' + code.make(f'load i64, ptr {builder.group}') + ', 1')}, ptr {builder.group}"
-        )
+        code.store("i64", code.make("add i64 " + code.load("i64", builder.group) + ", 1"), builder.group)
         code.line("br label %group")
         code.label("finish")
         for number, slot in enumerate(region.outs):
             if slot not in builder.varying:
-                value = code.make(f"load i64, ptr {builder.results[slot]}")
-                code.line(f"store i64 {value}, ptr {builder.descriptor('outs', number)}")
-        builder.put_word("longest", code.make(f"load i64, ptr {self.longest}"))
-        builder.put_word("changed", code.make(f"load i64, ptr {builder.changed}"))
+                value = code.load("i64", builder.results[slot])
+                code.store("i64", value, builder.descriptor("outs", number))
+        builder.put_word("longest", code.load("i64", self.longest))
+        builder.put_word("changed", code.load("i64", builder.changed))
         several = code.make(
-            "icmp ne i64 " + ", ".join(code.make(f"load i64, ptr {p}") for p in (builder.any_path, builder.every_path))
+            "icmp ne i64 " + ", ".join(code.load("i64", p) for p in (builder.any_path, builder.every_path))
         )
-        parted = code.make(f"or i1 {several}, {code.make(f'load i1, ptr {builder.parted}')}")
+        parted = code.make(f"or i1 {several}, {code.load('i1', builder.parted)}")
         builder.put_word("parted", code.make(f"zext i1 {parted} to i64"))
-        builder.put_word("common_exit", code.make(f"sext i32 {code.make(f'load i32, ptr {builder.common}')} to i64"))
+        builder.put_word("common_exit", code.make(f"sext i32 {code.load('i32', builder.common)} to i64"))
         self.interference.finish()
         code.line("ret i32 0")

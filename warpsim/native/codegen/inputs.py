@@ -9,7 +9,7 @@ import numpy as np
 
 from warpsim.graph.nodes import LANES
 from warpsim.native.lowering.affine import SPAN, add, times
-from warpsim.native.lowering.values import Val, memory, width
+from warpsim.native.lowering.values import Val, memory, scalar, width
 from warpsim.native.regions.forms import Key
 from warpsim.native.regions.region import Region
 from warpsim.native.runtime.inputs import InputKind
@@ -64,12 +64,12 @@ class Inputs:
         for number, key in enumerate(builder.region.reads):
             how, type = self.given[key].how, key_type(builder.region, key)
             if how == "uniform":
-                raw = Val("i64", code.make(f"load i64, ptr {builder.descriptor('lives', number)}"), uniform=True)
+                raw = scalar("i64", code.load("i64", builder.descriptor("lives", number)))
                 self._keep(key, raw if type == "i64" else code.convert("trunc", raw, type))
             elif how in ("affine", "per_cta"):
                 place = builder.descriptor("lives", number)
-                words = [code.make(f"getelementptr i64, ptr {place}, i64 {k}") for k in range(5)]
-                self._words[key] = [code.make(f"load i64, ptr {w}") for w in words]
+                words = [code.at(place, "i64", k) for k in range(5)]
+                self._words[key] = [code.load("i64", w) for w in words]
 
     def _keep(self, key: Key, value: Val) -> None:
         if key in self.builder.written:
@@ -97,7 +97,7 @@ class Inputs:
                 at = self._offset(base, (("c1", c1), ("c0", c0)))
                 pointer = code.make(f"inttoptr i64 {at} to ptr")
                 inner = memory(type)
-                value = Val(inner, code.make(f"load {inner}, ptr {pointer}"), uniform=True)
+                value = scalar(inner, code.load(inner, pointer))
                 self._keep(key, code.convert("trunc", value, type) if inner != type else value)
             elif how == "varying" and self._is_lane(key):
                 strides = code.number(1, type), code.number(code.row % LANES, type)
@@ -106,10 +106,10 @@ class Inputs:
     def _affine(self, key: Key, type: str) -> Val:
         builder, code = self.builder, self.builder.code
         base, s1, s0, c1, c0 = self._words[key]
-        first = Val("i64", self._offset(base, (("t1", s1), ("t0", s0), ("c1", c1), ("c0", c0))), uniform=True)
+        first = scalar("i64", self._offset(base, (("t1", s1), ("t0", s0), ("c1", c1), ("c0", c0))))
         x, y = self.given[key].strides
         strides = [
-            Val("i64", dynamic, uniform=True) if known is None else code.number(known, "i64")
+            scalar("i64", dynamic) if known is None else code.number(known, "i64")
             for known, dynamic in ((x, s0), (y, s1))
         ]
         narrow = [v if type == "i64" else self._narrow(v, type) for v in (first, *strides)]
@@ -128,13 +128,13 @@ class Inputs:
     def _offset(self, base: str, parts: tuple[tuple[str, str], ...]) -> str:
         """The value of the warp's first lane."""
         code = self.builder.code
-        total = Val("i64", base, uniform=True)
+        total = scalar("i64", base)
         for name, stride in parts:
             total = add(
                 code,
                 "add",
                 total,
-                times(code, Val("i64", self._place(name), uniform=True), Val("i64", stride, uniform=True)),
+                times(code, scalar("i64", self._place(name)), scalar("i64", stride)),
             )
         return total.text
 
@@ -153,10 +153,9 @@ class Inputs:
         type = key_type(builder.region, key)
         n, number = width(memory(type)), builder.region.reads.index(key)
         out = code.slot(f"[32 x i{n}]")
-        name = code.declare(f"ws_live_{n // 8}", "void", "ptr, ptr, i32, i32, ptr")
-        code.line(
-            f"call void @{name}(ptr %ctx, ptr {builder.descriptor('lives', number)}, i32 {builder.row}, "
-            f"i32 {builder.cta}, ptr {out})"
+        where = f"ptr {builder.descriptor('lives', number)}"
+        code.call(
+            f"ws_live_{n // 8}", "void", "ptr %ctx", where, f"i32 {builder.row}", f"i32 {builder.cta}", f"ptr {out}"
         )
         return code.filled(out, type)
 

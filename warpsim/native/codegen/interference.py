@@ -188,24 +188,22 @@ class Interference:
         self._widen(self.now[number], low, high)
 
     def _touch(self) -> None:
-        self.builder.code.line(f"store i1 true, ptr {self.touched}")
+        self.builder.code.store("i1", "true", self.touched)
 
     def _widen(self, pair: str, low: str, high: str) -> None:
         code = self.builder.code
         for at, value, name in ((0, low, "smin"), (1, high, "smax")):
             place = self._end(pair, at)
-            old = code.make(f"load i64, ptr {place}")
-            full = code.declare(f"llvm.{name}.i64", "i64", "i64, i64")
-            code.line(f"store i64 {code.make(f'call i64 @{full}(i64 {old}, i64 {value})')}, ptr {place}")
+            code.store("i64", self._most(name, [code.load("i64", place), value]), place)
 
     def _end(self, pair: str, at: int) -> str:
-        return self.builder.code.make(f"getelementptr i64, ptr {pair}, i64 {at}") if at else pair
+        return self.builder.code.at(pair, "i64", at) if at else pair
 
     def _reset(self, pairs: list[str]) -> None:
         code = self.builder.code
         for pair in pairs:
-            code.line(f"store i64 {FIRST}, ptr {pair}")
-            code.line(f"store i64 {LAST}, ptr {self._end(pair, 1)}")
+            code.store("i64", FIRST, pair)
+            code.store("i64", LAST, self._end(pair, 1))
 
     def enter(self) -> None:
         """Once per call."""
@@ -219,9 +217,9 @@ class Interference:
         }
         self.of_cta = {n: code.slot("[2 x i64]") for n in self.before} if self.builder.region.barriers else {}
         self.suspect = code.slot("i1")
-        code.line(f"store i1 false, ptr {self.suspect}")
+        code.store("i1", "false", self.suspect)
         self.near = code.slot("i1")
-        code.line(f"store i1 false, ptr {self.near}")
+        code.store("i1", "false", self.near)
         self.touched = code.slot("i1")
         for pairs in (self.now, self.before.values(), self.of_cta.values()):
             self._reset(list(pairs))
@@ -239,7 +237,7 @@ class Interference:
         """Switch on the barrier where the warps started."""
         builder, code = self.builder, self.builder.code
         count = len(builder.region.barriers) + 1
-        source = code.make(f"load i32, ptr {builder.source}")
+        source = code.load("i32", builder.source)
         cases = " ".join(f"i32 {k}, label %{what}{k}" for k in range(count))
         code.line(f"switch i32 {source}, label %{what}_on [ {cases} ]")
         for k in range(count):
@@ -256,7 +254,7 @@ class Interference:
     def warp(self) -> None:
         """A warp starts, or resumes behind a barrier."""
         if self.numbers:
-            self.builder.code.line(f"store i1 false, ptr {self.touched}")
+            self.builder.code.store("i1", "false", self.touched)
 
     def _groups(self, pairs: set[tuple[Name, Name]]) -> list[tuple[tuple[Name, ...], tuple[Name, ...]]]:
         """What is compared: single accesses, or, where these are many, all stores to global memory together."""
@@ -279,8 +277,8 @@ class Interference:
         def extent(which: str, names: tuple[Name, ...], places: Any) -> tuple[str, str]:
             if (which, names) not in kept:
                 pointers = [places[self.numbers[n]] for n in names]
-                lows = [code.make(f"load i64, ptr {p}") for p in pointers]
-                highs = [code.make(f"load i64, ptr {self._end(p, 1)}") for p in pointers]
+                lows = [code.load("i64", p) for p in pointers]
+                highs = [code.load("i64", self._end(p, 1)) for p in pointers]
                 kept[which, names] = self._most("smin", lows), self._most("smax", highs)
             return kept[which, names]
 
@@ -294,13 +292,12 @@ class Interference:
     def _most(self, how: str, values: list[str]) -> str:
         code, found = self.builder.code, values[0]
         for value in values[1:]:
-            full = code.declare(f"llvm.{how}.i64", "i64", "i64, i64")
-            found = code.make(f"call i64 @{full}(i64 {found}, i64 {value})")
+            found = code.call(f"llvm.{how}.i64", "i64", f"i64 {found}", f"i64 {value}")
         return found
 
     def _fold(self, target: str, source: str) -> None:
         code = self.builder.code
-        low, high = code.make(f"load i64, ptr {source}"), code.make(f"load i64, ptr {self._end(source, 1)}")
+        low, high = code.load("i64", source), code.load("i64", self._end(source, 1))
         self._widen(target, low, high)
 
     def done(self) -> None:
@@ -312,7 +309,7 @@ class Interference:
             self._reset(self.now)
             return
         code = self.builder.code
-        code.line(f"br i1 {code.make(f'load i1, ptr {self.touched}')}, label %done_some, label %done_on")
+        code.branch(code.load("i1", self.touched), "done_some", "done_on")
         code.label("done_some")
         self._by_source("done", self._compare)
 
@@ -325,8 +322,8 @@ class Interference:
             else:
                 bad = more if bad == "false" else code.make(f"or i1 {bad}, {more}")
         if near != "false":
-            near = code.make(f"or i1 {near}, {code.make(f'load i1, ptr {self.near}')}")
-            code.line(f"store i1 {near}, ptr {self.near}")
+            near = code.make(f"or i1 {near}, {code.load('i1', self.near)}")
+            code.store("i1", near, self.near)
         if bad != "false":
             builder.fail_unless(code.make(f"xor i1 {bad}, true"), INTERFERED)
         for number in sorted(self._here(source)):
@@ -345,24 +342,22 @@ class Interference:
         builder, code = self.builder, self.builder.code
         if not self.before:
             return
-        bad = code.make(f"load i1, ptr {self.suspect}")
+        bad = code.load("i1", self.suspect)
         for _, _, more in self._overlaps(self.outer, now, self.before):
             bad = code.make(f"or i1 {bad}, {more}")
-        code.line(f"store i1 {bad}, ptr {self.suspect}")
-        group = code.make(f"load i64, ptr {builder.group}")
+        code.store("i1", bad, self.suspect)
+        group = code.load("i64", builder.group)
         first = code.make(f"mul i64 {group}, {2 * len(self.numbers)}")
         for number, pair in now.items():
             self._fold(self.before[number], pair)
             for at in (0, 1):
                 place = code.make(f"add i64 {first}, {2 * number + at}")
-                pointer = code.make(f"getelementptr i64, ptr {builder.words['ranges']}, i64 {place}")
-                code.line(f"store i64 {code.make(f'load i64, ptr {self._end(pair, at)}')}, ptr {pointer}")
+                pointer = code.at(builder.words["ranges"], "i64", place)
+                code.store("i64", code.load("i64", self._end(pair, at)), pointer)
 
     def finish(self) -> None:
         """Whether the caller has to check more closely: 1, the extents of CTAs or warps; 2, what warps of a CTA stored
         to global memory."""
         code = self.builder.code
-        suspect, near = (
-            code.make(f"zext i1 {code.make(f'load i1, ptr {flag}')} to i64") for flag in (self.suspect, self.near)
-        )
+        suspect, near = (code.make(f"zext i1 {code.load('i1', flag)} to i64") for flag in (self.suspect, self.near))
         self.builder.put_word("suspect", code.make(f"or i64 {suspect}, {code.make(f'shl i64 {near}, 1')}"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from warpsim.graph.nodes import LANES
 from warpsim.native.lowering.graphs import Lowering
-from warpsim.native.lowering.values import IRBuilder, Val
+from warpsim.native.lowering.values import IRBuilder, Val, scalar
 from warpsim.native.regions.forms import Key, Product, Traced
 from warpsim.native.runtime.context import DIVERGED, WRAPPED
 from warpsim.program.program import Instruction
@@ -26,10 +26,9 @@ def call(code: IRBuilder, product: Product | None, lower: Lowering) -> dict[tupl
     words, buffers = _frame(code, product)
     for value, buffer in zip(values, buffers, strict=False):
         vector = code.splat(code.flat(value))
-        code.line(f"store {code.of(vector)}, ptr {buffer}, align 64")
-    code.declare(product.name, "i32", "ptr")
+        code.put(vector, buffer, 64)
     code.products[product.name] = product.text
-    code.make(f"call i32 @{product.name}(ptr {words})")
+    code.call(product.name, "i32", f"ptr {words}")
     given = len(product.values)
     return {(-1, k): code.filled(buffer, "i32") for k, buffer in enumerate(buffers[given:])}
 
@@ -100,7 +99,7 @@ class Steps:
         if condition.uniform:
             return code.select(condition, here, code.number(0, "i32"))
         raw = condition.lanes or code.make(f"bitcast {code.of(condition)} to i32")
-        return Val("i32", code.make(f"and i32 {raw}, {here.text}"), uniform=True)
+        return scalar("i32", code.make(f"and i32 {raw}, {here.text}"))
 
     def step(self, block: int, at: int, instruction: Instruction, here: Val) -> list[int]:
         """Emit an instruction under the mask ``here``; the registers that it writes."""

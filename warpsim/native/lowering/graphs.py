@@ -10,7 +10,7 @@ from warpsim.graph.evaluate import Walk
 from warpsim.graph.nodes import LANES, Node
 from warpsim.native.lowering.affine import compared, linear
 from warpsim.native.lowering.operations import cast, operate
-from warpsim.native.lowering.values import FLOATS, IRBuilder, Unlowerable, Val, bits_of, element, memory, width
+from warpsim.native.lowering.values import FLOATS, IRBuilder, Unlowerable, Val, bits_of, element, memory, scalar, width
 
 ROUNDING = {"rz": 0, "rp": 2, "rm": 3}
 """LLVM's numbers of rounding modes."""
@@ -89,13 +89,12 @@ def _table(code: IRBuilder, node: Node, index: Val) -> Val:
     if number == len(code.tables):
         code.tables.append(array)
     type = element(node.dtype)
-    table = code.make(f"load ptr, ptr {code.make(f'getelementptr ptr, ptr %tables, i64 {number}')}")
+    table = code.load("ptr", code.at("%tables", "ptr", number))
     if index.uniform:
-        place = code.make(f"getelementptr {type}, ptr {table}, i64 {index.text}")
-        return Val(type, code.make(f"load {type}, ptr {place}"), uniform=True)
+        place = code.at(table, type, index.text)
+        return scalar(type, code.load(type, place))
     where, out = code.spill(index), code.slot(f"[{LANES} x {type}]")
-    name = code.declare(f"ws_table_{width(type) // 8}", "void", "ptr, ptr, ptr")
-    code.line(f"call void @{name}(ptr {table}, ptr {where}, ptr {out})")
+    code.call(f"ws_table_{width(type) // 8}", "void", f"ptr {table}", f"ptr {where}", f"ptr {out}")
     return code.filled(out, type)
 
 
@@ -104,13 +103,12 @@ def _directed(code: IRBuilder, node: Node, values: list[Val]) -> Val:
     type = values[0].type
     out = code.slot(f"[{LANES} x {type}]")
     op = {"fma": "fma", "divide": "fdiv"}[node.op]
-    name = code.declare(f"ws_{op}_{type}", "void", ", ".join(["ptr"] * (len(values) + 1)) + ", i32")
-    places = ", ".join(f"ptr {place}" for place in [*map(code.spill, values), out])
-    code.line(f"call void @{name}({places}, i32 {ROUNDING[node.value]})")
+    places = [f"ptr {place}" for place in [*map(code.spill, values), out]]
+    code.call(f"ws_{op}_{type}", "void", *places, f"i32 {ROUNDING[node.value]}")
     lanes = code.filled(out, type)
     if not all(v.uniform for v in values):
         return lanes
-    return Val(type, code.make(f"extractelement {code.of(lanes)}, i32 0"), uniform=True)
+    return scalar(type, code.make(f"extractelement {code.of(lanes)}, i32 0"))
 
 
 def _gather(code: IRBuilder, node: Node, value: Val, index: Val) -> Val:
@@ -127,8 +125,7 @@ def _gather(code: IRBuilder, node: Node, value: Val, index: Val) -> Val:
     inner = memory(value.type)
     place, where = code.spill(value), code.spill(code.op("and", index, code.number(31, "i32")))
     out = code.slot(f"[{LANES} x {inner}]")
-    name = code.declare(f"ws_permute_{width(inner) // 8}", "void", "ptr, ptr, ptr")
-    code.line(f"call void @{name}(ptr {place}, ptr {where}, ptr {out})")
+    code.call(f"ws_permute_{width(inner) // 8}", "void", f"ptr {place}", f"ptr {where}", f"ptr {out}")
     return code.filled(out, value.type)
 
 
@@ -150,9 +147,7 @@ def _reduce(code: IRBuilder, node: Node, value: Val) -> Val:
     name = node.value
     if name in ("minimum", "maximum"):
         name = ("u" if kind in "ub" else "s") + name[:3]
-    whole = f"<{LANES} x {value.type}>"
-    full = code.declare(f"llvm.vector.reduce.{name}.v{LANES}{value.type}", value.type, whole)
-    scalar = Val(value.type, code.make(f"call {value.type} @{full}({whole} {value.text})"), uniform=True)
-    return (
-        scalar if code.speculate is not None else code.splat(scalar)
-    )  # lanes of a warp share it, not those of the group
+    full = f"llvm.vector.reduce.{name}.v{LANES}{value.type}"
+    found = scalar(value.type, code.call(full, value.type, code.of(value)))
+    # lanes of a warp share it, not those of the group
+    return found if code.speculate is not None else code.splat(found)

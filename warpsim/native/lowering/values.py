@@ -6,7 +6,8 @@ Vectors are written as such, never left to LLVM's vectoriser.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import attrs
@@ -42,6 +43,11 @@ class Val:
     lanes: str | None = None
 
 
+def scalar(type: str, text: str) -> Val:
+    """A value that all lanes share."""
+    return Val(type, text, uniform=True)
+
+
 def bits_of(value: Any) -> int:
     """The bits of a number of NumPy's."""
     return int.from_bytes(np.asarray(value).tobytes(), "little")
@@ -70,23 +76,14 @@ def memory(type: str) -> str:
     return "i8" if type == "i1" else type
 
 
-class IRBuilder:
-    """The text of one function, with what it declares."""
+class Function:
+    """The text of one function, with what it declares. Operands are names or constants whose types the caller knows."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.entry: list[str] = []
         self.declared: dict[str, str] = {}
-        self.tables: list[Any] = []
-        self.products: dict[str, str] = {}
-        """Machine code of products that it calls, by its names; and the arguments and registers of each."""
-        self.frames: dict[str, tuple[str, list[str]]] = {}
-        self.row = LANES
-        """How many lanes of a warp lie in a row, where values may be given by strides."""
-        self.speculate: Callable[[str], None] | None = None
-        """Goes on only where a condition holds; None where nothing may be taken for granted."""
         self._count = 0
-        self._hidden: dict[int, str] = {}
 
     def fresh(self, stem: str = "v") -> str:
         """A name that nothing else has."""
@@ -113,10 +110,84 @@ class IRBuilder:
         self.entry.append(f"  {name} = alloca {type}, align 64")
         return name
 
-    def declare(self, name: str, result: str, arguments: str) -> str:
-        """A function from elsewhere."""
-        self.declared[name] = f"declare {result} @{name}({arguments})"
-        return name
+    def call(self, name: str, result: str, *arguments: str) -> str:
+        """A call of a function from elsewhere; arguments have their types in front."""
+        types = [a[: a.index(">") + 1] if a[0] == "<" else a.split(" ")[0] for a in arguments]
+        self.declared[name] = f"declare {result} @{name}({', '.join(types)})"
+        text = f"call {result} @{name}({', '.join(arguments)})"
+        if result != "void":
+            return self.make(text)
+        self.line(text)
+        return ""
+
+    # ---- memory -----------------------------------------------------------------------------------
+
+    def at(self, pointer: str, type: str, index: str | int) -> str:
+        """The address of an element."""
+        return self.make(f"getelementptr {type}, ptr {pointer}, i64 {index}")
+
+    def load(self, type: str, pointer: str, align: int = 0) -> str:
+        """An element or a vector."""
+        return self.make(f"load {type}, ptr {pointer}" + (f", align {align}" if align else ""))
+
+    def store(self, type: str, value: str | int, pointer: str, align: int = 0) -> None:
+        """An element or a vector."""
+        self.line(f"store {type} {value}, ptr {pointer}" + (f", align {align}" if align else ""))
+
+    # ---- control ----------------------------------------------------------------------------------
+
+    def fall(self, name: str) -> None:
+        """Where a block begins; the one before leads to it."""
+        self.line(f"br label %{name}")
+        self.label(name)
+
+    def branch(self, condition: str, yes: str, no: str) -> None:
+        """To one label or to the other."""
+        self.line(f"br i1 {condition}, label %{yes}, label %{no}")
+
+    @contextmanager
+    def when(self, condition: str, *, leaves: bool = False) -> Iterator[None]:
+        """What is done only where a condition holds; ``leaves``: it does not go on behind it."""
+        then, on = self.fresh("then"), self.fresh("on")
+        self.branch(condition, then, on)
+        self.label(then)
+        yield
+        if leaves:
+            self.label(on)
+        else:
+            self.fall(on)
+
+    @contextmanager
+    def loop(self, count: str | int) -> Iterator[str]:
+        """A loop that runs at least once; gives its counter, an i64."""
+        number = self.fresh("")
+        before, head, latch, end = (f"{stem}{number}" for stem in ("before", "head", "latch", "end"))
+        self.fall(before)
+        self.fall(head)
+        counter = f"%i{number}"
+        self.line(f"{counter} = phi i64 [ 0, %{before} ], [ %n{number}, %{latch} ]")
+        yield counter
+        self.fall(latch)
+        self.line(f"%n{number} = add nuw nsw i64 {counter}, 1")
+        self.line(f"%c{number} = icmp ult i64 %n{number}, {count}")
+        self.branch(f"%c{number}", head, end)
+        self.label(end)
+
+
+class IRBuilder(Function):
+    """A function on the lanes of warps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables: list[Any] = []
+        self.products: dict[str, str] = {}
+        """Machine code of products that it calls, by its names; and the arguments and registers of each."""
+        self.frames: dict[str, tuple[str, list[str]]] = {}
+        self.row = LANES
+        """How many lanes of a warp lie in a row, where values may be given by strides."""
+        self.speculate: Callable[[str], None] | None = None
+        """Goes on only where a condition holds; None where nothing may be taken for granted."""
+        self._hidden: dict[int, str] = {}
 
     # ---- values -----------------------------------------------------------------------------------
 
@@ -128,6 +199,10 @@ class IRBuilder:
         """A value with its type in front."""
         value = self.flat(value)
         return f"{self.typed(value.type, uniform=value.uniform)} {value.text}"
+
+    def put(self, value: Val, pointer: str, align: int = 0) -> None:
+        """Store a value."""
+        self.line(f"store {self.of(value)}, ptr {pointer}" + (f", align {align}" if align else ""))
 
     def number(self, bits: int, type: str) -> Val:
         """A constant by its bits."""
@@ -145,7 +220,7 @@ class IRBuilder:
             place = self.slot("i64")
             self._hidden[number] = f"%{self.fresh('hidden')}"
             self.entry += [f"  store volatile i64 {number}, ptr {place}", f"  {self._hidden[number]} = load volatile i64, ptr {place}"]  # fmt: skip
-        return Val("i64", self._hidden[number], uniform=True)
+        return scalar("i64", self._hidden[number])
 
     def splat(self, value: Val) -> Val:
         """A scalar in every lane, strides as lanes."""
@@ -225,10 +300,8 @@ class IRBuilder:
         suffix = short.get(first.type, first.type) if first.uniform else f"v{LANES}{short.get(first.type, first.type)}"
         if ".sat" in name:
             suffix = (type if first.uniform else f"v{LANES}{type}") + "." + suffix
-        whole, result = self.typed(first.type, uniform=first.uniform), self.typed(type, uniform=first.uniform)
-        full = self.declare(f"llvm.{name}.{suffix}", result, ", ".join([whole] * len(values)))
-        arguments = ", ".join([self.of(v) for v in values])
-        return Val(type, self.make(f"call {result} @{full}({arguments})"), first.uniform)
+        result = self.typed(type, uniform=first.uniform)
+        return Val(type, self.call(f"llvm.{name}.{suffix}", result, *map(self.of, values)), first.uniform)
 
     def bits(self, value: Val) -> Val:
         """A value as an integer of its width."""

@@ -59,7 +59,7 @@ def warp_kernel(kernel: Warp, name: str) -> str:
         mover = Mover(text, warp, cta)
         buffers, first = [], HEADER
         for operand in kernel.operands:
-            buffers.append((text.slot(f"i{operand.bits}", operand.size + 1), first))
+            buffers.append((text.buffer(f"i{operand.bits}", operand.size + 1), first))
             first += 4 * operand.registers
         for operand, (buffer, at) in list(zip(kernel.operands, buffers, strict=True))[:3]:
             mover.gather(operand, at, buffer)

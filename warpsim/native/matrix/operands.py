@@ -143,7 +143,10 @@ def emit_decoding(text: Text, source: Source, read: Read, group: int, flags: str
     """Decode an operand; ``flags`` collects Inf and NaN."""
     k = source.words * source.per
     out = Decoded(
-        source, text.slot("float", k * source.rows), text.slot(source.exponent, 32 * k * source.rows // group), group
+        source,
+        text.buffer("float", k * source.rows),
+        text.buffer(source.exponent, 32 * k * source.rows // group),
+        group,
     )
     with text.loop(source.words) as word, text.loop(source.rows // WIDE) as eight:
         raw, first = read(word, eight), text.index((eight, WIDE))

@@ -43,13 +43,13 @@ def plain_kernel(kernel: Plain, name: str) -> str:
     """``i32 name(ptr args)`` with the arguments of `warp_kernel`; not 0 where a result is a NaN, whose bits only the body knows."""
     text = Text()
     n, m = (text.load("i64", text.at("%args", "i64", k), 8) for k in range(2))
-    lost = text.slot("i32", 1)
+    lost = text.buffer("i32", 1)
     text.store("i32", "0", lost)
     with text.loop(n) as warp, text.loop(m) as cta:
         mover = Mover(text, warp, cta)
         buffers, first = [], HEADER
         for number, operand in enumerate(kernel.operands):
-            buffer = text.slot(f"i{operand.bits}", operand.size + 1)
+            buffer = text.buffer(f"i{operand.bits}", operand.size + 1)
             if number < 3:
                 mover.gather(operand, first, buffer)
             buffers.append(buffer)
@@ -88,7 +88,7 @@ def _chains(text: Text, kernel: Plain, buffers: list[str], lost: str) -> None:
 def _spread(text: Text, kernel: Plain, buffer: str, rows: int, which: int) -> str:
     """Integers of words as f32, ``[K, rows]``."""
     per = 32 // kernel.bits
-    out = text.slot("float", kernel.lines * per * rows)
+    out = text.buffer("float", kernel.lines * per * rows)
     with text.loop(kernel.lines) as line, text.loop(rows // WIDE) as eight:
         first = text.index((eight, WIDE))
         words = text.load(f"<{WIDE} x i32>", text.at(buffer, "i32", text.index((line, rows), (first, 1))))

@@ -69,12 +69,12 @@ class Tiles:
         bad = text.any(text.op("or", "i1", text.op("or", "i1", *lost[:2]), text.op("or", "i1", *lost[2:])))
         flag = text.make(f"or i1 {bad}, {self.special}")
         number = text.fresh("")
-        text.label(f"plain{number}")
-        text.line(f"br i1 {flag}, label %special{number}, label %done{number}")
-        text.lines.append(f"special{number}:")
+        text.fall(f"plain{number}")
+        text.branch(flag, f"special{number}", f"done{number}")
+        text.label(f"special{number}")
         sums = [self._specials(rows, lines, block, i, c[i], found[i]) for i in range(ROWS)]
-        text.label(f"left{number}")
-        text.label(f"done{number}")
+        text.fall(f"left{number}")
+        text.fall(f"done{number}")
         return [
             text.make(f"phi <{WIDE} x float> [ {x}, %plain{number} ], [ {y}, %left{number} ]")
             for x, y in zip(found, sums, strict=True)
@@ -157,15 +157,15 @@ class Tiles:
             top = text.extreme("smax", "i32", top, self._exponent(c[i]))
             emax.append(text.extreme("smax", "i32", top, same("i32", unit.fraction)))
         number = text.fresh("")
-        text.line(f"br i1 {text.any(outside)}, label %double{number}, label %single{number}")
-        text.lines.append(f"double{number}:")
+        text.branch(text.any(outside), f"double{number}", f"single{number}")
+        text.label(f"double{number}")
         double = [self._in_f64(rows, lines, block, i, wide[i], none[i], c[i]) for i in range(ROWS)]
-        text.label(f"doubled{number}")
+        text.fall(f"doubled{number}")
         text.line(f"br label %both{number}")
-        text.lines.append(f"single{number}:")
+        text.label(f"single{number}")
         single = self._rounded(rows, lines, block, emax, none, c)
-        text.label(f"singled{number}")
-        text.label(f"both{number}")
+        text.fall(f"singled{number}")
+        text.fall(f"both{number}")
         return [
             text.make(f"phi <{WIDE} x float> [ {x}, %doubled{number} ], [ {y}, %singled{number} ]")
             for x, y in zip(double, single, strict=True)
@@ -380,7 +380,7 @@ def round_half(tiles: Tiles, value: str) -> str:
 
 def emit_operands(text: Text, product: Product, a: Read, b: Read, positions: str) -> Tiles:
     """Decode A and B; gives what multiplies them."""
-    flags = text.slot("i8", WIDE)
+    flags = text.buffer("i8", WIDE)
     text.store(f"<{WIDE} x i8>", "zeroinitializer", flags, 8)
     left = emit_decoding(text, product.a, a, ROWS, flags)
     right = emit_decoding(text, product.b, b, WIDE, flags)

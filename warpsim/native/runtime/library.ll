@@ -1075,7 +1075,7 @@ done:
   ret i32 0
 }
 
-define internal i32 @word_cells(ptr %ctx, ptr %space, ptr %addresses, i32 %mask, ptr %cols, ptr %cells, ptr %range, i64 %size) alwaysinline {
+define internal i32 @cells_words(ptr %ctx, ptr %space, ptr %addresses, i32 %mask, ptr %cols, ptr %cells, ptr %range, i64 %size) alwaysinline {
 entry:
   %nobody = icmp eq i32 %mask, 0
   br i1 %nobody, label %done, label %some
