@@ -13,7 +13,7 @@ import pytest
 from warpsim.cli import main
 from warpsim.cli.dap import Adapter
 from warpsim.cli.dap.protocol import Wire
-from warpsim.host.json_schema import problems
+from warpsim.host.files import problems
 
 CALLS = (Path(__file__).parent / "kernels" / "calls.ptx").read_text()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from driver_calls import OUT_OF_MEMORY, UNKNOWN, row, string
-from warpsim.driver import images, library, reports
+from warpsim.driver import library, modules, results
 from warpsim.driver.abi import binding, compilers, process
 from warpsim.driver.abi.calls import CALLS, INTERRUPT, Call, guarded
 from warpsim.driver.abi.nvcc.__main__ import translated
@@ -434,20 +434,20 @@ def test_images_in_memory(wrapped):
         if wrapped:
             kept = kept, ctypes.create_string_buffer(struct.pack("<IIQQ", 0x466243B1, 1, address, 0))
             address = ctypes.addressof(kept[1])
-        return images.image_at(address)
+        return modules.image_at(address)
 
-    fatbin = struct.pack("<4sHHQ", images.sources.MAGIC, 1, 16, 20) + bytes(range(20))
+    fatbin = struct.pack("<4sHHQ", modules.sources.MAGIC, 1, 16, 20) + bytes(range(20))
     assert read(fatbin + b"more") == fatbin
     assert read(b"\x7fELF" + bytes(100)) == b"\x7fELF" + bytes(60)
     assert read(b".version 8.0\n" + b" " * 20 + b"\0more") == b".version 8.0\n" + b" " * 20
     with pytest.raises(DriverError, match="the image is null"):
-        images.image_at(0)
+        modules.image_at(0)
 
 
 def test_fatbins_without_ptx():
     """Machine code alone, and PTX that is damaged, are refused by the code for images of no GPU."""
     with pytest.raises(DriverError, match="machine code and no PTX") as caught:
-        images.ptx_of(struct.pack("<4sHHQ", images.sources.MAGIC, 1, 16, 0), 90)
+        modules.ptx_of(struct.pack("<4sHHQ", modules.sources.MAGIC, 1, 16, 0), 90)
     assert caught.value.result is Result.NO_BINARY_FOR_GPU
 
 
@@ -463,22 +463,22 @@ def test_every_function_of_the_run_time_has_a_code():
 
 def test_findings_are_printed_so_often(capsys, tmp_path):
     """Twenty in full, each place once; all of them are in the report."""
-    report = reports.Report(str(tmp_path / "report"))
-    for line in range(reports.SHOWN + 3):
+    report = results.Report(str(tmp_path / "report"))
+    for line in range(results.SHOWN + 3):
         for _ in range(2):
             report.finding(Finding("race", f"number {line}", line=line, kernel="k"), "CUDA_SUCCESS")
-    assert capsys.readouterr().err.count("in kernel k, launch 0") == reports.SHOWN == 20
-    assert len((tmp_path / "report").read_text().splitlines()) == reports.SHOWN + 3
-    quiet = reports.Report(quiet=True)
+    assert capsys.readouterr().err.count("in kernel k, launch 0") == results.SHOWN == 20
+    assert len((tmp_path / "report").read_text().splitlines()) == results.SHOWN + 3
+    quiet = results.Report(quiet=True)
     quiet.finding(Finding("race", "text", line=1, kernel="k"), "CUDA_SUCCESS")
     quiet.problem("cuInit", "why", "CUDA_SUCCESS")
     assert capsys.readouterr().err == ""
-    loud = reports.Report(str(tmp_path / "other"))
-    for result, severity in ((reports.NO_KERNEL, "error"), ("CUDA_SUCCESS", "note")):
+    loud = results.Report(str(tmp_path / "other"))
+    for result, severity in ((results.NO_KERNEL, "error"), ("CUDA_SUCCESS", "note")):
         for _ in range(2):
             loud.problem("cuInit", f"why {result}", result)
         assert f'"severity": "{severity}"' in (tmp_path / "other").read_text().splitlines()[-1]
     assert len((tmp_path / "other").read_text().splitlines()) == 2
     assert capsys.readouterr().err.splitlines() == [
-        f"warpsim: cuInit: why {r}" for r in (reports.NO_KERNEL, "CUDA_SUCCESS")
+        f"warpsim: cuInit: why {r}" for r in (results.NO_KERNEL, "CUDA_SUCCESS")
     ]

@@ -9,7 +9,7 @@ import pytest
 
 from ptx_text import module_head
 from warpsim import driver
-from warpsim.driver import Copy, DriverError, Fill, Kind, Launch, Result, Side, images
+from warpsim.driver import Copy, DriverError, Fill, Kind, Launch, Result, Side, modules
 
 HEAD = module_head()
 ADD = """.visible .entry add(.param .u64 x, .param .u32 n, .param .f32 v) {
@@ -297,7 +297,7 @@ def test_static_libraries(gpu, monkeypatch):
         function("six", "mov.b32 %r, 6;"),
     ]
     units = [[SimpleNamespace(arch=80, text=lambda text=text: text.encode())] for text in texts]
-    monkeypatch.setattr(images.sources, "units", lambda image: units)
+    monkeypatch.setattr(modules.sources, "units", lambda image: units)
     user = """.extern .func (.param .b32 r) seven();
 .visible .entry k(.param .u64 out) { .reg .b64 %d; .reg .b32 %r; .param .b32 got;
     ld.param.u64 %d, [out]; { call (got), seven, (); } ld.param.b32 %r, [got]; st.global.b32 [%d], %r; ret; }"""
@@ -331,12 +331,12 @@ def test_images_that_cannot_run(gpu, image, result):
 def test_a_fatbin_for_newer_gpus(gpu, monkeypatch):
     """PTX that the GPU cannot run is as if there were none: the message says what there is."""
     entries = [SimpleNamespace(arch=n, text=lambda n=n: HEAD.replace("sm_80", f"sm_{n}").encode()) for n in (100, 120)]
-    monkeypatch.setattr(images.sources, "units", lambda image: [entries])
+    monkeypatch.setattr(modules.sources, "units", lambda image: [entries])
     with pytest.raises(DriverError, match="holds PTX for compute_100, compute_120; the GPU is sm_90") as caught:
-        images._of_fatbin(b"", 90)
+        modules._of_fatbin(b"", 90)
 
     assert caught.value.result is Result.NO_BINARY_FOR_GPU
-    assert images._of_fatbin(b"", 120) == HEAD.replace("sm_80", "sm_120").encode()
+    assert modules._of_fatbin(b"", 120) == HEAD.replace("sm_80", "sm_120").encode()
 
 
 def test_memory_of_a_function(gpu):
@@ -390,4 +390,4 @@ def test_report(tmp_path):
 )
 def test_which_targets_run(target, sm, expected):
     """Later GPUs run plain targets, those of the family its own, and no other one of the architecture alone."""
-    assert images.runs(b".version 8.8\n" + target + b"\n.address_size 64\n", sm) is expected
+    assert modules.runs(b".version 8.8\n" + target + b"\n.address_size 64\n", sm) is expected

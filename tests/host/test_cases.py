@@ -16,9 +16,8 @@ import warpsim
 from ptx_text import module_head
 from warpsim.host import files, recording
 from warpsim.host.arrays import DeviceArray
-from warpsim.host.cases import Case, run_case
-from warpsim.host.comparing import Comparison, bits_of, is_float
-from warpsim.host.json_schema import problems
+from warpsim.host.cases import Case, Comparison, bits_of, is_float, run_case
+from warpsim.host.files import problems
 from warpsim.host.recording import Description
 from warpsim.host.unhandled import UnhandledErrors, launching
 from warpsim.testing import record

@@ -13,7 +13,7 @@ import pytest
 import warpsim
 from ptx_text import module_head
 from warpsim.cli import main
-from warpsim.host.comparing import Comparison
+from warpsim.host.cases import Comparison
 from warpsim.testing import assert_bits_equal, assert_matches, assert_same_as
 from warpsim.testing.differences import where
 

@@ -12,7 +12,7 @@ import warpsim
 from warpsim.cli import main
 from warpsim.debug import Session
 from warpsim.host.cases import Case, run_case, schema
-from warpsim.host.json_schema import problems
+from warpsim.host.files import problems
 from warpsim.host.recording import write_case
 from warpsim.testing import recipe, record
 

@@ -15,7 +15,7 @@ from warpsim.debug.evaluation import Scene, Value, as_bits, integers, numbers
 from warpsim.debug.position import Position, scene_of
 from warpsim.debug.threads import peek, places
 from warpsim.errors import shown
-from warpsim.host.comparing import is_float
+from warpsim.host.cases import is_float
 from warpsim.machine.values import Array
 from warpsim.program.program import Register
 from warpsim.types import ELEMENTS, ScalarType, bits_type

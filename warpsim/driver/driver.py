@@ -13,8 +13,7 @@ from warpsim.driver import properties
 from warpsim.driver.graphs import Graph, GraphExec, GraphMemory
 from warpsim.driver.memory import Memory, Side
 from warpsim.driver.modules import DriverModule, Function
-from warpsim.driver.reports import Report
-from warpsim.driver.results import DriverError, Result
+from warpsim.driver.results import DriverError, Report, Result
 from warpsim.driver.streams import Event, Stream
 from warpsim.driver.work import Copy, Dims, Fill, Launch, Work
 from warpsim.host.device import Device

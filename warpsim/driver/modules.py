@@ -1,19 +1,23 @@
-"""The driver's modules, functions and module variables, its linker, and what these and work need of the driver."""
+"""The driver's modules, functions and module variables, its linker, and the PTX in images: text, a fatbin, the wrapper that nvcc
+registers, or linked PTX."""
 
 from __future__ import annotations
 
 import os
+import re
+import struct
 import threading
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 import attrs
 
-from warpsim.driver import images, merging
+from warpsim.driver import merging
 from warpsim.driver.memory import Memory
-from warpsim.driver.reports import Report
-from warpsim.driver.results import DriverError, Result, of_module, require
+from warpsim.driver.raw import bytes_at, string_at
+from warpsim.driver.results import DriverError, Report, Result, of_module, require
 from warpsim.errors import LaunchError, PtxError
+from warpsim.host import sources
 from warpsim.host.device import Device
 from warpsim.host.kernel import Kernel
 from warpsim.host.module import Module, load_text
@@ -23,6 +27,96 @@ DEFAULT_SHARED = 48 << 10
 """Dynamic shared memory that a launch may use without opting in to more."""
 REGISTERS = 32
 """Reported registers per thread, because PTX does not determine them."""
+
+
+# ---- images ----------------------------------------------------------------------------------------
+
+ELF, ARCHIVE = b"\x7fELF", b"!<arch>\n"
+WRAPPER = 0x466243B1
+"""__fatBinC_Wrapper_t: magic, version, the fatbin's address, and one more pointer."""
+LARGEST = 1 << 30
+GENCODE = "nvcc -gencode arch=compute_80,code=compute_80"
+ADVICE = f"compile with PTX in the fatbin: {GENCODE} (or -arch=sm_80, which keeps both)"
+_TARGET = re.compile(rb"\.target\s+(sm_(\d+)([af]?))")
+
+
+class MachineCode(DriverError):
+    """An image that holds no PTX for any GPU."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(Result.NO_BINARY_FOR_GPU, what)
+
+
+def image_at(address: int) -> bytes:
+    """Read an image from memory, as long as its header says."""
+    require(address, "the image is null")
+    magic, _, data = struct.unpack("<IIQ", bytes_at(address, 16))
+    if magic == WRAPPER:
+        return image_at(data)
+    head = bytes_at(address, 4)
+    if head == sources.MAGIC:
+        _, _, header, size = struct.unpack("<4sHHQ", bytes_at(address, 16))
+        return bytes_at(address, header + size)
+    if head == ELF:
+        return bytes_at(address, 64)
+    return string_at(address)
+
+
+def ptx_of(image: bytes, sm: int) -> bytes:
+    """The PTX of an image for a GPU (its capability times ten).
+
+    Raises:
+        DriverError: the image contains none.
+    """
+    if image[:4] == sources.MAGIC:
+        return _of_fatbin(image, sm)
+    if image[:4] == ELF:
+        raise MachineCode(f"this is a cubin: machine code, not PTX; {ADVICE}")
+    text = image.rstrip(b"\0")
+    require(b".version" in text, "the image is neither PTX nor a fatbin", Result.INVALID_IMAGE)
+    return text
+
+
+def _of_fatbin(image: bytes, sm: int) -> bytes:
+    entries = [entry for unit in sources.units(image) for entry in unit]
+    if not entries:
+        raise MachineCode(f"the fatbin holds machine code and no PTX; {ADVICE}")
+    text = _newest(entries, sm)
+    if text is not None:
+        return text
+    have = ", ".join(f"compute_{entry.arch}" for entry in entries)
+    raise DriverError(Result.NO_BINARY_FOR_GPU, f"the fatbin holds PTX for {have}; the GPU is sm_{sm} (--device)")
+
+
+def _newest(entries: list[sources.Entry], sm: int) -> bytes | None:
+    for entry in sorted(entries, key=lambda e: e.arch, reverse=True):
+        try:
+            text = entry.text().rstrip(b"\0")
+        except sources.Packed as problem:
+            raise DriverError(Result.NO_BINARY_FOR_GPU, str(problem)) from None
+        if runs(text, sm):
+            return text
+    return None
+
+
+def members(archive: bytes, sm: int) -> list[bytes]:
+    """The PTX of each object in a static library that has some for a GPU. Objects of machine code are passed over."""
+    texts = (_newest(unit, sm) for unit in sources.units(archive))
+    return [text for text in texts if text is not None]
+
+
+def runs(text: bytes, sm: int) -> bool:
+    """Whether a GPU can run PTX, according to its target."""
+    match = _TARGET.search(text)
+    if match is None:
+        return True
+    number, kind = int(match[2]), match[3]
+    if kind == b"a":
+        return number == sm
+    return number <= sm and (kind != b"f" or number // 10 == sm // 10)
+
+
+# ---- modules ---------------------------------------------------------------------------------------
 
 
 class DriverInterface(Protocol):
@@ -137,7 +231,7 @@ class DriverModule:
             return self._module
 
     def _load(self) -> Module:
-        text = images.ptx_of(self.image, self.device.sm).decode("utf-8", "replace")
+        text = ptx_of(self.image, self.device.sm).decode("utf-8", "replace")
         file = self.name or self.driver.file_of(text)
         try:
             return load_text(text, file)
@@ -220,17 +314,17 @@ class Linker:
 
     def add(self, image: bytes, sm: int) -> None:
         """Add a module, or a static library."""
-        if image.startswith(images.ARCHIVE):
+        if image.startswith(ARCHIVE):
             self.members += [merging.DEVICE_RUNTIME] if merging.ARCHIVE in image[:4096] else []
-            self.members += images.members(image, sm)
+            self.members += members(image, sm)
         else:
-            self.texts.append(images.ptx_of(image, sm))
+            self.texts.append(ptx_of(image, sm))
 
     def add_file(self, path: str, sm: int) -> None:
         """Add a module from a file."""
         try:
             with open(path, "rb") as stream:
-                data = stream.read(images.LARGEST)
+                data = stream.read(LARGEST)
         except OSError as problem:
             raise DriverError(Result.FILE_NOT_FOUND, f"{os.fspath(path)}: {problem.strerror}") from None
         self.add(data, sm)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.host.arrays import Array, array_of, is_buffer
-from warpsim.host.comparing import Comparison
+from warpsim.host.cases import Comparison
 from warpsim.host.device import Device
 from warpsim.host.recipes import name_of
 from warpsim.numerics import matrix

@@ -8,7 +8,7 @@ import numpy as np
 
 from warpsim.errors import plural
 from warpsim.host.arrays import Array
-from warpsim.host.comparing import Comparison, bits_of
+from warpsim.host.cases import Comparison, bits_of
 from warpsim.host.recipes import name_of
 
 SHOWN = 5

@@ -13,8 +13,7 @@ import numpy as np
 
 from warpsim.errors import Finding, WarpsimError, describe
 from warpsim.host.arrays import Array
-from warpsim.host.cases import Case, CaseResult, Prepared, counting, run_prepared
-from warpsim.host.comparing import Comparison
+from warpsim.host.cases import Case, CaseResult, Comparison, Prepared, counting, run_prepared
 from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import finding_at, locate
 from warpsim.machine.state.group import Group

@@ -22,7 +22,7 @@ import pytest
 
 from warpsim.errors import Finding, describe
 from warpsim.host.arrays import Array, array_of, is_buffer
-from warpsim.host.comparing import Comparison, bits_of, is_float
+from warpsim.host.cases import Comparison, bits_of, is_float
 from warpsim.host.files import Target, read_archive
 from warpsim.host.recipes import name_of
 from warpsim.testing.differences import explain

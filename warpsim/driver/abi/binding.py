@@ -27,7 +27,6 @@ MODULES = (
     "rt_launch",
     "entry_points",
     "compilers",
-    "nvml",
 )
 _KEPT: list[Any] = []
 _BEHIND: list[Behind] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-from warpsim.driver import images, properties
+from warpsim.driver import modules, properties
 from warpsim.driver.abi.calls import call
 from warpsim.driver.abi.process import PROCESS, Context, c_string
 from warpsim.driver.modules import REGISTERS, DriverModule, Function, Library, LibraryKernel, Linker
@@ -28,7 +28,7 @@ def read(path: str) -> bytes:
     """Read a file."""
     try:
         with open(path, "rb") as stream:
-            return stream.read(images.LARGEST)
+            return stream.read(modules.LARGEST)
     except OSError:
         raise DriverError(Result.FILE_NOT_FOUND, path) from None
 
@@ -36,7 +36,7 @@ def read(path: str) -> bytes:
 @call("!8O", "cuModuleLoadData cuModuleLoadFatBinary")
 @call("!8OUPP", "cuModuleLoadDataEx")
 def load_data(image: int, *options: int) -> int:
-    return load(images.image_at(image))
+    return load(modules.image_at(image))
 
 
 call("!8T", "cuModuleLoad")(lambda path: load(read(path)))
@@ -99,7 +99,7 @@ def function_in(found: Launchable, context: Context | None = None) -> Function:
     return function
 
 
-call("8OPPUPPU", "cuLibraryLoadData cudaLibraryLoadData")(lambda image, *_: put_library(images.image_at(image)))
+call("8OPPUPPU", "cuLibraryLoadData cudaLibraryLoadData")(lambda image, *_: put_library(modules.image_at(image)))
 call("8TPPUPPU", "cuLibraryLoadFromFile cudaLibraryLoadFromFile")(lambda path, *_: put_library(read(path)))
 
 

@@ -1,14 +1,18 @@
-"""libcudart: devices and errors."""
+"""libcudart: devices and errors; and libnvidia-ml: the number and names of GPUs, for programs that ask there before they ask
+CUDA."""
 
 from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Callable
 
 from warpsim.driver import properties
 from warpsim.driver.abi.calls import call, device
 from warpsim.driver.abi.cu_context import reset_primary, uuid
 from warpsim.driver.abi.process import PROCESS, c_string
+from warpsim.driver.driver import VERSION
+from warpsim.driver.raw import put32, put64, put_bytes
 from warpsim.driver.results import NAMES, TEXTS, Result, present, text_of
 
 FIELDS = """name:256s uuid:16s luid:8s mask:I total:Q shared:Q#8 regs:i#12 warp:i#10 pitch:Q#11 threads:i#1 dim:3i#2
@@ -69,6 +73,8 @@ def set_device(ordinal: int, *flags: int) -> None:
     PROCESS.choose(ordinal)
 
 
+@call("", "nvmlInit nvmlInit_v2 nvmlShutdown")
+@call("U", "nvmlInitWithFlags")
 @call("PI", "cudaSetValidDevices")
 @call("U", "cudaSetDeviceFlags")
 @call("", "cudaDeviceSynchronize cudaThreadSynchronize")
@@ -117,3 +123,58 @@ def error_string(code: int) -> int:
         return c_string(text_of(Result(code)))
     except ValueError:
         return c_string("unrecognized error code")
+
+
+# ---- libnvidia-ml ----------------------------------------------------------------------------------
+
+INVALID_ARGUMENT, INSUFFICIENT_SIZE = 2, 7
+_NVML_TEXTS = {0: "Success", 2: "Invalid Argument", 3: "Not Supported", 6: "Not Found", 7: "Insufficient Size"}
+
+
+call("I", "nvmlErrorString", plain=True)(lambda code: c_string(_NVML_TEXTS.get(code, "Unknown Error")))
+call("P", "nvmlDeviceGetCount nvmlDeviceGetCount_v2")(lambda out: put32(out, len(PROCESS.driver.devices)))
+
+
+@call("UP", "nvmlDeviceGetHandleByIndex nvmlDeviceGetHandleByIndex_v2")
+def get_handle(index: int, out: int) -> int:
+    if index >= len(PROCESS.driver.devices):
+        return INVALID_ARGUMENT
+    put64(out, index + 1)
+    return 0
+
+
+@call("PP", "nvmlDeviceGetIndex")
+def get_index(gpu: int, out: int) -> int:
+    if not 0 < gpu <= len(PROCESS.driver.devices):
+        return INVALID_ARGUMENT
+    put32(out, gpu - 1)
+    return 0
+
+
+def _declare_text(function: str, text: Callable[[int], str]) -> None:
+    @call("PPU", function)
+    def get_text(gpu: int, out: int, length: int) -> int:
+        if not 0 < gpu <= len(PROCESS.driver.devices):
+            return INVALID_ARGUMENT
+        return _put_text(out, length, text(gpu - 1))
+
+
+def _uuid(ordinal: int) -> str:
+    """The UUID that CUDA gives, in NVML's spelling."""
+    digits = uuid(ordinal).hex()
+    return "GPU-" + "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+_declare_text("nvmlDeviceGetName", lambda ordinal: properties.name(PROCESS.driver.devices[ordinal].sm))
+_declare_text("nvmlDeviceGetUUID", _uuid)
+
+
+call("PU", "nvmlSystemGetDriverVersion")(lambda out, length: _put_text(out, length, "580.0"))
+call("P", "nvmlSystemGetCudaDriverVersion nvmlSystemGetCudaDriverVersion_v2")(lambda out: put32(out, VERSION))
+
+
+def _put_text(out: int, length: int, text: str) -> int:
+    if len(text) >= length:
+        return INSUFFICIENT_SIZE
+    put_bytes(out, text.encode() + b"\0")
+    return 0

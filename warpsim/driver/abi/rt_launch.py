@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from warpsim.driver import images
+from warpsim.driver import modules
 from warpsim.driver.abi.calls import call, reader
 from warpsim.driver.abi.cu_graph import put_kernel
 from warpsim.driver.abi.cu_module import attribute, function_in, set_attribute
@@ -40,7 +40,7 @@ class Registered:
         ordinal = PROCESS.ordinal()
         found = self.modules.get(ordinal)
         if found is None:
-            found = DriverModule(PROCESS.driver, images.image_at(self.address), ordinal)
+            found = DriverModule(PROCESS.driver, modules.image_at(self.address), ordinal)
             found.functions()
             self.modules[ordinal] = found
             for where, name in self.managed:
@@ -118,7 +118,7 @@ def function_of(address: int) -> Function:
         fatbin, name = found
         try:
             return fatbin.module().function(name)
-        except images.MachineCode as problem:
+        except modules.MachineCode as problem:
             raise DriverError(problem.result, _without_ptx(name, library_at(fatbin.address)) or str(problem)) from None
     handle = PROCESS.handles.find(address)
     if isinstance(handle, (Function, LibraryKernel)):
@@ -141,7 +141,7 @@ def _without_ptx(kernel: str, library: str) -> str:
     return (
         f"kernel {kernel} of {library} is machine code without PTX, which warpsim cannot run; leave what the library "
         "computes to the CPU (in PyTorch: tensors of the CPU), and launch your own kernels here, or build the library "
-        f"with PTX ({images.GENCODE}; PyTorch: TORCH_CUDA_ARCH_LIST=8.0+PTX)"
+        f"with PTX ({modules.GENCODE}; PyTorch: TORCH_CUDA_ARCH_LIST=8.0+PTX)"
     )
 
 
