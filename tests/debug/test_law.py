@@ -3,6 +3,7 @@
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from warpsim.debug import Session, timeline
@@ -53,10 +54,63 @@ def test_there_and_back(path):
     assert rules(result) == rules(plain)
 
 
+def seen(session):
+    """What a user can see: where warps stand, what memory and registers hold. A register that nothing has written is left
+    out or 0."""
+    state, warps = session.timeline.state, session.warps()
+    memory = [allocation.data.tobytes() for allocation in state.memory.everything()]
+    shared = [batch.shared.words.tobytes() for batch in state.batches]
+    registers = {}
+    for at in warps:
+        session.focus(at.cta, at.warp, int(at.lanes.replace(",", "-").split("-")[0]))
+        values = {name: np.ma.getdata(v)[~np.ma.getmaskarray(v)] for name, v in session.registers.items()}
+        registers[at] = {name: v.tobytes() for name, v in values.items() if any(v.tobytes())}
+    return warps, memory, shared, registers
+
+
+def going(path, engine):
+    """A session of a recorded launch that runs past findings."""
+    ready = Case.read(path).prepare()
+    session = Session(ready.kernel, ready.grid, ready.block, ready.args, **{**ready.keywords, "engine": engine})
+    session.stop_at_findings = False
+    return session
+
+
+BETWEEN_STOPS = ("saxpy", "barrier_votes", "scan_lookback")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(*p.values, marks=[] if p.id in BETWEEN_STOPS else [pytest.mark.sweep], id=p.id) for p in CASES],
+)
+def test_compiled_code_between_stops(path, monkeypatch):
+    """Compiled code brings a session to the same states at the same steps as the interpreter, step by step."""
+    monkeypatch.setenv("WARPSIM_COMPILE", "at-once")
+    if run_case(path).instructions > LARGEST:
+        pytest.skip("too many instructions")
+    stepped, compiled = going(path, "interpreter"), going(path, "compiled")
+    assert stepped.timeline.forward(hit=lambda *step: 0) == "end"
+    last = stepped.timeline.last
+    generator = random.Random(last)
+    for step in sorted(generator.randrange(last) for _ in range(6)):
+        stepped.timeline.restart()
+        assert stepped.timeline.forward(step, hit=lambda *step: 0) == "target"
+        stepped.goto(step)
+        assert compiled.goto(step) == stepped.stop
+        assert seen(compiled) == seen(stepped)
+        compiled.focus(stepped.stop.focus.cta, stepped.stop.focus.warp, stepped.stop.focus.lane)
+        stepped.focus(stepped.stop.focus.cta, stepped.stop.focus.warp, stepped.stop.focus.lane)
+        assert compiled.back() == stepped.back()
+    assert (compiled.cont().step, stepped.cont().step) == (last, last)
+    if stepped.error is None:
+        assert compiled.result.instructions == stepped.result.instructions
+
+
 def test_snapshots_leave_no_trace(monkeypatch):
     """The state of a step does not depend on when snapshots were taken, which is a matter of time."""
     states = []
     monkeypatch.setattr(timeline, "STRIDE", 8)
+    monkeypatch.setattr(timeline, "BETWEEN_LOOKS", 0)
     monkeypatch.setattr(timeline, "SNAPSHOT_SHARE", 0)
     for every in (0, 1e9):
         monkeypatch.setattr(timeline, "SNAPSHOT_EVERY", every)

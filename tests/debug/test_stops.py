@@ -112,7 +112,7 @@ def test_a_search_that_is_interrupted(monkeypatch):
     timeline, at, searches = session.timeline, session.stop.step, []
     latest = timeline.latest
 
-    def interrupted(hit):
+    def interrupted(hit, **given):
         searches.append(hit)
         if len(searches) == 2:
             timeline.interrupt()

@@ -9,7 +9,6 @@ import pytest
 from warpsim.isa.traits import Matrix
 from warpsim.machine.selection import Rect, Shape
 from warpsim.machine.values import Affine
-from warpsim.machine.watcher import Watcher
 from warpsim.native.compiling import cache
 from warpsim.native.regions.options import Options, Outcome
 from warpsim.native.runtime.calls import FAR, _block_limit
@@ -220,7 +219,7 @@ def test_an_engine_is_made_when_launches_have_taken_a_while(clock):
     assert engine.of(product := instruction(Matrix.MULTIPLY)) == ("compiled", product)
     engine.over()
     assert [name for name, _ in made[0].asked] == ["advance", "joined", "until", "run_through", "reason", "over"]
-    assert made[0].asked[0][1] == (1, 2, 3)
+    assert made[0].asked[0][1] == (1, 2, 3, None)
     assert clock.interpreted.launches == 0.02
 
 
@@ -486,12 +485,7 @@ def test_orders_of_single_bytes():
 )
 def test_what_is_served_beside_a_watcher(event, served):
     """Regions need that nobody follows steps or accesses, collectives and barriers in them that nobody hears of these."""
-    kind = type("Hears", (Watcher,), {} if event is None else {event: lambda self, *given, **named: None})
-    assert tuple(_serves((kind,))) == served
-    assert tuple(_serves((Watcher, kind, Watcher))) == served
-    if event is not None:
-        compiled = type("Compiled", (kind,), {"compiled": frozenset({event})})
-        assert tuple(_serves((compiled,))) == (True, True, True)
+    assert tuple(_serves(frozenset() if event is None else frozenset({event, "launch_began"}))) == served
 
 
 def test_products_of_matrices_that_pay(monkeypatch):
@@ -572,13 +566,12 @@ def test_without_a_compiler(monkeypatch):
 
 
 def test_units_need_the_usual_order(monkeypatch):
-    """Where warps run one by one, or in the order of a seed, only products are compiled."""
+    """In the order of a seed, only products are compiled."""
     from warpsim.native.tiering import eligibility as serving
 
     monkeypatch.setattr(serving, "interpreted", costs.Interpreted)
-    for by_warp, schedule, units in ((False, None, True), (True, None, False), (False, 3, False)):
-        state = SimpleNamespace(settings=SimpleNamespace(by_warp=by_warp), schedule=schedule)
-        assert serving.compiled_for("auto", (), state).units == units
+    for schedule, units in ((None, True), (3, False)):
+        assert serving.compiled_for("auto", (), SimpleNamespace(schedule=schedule)).units == units
 
 
 def test_what_was_compiled_before(monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import attrs
@@ -81,13 +82,13 @@ def line_back(position: Position) -> Stop:
 
         return hit
 
-    last = timeline.latest(executed(None))
+    last = timeline.latest(executed(None), who=position.who)
     if last is None:
         return _go_back(position, None, was)
     timeline.goto(last)
     assert timeline.group is not None
     source = timeline.group.instruction.source
-    before = timeline.latest(executed(source))
+    before = timeline.latest(executed(source), who=position.who)
     if before is None and timeline.cut:
         return _go_back(position, None, was)
     timeline.goto(0 if before is None else before)
@@ -122,7 +123,7 @@ def anywhere(position: Position) -> Stop:
     if position.timeline.ended:
         return position.stopped("end")
     stops = _Stops(position)
-    return _report(position, position.timeline.forward(None, stops.ask, position.catches), stops)
+    return _report(position, position.timeline.forward(None, stops.ask, position.catches, stops.places), stops)
 
 
 def back(position: Position, n: int = 1) -> Stop:
@@ -138,12 +139,13 @@ def back(position: Position, n: int = 1) -> Stop:
         last[0] = here
         return 0 if again else 1
 
-    return _go_back(position, position.timeline.latest(executed, n), was)
+    return _go_back(position, position.timeline.latest(executed, n, who=position.who), was)
 
 
 def reverse(position: Position) -> Stop:
     """Go back to the last position at which `anywhere` would have stopped, or to the start."""
     timeline, was = position.timeline, position.timeline.step
+    make = partial(_Stops, position, counting=False, findings=bool(timeline.state.findings))
     past: dict[int, _Stops] = {}
     reached: dict[int, _Hit] = {}
 
@@ -151,7 +153,7 @@ def reverse(position: Position) -> Stop:
         run = id(machine.launch)
         if run not in past:
             past.clear()
-            past[run] = _Stops(position, counting=False)
+            past[run] = make()
         stops = past[run]
         answer = stops.ask(machine, group, instruction)
         if answer and stops.hit is not None:
@@ -159,7 +161,7 @@ def reverse(position: Position) -> Stop:
         return answer
 
     try:
-        found = timeline.latest(hit)
+        found = timeline.latest(hit, places=make().places)
     finally:
         timeline.accessed = timeline.occurred = None
     if found is None:
@@ -305,10 +307,10 @@ def place_of(machine: Machine, group: Group) -> tuple[Any, ...]:
 
 class _Stops:
     """The breakpoints, watchpoints and catchpoints during one motion. ``counting``: hits count; off when
-    searching the past.
+    searching the past, which may have ``findings``.
     """
 
-    def __init__(self, position: Position, *, counting: bool = True) -> None:
+    def __init__(self, position: Position, *, counting: bool = True, findings: bool = False) -> None:
         self.position, self.counting = position, counting
         self.hit: _Hit | None = None
         self.passed: tuple[Any, ...] | None = None
@@ -322,6 +324,8 @@ class _Stops:
         self._lacking: dict[tuple[int, str], str | None] = {}
         """By breakpoint and function: the first name in the condition that the function lacks."""
         enabled = [point for point in position.breakpoints.values() if point.enabled]
+        self.places: frozenset[LineColumn] | None = None
+        """The instructions before which the launch may stop; None where it may stop anywhere."""
         for point in enabled:
             if isinstance(point, Breakpoint):
                 for line in point.lines:
@@ -333,7 +337,9 @@ class _Stops:
         timeline = position.timeline
         timeline.accessed = self._accessed if any(point.read for point, _ in self._watched) else None
         caught = any(isinstance(point, Catchpoint) for point in enabled)
-        timeline.occurred = self._occurred if caught or (position.stop_at_findings and not counting) else None
+        timeline.occurred = self._occurred if caught or (position.stop_at_findings and findings) else None
+        if timeline.occurred is None and all(isinstance(point, Breakpoint) for point in enabled):
+            self.places = frozenset().union(*(point.locations for point in enabled if isinstance(point, Breakpoint)))
         if timeline.machine is not None and timeline.group is not None:
             self._changes(timeline.machine, timeline.group, timeline.group.instruction)
 

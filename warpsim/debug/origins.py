@@ -91,7 +91,8 @@ def _found(position: Position, what: str, target: RegisterTarget | MemoryTarget,
     if isinstance(target, RegisterTarget):
         lane = focus.lane if target.lane is None else target.lane
         who = attrs.evolve(target.focus or focus, lane=lane)
-        step = timeline.latest(_writes_register(target, who))
+        position.thread = who
+        step = timeline.latest(_writes_register(target, who), who=position.who)
     else:
         step, writer = _memory_writer(position, target)
         who = writer or focus

@@ -128,6 +128,12 @@ class Position:
     def _reached(self, stop: Stop) -> None:
         """Called at each stop."""
 
+    @property
+    def who(self) -> tuple[int, int] | None:
+        """The CTA and warp in focus (linear); None if several warps may move at once."""
+        state, (x, y, z) = self.timeline.state, self.thread.cta
+        return (x + state.grid[0] * (y + state.grid[1] * z), self.thread.warp) if state.settings.by_warp else None
+
     def standing(self) -> Standing | None:
         """Where the thread in focus stands; None if it is not running."""
         return standing_of(self.timeline, self.thread)

@@ -38,7 +38,7 @@ from warpsim.debug.writing import assign
 from warpsim.errors import ExecutionError, Finding
 from warpsim.host.defaults import run_past
 from warpsim.host.kernel import Kernel, LaunchResult, result_of
-from warpsim.host.launch_options import Options
+from warpsim.host.launch_options import Options, chosen_engine
 from warpsim.host.recording import record
 from warpsim.machine.runtime import NAME as HEAP
 from warpsim.machine.state.global_memory import Allocation, GlobalMemory
@@ -53,7 +53,7 @@ MEMORY = 1 << 28
 AROUND = 4
 """Lines shown around the current one in a notebook."""
 ELSEWHERE = ("progress", "engine", "workers", "executor", "profile")
-"""Launch arguments that say how a launch runs, not what it does. A session ignores them."""
+"""Launch arguments that say how a launch runs, not what it does."""
 
 
 class Session(Position):
@@ -112,7 +112,7 @@ class Session(Position):
             finally:
                 for address in mapped:
                     memory.unmap(address)
-        super().__init__(Timeline(state, watchers, history_bytes))
+        super().__init__(Timeline(state, watchers, history_bytes, chosen_engine(options.get("engine"))))
 
     # ---- motion ------------------------------------------------------------------------------
 

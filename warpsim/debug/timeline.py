@@ -7,6 +7,7 @@ what the user changed on the way (`Change`), so it is the same whichever way the
 
 from __future__ import annotations
 
+import bisect
 import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,14 +22,20 @@ from warpsim.debug import waiting
 from warpsim.debug.threads import Focus, column_of, cta_at
 from warpsim.errors import ExecutionError, Finding
 from warpsim.machine.engine import Run
+from warpsim.machine.hooks import Listener as Listening
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import MemoryAccess, Watcher
+from warpsim.native.tiering.eligibility import compiled_for
 from warpsim.program.program import Instruction
 
+Turn = tuple[int, int, int]
+"""From a step on, the warp of this CTA and number runs (linear)."""
+Places = frozenset[tuple[int, int]]
+"""Lines and columns of instructions."""
 StopTest = Callable[[Machine, Group, Instruction], int]
 """Called before each step. Returns 1 to stop there, 2 to stop for the step just executed, 0 to continue."""
 Catch = Callable[[Finding], bool]
@@ -37,8 +44,12 @@ SNAPSHOT_EVERY = 0.2
 SNAPSHOT_SHARE = 10
 """Minimum run time between two snapshots, as a multiple of the time that taking one needs."""
 MOST_SNAPSHOTS = 64
+SPAN = 512
+"""Steps of a warp that a search looks at first."""
 STRIDE = 1024
-"""Steps between checks for an interrupt and for a snapshot that is due."""
+"""Steps between checks for a snapshot that is due, at first."""
+BETWEEN_LOOKS = 0.02
+"""Seconds between these checks."""
 
 
 @attrs.frozen(eq=False)
@@ -77,8 +88,13 @@ class Timeline(Watcher):
     and the finding.
     """
 
-    def __init__(self, state: LaunchState, watchers: Sequence[Watcher], most_bytes: int) -> None:
+    def __init__(
+        self, state: LaunchState, watchers: Sequence[Watcher], most_bytes: int, engine: str = "interpreter"
+    ) -> None:
         self.most_bytes = most_bytes
+        self.engine = engine
+        """What runs the steps that nothing looks at."""
+        self._turns: list[Turn] = []
         self.changes: list[Change] = []
         self.snapshots: list[Snapshot] = []
         self.last: int | None = None
@@ -92,6 +108,7 @@ class Timeline(Watcher):
         self._known: set[tuple[int, str, int, int]] = set()
         self._hit: StopTest | None = None
         self._alarm = self._ahead = -2
+        self._between_stops: tuple[Places, Run] | None = None
         self.machine: Machine | None = None
         self.group: Group | None = None
         self.error: ExecutionError | None = None
@@ -104,12 +121,15 @@ class Timeline(Watcher):
     def step_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """Advance the position."""
         self.step += 1
+        if group is not self.group:
+            self._note_turn(machine, group)
         self.machine, self.group = machine, group
+        self._run.room -= 1
         if self.step == self._ahead:
             machine.hooks.pausing = True
         elif self._hit is not None and self._hit(machine, group, instruction):
             self._stopping = machine.hooks.pausing = True
-        elif self.step >= self._alarm:
+        elif self.step >= self._alarm or self.interrupted:
             machine.hooks.pausing = True
 
     def finding(self, machine: Machine, group: Group, finding: Finding) -> None:
@@ -194,6 +214,27 @@ class Timeline(Watcher):
         """Report wgmma that a warpgroup has waited for."""
         self._report("async", machine, group, lambda: "wgmma have completed: the warpgroup has waited for them")
 
+    def region_executed(self, machine: Machine, group: Group, steps: int) -> None:
+        """Advance the position past what compiled code has executed."""
+        if group is not self.group:
+            self.step += 1
+            self._note_turn(machine, group)
+            self.step -= 1
+            self.machine = self.group = None
+        self.step += steps
+        self._leave_room()
+
+    def _note_turn(self, machine: Machine, group: Group) -> None:
+        """Note whose turn begins with this step."""
+        cta, warp = machine.number_of(group)
+        if not self._turns or (self._turns[-1][0] < self.step and self._turns[-1][1:] != (cta, warp)):
+            self._turns.append((self.step, cta, warp))
+
+    def _leave_room(self) -> None:
+        """Let compiled code run up to where the launch may have to stop."""
+        ahead = min(self._alarm, self._ahead if self._ahead > self.step else self._alarm)
+        self._run.room = max(ahead - self.step - 1, 0)
+
     # ---- states ------------------------------------------------------------------------------
 
     def _restore(self, snapshot: Snapshot) -> None:
@@ -205,7 +246,9 @@ class Timeline(Watcher):
         self.error = None
         self.found = None
         self.machine = self.group = None
-        self._run = Run(self.state, [*watchers_of(self.state), *self._watchers, self])
+        self._checks = [*watchers_of(self.state), *self._watchers]
+        self._each_step = self._run = Run(self.state, [*self._checks, self])
+        self._between_stops = None
         if self.state.running is not None:
             self.machine, self.group = self._run.machine(self.state.turns[0]), self.state.running
         self._next_snapshot = time.monotonic() + SNAPSHOT_EVERY
@@ -256,6 +299,7 @@ class Timeline(Watcher):
         del self.changes[self.made :]
         self.snapshots = [snapshot for snapshot in self.snapshots if snapshot.step <= self.step]
         self._known = {key for key in self._known if key[0] <= self.step}
+        del self._turns[bisect.bisect_right(self._turns, self.step, key=lambda turn: turn[0]) :]
         self.last = None
         self.changes.append(Change(self.step, key, act))
         act(self)
@@ -287,15 +331,23 @@ class Timeline(Watcher):
 
     # ---- motion ------------------------------------------------------------------------------
 
-    def forward(self, target: int | None = None, hit: StopTest | None = None, catch: Catch | None = None) -> str:
+    def forward(
+        self,
+        target: int | None = None,
+        hit: StopTest | None = None,
+        catch: Catch | None = None,
+        places: Places | None = None,
+    ) -> str:
         """Run to position ``target``, to the first position where ``hit`` says so, or to the end.
 
+        ``hit`` is asked before each step, or, with ``places``, at least before those of the instructions there.
         ``catch`` decides which findings stop the run. For a finding caused by a step, the run stops before that step.
 
         Returns:
             Why it stopped: ``target``, ``hit``, ``finding``, ``end`` or ``interrupted``.
         """
         self._hit, self._catching, self.cut, self.found = hit, catch, False, None
+        self._run = self._run_for(frozenset() if hit is None else places)
         try:
             return self._forward(target)
         except KeyboardInterrupt:  # in the middle of a step
@@ -305,15 +357,28 @@ class Timeline(Watcher):
         finally:
             self._hit, self._catching = None, None
 
+    def _run_for(self, places: Places | None) -> Run:
+        """What runs the launch: compiled code, too, but at ``places``; step by step for None."""
+        if places is None:
+            return self._each_step
+        if self._between_stops is None or self._between_stops[0] != places:
+            watchers: list[Listening] = [*self._checks, _BetweenStops(self)]
+            compiled = compiled_for(self.engine, watchers, self.state, joins=False, stops=places)
+            self._between_stops = places, Run(self.state, watchers, compiled=compiled)
+        return self._between_stops[1]
+
     def _forward(self, target: int | None) -> str:
         self._make_changes()
+        stride = STRIDE
         while not self.ended:
             if target is not None and self.step >= target and self.group is not None:
                 return "target"
             ahead = self.changes[self.made : self.made + 1]
             self._ahead = ahead[0].step if ahead else -2
-            self._alarm = self.step + STRIDE if target is None else min(self.step + STRIDE, target)
+            self._alarm = self.step + stride if target is None else min(self.step + stride, target)
             self._stopping = False
+            self._leave_room()
+            began = time.monotonic()
             try:
                 going = self._run.advance()
             except ExecutionError as error:
@@ -329,6 +394,7 @@ class Timeline(Watcher):
             if self.interrupted:
                 self.interrupted, self.cut = False, True
                 return "interrupted"
+            stride = max(stride // 2 if time.monotonic() - began > BETWEEN_LOOKS else stride * 2, STRIDE)
             if self.most_bytes > 0 and self.group is not None and time.monotonic() > self._next_snapshot:
                 self._take_snapshot()
         return "end"
@@ -360,7 +426,7 @@ class Timeline(Watcher):
     def _again(self, step: int) -> None:
         """Abandon an unfinished step, and return to the position before it."""
         self._restore(self._nearest(step))
-        self._hit, self._catching = None, None
+        self._hit, self._catching, self._run = None, None, self._run_for(frozenset())
         self._forward(step)
 
     @property
@@ -370,7 +436,7 @@ class Timeline(Watcher):
 
     def restart(self) -> None:
         """Return to the start of the launch, and discard all changes."""
-        self.changes, self.snapshots = [], []
+        self.changes, self.snapshots, self._turns = [], [], []
         self._known.clear()
         self._restore(self._start)
         self.forward(0)
@@ -400,34 +466,61 @@ class Timeline(Watcher):
             self._restore(self._nearest(step))
         return self.forward(step)
 
-    def latest(self, hit: StopTest, n: int = 1) -> int | None:
+    def latest(
+        self, hit: StopTest, n: int = 1, places: Places | None = None, who: tuple[int, int] | None = None
+    ) -> int | None:
         """The ``n``-th last position before this one at which ``hit`` holds; None if there is none. Leaves the launch
         at an unspecified position.
+
+        ``places``: the instructions at which it may hold, where these are known; ``who``: the CTA and warp (linear) at
+        whose steps it may hold.
         """
         high = self.step
         found: list[int] = []
 
         def note(machine: Machine, group: Group, instruction: Instruction) -> int:
             answer = hit(machine, group, instruction)
-            if answer and self.step - answer + 1 < high:
-                found.append(self.step - answer + 1)
+            at = self.step - answer + 1
+            if answer and at < high and (not found or found[-1] < at):
+                found.append(at)
             return 0
 
+        span = SPAN
         while high > 0:
-            snapshot = self._nearest(high - 1)
-            self._restore(snapshot)
             found.clear()
-
-            self._make_changes()
-            if self.machine is not None and self.group is not None:
-                note(self.machine, self.group, self.group.instruction)
-            if self.forward(high, note) == "interrupted":
+            slices = [(self._nearest(high - 1).step, high)] if who is None else self._slices(who, high, span)
+            span *= 2
+            if not slices:
                 return None
+            for first, last in slices:
+                if self.goto(max(first, 0)) == "interrupted":
+                    return None
+                if self.machine is not None and self.group is not None:
+                    note(self.machine, self.group, self.group.instruction)
+                if self.forward(last, note, places=places) == "interrupted":
+                    return None
             if len(found) >= n:
                 return found[-n]
             n -= len(found)
-            high = snapshot.step
+            high = slices[0][0]
         return None
+
+    def _slices(self, who: tuple[int, int], high: int, span: int) -> list[tuple[int, int]]:
+        """The last steps of a warp before a position, about ``span`` of them: first step and the step after the last, each.
+
+        They begin within a turn: where one begins, the warp may resume what it has begun before.
+        """
+        cta, warp = who
+        found: list[tuple[int, int]] = []
+        for number in range(bisect.bisect_left(self._turns, high, key=lambda turn: turn[0]) - 1, -1, -1):
+            begin, of, first = self._turns[number]
+            if of == cta and (first == warp or (first < warp < first + 4)):
+                end = min(self._turns[number + 1][0] if number + 1 < len(self._turns) else high, high)
+                found.append((max(begin, end - span), end))
+                if found[-1][0] > begin:
+                    break
+                span = max(span - (end - begin), 1)
+        return found[::-1]
 
 
 def arrays_of(state: LaunchState) -> Iterator[Array]:
@@ -445,3 +538,14 @@ def _copies(text: str, machine: Machine, transfer: Transfer) -> str:
     position, n_ctas = int(transfer.positions[0]), machine.batch.shape.n_ctas
     x, y, z = cta_at(machine, position % n_ctas)
     return text.format(f"the copies of line {place.span.line} (CTA ({x},{y},{z}), warp {position // n_ctas >> 5})")
+
+
+class _BetweenStops:
+    """Listens for a `Timeline` where only stops matter: single accesses do not, and compiled code may take steps."""
+
+    events = tuple(event for event in Timeline.events if event != "memory_accessed")
+    compiled = frozenset({"step_before"})
+
+    def __init__(self, timeline: Timeline) -> None:
+        for event in self.events:
+            setattr(self, event, getattr(timeline, event))

@@ -13,7 +13,7 @@ from warpsim.machine import shuffled
 from warpsim.machine.asynchrony import transfers
 from warpsim.machine.binding.step_events import with_register_events
 from warpsim.machine.fatal import act_before
-from warpsim.machine.hooks import Hooks
+from warpsim.machine.hooks import Hooks, Listener
 from warpsim.machine.machine import Bodies, Machine
 from warpsim.machine.plan import ATTEND, BoundBlock, End, Step
 from warpsim.machine.stalled import arrive_apart, deadlock
@@ -21,7 +21,6 @@ from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.waiting import back_edge, pass_time, wake
-from warpsim.machine.watcher import Watcher
 from warpsim.machine.waves import all_begun, next_batch
 
 Progress = Callable[[int, int, int], object]
@@ -30,8 +29,11 @@ Progress = Callable[[int, int, int], object]
 class Compiled(Protocol):
     """Machine code for a launch (`warpsim.native`)."""
 
-    def advance(self, machine: Machine, group: Group, limit: tuple[int, tuple[int, ...]] | None) -> bool:
-        """Run the code for a group's place up to ``limit``; False if there is none. Block -1: its parts replaced it."""
+    def advance(
+        self, machine: Machine, group: Group, limit: tuple[int, tuple[int, ...]] | None, room: int | None = None
+    ) -> bool:
+        """Run the code for a group's place up to ``limit``, for at most ``room`` warp-instructions; False if there is none.
+        Block -1: its parts replaced it."""
 
     def until(self, group: Group, last: int) -> int:
         """The next step of the group's block at which code may begin, else ``last``."""
@@ -54,6 +56,7 @@ class Compiled(Protocol):
         """What computes in place of the bodies."""
 
 
+ANY = 1 << 62
 REPORT_EVERY = 0.5
 TURNS_ALONE = 64
 """In a random order, how many times a loop may run before others."""
@@ -69,7 +72,7 @@ class Run:
     def __init__(
         self,
         state: LaunchState,
-        watchers: Iterable[Watcher] = (),
+        watchers: Iterable[Listener] = (),
         progress: Progress | None = None,
         compiled: Compiled | None = None,
     ) -> None:
@@ -79,6 +82,8 @@ class Run:
         self.bodies = None if compiled is None else compiled.bodies
         self.hooks = Hooks(watchers)
         self.progress = progress
+        self.room = ANY
+        """For how many warp-instructions compiled code may go on before the next step."""
         self._machines: dict[int, Machine] = {}
         self._next_report = time.monotonic() + 2.0
         seconds = state.settings.max_seconds
@@ -209,12 +214,12 @@ class Run:
         before, after, compiled = self.hooks.shadowed_before, self.hooks.shadowed_after, self.compiled
         telling = self._telling
         waiting = len(batch.runnable)
-        limit = min([g.turn or g.order for g in batch.runnable]) if waiting else None
+        limit = machine.limit(group) if waiting else None
         left, state.left = state.left, None
         if left is None and state.schedule is not None:
             left = state.schedule.quantum()
         while True:
-            if compiled is not None and compiled.advance(machine, group, limit):
+            if compiled is not None and not state.told and self._runs_compiled(machine, group, limit):
                 if group.block < 0:  # in parts
                     return False
                 self._look_at_clock(machine, group)
@@ -259,7 +264,7 @@ class Run:
                     after(machine, group, block.instructions[number])
                     shadowed = shadowed or group.may_read_shadows
                 if told:
-                    pause = self._tell(machine, group, block)
+                    pause = self._tell(machine, group, block, stop)
                     if pause is not None:
                         state.left = left + stop - group.at if pause and left is not None else None
                         return pause
@@ -289,10 +294,25 @@ class Run:
                 continue
             if len(batch.runnable) != waiting:
                 waiting = len(batch.runnable)
-                limit = min([g.turn or g.order for g in batch.runnable]) if waiting else None
+                limit = machine.limit(group) if waiting else None
             if limit is not None and (group.generation, group.key) >= limit:
                 machine.push(group)
                 return False
+
+    def _runs_compiled(self, machine: Machine, group: Group, limit: tuple[int, tuple[int, ...]] | None) -> bool:
+        """Run compiled code where a group stands; False if there is none."""
+        compiled, executed = self.compiled, self.hooks.region_executed
+        assert compiled is not None
+        if executed is None:
+            return compiled.advance(machine, group, limit)
+        runnable, state = len(machine.batch.runnable), self.state
+        ahead = _counted_ahead(group)
+        before = state.instructions - ahead
+        if not compiled.advance(machine, group, limit, self.room - ahead):
+            return False
+        parts = machine.batch.runnable[runnable:] if group.block < 0 else [group]
+        executed(machine, group, state.instructions - sum(map(_counted_ahead, parts)) - before)
+        return True
 
     def _of_registers(self, block: BoundBlock) -> tuple[list[Step], End]:
         """The steps and the end of a block that report registers."""
@@ -318,13 +338,13 @@ class Run:
             self._count(machine, block, group)
         return None
 
-    def _tell(self, machine: Machine, group: Group, block: BoundBlock) -> bool | None:
-        """Report a finished step and the next one, as `_pauses` does."""
+    def _tell(self, machine: Machine, group: Group, block: BoundBlock, stop: int) -> bool | None:
+        """Report a finished step and the next one, as `_pauses` does, unless compiled code may begin there."""
         hooks = self.hooks
         if hooks.step_after is not None:
             hooks.step_after(machine, group, block.instructions[group.at])
         group.at += 1
-        if group.at == len(block.instructions):
+        if group.at == len(block.instructions) or (self.compiled is not None and group.at == stop < len(block.steps)):
             return None
         return self._pauses(machine, group, block)
 
@@ -359,9 +379,14 @@ class Run:
             self.progress(state.instructions, state.done_ctas, state.n_ctas)
 
 
+def _counted_ahead(group: Group) -> int:
+    """The warp-instructions of a group's block that have been counted and not executed: a block counts when it is entered."""
+    return (len(group.plan.blocks[group.block].instructions) - group.at) * group.selection.n_warps if group.at else 0
+
+
 def run(
     state: LaunchState,
-    watchers: Iterable[Watcher] = (),
+    watchers: Iterable[Listener] = (),
     stdout: Callable[[str], object] = lambda text: None,
     progress: Progress | None = None,
     compiled: Compiled | None = None,

@@ -18,6 +18,10 @@ class Listener(Protocol):
     def events(self) -> tuple[str, ...]:
         """The events that it listens to."""
 
+    @property
+    def compiled(self) -> frozenset[str]:
+        """Those that compiled code handles itself."""
+
 
 class Hooks:
     """The events of a launch as callables; None without a listener."""

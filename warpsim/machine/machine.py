@@ -168,17 +168,28 @@ class Machine:
         return self.merge(same, best.plan.blocks[best.block].live_in if best.at == 0 else None)
 
     def _take_warp(self) -> Group:
-        """The group to run next if groups are single warps: the preferred warp's, if it can run."""
+        """The group to run next if groups are single warps: the preferred warp's, if it can run. Each runs until it waits."""
         runnable: list[Group] = []
         for group in self.batch.runnable:
             runnable += self.by_warps(group) if self.spreads(group) else [group]
         preferred = self.launch.preferred
         chosen = [g for g in runnable if self.number_of(g) == preferred] if preferred is not None else []
         chosen = chosen or runnable
-        best = min(chosen, key=lambda g: g.order)
+        best = min(chosen, key=lambda g: (g.generation, self.number_of(g), g.key))
         same = [g for g in chosen if g.same_place(best) and g.selection.first_warp == best.selection.first_warp]
         self.batch.runnable = [g for g in runnable if not any(g is s for s in same)]
         return self.merge(same, None)
+
+    def limit(self, group: Group) -> tuple[int, tuple[int, ...]] | None:
+        """The order at which a group lets others run first; None without any. A single warp lets other warps run only once
+        its generation is above theirs."""
+        runnable = self.batch.runnable
+        if self.launch.settings.by_warp:
+            own = [g.selection.first_warp == group.selection.first_warp for g in runnable]
+            orders = [g.order if same else (g.generation + 1, ()) for g, same in zip(runnable, own, strict=True)]
+        else:
+            orders = [g.turn or g.order for g in runnable]
+        return min(orders) if orders else None
 
     def number_of(self, group: Group) -> tuple[int, int]:
         """A group's first warp: the linear number of its CTA, and its number in the CTA."""

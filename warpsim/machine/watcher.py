@@ -104,6 +104,9 @@ class Watcher:
     def step_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """A group has executed an instruction and continues with the next."""
 
+    def region_executed(self, machine: Machine, group: Group, steps: int) -> None:
+        """Compiled code has executed so many steps of a group, of one warp if ``Settings.by_warp``."""
+
     def shadowed_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """A group whose registers carry shadow values (`Group.shadows`) is about to execute an instruction."""
 

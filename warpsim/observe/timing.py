@@ -25,7 +25,7 @@ class Code(Protocol):
     compiling: float
     units: bool
 
-    def advance(self, machine: Machine, group: Group, limit: Any) -> bool:
+    def advance(self, machine: Machine, group: Group, limit: Any, room: int | None = None) -> bool:
         """Run the machine code for a place, if there is any."""
 
     def reason(self, instruction: Instruction) -> str | None:
@@ -171,9 +171,9 @@ class _TimedCode:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._code, name)
 
-    def advance(self, machine: Machine, group: Group, limit: Any) -> bool:
+    def advance(self, machine: Machine, group: Group, limit: Any, room: int | None = None) -> bool:
         """Run the machine code for a place, on the account of the line where it starts."""
-        return self._timed(group, lambda: self._code.advance(machine, group, limit))
+        return self._timed(group, lambda: self._code.advance(machine, group, limit, room))
 
     def run_through(self, machine: Machine, group: Group) -> bool:
         """Run a whole batch, on the same account."""

@@ -274,7 +274,7 @@ class Converged:
         """The registers that are live at a barrier."""
         builder, region = self.builder, self.builder.region
         block, at = region.barriers[number]
-        live = live_at(builder.plan, block, at)
+        live = live_at(builder.plan, block, at, keeps=builder.region.keeps)
         slotted = [
             *[k for k in region.reads if k not in self.inputs.fixed],
             *sorted(builder.written & region.live_across),

@@ -148,7 +148,7 @@ class Diverged:
         whole = code.make(f"icmp eq i32 {here.text}, {builder.mask}")
         code.branch(whole, every, on)
         code.label(every)
-        live = live_at(builder.plan, block, 0)
+        live = live_at(builder.plan, block, 0, keeps=builder.region.keeps)
         keys = [k for k in self._slotted() if not isinstance(k, int) or k in live or k >= builder.plan.n_registers]
         self.converged.reconverge([k for k in keys if k in self._changing], self.get, on)
         code.store("i32", "0", self._pending(block))

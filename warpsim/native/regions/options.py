@@ -22,13 +22,15 @@ class Outcome(enum.Enum):
 
 
 class Options(NamedTuple):
-    """What a region may contain. ``alone``: one warp runs, so its order is the interpreter's."""
+    """What a region may contain. ``alone``: one warp runs, so its order is the interpreter's; it ``keeps`` registers that
+    nothing reads any more."""
 
     alone: bool
     stores: bool = True
     collectives: bool = True
     barriers: bool = False
     strides: bool = True
+    keeps: bool = False
 
 
 class Variant(NamedTuple):

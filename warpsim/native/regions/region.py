@@ -13,7 +13,7 @@ import attrs
 from warpsim.analysis.flow import KEEP, returned_by
 from warpsim.isa.traits import Ending
 from warpsim.native.regions.options import MOST, Options
-from warpsim.native.runtime.inputs import Source, source_of
+from warpsim.native.runtime.inputs import REGISTER, Source, source_of
 
 if TYPE_CHECKING:
     from warpsim.machine.plan import FunctionPlan
@@ -76,6 +76,8 @@ class Region:
     """Whether it may access shared memory."""
     registers: frozenset[int]
     """All registers that it reads or writes."""
+    keeps: bool
+    """Whether it leaves registers that nothing reads any more."""
 
     def all(self) -> list[BlockSlice]:
         """Its slices in the order of blocks, the first one first."""
@@ -83,8 +85,10 @@ class Region:
         return rest if self.entry in rest else [self.entry, *rest]
 
 
-def live_at(plan: FunctionPlan, block: int, at: int) -> frozenset[int]:
-    """The registers that are live at a step boundary."""
+def live_at(plan: FunctionPlan, block: int, at: int, *, keeps: bool = False) -> frozenset[int]:
+    """The registers that are live at a step boundary: all, where a launch ``keeps`` what nothing reads any more."""
+    if keeps:
+        return frozenset(range(plan.n_registers))
     if at == 0:
         return plan.blocks[block].live_in
     bound = plan.blocks[block]
@@ -113,7 +117,7 @@ class RegionFormer:
         """Whether a step may be part of a region."""
         plan = self.plan
         instruction = plan.blocks[block].instructions[at]
-        made = self.traces.of(instruction)
+        made = None if self.traces.stopped(instruction) else self.traces.of(instruction)
         if made is None:
             return False
         if self.traces.undefined(instruction):
@@ -148,7 +152,7 @@ class RegionFormer:
             whole = BlockSlice(block, first, steps, ends=True, following=following)
         else:
             last = bound.instructions[-1]
-            if last.traits.ending is not Ending.BRANCH:
+            if last.traits.ending is not Ending.BRANCH or self.traces.stopped(last):
                 return cut
             target = plan.place_of.get(last.targets[0])
             guard = None if last.guard is None else (last.guard[0].index, last.guard[1])
@@ -198,7 +202,7 @@ class RegionFormer:
         return made is not None and made.barrier
 
     def _region(self, entry: BlockSlice, slices: dict[int, BlockSlice], outside: set[int], size: int) -> Region:
-        plan = self.plan
+        plan, keeps = self.plan, self.options.keeps
         every = [entry, *(p for p in slices.values() if p is not entry)]
         exits = {(b, 0) for b in (*slices, *outside)}
         exits |= {(p.block, p.last) for p in every if not p.ends or p.has_back_edge}
@@ -206,8 +210,8 @@ class RegionFormer:
         exits |= barriers
         live_across: set[int] = set()
         for block, at in exits:
-            live_across |= live_at(plan, block, at)
-        live_across |= live_at(plan, entry.block, entry.first)
+            live_across |= live_at(plan, block, at, keeps=keeps)
+        live_across |= live_at(plan, entry.block, entry.first, keeps=keeps)
         written: set[int] = set()
         reads: dict[Key, None] = {}
         stores = collective = loops = False
@@ -226,7 +230,7 @@ class RegionFormer:
                     reads[made.guard[0]] = None
             if slice_.guard is not None:
                 reads[slice_.guard[0]] = None
-        begin = live_at(plan, entry.block, entry.first)
+        begin, read = (live_at(plan, entry.block, entry.first, keeps=k) for k in (keeps, False))
         outs = sorted(written & live_across)
         needed = [k for k in reads if not isinstance(k, int) or k >= plan.n_registers or k in begin]
         needed += [slot for slot in outs if slot in begin and slot not in reads]
@@ -244,13 +248,20 @@ class RegionFormer:
             collective,
             loops,
             size,
-            [source_of(k) for k in needed],
-            [live_at(plan, *place) for place in sorted(exits)],
+            [_source(plan, k, read) for k in needed],
+            [live_at(plan, *place, keeps=keeps) for place in sorted(exits)],
             sorted(barriers),
             frozenset(e.space for e in effects if e.kind != "load"),
             any(e.space in ("shared", "generic") for e in effects),
             frozenset(written).union(k for k in reads if isinstance(k, int)),
+            keeps,
         )
+
+
+def _source(plan: FunctionPlan, key: Key, read: frozenset[int]) -> Source:
+    """How a live-in is read. Registers that are only kept, not ``read``, may never have been written."""
+    kept = isinstance(key, int) and key < plan.n_registers and key not in read
+    return (REGISTER, key, plan.function.registers[key].type.dtype) if kept else source_of(key)
 
 
 # ---- what all lanes share -------------------------------------------------------------------------

@@ -27,10 +27,17 @@ if TYPE_CHECKING:
 
 
 class Traces:
-    """A function's traced instructions. ``sm``: the GPU whose tensor cores to model exactly, None for approximate ones."""
+    """A function's traced instructions. ``sm``: the GPU whose tensor cores to model exactly, None for approximate ones.
+    Instructions at ``stops`` (line, column) stay interpreted."""
 
-    def __init__(self, plan: FunctionPlan, sm: int | None, maybe_undefined: frozenset[int] = frozenset()) -> None:
-        self.plan, self.sm, self.maybe_undefined = plan, sm, maybe_undefined
+    def __init__(
+        self,
+        plan: FunctionPlan,
+        sm: int | None,
+        maybe_undefined: frozenset[int] = frozenset(),
+        stops: frozenset[tuple[int, int]] = frozenset(),
+    ) -> None:
+        self.plan, self.sm, self.maybe_undefined, self.stops = plan, sm, maybe_undefined, stops
         self._traced: dict[Any, Traced | None] = {}
         self.reasons: dict[int, str] = {}
 
@@ -52,6 +59,10 @@ class Traces:
                 self._traced[key] = None
                 self.reasons[id(instruction)] = str(problem)
         return self._traced[key]
+
+    def stopped(self, instruction: Instruction) -> bool:
+        """Whether an instruction is at one of ``stops``."""
+        return (instruction.span.line, instruction.span.column) in self.stops
 
     def undefined(self, instruction: Instruction) -> bool:
         """Whether an instruction is on registers that may be undefined."""

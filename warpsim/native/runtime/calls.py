@@ -49,9 +49,16 @@ class Calls:
         self.runner = Runner(_MINE.scratch, observer)
 
     def advance(
-        self, machine: Machine, group: Group, limit: Any, profile: Profile, place: Place, entry: EntryPoint
+        self,
+        machine: Machine,
+        group: Group,
+        limit: Any,
+        profile: Profile,
+        place: Place,
+        entry: EntryPoint,
+        room: int | None = None,
     ) -> bool:
-        """Run the region that begins where a group stands; False if it did not run."""
+        """Run the region that begins where a group stands, for at most ``room`` warp-instructions; False if it did not run."""
         if not entry.formed:
             from warpsim.native.tiering.build import form  # which imports all that compiles
 
@@ -61,7 +68,7 @@ class Calls:
             return False
         limited = _block_limit(group, limit)
         while True:
-            outcome = self._run(machine, group, profile, place, entry, values, limited)
+            outcome = self._run(machine, group, profile, place, entry, values, limited, room=room)
             if outcome is None:
                 return False
             if outcome is Outcome.OUT_OF_ORDER:
@@ -103,6 +110,7 @@ class Calls:
         limit: int,
         *,
         through: bool = False,
+        room: int | None = None,
     ) -> Outcome | None:
         """One call of an entry point's code, None without any; ``through``: it must reach the end of the kernel."""
         region, selection = entry.region, group.selection
@@ -128,12 +136,16 @@ class Calls:
             entry.by_layout[layout] = code
         work = max(WORK // (region.size * selection.n_warps), 16)
         back_edges = min(LOOK_EVERY - 1 - group.back_edges % LOOK_EVERY, work)
+        if room is not None:
+            back_edges = min(back_edges, room // region.size - 1)
+            if back_edges < 0:
+                return None
         if region.loops and (back_edges <= 0 or (group.seen and group.seen[-1].followed)):
             return None
         before, runner = machine.launch.thread_instructions, self.runner
         # The thread's own time: that of a busy machine would condemn regions at random.
         began = time.thread_time() if entry.on_trial else 0.0
-        outcome = runner.run(machine, group, code, tables, values, limit, back_edges, through=through)
+        outcome = runner.run(machine, group, code, tables, values, limit, back_edges, through=through, room=room)
         if outcome is Outcome.DONE:
             done = machine.launch.thread_instructions - before
             if place[:2] == (0, 0):

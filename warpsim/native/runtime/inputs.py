@@ -76,7 +76,8 @@ LARGE = 1 << 63
 
 REGISTER, TYPED, PARAM, FRAME, PARAMETERS, NUMBER = range(6)
 Source = tuple[int, int, Any]
-"""How a key is read: what it is, a place, and the end of a parameter or the type of a register's content."""
+"""How a key is read: what it is, a place, and the end of a parameter or the type of a register's content (for a plain
+register: of one that may never have been written)."""
 
 
 def source_of(key: Key) -> Source:
@@ -101,9 +102,9 @@ def values_of(machine: Machine, group: Group, sources: list[Source]) -> list[Any
         elif kind == REGISTER:
             value = env[at]
             if value is None:
-                if group.frame.values[at] is None:
+                value = _of_frame(group, at, more)
+                if value is None:
                     return None
-                value = group.fetch(at)
         elif kind == TYPED:
             value = env[at]
             if value is None:
@@ -116,6 +117,13 @@ def values_of(machine: Machine, group: Group, sources: list[Source]) -> list[Any
             value = machine.launch.param_address + at if kind == PARAMETERS else at
         values.append(value)
     return values
+
+
+def _of_frame(group: Group, at: int, unwritten: Any) -> Any:
+    """A register that the group has not loaded; where nothing ever was written, zeros of type ``unwritten``, or None."""
+    if group.frame.values[at] is not None:
+        return group.fetch(at)
+    return None if unwritten is None else np.zeros(1, unwritten)
 
 
 def _signed(value: int) -> int:

@@ -45,6 +45,7 @@ class _Call:
     limit: int
     through: bool
     tables: WarpTables
+    room: int | None = None
     n_groups: int = 1
     words: Any = None
     """What it reads, what it leaves, and its counts."""
@@ -80,10 +81,11 @@ class Runner:
         back_edges: int,
         *,
         through: bool = False,
+        room: int | None = None,
     ) -> Outcome:
         """One call; the group's registers, place and counts are then those after it. ``back_edges``: how often it may go back;
-        ``through``: all threads have to come to the end."""
-        call = _Call(machine, group, code, limit, through, tables)
+        ``through``: all threads have to come to the end; ``room``: how many warp-instructions it may execute."""
+        call = _Call(machine, group, code, limit, through, tables, room)
         self._prepare(call, values, back_edges)
         status = code.function(self.scratch.pointer)
         outcome = _OUTCOMES.get(status, Outcome.REFUSED) if status else self._validate(call)
@@ -207,6 +209,8 @@ class Runner:
         budget = state.settings.max_instructions
         if budget is not None and state.instructions + total > budget:
             return False
+        if call.room is not None and total > call.room:
+            return False
         for block, warps, threads in found:
             state.counts[block] = state.counts.get(block, 0) + warps
             state.thread_instructions += len(block.instructions) * threads
@@ -298,7 +302,7 @@ def leave(
         return
     ids = _ids(group, exits, lanes, tables)
     numbers = np.unique(ids).tolist()
-    live = frozenset().union(*(live_at(group.plan, *places[n]) for n in numbers))
+    live = frozenset().union(*(live_at(group.plan, *places[n], keeps=region.keeps) for n in numbers))
     whole = isinstance(group.selection, Lanes)
     if not whole:
         group.flush(live)

@@ -44,10 +44,10 @@ class DeferredEngine:
             self._look = math.inf
         return self._engine
 
-    def advance(self, machine: Machine, group: Group, limit: Any) -> bool:
+    def advance(self, machine: Machine, group: Group, limit: Any, room: int | None = None) -> bool:
         """Run the region that begins where a group stands; False if it did not run."""
         engine = self._wanted()
-        return engine is not None and engine.advance(machine, group, limit)
+        return engine is not None and engine.advance(machine, group, limit, room)
 
     def until(self, group: Group, last: int) -> int:
         """The next step of the group's block at which code may begin, else ``last``."""

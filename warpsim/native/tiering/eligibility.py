@@ -7,8 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from warpsim.machine.hooks import Listener
 from warpsim.machine.state.launch import LaunchState
-from warpsim.machine.watcher import Watcher
 from warpsim.native.tiering.cost import interpreted, policy_of
 from warpsim.native.tiering.deferred import DeferredEngine
 
@@ -43,19 +43,20 @@ class _Serves(NamedTuple):
 
 def compiled_for(
     engine: str,
-    watchers: Sequence[Watcher],
+    watchers: Sequence[Listener],
     state: LaunchState,
     observer: FootprintObserver | None = None,
     *,
     joins: bool = True,
+    stops: frozenset[tuple[int, int]] = frozenset(),
 ) -> CompiledEngine | DeferredEngine | None:
     """The compiled engine of a launch, None where the interpreter runs it alone. ``observer`` is notified of the
     regions' accesses of global memory; ``joins`` allows several waves as one batch (rules keep their state with a
-    batch)."""
+    batch). Instructions at ``stops`` (line, column) stay interpreted."""
     if engine == "interpreter":
         return None
-    policy, serves = policy_of(engine), _serves(tuple(map(type, watchers)))
-    units = serves.units and not state.settings.by_warp and state.schedule is None
+    policy, serves = policy_of(engine), _serves(frozenset(e for w in watchers for e in w.events if e not in w.compiled))
+    units = serves.units and state.schedule is None
 
     def make() -> CompiledEngine | None:
         interpreted().launches = math.inf  # later launches have nothing to import
@@ -73,17 +74,18 @@ def compiled_for(
             units=units,
             barriers=serves.barriers,
             joins=joins,
+            keeps=state.settings.keeps,
+            stops=stops,
         )
 
     return make() if engine == "compiled" or interpreted().enough else DeferredEngine(make, units=units)
 
 
 @functools.lru_cache(maxsize=256)
-def _serves(watchers: tuple[type[Watcher], ...]) -> _Serves:
-    """What may run compiled without losing an event that a watcher takes."""
-    heard = frozenset(e for kind in watchers for e in kind.events if e not in kind.compiled)
+def _serves(events: frozenset[str]) -> _Serves:
+    """What may run compiled without losing these events."""
     return _Serves(
-        units=not heard & (STEPS | ACCESSES),  # rules that follow accesses follow their order, too
-        collectives=not heard & COLLECTIVES,
-        barriers=not heard & BARRIERS,
+        units=not events & (STEPS | ACCESSES),  # rules that follow accesses follow their order, too
+        collectives=not events & COLLECTIVES,
+        barriers=not events & BARRIERS,
     )

@@ -54,9 +54,11 @@ class CompiledEngine:
         units: bool = True,
         barriers: bool = False,
         joins: bool = False,
+        keeps: bool = False,
+        stops: frozenset[tuple[int, int]] = frozenset(),
     ) -> None:
         self.policy, self.collectives, self.units, self.barriers = policy, collectives, units, barriers
-        self._joins = joins
+        self._joins, self._keeps, self._stops = joins, keeps, stops
         self._observer, self._sm = observer, device.sm if device.numerics == "exact" else None
         self.bodies = Bodies(policy)
         self._budget = Budget(policy)
@@ -73,10 +75,12 @@ class CompiledEngine:
         key = id(plan), shadowed
         found = self._profiles.get(key)
         if found is None:
-            name = "shadowed native" if shadowed else "native"
+            name = f"{'shadowed ' * shadowed}native{' kept' * self._keeps}{sorted(self._stops) or ''}"
             kept = plan.notes.get(name)
             if kept is None:
-                kept = plan.notes[name] = Profile(plan, self._sm, shadowed=shadowed)
+                kept = plan.notes[name] = Profile(
+                    plan, self._sm, shadowed=shadowed, keeps=self._keeps, stops=self._stops
+                )
             found = self._profiles[key] = kept
         return found
 
@@ -90,12 +94,12 @@ class CompiledEngine:
         profile = self.profile(group.plan, shadowed=group.has_shadows)
         found = profile.begins.get(group.block)
         if found is None:
-            found = profile.begins[group.block] = _begins(group.plan, group.block, profile.maybe_undefined)
+            found = profile.begins[group.block] = _begins(profile, group.block)
         return next((at for at in found if at > group.at), last)
 
-    def advance(self, machine: Machine, group: Group, limit: Any) -> bool:
-        """Run the region that begins where a group stands, up to ``limit``; False if none ran. Otherwise the group has
-        moved on, or (block -1) was split into its parts."""
+    def advance(self, machine: Machine, group: Group, limit: Any, room: int | None = None) -> bool:
+        """Run the region that begins where a group stands, up to ``limit`` and for at most ``room`` warp-instructions; False if
+        none ran. Otherwise the group has moved on, or (block -1) was split into its parts."""
         block = group.plan.blocks[group.block]
         if group.at == len(block.steps) and not block.successors:
             return False
@@ -105,7 +109,8 @@ class CompiledEngine:
         place = group.block, group.at, alone, self.collectives, barriers
         entry = profile.entries.get(place)
         if entry is None:
-            entry = profile.entries[place] = EntryPoint(Options(alone, collectives=self.collectives, barriers=barriers))
+            options = Options(alone, collectives=self.collectives, barriers=barriers, keeps=self._keeps)
+            entry = profile.entries[place] = EntryPoint(options)
         if entry.formed and entry.region is None:
             return False
         entry.visits += 1
@@ -119,7 +124,7 @@ class CompiledEngine:
             from warpsim.native.runtime.calls import Calls
 
             self._calls = Calls(self._budget, self._observer)
-        return self._calls.advance(machine, group, limit, profile, place, entry)
+        return self._calls.advance(machine, group, limit, profile, place, entry, room)
 
     def joined(self, state: LaunchState) -> int:
         """How many waves may run as one batch, which spares calls: several where a region has run whole waves to their
@@ -170,11 +175,15 @@ class CompiledEngine:
         return False
 
 
-def _begins(plan: FunctionPlan, block: int, maybe_undefined: frozenset[int]) -> tuple[int, ...]:
+def _begins(profile: Profile, block: int) -> tuple[int, ...]:
     """Steps where a region may begin inside a block: after one that no region holds."""
-    steps = plan.blocks[block].instructions[: len(plan.blocks[block].steps)]
+    bound, undefined = profile.plan.blocks[block], profile.maybe_undefined
+    steps = bound.instructions[: len(bound.steps)]
     other = [
-        not _plausible(i) or any(not maybe_undefined.isdisjoint(part) for part in (i.reads, i.writes)) for i in steps
+        not _plausible(i)
+        or (i.span.line, i.span.column) in profile.stops
+        or any(not undefined.isdisjoint(part) for part in (i.reads, i.writes))
+        for i in steps
     ]
     return tuple(k for k in range(1, len(steps)) if other[k - 1] and not other[k])
 

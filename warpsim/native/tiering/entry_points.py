@@ -124,10 +124,19 @@ class EntryPoint:
 class Profile:
     """The entry points of a function and the time spent in it, kept with its plan for all launches. ``shadowed``: for
     groups whose registers have shadows; instructions on ``maybe_undefined`` registers (read before any write on some
-    path) stay interpreted."""
+    path) and at ``stops`` stay interpreted."""
 
-    def __init__(self, plan: FunctionPlan, sm: int | None, *, shadowed: bool = False) -> None:
-        self.plan, self.sm = plan, sm
+    def __init__(
+        self,
+        plan: FunctionPlan,
+        sm: int | None,
+        *,
+        shadowed: bool = False,
+        keeps: bool = False,
+        stops: frozenset[tuple[int, int]] = frozenset(),
+    ) -> None:
+        self.plan, self.sm, self.stops = plan, sm, stops
+        self.keeps_registers = keeps
         given = {r.index for p in (*plan.function.params, *plan.function.returns) for r in p.registers}
         self.maybe_undefined = plan.blocks[0].live_in - given if shadowed else frozenset[int]()
         self.entries: dict[Place, EntryPoint] = {}
@@ -141,7 +150,7 @@ class Profile:
         """The graphs of the function's instructions."""
         from warpsim.native.regions.traces import Traces
 
-        return Traces(self.plan, self.sm, self.maybe_undefined)
+        return Traces(self.plan, self.sm, self.maybe_undefined, self.stops)
 
     @property
     def reasons(self) -> dict[int, str]:
@@ -181,7 +190,7 @@ class Profile:
     def _name(self) -> str:
         import hashlib  # OpenSSL takes its time
 
-        text = f"{self.plan.kernel.program.module.source}\0{self.plan.name}{sorted(self.maybe_undefined)}"
+        text = f"{self.plan.kernel.program.module.source}\0{self.plan.name}{sorted(self.maybe_undefined)}{self.keeps_registers}{sorted(self.stops)}"
         return hashlib.sha256(text.encode()).hexdigest()
 
     def note_of(self, place: Place) -> str:
