@@ -13,7 +13,6 @@ import tempfile
 from argparse import Namespace
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from warpsim.cli.output import Unusable
 from warpsim.host.defaults import FILE, tell
@@ -89,7 +88,7 @@ def _run(program: list[str], env: dict[str, str]) -> int:
     return status
 
 
-def _records(path: str, start: int) -> list[dict[str, Any]]:
+def _records(path: str, start: int) -> list[dict[str, str]]:
     records = []
     with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as stream:
         stream.seek(start)

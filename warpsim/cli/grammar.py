@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from warpsim.cli import output
 from warpsim.host.launch_options import add_options
@@ -182,7 +182,7 @@ def _script() -> _Parser:
     return script
 
 
-def _add_exec(parser: Any) -> None:
+def _add_exec(parser: argparse.ArgumentParser) -> None:
     add_options(parser.add_argument, "checks on_finding numerics engine async_effects", on_finding=None)
     parser.add_argument("--device", help="the GPU, for example sm_90a; or several, separated by commas")
     parser.add_argument("--max-instructions", metavar="N", help="limit of each launch")

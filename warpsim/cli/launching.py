@@ -14,21 +14,23 @@ import threading
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import attrs
 import numpy as np
 
 from warpsim.cli.output import Unusable, internal
 from warpsim.errors import LaunchError, PtxError, plural
+from warpsim.host.arrays import Array
 from warpsim.host.cases import DTYPES, CaseResult, failed_case, run_case
 from warpsim.host.defaults import defaults
 from warpsim.host.device import Device, runs_on
 from warpsim.host.files import Target, named, read_array
 from warpsim.host.kernel import Kernel, LaunchResult
 from warpsim.host.module import load_file
+from warpsim.host.options import Dim
 from warpsim.host.recipes import GENERATORS, recipe
 from warpsim.host.recording import record
 from warpsim.observe.timing import StopWatch
@@ -137,7 +139,7 @@ def _generated(generator: str, text: str) -> Argument:
     return Argument(recipe(generator, dims(shape), dtype, seed=seed, **named).array(), path)
 
 
-def _zeros(text: str) -> Any:
+def _zeros(text: str) -> Array:
     name, _, shape = text.partition(":")
     dtype = DTYPES.get("s" + name[1:] if name.startswith("i") else name)
     if dtype is None:
@@ -205,7 +207,13 @@ def launch_from(options: Namespace, launch: Callable[..., LaunchResult] | None =
 
 
 def _launch(
-    folder: str | None, watch: StopWatch | None, kernel: Kernel, grid: Any, block: Any, args: Any, **options: Any
+    folder: str | None,
+    watch: StopWatch | None,
+    kernel: Kernel,
+    grid: Dim,
+    block: Dim,
+    args: Sequence[Any],
+    **options: Any,
 ) -> LaunchResult:
     """Launch, and record the launch if a folder is given."""
     if watch is not None:
@@ -310,13 +318,15 @@ def results_of(names: Sequence[str], options: Mapping[str, Any]) -> Iterator[tup
             pool.shutdown(cancel_futures=True)
 
 
-def _outcome(future: Any, name: str, pool: Any, options: dict[str, Any]) -> CaseResult:
+def _outcome(
+    future: Future[CaseResult] | None, name: str, pool: Executor | Processes, options: dict[str, Any]
+) -> CaseResult:
     """A case's result from elsewhere; if the worker is lost, from another one, and finally from this process."""
     for again in (True, False):
         if future is None:
             break
         try:
-            return cast(CaseResult, future.result())
+            return future.result()
         except (LaunchError, Unusable):
             raise
         except Exception:  # every executor reports a lost worker in its own way
@@ -324,7 +334,7 @@ def _outcome(future: Any, name: str, pool: Any, options: dict[str, Any]) -> Case
     return run_case(find_case(name), **options)
 
 
-def _submitted(pool: Any, name: str, options: dict[str, Any]) -> Any:
+def _submitted(pool: Executor | Processes, name: str, options: dict[str, Any]) -> Future[CaseResult] | None:
     try:
         return pool.submit(run_shipped, Shipped.of(find_case(name)), options)
     except Exception:  # the executor itself is broken
@@ -339,7 +349,7 @@ def _readable(names: Sequence[str]) -> Iterator[tuple[str, Path]]:
             continue
 
 
-def _result(name: str, run: Any) -> tuple[CaseResult, bool]:
+def _result(name: str, run: Callable[[str], CaseResult]) -> tuple[CaseResult, bool]:
     try:
         return run(name), True
     except (LaunchError, Unusable) as problem:

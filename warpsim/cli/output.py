@@ -7,8 +7,8 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Iterator
-from typing import Any, TextIO
+from collections.abc import Iterator, Mapping
+from typing import TextIO
 
 from warpsim.errors import WarpsimError
 
@@ -39,7 +39,7 @@ def prepare() -> None:
                 stream.reconfigure(errors="backslashreplace")
 
 
-def document(record: dict[str, Any]) -> None:
+def document(record: Mapping[str, object]) -> None:
     """Print a JSON document."""
     print(json.dumps(record))
 

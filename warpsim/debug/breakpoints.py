@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from numpy.typing import ArrayLike
 
 from warpsim.debug import expressions as ex
 from warpsim.debug.errors import DebugError, number
@@ -38,7 +39,7 @@ EVENTS = {
 """Events that a catchpoint can name, besides rules."""
 LineColumn = tuple[int, int]
 """Line and column of an instruction."""
-Change = tuple[Any, Any, str]
+Change = tuple[ArrayLike, ArrayLike, str]
 """The old and the new value of what is watched, and a description of the change if they do not say it."""
 TILE = re.compile(
     r"matrix\s+([a-z_]{1,12})\s*(?:\[\s*(\d{1,6})\s*(?::\s*(\d{1,6}))?\s*,\s*(\d{1,6})\s*(?::\s*(\d{1,6}))?\s*\])?"

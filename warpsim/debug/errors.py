@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from warpsim.errors import LaunchError, WarpsimError, shown
@@ -14,7 +12,7 @@ class DebugError(WarpsimError, ValueError):
     """A session cannot answer a request, or the request makes no sense."""
 
 
-def number(what: str, value: Any) -> int:
+def number(what: str, value: object) -> int:
     """An integer of Python or NumPy."""
     try:
         return integer(what, value, -(1 << 64), 1 << 64)
@@ -22,14 +20,14 @@ def number(what: str, value: Any) -> int:
         raise DebugError(str(problem)) from None
 
 
-def text(what: str, value: Any) -> str:
+def text(what: str, value: object) -> str:
     """A text."""
     if not isinstance(value, str):
         raise DebugError(f"{what} must be text, not {shown(value)}")
     return value
 
 
-def flag(what: str, value: Any) -> bool:
+def flag(what: str, value: object) -> bool:
     """True or False."""
     if not isinstance(value, (bool, np.bool_)):
         raise DebugError(f"{what} must be True or False, not {shown(value)}")

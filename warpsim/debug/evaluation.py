@@ -240,7 +240,6 @@ class Scene:
     def location(self, base: ex.Node, first: Value | None, stop: Value | None) -> Location | None:
         """The location of elements in memory; None if ``base`` is not in memory."""
         type: ScalarType | None = None
-        start: Any = 0
         if isinstance(base, ex.Memory):
             type = TYPES[base.type]
             if base.base in ex.SPACES and self.variable(base.base) is None:
@@ -405,10 +404,10 @@ PACKED = {
     if "x" in name and name.rpartition("x")[2].isdigit()
 }
 """Packed types: element type and number of elements."""
-_INTEGER: dict[str, Callable[..., Any]] = {
+_INTEGER: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "&": operator.and_, "|": operator.or_, "^": operator.xor,
 }  # fmt: skip
-_COMPARE: dict[str, Callable[..., Any]] = {
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 

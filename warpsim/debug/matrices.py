@@ -14,9 +14,10 @@ from warpsim.debug.threads import peek, places, standing
 from warpsim.isa.spec import Scope
 from warpsim.layout import descriptors, fragments, instructions
 from warpsim.layout.fragment import Fragment
+from warpsim.layout.instructions import Operand as Spec
 from warpsim.layout.registers import matrix_of
 from warpsim.machine.values import Array
-from warpsim.program.program import Instruction, Operand
+from warpsim.program.program import Instruction, Operand, Register
 from warpsim.report import pages
 from warpsim.types import ELEMENTS
 
@@ -35,7 +36,7 @@ class Matrix:
     instruction: str
     line: int
     axes: tuple[str, str]
-    values: Any
+    values: Array
     lanes: Array | None = None
     registers: Array | None = None
     addresses: Array | None = None
@@ -82,7 +83,7 @@ SELECTORS = ("sp_sel", "f")
 """Operand names of the sparsity selector, which chooses the lanes that hold the metadata."""
 
 
-def selected(spec: Any, given: dict[str, Operand], bits: int) -> Any:
+def selected(spec: Spec, given: dict[str, Operand], bits: int) -> Spec:
     """The metadata operand ``spec`` of an instruction with ``bits``-bit elements, for its sparsity selector."""
     selector = next((given[name] for name in SELECTORS if name in given), None)
     number = selector.constant or 0 if selector is not None else 0
@@ -169,7 +170,7 @@ def matrix_at(scene: Scene, instruction: Instruction, name: str) -> Matrix:
 
 
 def _whole(
-    scene: Scene, instruction: Instruction, stored: Matrix, found: dict[str, Any], held: dict[str, Operand | None]
+    scene: Scene, instruction: Instruction, stored: Matrix, found: dict[str, Spec], held: dict[str, Operand | None]
 ) -> Matrix:
     """Sparse A with its missing elements filled in."""
     operand = held["e"]
@@ -179,7 +180,7 @@ def _whole(
     return expanded(stored, _in_registers(scene, instruction, "e", metadata, operand), bits)
 
 
-def _in_registers(scene: Scene, instruction: Instruction, name: str, spec: Any, operand: Operand) -> Matrix:
+def _in_registers(scene: Scene, instruction: Instruction, name: str, spec: Spec, operand: Operand) -> Matrix:
     fragment: Fragment = spec.fragment
     registers = [part.register for part in operand.parts if part.register is not None]
     if len(registers) < len(operand.parts) or len(registers) % fragment.registers:
@@ -194,12 +195,14 @@ def _in_registers(scene: Scene, instruction: Instruction, name: str, spec: Any, 
     if spec.swapped:
         values, lanes, names, away = values.T, lanes.T, names.T, away.T
     typed = _valued(np.ascontiguousarray(values), instruction.text, name)
-    shown: Any = np.ma.MaskedArray(typed, away) if away.any() else typed
+    shown = np.ma.MaskedArray(typed, away) if away.any() else typed
     axes = spec.axes
     return Matrix(name, instruction.text, instruction.span.line, axes, shown, lanes, names, note=spec.note)
 
 
-def _block(fragment: Fragment, words: Array, here: Array, registers: list[Any]) -> tuple[Array, Array, Array, Array]:
+def _block(
+    fragment: Fragment, words: Array, here: Array, registers: list[Register]
+) -> tuple[Array, Array, Array, Array]:
     """The matrix's bits, and for each element its thread, its register, and whether the thread stands elsewhere."""
     bits = matrix_of(fragment, np.ascontiguousarray(words[: fragment.registers].T)[None])[0]
     rows, columns = fragment.table()

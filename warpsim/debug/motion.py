@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import attrs
 import numpy as np
+from numpy.typing import ArrayLike
 
 from warpsim.debug import expressions
 from warpsim.debug.breakpoints import (
@@ -33,7 +33,7 @@ from warpsim.machine.watcher import WRITE, MemoryAccess
 from warpsim.program.program import Instruction
 
 Arrived = Callable[[Group, Instruction], bool]
-Where = tuple[Any, int, int]
+Where = tuple[object, int, int]
 
 
 def step(position: Position) -> Stop:
@@ -294,13 +294,13 @@ class _Hit:
     reason: str
     number: int | None
     focus: Focus
-    old: Any = None
-    new: Any = None
+    old: ArrayLike | None = None
+    new: ArrayLike | None = None
     event: str = ""
     finding: Finding | None = None
 
 
-def place_of(machine: Machine, group: Group) -> tuple[Any, ...]:
+def place_of(machine: Machine, group: Group) -> tuple[object, ...]:
     """A key for which threads stand where."""
     return machine.number_of(group), group.stack, group.block, group.at
 
@@ -313,7 +313,7 @@ class _Stops:
     def __init__(self, position: Position, *, counting: bool = True, findings: bool = False) -> None:
         self.position, self.counting = position, counting
         self.hit: _Hit | None = None
-        self.passed: tuple[Any, ...] | None = None
+        self.passed: tuple[object, ...] | None = None
         """The place at which the launch has already stopped for this group."""
         self._marks: dict[int, list[Breakpoint]] = {}
         self._watched: list[tuple[Watchpoint, Watch]] = []

@@ -39,7 +39,7 @@ class Origin:
     cta: tuple[int, int, int] | None = None
     warp: int | None = None
     lane: int | None = None
-    values: tuple[tuple[str, Any], ...] = ()
+    values: tuple[tuple[str, object], ...] = ()
     sources: tuple[Origin, ...] = ()
 
     def __str__(self) -> str:
@@ -126,7 +126,7 @@ def _found(position: Position, what: str, target: RegisterTarget | MemoryTarget,
     return Origin(what, step, line, instruction.text, text, who.cta, who.warp, who.lane, values, tuple(sources))
 
 
-def _values(position: Position, names: list[str], lane: int) -> Iterator[tuple[str, Any]]:
+def _values(position: Position, names: list[str], lane: int) -> Iterator[tuple[str, object]]:
     """The values that a lane sees, of what can be evaluated."""
     for name in names:
         try:

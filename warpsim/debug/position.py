@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from numpy.typing import ArrayLike
 
 from warpsim.debug.breakpoints import Catchpoint, Point
 from warpsim.debug.evaluation import Scene
@@ -46,8 +47,8 @@ class Stop:
     focus: Focus | None = None
     finding: Finding | None = None
     number: int | None = None
-    old: Any = attrs.field(default=None, eq=False)
-    new: Any = attrs.field(default=None, eq=False)
+    old: ArrayLike | None = attrs.field(default=None, eq=False)
+    new: ArrayLike | None = attrs.field(default=None, eq=False)
     event: str = ""
 
 

@@ -37,11 +37,14 @@ from warpsim.debug.waiting import BarrierState, InFlight, MbarrierState
 from warpsim.debug.writing import assign
 from warpsim.errors import ExecutionError, Finding
 from warpsim.host.defaults import run_past
+from warpsim.host.device import Device
 from warpsim.host.kernel import Kernel, LaunchResult, result_of
 from warpsim.host.launch_options import Options, chosen_engine
+from warpsim.host.options import Dim
 from warpsim.host.recording import record
 from warpsim.machine.runtime import NAME as HEAP
 from warpsim.machine.state.global_memory import Allocation, GlobalMemory
+from warpsim.machine.watcher import Watcher
 from warpsim.program.program import Instruction
 from warpsim.report import pages
 
@@ -79,13 +82,13 @@ class Session(Position):
     def __init__(
         self,
         kernel: Kernel,
-        grid: Any,
-        block: Any,
+        grid: Dim,
+        block: Dim,
         args: Sequence[Any] = (),
         *,
         history_bytes: int = MEMORY,
-        device: Any = None,
-        watchers: Sequence[Any] = (),
+        device: Device | None = None,
+        watchers: Sequence[Watcher] = (),
         **options: Any,
     ) -> None:
         self.kernel = kernel
@@ -289,7 +292,7 @@ class Session(Position):
 
     # ---- who ---------------------------------------------------------------------------------
 
-    def focus(self, cta: Any = None, warp: int | None = None, lane: int | None = None) -> Focus:
+    def focus(self, cta: int | Sequence[int] | None = None, warp: int | None = None, lane: int | None = None) -> Focus:
         """Return the thread in focus, to which `step`, `registers` and `evaluate` apply; change any part of it first."""
         old = self.thread
         chosen = chosen_focus(self.timeline.state, old, cta, warp, lane)
@@ -327,7 +330,9 @@ class Session(Position):
         """
         return self.scene.value(text)
 
-    def memory(self, space: str, address: int, nbytes: int, cta: Any = None, thread: int | None = None) -> bytes:
+    def memory(
+        self, space: str, address: int, nbytes: int, cta: int | Sequence[int] | None = None, thread: int | None = None
+    ) -> bytes:
         """Read bytes of a state space, of the CTA and thread in focus unless others are given."""
         chosen = None if thread is None else number("thread", thread)
         warp, lane = (None, None) if chosen is None else (chosen >> 5, chosen & 31)
@@ -401,7 +406,7 @@ class Session(Position):
                     allocation.shadow = shadow
                 memory.version += 1
 
-    def set(self, what: str, value: Any) -> None:
+    def set(self, what: str, value: object) -> None:
         """Change a register (in all lanes that stand here, or in one: ``%r3[5]``), a variable, or memory.
 
         ``value`` is a number, an array ``[32]``, or an expression as text.

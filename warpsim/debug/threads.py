@@ -165,7 +165,9 @@ def ranges(numbers: Array) -> str:
     return ", ".join(f"{p[0]}-{p[-1]}" if len(p) > 1 else str(p[0]) for p in parts if len(p))
 
 
-def chosen_focus(launch: LaunchState, old: Focus, cta: Any, warp: int | None, lane: int | None) -> Focus:
+def chosen_focus(
+    launch: LaunchState, old: Focus, cta: int | Sequence[int] | None, warp: int | None, lane: int | None
+) -> Focus:
     """A thread of the launch: ``old`` with the given parts replaced.
 
     Raises:

@@ -12,7 +12,6 @@ import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 import attrs
 import numpy as np
@@ -59,7 +58,7 @@ class Change:
     """
 
     step: int
-    key: tuple[Any, ...]
+    key: tuple[object, ...]
     act: Callable[[Timeline], None]
 
 
@@ -292,7 +291,7 @@ class Timeline(Watcher):
 
     # ---- changes -----------------------------------------------------------------------------
 
-    def change(self, key: tuple[Any, ...], act: Callable[[Timeline], None]) -> None:
+    def change(self, key: tuple[object, ...], act: Callable[[Timeline], None]) -> None:
         """Change the state here, and again whenever the launch reaches this position. Discards everything recorded
         after it.
         """

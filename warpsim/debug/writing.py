@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
+from numpy.typing import ArrayLike
 
 from warpsim.debug import expressions as ex
 from warpsim.debug.breakpoints import location_of
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from warpsim.debug.timeline import Timeline
 
 
-def assign(position: Position, what: str, value: Any) -> None:
+def assign(position: Position, what: str, value: object) -> None:
     """Assign to a register, a variable or memory; recorded as a change of the launch at this position."""
     scene, node = position.scene, ex.parse(what)
     if position.timeline.ended:
@@ -94,7 +95,7 @@ def _as_type(what: str, value: Value, type: ScalarType, lanes: Array) -> Array:
         return data
     here = lanes if value.lanes and data.ndim else np.ones(data.shape, np.bool_)
 
-    def fit(good: Any, expected: str, advice: str = "") -> None:
+    def fit(good: ArrayLike, expected: str, advice: str = "") -> None:
         bad = here & ~np.asarray(good, np.bool_)
         if bad.any():
             at = tuple(np.argwhere(bad)[0])

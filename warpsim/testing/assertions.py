@@ -8,20 +8,25 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from warpsim.host.arrays import Array, array_of, is_buffer
 from warpsim.host.cases import Comparison
 from warpsim.host.device import Device
+from warpsim.host.options import Dim
 from warpsim.host.recipes import name_of
 from warpsim.numerics import matrix
 from warpsim.testing.differences import explain
 
+Dims = Dim | tuple[Dim, Dim]
+"""The dimensions of a launch, or a pair of them."""
 
-def _array(value: Any) -> Array:
+
+def _array(value: object) -> Array:
     return np.ascontiguousarray(array_of(value) if is_buffer(value) else value)
 
 
-def _compare(actual: Any, expected: Any, name: str, check: dict[str, Any]) -> None:
+def _compare(actual: object, expected: object, name: str, check: dict[str, Any]) -> None:
     __tracebackhide__ = True
     got, want = _array(actual), _array(expected)
     if got.shape != want.shape or got.dtype != want.dtype:
@@ -31,19 +36,19 @@ def _compare(actual: Any, expected: Any, name: str, check: dict[str, Any]) -> No
         raise AssertionError("\n".join(explain(comparison)))
 
 
-def assert_bits_equal(actual: Any, expected: Any, *, name: str = "result") -> None:
+def assert_bits_equal(actual: object, expected: object, *, name: str = "result") -> None:
     """Fail unless two arrays have the same shape, type and bits. NaNs are equal if their bits are."""
     __tracebackhide__ = True
     _compare(actual, expected, name, {"mode": "bits"})
 
 
-def assert_ulps(actual: Any, expected: Any, ulps: int, *, name: str = "result") -> None:
+def assert_ulps(actual: object, expected: object, ulps: int, *, name: str = "result") -> None:
     """Fail unless two float arrays agree within ``ulps`` units in the last place. NaN equals NaN."""
     __tracebackhide__ = True
     _compare(actual, expected, name, {"mode": "close", "ulps": int(ulps)})
 
 
-def assert_close(actual: Any, exact: Any, bound: Any, *, name: str = "result") -> None:
+def assert_close(actual: object, exact: ArrayLike, bound: ArrayLike, *, name: str = "result") -> None:
     """Fail unless every element is within ``bound`` of the exact value.
 
     Args:
@@ -69,7 +74,7 @@ def assert_close(actual: Any, exact: Any, bound: Any, *, name: str = "result") -
 
 
 def assert_same_as(
-    kernel: Callable[..., Any], other: Callable[..., Any], grid: Any, block: Any, args: Any, **options: Any
+    kernel: Callable[..., Any], other: Callable[..., Any], grid: Dims, block: Dims, args: Any, **options: Any
 ) -> None:
     """Fail unless two kernels leave the same bits in every array argument. Each runs on its own copies of the
     arguments.
@@ -96,9 +101,10 @@ def assert_same_as(
             _compare(a, b, f"argument {index}", {"mode": "bits"})
 
 
-def _pair(dims: Any, number: int) -> Any:
-    nested = isinstance(dims, tuple) and len(dims) == 2 and all(isinstance(d, tuple) for d in dims)
-    return dims[number] if nested else dims
+def _pair(dims: Dims, number: int) -> Any:
+    if isinstance(dims, tuple) and len(dims) == 2 and all(isinstance(d, tuple) for d in dims):
+        return dims[number]
+    return dims
 
 
 def assert_matches(case: str | os.PathLike[str], *, bits: bool = False, **options: Any) -> None:
@@ -123,12 +129,12 @@ LEAST = {"f64": 2.0**-1074, "f32": 2.0**-149, "f16": 2.0**-24, "bf16": 2.0**-133
 """The smallest subnormal, which bounds the rounding error of tiny numbers."""
 
 
-def _doubles(values: Any) -> Array:
+def _doubles(values: ArrayLike) -> Array:
     with np.errstate(all="ignore"):
         return np.asarray(values).astype(np.float64)
 
 
-def exact_matmul(a: Any, b: Any, c: Any = None) -> Array:
+def exact_matmul(a: ArrayLike, b: ArrayLike, c: ArrayLike | None = None) -> Array:
     """Compute ``a @ b + c`` as float64, each element the exact sum rounded once.
 
     Args:
@@ -157,9 +163,9 @@ def exact_matmul(a: Any, b: Any, c: Any = None) -> Array:
 
 
 def product_bound(
-    a: Any,
-    b: Any,
-    c: Any = None,
+    a: ArrayLike,
+    b: ArrayLike,
+    c: ArrayLike | None = None,
     *,
     result: str = "f32",
     sm: str = "sm_90a",
@@ -203,7 +209,7 @@ def product_bound(
     return total * growth * (1 + growth) + (blocks + parts) * LEAST[result]
 
 
-def sum_bound(values: Any, axis: int | tuple[int, ...] | None = None, *, dtype: str = "f32") -> Array:
+def sum_bound(values: ArrayLike, axis: int | tuple[int, ...] | None = None, *, dtype: str = "f32") -> Array:
     """Bound the error of a sum in any order, with every addition rounded to nearest."""
     magnitudes = np.abs(_doubles(values))
     total = np.asarray(magnitudes.sum(axis=axis))

@@ -10,6 +10,8 @@ from typing import Any
 from warpsim.errors import source_path
 from warpsim.isa.evidence import EXACT, MEANING, MODELLED, RECORDED, RECOVERED, STATED
 from warpsim.machine.fidelity import Executed, executed
+from warpsim.machine.state.launch import LaunchState
+from warpsim.program.program import Instruction
 
 Counts = dict[str, dict[int, int]]
 
@@ -21,7 +23,7 @@ class Lines:
         self.counts: Counts = {}
         self.texts: dict[str, str] = {}
 
-    def add(self, state: Any) -> None:
+    def add(self, state: LaunchState) -> None:
         """Count a finished launch."""
         program = state.plan.program
         entry = state.plan.entry
@@ -29,7 +31,7 @@ class Lines:
         ran: dict[tuple[str, int], int] = {}
         """By place. A line runs as often as the most frequent of its instructions."""
 
-        def note(instruction: Any, times: int) -> None:
+        def note(instruction: Instruction, times: int) -> None:
             places = [(name, instruction.span.line)]
             file, line = instruction.source or ("", 0)
             if line:  # 0 is the compiler's word for code of no line
@@ -151,7 +153,7 @@ class Forms:
     def __init__(self) -> None:
         self.counts: dict[Executed, int] = {}
 
-    def add(self, state: Any) -> None:
+    def add(self, state: LaunchState) -> None:
         """Count a finished launch."""
         for form in executed(state.counts, state.device.sm):
             self._count(form)

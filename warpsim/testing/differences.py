@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from warpsim.errors import plural
@@ -63,11 +61,11 @@ def index_text(place: tuple[int, ...]) -> str:
     return "[" + ", ".join(map(str, place)) + "]"
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
-def _bits(element: Any) -> str:
+def _bits(element: object) -> str:
     raw = np.asarray(element).tobytes()[::-1].hex()
     return f"0x{raw}" if len(raw) <= 16 else f"0x{raw[:16]}..."
 

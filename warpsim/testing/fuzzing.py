@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
+from numpy.typing import DTypeLike
 
 from warpsim.errors import WarpsimError, describe
 from warpsim.host.arrays import array_of, is_buffer
 from warpsim.host.kernel import Kernel
+from warpsim.host.options import Dim
 from warpsim.host.recipes import LOGICAL, Recipe, element_type, recipe
 from warpsim.host.recording import record
 from warpsim.testing.assertions import assert_bits_equal
@@ -29,13 +31,13 @@ Oracle = Callable[[tuple[Any, ...], tuple[Any, ...]], object]
 class Launch:
     """A launch to try: grid, block, arguments (recipes allowed), and launch options."""
 
-    grid: Any
-    block: Any
+    grid: Dim
+    block: Dim
     args: tuple[Any, ...]
     options: dict[str, Any] = attrs.field(factory=dict)
 
 
-def arrays(shape: int | tuple[int, ...], dtype: Any = "f32", *, ordinary: bool = False) -> SearchStrategy[Recipe]:
+def arrays(shape: int | tuple[int, ...], dtype: DTypeLike = "f32", *, ordinary: bool = False) -> SearchStrategy[Recipe]:
     """A strategy for array arguments: ordinary numbers, arbitrary bits, and difficult values (NaN, infinities,
     subnormals, extremes).
 

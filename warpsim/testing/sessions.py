@@ -24,6 +24,7 @@ from warpsim.host.files import text_of
 from warpsim.host.launch_options import EFFECTS
 from warpsim.host.options import budget, choice, integer, resolve_checks
 from warpsim.host.unhandled import UnhandledErrors, launching
+from warpsim.machine.state.launch import LaunchState
 from warpsim.testing.coverage import Forms, Lines
 
 _CHECKS: dict[str, Callable[[str, Any], object]] = {
@@ -158,7 +159,7 @@ class Settings:
         """Errors of the running test that nobody looked at."""
         return self.unhandled.take() + self.children.take()
 
-    def launched(self, state: Any) -> None:
+    def launched(self, state: LaunchState) -> None:
         """Count a finished launch."""
         self.unhandled.launches += 1
         if not self.running and self.fails:
@@ -174,7 +175,7 @@ class Settings:
             self.outside += map(describe, found)
 
 
-def _errors(state: Any, *, raised: bool = False) -> list[Finding]:
+def _errors(state: LaunchState, *, raised: bool = False) -> list[Finding]:
     """Findings of severity error that a launch collected; with ``raised``, also those that it raised."""
     counts = raised or state.settings.on_finding == "collect"
     return [f for f in state.findings.values() if f.severity == "error"] if counts else []

@@ -10,11 +10,11 @@ import queue
 import sys
 import threading
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from warpsim.cli.dap.places import Body, Places, Respond
-from warpsim.cli.dap.protocol import Broken, Printed, Wire, check_request, run_launch
+from warpsim.cli.dap.places import Places, Respond
+from warpsim.cli.dap.protocol import Body, Broken, Printed, Wire, check_request, run_launch
 from warpsim.cli.dap.values import Values
 from warpsim.cli.launching import Left
 from warpsim.cli.output import Unusable, internal
@@ -22,6 +22,7 @@ from warpsim.debug import DebugError, Session, Stop
 from warpsim.debug.breakpoints import EVENTS
 from warpsim.errors import Finding, WarpsimError, describe
 from warpsim.host.kernel import Kernel, LaunchResult
+from warpsim.host.options import Dim
 
 CAPABILITIES = dict.fromkeys(("supportsConfigurationDoneRequest", "supportsFunctionBreakpoints", "supportsConditionalBreakpoints", "supportsHitConditionalBreakpoints", "supportsEvaluateForHovers", "supportsStepBack", "supportsSetVariable", "supportsRestartRequest", "supportsExceptionInfoRequest", "supportsReadMemoryRequest", "supportsWriteMemoryRequest", "supportsDisassembleRequest", "supportsInstructionBreakpoints", "supportsDataBreakpoints", "supportsCompletionsRequest", "supportsTerminateRequest", "supportsSteppingGranularity", "supportsLoadedSourcesRequest", "supportsExceptionFilterOptions"), True)  # fmt: skip
 FILTERS = [
@@ -57,7 +58,7 @@ class Adapter:
         self.places = Places()
         self.live = self.places.live
         self.values = Values(self.places)
-        self.requests: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self.requests: queue.Queue[Body | None] = queue.Queue()
         self.leaving = self.ended = False
         self.status: int | None = None
         """The exit status, once the launch has ended or been left."""
@@ -104,7 +105,7 @@ class Adapter:
         command = str(request.get("command"))
         arguments = request.get("arguments")
         parts = self, self.places, self.values
-        handler: Callable[..., Any] | None = next(
+        handler: Callable[..., Callable[[], None] | None] | None = next(
             filter(None, (getattr(p, f"on_{command}", None) for p in parts)), None
         )
         try:
@@ -125,7 +126,7 @@ class Adapter:
         if after is not None:
             after()
 
-    def _respond(self, request: Body, body: Any = None) -> None:
+    def _respond(self, request: Body, body: Body | None = None) -> None:
         fields = {"request_seq": request.get("seq", 0), "success": True, "command": request.get("command")}
         self.wire.send("response", **fields, **({"body": body} if body is not None else {}))
 
@@ -157,7 +158,7 @@ class Adapter:
         if self.ended:
             self._exit()
 
-    def _serve_launch(self, kernel: Kernel, grid: Any, block: Any, args: Any, **more: Any) -> LaunchResult:
+    def _serve_launch(self, kernel: Kernel, grid: Dim, block: Dim, args: Sequence[Any], **more: Any) -> LaunchResult:
         """Stand in for the launch: serve requests until the launch ends or the client leaves."""
         session = self.places.session = Session(kernel, grid, block, args, **more)
         self._respond_launch(None)
@@ -236,7 +237,7 @@ class Adapter:
             self.ended = True
 
     def _move(
-        self, given: Body, respond: Respond, move: Callable[[Session], Stop], body: Any = None
+        self, given: Body, respond: Respond, move: Callable[[Session], Stop], body: Body | None = None
     ) -> Callable[[], None]:
         session = self.live()
         if "threadId" in given:

@@ -6,13 +6,12 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
+from warpsim.cli.dap.protocol import Body
 from warpsim.debug import DebugError, Session
 from warpsim.debug.breakpoints import line_column
 from warpsim.program.program import Instruction
 
-Body = dict[str, Any]
 Respond = Callable[..., None]
 """Sends the response to a request, with its body if it has one."""
 DEEPEST = 1 << 10

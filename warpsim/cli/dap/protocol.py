@@ -14,6 +14,10 @@ from io import RawIOBase
 from typing import Any, BinaryIO
 
 from warpsim.debug import DebugError
+from warpsim.host.kernel import LaunchResult
+
+Body = dict[str, Any]
+"""A JSON object."""
 
 LARGEST = 1 << 26
 """Largest message that is read, in bytes."""
@@ -31,7 +35,7 @@ class Wire:
         self._lock = threading.Lock()
         self._sent = 0
 
-    def read(self) -> dict[str, Any] | None:
+    def read(self) -> Body | None:
         """The next message; None at the end of the input.
 
         Raises:
@@ -73,7 +77,7 @@ class Wire:
             raise Broken("header without Content-Length")
         return length
 
-    def send(self, kind: str, **fields: Any) -> None:
+    def send(self, kind: str, **fields: object) -> None:
         """Write a message."""
         with self._lock:
             self._sent += 1
@@ -82,7 +86,7 @@ class Wire:
                 self.target.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
                 self.target.flush()
 
-    def event(self, name: str, **body: Any) -> None:
+    def event(self, name: str, **body: object) -> None:
         """Write an event."""
         self.send("event", event=name, body=body)
 
@@ -168,7 +172,7 @@ EDITORS = _keys(
 """Keys of a launch configuration that are the editor's own; so are those that begin with an underscore."""
 
 
-def check_request(command: str, given: Mapping[str, Any]) -> None:
+def check_request(command: str, given: Mapping[str, object]) -> None:
     """Check the arguments of a request. A later version of the protocol may have keys that are not known here, so only
     what looks like another key is refused.
 
@@ -179,7 +183,7 @@ def check_request(command: str, given: Mapping[str, Any]) -> None:
         _check(command, given, REQUESTS[command])
 
 
-def _check(where: str, given: Mapping[str, Any], known: Keys) -> None:
+def _check(where: str, given: Mapping[str, object], known: Keys) -> None:
     for key, value in given.items():
         close = [] if key in known else difflib.get_close_matches(key, known, 1, 0.8)
         if close:
@@ -190,7 +194,7 @@ def _check(where: str, given: Mapping[str, Any], known: Keys) -> None:
                     _check(f"{where}: {key}", each, known[key])
 
 
-def check_launch(given: Mapping[str, Any], known: Mapping[str, object]) -> None:
+def check_launch(given: Mapping[str, object], known: Mapping[str, object]) -> None:
     """Check the keys of a launch configuration against those that ``known`` has.
 
     Raises:
@@ -216,7 +220,7 @@ SHOWN: dict[str, tuple[object, ...]] = {
 KNOWN = {**OPTIONS, **LAUNCH, **SHOWN, "program": "", "case": "", "args": ""}
 
 
-def run_launch(given: dict[str, Any], serve: Callable[..., Any]) -> int:
+def run_launch(given: Body, serve: Callable[..., LaunchResult]) -> int:
     """Run what a launch configuration describes, with ``serve`` in place of the launch; returns the exit status.
 
     Raises:
@@ -244,6 +248,6 @@ def run_launch(given: dict[str, Any], serve: Callable[..., Any]) -> int:
     return run_one(parser().parse_args(words), serve)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """Format 16 or [16, 16] as the command line expects it."""
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)

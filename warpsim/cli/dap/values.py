@@ -5,17 +5,19 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from warpsim.cli.dap.places import Body, Places, Respond
+from warpsim.cli.dap.places import Places, Respond
+from warpsim.cli.dap.protocol import Body
 from warpsim.cli.debug.console import abridged, plain, short, show
 from warpsim.cli.debug.shell import Shell
 from warpsim.debug import DebugError
 from warpsim.debug import expressions as ex
 from warpsim.debug.breakpoints import location_of
 from warpsim.errors import describe
+from warpsim.machine.values import Array
 from warpsim.program.names import SPECIALS
 
 Children = Callable[[], list[Body]]
@@ -131,7 +133,7 @@ class Values:
                 found.append(self._variable(f"%{name}", value, _one_line(value)))
         return found
 
-    def _variable(self, name: str, value: Any, text: str) -> Body:
+    def _variable(self, name: str, value: Array, text: str) -> Body:
         data = np.ma.getdata(value)
         body: Body = {
             "name": name,
@@ -257,7 +259,7 @@ class Values:
         )
 
 
-def _one_line(value: Any) -> str:
+def _one_line(value: ArrayLike) -> str:
     return short(value) if isinstance(value, np.ma.MaskedArray) and value.ndim == 1 else abridged(value)
 
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from typing import Any, TextIO
 
 from warpsim.cli.debug.shell import Shell
@@ -15,6 +16,7 @@ from warpsim.cli.running import run_one
 from warpsim.debug import Session
 from warpsim.host.files import text_of
 from warpsim.host.kernel import Kernel, LaunchResult
+from warpsim.host.options import Dim
 from warpsim.report.findings import finding_record
 
 
@@ -26,7 +28,7 @@ def command_debug(options: Namespace) -> int:
     out = sys.stderr if options.json else sys.stdout
     refused: list[str] = []
 
-    def launch(kernel: Kernel, grid: Any, block: Any, args: Any, **more: Any) -> LaunchResult:
+    def launch(kernel: Kernel, grid: Dim, block: Dim, args: Sequence[Any], **more: Any) -> LaunchResult:
         session = Session(kernel, grid, block, args, **more)
         shell = Shell(session, out, colour=_has_colour(out))
         terminal = Terminal(shell)

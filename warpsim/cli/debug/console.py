@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, TextIO
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from warpsim.debug import DebugError, Session
 from warpsim.debug.threads import ranges
@@ -26,7 +27,7 @@ class Console:
         self.displays: dict[int, tuple[str, str]] = {}
         self.scripts: dict[int, list[str]] = {}
         """By breakpoint, the commands to run when it stops."""
-        self.previous: dict[str, Any] = {}
+        self.previous: dict[str, Array] = {}
         """The registers before the last motion."""
         self.step_by = "instruction"
         self.listed: int | None = None
@@ -87,7 +88,7 @@ ACROSS = 8
 FLOATS = {2: np.float16, 4: np.float32, 8: np.float64}
 
 
-def integer_of(value: Any) -> int:
+def integer_of(value: ArrayLike) -> int:
     """The bits of an element as an unsigned integer."""
     return int.from_bytes(np.ascontiguousarray(value).tobytes(), "little")
 
@@ -103,7 +104,7 @@ def formatter(letter: str) -> Callable[[Any], str]:
             f"{letter!r} is not a format; use {', '.join('/' + c for c in LETTERS)} or a type, such as /f16x2"
         )
 
-    def text(value: Any) -> str:
+    def text(value: ArrayLike) -> str:
         size = np.asarray(value).dtype.itemsize
         bits = integer_of(value)
         if letter in "xaz":
@@ -135,7 +136,7 @@ def plain(value: Any) -> str:
     return str(value if isinstance(value, (float, np.floating)) else np.float32(value))
 
 
-def show(value: Any, letter: str = "") -> str:
+def show(value: ArrayLike, letter: str = "") -> str:
     """Format a value: one element, the parts of packed bits, an array, or one element per lane."""
     one = formatter(letter) if letter else plain
     if isinstance(value, np.ma.MaskedArray):
@@ -152,9 +153,9 @@ def show(value: Any, letter: str = "") -> str:
     return "{" + ", ".join(_run(count, show(item, letter)) for count, item in _runs(data)) + "}"
 
 
-def _runs(data: Array) -> list[tuple[int, Any]]:
+def _runs(data: Array) -> list[tuple[int, ArrayLike]]:
     """Runs of equal elements, as (length, element)."""
-    found: list[tuple[int, Any]] = []
+    found: list[tuple[int, ArrayLike]] = []
     for item in data:
         raw = np.asarray(item).tobytes()
         if found and np.asarray(found[-1][1]).tobytes() == raw:
@@ -168,7 +169,7 @@ def _run(count: int, text: str) -> str:
     return ", ".join([text] * count) if count < 4 else f"{text} <repeats {count} times>"
 
 
-def _lanes(value: Any, one: Callable[[Any], str]) -> str:
+def _lanes(value: Array, one: Callable[[Any], str]) -> str:
     data, mask = np.ma.getdata(value), np.ma.getmaskarray(value)
     away: Array = mask if data.ndim == 1 else np.all(mask, axis=tuple(range(1, data.ndim)))
 
@@ -187,7 +188,7 @@ def _lanes(value: Any, one: Callable[[Any], str]) -> str:
     return "\n" + "\n".join(rows)
 
 
-def abridged(value: Any) -> str:
+def abridged(value: ArrayLike) -> str:
     """Format a value; of a long array, the first 8 elements."""
     data = np.asarray(value)
     if isinstance(value, np.ma.MaskedArray) or data.ndim == 0 or len(data) <= 8:
@@ -195,7 +196,7 @@ def abridged(value: Any) -> str:
     return show(data[:8])[:-1] + f", ...}} ({len(data)} elements)"
 
 
-def short(value: Any) -> str:
+def short(value: Array) -> str:
     """Format a register on one line: its single value, or the first and the last."""
     data, mask = np.ma.getdata(value), np.ma.getmaskarray(value)
     wide = data.dtype == np.uint64 and bool((data >= 1 << 32).any())  # an address
@@ -212,7 +213,7 @@ def equation(name: str, value: str) -> str:
     return f"{name} ={value}" if value.startswith("\n") else f"{name} = {value}"
 
 
-def grid(values: Any, across: int = 16) -> list[str]:
+def grid(values: Array, across: int = 16) -> list[str]:
     """Format a matrix with row and column numbers, ``across`` columns at a time; masked elements are dashes."""
     data, mask = np.ma.getdata(values), np.ma.getmaskarray(values)
     rows, columns = data.shape

@@ -26,6 +26,7 @@ from warpsim.debug import Call, DebugError
 from warpsim.debug import expressions as ex
 from warpsim.debug.breakpoints import line_column, location_of, resolve
 from warpsim.errors import describe, plural, source_name, source_text
+from warpsim.machine.values import Array
 from warpsim.types import TYPES, StateSpace
 
 AROUND = 5
@@ -383,7 +384,7 @@ class Infos:
         for name in held:
             self.say(self._register_line(name, held[name]))
 
-    def _register_line(self, name: str, values: Any) -> str:
+    def _register_line(self, name: str, values: Array) -> str:
         """Format a register on one line, marked if it changed since the last stop."""
         old = self.console.previous.get(name)
         changed = old is None or old.tobytes() != values.tobytes()

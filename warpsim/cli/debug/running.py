@@ -159,7 +159,7 @@ class Running:
         self.say(self.console.paint(f"Watchpoint {stop.number}: {what}", "1"))
         if stop.event:
             self.say(f"  {stop.event}")
-        elif stop.old is not None:
+        elif stop.old is not None and stop.new is not None:
             self.say(f"  old {show(stop.old)}")
             self.say(f"  new {show(stop.new)}")
 
