@@ -83,13 +83,13 @@ def load(space, place, type, guard):
     return f"{CODE[place]} {zero}{where} {guard}ld.{space}.{type} {register}, [{at}]; {joined}"
 
 
-def loads():
-    """Every place, with types and guards in turns."""
+def accesses(places, every):
+    """Every place, as words and as elements of the other types, which have a guard, in turns; or as one of the two."""
     found = []
-    for n, place in enumerate(PLACES):
-        for m, type in enumerate(TYPES):
-            if m in (0, 1 + n % 4):
-                found.append((place, type, list(GUARDS)[0 if m == 0 else (n + m) % 4]))
+    for n, place in enumerate(places):
+        for m in (0, 1 + n % 4):
+            if every or (m > 0) == (n % 3 > 0):
+                found.append((place, list(TYPES)[m], list(GUARDS)[0 if m == 0 else (n + m) % 4]))
     return found
 
 
@@ -101,14 +101,15 @@ def launch(text, block, *arrays):
 
 
 def blocks(one, *others):
-    """One by default, all in the long run: each shape is compiled."""
-    return pytest.mark.parametrize("block", [one, *(pytest.param(b, marks=pytest.mark.long) for b in others)])
+    """One by default with half of the accesses, all in the long run: each is compiled."""
+    many = [pytest.param(block, True, marks=pytest.mark.long) for block in (one, *others)]
+    return pytest.mark.parametrize(("block", "every"), [(one, False), *many])
 
 
 @blocks((8, 8), (64, 1), (12, 4), (16, 4), (4, 16), (32, 2), (40, 1), (2, 32), (5, 3))
-def test_loads(block, done):
+def test_loads(block, every, done):
     """From global memory, and from shared memory that the CTA has filled, two of each access in a loop."""
-    (wide, high), cases = block, loads()
+    (wide, high), cases = block, accesses(PLACES, every)
     threads = wide * high
     rounds = "\n".join(load(space, *case) for case in cases for space in ("global", "shared"))
     text = HEAD.format(size=4 * WORDS, each=4, threads=threads) + FILL.format(threads=threads, words=WORDS)
@@ -156,23 +157,18 @@ STORES = ["x + w * y", "63 * c + x + w * y", "2 * x + 40 * y", "x", "y", "8 * x 
 
 
 @blocks((8, 8), (64, 1), (12, 4), (16, 4), (4, 16), (40, 1))
-def test_stores(block, done):
+def test_stores(block, every, done):
     """In the order CTA, warp, lane: of threads that go to one place, the last one's value stays."""
     wide, high = block
     threads = wide * high
-    lines, cases = [], []
-    for n, place in enumerate(STORES):
-        for m, type in enumerate(TYPES):
-            if m not in (0, 1 + n % 4):
-                continue
-            guard = list(GUARDS)[0 if m == 0 else (n + m) % 4]
-            size, count = TYPES[type]
-            cases.append((place, type, guard))
-            made, register = numbered(n, type)
-            lines.append(
-                f"{CODE[place]} {made} mad.lo.u32 %i, %i, {size * count}, %s; {guard}st.shared.{type} [%i], {register}; bar.sync 0;"
-                f"ld.shared.u32 %k, [tile+{16 * n}]; mad.lo.u32 %r, %r, 31, %k; bar.sync 0;"
-            )
+    lines, cases = [], accesses(STORES, every)
+    for place, type, guard in cases:
+        n, (size, count) = STORES.index(place), TYPES[type]
+        made, register = numbered(n, type)
+        lines.append(
+            f"{CODE[place]} {made} mad.lo.u32 %i, %i, {size * count}, %s; {guard}st.shared.{type} [%i], {register}; bar.sync 0;"
+            f"ld.shared.u32 %k, [tile+{16 * n}]; mad.lo.u32 %r, %r, 31, %k; bar.sync 0;"
+        )
     text = HEAD.format(size=4 * WORDS, each=4, threads=threads) + FILL.format(threads=threads, words=WORDS)
     text += f"{' '.join(lines)} st.global.u32 [%out], %r; ret; }}"
     given = np.arange(WORDS, dtype=np.uint32) * 7919
@@ -191,7 +187,9 @@ def test_stores(block, done):
         assert (out[c] == total).all()
 
 
-@blocks((8, 4), (32, 1), (16, 2), (4, 8), (1, 32), (5, 3))
+@pytest.mark.parametrize(
+    "block", [(8, 4), *(pytest.param(b, marks=pytest.mark.long) for b in ((32, 1), (16, 2), (4, 8), (1, 32), (5, 3)))]
+)
 def test_stores_to_global_memory(block, done):
     """By the one warp of each CTA, one access behind the other; what no thread stores stays, and of threads that go to one place the
     last one's value."""

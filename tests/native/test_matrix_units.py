@@ -71,7 +71,13 @@ def units(module):
     return [(entry.options, c) for entry in entries for c in entry.codes.values() if isinstance(c, CompiledRegion)]
 
 
-@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+ELSEWHERE = {"f16 sums", "bf16", "tf32"}
+"""What test_matrices has samples of by default."""
+
+
+@pytest.mark.parametrize(
+    "body", [pytest.param(BODIES[name], id=name, marks=[pytest.mark.long] * (name in ELSEWHERE)) for name in BODIES]
+)
 def test_whole_kernels(body):
     """One region holds the loop with its barriers, on random bits with NaN and infinities among them."""
     text = HEAD + body + TAIL

@@ -75,8 +75,8 @@ def compared(seeds: Iterable[int], monkeypatch: pytest.MonkeyPatch, done: list[A
 
 
 def test_some_kernels(monkeypatch: pytest.MonkeyPatch, done: list[Any]) -> None:
-    """A few seeds, of kernels that compile within seconds."""
-    bad, compiled = compared((1, 2, 5, 6), monkeypatch, done)
+    """A few seeds, of kernels that compile in no time."""
+    bad, compiled = compared((4, 5, 6, 14, 16), monkeypatch, done)
 
     assert bad == []
     assert compiled > 2
