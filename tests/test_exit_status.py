@@ -140,7 +140,7 @@ exec                                                2
 exec --link-flags                                   0
 exec --device sm_1 -- {sys.executable} -c pass      2
 exec --report none/r -- {sys.executable} -c pass    2
-record -- {sys.executable} -c pass                  2
+record -- {sys.executable} -I -c pass               2
 record -- none                                      2
 nonsense                                            2
 """
@@ -232,7 +232,14 @@ def test_every_command(ends, words, status):
         assert said.err.startswith(("warpsim: ", "(warpsim) "))
 
 
-@pytest.mark.parametrize(("words", "status"), [pytest.param(*r, id=row(r[0])) for r in ROWS if r[0][0] not in PLAIN])
+def documents():
+    """The rows of commands that have a document; one with workers starts processes, as without a document."""
+    for words, status in ROWS:
+        if words[0] not in PLAIN:
+            yield pytest.param(words, status, id=row(words), marks=[pytest.mark.long] * ("--workers" in words))
+
+
+@pytest.mark.parametrize(("words", "status"), list(documents()))
 def test_every_document(ends, words, status):
     """The same status, and one document that agrees with it."""
     found, said = ends(*words, "--json")

@@ -10,7 +10,7 @@ import pytest
 
 import forms
 
-PARTS = 8
+PARTS = 16
 
 
 @pytest.mark.parametrize("part", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, PARTS))])

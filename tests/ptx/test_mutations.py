@@ -66,7 +66,7 @@ def try_mutations(seed, count):
 
 def test_sample():
     """Some."""
-    try_mutations(1, 60)
+    try_mutations(1, 40)
 
 
 @pytest.mark.sweep
