@@ -155,7 +155,7 @@ OPCODES_ELSEWHERE = {
     "graph/nodes.py": "operations of graphs",
     "graph/text.py": "operations of graphs",
     "graph/trace.py": "ufuncs of NumPy",
-    "machine/memory/atomic_cells.py": "the .op of an atomic, for which NumPy has a name",
+    "machine/memory/atomics.py": "the .op of an atomic, for which NumPy has a name",
 }
 """Files that may name opcodes, and why."""
 OTHER_WORDS = {

@@ -42,9 +42,11 @@ ALLOWED = {
     ("native/compiling/compiler.py", "mapping.map_code"): "made here, or from the cache: see warpsim.owned",
     ("native/compiling/images.py", "mapping.map_code"): "from the cache: see warpsim.owned",
     ("native/compiling/mapping.py", "map_code"): "a page of zeros, which is never called",
-    ("machine/state/pickling.py", "pickle"): "a state of this process, for the caller",
-    ("parallel/shipping.py", "pickle"): "memory from this process to those that it started, or the user's cluster",
-    ("parallel/processes.py", "pickle"): "messages between this process and those that it started",
+    ("machine/state/launch.py", "pickle"): "a state of this process, for the caller",
+    (
+        "parallel/processes.py",
+        "pickle",
+    ): "messages and memory from this process to those that it started, or the user's cluster",
 }
 """What loads code, or unpickles, and where that comes from."""
 

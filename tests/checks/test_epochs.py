@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from warpsim.checks.epochs import EpochSheets
-from warpsim.machine.state.footprints import Footprint
+from warpsim.machine.state.transfers import Footprint
 
 SIZE, COLUMNS = 256, 4
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from warpsim.checks.matrices import ROW, TileSwizzles
-from warpsim.machine.state.footprints import Footprint
+from warpsim.machine.state.transfers import Footprint
 
 ROWS, CTAS = 12, 3
 COPIES = [SimpleNamespace(text=f"copy {k}") for k in range(4)]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import warpsim
-from warpsim.machine import arrivals, clusters
+from warpsim.machine import barriers
 from warpsim.machine.state.batch import ClusterBarrier
 
 
@@ -12,11 +12,11 @@ def test_the_last_thread_lets_all_go(stage):
     """Threads wait until all of their CTA have come; whoever comes last waits no longer than the others."""
     s = stage(64, 2)
 
-    assert arrivals.arrive(s.machine, s.group(*range(32)), 0, 0, waits=True)
+    assert barriers.arrive(s.machine, s.group(*range(32)), 0, 0, waits=True)
     assert s.runnable() == []
-    assert arrivals.arrive(s.machine, s.group(*range(32, 64), cta=1), 0, 0, waits=True)
+    assert barriers.arrive(s.machine, s.group(*range(32, 64), cta=1), 0, 0, waits=True)
     assert s.runnable() == [(1, t) for t in range(64)]
-    assert arrivals.arrive(s.machine, s.group(*range(32, 64), cta=0), 0, 0, waits=True)
+    assert barriers.arrive(s.machine, s.group(*range(32, 64), cta=0), 0, 0, waits=True)
     assert s.runnable() == [(0, t) for t in range(64)]
     assert not s.machine.waits()
     assert s.batch.barriers[0].arrived.tolist() == [0, 0]
@@ -26,7 +26,7 @@ def test_all_at_once(stage):
     """Where all threads of the batch come together nobody waits."""
     s = stage(64, 2)
 
-    assert not arrivals.arrive(s.machine, s.group(), 0, 0, waits=True)
+    assert not barriers.arrive(s.machine, s.group(), 0, 0, waits=True)
     assert not s.machine.waits()
 
 
@@ -34,8 +34,8 @@ def test_groups_go_on_behind_the_barrier(stage):
     """Each stands at the instruction behind the one where it arrived."""
     s = stage(64)
     first, second = s.group(*range(32)), s.group(*range(32, 64))
-    arrivals.arrive(s.machine, first, 0, 0, waits=True)
-    arrivals.arrive(s.machine, second, 0, 0, waits=True)
+    barriers.arrive(s.machine, first, 0, 0, waits=True)
+    barriers.arrive(s.machine, second, 0, 0, waits=True)
 
     assert (first.at, second.at) == (1, 1)
 
@@ -45,10 +45,10 @@ def test_named_barriers_with_counts(stage):
     barrier."""
     s = stage(128)
 
-    assert arrivals.arrive(s.machine, s.group(*range(32)), 1, 64, waits=True)
-    assert not arrivals.arrive(s.machine, s.group(*range(32, 64)), 2, 64, waits=False)
+    assert barriers.arrive(s.machine, s.group(*range(32)), 1, 64, waits=True)
+    assert not barriers.arrive(s.machine, s.group(*range(32, 64)), 2, 64, waits=False)
     assert s.runnable() == []
-    assert not arrivals.arrive(s.machine, s.group(*range(64, 96)), 1, 64, waits=False)
+    assert not barriers.arrive(s.machine, s.group(*range(64, 96)), 1, 64, waits=False)
     assert s.runnable() == [(0, t) for t in range(32)]
     assert s.batch.barriers[2].arrived.tolist() == [32]
 
@@ -56,17 +56,17 @@ def test_named_barriers_with_counts(stage):
 def test_ends_are_not_waited_for(stage):
     """When the last threads that a barrier lacked end, the others go on, CTA by CTA."""
     s = stage(64, 2)
-    arrivals.arrive(s.machine, s.group(*range(48)), 0, 0, waits=True)
-    arrivals.leave(s.machine, s.group(*range(48, 60)))
+    barriers.arrive(s.machine, s.group(*range(48)), 0, 0, waits=True)
+    barriers.leave(s.machine, s.group(*range(48, 60)))
 
     assert s.runnable() == []
     assert s.batch.alive.tolist() == [52, 52]
-    arrivals.leave(s.machine, s.group(*range(60, 64), cta=1))
+    barriers.leave(s.machine, s.group(*range(60, 64), cta=1))
     assert s.runnable() == [(1, t) for t in range(48)]
-    arrivals.leave(s.machine, s.group(*range(60, 64), cta=0))
+    barriers.leave(s.machine, s.group(*range(60, 64), cta=0))
     assert s.runnable() == [(0, t) for t in range(48)]
     passed = s.batch.barriers_passed.tolist()
-    arrivals.leave(s.machine, s.group(*range(48), cta=1))
+    barriers.leave(s.machine, s.group(*range(48), cta=1))
     assert s.batch.barriers_passed.tolist() == passed == [1, 1]
 
 
@@ -85,12 +85,12 @@ def test_votes(stage, operation, destination, below, results):
     index = next(o.register.index for o in low.instruction.operands if o.register.name == destination)
     votes = [group.selection.threads < limit for group, limit in zip((low, *high), below, strict=True)]
 
-    assert arrivals.arrive(s.machine, low, 0, 0, waits=True, vote=votes[0])
-    assert arrivals.arrive(s.machine, high[0], 0, 0, waits=True, vote=votes[1])
+    assert barriers.arrive(s.machine, low, 0, 0, waits=True, vote=votes[0])
+    assert barriers.arrive(s.machine, high[0], 0, 0, waits=True, vote=votes[1])
     groups = list(s.batch.runnable)
     assert s.runnable() == [(0, t) for t in range(64)]
     assert {v for g in groups for v in np.unique(g.read(index)).tolist()} == {results[0]}
-    assert arrivals.arrive(s.machine, high[1], 0, 0, waits=True, vote=votes[2])
+    assert barriers.arrive(s.machine, high[1], 0, 0, waits=True, vote=votes[2])
     assert {v for g in s.batch.runnable for v in np.unique(g.read(index)).tolist()} == {results[1]}
 
 
@@ -99,16 +99,16 @@ def test_clusters(stage):
     s = stage(32, 4)
     s.batch.cluster_barrier = ClusterBarrier.of(np.array([0, 0, 1, 1]), s.batch.shape.n)
     every = [s.group(cta=c) for c in range(4)]
-    clusters.arrive(s.machine, every[0])
-    assert clusters.wait(s.machine, every[0])
-    clusters.arrive(s.machine, every[2])
+    barriers.cluster_arrive(s.machine, every[0])
+    assert barriers.cluster_wait(s.machine, every[0])
+    barriers.cluster_arrive(s.machine, every[2])
 
     assert s.runnable() == []
-    clusters.arrive(s.machine, every[1])
+    barriers.cluster_arrive(s.machine, every[1])
     assert s.runnable() == [(0, t) for t in range(32)]
-    assert not clusters.wait(s.machine, every[1])
-    arrivals.leave(s.machine, every[3])
-    assert not clusters.wait(s.machine, every[2])
+    assert not barriers.cluster_wait(s.machine, every[1])
+    barriers.leave(s.machine, every[3])
+    assert not barriers.cluster_wait(s.machine, every[2])
 
 
 def test_clusters_that_are_done_and_that_are_not(stage):
@@ -116,13 +116,13 @@ def test_clusters_that_are_done_and_that_are_not(stage):
     s = stage(32, 4)
     s.batch.cluster_barrier = ClusterBarrier.of(np.array([0, 0, 1, 1]), s.batch.shape.n)
     for cta in (0, 1, 2):
-        clusters.arrive(s.machine, s.group(cta=cta))
+        barriers.cluster_arrive(s.machine, s.group(cta=cta))
     first = [s.group(cta=c) for c in (0, 1, 2)]
     together = s.machine.merge(first, None)
 
-    assert clusters.wait(s.machine, together)
+    assert barriers.cluster_wait(s.machine, together)
     assert s.runnable() == [(c, t) for c in (0, 1) for t in range(32)]
-    clusters.arrive(s.machine, s.group(cta=3))
+    barriers.cluster_arrive(s.machine, s.group(cta=3))
     assert s.runnable() == [(2, t) for t in range(32)]
 
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from warpsim.errors import LaunchError
-from warpsim.machine.memory import outside
-from warpsim.machine.memory.outside import outside_global
+from warpsim.machine.memory.addresses import INDEX, outside_global
 from warpsim.machine.state import global_memory
 from warpsim.machine.state.global_memory import ALIGNMENT, CAPACITY, FIRST_ADDRESS, GUARD, GlobalMemory
 
@@ -78,7 +77,7 @@ def test_what_is_said_of_a_stray_address(address, said):
 
     assert text.startswith("access of 4 bytes at address 0x")
     assert said in text
-    assert advice.startswith("pass an array" if "null" in said else "check that it is" if "none" in said else outside.INDEX)  # fmt: skip
+    assert advice.startswith("pass an array" if "null" in said else "check that it is" if "none" in said else INDEX)  # fmt: skip
 
 
 def test_windows_are_taken():

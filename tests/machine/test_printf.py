@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from warpsim.machine.printf import format_text
+from warpsim.machine.runtime import format_text
 
 CASES = [
     ("%5d|%-6d|%06x|%+d|%#o", (-20, -20, 0xFFFFFFEC, -20, 492), "  -20|-20   |ffffffec|-20|0754", 5),

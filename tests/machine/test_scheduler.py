@@ -9,11 +9,10 @@ import pytest
 
 import warpsim
 from ptx_text import module_head
-from warpsim.machine import shuffled
+from warpsim.machine.engine import all_begun, next_batch, take_shuffled, waves_of
 from warpsim.machine.state.launch import LaunchState, Settings
 from warpsim.machine.state.schedule import ENDLESS, Schedule
 from warpsim.machine.waiting import pass_time, wake
-from warpsim.machine.waves import all_begun, next_batch, waves_of
 
 
 def threads(group):
@@ -199,7 +198,7 @@ def test_cut_and_joined(stage, seed):
     s, schedule = stage(128), Schedule.of(seed)
     s.machine.push(s.group())
     for _ in range(40):
-        group = shuffled.take(s.machine, schedule)
+        group = take_shuffled(s.machine, schedule)
         groups = [group, *s.batch.runnable]
         assert sorted(t for g in groups for t in threads(g)) == list(range(128))
         assert schedule.lanes or all(len(threads(g)) % 32 == 0 for g in groups)

@@ -7,13 +7,11 @@ import pytest
 
 from warpsim.layout import mbarriers
 from warpsim.machine.asynchrony import transfers
-from warpsim.machine.asynchrony.bulk import BulkCopies
-from warpsim.machine.asynchrony.cp_async import AsyncGroups
+from warpsim.machine.asynchrony.copies import AsyncGroups, BulkCopies
 from warpsim.machine.asynchrony.mbarrier_objects import MbarrierObjects
 from warpsim.machine.memory.addresses import Address
-from warpsim.machine.state.footprints import Footprint
 from warpsim.machine.state.schedule import Schedule
-from warpsim.machine.state.transfers import BoxLoad, Receivers, RunLoad
+from warpsim.machine.state.transfers import BoxLoad, Footprint, Receivers, RunLoad
 from warpsim.machine.values import Affine
 
 U32, U64 = np.dtype(np.uint32), np.dtype(np.uint64)

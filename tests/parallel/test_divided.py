@@ -16,7 +16,7 @@ from warpsim.cli.launching import results_of
 from warpsim.host.cases import run_case
 from warpsim.native.compiling.cache import available
 from warpsim.native.runtime import run as runs
-from warpsim.parallel import shipping
+from warpsim.parallel import processes
 from warpsim.parallel.part import perform
 from warpsim.parallel.processes import Processes, Threads
 
@@ -373,20 +373,20 @@ def test_files_of_several_launches():
 def test_files_of_a_killed_process(tmp_path):
     """What a killed process has left is deleted by the next; what is in use or young, and other files, stay."""
     killed = (
-        "import os, signal, sys\nfrom warpsim.parallel import shipping\nshipping.IN_MEMORY = sys.argv[1]\n"
-        "files = shipping.Files()\nprint(files._take(), flush=True)\nos.kill(os.getpid(), signal.SIGKILL)"
+        "import os, signal, sys\nfrom warpsim.parallel import processes\nprocesses.IN_MEMORY = sys.argv[1]\n"
+        "files = processes.Files()\nprint(files._take(), flush=True)\nos.kill(os.getpid(), signal.SIGKILL)"
     )
     left = subprocess.run([sys.executable, "-c", killed, tmp_path], capture_output=True, text=True).stdout.strip()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shipping, "IN_MEMORY", str(tmp_path))
-        files = shipping.Files()
+        patch.setattr(processes, "IN_MEMORY", str(tmp_path))
+        files = processes.Files()
         used = files._take()
         assert os.path.exists(left)  # young
         other = tmp_path / "warpsim-mine"
         other.write_bytes(b"")
         for path in (left, used, other):
             os.utime(path, (0, 0))
-        shipping.sweep(str(tmp_path))
+        processes.sweep(str(tmp_path))
 
     assert sorted(os.listdir(tmp_path)) == sorted([os.path.basename(used), "warpsim-mine"])
     files.end()
@@ -398,7 +398,7 @@ def test_arrays_in_a_file(tmp_path):
     given = [np.arange(n, dtype=np.uint8) + n for n in (5, 1, 100, 64)]
     path = tmp_path / "file"
     path.write_bytes(b"")
-    places = shipping._write(str(path), given)
+    places = processes._write(str(path), given)
     held = path.read_bytes()
 
     assert [held[at : at + size] for at, size in places] == [array.tobytes() for array in given]

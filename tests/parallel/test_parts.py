@@ -17,12 +17,10 @@ import warpsim
 from ptx_text import module_head
 from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.values import Affine
-from warpsim.parallel import divide, part, processes, shipping
+from warpsim.parallel import divide, part, processes
 from warpsim.parallel.divide import apply, independent
-from warpsim.parallel.footprint import Footprint, mark, mark_affine, marks_of
-from warpsim.parallel.part import Change, Marks, Outcome, _all_marked
-from warpsim.parallel.processes import Processes
-from warpsim.parallel.shipping import Files, Here, Mapped, Pickled
+from warpsim.parallel.part import Change, Footprint, Marks, Outcome, _all_marked, mark, mark_affine, marks_of
+from warpsim.parallel.processes import Files, Here, Mapped, Pickled, Processes
 
 from .test_divided import Elsewhere, Kept, kernel
 
@@ -510,12 +508,12 @@ def memory():
 
 def ways(memory, tmp_path):
     """Memory as executors get it."""
-    pickled, buffers = shipping.taken_apart(memory)
+    pickled, buffers = processes.taken_apart(memory)
     path = tmp_path / "memory"
     path.write_bytes(b"")
     yield Here(memory)
     yield pickle.loads(pickle.dumps(Pickled.of(memory)))
-    yield Mapped(pickled, str(path), shipping._write(str(path), buffers))
+    yield Mapped(pickled, str(path), processes._write(str(path), buffers))
 
 
 def test_memory_arrives(memory, tmp_path):
@@ -540,7 +538,7 @@ def test_no_memory_at_all(tmp_path):
         memory = GlobalMemory()
         for size in sizes:
             memory.map(np.zeros(size, np.uint8))
-        pickled, buffers = shipping.taken_apart(memory)
+        pickled, buffers = processes.taken_apart(memory)
         before, work = Mapped(pickled, str(tmp_path / "none"), tuple((0, b.size) for b in buffers)).load()
         assert len(before.allocations) == len(work.allocations) == len(sizes)
 
@@ -554,7 +552,7 @@ def test_no_room_for_a_file(memory, monkeypatch):
     files = Files()
     with files.mapped(memory) as sent:
         assert isinstance(sent, Mapped)
-    monkeypatch.setattr(shipping, "_write", full)
+    monkeypatch.setattr(processes, "_write", full)
     with files.mapped(memory) as sent:
         assert isinstance(sent, Pickled)
         assert sent.load()[0].allocations[0].data.tolist() == list(range(100))
@@ -564,7 +562,7 @@ def test_no_room_for_a_file(memory, monkeypatch):
 @pytest.mark.skipif(sys.platform == "win32", reason="files are not locked there")
 def test_files_that_are_left_are_swept(tmp_path, monkeypatch):
     """Whoever makes a file deletes those of processes that are gone; what it makes is its own until it ends."""
-    monkeypatch.setattr(shipping, "IN_MEMORY", str(tmp_path))
+    monkeypatch.setattr(processes, "IN_MEMORY", str(tmp_path))
     left = tmp_path / "warpsim-left.memory"
     left.write_bytes(b"")
     os.utime(left, (0, 0))
@@ -574,7 +572,7 @@ def test_files_that_are_left_are_swept(tmp_path, monkeypatch):
     os.utime(left, (0, 0))
     handle = os.open(os.devnull, os.O_RDONLY)
     os.close(handle)
-    shipping.sweep(str(tmp_path))
+    processes.sweep(str(tmp_path))
     again = os.open(os.devnull, os.O_RDONLY)
     os.close(again)
 

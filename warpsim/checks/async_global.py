@@ -15,9 +15,17 @@ import attrs
 import numpy as np
 
 from warpsim.checks.epochs import EpochSheets, Met
-from warpsim.machine.events import ATOMIC, READ, WRITE, MemoryAccess
-from warpsim.machine.state.footprints import Footprint, GlobalTarget
-from warpsim.machine.state.transfers import BoxLoad, BoxStore, RunLoad, RunStore, ThreadCopy, Transfer
+from warpsim.machine.hooks import ATOMIC, READ, WRITE, MemoryAccess
+from warpsim.machine.state.transfers import (
+    BoxLoad,
+    BoxStore,
+    Footprint,
+    GlobalTarget,
+    RunLoad,
+    RunStore,
+    ThreadCopy,
+    Transfer,
+)
 from warpsim.machine.values import Array, spread
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from warpsim.machine.state.footprints import GRANULE, Footprint
+from warpsim.machine.state.transfers import GRANULE, Footprint
 from warpsim.machine.values import Array, spread
 
 Met = tuple[Array, ...]

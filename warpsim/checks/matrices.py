@@ -18,8 +18,8 @@ from warpsim.checks.proxies import RULE as PROXY
 from warpsim.checks.proxies import Proxies
 from warpsim.layout import descriptors, tensor_map
 from warpsim.layout.tensor_map import ROW_UNIT
-from warpsim.machine.memory.outside import RowProblem
-from warpsim.machine.memory.row_access import report_rows
+from warpsim.machine.memory.addresses import RowProblem
+from warpsim.machine.memory.word_access import report_rows
 from warpsim.machine.reporting import present
 from warpsim.machine.state.transfers import BoxLoad, BoxStore
 from warpsim.machine.values import Array
@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from warpsim.machine.collectives import Members
     from warpsim.machine.machine import Machine
     from warpsim.machine.plan import FunctionPlan
-    from warpsim.machine.state.footprints import Footprint
     from warpsim.machine.state.group import Group
-    from warpsim.machine.state.transfers import Transfer
+    from warpsim.machine.state.transfers import Footprint, Transfer
     from warpsim.machine.values import Array
     from warpsim.program.program import Instruction
 

@@ -28,12 +28,11 @@ from warpsim.machine.values import Array, spread
 from warpsim.machine.watcher import WRITE, MemoryAccess, Watcher
 
 if TYPE_CHECKING:
-    from warpsim.machine.events import MemoryAccess
+    from warpsim.machine.hooks import MemoryAccess
     from warpsim.machine.machine import Machine
-    from warpsim.machine.state.footprints import Footprint, GlobalTarget
     from warpsim.machine.state.global_memory import Allocation
     from warpsim.machine.state.group import Group
-    from warpsim.machine.state.transfers import Transfer
+    from warpsim.machine.state.transfers import Footprint, GlobalTarget, Transfer
     from warpsim.machine.values import Array
     from warpsim.program.program import Instruction
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from warpsim.checks.undefined_registers import REGISTER, RULE, lanes_of, origins
 from warpsim.checks.written import ALL, WrittenBits
-from warpsim.machine.asynchrony.moves import copy_threads, store_remote
-from warpsim.machine.asynchrony.transfers import late
+from warpsim.machine.asynchrony.transfers import copy_threads, late, store_remote
 from warpsim.machine.hooks import Hooks
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.addresses import Address, space_of

@@ -16,11 +16,10 @@ from warpsim.machine.values import Array
 from warpsim.machine.watcher import Watcher
 
 if TYPE_CHECKING:
-    from warpsim.machine.issue import Issue
     from warpsim.machine.machine import Machine
-    from warpsim.machine.plan import FunctionPlan
+    from warpsim.machine.plan import FunctionPlan, Issue
+    from warpsim.machine.state.batch import Wgmma
     from warpsim.machine.state.group import Group
-    from warpsim.machine.state.wgmma import Wgmma
     from warpsim.program.program import Instruction
 
 RULES = {FENCE, IN_FLIGHT, UNCOMMITTED}

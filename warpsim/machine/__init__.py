@@ -7,7 +7,7 @@
     state/                a launch in progress, as data: groups, registers, memories, barriers, counts
     machine.py            what steps act through: the state of a batch and of its launch, and the hooks
     memory/, asynchrony/  the ports of the bodies in isa/: accesses, copies, mbarriers, wgmma
-    gate.py, barriers.py, control.py, waiting.py   where groups wait, split, call and sleep
+    collectives.py, barriers.py, control.py, waiting.py   where groups wait, split, call and sleep
     engine.py             scheduling; a launch can pause at every step boundary
     watcher.py, hooks.py  the list of events, as the methods of Watcher; what the machine calls where they happen
 

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from warpsim.isa.traits import Ending
-from warpsim.machine.arrivals import leave
+from warpsim.machine.barriers import leave
 from warpsim.machine.memory.stack import ThreadStack
 from warpsim.machine.plan import BoundBlock, End, FunctionPlan, literal
 from warpsim.machine.runtime import system_call

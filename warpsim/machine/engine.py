@@ -4,24 +4,170 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from functools import lru_cache
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from warpsim.errors import ExecutionError
-from warpsim.machine import shuffled
-from warpsim.machine.asynchrony import transfers
-from warpsim.machine.binding.step_events import with_register_events
-from warpsim.machine.fatal import act_before
+from warpsim.isa.traits import Access
+from warpsim.machine.asynchrony import transfers, wgmma
+from warpsim.machine.binding.bind import with_register_events
 from warpsim.machine.hooks import Hooks, Listener
 from warpsim.machine.machine import Bodies, Machine
 from warpsim.machine.plan import ATTEND, BoundBlock, End, Step
+from warpsim.machine.reporting import present
+from warpsim.machine.selection import shape_of
 from warpsim.machine.stalled import arrive_apart, deadlock
 from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.group import Group
-from warpsim.machine.state.launch import LaunchState
+from warpsim.machine.state.launch import BATCH_BYTES, Dims, LaunchState
 from warpsim.machine.waiting import back_edge, pass_time, wake
-from warpsim.machine.waves import all_begun, next_batch
+
+if TYPE_CHECKING:
+    from warpsim.machine.state.schedule import Schedule
+    from warpsim.machine.values import Array
+
+
+def next_batch(state: LaunchState, most: int = 1) -> tuple[BatchState, int]:
+    """The CTAs that begin next, a rectangle of the grid, and how many waves these are: ``most``, if they make one. Some must be
+    left (`all_begun`)."""
+    gx, rows = state.grid[0], state.grid[1] * state.grid[2]
+    width, height, across, count = _wave(state)
+    last = count if state.last_wave is None else state.last_wave
+    wave = state.waves if state.schedule is None else state.schedule.wave(state.waves, count)
+    band, place = divmod(wave, across)
+    waves = 1 if most == 1 else min(most, last - wave, last if across == 1 else across - place)
+    row, column = band * height, place * width
+    if across == 1:
+        height *= waves
+    else:
+        width *= waves
+    axes = state.block[1] * state.block[2], state.block[0], min(height, rows - row), min(width, gx - column)
+    if state.shape is None or state.shape.extents != axes:
+        state.shape = shape_of(*axes)
+    shape = state.shape
+    numbers = np.arange(column, column + shape.extents[3])
+    if row or shape.extents[2] > 1:
+        numbers = (np.arange(row, row + shape.extents[2])[:, None] * gx + numbers).reshape(-1)
+    return BatchState.of(shape, numbers, state.shared_size, state.local_size), waves
+
+
+def waves_of(state: LaunchState) -> int:
+    """Total number of batches of a launch."""
+    return _wave(state)[3]
+
+
+def all_begun(state: LaunchState) -> bool:
+    """Whether every batch of a launch has begun."""
+    return state.waves >= (_wave(state)[3] if state.last_wave is None else state.last_wave)
+
+
+def _wave(state: LaunchState) -> tuple[int, int, int, int]:
+    """CTAs of a batch along x, and along y and z together; batches along x, and in all."""
+    found = state.wave
+    if found is None:
+        settings, sizes = state.settings, (state.shared_size, state.local_size)
+        found = state.wave = _waves(
+            state.grid, state.block, settings.cluster, sizes, settings.batch_threads, settings.batch_bytes
+        )
+    return found
+
+
+@lru_cache(maxsize=64)
+def _waves(
+    grid: Dims, block: Dims, cluster: Dims | None, sizes: tuple[int, int], batch_threads: int, batch_bytes: int
+) -> tuple[int, int, int, int]:
+    """`_wave`; ``sizes`` are those of shared memory per CTA and of local memory per thread."""
+    gx, rows = grid[0], grid[1] * grid[2]
+    cx, cy, cz = cluster or (1, 1, 1)
+    row_step = grid[1] * cz if cz > 1 else cy
+    threads = block[0] * block[1] * block[2]
+    most = max(batch_threads // threads, 1)
+    shared_size, local_size = sizes
+    if shared_size:
+        most = min(most, max(batch_bytes // shared_size, 1))
+    if local_size:
+        most = min(most, max(BATCH_BYTES // (local_size * threads), 1))
+    width = gx if most >= gx * row_step else max(most // row_step // cx, 1) * cx
+    width = min(width, gx)
+    height = min(max(most // gx // row_step, 1) * row_step, rows) if width == gx else row_step
+    across = -(-gx // width)
+    return width, height, across, across * -(-rows // height)
+
+
+def take_shuffled(machine: Machine, schedule: Schedule) -> Group:
+    """The next group to run in a random order: any, possibly joined by others at its place, possibly split.
+
+    PTX does not define the order of warps and CTAs, and lets lanes of a warp run ahead of each other. Threads that wait
+    for others may wait in any order, and copies and wgmma act at any moment between issue and completion. So a GPU may
+    make every choice made here.
+    """
+    batch = machine.batch
+    if schedule.lands and schedule.chance(schedule.lands):
+        transfers.land(machine, schedule)
+        wgmma.land(machine, schedule)
+    group = batch.runnable.pop(schedule.below(len(batch.runnable)))
+    crowded = len(batch.runnable) >= schedule.groups
+    if crowded or schedule.chance(schedule.joins):
+        same = [g for g in batch.runnable if g.same_place(group)]
+        if same:
+            batch.runnable = [g for g in batch.runnable if not any(g is s for s in same)]
+            group = machine.merge([group, *same], None)
+    if len(batch.runnable) < schedule.groups and schedule.chance(schedule.splits):
+        mask = _part(group, schedule)
+        if mask.any() and not mask.all():
+            group, other = machine.divide(group, mask)
+            machine.push(other)
+    return group
+
+
+def _part(group: Group, schedule: Schedule) -> Array:
+    """Some of a group's threads, in the shape of its positions: warps, CTAs, or single lanes."""
+    selection = group.selection
+    threads, ctas = (np.broadcast_to(a, selection.shape) for a in (selection.threads, selection.ctas))
+    kind = schedule.below(4 if schedule.lanes else 3)
+    unit = (threads >> 5, ctas, (threads >> 5) + ctas * (int(threads.max()) // 32 + 1), threads)[kind]
+    known, places = np.unique(unit, return_inverse=True)
+    if schedule.chance(0.5):  # before or after a place
+        cut = 1 + schedule.below(max(len(known) - 1, 1))
+        chosen = np.arange(len(known)) < cut
+        chosen = chosen if schedule.chance(0.5) else ~chosen
+    else:
+        chosen = np.array([schedule.chance(0.5) for _ in range(min(len(known), 64))])[np.arange(len(known)) % 64]
+    return np.asarray(chosen[places.reshape(selection.shape)])
+
+
+FAULTS = frozenset({"out-of-bounds", "misaligned", "read-only"})
+"""Faults found by the machine itself before an instruction has any effect."""
+
+
+def act_before(machine: Machine) -> None:
+    """Perform the writes of the lanes before those of the fatal finding, in the order CTA, warp, lane.
+
+    Memory contents are then the same whether few or many CTAs run side by side, except for what later CTAs have already
+    done.
+    """
+    if machine.fatal is None:
+        return
+    group, lanes, rule, before = machine.fatal
+    instruction = present(group)
+    if (
+        not (before or rule in FAULTS)
+        or lanes is None
+        or instruction.traits.access not in (Access.STORE, Access.ATOMIC)
+    ):
+        return
+    positions, n_ctas = group.selection.positions, machine.batch.shape.n_ctas
+    order = machine.batch.ctas[positions % n_ctas] * machine.batch.shape.n_threads + positions // n_ctas
+    earlier = order < order[np.broadcast_to(lanes, order.shape)].min()
+    if earlier.any():
+        at = group.at
+        first, _ = machine.divide(group, earlier)
+        machine.muted += 1
+        first.plan.blocks[first.block].steps[at](machine, first)
+        machine.muted -= 1
+
 
 Progress = Callable[[int, int, int], object]
 
@@ -133,7 +279,7 @@ class Run:
             state.entered = True
         if machine.batch.runnable:
             schedule = None if state.settings.by_warp else state.schedule
-            group = machine.take() if schedule is None else shuffled.take(machine, schedule)
+            group = machine.take() if schedule is None else take_shuffled(machine, schedule)
             machine.batch.generation, group.turn = group.generation, None
             state.mark = state.memory.version
             state.running, state.moved = group, True

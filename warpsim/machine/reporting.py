@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from warpsim.errors import SECTIONS, ExecutionError, Finding, spans
-from warpsim.machine.memory.outside import INDEX
+from warpsim.machine.memory.addresses import INDEX
 from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState

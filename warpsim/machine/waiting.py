@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.analysis.loops import Counter, Loop
-from warpsim.machine.gate import missing_lanes
+from warpsim.machine.collectives import missing_lanes
 from warpsim.machine.state.group import Group, Visit
 from warpsim.machine.values import Affine, Value, as_array, spread
 

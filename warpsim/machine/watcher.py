@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from warpsim.machine.events import ATOMIC, READ, WRITE, BoxProblem, MemoryAccess
-from warpsim.machine.hooks import Hooks
+from warpsim.machine.hooks import ATOMIC, READ, WRITE, BoxProblem, Hooks, MemoryAccess
 
 if TYPE_CHECKING:
     from warpsim.errors import Finding
     from warpsim.machine.collectives import Members
-    from warpsim.machine.issue import Issue
     from warpsim.machine.machine import Machine
-    from warpsim.machine.memory.outside import RowProblem
+    from warpsim.machine.memory.addresses import RowProblem
+    from warpsim.machine.plan import Issue
     from warpsim.machine.stalled import Stall, StallValues
     from warpsim.machine.state.global_memory import Allocation
     from warpsim.machine.state.group import Group

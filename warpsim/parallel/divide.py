@@ -15,16 +15,13 @@ from warpsim.analysis.flow import used_registers
 from warpsim.errors import ExecutionError, WarpsimError
 from warpsim.isa.atomic_updates import JOINED
 from warpsim.isa.traits import Access, Ending
-from warpsim.machine.engine import Progress
+from warpsim.machine.engine import Progress, waves_of
 from warpsim.machine.plan import FunctionPlan, KernelPlan
 from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.values import Array
-from warpsim.machine.waves import waves_of
-from warpsim.parallel.footprint import Reduction
-from warpsim.parallel.part import Change, Marks, Outcome, Part, perform
-from warpsim.parallel.processes import Processes, Threads
-from warpsim.parallel.shipping import Here, Memory, Pickled
+from warpsim.parallel.part import Change, Marks, Outcome, Part, Reduction, perform
+from warpsim.parallel.processes import Here, Memory, Pickled, Processes, Threads
 from warpsim.program.program import Instruction
 from warpsim.types import TYPES
 

@@ -19,7 +19,7 @@ from warpsim.isa.traits import Traits
 from warpsim.program.program import Instruction
 from warpsim.report import pages
 from warpsim.report.profile import Profile
-from warpsim.trace.flights import Flight
+from warpsim.trace.rows import Flight
 
 
 @attrs.frozen(eq=False)

@@ -18,8 +18,7 @@ from warpsim.machine.watcher import MemoryAccess
 from warpsim.observe.profiler import Profiler
 from warpsim.program.program import Instruction
 from warpsim.trace.document import Trace
-from warpsim.trace.flights import Flights
-from warpsim.trace.rows import Rows, Waits
+from warpsim.trace.rows import Flights, Rows, Waits
 
 HEIGHT = 256
 """Most blocks in the picture."""

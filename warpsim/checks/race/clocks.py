@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.plan import KernelPlan
     from warpsim.machine.state.batch import ClusterBarrier
-    from warpsim.machine.state.footprints import GlobalTarget
     from warpsim.machine.state.group import Group
     from warpsim.machine.state.launch import LaunchState
+    from warpsim.machine.state.transfers import GlobalTarget
     from warpsim.program.program import Function, Instruction, Operand
 
 

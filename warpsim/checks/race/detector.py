@@ -22,7 +22,7 @@ from warpsim.layout import mbarriers
 from warpsim.machine.asynchrony.transfers import late
 from warpsim.machine.reporting import present
 from warpsim.machine.selection import Rect
-from warpsim.machine.state.footprints import Footprint
+from warpsim.machine.state.transfers import Footprint
 from warpsim.machine.values import Affine, Array
 from warpsim.machine.watcher import WRITE, MemoryAccess, Watcher
 
@@ -30,10 +30,9 @@ if TYPE_CHECKING:
     from warpsim.machine.collectives import Members
     from warpsim.machine.machine import Machine
     from warpsim.machine.selection import Selection
-    from warpsim.machine.state.footprints import GlobalTarget
     from warpsim.machine.state.global_memory import Allocation
     from warpsim.machine.state.group import Group
-    from warpsim.machine.state.transfers import Transfer
+    from warpsim.machine.state.transfers import GlobalTarget, Transfer
     from warpsim.machine.values import Array
     from warpsim.program.program import Instruction
 

@@ -11,9 +11,9 @@ from warpsim.isa.ports import Choose
 from warpsim.layout import tensor_map
 from warpsim.layout.boxes import Boxes
 from warpsim.layout.tensor_map import PACKED_CAPABILITY, PADDED_BOX, ROW_UNIT
-from warpsim.machine.events import ATOMIC, READ, WRITE, BoxProblem
-from warpsim.machine.memory.addresses import CLUSTER_SHIFT, Address
-from warpsim.machine.memory.outside import outside_global, shared_advice
+from warpsim.machine.hooks import ATOMIC, READ, WRITE, BoxProblem
+from warpsim.machine.memory.addresses import CLUSTER_SHIFT, Address, outside_global
+from warpsim.machine.memory.port import shared_advice
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Receivers

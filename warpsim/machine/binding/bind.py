@@ -6,19 +6,83 @@ The meaning comes from ``form.function``; everything around it (registers, guard
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from warpsim.analysis.flow import KEEP, Block, blocks_of, returned_by, used_registers
 from warpsim.analysis.wgmma_order import wgmma_registers
 from warpsim.isa.spec import Scope
+from warpsim.isa.traits import Ending
 from warpsim.machine.barriers import bind_sync
-from warpsim.machine.binding.access_steps import bind_access
-from warpsim.machine.binding.step_events import with_fence_event
-from warpsim.machine.binding.thread_steps import bind_parameter_load, bind_plain, bind_thread
-from warpsim.machine.binding.warp_steps import bind_warp
-from warpsim.machine.binding.wgmma_steps import bind_wgmma, watch_registers
+from warpsim.machine.binding.operand_slots import guard_of
+from warpsim.machine.binding.thread_steps import bind_access, bind_parameter_load, bind_plain, bind_thread
+from warpsim.machine.binding.warp_steps import bind_warp, bind_wgmma, watch_registers
+from warpsim.machine.collectives import bind_gate
 from warpsim.machine.control import bind_end, jump
-from warpsim.machine.gate import bind_gate
-from warpsim.machine.plan import BoundBlock, FunctionPlan, Step, mark_waits
+from warpsim.machine.plan import ATTEND, BoundBlock, End, FunctionPlan, Step, mark_waits
+from warpsim.machine.state.group import Group
 from warpsim.program.program import Instruction
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+
+
+def with_register_events(block: BoundBlock) -> tuple[list[Step], End]:
+    """The steps of a block, and its end, with the events around them."""
+    steps = [_step(step, i) for step, i in zip(block.steps, block.instructions, strict=False)]
+    if len(block.steps) == len(block.instructions):
+        return steps, block.end
+    return steps, _end(block.end, block.instructions[-1])
+
+
+def _registers(instruction: Instruction) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The registers that it reads and writes; destinations that a guard may preserve count as written only."""
+    reads, writes = instruction.reads, instruction.writes
+    if instruction.guard is not None and writes:
+        reads = reads[: -len(writes)]
+    return tuple(dict.fromkeys(reads)), tuple(dict.fromkeys(writes))
+
+
+def _step(step: Step, instruction: Instruction) -> Step:
+    reads, writes = _registers(instruction)
+
+    def reporting(machine: Machine, group: Group) -> object:
+        hooks = machine.hooks
+        if reads and hooks.registers_read is not None:
+            hooks.registers_read(machine, group, reads)
+        suspended = step(machine, group)
+        if writes and hooks.registers_written is not None and (not suspended or suspended is ATTEND):
+            hooks.registers_written(machine, group, writes)
+        return suspended
+
+    return reporting if reads or writes else step
+
+
+def _end(end: End, instruction: Instruction) -> End:
+    """Wrap a block's end: it writes no register, and the results of a call are reported when it returns."""
+    reads = _registers(instruction)[0]
+    if instruction.traits.ending is Ending.RETURN or not reads:
+        return end
+
+    def reporting(machine: Machine, group: Group) -> int | None:
+        if machine.hooks.registers_read is not None:
+            machine.hooks.registers_read(machine, group, reads)
+        return end(machine, group)
+
+    return reporting
+
+
+def with_fence_event(instruction: Instruction, step: Step) -> Step:
+    """A fence's ``step``, which changes no value, with its event."""
+    guard = guard_of(instruction)
+
+    def reporting(machine: Machine, group: Group) -> object:
+        active = None if guard is None else guard(machine, group)
+        suspended = step(machine, group)
+        if machine.hooks.fence is not None and active is not False and not suspended:
+            machine.hooks.fence(machine, group, instruction, active)
+        return suspended
+
+    return reporting
 
 
 def bind_function(plan: FunctionPlan) -> None:

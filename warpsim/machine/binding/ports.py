@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.isa.ports import ReportPort
-from warpsim.machine.asynchrony.bulk import BulkCopies, TensorMapFences
-from warpsim.machine.asynchrony.cp_async import AsyncGroups
+from warpsim.machine.asynchrony.copies import AsyncGroups, BulkCopies, TensorMapFences
 from warpsim.machine.asynchrony.mbarrier_objects import MbarrierObjects
-from warpsim.machine.asynchrony.warpgroups import SharedMatrix
+from warpsim.machine.asynchrony.wgmma import SharedMatrix
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.stack import ThreadStack
 from warpsim.machine.runtime import Clusters

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from warpsim.analysis.wgmma_order import moved, operand_registers
 from warpsim.isa.ports import ReportPort
 from warpsim.isa.spec import Form, Scope
+from warpsim.isa.traits import Family, Stage
+from warpsim.machine.asynchrony import wgmma
 from warpsim.machine.binding.operand_slots import Argument, commit_of, guard_of, source_getter
 from warpsim.machine.binding.ports import PORTS, Port, reporter
 from warpsim.machine.memory.addresses import Address
-from warpsim.machine.plan import ATTEND, FunctionPlan, Step
+from warpsim.machine.plan import ATTEND, FunctionPlan, Issue, Step
 from warpsim.machine.selection import Warps
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Affine, Array, Value, as_array, repeated
@@ -21,6 +24,7 @@ from warpsim.program.program import Instruction, Operand
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
+
 
 U32 = np.dtype(np.uint32)
 Spread: TypeAlias = "Array | tuple[Spread, ...]"
@@ -194,3 +198,64 @@ def _in_group(group: Group, stack: Array) -> Array:
     if warps.dense:
         return stack.reshape(len(stack), *shape)
     return stack.reshape(len(stack), -1)[:, warps.slots].reshape(len(stack), *shape)
+
+
+def bind_wgmma(plan: FunctionPlan, instruction: Instruction, execute: Step) -> Step:
+    """The step of a wgmma instruction; ``execute`` computes a product at once."""
+    traits = instruction.traits
+    if traits.is_async(Family.WGMMA, Stage.FENCE):
+        return wgmma.fence
+    if traits.is_async(Family.WGMMA, Stage.COMMIT):
+        return wgmma.commit
+    if traits.is_async(Family.WGMMA, Stage.WAIT):
+        n = instruction.operands[0].constant or 0
+        return lambda machine, group: wgmma.wait(machine, group, n)
+    slots_d, slots_a = operand_registers(instruction)
+    used = set(slots_d) | set(slots_a)
+    reads = instruction.reads
+    issue = plan.issues[id(instruction)] = Issue(
+        instruction,
+        str(instruction.op.shape),
+        tuple(dict.fromkeys(slots_d)),
+        tuple(dict.fromkeys(s for s in reads if s not in used)),
+        np.array([plan.wgmma_rows[s] for s in slots_d], np.int64),
+        np.array([plan.wgmma_rows[s] for s in slots_a], np.int64),
+        execute,
+    )
+    return lambda machine, group: wgmma.start(machine, group, issue)
+
+
+def watch_registers(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
+    """Wrap another instruction's ``step`` to check the wgmma in flight, if it uses their registers."""
+    if instruction.form.scope is Scope.WARPGROUP:
+        return step
+    reads, writes = (
+        np.array(sorted({plan.wgmma_rows[s] for s in slots if s in plan.wgmma_rows}), np.int64)
+        for slots in (instruction.reads, instruction.writes)
+    )
+    if not (len(reads) or len(writes)):
+        return step
+
+    move = moved(instruction)
+    renames = move is not None and all(slot in plan.wgmma_rows for part in move for slot in part)
+    guard = instruction.guard
+
+    def watched(machine: Machine, group: Group) -> object:
+        if machine.batch.wgmma is None or (guard is not None and _skipped(group, guard[0].index, negated=guard[1])):
+            return step(machine, group)
+        if renames and wgmma.rename(machine, group, reads, writes):
+            return step(machine, group)
+        accessed = machine.hooks.wgmma_registers_accessed
+        if accessed is not None:
+            for rows, written in ((reads, False), (writes, True)):
+                if len(rows):
+                    accessed(machine, group, rows, written)
+        return step(machine, group)
+
+    return watched
+
+
+def _skipped(group: Group, slot: int, *, negated: bool) -> bool:
+    """Whether no thread of the group passes a guard."""
+    value = as_array(group.read(slot)).view(np.bool_)
+    return not (~value if negated else value).any()

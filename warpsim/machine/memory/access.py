@@ -14,7 +14,7 @@ from warpsim.machine.memory import global_access, word_access
 from warpsim.machine.memory.addresses import Address, lifted, space_of
 from warpsim.machine.memory.atomics import apply_atomic
 from warpsim.machine.memory.port import Port
-from warpsim.machine.memory.row_access import access_rows
+from warpsim.machine.memory.word_access import access_rows
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
 from warpsim.machine.values import Affine, Array, DType, Value, as_array, spread
 from warpsim.types import ScalarType

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 from typing import NamedTuple
 
 import numpy as np
 
-from warpsim.machine.state.global_memory import CONST_ADDRESS, FIRST_ADDRESS, PARAM_ADDRESS, PARAM_WINDOW
+from warpsim.machine.state.global_memory import CONST_ADDRESS, FIRST_ADDRESS, PARAM_ADDRESS, PARAM_WINDOW, GlobalMemory
 from warpsim.machine.values import Affine, Array, Value, as_array, reach
 
 Coordinate = Value | tuple[Value, ...]
@@ -138,3 +139,47 @@ def space_of(name: str, address: Address | None = None, active: Array | None = N
             first = int(values.reshape(-1)[taking.argmax()])
         return "global" if first + address.offset >= FIRST_ADDRESS else "local"
     return _SPACES.get(name, name)
+
+
+NULL_PAGE = 1 << 16
+"""Addresses below this come from a null pointer plus an index."""
+FAR = 1 << 32
+"""Beyond this distance, no allocation counts as near."""
+INDEX = "check the index against the array's size, and the access's guard"
+
+
+def outside_global(memory: GlobalMemory, address: int, nbytes: int) -> tuple[str, str]:
+    """Message and advice for an address outside any allocation, with the nearest one and the distance."""
+    text = f"access of {nbytes} bytes at address 0x{address % (1 << 64):x}"
+    if 0 <= address < NULL_PAGE:
+        where = f", {address} bytes from it" if address else ""
+        return f"{text}, through a null pointer{where}", "pass an array for the pointer, or test it before the access"
+    near = memory.nearest(address)
+    text += " is outside any live allocation"
+    if near is None or abs(near[1]) >= FAR:
+        return f"{text}, and none is near", "check that it is a pointer of the launch, or an offset from one"
+    allocation, distance = near
+    where = f"{abs(distance)} bytes {'before' if distance < 0 else 'past the end of'}" if distance else "at the end of"
+    return f"{text}; it is {where} {allocation.name} [0x{allocation.start:x}, 0x{allocation.end:x})", INDEX
+
+
+class RowProblem(enum.Enum):
+    """Why a row of a matrix in shared memory cannot be accessed."""
+
+    SPACE = "is not in shared memory"
+    ALIGNMENT = "is not a multiple of"
+
+    def message(self, address: int, nbytes: int) -> str:
+        """The message for a row of ``nbytes`` at an address."""
+        return f"row address 0x{address:x} {self.value}" + (f" {nbytes} bytes" if self is RowProblem.ALIGNMENT else "")
+
+    @property
+    def advice(self) -> str:
+        """Advice."""
+        if self is RowProblem.SPACE:
+            return "ldmatrix and stmatrix move rows of shared memory only"
+        return "align the tile, and make the distance between its rows a multiple of 16 bytes"
+
+
+OUTRIGHT = {RowProblem.SPACE: "out-of-bounds", RowProblem.ALIGNMENT: "misaligned"}
+"""The rules that such rows break in any launch."""

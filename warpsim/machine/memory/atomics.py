@@ -7,14 +7,210 @@ from collections.abc import Callable
 import attrs
 import numpy as np
 
-from warpsim.machine.events import ATOMIC, WRITE, MemoryAccess
+from warpsim.machine.hooks import ATOMIC, WRITE, MemoryAccess
 from warpsim.machine.memory import global_access, word_access
 from warpsim.machine.memory.addresses import Address
-from warpsim.machine.memory.atomic_cells import DIRECT, Atomic, Cells, direct, update
 from warpsim.machine.memory.port import Port
 from warpsim.machine.selection import Selection
 from warpsim.machine.state.global_memory import Allocation
 from warpsim.machine.values import Array, DType, as_array, spread
+
+CROWD = 8
+"""One cell is served by itself where fewer than one in so many turns of all cells would be saved otherwise."""
+DIRECT: dict[str, np.ufunc] = {
+    "add": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+"""Updates of integers that NumPy makes itself, and whose order does not matter."""
+Update = Callable[..., Array]
+
+
+@attrs.frozen(eq=False)
+class Atomic:
+    """What lanes do to the cells that they address: ``new = function(old, *operands)``.
+
+    ``name`` is the operation in PTX's words ("" for others); ``safe_sum(old)`` says how large a sum of operands may be that
+    does the same at once as its parts one after the other."""
+
+    function: Update
+    name: str
+    safe_sum: Callable[[Array], Array] | None = None
+
+    def new(self, old: Array, operands: list[Array]) -> Array:
+        """What the cells hold afterwards, in their type."""
+        return _like(old, self.function(old, *operands))
+
+
+class Cells:
+    """The memory elements that lanes address: ``keys`` tell equal ones, ``get`` and ``put`` go by lane; ``flat`` is the array
+    that the keys index, where there is one."""
+
+    def __init__(
+        self, keys: Array, get: Callable[[Array], Array], put: Callable[[Array, Array], None], flat: Array | None
+    ) -> None:
+        self.keys = keys
+        self.get = get
+        self.put = put
+        self.flat = flat
+
+    @classmethod
+    def of(cls, keys: Array, elements: Array) -> Cells:
+        """Elements of an array."""
+
+        def put(lanes: Array, values: Array) -> None:
+            elements[keys[lanes]] = values
+
+        return cls(keys, lambda lanes: elements[keys[lanes]], put, elements)
+
+
+class Runs:
+    """The lanes in the order of their cells: those of one cell stand together, from ``starts`` on, ``counts`` of them."""
+
+    def __init__(self, keys: Array) -> None:
+        self.order = np.argsort(keys, kind="stable")
+        ordered = keys[self.order]
+        self.starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+        self.counts = np.diff(np.r_[self.starts, len(keys)])
+
+    @property
+    def firsts(self) -> Array:
+        """The first lane of each cell."""
+        return self.order[self.starts]
+
+    def before(self, values: Array, running: Array) -> Array:
+        """Of values in this order and their running sums: the sum of those that come before each in its cell."""
+        return running - values - np.repeat(running[self.starts] - values[self.starts], self.counts)
+
+
+def update(cells: Cells, atomic: Atomic, operands: list[Array], out: Array | None, lanes: Array) -> bool:
+    """Let ``lanes`` update their cells; what they find goes to ``out`` where asked for. True where any of them changes its cell,
+    even if the next one undoes that."""
+    integer = cells.flat is not None and cells.flat.dtype.kind in "iu"
+    if out is None and integer and atomic.name in DIRECT:
+        assert cells.flat is not None
+        return direct(cells.flat, cells.keys, atomic.name, operands[0].view(cells.flat.dtype))
+    runs = Runs(cells.keys)
+    if len(runs.starts) < len(cells.keys):
+        if integer and atomic.name == "add":
+            return _add(cells, runs, operands[0], out, lanes)
+        if atomic.safe_sum is not None and _add_safely(cells, runs, atomic, operands[0], out, lanes):
+            return True
+    return _in_turns(cells, runs, atomic, operands, out, lanes)
+
+
+def direct(flat: Array, keys: Array, name: str, operand: Array) -> bool:
+    """Let NumPy update elements; True where a lane changes one."""
+    if name in ("add", "xor"):
+        DIRECT[name].at(flat, keys, operand)
+        return bool(operand.any())
+    before = flat[keys]
+    DIRECT[name].at(flat, keys, operand)
+    return bool((flat[keys] != before).any())
+
+
+def _add(cells: Cells, runs: Runs, operand: Array, out: Array | None, lanes: Array) -> bool:
+    """Sums of integers: what a lane finds is the sum of those before it."""
+    assert cells.flat is not None
+    assert out is not None
+    dtype = cells.flat.dtype
+    values = operand.view(dtype)[runs.order]
+    first = cells.get(runs.firsts)
+    out[lanes[runs.order]] = np.repeat(first, runs.counts) + runs.before(values, np.cumsum(values, dtype=dtype))
+    cells.put(runs.firsts, first + np.add.reduceat(values, runs.starts, dtype=dtype))
+    return bool(values.any())
+
+
+def _add_safely(cells: Cells, runs: Runs, atomic: Atomic, operand: Array, out: Array | None, lanes: Array) -> bool:
+    """Likewise, of what counts as a sum does up to a limit; False where one goes beyond it."""
+    assert atomic.safe_sum is not None
+    values = operand.astype(np.int64)[runs.order]
+    totals = np.add.reduceat(values, runs.starts)
+    first = cells.get(runs.firsts)
+    if not (totals <= atomic.safe_sum(first)).all():
+        return False
+    if out is not None:
+        found = np.repeat(first, runs.counts)
+        out[lanes[runs.order]] = _like(first, atomic.function(found, runs.before(values, np.cumsum(values))))
+    cells.put(runs.firsts, atomic.new(first, [totals]))
+    return True
+
+
+def _in_turns(cells: Cells, runs: Runs, atomic: Atomic, operands: list[Array], out: Array | None, lanes: Array) -> bool:
+    """One lane of each cell after the other; where few cells have many lanes, cell by cell."""
+    changed = False
+    order, starts, counts = runs.order, runs.starts, runs.counts
+    crowded = counts > 1
+    few = bool(atomic.name) and CROWD * np.count_nonzero(crowded) < counts.max()
+    for turn in range(1 if few else int(counts.max())):
+        chosen = order[starts[(counts > turn) & ~(few & crowded)] + turn]
+        if not len(chosen):
+            continue
+        old = cells.get(chosen)
+        new = atomic.new(old, [v[chosen] for v in operands])
+        cells.put(chosen, new)
+        if out is not None:
+            out[lanes[chosen]] = old
+        changed |= old.tobytes() != new.tobytes()
+    if few:
+        for start, count in zip(starts[crowded].tolist(), counts[crowded].tolist(), strict=True):
+            chosen = order[start : start + count]
+            first = cells.get(chosen[:1])
+            olds, last = _one_cell(first, [v[chosen] for v in operands], atomic)
+            cells.put(chosen[:1], last)
+            if out is not None:
+                out[lanes[chosen]] = olds
+            changed |= np.concatenate([olds[1:], last]).tobytes() != olds.tobytes()
+    return changed
+
+
+def _like(old: Array, new: Array) -> Array:
+    """The result of an update, in the type of the cells."""
+    return new.view(old.dtype) if new.dtype.itemsize == old.dtype.itemsize else new.astype(old.dtype)
+
+
+def _one_cell(first: Array, operands: list[Array], atomic: Atomic) -> tuple[Array, Array]:
+    """The values that many lanes find in one cell that holds ``first`` (one element), and the value that they leave.
+
+    Lanes that leave the cell unchanged cost next to nothing: all see the same value until one changes it, as when
+    spinning on a lock.
+    """
+    n = len(operands[0])
+    if atomic.name == "exch":
+        values = _like(first, operands[0])
+        return np.concatenate([first, values[:-1]]), values[-1:]
+    if atomic.name == "add" and first.dtype.kind == "f":
+        sums = np.add.accumulate(np.concatenate([first, operands[0]]))
+        if _plain(sums) and _plain(operands[0]):
+            return sums[:-1], sums[-1:]
+    olds = np.empty(n, first.dtype)
+    at, width, value = 0, 1, first
+    while at < n:
+        window = slice(at, at + width)
+        seen = np.repeat(value, min(width, n - at))
+        new = atomic.new(seen, [v[window] for v in operands])
+        changed = np.flatnonzero(_bits(new) != _bits(seen))
+        if len(changed):
+            done, width = int(changed[0]) + 1, max(width // 2, 1)
+            value = new[done - 1 : done]
+        else:
+            done, width = len(seen), 2 * width
+        olds[at : at + done] = seen[:done]
+        at += done
+    return olds, value
+
+
+def _plain(values: Array) -> bool:
+    """Whether the values contain no NaN, infinity or subnormal number, so that rounding treats them all alike."""
+    size = np.abs(values)
+    return bool((((size >= np.finfo(values.dtype).tiny) | (size == 0)) & (size < np.inf)).all())
+
+
+def _bits(values: Array) -> Array:
+    return values if values.dtype.names else values.view(f"u{values.dtype.itemsize}")
 
 
 @attrs.frozen(eq=False)

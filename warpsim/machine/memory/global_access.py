@@ -9,9 +9,16 @@ from functools import partial
 
 import numpy as np
 
-from warpsim.machine.events import NO_COLUMNS, READ, WRITE, MemoryAccess
-from warpsim.machine.memory.addresses import Address, Pattern, bits_of, last_along, misaligned, pattern_of
-from warpsim.machine.memory.outside import outside_global
+from warpsim.machine.hooks import NO_COLUMNS, READ, WRITE, MemoryAccess
+from warpsim.machine.memory.addresses import (
+    Address,
+    Pattern,
+    bits_of,
+    last_along,
+    misaligned,
+    outside_global,
+    pattern_of,
+)
 from warpsim.machine.memory.port import Port
 from warpsim.machine.state.global_memory import Allocation, GlobalMemory
 from warpsim.machine.values import FLAT, Affine, Array, DType, as_array, spread

@@ -3,11 +3,11 @@
 ::
 
     launch.py     LaunchState: settings, batches, whose turn it is, time, counts, findings, printed text
-    batch.py      BatchState: CTAs that run side by side, their groups and barriers
+    batch.py      BatchState: CTAs that run side by side, their groups, barriers and wgmma
     group.py      Group (threads in lockstep) and Frame (the registers of one activation depth, for all threads)
     global_memory.py, word_space.py   memories; each may have a shadow that watchers fill and read
-    transfers.py, footprints.py, wgmma.py   what is in flight, as records of what is left to do
-    equality.py, pickling.py          equality of states; states as bytes
+    transfers.py  copies in flight, as records of what is left to do
+    equality.py   equality of states
 
 A launch pauses only at step boundaries (`warpsim.machine.engine.Run.advance`), where its state can be copied::
 

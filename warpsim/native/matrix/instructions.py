@@ -27,7 +27,7 @@ from warpsim.native.tiering.cost import BLOCKING_SHARE, PRODUCT, PRODUCT_LOAD, Q
 
 if TYPE_CHECKING:
     from warpsim.isa.spec import Op
-    from warpsim.machine.asynchrony.warpgroups import SharedMatrix, Words
+    from warpsim.machine.asynchrony.wgmma import SharedMatrix, Words
     from warpsim.native.matrix.products import Product
     from warpsim.program.program import Instruction
 

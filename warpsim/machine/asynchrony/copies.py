@@ -1,10 +1,8 @@
-"""Bulk copies: boxes of tensors and runs of bytes, between global memory and the shared memories of a cluster; fences for tensor maps.
-
-All lanes of a step at once: arrays have one element per active lane, in the order CTA, warp, lane, or per receiver of a
-lane (a multicast copy has several).
-"""
+"""The ports of asynchronous copies: cp.async, bulk copies and fences for tensor maps."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,22 +12,96 @@ from warpsim.layout.boxes import Boxes
 from warpsim.machine.asynchrony import transfers
 from warpsim.machine.asynchrony.bulk_reach import BulkReach, Lanes, coordinates
 from warpsim.machine.asynchrony.mbarrier_objects import use_by_copies
-from warpsim.machine.asynchrony.transfers import BULK as KIND
+from warpsim.machine.asynchrony.transfers import BULK, CP_ASYNC, copy_threads
+from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.addresses import Address, Coordinate
-from warpsim.machine.state.footprints import Footprint, GlobalTarget
+from warpsim.machine.memory.word_access import locate
+from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import (
     BoxLoad,
     BoxStore,
+    Footprint,
+    GlobalTarget,
     Receivers,
     RemoteStore,
     RunLoad,
     RunStore,
     Signal,
+    ThreadCopy,
     Transfer,
     Work,
 )
 from warpsim.machine.values import Array, Value
 from warpsim.types import ScalarType
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+
+
+class AsyncGroups:
+    """The groups of ``cp.async`` copies of each thread of a group."""
+
+    def __init__(self, machine: Machine, group: Group, active: Array | None) -> None:
+        self.machine, self.group, self.active = machine, group, active
+
+    def copy(self, dst: Address, src: Address, nbytes: int, take: Array | None) -> None:
+        """Copy ``nbytes`` per active lane to shared memory, of which ``take`` are read."""
+        machine, group = self.machine, self.group
+        take = None if take is None else self._within(take, nbytes)
+        memory = Memory(machine, group, self.active)
+        if not transfers.kept(machine):
+            copy_threads(memory, dst, src, nbytes, take)
+            return
+        place, _, columns, _, active = locate(memory, "shared", dst, nbytes)
+        shape = group.selection.shape
+        lanes = (
+            np.arange(group.selection.n)
+            if active is None
+            else np.flatnonzero(np.broadcast_to(active, shape).reshape(-1))
+        )
+        if not len(lanes):
+            return
+        starts = np.broadcast_to(np.asarray(place, np.int64), shape).reshape(-1)[lanes]
+        owners = np.broadcast_to(columns, shape).reshape(-1)[lanes]
+        transfer = Transfer(
+            group,
+            group.selection.positions.reshape(-1)[lanes],
+            ThreadCopy(lanes, dst, src, nbytes, take),
+            writes=Footprint(owners, starts, nbytes),
+            kind=CP_ASYNC,
+            asynchronous=False,
+        )
+        transfers.start(machine, group, self.active, transfer)
+
+    def _within(self, take: Array, nbytes: int) -> Array:
+        """At most ``nbytes`` to read; more are reported."""
+        above = np.broadcast_to(take > nbytes, self.group.selection.shape)
+        if self.active is not None:
+            above = above & self.active
+        if above.any():
+            self.machine.fault(
+                "out-of-bounds",
+                f"src-size is {int(np.broadcast_to(take, above.shape)[above][0])} in a copy of {nbytes} bytes",
+                self.group,
+                above,
+                advice="src-size is at most cp-size, the number of bytes that are written",
+            )
+        return np.minimum(take, np.uint32(nbytes))
+
+    def commit(self) -> None:
+        """Commit the current group."""
+        transfers.commit(self.machine, self.group, self.active, CP_ASYNC)
+
+    def wait(self, n: int, *, everything: bool = False) -> None:
+        """Wait until at most ``n`` groups are pending; with ``everything``, also for copies outside groups."""
+        transfers.wait(self.machine, self.group, self.active, CP_ASYNC, n, everything=everything)
+
+    def arrive(self, columns: Array, address: Array) -> None:
+        """Arrive at the active lanes' mbarriers when all earlier copies of the thread are complete."""
+        signal = Signal(columns, address, np.zeros(1, np.int64), arrivals=1)
+        lanes = self.group.lanes(self.active)
+        transfers.start(self.machine, self.group, self.active, Transfer(self.group, lanes, None, signal=signal))
+
 
 LOADED_ONLY = tensor_map.DATA_TYPES.index("16U4_ALIGN16B")
 
@@ -181,16 +253,16 @@ class BulkCopies(BulkReach):
         transfers.start(self.machine, self.group, self.active, transfer)
 
     def _start_store(self, lanes: Lanes, work: Work, reads: Footprint, target: GlobalTarget, *, reduces: bool) -> None:
-        transfer = Transfer(self.group, lanes.positions, work, reads=reads, kind=KIND, target=target, reduces=reduces)
+        transfer = Transfer(self.group, lanes.positions, work, reads=reads, kind=BULK, target=target, reduces=reduces)
         transfers.start(self.machine, self.group, self.active, transfer)
 
     def commit(self) -> None:
         """Commit the group of copies that complete by groups."""
-        transfers.commit(self.machine, self.group, self.active, KIND)
+        transfers.commit(self.machine, self.group, self.active, BULK)
 
     def wait(self, n: int, *, read_only: bool) -> None:
         """Wait for all but ``n`` groups of copies, or only until they have read their sources."""
-        transfers.wait(self.machine, self.group, self.active, KIND, n, read_only=read_only)
+        transfers.wait(self.machine, self.group, self.active, BULK, n, read_only=read_only)
 
 
 class TensorMapFences(BulkReach):
