@@ -20,9 +20,8 @@ from warpsim.isa import mma, mma_kinds, mma_sp, wgmma, wmma
 from warpsim.layout import registers
 from warpsim.native.compiling.compiler import compiler
 from warpsim.native.compiling.queue import compile_queue
-from warpsim.native.matrix.kernels import Warp, warp_kernel, warpgroup_kernel
-from warpsim.native.matrix.plain import Plain, plain_kernel, plain_plan, wmma_plain_plan
-from warpsim.native.matrix.plans import mma_plan, sparse_plan, wgmma_product, wmma_plan
+from warpsim.native.matrix.kernels import Plain, Warp, warp_kernel, warpgroup_kernel
+from warpsim.native.matrix.plans import mma_plan, plain_plan, sparse_plan, wgmma_product, wmma_plain_plan, wmma_plan
 from warpsim.native.tiering.cost import BLOCKING_SHARE, PRODUCT, PRODUCT_LOAD, QUEUED_SHARE, Account, Policy
 
 if TYPE_CHECKING:
@@ -119,8 +118,13 @@ class Matrices:
         if found is None:
             function = instruction.form.function
             own = getattr(function, "__wrapped__", function)
-            maker = _MAKERS.get(own)
-            body = function if maker is None else _filled(maker(own, self.policy), getattr(function, "places", None))
+            body = function
+            if own is wgmma.mma_float:
+                body = _Warpgroups(own, self.policy)
+            elif own in _PLANS:
+                body = _Warps(own, self.policy, _PLANS[own])
+            if body is not function:
+                body = _filled(body, getattr(function, "places", None))
             found = self._found[id(instruction.op)] = instruction.op, body
         return found[1]
 
@@ -147,25 +151,24 @@ def _reported(*_: Any, **__: Any) -> None:
 
 @attrs.frozen(eq=False)
 class _Warps:
-    """Floats of mma, mma.sp and wmma."""
+    """mma, mma.sp and wmma."""
 
     function: Body
     policy: Policy
-    plan: Callable[[Op, int], Warp | None]
+    plan: Callable[[Op, int], Warp | Plain | None]
 
-    def __call__(
-        self, op: Op, a: Any, b: Any, c: Any, e: Any = None, f: Any = None, *, device: Any, **ports: Any
-    ) -> Any:
+    def __call__(self, op: Op, a: Any, b: Any, c: Any, e: Any = None, f: Any = None, **ports: Any) -> Any:
         def itself(**more: Any) -> Any:
             sparse = () if e is None else (e, f)
-            return self.function(op, a, b, c, *sparse, device=device, **(ports | more))
+            return self.function(op, a, b, c, *sparse, **(ports | more))
 
-        given = (*a, *b, *c)
-        if device.numerics != "exact" or any(r.dtype.itemsize != 4 for r in given):
+        device, given = ports.get("device"), (*a, *b, *c)
+        sm = NEWEST if device is None else device.sm
+        key = op.text, sm
+        plan = codes().planned(key, lambda: self.plan(op, sm))
+        if plan is None or (device is not None and isinstance(plan, Warp) and device.numerics != "exact"):
             return itself()
-        key = op.text, device.sm
-        plan = codes().planned(key, lambda: self.plan(op, device.sm))
-        if plan is None:
+        if any(r.dtype.itemsize != plan.dtype.itemsize for r in given):
             return itself()
         function = codes().of(key, lambda name: warp_kernel(plan, name), self.policy)
         if function is None:
@@ -177,53 +180,13 @@ class _Warps:
             table = np.ascontiguousarray(where.transpose(2, 0, 1), np.int32)
             if (table[:, 1:] == table[:, :-1]).any():
                 return itself(report=_reported)
-        d = np.empty((plan.results, n, 32, m), WORD if plan.d_half else np.dtype(np.float32))
+        d = np.empty((plan.operands[3].registers, n, 32, m), plan.dtype)
         arguments = [n, m, 0 if table is None else table.ctypes.data, *described(given)]
         first, (step, *strides) = d.ctypes.data, d.strides
-        for k in range(plan.results):
+        for k in range(len(d)):
             arguments += (first + k * step, *strides)
         words = np.array(arguments, np.int64)
-        function(words.ctypes.data)
-        return tuple(d)
-
-
-@attrs.frozen(eq=False)
-class _Plain:
-    """Integers, bits and f64 of mma and wmma."""
-
-    function: Body
-    policy: Policy
-    plan: Callable[[Op, int], Plain | None]
-
-    def __call__(self, op: Op, a: Any, b: Any, c: Any, **ports: Any) -> Any:
-        def itself() -> Any:
-            return self.function(op, a, b, c, **ports)
-
-        sm = ports["device"].sm if "device" in ports else NEWEST
-        key = op.text, sm
-        plan = codes().planned(key, lambda: self.plan(op, sm))
-        given = (*a, *b, *c)
-        size = c[0].dtype.itemsize
-        if plan is None or any(r.dtype.itemsize != size for r in given):
-            return itself()
-        function = codes().of(key, lambda name: plain_kernel(plan, name), self.policy)
-        if function is None:
-            return codes().timed(key, itself)
-        n, m = registers.extent(given)
-        d = np.empty((plan.results, n, 32, m), np.float64 if size == 8 else np.int32)
-        words = np.array([n, m, 0, *described(given), *described(d)], np.int64)
         return itself() if function(words.ctypes.data) else tuple(d)
-
-
-@attrs.frozen(eq=False)
-class _Mixed:
-    """wmma.mma: floats of the tensor core, and all else."""
-
-    floats: _Warps
-    plain: _Plain
-
-    def __call__(self, op: Op, *operands: Any, **ports: Any) -> Any:
-        return (self.floats if op.atype.name in mma.FLOATS else self.plain)(op, *operands, **ports)
 
 
 class _Places:
@@ -340,18 +303,16 @@ def _where(found: Words, n: int, m: int) -> tuple[list[int], Any]:
     return [found.flat.ctypes.data, found.columns.ctypes.data, tables.ctypes.data], (tables, found)
 
 
-_MAKERS: dict[Body, Callable[[Body, Policy], Body]] = {
-    mma.mma_float: lambda function, policy: _Warps(function, policy, mma_plan),
-    mma_kinds.mma_kind: lambda function, policy: _Warps(function, policy, mma_plan),
-    mma_sp.mma_sp_float: lambda function, policy: _Warps(function, policy, sparse_plan),
-    mma_kinds.mma_sp_kind: lambda function, policy: _Warps(function, policy, sparse_plan),
-    wmma.wmma_mma_f16: lambda function, policy: _Warps(function, policy, wmma_plan),
-    wmma.wmma_mma: lambda function, policy: _Mixed(
-        _Warps(function, policy, wmma_plan), _Plain(function, policy, wmma_plain_plan)
-    ),
-    wmma.wmma_mma_b1: lambda function, policy: _Plain(function, policy, wmma_plain_plan),
-    mma.mma_f64: lambda function, policy: _Plain(function, policy, plain_plan),
-    mma.mma_integer: lambda function, policy: _Plain(function, policy, plain_plan),
-    mma.mma_bits: lambda function, policy: _Plain(function, policy, plain_plan),
-    wgmma.mma_float: _Warpgroups,
+_PLANS: dict[Body, Callable[[Op, int], Warp | Plain | None]] = {
+    mma.mma_float: mma_plan,
+    mma_kinds.mma_kind: mma_plan,
+    mma_sp.mma_sp_float: sparse_plan,
+    mma_kinds.mma_sp_kind: sparse_plan,
+    wmma.wmma_mma_f16: wmma_plan,
+    wmma.wmma_mma: wmma_plan,
+    wmma.wmma_mma_b1: wmma_plain_plan,
+    mma.mma_f64: plain_plan,
+    mma.mma_integer: plain_plan,
+    mma.mma_bits: plain_plan,
 }
+"""The products of warps by their bodies."""

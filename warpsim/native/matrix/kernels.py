@@ -3,90 +3,243 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import attrs
+import numpy as np
 
-from warpsim.native.matrix.fragments import LANES, Moved, Mover, as_they_are
+from warpsim.layout import registers
+from warpsim.layout.fragment import Fragment
 from warpsim.native.matrix.operands import Read, Source, from_lines, from_words
 from warpsim.native.matrix.products import ROWS, Product, Tiles, emit_operands, load_half, round_half, store_half
-from warpsim.native.matrix.text import WIDE, Text
+from warpsim.native.matrix.text import WIDE, Text, same
+
+LANES = 32
+
+
+@attrs.frozen(eq=False)
+class Moved:
+    """The registers of an operand of one warp: ``places`` ``[registers, lanes, parts]`` are where their parts stand, of ``bits``
+    each, among ``size`` in memory; what comes a second time stands behind the end."""
+
+    places: Any
+    bits: int
+    size: int
+
+    @property
+    def registers(self) -> int:
+        """How many there are."""
+        return len(self.places)
+
+    @property
+    def parts(self) -> int:
+        """Parts of a register."""
+        return int(self.places.shape[2])
+
+    @property
+    def register_bits(self) -> int:
+        """Bits of a register."""
+        return max(self.bits, 32)
+
+
+def gathered(fragment: Fragment, count: int, *, row_major: bool) -> Moved:
+    """What `registers.gather` does with ``count`` registers."""
+    bits, per = fragment.bits, fragment.per_register
+    ids = np.arange(count * LANES * per, dtype=np.int64).reshape(count, LANES, per)  # an element of 16 bits holds each
+    words = (ids << bits * np.arange(per)).sum(axis=2) if per > 1 else ids[:, :, 0]
+    dtype = np.dtype(np.uint64 if bits == 64 else np.uint32)
+    held = tuple(word.astype(dtype).reshape(1, LANES, 1) for word in words)
+    found = registers.gather(fragment, held, 1, 1, row_major=row_major).astype(np.int64)
+    places = np.full(ids.size, found.size, np.int32)
+    places[found.reshape(-1)] = np.arange(found.size)
+    return Moved(places.reshape(count, LANES, per), bits, found.size)
+
+
+def scattered(fragment: Fragment, *, row_major: bool) -> Moved:
+    """What `registers.scatter` does."""
+    bits, size = fragment.bits, fragment.rows * fragment.columns
+    ids = np.arange(size, dtype=f"u{bits // 8}")
+    shape = (fragment.rows, fragment.columns) if row_major else (fragment.columns, fragment.rows)
+    words = np.stack(registers.scatter(fragment, ids.reshape(*shape, 1), 1, 1, row_major=row_major))
+    parts = np.ascontiguousarray(words.reshape(len(words), LANES, 1)).view(ids.dtype)
+    return Moved(parts.astype(np.int32), bits, size)
+
+
+def as_they_are(count: int, bits: int = 32) -> Moved:
+    """Registers one after the other, ``[registers, lanes]``."""
+    places = np.arange(count * LANES, dtype=np.int32).reshape(count, LANES, 1)
+    return Moved(places, bits, count * LANES)
+
+
+class Mover:
+    """Emits the moves of one function. Registers are described in ``args`` from a word on: address, and the strides of
+    warps, lanes and CTAs in bytes."""
+
+    def __init__(self, text: Text, warp: str, cta: str) -> None:
+        self.text = text
+        self.warp, self.cta = warp, cta
+        self.tables: list[str] = []
+
+    def _table(self, places: Any) -> str:
+        name = f"@places{len(self.tables)}"
+        flat = places.reshape(-1)
+        values = ", ".join(f"i32 {int(v)}" for v in flat)
+        self.tables.append(f"{name} = private unnamed_addr constant [{len(flat)} x i32] [{values}], align 64")
+        return name
+
+    def _lanes(self, first: int, register: str) -> tuple[str, str]:
+        """The address of lane 0 of a register, and the step between lanes."""
+        text = self.text
+        word = text.index((register, 4), (first, 1))
+        base, warps, lanes, ctas = (
+            text.load("i64", text.at("%args", "i64", text.index((word, 1), (k, 1))), 8) for k in range(4)
+        )
+        for stride, number in ((warps, self.warp), (ctas, self.cta)):
+            base = text.make(f"add i64 {base}, {text.make(f'mul i64 {stride}, {number}')}")
+        return base, lanes
+
+    def gather(self, operand: Moved, first: int, target: str) -> None:
+        """Registers into memory."""
+        text, bits, parts = self.text, operand.bits, operand.parts
+        table = self._table(operand.places)
+        whole = f"i{operand.register_bits}"
+        with text.loop(operand.registers) as register:
+            base, step = self._lanes(first, register)
+            with text.loop(LANES) as lane:
+                at = text.make(f"add i64 {base}, {text.make(f'mul i64 {step}, {lane}')}")
+                word = text.load(whole, text.make(f"inttoptr i64 {at} to ptr"), operand.register_bits // 8)
+                for part in range(parts):
+                    place = self._place(table, register, lane, parts, part)
+                    value = word
+                    if parts > 1:
+                        value = text.make(f"lshr {whole} {word}, {part * bits}") if part else word
+                        value = text.make(f"trunc {whole} {value} to i{bits}")
+                    text.store(f"i{bits}", value, text.at(target, f"i{bits}", place), bits // 8)
+
+    def scatter(self, operand: Moved, first: int, source: str) -> None:
+        """Memory into registers."""
+        text, bits, parts = self.text, operand.bits, operand.parts
+        table = self._table(operand.places)
+        whole = f"i{operand.register_bits}"
+        with text.loop(operand.registers) as register:
+            base, step = self._lanes(first, register)
+            with text.loop(LANES) as lane:
+                word = ""
+                for part in range(parts):
+                    place = self._place(table, register, lane, parts, part)
+                    value = text.load(f"i{bits}", text.at(source, f"i{bits}", place), bits // 8)
+                    if parts > 1:
+                        value = text.make(f"zext i{bits} {value} to {whole}")
+                        value = text.make(f"shl {whole} {value}, {part * bits}") if part else value
+                    word = value if not word else text.make(f"or {whole} {word}, {value}")
+                at = text.make(f"add i64 {base}, {text.make(f'mul i64 {step}, {lane}')}")
+                text.store(whole, word, text.make(f"inttoptr i64 {at} to ptr"), operand.register_bits // 8)
+
+    def _place(self, table: str, register: str, lane: str, parts: int, part: int) -> str:
+        text = self.text
+        place = text.index((register, LANES * parts), (lane, parts), (part, 1))
+        return text.make(f"sext i32 {text.load('i32', text.at(table, 'i32', place))} to i64")
+
 
 Load = Callable[[str, str], list[str]]
 Store = Callable[[str, str, list[str]], None]
+Positions = Callable[[int], str]
+"""Emits the address of a warp's table of positions, of so many bytes."""
 
 
 @attrs.frozen(eq=False)
 class Warp:
-    """An instruction of a warp on floats. ``a`` and ``b`` bring bits into the order of `Product`; ``c`` and ``d`` are as the
-    rows and columns of the result stand; None where they are the accumulators of mma. Types of C and D are f16 or f32."""
+    """A product of floats by a warp. ``operands`` A and B come into the order of `Product`; C and D, of ``halves`` or f32, as the
+    rows and columns of the result stand where they are ``dense``, else they are the accumulators of mma."""
 
     product: Product
     rows: int
     columns: int
-    a: Moved
-    b: Moved
-    c: Moved | None
-    d: Moved | None
-    c_half: bool
-    d_half: bool
-
-    results: int = attrs.field(init=False)
-    """Registers of D."""
-
-    @results.default
-    def _results(self) -> int:
-        return self.operands[3].registers
+    operands: tuple[Moved, Moved, Moved, Moved]
+    halves: tuple[bool, bool]
+    dense: bool
 
     @property
-    def operands(self) -> list[Moved]:
-        """What is described in the arguments: A, B, C and D."""
-        return [self.a, self.b, self._held(self.c, half=self.c_half), self._held(self.d, half=self.d_half)]
+    def dtype(self) -> np.dtype[Any]:
+        """The type of D's registers."""
+        return np.dtype(np.uint32 if self.halves[1] else np.float32)
 
-    def _held(self, given: Moved | None, *, half: bool) -> Moved:
-        return as_they_are(self.rows * self.columns // LANES // (2 if half else 1)) if given is None else given
+    def emit(self, text: Text, buffers: list[str], positions: Positions, failed: str) -> None:
+        """Emit it on operands in memory."""
+        product = self.product
+        where = positions(self.rows * product.a.words * product.a.per * 4) if product.sparse else "%args"
+        left, right = (
+            from_lines(text, s, pointer, str(s.rows * (32 if s.packed else s.slot) // 8))
+            for s, pointer in zip((product.a, product.b), buffers, strict=False)
+        )
+        tiles = emit_operands(text, product, left, right, where)
+        load, store = (
+            _dense(text, buffer, self.columns, half=half)
+            if self.dense
+            else _accumulators(text, buffer, "0", str(LANES), half=half)
+            for buffer, half in zip(buffers[2:], self.halves, strict=True)
+        )
+        multiply(text, tiles, self.rows, self.columns, load[0], store[1], narrows=self.halves[1] and not product.half)
+
+
+@attrs.frozen(eq=False)
+class Plain:
+    """A product by a warp that needs no model of a tensor core, as `warpsim.numerics.plain_matrix` has it. ``how`` is f64, sum (of
+    integers of ``signs`` and ``bits``), and, or xor; ``lines`` of K: of elements of f64, else of words."""
+
+    how: str
+    rows: int
+    columns: int
+    lines: int
+    operands: tuple[Moved, Moved, Moved, Moved]
+    bits: int = 32
+    signs: tuple[bool, bool] = (False, False)
+    saturates: bool = False
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of D's registers."""
+        return np.dtype(np.float64 if self.how == "f64" else np.int32)
+
+    def emit(self, text: Text, buffers: list[str], positions: Positions, failed: str) -> None:
+        """Emit it on operands in memory; ``failed`` where a result is a NaN, whose bits only the body knows."""
+        a, b, c, d = buffers
+        if self.how == "f64":
+            _chains(text, self, buffers, failed)
+            return
+        if self.how == "sum":
+            a, b = (_spread(text, self, *x) for x in ((a, self.rows, 0), (b, self.columns, 1)))
+        _sums(text, self, a, b, c, d)
 
 
 HEADER = 3
 """Words of the arguments before the registers: warps, CTAs side by side, and the places of sparse A's elements."""
 
 
-def warp_kernel(kernel: Warp, name: str) -> str:
+def warp_kernel(kernel: Warp | Plain, name: str) -> str:
     """``i32 name(ptr args)``: args are i64: warps, CTAs, the table of positions ``[n, m, stored K, rows]`` (i32), then for each
-    register of A, B, C and D its address and the strides of warps, lanes and CTAs."""
+    register of A, B, C and D its address and the strides of warps, lanes and CTAs. Not 0 where the body has to be asked."""
     text = Text()
     n, m, table = (text.load("i64", text.at("%args", "i64", k), 8) for k in range(HEADER))
+    failed = text.buffer("i32", 1)
+    text.store("i32", "0", failed)
     with text.loop(n) as warp, text.loop(m) as cta:
         mover = Mover(text, warp, cta)
-        buffers, first = [], HEADER
+        buffers, firsts = list[str](), [HEADER]
         for operand in kernel.operands:
-            buffers.append((text.buffer(f"i{operand.bits}", operand.size + 1), first))
-            first += 4 * operand.registers
-        for operand, (buffer, at) in list(zip(kernel.operands, buffers, strict=True))[:3]:
-            mover.gather(operand, at, buffer)
-        (a, _), (b, _), (c, _), (d, d_at) = buffers
-        product = kernel.product
-        positions = "%args"
-        if product.sparse:
-            tile = kernel.rows * product.a.words * product.a.per * 4
+            buffers.append(text.buffer(f"i{operand.bits}", operand.size + 1))
+            firsts.append(firsts[-1] + 4 * operand.registers)
+        for operand, first, buffer in zip(kernel.operands[:3], firsts, buffers, strict=False):
+            mover.gather(operand, first, buffer)
+
+        def positions(size: int) -> str:
             number = text.make(f"add i64 {text.make(f'mul i64 {warp}, {m}')}, {cta}")
-            where = text.make(f"add i64 {table}, {text.make(f'mul i64 {number}, {tile}')}")
-            positions = text.make(f"inttoptr i64 {where} to ptr")
-        left, right = (
-            from_lines(text, s, pointer, str(s.rows * (32 if s.packed else s.slot) // 8))
-            for s, pointer in ((product.a, a), (product.b, b))
-        )
-        tiles = emit_operands(text, product, left, right, positions)
-        load, store = (
-            _dense(text, buffer, kernel.columns, half=half)
-            if given is not None
-            else _accumulators(text, buffer, "0", str(LANES), half=half)
-            for given, buffer, half in ((kernel.c, c, kernel.c_half), (kernel.d, d, kernel.d_half))
-        )
-        multiply(
-            text, tiles, kernel.rows, kernel.columns, load[0], store[1], narrows=kernel.d_half and not product.half
-        )
-        mover.scatter(kernel.operands[3], d_at, d)
-    return module(text, name, mover.tables)
+            where = text.make(f"add i64 {table}, {text.make(f'mul i64 {number}, {size}')}")
+            return text.make(f"inttoptr i64 {where} to ptr")
+
+        kernel.emit(text, buffers, positions, failed)
+        mover.scatter(kernel.operands[3], firsts[3], buffers[3])
+    return module(text, name, mover.tables, text.load("i32", failed))
 
 
 def multiply(text: Text, tiles: Tiles, rows: int, columns: int, load: Load, store: Store, *, narrows: bool) -> None:
@@ -164,6 +317,73 @@ def _joined(text: Text, type: str, rows: list[str], order: range) -> str:
     """Elements of four rows in one vector."""
     low, high = (text.pick(type, WIDE, rows[i], range(16), rows[i + 1]) for i in (0, 2))
     return text.pick(type, 16, low, order, high)
+
+
+# ---- integers, bits and f64 ------------------------------------------------------------------------
+
+
+def _chains(text: Text, kernel: Plain, buffers: list[str], lost: str) -> None:
+    """fmas in ascending k."""
+    vector = f"<{WIDE} x double>"
+    a, b, c, d = buffers
+    with text.loop(kernel.rows) as row, text.loop(kernel.columns // WIDE) as eight:
+        at = text.index((row, kernel.columns), (eight, WIDE))
+        total = text.load(vector, text.at(c, "double", at), 8)
+        for k in range(kernel.lines):
+            left = text.splat(
+                "double", text.load("double", text.at(a, "double", text.index((row, 1), (k * kernel.rows, 1))), 8)
+            )
+            right = text.load(vector, text.at(b, "double", text.index((eight, WIDE), (k * kernel.columns, 1))), 8)
+            total = text.call(
+                f"llvm.fma.v{WIDE}f64", vector, f"{vector} {left}", f"{vector} {right}", f"{vector} {total}"
+            )
+        bad = text.make(f"zext i1 {text.any(text.op('fcmp uno', 'double', total, total))} to i32")
+        text.store("i32", text.make(f"or i32 {bad}, {text.load('i32', lost)}"), lost)
+        text.store(vector, total, text.at(d, "double", at), 8)
+
+
+def _spread(text: Text, kernel: Plain, buffer: str, rows: int, which: int) -> str:
+    """Integers of words as f32, ``[K, rows]``."""
+    per = 32 // kernel.bits
+    out = text.buffer("float", kernel.lines * per * rows)
+    with text.loop(kernel.lines) as line, text.loop(rows // WIDE) as eight:
+        first = text.index((eight, WIDE))
+        words = text.load(f"<{WIDE} x i32>", text.at(buffer, "i32", text.index((line, rows), (first, 1))))
+        for part in range(per):
+            top = text.op("shl", "i32", words, same("i32", 32 - kernel.bits * (part + 1)))
+            value = text.op("ashr" if kernel.signs[which] else "lshr", "i32", top, same("i32", 32 - kernel.bits))
+            place = text.index((line, rows * per), (part * rows, 1), (first, 1))
+            text.store(f"<{WIDE} x float>", text.to("sitofp", "i32", value, "float"), text.at(out, "float", place))
+    return out
+
+
+def _sums(text: Text, kernel: Plain, a: str, b: str, c: str, d: str) -> None:
+    """Products of integers, whose sums f32 holds, or counts of bits; added to C."""
+    vector, whole = f"<{WIDE} x i32>", kernel.how == "sum"
+    type = "float" if whole else "i32"
+    count = kernel.lines * (32 // kernel.bits if whole else 1)
+    with text.loop(kernel.rows) as row, text.loop(kernel.columns // WIDE) as eight:
+        at = text.index((row, kernel.columns), (eight, WIDE))
+        total = ""
+        for k in range(count):
+            left = text.splat(type, text.load(type, text.at(a, type, text.index((row, 1), (k * kernel.rows, 1)))))
+            place = text.index((eight, WIDE), (k * kernel.columns, 1))
+            right = text.load(f"<{WIDE} x {type}>", text.at(b, type, place))
+            if whole:
+                term = text.op("fmul", "float", left, right)
+                total = term if not total else text.op("fadd", "float", total, term)
+            else:
+                both = text.op(kernel.how, "i32", left, right)
+                term = text.call(f"llvm.ctpop.v{WIDE}i32", vector, f"{vector} {both}")
+                total = term if not total else text.op("add", "i32", total, term)
+        if whole:
+            total = text.to("fptosi", "float", total, "i32")
+        old = text.load(vector, text.at(c, "i32", at))
+        if kernel.saturates:
+            found = text.call(f"llvm.sadd.sat.v{WIDE}i32", vector, f"{vector} {old}", f"{vector} {total}")
+        else:
+            found = text.op("add", "i32", old, total)
+        text.store(vector, found, text.at(d, "i32", at))
 
 
 # ---- warpgroups -----------------------------------------------------------------------------------

@@ -99,9 +99,17 @@ def matrix_step(plan: FunctionPlan, instruction: Instruction, sm: int) -> Traced
     return None
 
 
+class _Numbered:
+    """A memory whose rows hold the numbers of their halves: which lane brings a row, and which of its eight it is."""
+
+    def read_words(self, space: str, rows: Any, count: int) -> tuple[Any, ...]:
+        """Words of the rows."""
+        return tuple([2 * (count * rows + k) | (2 * (count * rows + k) + 1) << np.uint32(16) for k in range(count)])
+
+
 def _load(plan: FunctionPlan, instruction: Instruction) -> Traced:
-    """Row ``r`` of matrix ``i`` lies where lane ``8i + r`` says; lane ``4g + t`` gets elements ``2t`` and ``2t + 1`` of row
-    ``g``, or of column ``g`` where the matrix is transposed."""
+    """Every lane loads the row that it has the address of; which halves a lane gets is seen in what the body makes of rows that
+    hold their numbers."""
     op = instruction.op
     reader = Reader(plan)
     base, offset = reader.address(instruction.operands[1])
@@ -109,21 +117,21 @@ def _load(plan: FunctionPlan, instruction: Instruction) -> Traced:
     if base.dtype.itemsize == U64.itemsize:
         window = 0 if op.space else SHARED_WINDOW
         place = _in_shared(Lane(base) + np.uint64(offset - window & (2**64 - 1)))
-    lanes = np.arange(LANES)
-    count = len(instruction.operands[0].parts)
-    rows = _lanes_of(Lane(cast(place, U32), WARP), lanes % (8 * count))
+    lanes = np.arange(LANES, dtype=np.uint32)
+    found = instruction.form.function(op, lanes.reshape(WARP), memory=_Numbered())
+    rows = _lanes_of(Lane(cast(place, U32), WARP), lanes % (8 * len(found)))
     effect = Effect("load", space, cast(rows.node, U64), TYPES["u32"], WORDS)
     words = [Lane(Node("load", (), U32, (0, k)), WARP) for k in range(WORDS)]
     results: list[Lane] = []
-    for i in range(count):
-        if not op.trans:
-            results.append(_picked(words, 8 * i + lanes // 4, lanes % 4))
-            continue
-        shift = (16 * (lanes // 4 % 2)).astype(np.uint32).reshape(WARP)
-        low, high = (
-            (_picked(words, 8 * i + 2 * (lanes % 4) + h, lanes // 8) >> shift) & np.uint32(0xFFFF) for h in range(2)
-        )
-        results.append(low | (high << np.uint32(16)))
+    for register in found:
+        low, high = register.reshape(LANES, 1).view(np.uint16).T.astype(np.uint32)
+        if (low % 2 == 0).all() and (high == low + 1).all():
+            results.append(_picked(words, low))
+        else:
+            first, second = (
+                (_picked(words, half) >> (16 * (half % 2)).reshape(WARP)) & np.uint32(0xFFFF) for half in (low, high)
+            )
+            results.append(first | (second << np.uint32(16)))
     outputs: list[tuple[int, Node]] = []
     for part, result in zip(instruction.operands[0].parts, results, strict=True):
         written(part, result.node, outputs)
@@ -141,8 +149,9 @@ def _lanes_of(value: Lane, index: Any) -> Lane:
     return Lane(Node("gather", (value.node, node_of(index.astype(np.int32))), value.dtype), WARP)
 
 
-def _picked(words: list[Lane], rows: Any, which: Any) -> Lane:
-    """For each lane one of the words of one of the rows."""
+def _picked(words: list[Lane], halves: Any) -> Lane:
+    """For each lane the word that holds a half (see `_Numbered`)."""
+    rows, which = halves // (2 * WORDS), halves % (2 * WORDS) // 2
     found = _lanes_of(words[0], rows)
     for k, word in enumerate(words[1:], 1):
         chosen = node_of((which == k).reshape(WARP))
@@ -160,9 +169,8 @@ def _multiply(plan: FunctionPlan, instruction: Instruction, sm: int) -> Traced:
     text, name = codes().text(key, lambda name: warp_kernel(kernel, name))
     reader = Reader(plan)
     nodes = tuple([bits(reader.value(e), U32) for o in instruction.operands[1:4] for e in o.parts])
-    dtype = U32 if kernel.d_half else np.dtype(np.float32)
     outputs: list[tuple[int, Node]] = []
     for k, part in enumerate(instruction.operands[0].parts):
-        written(part, bits(Node("product", (), U32, (-1, k)), dtype), outputs)
-    product = Product(name, text, nodes, kernel.results)
+        written(part, bits(Node("product", (), U32, (-1, k)), kernel.dtype), outputs)
+    product = Product(name, text, nodes, kernel.operands[3].registers)
     return Traced(tuple(reader.keys), tuple(outputs), collective=True, product=product)
