@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import warpsim
-from warpsim.isa import registry
+from warpsim.isa import spec
 
 PACKAGE = Path(warpsim.__file__).parent
 ORDER = {
@@ -195,7 +195,7 @@ def opcode_tests(source, opcodes):
 
 def test_opcodes_are_named_where_they_are_declared():
     """Outside isa (and ptx, which knows none) passes and checks ask `Traits`; nobody tests for an opcode."""
-    opcodes = set(registry.opcodes())
+    opcodes = set(spec.opcodes())
     found = [
         f"{path.relative_to(PACKAGE).as_posix()}:{line}: {', '.join(words)}"
         for path in sorted(PACKAGE.rglob("*.py"))
@@ -220,7 +220,7 @@ def test_opcodes_are_named_where_they_are_declared():
 )
 def test_opcode_tests_are_found(planted):
     """The test above sees each way of testing for an opcode."""
-    assert list(opcode_tests(planted, set(registry.opcodes())))
+    assert list(opcode_tests(planted, set(spec.opcodes())))
 
 
 def imported_by(source, name, modules):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from warpsim.errors import Span
 from warpsim.graph.nodes import Node
-from warpsim.isa import matching, registry
+from warpsim.isa import matching, spec
 from warpsim.isa.matching import Candidate, TypedOperand
 from warpsim.isa.spec import Form, Limit, Op, Scope
 from warpsim.isa.traits import Ending
@@ -139,7 +139,7 @@ def _given(node: Node) -> Val:
 def verdicts(root: str, most: int = MOST) -> dict[tuple[str, str], set[str]]:
     """What is said of the forms of an opcode, for as many spellings of each."""
     found: dict[tuple[str, str], set[str]] = {}
-    for form in registry.forms(root):
+    for form in spec.forms(root):
         said = found.setdefault((root, form.syntax), set())
         said |= {verdict(candidate) for candidate in itertools.islice(spellings(form), most)}
     return found
@@ -153,7 +153,7 @@ def listed() -> dict[tuple[str, str], list[str]]:
 
 def main() -> None:
     """Print or write the list."""
-    found = {key: said for root in sorted(registry.opcodes()) for key, said in verdicts(root).items()}
+    found = {key: said for root in sorted(spec.opcodes()) for key, said in verdicts(root).items()}
     lines = [
         "\t".join((*key, "; ".join(sorted(said, key=lambda s: (s != COMPILED, s))))) for key, said in found.items()
     ]

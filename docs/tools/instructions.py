@@ -21,7 +21,7 @@ MEANING = {
 def pages() -> dict[str, str]:
     """The text of the page by its place in the site."""
     from docs.tools import compiled
-    from warpsim.isa import registry, unsupported
+    from warpsim.isa import spec, unsupported
 
     verdicts = compiled.listed()
     evidence: dict[str, list[tuple[str, str]]] = defaultdict(list)
@@ -43,7 +43,7 @@ How the arithmetic of tensor cores and approximate units was established is in [
     ]
     by_chapter: dict[str, list[str]] = defaultdict(list)
     for root in sorted(evidence):
-        declared = registry.forms(root)
+        declared = spec.forms(root)
         home = (
             declared[0].function.__module__.rsplit(".", 1)[-1] if declared and hasattr(declared[0], "function") else ""
         )

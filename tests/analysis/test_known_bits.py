@@ -11,7 +11,7 @@ from warpsim.analysis.values import U64, KnownBits, Value, anything, congruent, 
 from warpsim.graph.evaluate import Arrays
 from warpsim.graph.form import Graph
 from warpsim.graph.nodes import Untraceable
-from warpsim.isa import matching, registry
+from warpsim.isa import matching, spec
 from warpsim.isa.graphs import graph_of_spelling
 from warpsim.isa.spec import Form, Scope
 
@@ -41,8 +41,8 @@ def given(bits: int, rng: random.Random) -> tuple[int, Value]:
 def wrong(draws: int) -> tuple[int, list[str]]:
     """How many results were partly known, and where that is not so."""
     rng, partly, found = random.Random(draws), 0, list[str]()
-    for root in registry.opcodes():
-        for form in registry.forms(root):
+    for root in spec.opcodes():
+        for form in spec.forms(root):
             if form.ports or form.scope is not Scope.THREAD:
                 continue
             for _ in range(draws):

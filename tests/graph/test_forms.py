@@ -11,7 +11,7 @@ import pytest
 from warpsim.graph.evaluate import Arrays, Substitution
 from warpsim.graph.form import Graph
 from warpsim.graph.nodes import LANES, Node, Untraceable, constant
-from warpsim.isa import matching, registry
+from warpsim.isa import matching, spec
 from warpsim.isa.data_movement import Unpacked
 from warpsim.isa.graphs import EVERYBODY, graph_of_spelling
 from warpsim.isa.matching import Candidate
@@ -101,8 +101,8 @@ def same(one: Any, other: Any) -> bool:
 def compared(draws: int) -> tuple[int, list[str]]:
     """How many spellings were compared, and those that differ."""
     rng, count, wrong = random.Random(draws), 0, []
-    for root in registry.opcodes():
-        for form in registry.forms(root):
+    for root in spec.opcodes():
+        for form in spec.forms(root):
             for _ in range(draws):
                 candidate = spelling(form, rng)
                 differs = None if candidate is None else differing(candidate, count)

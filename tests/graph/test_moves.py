@@ -13,7 +13,7 @@ from warpsim.graph.form import Graph, Input
 from warpsim.graph.moves import Fate, Moves, moves_of
 from warpsim.graph.nodes import LANES, Node, Untraceable
 from warpsim.graph.trace import Lane, trace
-from warpsim.isa import matching, registry
+from warpsim.isa import matching, spec
 from warpsim.isa.graphs import graph_of_spelling
 from warpsim.isa.spec import Form, Scope
 
@@ -135,8 +135,8 @@ def _typed(raw: list[Any], graph: Graph) -> list[Any]:
 def wrong(draws: int) -> tuple[int, list[str]]:
     """How many graphs do not compute, and those of which what is said does not hold."""
     rng, numbers, count, found = random.Random(draws), np.random.default_rng(draws), 0, list[str]()
-    for root in registry.opcodes():
-        for form in registry.forms(root):
+    for root in spec.opcodes():
+        for form in spec.forms(root):
             if form.scope not in (Scope.THREAD, Scope.WARP) or "memory" in form.ports:
                 continue
             for _ in range(draws):

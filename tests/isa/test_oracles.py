@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import warpsim
-from warpsim.isa import registry
+from warpsim.isa import spec
 
 
 def test_none_is_left_out():
@@ -11,7 +11,7 @@ def test_none_is_left_out():
     assert warpsim.load is not None  # declares the instructions
     lines = (Path(__file__).parents[1] / "data" / "oracles.txt").read_text(encoding="utf-8").splitlines()
     listed = {tuple(line.split("\t")[:2]): line.split("\t")[2] for line in lines}
-    forms = {(root, form.syntax) for root in registry.opcodes() for form in registry.forms(root)}
+    forms = {(root, form.syntax) for root in spec.opcodes() for form in spec.forms(root)}
 
     assert forms - listed.keys() == set()
     assert [form for form, oracle in listed.items() if oracle == "-"] == []

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from warpsim.isa import matching, registry, spec
+from warpsim.isa import matching, spec
 from warpsim.isa.matching import Candidate
 from warpsim.isa.spec import Form
 
@@ -66,8 +66,8 @@ def test_no_two_meanings() -> None:
     """Where two forms match one spelling with the same operands, they give the same bits."""
     assert ml_dtypes.bfloat16
     rng, pairs = random.Random(1), 0
-    for root in registry.opcodes():
-        for form in registry.forms(root):
+    for root in spec.opcodes():
+        for form in spec.forms(root):
             for words in spellings(form, rng):
                 found = [c for c in matching.candidates(root, words) if not c.illegal]
                 for one, other in itertools.combinations(found, 2):
@@ -81,9 +81,9 @@ def test_no_two_meanings() -> None:
 def test_every_spelling_matches_in_any_order() -> None:
     """A form takes its own spelling, and gives the same operands where other modifiers change places."""
     rng = random.Random(2)
-    for root in registry.opcodes():
+    for root in spec.opcodes():
         names = matching.NAMES.get(root, frozenset())
-        for form in registry.forms(root):
+        for form in spec.forms(root):
             words = next(spellings(form, rng))
             fixed = [w for w in words if w in names or w in matching.TYPES or w in matching.STATE_SPACES]
             free = [w for w in words if w not in fixed]

@@ -3,17 +3,17 @@
 import pytest
 
 from warpsim.errors import InternalError
-from warpsim.isa import matching, registry, syntax
+from warpsim.isa import matching, spec, syntax
 from warpsim.isa.matching import candidates, satisfies
-from warpsim.isa.registry import instruction
+from warpsim.isa.spec import instruction
 from warpsim.types import TYPES
 
 
 @pytest.fixture(autouse=True)
 def _registry(monkeypatch):
     """Each test declares into a registry of its own."""
-    empty = registry.Registry()
-    monkeypatch.setattr(registry, "REGISTRY", empty)
+    empty = spec.Registry()
+    monkeypatch.setattr(spec, "REGISTRY", empty)
     monkeypatch.setattr(matching, "REGISTRY", empty)
     matching._candidates.cache_clear()
     yield
@@ -151,7 +151,7 @@ def test_gates_and_legal():
     @instruction(
         "op.type d, a; .type = { .f32, .bf16 };",
         anchor="op",
-        version=(6, 0),
+        needs=(None, (6, 0)),
         gates={".bf16": (90, (7, 8))},
         legal=lambda op: "not today" if op.type.bits == 32 else None,
     )

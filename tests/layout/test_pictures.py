@@ -9,10 +9,9 @@ import warpsim
 from warpsim.cli import main
 from warpsim.layout import instructions, pictures
 from warpsim.layout.algebra import Layout
-from warpsim.layout.drawing import svg
+from warpsim.layout.drawing import Tile, svg
 from warpsim.layout.pictures import Placing
 from warpsim.layout.pictures import pictures as pictures_of
-from warpsim.layout.tiles import Tile
 
 SPELLINGS = [
     "mma.m16n8k16...f16",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from warpsim.isa import matching, registry
+from warpsim.isa import matching, spec
 from warpsim.isa.matching import Candidate
 from warpsim.isa.spec import Form, Scope
 from warpsim.machine.values import FLAT, SINGLE, Affine, NotAffine, as_array, stays_affine
@@ -47,8 +47,8 @@ def affine(dtype: Any, rng: random.Random) -> Affine:
 def wrong(draws: int) -> tuple[set[str], list[str]]:
     """The opcodes that take affine values, and what differs from arrays."""
     rng, taken, differing = random.Random(draws), set[str](), list[str]()
-    for root in registry.opcodes():
-        for form in registry.forms(root):
+    for root in spec.opcodes():
+        for form in spec.forms(root):
             if form.ports or form.scope is not Scope.THREAD:
                 continue
             for candidate in spellings(form, rng, draws):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from warpsim.isa import registry
+from warpsim.isa import spec
 
 REASONS = {
     "128-bit registers",
@@ -41,7 +41,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_every_form_is_listed(compiled: Any) -> None:
     """Each with ``compiled``, reasons, or both; the first spelling is as the list says."""
     listed = compiled.listed()
-    found = {key: said for root in registry.opcodes() for key, said in compiled.verdicts(root, 1).items()}
+    found = {key: said for root in spec.opcodes() for key, said in compiled.verdicts(root, 1).items()}
 
     assert found.keys() == listed.keys()
     assert {reason for said in listed.values() for reason in said} == {compiled.COMPILED, *REASONS}
@@ -51,6 +51,6 @@ def test_every_form_is_listed(compiled: Any) -> None:
 @pytest.mark.long
 def test_every_spelling(compiled: Any) -> None:
     """The list is what the script writes."""
-    found = {key: said for root in registry.opcodes() for key, said in compiled.verdicts(root).items()}
+    found = {key: said for root in spec.opcodes() for key, said in compiled.verdicts(root).items()}
 
     assert found == {key: set(said) for key, said in compiled.listed().items()}

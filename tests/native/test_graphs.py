@@ -18,7 +18,7 @@ from warpsim.native.compiling.compiler import compiler
 from warpsim.native.lowering.graphs import Lowering
 from warpsim.native.lowering.values import BF16, IRBuilder, Unlowerable, Val, element, memory
 from warpsim.numerics import floating
-from warpsim.numerics.dispatch import lookup
+from warpsim.numerics.arrays import lookup
 from warpsim.numerics.floating import directed_quotient, fma64
 
 SHAPE = (1, LANES, 1)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from warpsim.numerics import convert
-from warpsim.numerics.narrow import round_bits, to_f16
+from warpsim.numerics.convert import round_bits, to_f16
 
 MODES = ["rn", "rz", "rm", "rp"]
 BF16 = np.dtype(ml_dtypes.bfloat16)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from warpsim.numerics import emulated, matrix
-from warpsim.numerics import operands as operands_module
+from warpsim.numerics import matrix as operands_module
 
 FORMATS = {
     "f16": (5, 10, 15, True),

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from warpsim.numerics import matrix, operands, plain_matrix
+from warpsim.numerics import matrix, plain_matrix
 
 
 def reference(a, b, c, fraction):
@@ -163,15 +163,15 @@ def test_decoding_few_and_many(kind, odd):
     codes, values = codes[odd | ~bad], values[odd | ~bad]
     for count in (600, 1200):
         chosen = np.resize(np.arange(len(codes))[::-1], count)
-        found = operands.decode(codes[chosen], kind)
+        found = matrix.decode(codes[chosen], kind)
         np.testing.assert_array_equal(found.values, values[chosen])
         assert found.special == bool((~np.isfinite(values[chosen])).any())
         low = 2 if kind == "e2m1" else 0
         words = np.ascontiguousarray(codes[chosen] << low).view(np.uint32).reshape(-1, 1)
-        found = operands.decode(words, kind)
+        found = matrix.decode(words, kind)
         np.testing.assert_array_equal(found.values.reshape(-1), values[chosen])
         some = (values[chosen] != 0) & np.isfinite(values[chosen])
         exponent = np.frexp(values[chosen][some])[1] - 1
         least = {"f16": -14, "e5m2": -14, "e4m3": -6, "e3m2": -2, "e2m3": 0, "e2m1": 0, "bf16": -126}[kind]
-        raised = 0 if kind == "bf16" else operands.RAISED
+        raised = 0 if kind == "bf16" else matrix.RAISED
         assert (found.exponents.reshape(-1)[some] == np.maximum(exponent, least) + raised).all()

@@ -9,7 +9,7 @@ import pytest
 
 import warpsim
 from warpsim.host.cases import Case
-from warpsim.isa import registry
+from warpsim.isa import spec
 from warpsim.isa.evidence import MEANING, _table, evidence
 from warpsim.program import build  # noqa: F401 - declares all instructions
 from warpsim.testing.coverage import Forms
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_list_is_that_of_the_instructions():
     """Every form is in it, and none that is gone."""
-    forms = {(root, form.syntax) for root in registry.opcodes() for form in registry.forms(root)}
+    forms = {(root, form.syntax) for root in spec.opcodes() for form in spec.forms(root)}
 
     assert set(_table()) == forms
     assert {e.standing for e in _table().values()} <= set(MEANING)
@@ -51,7 +51,7 @@ def test_a_launch_s_fidelity():
 def test_gpus_that_were_not_measured(text, source):
     """Products rest on what is published of the tensor cores, approximations on what an H100 has."""
     root = text.split(".")[0]
-    found = {evidence(form, text, 80) for form in registry.forms(root)}
+    found = {evidence(form, text, 80) for form in spec.forms(root)}
 
     assert {e.standing for e in found} <= {"modelled", "stated"}
     assert any(source in e.source for e in found)

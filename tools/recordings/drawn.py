@@ -24,7 +24,7 @@ from pathlib import Path
 import instruction_heads
 import warpsim.isa
 from instruction_heads import REGISTERS
-from warpsim.isa import matching, registry
+from warpsim.isa import matching, spec
 from warpsim.isa.matching import TypedOperand
 from warpsim.isa.spec import Form
 from warpsim.types import ScalarType
@@ -97,9 +97,9 @@ class Draw:
     def __init__(self, seed: str) -> None:
         self.rng = random.Random(seed)
         self.at = 0
-        self.roots = [root for root in registry.opcodes() if root != "call"]
+        self.roots = [root for root in spec.opcodes() if root != "call"]
         self.words = {
-            root: sorted({w for f in registry.forms(root) for s in f.pattern.slots for w in s.values})
+            root: sorted({w for f in spec.forms(root) for s in f.pattern.slots for w in s.values})
             for root in self.roots
         }
         self.every = sorted({word for words in self.words.values() for word in words})
@@ -108,7 +108,7 @@ class Draw:
         """One instruction."""
         rng, self.at = self.rng, 0
         root = rng.choice(self.roots)
-        form = rng.choice(registry.forms(root))
+        form = rng.choice(spec.forms(root))
         words = [
             rng.choice(sorted(slot.values)) for slot in form.pattern.slots if slot.group is None or rng.random() < 0.3
         ]

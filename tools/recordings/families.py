@@ -18,7 +18,7 @@ from pathlib import Path
 
 import instruction_heads
 from drawn import Draw
-from warpsim.isa import matching, registry
+from warpsim.isa import matching, spec
 from warpsim.isa.spec import Form, Target
 
 OUT = Path(__file__).parents[2] / "tests" / "isa" / "family_verdicts.txt"
@@ -82,7 +82,7 @@ def instructions() -> list[str]:
     """Those of each form that require such a target."""
     draw, rng, found = Draw("families"), random.Random(0), NOT_RUN.split("\n")[1:-1]
     for root in draw.roots:
-        for form in registry.forms(root):
+        for form in spec.forms(root):
             slots = [([""] if s.group is not None else []) + sorted(s.values) for s in form.pattern.slots]
             combinations = list(product(*slots)) if len(slots) < 12 else []
             for chosen in rng.sample(combinations, min(len(combinations), DRAWN)):

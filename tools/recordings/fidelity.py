@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import warpsim
-from warpsim.isa import registry
+from warpsim.isa import spec
 from warpsim.program import build  # noqa: F401 - declares all instructions
 
 TESTS = Path(__file__).parents[2] / "tests"
@@ -40,7 +40,7 @@ def kernels():
 def arrays():
     """The recordings of single instructions that name each opcode."""
     found = defaultdict(set)
-    roots = set(registry.opcodes())
+    roots = set(spec.opcodes())
     for name in ARRAYS:
         with np.load(TESTS / "data" / f"{name}.npz") as stored:
             words = set()

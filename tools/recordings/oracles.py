@@ -56,10 +56,10 @@ class Bound:
 
 def forms():
     """Every form as (opcode, line)."""
-    from warpsim.isa import registry
+    from warpsim.isa import spec
     from warpsim.program import build  # noqa: F401 - declares all instructions
 
-    return [(root, form.syntax) for root in sorted(registry.opcodes()) for form in registry.forms(root)]
+    return [(root, form.syntax) for root in sorted(spec.opcodes()) for form in spec.forms(root)]
 
 
 def plain(line):

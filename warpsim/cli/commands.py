@@ -14,10 +14,9 @@ from warpsim.errors import Finding, PtxError, plural
 from warpsim.host.device import Device
 from warpsim.host.module import load_file
 from warpsim.layout import pictures
-from warpsim.layout.drawing import Drawing, svg
+from warpsim.layout.drawing import Drawing, Tile, svg
 from warpsim.layout.instructions import Operand
 from warpsim.layout.pictures import Pictures, Placing
-from warpsim.layout.tiles import Tile
 from warpsim.report.findings import finding_record
 from warpsim.report.pages import layout_page
 
@@ -124,9 +123,9 @@ def _graph(options: Namespace) -> int:
 
 
 def _isa(options: Namespace) -> int:
-    from warpsim.isa import registry, unsupported
+    from warpsim.isa import spec, unsupported
 
-    table = {root: [f.syntax for f in registry.forms(root)] for root in sorted(registry.opcodes())}
+    table = {root: [f.syntax for f in spec.forms(root)] for root in sorted(spec.opcodes())}
     missing = sorted(unsupported.OPCODES)
     if options.json:
         document({"supported": table, "unsupported": missing})

@@ -13,9 +13,8 @@ from warpsim.debug.evaluation import Scene
 from warpsim.debug.threads import peek, places, standing
 from warpsim.isa.spec import Scope
 from warpsim.layout import descriptors, fragments, instructions
-from warpsim.layout.fragment import Fragment
+from warpsim.layout.fragment import Fragment, matrix_of
 from warpsim.layout.instructions import Operand as Spec
-from warpsim.layout.registers import matrix_of
 from warpsim.machine.values import Array
 from warpsim.program.program import Instruction, Operand, Register
 from warpsim.report import pages

@@ -1,11 +1,11 @@
-"""Barriers and fences (PTX ISA: Parallel Synchronization and Communication). The machine executes the barriers."""
+"""Barriers, which the machine executes, and fences (PTX ISA: Parallel Synchronization and Communication)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from warpsim.isa.registry import instruction
-from warpsim.isa.spec import LowBits, Op, Scope
+from warpsim.isa.ports import MapFencesPort, ObjectsPort
+from warpsim.isa.spec import LowBits, Op, Scope, instruction
 from warpsim.isa.traits import Barrier, Fence, Order, Traits
 from warpsim.types import TYPES
 
@@ -130,8 +130,7 @@ def bar_red_all(op: Op, a: Lanes, c: Lanes) -> None:
     scope=Scope.SYNC,
     types={"membermask": ".b32"},
     checked_as={"membermask": ".u32"},
-    version=(6, 0),
-    target=30,
+    needs=(30, (6, 0)),
     traits=Traits(barrier=Barrier("warp")),
 )
 def bar_warp_sync(op: Op, membermask: Lanes) -> None:
@@ -146,8 +145,7 @@ def bar_warp_sync(op: Op, membermask: Lanes) -> None:
     """,
     anchor="parallel-synchronization-and-communication-instructions-barrier-cluster",
     scope=Scope.SYNC,
-    version=(7, 8),
-    target=90,
+    needs=(90, (7, 8)),
     gates={"release": (90, (8, 0)), "relaxed": (90, (8, 0)), "acquire": (90, (8, 0))},
     traits=lambda op: Traits(
         barrier=Barrier("cluster", arrives=op.arrive, waits=op.wait),
@@ -166,8 +164,7 @@ _FENCE = "parallel-synchronization-and-communication-instructions-membar-fence"
 @instruction(
     "membar.proxy.alias;",
     anchor=_FENCE,
-    version=(7, 5),
-    target=60,
+    needs=(60, (7, 5)),
     traits=lambda op: Traits(fence=Fence(proxy="alias" if "proxy" in op.modifiers else None)),
 )
 @instruction(
@@ -186,8 +183,7 @@ def membar(op: Op) -> None:
     .scope = { .cta, .cluster, .gpu, .sys };
     """,
     anchor=_FENCE,
-    version=(6, 0),
-    target=70,
+    needs=(70, (6, 0)),
     gates={"cluster": (90, (7, 8))},
     traits=Traits(fence=Fence()),
 )
@@ -201,8 +197,7 @@ def fence(op: Op) -> None:
     fence.release.sync_restrict::shared::cta.cluster;
     """,
     anchor=_FENCE,
-    version=(8, 6),
-    target=90,
+    needs=(90, (8, 6)),
     traits=Traits(fence=Fence()),
 )
 def fence_restricted(op: Op) -> None:
@@ -212,8 +207,72 @@ def fence_restricted(op: Op) -> None:
 @instruction(
     "griddepcontrol.action;  .action = { .launch_dependents, .wait };",
     anchor="parallel-synchronization-and-communication-instructions-griddepcontrol",
-    version=(7, 8),
-    target=90,
+    needs=(90, (7, 8)),
 )
 def griddepcontrol(op: Op) -> None:
     """Grids run one after another here, so the grids that this one depends on are complete."""
+
+
+@instruction(
+    """
+    fence.proxy.async;
+    fence.proxy.async.space;
+    fence.proxy.alias;
+    .space = { .global, .shared::cta, .shared::cluster };
+    """,
+    anchor="parallel-synchronization-and-communication-instructions-membar-fence",
+    needs=(70, (7, 5)),
+    gates={"async": (90, (8, 0))},
+    traits=lambda op: Traits(fence=Fence(proxy="alias" if op.alias else "async")),
+)
+def fence_proxy(op: Op, *, objects: ObjectsPort) -> None:
+    """Order accesses through different proxies."""
+    objects.fence()
+
+
+@instruction(
+    "fence.mbarrier_init.release.cluster;",
+    anchor="parallel-synchronization-and-communication-instructions-membar-fence",
+    needs=(90, (8, 0)),
+    traits=Traits(fence=Fence(mbarrier_init=True)),
+)
+def fence_mbarrier_init(op: Op, *, objects: ObjectsPort) -> None:
+    """Make initialised mbarriers visible to the cluster."""
+    objects.fence()
+
+
+@instruction(
+    """
+    fence.proxy.tensormap::generic.release{.space}.scope;  // the manual has no space here, ptxas takes one
+    fence.proxy.tensormap::generic.acquire.scope [address], size;
+    .space = { .global, .shared::cta, .shared::cluster };
+    .scope = { .cta, .cluster, .gpu, .sys };
+    """,
+    anchor="parallel-synchronization-and-communication-instructions-membar-fence",
+    types={"size": ".u32"},
+    constants={"size": LowBits({128})},
+    spaces={"address": {"global"}},
+    needs=(90, (8, 3)),
+    traits=Traits(fence=Fence(proxy="tensormap::generic")),
+)
+def fence_tensormap(op: Op, address: Any = None, size: Any = None, *, maps: MapFencesPort) -> None:
+    """Order accesses to a tensor map through the tensormap proxy."""
+    if address is None:
+        maps.release()
+    else:
+        maps.acquire(address)
+
+
+@instruction(
+    """
+    fence.proxy.async::generic.acquire{.space}.sync_restrict::shared::cluster.cluster;
+    fence.proxy.async::generic.release{.space}.sync_restrict::shared::cta.cluster;
+    .space = { .global, .shared::cta, .shared::cluster };  // the manual has none here, ptxas takes one
+    """,
+    anchor="parallel-synchronization-and-communication-instructions-membar-fence",
+    needs=(90, (8, 6)),
+    traits=Traits(fence=Fence(proxy="async::generic")),
+)
+def fence_proxy_restricted(op: Op, *, objects: ObjectsPort) -> None:
+    """Order accesses through different proxies, restricted to mbarriers."""
+    objects.fence()

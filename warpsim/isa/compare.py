@@ -8,10 +8,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from warpsim.isa.registry import instruction
-from warpsim.isa.spec import Gate, Op
+from warpsim.isa.spec import Gate, Op, instruction
 from warpsim.isa.traits import Traits
-from warpsim.numerics.bits import flush_subnormal, halves
+from warpsim.numerics.arrays import flush_subnormal, halves
 from warpsim.types import TYPES, ScalarType
 
 Lanes = Any

@@ -1,11 +1,11 @@
-"""Control flow (PTX ISA: Control Flow Instructions). The machine executes these at the ends of blocks."""
+"""Control flow, which the machine executes at the ends of blocks, the stack, and miscellaneous instructions (PTX ISA)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from warpsim.isa.registry import instruction
-from warpsim.isa.spec import Op, Scope
+from warpsim.isa.ports import StackPort, constant_of
+from warpsim.isa.spec import LowBits, Op, Scope, instruction
 from warpsim.isa.traits import Ending, Stop, Traits
 
 
@@ -24,8 +24,7 @@ def bra(op: Op, target: Any) -> None:
     anchor="control-flow-instructions-brx-idx",
     scope=Scope.CONTROL,
     types={"index": ".u32"},
-    version=(6, 0),
-    target=30,
+    needs=(30, (6, 0)),
     traits=Traits(ending=Ending.INDEXED_BRANCH),
 )
 def brx_idx(op: Op, index: Any, tlist: Any) -> None:
@@ -70,12 +69,24 @@ def brkpt(op: Op) -> None:
     anchor="miscellaneous-instructions-nanosleep",
     scope=Scope.SYNC,
     types={"t": ".u32"},
-    version=(6, 2),
-    target=70,
+    needs=(70, (6, 2)),
     traits=Traits(sleeps=True),
 )
 def nanosleep(op: Op, t: Any) -> None:
     """Let other threads run."""
+
+
+@instruction(
+    "setmaxnreg.action.sync.aligned.u32 n; .action = { .inc, .dec };",
+    anchor="miscellaneous-instructions-setmaxnreg",
+    scope=Scope.SYNC,
+    types={"n": ".u32"},
+    constants={"n": range(24, 257, 8)},
+    needs=(("90a", "100f", "110f", "120f"), (8, 0)),
+    traits=Traits(register_count=True),
+)
+def setmaxnreg(op: Op, n: Lanes) -> None:
+    """Return registers to the CTA, or wait until it has enough."""
 
 
 @instruction(
@@ -86,3 +97,42 @@ def nanosleep(op: Op, t: Any) -> None:
 )
 def pmevent(op: Op, a: Any) -> None:
     """Performance monitor events have no effect on results."""
+
+
+Lanes = Any
+
+
+@instruction(
+    "alloca.type ptr, size{, immAlign}; .type = { .u32, .u64 };",
+    anchor="stack-manipulation-instructions-alloca",
+    types={"immAlign": ".u32"},
+    constants={"immAlign": LowBits({1 << k for k in range(24)})},
+    needs=(52, (7, 3)),
+    traits=Traits(moves_stack=True),
+)
+def alloca(op: Op, size: Lanes, immAlign: Lanes = None, *, stack: StackPort) -> Lanes:
+    """Allocate local memory until the function returns; gives its address."""
+    align = 8 if immAlign is None else constant_of(immAlign)
+    return stack.allocate(size, align).astype(op.type.dtype)
+
+
+@instruction(
+    "stacksave.type d; .type = { .u32, .u64 };",
+    anchor="stack-manipulation-instructions-stacksave",
+    needs=(52, (7, 3)),
+)
+def stacksave(op: Op, *, stack: StackPort) -> Lanes:
+    """The top of the stack."""
+    return stack.top().astype(op.type.dtype)
+
+
+@instruction(
+    "stackrestore.type a; .type = { .u32, .u64 };",
+    anchor="stack-manipulation-instructions-stackrestore",
+    registers=("a",),
+    needs=(52, (7, 3)),
+    traits=Traits(moves_stack=True),
+)
+def stackrestore(op: Op, a: Lanes, *, stack: StackPort) -> None:
+    """Free everything allocated since ``stacksave`` returned this value."""
+    stack.restore(a)

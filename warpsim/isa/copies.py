@@ -1,4 +1,4 @@
-"""cp.async (PTX ISA: Asynchronous copy operations, non-bulk)."""
+"""Asynchronous copies (PTX ISA: cp.async, cp.async.bulk, cp.reduce.async.bulk, st.async, red.async), made at once by the ports."""
 
 from __future__ import annotations
 
@@ -6,13 +6,306 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.isa.ports import AsyncGroupsPort, ObjectsPort, constant_of
-from warpsim.isa.registry import instruction
-from warpsim.isa.spec import Op
-from warpsim.isa.traits import Asynchronous, Family, Order, Stage, Traits
+from warpsim.isa.atomics import Reduction
+from warpsim.isa.ports import AsyncGroupsPort, BulkPort, ObjectsPort, constant_of
+from warpsim.isa.spec import LowBits, Op, instruction
+from warpsim.isa.traits import Access, Asynchronous, Family, Order, Stage, Traits
 from warpsim.layout import mbarriers
 
 Lanes = Any
+_BULK = "data-movement-and-conversion-instructions-cp-async-bulk"
+_DIM = ".dim = { .1d, .2d, .3d, .4d, .5d };"
+_MODE = ".mode = { .tile, .im2col };"
+_OF_BULK: dict[str, Any] = {
+    "needs": (90, (8, 0)),
+}
+_TYPES = {"mask": ".u16", "cache_policy": ".u64", "size": ".u32", "offsets": ".u16"}
+_SIZES = LowBits(range(0, 1 << 31, 16))
+_BYTES = "mbarrier::complete_tx::bytes"
+_HINTS = {"multicast::cluster", "L2::cache_hint"}
+_BARE: dict[str, Any] = {"bar": lambda op: None if _HINTS & set(op.modifiers) else "value"}
+"""With neither mask nor cache policy after it, ptxas 13.0 accepts the mbarrier's address without brackets."""
+
+
+def _illegal_mode(op: Op) -> str | None:
+    """Check the im2col mode, which needs one to three dimensions between the innermost and the outermost, and the multicast."""
+    if op.get("dst") == "shared::cta" and "multicast::cluster" in op.modifiers:
+        return ".multicast::cluster needs .shared::cluster"
+    if str(op.mode or "").startswith("im2col") and op.dim in ("1d", "2d"):
+        return ".im2col needs 3 to 5 dimensions"
+    return None
+
+
+@instruction(
+    f"""
+    cp.async.bulk.tensor.dim.dst.global{{.mode}}.{_BYTES}{{.multicast::cluster}}{{.L2::cache_hint}} [dst], [map, coordinates], [bar]{{, offsets}}{{, mask}}{{, cache_policy}};
+    .dst = {{ .shared::cluster, .shared::cta }}; {_DIM} {_MODE}
+    """,
+    anchor=_BULK + "-tensor",
+    types=_TYPES,
+    legal=_illegal_mode,
+    vectors={"offsets": lambda op: max(int(op.dim[0]) - 2, 1)},
+    spaces={"dst": {"shared"}, "bar": {"shared"}, "map": {"global"}},
+    bare={"bar": "address"},
+    gates={"shared::cta": (90, (8, 6))},
+    **_OF_BULK,
+    traits=Traits(asynchronous=Asynchronous(Family.BULK, tensor=True)),
+)
+def tensor_load(
+    op: Op,
+    dst: Any,
+    map: Any,
+    bar: Any,
+    offsets: Any = None,
+    mask: Any = None,
+    cache_policy: Any = None,
+    *,
+    bulk: BulkPort,
+) -> None:
+    """Copy a box of a tensor to shared memory."""
+    bulk.tensor_load(dst, map, bar, offsets, mask)
+
+
+@instruction(
+    f"""
+    cp.async.bulk.tensor.dim.global.shared::cta{{.mode}}.bulk_group{{.L2::cache_hint}} [map, coordinates], [src]{{, cache_policy}};
+    {_DIM} .mode = {{ .tile, .im2col_no_offs }};
+    """,
+    anchor=_BULK + "-tensor",
+    types=_TYPES,
+    legal=_illegal_mode,
+    spaces={"src": {"shared"}, "map": {"global"}},
+    **_OF_BULK,
+    traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True, tensor=True)),
+)
+def tensor_store(op: Op, map: Any, src: Any, cache_policy: Any = None, *, bulk: BulkPort) -> None:
+    """Copy a box from shared memory to a tensor."""
+    bulk.tensor_store(map, src, None)
+
+
+@instruction(
+    f"""
+    cp.reduce.async.bulk.tensor.dim.global.shared::cta.redOp{{.mode}}.bulk_group{{.L2::cache_hint}} [map, coordinates], [src]{{, cache_policy}};
+    {_DIM} .mode = {{ .tile, .im2col_no_offs }}; .redOp = {{ .add, .min, .max, .inc, .dec, .and, .or, .xor }};
+    """,
+    anchor="data-movement-and-conversion-instructions-cp-reduce-async-bulk-tensor",
+    types=_TYPES,
+    legal=_illegal_mode,
+    spaces={"src": {"shared"}, "map": {"global"}},
+    **_OF_BULK,
+    traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True, tensor=True)),
+)
+def tensor_reduce(op: Op, map: Any, src: Any, cache_policy: Any = None, *, bulk: BulkPort) -> None:
+    """Reduce a box from shared memory into a tensor."""
+    bulk.tensor_store(map, src, Reduction(op.redOp, _OF_MAPS[op.redOp]))
+
+
+_BITS, _ORDERED = "u32 s32 u64", "u32 s32 u64 s64 f16 bf16"
+_OF_MAPS = {
+    operation: frozenset(types.split())
+    for operation, types in {
+        **{"add": "u32 s32 u64 f16 bf16 f32 f64", "min": _ORDERED, "max": _ORDERED},
+        **{"inc": "u32", "dec": "u32", "and": _BITS, "or": _BITS, "xor": _BITS},
+    }.items()
+}
+"""Map element types that an H200 reduces; it faults on others."""
+
+
+@instruction(
+    f"""
+    cp.async.bulk.prefetch.tensor.dim.L2.global{{.mode}}{{.L2::cache_hint}} [map, coordinates]{{, offsets}}{{, cache_policy}};
+    {_DIM} {_MODE}
+    """,
+    anchor=_BULK + "-prefetch-tensor",
+    types=_TYPES,
+    legal=_illegal_mode,
+    vectors={"offsets": lambda op: max(int(op.dim[0]) - 2, 1)},
+    spaces={"map": {"global"}},
+    **_OF_BULK,
+    traits=Traits(asynchronous=Asynchronous(Family.BULK, Stage.PREFETCH, tensor=True)),
+)
+def tensor_prefetch(op: Op, map: Any, offsets: Any = None, cache_policy: Any = None) -> None:
+    """No effect: caches change no value."""
+
+
+@instruction(
+    f"""
+    cp.async.bulk.shared::cluster.global.{_BYTES}{{.multicast::cluster}}{{.L2::cache_hint}} [dst], [src], size, [bar]{{, mask}}{{, cache_policy}};
+    cp.async.bulk.shared::cta.global.{_BYTES}{{.L2::cache_hint}} [dst], [src], size, [bar]{{, cache_policy}};
+    """,
+    anchor=_BULK,
+    types=_TYPES,
+    limits={"size": _SIZES},
+    spaces={"dst": {"shared"}, "bar": {"shared"}, "src": {"global"}},
+    bare=_BARE,
+    gates={"shared::cta": (90, (8, 6))},
+    **_OF_BULK,
+    traits=Traits(asynchronous=Asynchronous(Family.BULK)),
+)
+def bulk_load(
+    op: Op, dst: Any, src: Any, size: Lanes, bar: Any, mask: Lanes = None, cache_policy: Lanes = None, *, bulk: BulkPort
+) -> None:
+    """Copy global memory to shared memory."""
+    bulk.copy(("shared::cluster", dst), ("global", src), size, bar, mask)
+
+
+@instruction(
+    f"cp.async.bulk.shared::cluster.shared::cta.{_BYTES} [dst], [src], size, [bar];",
+    anchor=_BULK,
+    types=_TYPES,
+    limits={"size": _SIZES},
+    spaces={"dst": {"shared"}, "bar": {"shared"}, "src": {"shared"}},
+    bare=_BARE,
+    **_OF_BULK,
+    traits=Traits(asynchronous=Asynchronous(Family.BULK)),
+)
+def bulk_send(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: BulkPort) -> None:
+    """Copy shared memory to that of another CTA."""
+    bulk.copy(("shared::cluster", dst), ("shared", src), size, bar)
+
+
+@instruction(
+    "cp.async.bulk.global.shared::cta.bulk_group{.L2::cache_hint} [dst], [src], size{, cache_policy};",
+    anchor=_BULK,
+    types=_TYPES,
+    limits={"size": _SIZES},
+    spaces={"dst": {"global"}, "src": {"shared"}},
+    **_OF_BULK,
+    traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True)),
+)
+def bulk_store(op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes = None, *, bulk: BulkPort) -> None:
+    """Copy shared memory to global memory."""
+    bulk.copy(("global", dst), ("shared", src), size)
+
+
+_REDUCE = "data-movement-and-conversion-instructions-cp-reduce-async-bulk"
+_BITWISE, _COUNTING = ("and", "or", "xor"), ("inc", "dec")
+
+
+def _illegal_in_global(op: Op) -> str | None:
+    kind, name = op.type.kind, op.type.name
+    if op.redOp in _BITWISE:
+        good = kind == "b"
+    elif op.redOp in _COUNTING:
+        good = name == "u32"
+    else:
+        good = kind in "us" and (op.redOp != "add" or name != "s64")
+        good |= kind == "f" and (op.type.bits > 16 if op.redOp == "add" else op.type.bits == 16)
+    return None if good else f".{op.redOp} does not take .{name}"
+
+
+def _illegal_in_shared(op: Op) -> str | None:
+    allowed = {"add": ("u32", "s32", "u64"), "min": ("u32", "s32"), "max": ("u32", "s32")}
+    types = ("b32",) if op.redOp in _BITWISE else ("u32",) if op.redOp in _COUNTING else allowed[op.redOp]
+    return None if op.type.name in types else f".{op.redOp} does not take .{op.type.name} in shared memory"
+
+
+@instruction(
+    """
+    cp.reduce.async.bulk.global.shared::cta.bulk_group{.L2::cache_hint}.redOp.type [dst], [src], size{, cache_policy};
+    .redOp = { .add, .min, .max, .inc, .dec, .and, .or, .xor };
+    .type = { .b32, .b64, .u32, .u64, .s32, .s64, .f16, .bf16, .f32, .f64 };
+    """,
+    anchor=_REDUCE,
+    types=_TYPES,
+    limits={"size": _SIZES},
+    spaces={"dst": {"global"}, "src": {"shared"}},
+    legal=_illegal_in_global,
+    **_OF_BULK,
+    traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True)),
+)
+def reduce_global(op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes = None, *, bulk: BulkPort) -> None:
+    """Reduce elements of shared memory into global memory."""
+    bulk.copy(("global", dst), ("shared", src), size, reduction=Reduction(op.redOp), type=op.type)
+
+
+@instruction(
+    """
+    cp.reduce.async.bulk.global.shared::cta.bulk_group{.L2::cache_hint}.add.noftz.type [dst], [src], size{, cache_policy};
+    .type = { .f16, .bf16 };
+    """,
+    anchor=_REDUCE,
+    types=_TYPES,
+    limits={"size": _SIZES},
+    spaces={"dst": {"global"}, "src": {"shared"}},
+    **_OF_BULK,
+    traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True)),
+)
+def reduce_global_halves(
+    op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes = None, *, bulk: BulkPort
+) -> None:
+    """Add halves of shared memory to global memory."""
+    bulk.copy(("global", dst), ("shared", src), size, reduction=Reduction("add"), type=op.type)
+
+
+@instruction(
+    f"""
+    cp.reduce.async.bulk.shared::cluster.shared::cta.{_BYTES}.redOp.type [dst], [src], size, [bar];
+    .redOp = {{ .add, .min, .max, .inc, .dec, .and, .or, .xor }}; .type = {{ .b32, .u32, .s32, .u64 }};
+    """,
+    anchor=_REDUCE,
+    types=_TYPES,
+    limits={"size": _SIZES},
+    spaces={"dst": {"shared"}, "bar": {"shared"}, "src": {"shared"}},
+    bare=_BARE,
+    legal=_illegal_in_shared,
+    **_OF_BULK,
+    traits=Traits(asynchronous=Asynchronous(Family.BULK)),
+)
+def reduce_shared(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: BulkPort) -> None:
+    """Reduce elements of shared memory into the shared memory of another CTA."""
+    choose = Reduction(op.redOp)
+    bulk.copy(("shared::cluster", dst), ("shared", src), size, bar, reduction=choose, type=op.type)
+
+
+@instruction(
+    "cp.async.bulk.prefetch.L2.global{.L2::cache_hint} [src], size{, cache_policy};",
+    anchor=_BULK + "-prefetch",
+    types=_TYPES,
+    limits={"size": range(0, 1 << 31, 16)},
+    spaces={"src": {"global"}},
+    **_OF_BULK,
+    traits=Traits(asynchronous=Asynchronous(Family.BULK, Stage.PREFETCH)),
+)
+def bulk_prefetch(op: Op, src: Any, size: Lanes, cache_policy: Lanes = None) -> None:
+    """No effect: caches change no value."""
+
+
+@instruction(
+    "cp.async.bulk.commit_group;",
+    anchor=_BULK + "-commit-group",
+    **_OF_BULK,
+    traits=Traits(asynchronous=Asynchronous(Family.BULK, Stage.COMMIT)),
+)
+def commit_bulk_group(op: Op, *, bulk: BulkPort) -> None:
+    """Commit a group of copies."""
+    bulk.commit()
+
+
+@instruction(
+    "cp.async.bulk.wait_group{.read} n;",
+    anchor=_BULK + "-wait-group",
+    types={"n": ".u32"},
+    constants={"n": None},
+    **_OF_BULK,
+    traits=Traits(asynchronous=Asynchronous(Family.BULK, Stage.WAIT)),
+)
+def wait_bulk_group(op: Op, n: Lanes, *, bulk: BulkPort) -> None:
+    """Wait for groups of copies; with .read, only until they have read their sources."""
+    bulk.wait(constant_of(n), read_only=bool(op.read))
+
+
+@instruction(
+    "prefetch{.space}.tensormap [address]; .space = { .param, .const };",
+    anchor="data-movement-and-conversion-instructions-prefetch-prefetchu",
+    **_OF_BULK,
+)
+def prefetch_tensormap(op: Op, address: Any) -> None:
+    """No effect: caches change no value."""
+
+
+# ---- cp.async, not bulk ---------------------------------------------------------------------------
+
 _OPTIONS = """
     .cop = { .ca, .cg };
     .state = { .shared, .shared::cta };
@@ -44,8 +337,7 @@ def _sizes(op: Op) -> set[int]:
     constants={"size": _sizes},
     limits={"src_size": (0, 16)},
     spaces={"dst": {"shared"}, "src": {"global"}},
-    version=(7, 0),
-    target=80,
+    needs=(80, (7, 0)),
     gates=_GATES,
     traits=Traits(asynchronous=Asynchronous(Family.CP_ASYNC)),
 )
@@ -79,8 +371,7 @@ def cp_async(
     constants={"size": _sizes},
     registers=("ignore_src",),
     spaces={"dst": {"shared"}, "src": {"global"}},
-    version=(7, 5),
-    target=80,
+    needs=(80, (7, 5)),
     gates=_GATES,
     traits=Traits(asynchronous=Asynchronous(Family.CP_ASYNC)),
 )
@@ -103,8 +394,7 @@ def cp_async_ignore(
 @instruction(
     "cp.async.commit_group;",
     anchor="data-movement-and-conversion-instructions-cp-async-commit-group",
-    version=(7, 0),
-    target=80,
+    needs=(80, (7, 0)),
     traits=Traits(asynchronous=Asynchronous(Family.CP_ASYNC, Stage.COMMIT)),
 )
 def commit_group(op: Op, *, async_groups: AsyncGroupsPort) -> None:
@@ -117,8 +407,7 @@ def commit_group(op: Op, *, async_groups: AsyncGroupsPort) -> None:
     anchor="data-movement-and-conversion-instructions-cp-async-wait-group",
     types={"n": ".u32"},
     constants={"n": None},
-    version=(7, 0),
-    target=80,
+    needs=(80, (7, 0)),
     traits=Traits(asynchronous=Asynchronous(Family.CP_ASYNC, Stage.WAIT)),
 )
 def wait_group(op: Op, n: Lanes, *, async_groups: AsyncGroupsPort) -> None:
@@ -129,8 +418,7 @@ def wait_group(op: Op, n: Lanes, *, async_groups: AsyncGroupsPort) -> None:
 @instruction(
     "cp.async.wait_all;",
     anchor="data-movement-and-conversion-instructions-cp-async-wait-group",
-    version=(7, 0),
-    target=80,
+    needs=(80, (7, 0)),
     traits=Traits(asynchronous=Asynchronous(Family.CP_ASYNC, Stage.WAIT_ALL)),
 )
 def wait_all(op: Op, *, async_groups: AsyncGroupsPort) -> None:
@@ -145,8 +433,7 @@ def wait_all(op: Op, *, async_groups: AsyncGroupsPort) -> None:
     """,
     anchor="parallel-synchronization-and-communication-instructions-cp-async-mbarrier-arrive",
     spaces={"address": {"shared"}},
-    version=(7, 0),
-    target=80,
+    needs=(80, (7, 0)),
     gates={"shared::cta": (80, (7, 8))},
     traits=Traits(asynchronous=Asynchronous(Family.CP_ASYNC, Stage.ARRIVE), order=Order(strong=True, release=True)),
 )
@@ -156,3 +443,45 @@ def mbarrier_arrive(op: Op, address: Any, *, async_groups: AsyncGroupsPort, obje
     if not op.noinc:
         objects.update(space, address, mbarriers.one_more, returns=False)
     async_groups.arrive(*objects.places(space, address))
+
+
+# ---- stores and reductions to other CTAs of a cluster ------------------------------------------------
+
+
+@instruction(
+    """
+    st.async{.weak}{.shared::cluster}.mbarrier::complete_tx::bytes{.vec}.type [address], b, [bar];
+    .vec = { .v2, .v4 }; .type = { .b32, .b64, .u32, .u64, .s32, .s64, .f32, .f64 };
+    """,
+    anchor="data-movement-and-conversion-instructions-st-async",
+    spaces={"address": {"shared"}, "bar": {"shared"}},
+    legal=lambda op: "vectors have at most 128 bits" if op.vec == "v4" and op.type.bits == 64 else None,
+    needs=(90, (8, 1)),
+    traits=Traits(access=Access.STORE, asynchronous=Asynchronous(Family.REMOTE)),
+)
+def st_async(op: Op, address: Any, b: Any, bar: Any, *, bulk: BulkPort) -> None:
+    """Store to shared memory of the cluster, and count the bytes at an mbarrier."""
+    bulk.remote(address, bar, op.type, b if isinstance(b, tuple) else (b,))
+
+
+def _illegal_remote(op: Op) -> str | None:
+    types = {"add": ("u32", "s32", "u64", "s64"), "min": ("u32", "s32"), "max": ("u32", "s32")}
+    allowed = types.get(op.op, ("u32",) if op.op in ("inc", "dec") else ("b32",))
+    return None if op.type.name in allowed else f".{op.op} takes {', '.join('.' + t for t in allowed)}"
+
+
+@instruction(
+    """
+    red.async.relaxed.cluster{.shared::cluster}.mbarrier::complete_tx::bytes.op.type [address], b, [bar];
+    .op = { .add, .min, .max, .inc, .dec, .and, .or, .xor };
+    .type = { .b32, .u32, .s32, .u64, .s64 };
+    """,
+    anchor="parallel-synchronization-and-communication-instructions-red-async",
+    spaces={"address": {"shared"}, "bar": {"shared"}},
+    legal=_illegal_remote,
+    needs=(90, (8, 1)),
+    traits=Traits(access=Access.ATOMIC, asynchronous=Asynchronous(Family.REMOTE)),
+)
+def red_async(op: Op, address: Any, b: Any, bar: Any, *, bulk: BulkPort) -> None:
+    """Reduce into shared memory of the cluster, and count the bytes at an mbarrier."""
+    bulk.remote(address, bar, op.type, (b,), op.op)

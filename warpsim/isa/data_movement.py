@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.ports import ClusterPort
-from warpsim.isa.registry import instruction
-from warpsim.isa.spec import Op
+from warpsim.isa.spec import Op, instruction
 from warpsim.isa.traits import Traits
 from warpsim.types import TYPES, ScalarType
 
@@ -139,8 +138,7 @@ def _address_type(op: Op) -> ScalarType:
     "cvta.space.size p, a;" + _SPACES,
     anchor="data-movement-and-conversion-instructions-cvta",
     types={"p": _address_type, "a": _address_type},
-    version=(2, 0),
-    target=20,
+    needs=(20, (2, 0)),
     gates=_CVTA_GATES,
     traits=lambda op: Traits(generic_address=True, symbols=op.space.split("::")[0]),
 )
@@ -160,8 +158,7 @@ def cvta(op: Op, a: Lanes) -> Lanes:
     "cvta.to.space.size p, a;" + _SPACES,
     anchor="data-movement-and-conversion-instructions-cvta",
     types={"p": _address_type, "a": _address_type},
-    version=(2, 0),
-    target=20,
+    needs=(20, (2, 0)),
     gates=_CVTA_GATES,
     traits=Traits(generic_address=True),
 )
@@ -174,8 +171,7 @@ def cvta_to(op: Op, a: Lanes) -> Lanes:
 
 _ISSPACEP: dict[str, Any] = {
     "anchor": "data-movement-and-conversion-instructions-isspacep",
-    "version": (2, 0),
-    "target": 20,
+    "needs": (20, (2, 0)),
     "gates": {"const": (0, (3, 1)), **_CVTA_GATES},
 }
 _WINDOWS = {
@@ -221,8 +217,7 @@ _MAPA: dict[str, Any] = {
     "anchor": "data-movement-and-conversion-instructions-mapa",
     "types": {"d": _address_type, "a": _address_type, "b": ".u32"},
     "traits": Traits(symbols="shared"),
-    "version": (7, 8),
-    "target": 90,
+    "needs": (90, (7, 8)),
 }
 
 
@@ -243,8 +238,7 @@ _RANK: dict[str, Any] = {
     "anchor": "data-movement-and-conversion-instructions-getctarank",
     "types": {"d": ".u32", "a": _address_type},
     "traits": Traits(symbols="shared"),
-    "version": (7, 8),
-    "target": 90,
+    "needs": (90, (7, 8)),
 }
 
 

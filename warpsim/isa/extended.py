@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.isa.registry import instruction
-from warpsim.isa.spec import Op
+from warpsim.isa.spec import Op, instruction
 from warpsim.numerics import integer
 
 Lanes = Any
@@ -23,7 +22,7 @@ _GATES = {"u64": (20, (4, 3)), "s64": (20, (4, 3))}
 @instruction(
     f"add.cc.type d|%cc, a, b; {_TYPES}",
     anchor="extended-precision-arithmetic-instructions-add-cc",
-    version=(1, 2),
+    needs=(None, (1, 2)),
     gates=_GATES,
 )
 def add_cc(op: Op, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
@@ -34,7 +33,7 @@ def add_cc(op: Op, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
 @instruction(
     f"addc.type d, a, b, %cc; addc{{.sat}}.s32 d, a, b, %cc; {_NARROW}",
     anchor="extended-precision-arithmetic-instructions-addc",
-    version=(1, 2),
+    needs=(None, (1, 2)),
     gates=_GATES,
 )
 def addc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> Lanes:
@@ -47,7 +46,7 @@ def addc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> Lanes:
 @instruction(
     f"addc.cc.type d|%cc, a, b, %cc; {_TYPES}",
     anchor="extended-precision-arithmetic-instructions-addc",
-    version=(1, 2),
+    needs=(None, (1, 2)),
     gates=_GATES,
 )
 def addc_cc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> tuple[Lanes, Lanes]:
@@ -58,7 +57,7 @@ def addc_cc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> tuple[Lanes, Lanes]:
 @instruction(
     f"sub.cc.type d|%cc, a, b; {_TYPES}",
     anchor="extended-precision-arithmetic-instructions-sub-cc",
-    version=(1, 2),
+    needs=(None, (1, 2)),
     gates=_GATES,
 )
 def sub_cc(op: Op, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
@@ -69,7 +68,7 @@ def sub_cc(op: Op, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
 @instruction(
     f"subc.type d, a, b, %cc; subc{{.sat}}.s32 d, a, b, %cc; {_NARROW}",
     anchor="extended-precision-arithmetic-instructions-subc",
-    version=(3, 0),
+    needs=(None, (3, 0)),
     gates=_GATES,
 )
 def subc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> Lanes:
@@ -82,7 +81,7 @@ def subc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> Lanes:
 @instruction(
     f"subc.cc.type d|%cc, a, b, %cc; {_TYPES}",
     anchor="extended-precision-arithmetic-instructions-subc",
-    version=(3, 0),
+    needs=(None, (3, 0)),
     gates=_GATES,
 )
 def subc_cc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> tuple[Lanes, Lanes]:
@@ -93,8 +92,7 @@ def subc_cc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> tuple[Lanes, Lanes]:
 @instruction(
     f"mad.half.cc.type d|%cc, a, b, c; .half = {{ .lo, .hi }}; {_TYPES}",
     anchor="extended-precision-arithmetic-instructions-mad-cc",
-    version=(3, 0),
-    target=20,
+    needs=(20, (3, 0)),
     gates=_GATES,
 )
 def mad_cc(op: Op, a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
@@ -105,8 +103,7 @@ def mad_cc(op: Op, a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
 @instruction(
     f"madc.half.type d, a, b, c, %cc; madc.hi{{.sat}}.s32 d, a, b, c, %cc; .half = {{ .hi, .lo }}; {_NARROW}",
     anchor="extended-precision-arithmetic-instructions-madc",
-    version=(3, 0),
-    target=20,
+    needs=(20, (3, 0)),
     gates=_GATES,
 )
 def madc(op: Op, a: Lanes, b: Lanes, c: Lanes, carry: Lanes) -> Lanes:
@@ -121,8 +118,7 @@ def madc(op: Op, a: Lanes, b: Lanes, c: Lanes, carry: Lanes) -> Lanes:
 @instruction(
     f"madc.half.cc.type d|%cc, a, b, c, %cc; .half = {{ .lo, .hi }}; {_TYPES}",
     anchor="extended-precision-arithmetic-instructions-madc",
-    version=(3, 0),
-    target=20,
+    needs=(20, (3, 0)),
     gates=_GATES,
 )
 def madc_cc(op: Op, a: Lanes, b: Lanes, c: Lanes, carry: Lanes) -> tuple[Lanes, Lanes]:

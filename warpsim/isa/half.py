@@ -7,9 +7,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from warpsim.isa.contractible import contractible
-from warpsim.isa.registry import instruction
-from warpsim.isa.spec import Op
+from warpsim.isa.floating import contractible
+from warpsim.isa.spec import Op, instruction
 from warpsim.numerics import approx, convert, floating
 from warpsim.numerics.floating import extreme, odd_sum, saturate
 
@@ -119,14 +118,12 @@ def fma(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
 @instruction(
     f"fma.rn.oob{{.relu}}.type d, a, b, c; {_BRAINS}",
     anchor="half-precision-floating-point-instructions-fma",
-    version=(8, 1),
-    target=90,
+    needs=(90, (8, 1)),
 )
 @instruction(
     f"fma.rn.oob{{.relu}}.type d, a, b, c; fma.rn.oob{{.sat}}.type d, a, b, c; {_FLOATS}",
     anchor="half-precision-floating-point-instructions-fma",
-    version=(8, 1),
-    target=90,
+    needs=(90, (8, 1)),
 )
 def fma_oob(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """a * b + c, or +0 where a or b is the NaN that tensor copies fill with: 0x7FF7 of either sign (observed on an
@@ -169,15 +166,13 @@ _XORSIGN = {"xorsign": (86, (7, 2))}
 @instruction(
     f"min{{.NaN}}{{.xorsign.abs}}.type d, a, b; max{{.NaN}}{{.xorsign.abs}}.type d, a, b; {_BRAINS}",
     anchor="half-precision-floating-point-instructions-min",
-    version=(7, 0),
-    target=80,
+    needs=(80, (7, 0)),
     gates=_XORSIGN,
 )
 @instruction(
     f"min{{.ftz}}{{.NaN}}{{.xorsign.abs}}.type d, a, b; max{{.ftz}}{{.NaN}}{{.xorsign.abs}}.type d, a, b; {_FLOATS}",
     anchor="half-precision-floating-point-instructions-min",
-    version=(7, 0),
-    target=80,
+    needs=(80, (7, 0)),
     gates=_XORSIGN,
 )
 def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
@@ -200,8 +195,7 @@ def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
 @instruction(
     "ex2.approx.type d, a; tanh.approx.type d, a; .type = { .f16, .f16x2 };",
     anchor="half-precision-floating-point-instructions-ex2",
-    version=(7, 0),
-    target=75,
+    needs=(75, (7, 0)),
 )
 def approx_f16(op: Op, a: Lanes) -> Lanes:
     """The f32 unit on widened halves, truncated."""
@@ -212,8 +206,7 @@ def approx_f16(op: Op, a: Lanes) -> Lanes:
 @instruction(
     "ex2.approx.ftz.type d, a; tanh.approx.type d, a; .type = { .bf16, .bf16x2 };",
     anchor="half-precision-floating-point-instructions-ex2",
-    version=(7, 8),
-    target=90,
+    needs=(90, (7, 8)),
 )
 def approx_bf16(op: Op, a: Lanes) -> Lanes:
     """The f32 unit on widened bf16, truncated."""
@@ -231,8 +224,7 @@ def approx_bf16(op: Op, a: Lanes) -> Lanes:
     anchor="mixed-precision-floating-point-instructions-fma",
     types={"d": ".f32", "a": "atype", "b": "atype", "c": ".f32"},
     checked_as=dict.fromkeys("ab", lambda op: ".u16" if op.atype.name == "bf16" else None),
-    version=(8, 6),
-    target=100,
+    needs=(100, (8, 6)),
     traits=contractible,
 )
 def mixed(op: Op, a: Lanes, c: Lanes, b: Lanes = None) -> Lanes:

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.isa.registry import instruction
-from warpsim.isa.spec import Op
+from warpsim.isa.spec import Op, instruction
 from warpsim.numerics import integer
 from warpsim.types import TYPES, ScalarType
 
@@ -208,8 +207,7 @@ def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
     "min.type d, a, b; max.type d, a, b; min{.relu}.s16x2 d, a, b; max{.relu}.s16x2 d, a, b; .type = { .u16x2 };",
     anchor="integer-arithmetic-instructions-max",
     types=dict.fromkeys("dab", ".u16x2"),
-    version=(8, 0),
-    target=90,
+    needs=(90, (8, 0)),
 )
 def min_max_x2(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """The same for both halves separately."""
@@ -280,8 +278,7 @@ def bfi(op: Op, a: Lanes, b: Lanes, c: Lanes, d: Lanes) -> Lanes:
     anchor="integer-arithmetic-instructions-fns",
     types={"d": ".b32", "mask": ".b32", "base": ".b32", "offset": ".s32"},
     checked_as={"offset": ".b32"},
-    version=(6, 0),
-    target=30,
+    needs=(30, (6, 0)),
 )
 def fns(op: Op, mask: Lanes, base: Lanes, offset: Lanes) -> Lanes:
     """Position of the n-th set bit from a base, upward or downward."""
@@ -292,8 +289,7 @@ def fns(op: Op, mask: Lanes, base: Lanes, offset: Lanes) -> Lanes:
     "bmsk.mode.b32 d, a, b; .mode = { .clamp, .wrap };",
     anchor="integer-arithmetic-instructions-bmsk",
     types=dict.fromkeys("dab", ".u32"),
-    version=(7, 6),
-    target=70,
+    needs=(70, (7, 6)),
 )
 def bmsk(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """A mask of b bits starting at bit a."""
@@ -308,8 +304,7 @@ def bmsk(op: Op, a: Lanes, b: Lanes) -> Lanes:
     "szext.mode.type d, a, b; .mode = { .clamp, .wrap }; .type = { .u32, .s32 };",
     anchor="integer-arithmetic-instructions-szext",
     types={"b": ".u32"},
-    version=(7, 6),
-    target=70,
+    needs=(70, (7, 6)),
 )
 def szext(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """The low b bits, extended."""
@@ -325,8 +320,7 @@ def szext(op: Op, a: Lanes, b: Lanes) -> Lanes:
     "dp4a.atype.btype d, a, b, c; .atype = { .u32, .s32 }; .btype = { .u32, .s32 };",
     anchor="integer-arithmetic-instructions-dp4a",
     types={**dict.fromkeys("dc", ".u32"), **dict.fromkeys("ab", TYPES["u32"])},
-    version=(5, 0),
-    target=61,
+    needs=(61, (5, 0)),
 )
 def dp4a(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """Add four byte products to c."""
@@ -337,8 +331,7 @@ def dp4a(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     "dp2a.mode.atype.btype d, a, b, c; .mode = { .lo, .hi }; .atype = { .u32, .s32 }; .btype = { .u32, .s32 };",
     anchor="integer-arithmetic-instructions-dp2a",
     types={**dict.fromkeys("dc", ".u32"), **dict.fromkeys("ab", TYPES["u32"])},
-    version=(5, 0),
-    target=61,
+    needs=(61, (5, 0)),
 )
 def dp2a(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """Add two products of halves and bytes to c."""

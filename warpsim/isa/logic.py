@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from warpsim.isa.ports import constant_of
-from warpsim.isa.registry import instruction
-from warpsim.isa.spec import Op
+from warpsim.isa.spec import Op, instruction
 from warpsim.numerics import integer
 
 Lanes = Any
@@ -59,8 +58,7 @@ def cnot(op: Op, a: Lanes) -> Lanes:
     anchor="logic-and-shift-instructions-lop3",
     types={"d": ".b32", "a": ".b32", "b": ".b32", "c": ".b32", "immLut": ".u32"},
     constants={"immLut": None},
-    version=(4, 3),
-    target=50,
+    needs=(50, (4, 3)),
     sinks=("d",),
 )
 def lop3(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes) -> Lanes:
@@ -73,8 +71,7 @@ def lop3(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes) -> Lanes:
     anchor="logic-and-shift-instructions-lop3",
     types={"d": ".b32", "p": ".pred", "a": ".b32", "b": ".b32", "c": ".b32", "immLut": ".u32", "q": ".pred"},
     constants={"immLut": None},
-    version=(8, 2),
-    target=70,
+    needs=(70, (8, 2)),
     registers=("p",),
     sinks=("d",),
 )
@@ -108,8 +105,7 @@ def shr(op: Op, a: Lanes, b: Lanes) -> Lanes:
     "shf.dir.mode.b32 d, a, b, c; .dir = { .l, .r }; .mode = { .clamp, .wrap };",
     anchor="logic-and-shift-instructions-shf",
     types={"d": ".b32", "a": ".b32", "b": ".b32", "c": ".u32"},
-    version=(3, 1),
-    target=32,
+    needs=(32, (3, 1)),
 )
 def shf(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """Funnel shift of b:a."""
@@ -120,8 +116,7 @@ def shf(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     "prmt.b32{.mode} d, a, b, c; .mode = { .f4e, .b4e, .rc8, .ecl, .ecr, .rc16 };",
     anchor="data-movement-and-conversion-instructions-prmt",
     types={"d": ".b32", "a": ".b32", "b": ".b32", "c": ".b32"},
-    version=(2, 0),
-    target=20,
+    needs=(20, (2, 0)),
 )
 def prmt(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """Select four bytes from two registers."""

@@ -14,8 +14,7 @@ import attrs
 
 from warpsim.errors import InternalError
 from warpsim.isa import syntax
-from warpsim.isa.registry import REGISTRY
-from warpsim.isa.spec import Form, Gate, Limit, Op, OperandSpec, plain
+from warpsim.isa.spec import REGISTRY, Form, Gate, Limit, Op, OperandSpec, plain
 from warpsim.isa.traits import Traits, completed
 from warpsim.types import TYPES, ScalarType
 
@@ -231,15 +230,17 @@ def _candidate(form: Form, filled: dict[int, str], text: str, modifiers: tuple[s
     if any(spec.selectors for spec in form.operands):
         values.update(selectors={}, negative=frozenset())
     op = Op(text, modifiers, values, form.names)
-    needs: list[Gate] = [(form.target, form.version)] if form.target is not None or form.version is not None else []
+    declared = form.declared
+    needs: list[Gate] = [declared.needs] if declared.needs != (None, None) else []
     for i, word in filled.items():
-        needs += [form.gates[key] for key in (word, f"{form.pattern.slots[i].name}.{word}") if key in form.gates]
-    if form.gate is not None and (need := form.gate(op)) is not None:
+        keys = (word, f"{form.pattern.slots[i].name}.{word}")
+        needs += [declared.gates[key] for key in keys if key in declared.gates]
+    if declared.gate is not None and (need := declared.gate(op)) is not None:
         needs.append(need)
-    illegal = form.legal(op) if form.legal is not None else None
+    illegal = declared.legal(op) if declared.legal is not None else None
     operands = () if illegal else tuple(_typed(spec, op) for spec in form.operands)
-    declared = form.traits if isinstance(form.traits, Traits) else form.traits(op)
-    return Candidate(form, op, operands, illegal, tuple(needs), completed(declared, modifiers))
+    traits = declared.traits if isinstance(declared.traits, Traits) else declared.traits(op)
+    return Candidate(form, op, operands, illegal, tuple(needs), completed(traits, modifiers))
 
 
 def _typed(spec: OperandSpec, op: Op) -> TypedOperand:
@@ -322,3 +323,40 @@ def satisfies(gate: Gate, target: str, version: tuple[int, int]) -> bool:
         elif target == f"sm_{one}":
             return True
     return False
+
+
+_WIDE = frozenset({"applypriority", "atom", "discard", "ld", "ldu", "multimem", "prefetch", "prefetchu", "red", "st"})
+"""Instructions that do not take a 32-bit register for a generic or global address; others extend it."""
+
+
+def wide(root: str, op: Op, spaces: Collection[str] | None) -> bool:
+    """Whether the assembler rejects an address in a 32-bit register; ``spaces`` are its possible state spaces."""
+    if root == "mbarrier":
+        return not _shared(op)
+    if root == "prefetch" and "tensormap" in op.text:
+        return False
+    return root in _WIDE and (spaces is None or "global" in spaces)
+
+
+def whole(root: str, op: Op, operand: str, bits: int) -> bool:
+    """Whether the assembler refuses an operand's address in a register of 8 or 16 ``bits``; elsewhere it extends it and warns."""
+    words = op.text.split(".")
+    if root == "cp":
+        if "bulk" in words:
+            return (
+                operand == "bar"
+                and bits == 16
+                and words[1] == "async"
+                and not {"tensor", "multicast::cluster"} & {*words}
+            )
+        return "mbarrier" in words and not _shared(op)
+    if root in ("ldmatrix", "stmatrix"):
+        return not _shared(op)
+    if root in ("st", "red"):
+        return words[1] == "async" and operand != "bar"
+    pairs = {("multimem", "red"), ("prefetch", "tensormap"), ("tensormap", "replace")}
+    return root == "wmma" or (root, words[1] if len(words) > 1 else "") in pairs
+
+
+def _shared(op: Op) -> bool:
+    return any(word.startswith("shared") for word in op.modifiers)

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.ports import MemoryPort
-from warpsim.isa.registry import instruction
-from warpsim.isa.spec import Op, Scope
+from warpsim.isa.spec import Op, Scope, instruction
 from warpsim.isa.traits import Matrix, Traits
 
 Lanes = Any
@@ -46,8 +45,7 @@ def _formats_in_order(op: Op) -> str | None:
     scope=Scope.WARP,
     types={"r": ".b32"},
     vectors={"r": _registers},
-    version=(6, 5),
-    target=75,
+    needs=(75, (6, 5)),
     gates={"shared::cta": _CTA},
     traits=Traits(matrix=Matrix.LOAD),
 )
@@ -70,8 +68,7 @@ def ldmatrix(op: Op, p: Lanes, *, memory: MemoryPort) -> tuple[Lanes, ...]:
     scope=Scope.WARP,
     types={"r": ".b32"},
     vectors={"r": _registers},
-    version=_BYTES[1],
-    target=_BYTES[0],
+    needs=(_BYTES[0], _BYTES[1]),
     legal=_formats_in_order,
     traits=Traits(matrix=Matrix.LOAD),
 )
@@ -95,8 +92,7 @@ def ldmatrix_unpacked(op: Op, p: Lanes, *, memory: MemoryPort) -> tuple[Lanes, .
     scope=Scope.WARP,
     types={"r": ".b32"},
     vectors={"r": _registers},
-    version=_BYTES[1],
-    target=_BYTES[0],
+    needs=(_BYTES[0], _BYTES[1]),
     legal=_formats_in_order,
     traits=Traits(matrix=Matrix.LOAD),
 )
@@ -173,8 +169,7 @@ _SHIFTS = (16 * (_LANES // 4 % 2)).astype(np.uint32).reshape(1, 32, 1)
     scope=Scope.WARP,
     types={"d": ".b32", "a": ".b32"},
     registers=("a",),
-    version=(7, 8),
-    target=75,
+    needs=(75, (7, 8)),
     traits=Traits(matrix=Matrix.TRANSPOSE),
 )
 def movmatrix(op: Op, a: Lanes) -> Lanes:
@@ -194,8 +189,7 @@ def movmatrix(op: Op, a: Lanes) -> Lanes:
     types={"r": ".b32"},
     vectors={"r": _count},
     registers=("r",),
-    version=(7, 8),
-    target=90,
+    needs=(90, (7, 8)),
     gates={"m16n8": _BYTES},
     traits=Traits(matrix=Matrix.STORE),
 )

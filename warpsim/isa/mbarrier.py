@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.ports import ObjectsPort, ReportPort, first_of
-from warpsim.isa.registry import instruction
-from warpsim.isa.spec import Op
+from warpsim.isa.spec import Op, instruction
 from warpsim.isa.traits import Mbarrier, Order, Traits
 from warpsim.layout import mbarriers
 
@@ -28,7 +27,7 @@ _GATES: dict[str, Any] = {
     "release": (80, (8, 0)),
     "acquire": (80, (8, 0)),
 }
-_COMMON: dict[str, Any] = {"version": (7, 0), "target": 80, "gates": _GATES}
+_COMMON: dict[str, Any] = {"needs": (80, (7, 0)), "gates": _GATES}
 
 
 def _incomplete(op: Op) -> str | None:
@@ -116,8 +115,7 @@ def inval(op: Op, address: Any, *, objects: ObjectsPort) -> None:
     anchor=_ANCHOR + "expect-tx",
     types={"bytes": ".u32"},
     spaces=_SPACES,
-    version=(8, 0),
-    target=90,
+    needs=(90, (8, 0)),
     traits=_traits,
 )
 def transactions(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) -> None:
@@ -137,8 +135,7 @@ def transactions(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) ->
     limits=_COUNT,
     sinks=("state",),
     spaces=_SPACES,
-    version=(7, 8),
-    target=90,
+    needs=(90, (7, 8)),
     gates=_GATES,
     traits=_traits,
 )
@@ -179,8 +176,7 @@ def arrive(
     types={"count": ".u32"},
     limits=_COUNT,
     spaces=_SPACES,
-    version=(8, 0),
-    target=90,
+    needs=(90, (8, 0)),
     gates=_GATES,
     traits=_traits,
 )
@@ -224,8 +220,7 @@ def arrive_expect(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) -
     anchor=_ANCHOR + "arrive",
     types={"bytes": ".u32"},
     spaces=_SPACES,
-    version=(8, 0),
-    target=90,
+    needs=(90, (8, 0)),
     gates=_GATES,
     traits=_traits,
 )
@@ -250,8 +245,7 @@ def arrive_expect_remote(op: Op, address: Any, bytes: Lanes, *, objects: Objects
     anchor=_ANCHOR + "test-wait-mbarrier-try-wait",
     types={"d": ".pred", "state": ".u64", "hint": ".u32"},
     spaces=_SPACES,
-    version=(7, 0),
-    target=80,
+    needs=(80, (7, 0)),
     gates={**_GATES, "try_wait": (90, (7, 8))},
     traits=_traits,
 )
@@ -270,8 +264,7 @@ def wait_state(op: Op, address: Any, state: Lanes, hint: Lanes = None, *, object
     anchor=_ANCHOR + "test-wait-mbarrier-try-wait",
     types={"d": ".pred", "parity": ".u32", "hint": ".u32"},
     spaces=_SPACES,
-    version=(7, 1),
-    target=80,
+    needs=(80, (7, 1)),
     gates={**_GATES, "try_wait": (90, (7, 8))},
     traits=_traits,
 )
@@ -284,8 +277,7 @@ def wait_parity(op: Op, address: Any, parity: Lanes, hint: Lanes = None, *, obje
     "mbarrier.pending_count.b64 count, state;",
     anchor=_ANCHOR + "pending-count",
     types={"count": ".u32", "state": ".u64"},
-    version=(7, 0),
-    target=80,
+    needs=(80, (7, 0)),
     traits=_traits,
 )
 def pending_count(op: Op, state: Lanes) -> Lanes:

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.ports import MemoryPort, ReportPort, constant_of, first_of
-from warpsim.isa.registry import instruction
-from warpsim.isa.spec import Gate, Op
+from warpsim.isa.spec import Gate, Op, instruction
 from warpsim.isa.traits import Access, Traits
 from warpsim.types import TYPES
 
@@ -142,8 +141,7 @@ _OPTIONS: dict[str, Any] = {"relaxed": True, "gates": GATES, "gate": _local_vola
     anchor=_LD,
     types={"cache_policy": ".u64"},
     vectors={"d": vector_size},
-    target=100,
-    version=(8, 8),
+    needs=(100, (8, 8)),
     legal=_illegal_wide,
     **_OPTIONS,
     traits=lambda op: Traits(access=Access.LOAD, polls=_is_strong(op)),
@@ -167,8 +165,7 @@ def ld(op: Op, a: Any, cache_policy: Any = None, *, memory: MemoryPort) -> Any:
 @instruction(
     "ld.mmio.relaxed.sys{.global}.type d, [a];" + NARROW,
     anchor=_LD,
-    version=(8, 2),
-    target=70,
+    needs=(70, (8, 2)),
     relaxed=True,
     traits=lambda op: Traits(access=Access.LOAD, polls=_is_strong(op)),
 )
@@ -187,8 +184,7 @@ def _ldu_illegal(op: Op) -> str | None:
     "ldu{.global}{.vec}.type d, [a];" + NARROW,
     anchor="data-movement-and-conversion-instructions-ldu",
     vectors={"d": vector_size},
-    version=(2, 0),
-    target=20,
+    needs=(20, (2, 0)),
     relaxed=True,
     gates={"b128": (70, (8, 3))},
     legal=_ldu_illegal,
@@ -206,8 +202,7 @@ def ldu(op: Op, a: Any, *, memory: MemoryPort) -> Any:
     anchor=_ST,
     types={"cache_policy": ".u64"},
     vectors={"b": vector_size},
-    target=100,
-    version=(8, 8),
+    needs=(100, (8, 8)),
     legal=_illegal_wide,
     **_OPTIONS,
     traits=Traits(access=Access.STORE),
@@ -229,8 +224,7 @@ def st(op: Op, a: Any, b: Any, cache_policy: Any = None, *, memory: MemoryPort) 
 @instruction(
     "st.mmio.relaxed.sys{.global}.type [a], b;" + NARROW,
     anchor=_ST,
-    version=(8, 2),
-    target=70,
+    needs=(70, (8, 2)),
     relaxed=True,
     traits=Traits(access=Access.STORE),
 )
@@ -249,16 +243,14 @@ def st_mmio(op: Op, a: Any, b: Any, *, memory: MemoryPort) -> None:
     .space = { .global, .local };  .level = { .L1, .L2 };  .priority = { .L2::evict_last, .L2::evict_normal };
     """,
     anchor="data-movement-and-conversion-instructions-prefetch-prefetchu",
-    version=(2, 0),
-    target=20,
+    needs=(20, (2, 0)),
     gates={"L2::evict_last": (80, (7, 4)), "L2::evict_normal": (80, (7, 4))},
 )
 @instruction(
     "prefetchu.L1 [a];",
     anchor="data-movement-and-conversion-instructions-prefetch-prefetchu",
     spaces={"a": {"global"}},
-    version=(2, 0),
-    target=20,
+    needs=(20, (2, 0)),
 )
 def prefetch(op: Op, a: Any) -> None:
     """Prefetch a line into a cache."""
@@ -269,8 +261,7 @@ def prefetch(op: Op, a: Any) -> None:
     anchor="data-movement-and-conversion-instructions-applypriority",
     types={"size": ".u32"},
     constants={"size": {128}},
-    version=(7, 4),
-    target=80,
+    needs=(80, (7, 4)),
 )
 def applypriority(op: Op, a: Any, size: Any) -> None:
     """Change the eviction priority of a line."""
@@ -281,8 +272,7 @@ def applypriority(op: Op, a: Any, size: Any) -> None:
     anchor="data-movement-and-conversion-instructions-discard",
     types={"size": ".u32"},
     constants={"size": {128}},
-    version=(7, 4),
-    target=80,
+    needs=(80, (7, 4)),
 )
 def discard(op: Op, a: Any, size: Lanes, *, memory: MemoryPort, active: Any, report: ReportPort) -> None:
     """Drop a line without writing it back: its content is undefined afterwards, and unchanged here."""
@@ -303,8 +293,7 @@ def discard(op: Op, a: Any, size: Lanes, *, memory: MemoryPort, active: Any, rep
     """,
     anchor="data-movement-and-conversion-instructions-createpolicy",
     types={"d": ".u64", "fraction": ".f32"},
-    version=(7, 4),
-    target=80,
+    needs=(80, (7, 4)),
 )
 def createpolicy(op: Op, fraction: Any = None) -> Lanes:
     """An opaque cache policy."""
@@ -319,8 +308,7 @@ def createpolicy(op: Op, fraction: Any = None) -> Lanes:
     """,
     anchor="data-movement-and-conversion-instructions-createpolicy",
     types={"d": ".u64", "primary_size": ".u32", "total_size": ".u32"},
-    version=(7, 4),
-    target=80,
+    needs=(80, (7, 4)),
 )
 def createpolicy_range(op: Op, a: Any, primary_size: Lanes, total_size: Lanes) -> Lanes:
     """An opaque cache policy for a range of addresses."""
@@ -331,8 +319,7 @@ def createpolicy_range(op: Op, a: Any, primary_size: Lanes, total_size: Lanes) -
     "createpolicy.cvt.L2.b64 d, access_property;",
     anchor="data-movement-and-conversion-instructions-createpolicy",
     types={"d": ".u64", "access_property": ".u64"},
-    version=(7, 4),
-    target=80,
+    needs=(80, (7, 4)),
 )
 def createpolicy_cvt(op: Op, access_property: Lanes) -> Lanes:
     """An opaque cache policy from a CUDA access property."""

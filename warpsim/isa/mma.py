@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.ports import DevicePort
-from warpsim.isa.registry import instruction
-from warpsim.isa.spec import Gate, Op, Scope
+from warpsim.isa.spec import Gate, Op, Scope, instruction
 from warpsim.isa.traits import Matrix, Traits
-from warpsim.layout import fragments, registers
+from warpsim.layout import fragments
+from warpsim.layout.fragment import extent, gather, scatter
 from warpsim.numerics import emulated, matrix, plain_matrix
 from warpsim.types import TYPES, ScalarType
 
@@ -67,7 +67,7 @@ def multiplicand(type: str, rows: int, values: Registers, n: int, m: int) -> Lan
     bits = BITS[type]
     k = len(values) * 32 * max(bits, 32) // bits // rows
     held = values if type == "f64" else tuple(v.view(np.uint32) for v in values)
-    found = registers.gather(fragments.multiplicand(rows, k, bits), held, n, m)
+    found = gather(fragments.multiplicand(rows, k, bits), held, n, m)
     if type == "s4":
         return ((found ^ np.uint8(8)) - np.uint8(8)).view(np.int8)
     if type == "e2m1":
@@ -79,7 +79,7 @@ def words(rows: int, values: Registers, n: int, m: int, *, batch_first: bool = F
     """``[K, rows, W]`` (``[W, rows, K]``) of A or B in register words, with K counted in words."""
     held = tuple(v.view(np.uint32) for v in values)
     fragment = fragments.multiplicand(rows, len(values) * 32 // rows, 32)
-    return registers.gather(fragment, held, n, m, row_major=batch_first, batch_first=batch_first)
+    return gather(fragment, held, n, m, row_major=batch_first, batch_first=batch_first)
 
 
 def integers(name: str, type: str, rows: int, values: Registers, n: int, m: int) -> Lanes:
@@ -92,12 +92,12 @@ def accumulator(op: Op, c: Registers, n: int, m: int) -> Lanes:
     """``[M, 8, W]`` of C."""
     half = op.ctype.name == "f16"
     fragment = fragments.accumulator(extents(op)[0], 8, op.ctype.bits)
-    return registers.gather(fragment, c, n, m, np.float16 if half else None, row_major=True)
+    return gather(fragment, c, n, m, np.float16 if half else None, row_major=True)
 
 
 def scattered(op: Op, d: Lanes, n: int, m: int) -> Registers:
     """The registers of D."""
-    return registers.scatter(fragments.accumulator(extents(op)[0], 8, op.dtype.bits), d, n, m, row_major=True)
+    return scatter(fragments.accumulator(extents(op)[0], 8, op.dtype.bits), d, n, m, row_major=True)
 
 
 def floats(op: Op, a: Lanes, b: Lanes, c: Lanes, device: DevicePort, present: Lanes | None = None) -> Lanes:
@@ -156,28 +156,27 @@ def _shapes(**types: str) -> Any:
         "b": lambda op: 2,
     },
     registers=("a", "b"),
-    version=(6, 4),
-    target=70,
+    needs=(70, (6, 4)),
     legal=lambda op: "f16 results want f16 for C" if op.dtype.bits < op.ctype.bits else None,
     traits=MULTIPLIES,
 )
 def mma_quads(op: Op, a: Registers, b: Registers, c: Registers, *, device: DevicePort) -> Registers:
     """Four products of 8x4 by 4x8, one per quad pair."""
-    n, m = registers.extent((*a, *b, *c))
+    n, m = extent((*a, *b, *c))
     by_k = (op.alayout == "row", op.blayout == "col")
     x, y = (
-        registers.gather(fragments.quad_pair("a", 16, by_rows=k), tuple(r.view(np.uint32) for r in values), n, m)
+        gather(fragments.quad_pair("a", 16, by_rows=k), tuple(r.view(np.uint32) for r in values), n, m)
         for k, values in zip(by_k, (a, b), strict=True)
     )
     held = fragments.quad_pair("c", op.ctype.bits, by_rows=False)
-    wide = registers.gather(held, c, n, m, np.float16 if op.ctype.bits == 16 else None, row_major=True)
+    wide = gather(held, c, n, m, np.float16 if op.ctype.bits == 16 else None, row_major=True)
     parts = [slice(8 * quad, 8 * quad + 8) for quad in range(4)]
     result = np.dtype(np.float16 if op.dtype.bits == 16 else np.float32)
     d = np.concatenate(
         [emulated.dot_quads(x[:, p, None], y[:, None, p], wide[:, p], result, device.sm) for p in parts],
         axis=1,
     )
-    return registers.scatter(fragments.quad_pair("c", op.dtype.bits, by_rows=False), d, n, m, row_major=True)
+    return scatter(fragments.quad_pair("c", op.dtype.bits, by_rows=False), d, n, m, row_major=True)
 
 
 @instruction(
@@ -191,8 +190,7 @@ def mma_quads(op: Op, a: Registers, b: Registers, c: Registers, *, device: Devic
     types={"d": storage("dtype"), "a": ".f16x2", "b": ".f16x2", "c": storage("ctype")},
     vectors=VECTORS,
     registers=("a", "b"),
-    version=(6, 5),
-    target=75,
+    needs=(75, (6, 5)),
     legal=_shapes(f16="m16n8k8 m16n8k16"),
     gates={"m16n8k16": (80, (7, 0))},
     traits=MULTIPLIES,
@@ -209,8 +207,7 @@ def mma_quads(op: Op, a: Registers, b: Registers, c: Registers, *, device: Devic
     exact=("a", "b"),
     vectors=VECTORS,
     registers=("a", "b"),
-    version=(7, 0),
-    target=80,
+    needs=(80, (7, 0)),
     legal=_shapes(bf16="m16n8k8 m16n8k16", tf32="m16n8k4 m16n8k8"),
     traits=MULTIPLIES,
 )
@@ -225,15 +222,14 @@ def mma_quads(op: Op, a: Registers, b: Registers, c: Registers, *, device: Devic
     types={"d": storage("dtype"), "a": ".b32", "b": ".b32", "c": storage("ctype")},
     vectors=VECTORS,
     registers=("a", "b"),
-    version=(8, 4),
-    target=89,
+    needs=(89, (8, 4)),
     legal=_shapes(e4m3="m16n8k16 m16n8k32", e5m2="m16n8k16 m16n8k32"),
     gates={"m16n8k16": (89, (8, 7)), "dtype.f16": (89, (8, 7))},
     traits=MULTIPLIES,
 )
 def mma_float(op: Op, a: Registers, b: Registers, c: Registers, *, device: DevicePort) -> Registers:
     """D = A * B + C on 16x8 tiles of floats."""
-    n, m = registers.extent((*a, *b, *c))
+    n, m = extent((*a, *b, *c))
     x, y = words(16, a, n, m), words(8, b, n, m)
     return scattered(op, floats(op, x, y, accumulator(op, c, n, m), device), n, m)
 
@@ -248,15 +244,14 @@ def mma_float(op: Op, a: Registers, b: Registers, c: Registers, *, device: Devic
     scope=Scope.WARP,
     types=dict.fromkeys("dabc", ".f64"),
     vectors=VECTORS,
-    version=(7, 0),
-    target=80,
+    needs=(80, (7, 0)),
     legal=disordered,
     gates=dict.fromkeys(("m16n8k4", "m16n8k8", "m16n8k16"), (90, (7, 8))),
     traits=MULTIPLIES,
 )
 def mma_f64(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     """D = A * B + C as a chain of fma."""
-    n, m = registers.extent((*a, *b, *c))
+    n, m = extent((*a, *b, *c))
     x, y = multiplicand("f64", extents(op)[0], a, n, m), multiplicand("f64", 8, b, n, m)
     d = plain_matrix.dot_f64(x[:, :, None], y[:, None], accumulator(op, c, n, m), op.rnd or "rn")
     return scattered(op, d, n, m)
@@ -289,7 +284,7 @@ def _integer_gate(op: Op) -> Gate:
 )
 def mma_integer(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     """D = A * B + C on integers."""
-    n, m = registers.extent((*a, *b, *c))
+    n, m = extent((*a, *b, *c))
     x = integers("a", op.atype.name, extents(op)[0], a, n, m)
     y = integers("b", op.btype.name, 8, b, n, m)
     return scattered(op, product_of_integers(x, y, accumulator(op, c, n, m), saturate=op.satfinite), n, m)
@@ -306,14 +301,13 @@ def mma_integer(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     types={"d": ".s32", "a": ".b32", "b": ".b32", "c": ".s32"},
     vectors=VECTORS,
     registers=("a", "b"),
-    version=(7, 0),
-    target=75,
+    needs=(75, (7, 0)),
     legal=disordered,
     gates={"and": (80, (7, 1)), "m16n8k128": (80, (7, 0)), "m16n8k256": (80, (7, 0))},
     traits=MULTIPLIES,
 )
 def mma_bits(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     """D = counts of common or different bits of rows and columns + C."""
-    n, m = registers.extent((*a, *b, *c))
+    n, m = extent((*a, *b, *c))
     x, y = words(extents(op)[0], a, n, m)[:, :, None], words(8, b, n, m)[:, None]
     return scattered(op, plain_matrix.dot_bits(x, y, accumulator(op, c, n, m), exclusive=op.bitop == "xor"), n, m)

@@ -1,4 +1,4 @@
-"""mma.sp on sparse A (PTX ISA: Warp-level matrix instructions: mma.sp)."""
+"""mma.sp on sparse A, mma of narrow floats with .kind, and with block scaling (PTX ISA: mma.sp, mma; Block Scaling)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from warpsim.isa import mma
 from warpsim.isa.mma import (
     BITS,
     MULTIPLIES,
@@ -22,11 +23,12 @@ from warpsim.isa.mma import (
     words,
 )
 from warpsim.isa.ports import DevicePort, ReportPort
-from warpsim.isa.registry import Function, instruction
-from warpsim.isa.spec import Gate, Op, Scope
+from warpsim.isa.spec import Function, Gate, Op, Scope, instruction
 from warpsim.isa.traits import Metadata
-from warpsim.layout import fragments, registers
-from warpsim.numerics.operands import expand
+from warpsim.layout import fragments
+from warpsim.layout.fragment import extent, gather
+from warpsim.numerics import emulated
+from warpsim.numerics.matrix import expand
 
 Lanes = Any
 Registers = tuple[Lanes, ...]
@@ -105,7 +107,7 @@ def positions(op: Op, e: Lanes, selector: int, n: int, m: int, active: Lanes, re
             selector=selector,
         )
     held = fragments.metadata(chunks(op), selector % choices, floats=bits >= 16)
-    nibbles = registers.gather(held, (e.view(np.uint32),), n, m).astype(np.int64)
+    nibbles = gather(held, (e.view(np.uint32),), n, m).astype(np.int64)
     low, high = nibbles & 3, nibbles >> 2
     first = np.arange(len(nibbles))[:, None, None]
     if bits == 32:
@@ -198,7 +200,7 @@ def mma_sp_float(
     report: ReportPort,
 ) -> Registers:
     """D = A * B + C of sparse A on floats."""
-    n, m = registers.extent((*a, *b, *c, e))
+    n, m = extent((*a, *b, *c, e))
     where = positions(op, e, one(f), n, m, active, report)
     x, present = expand(multiplicand(op.atype.name, 16, a, n, m), where)
     return scattered(op, floats(op, x, words(8, b, n, m), accumulator(op, c, n, m), device, present), n, m)
@@ -224,9 +226,263 @@ def mma_sp_integer(
     report: ReportPort,
 ) -> Registers:
     """D = A * B + C of sparse A on integers."""
-    n, m = registers.extent((*a, *b, *c, e))
+    n, m = extent((*a, *b, *c, e))
     where = positions(op, e, one(f), n, m, active, report)
     x, _ = expand(multiplicand(op.atype.name, 16, a, n, m), where)
     y = multiplicand(op.btype.name, 8, b, n, m)
     d = product_of_integers(x.transpose(2, 1, 0), y.transpose(2, 1, 0), accumulator(op, c, n, m), saturate=op.satfinite)
     return scattered(op, d, n, m)
+
+
+_DENSE = "warp-level-matrix-instructions-mma"
+_NARROW = ".atype = { .e4m3, .e5m2, .e3m2, .e2m3, .e2m1 };  .btype = { .e4m3, .e5m2, .e3m2, .e2m3, .e2m1 };"
+_BLACKWELL = "120f"
+_FP8_TARGETS = ("100f", "110f", "120f")
+
+
+def _kind_gate(op: Op) -> Gate:
+    """6-bit and 4-bit types, and f16 results of sparse A, need sm_120's family; two fp8 types run wherever there are
+    kinds.
+    """
+    sparse_half = any(word.split("::")[0] == "sp" for word in op.modifiers) and op.dtype.bits == 16
+    fp8 = op.atype.name in mma.FP8 and op.btype.name in mma.FP8
+    if not fp8 or sparse_half:
+        return (_BLACKWELL, (8, 7))
+    return (_FP8_TARGETS, (8, 7) if op.dtype.bits == 16 else (8, 6))
+
+
+def _same_results(op: Op) -> str | None:
+    return mma.disordered(op) if op.dtype is op.ctype else ".dtype and .ctype must be the same"
+
+
+_KIND_TYPES = {"d": mma.storage("dtype"), "a": ".b32", "b": ".b32", "c": mma.storage("ctype")}
+_SPARSE_TYPES = {"e": ".b32", "f": ".u32"}
+
+
+@instruction(
+    f"""
+    mma.sync.aligned.shape.row.col.kind.dtype.atype.btype.ctype d, a, b, c;
+    .shape = {{ .m16n8k32 }};  .kind = {{ .kind::f8f6f4 }};
+    .dtype = {{ .f16, .f32 }};  .ctype = {{ .f16, .f32 }};  {_NARROW}
+    """,
+    anchor=_DENSE,
+    scope=Scope.WARP,
+    types=_KIND_TYPES,
+    vectors=mma.VECTORS,
+    registers=("a", "b"),
+    legal=_same_results,
+    gate=_kind_gate,
+    traits=mma.MULTIPLIES,
+)
+def mma_kind(op: Op, a: Registers, b: Registers, c: Registers, *, device: DevicePort) -> Registers:
+    """D = A * B + C of 8-, 6- and 4-bit types, one element per byte."""
+    return mma.mma_float(op, a, b, c, device=device)
+
+
+@instruction(
+    f"""
+    mma.sp::ordered_metadata.sync.aligned.shape.row.col.kind.dtype.atype.btype.ctype d, a, b, c, e, f;
+    .shape = {{ .m16n8k64 }};  .kind = {{ .kind::f8f6f4 }};
+    .dtype = {{ .f16, .f32 }};  .ctype = {{ .f16, .f32 }};  {_NARROW}
+    """,
+    anchor=_ANCHOR,
+    scope=Scope.WARP,
+    types={**_KIND_TYPES, **_SPARSE_TYPES},
+    vectors=VECTORS,
+    registers=("a", "b", "e"),
+    constants={"f": (0, 0)},
+    legal=_same_results,
+    gate=_kind_gate,
+    traits=mma.MULTIPLIES,
+)
+def mma_sp_kind(
+    op: Op,
+    a: Registers,
+    b: Registers,
+    c: Registers,
+    e: Lanes,
+    f: Lanes,
+    *,
+    device: DevicePort,
+    active: Lanes,
+    report: ReportPort,
+) -> Registers:
+    """The same with sparse A."""
+    return mma_sp_float(op, a, b, c, e, f, device=device, active=active, report=report)
+
+
+# ---- scaled blocks ----------------------------------------------------------------------------------
+
+
+def _vector_size(op: Op) -> int:
+    """Number of scales per row of A: 1, 2 or 4."""
+    word: str = op.scale_vec_size or ("scale_vec::1X" if op.kind == "kind::mxf8f6f4" else "scale_vec::2X")
+    return int(word[-2])
+
+
+def _byte_ids(op: Op) -> set[int]:
+    """Table 37: the bytes at which scales may start."""
+    return {1: {0, 1, 2, 3}, 2: {0, 2}, 4: {0}}[_vector_size(op)]
+
+
+_SCALE_TYPES = {"sa": ".b32", "ia": ".u16", "sb": ".b32", "ib": ".u16"}
+
+
+def _two(op: Op) -> int:
+    return 2
+
+
+def _four(op: Op) -> int:
+    return 4
+
+
+def _scaled_legal(op: Op) -> str | None:
+    if op.kind == "kind::mxf4nvf4":
+        if op.scale_vec_size is None:
+            return ".kind::mxf4nvf4 needs .scale_vec::2X or .scale_vec::4X"
+        if op.scale_vec_size == "scale_vec::2X" and op.stype.name != "ue8m0":
+            return ".scale_vec::2X goes with .ue8m0"
+    elif op.kind == "kind::mxf4" and (op.scale_vec_size == "scale_vec::4X" or op.stype.name != "ue8m0"):
+        return ".kind::mxf4 has .scale_vec::2X and .ue8m0"
+    return mma.disordered(op)
+
+
+def _scaled_gate(op: Op) -> Gate:
+    sparse_four = any(word.split("::")[0] == "sp" for word in op.modifiers) and op.kind != "kind::mxf8f6f4"
+    late = op.scale_vec_size == "scale_vec::4X" and op.stype.name == "ue8m0"
+    return (("120a", "121a") if sparse_four else _BLACKWELL, (9, 1) if late else (8, 7))
+
+
+def _scales(
+    op: Op, words: Lanes, ids: Registers, rows: int, n: int, m: int, active: Lanes, report: ReportPort
+) -> Lanes:
+    """Scale bytes ``[S, rows, W]`` from the lanes and bytes that the selectors name."""
+    size = _vector_size(op)
+    byte, thread = (np.broadcast_to(np.asarray(v, np.int64), (n, 32, m))[:, 0].reshape(n * m) for v in ids)
+    threads = 2 if rows == 16 else 4
+    wrong = ~np.isin(byte, list(_byte_ids(op))) | (thread < 0) | (thread >= threads)
+    if wrong.any():
+        first = int(np.flatnonzero(wrong)[0])
+        report(
+            "scale-selector",
+            f"{{{int(byte[first])}, {int(thread[first])}}} selects no scales of {op.scale_vec_size or op.kind}",
+            wrong.reshape(n, 1, m) & active,
+            advice=f"byte-id is one of {sorted(_byte_ids(op))}, thread-id below {threads}",
+        )
+        byte, thread = np.where(wrong, 0, byte), np.where(wrong, 0, thread)
+    held = np.broadcast_to(words.view(np.uint32), (n, 32, m)).transpose(1, 0, 2).reshape(8, 4, n * m)
+    row = np.arange(rows)[:, None]
+    lane = 2 * thread[None] + row // 8 if rows == 16 else np.broadcast_to(thread[None], (rows, n * m))
+    word = held[row % 8, lane, np.arange(n * m)[None]]
+    return np.stack([(word >> (8 * (byte + k)).astype(np.uint32)).astype(np.uint8) for k in range(size)])
+
+
+def _product(
+    op: Op,
+    operands: tuple[Registers, Registers, Registers],
+    scales: tuple[Lanes, Registers, Lanes, Registers],
+    where: Lanes | None,
+    extent: tuple[int, int],
+    device: DevicePort,
+    active: Lanes,
+    report: ReportPort,
+) -> Registers:
+    (a, b, c), (sa, ia, sb, ib), (n, m) = operands, scales, extent
+    left, right = (_scales(op, s, i, r, n, m, active, report) for s, i, r in ((sa, ia, 16), (sb, ib, 8)))
+    left, right = left[:, :, None], right[:, None]
+    held = mma.accumulator(op, c, n, m)
+    kinds = (op.atype.name, op.btype.name)
+    four = op.kind != "kind::mxf8f6f4"
+    x, y = (
+        _nibbles(values, rows, n, m) if four else mma.multiplicand(kind, rows, values, n, m)
+        for kind, values, rows in ((kinds[0], a, 16), (kinds[1], b, 8))
+    )
+    x, present = (x, None) if where is None else expand(x, where)
+    x, y = x[:, :, None], y[:, None]
+    if four:
+        d = emulated.dot_groups(x, y, held, (left, right), op.stype.name)
+    else:
+        stored = None if present is None else present[:, :, None]
+        d = emulated.dot_scaled(x, y, held, kinds, (left[0], right[0]), device.sm, stored)
+    return mma.scattered(op, d, n, m)
+
+
+def _nibbles(values: Registers, rows: int, n: int, m: int) -> Lanes:
+    """``[K, rows, W]`` of e2m1, eight per register."""
+    fragment = fragments.multiplicand(rows, len(values) * 256 // rows, 4)
+    return gather(fragment, tuple(v.view(np.uint32) for v in values), n, m)
+
+
+_SCALED = f"""
+    .dtype = {{ .f32 }};  .ctype = {{ .f32 }};  {_NARROW}  .stype = {{ .ue8m0 }};
+    .kind = {{ .kind::mxf8f6f4 }};  .scale_vec_size = {{ .scale_vec::1X }};
+    """
+_FOUR = """
+    .dtype = { .f32 };  .ctype = { .f32 };  .atype = { .e2m1 };  .btype = { .e2m1 };  .stype = { .ue8m0, .ue4m3 };
+    .kind = { .kind::mxf4, .kind::mxf4nvf4 };  .scale_vec_size = { .scale_vec::2X, .scale_vec::4X };
+    """
+_LINE = "sync.aligned.shape.row.col.kind.block_scale{.scale_vec_size}.dtype.atype.btype.ctype.stype d, a, b, c"
+_TAIL = "sa, {ia0, ia1}, sb, {ib0, ib1};"
+
+
+def _declare_scaled(line: str, shape: str, types: str, *, sparse: bool) -> Callable[[Function], Function]:
+    """Declare a scaled form: `_SCALED` or `_FOUR` types, of one shape."""
+    return instruction(
+        f"{line}, {_TAIL} .shape = {{ .{shape} }}; {types}",
+        anchor=_ANCHOR if sparse else _DENSE,
+        scope=Scope.WARP,
+        types={"d": ".f32", "a": ".b32", "b": ".b32", "c": ".f32", **_SPARSE_TYPES, **_SCALE_TYPES},
+        vectors={"d": _four, "c": _four, "a": _four, "b": _four if sparse else _two, "ia": _two, "ib": _two},
+        constants={"f": (0, 0)},
+        limits={"ia": lambda op: [_byte_ids(op), (0, 1)], "ib": lambda op: [_byte_ids(op), (0, 3)]},
+        registers=("a", "b", "e", "sa", "sb"),
+        exact=("a", "b"),
+        legal=_scaled_legal if types is _FOUR else mma.disordered,
+        gate=_scaled_gate,
+        traits=mma.MULTIPLIES,
+    )
+
+
+@_declare_scaled(f"mma.{_LINE}", "m16n8k64", _FOUR, sparse=False)
+@_declare_scaled(f"mma.{_LINE}", "m16n8k32", _SCALED, sparse=False)
+def mma_scaled(
+    op: Op,
+    a: Registers,
+    b: Registers,
+    c: Registers,
+    sa: Lanes,
+    ia: Registers,
+    sb: Lanes,
+    ib: Registers,
+    *,
+    device: DevicePort,
+    active: Lanes,
+    report: ReportPort,
+) -> Registers:
+    """D = (A * scale_A) * (B * scale_B) + C."""
+    n, m = extent((*a, *b, *c, sa, sb))
+    return _product(op, (a, b, c), (sa, ia, sb, ib), None, (n, m), device, active, report)
+
+
+@_declare_scaled(f"mma.sp::ordered_metadata.{_LINE}, e, f", "m16n8k128", _FOUR, sparse=True)
+@_declare_scaled(f"mma.sp::ordered_metadata.{_LINE}, e, f", "m16n8k64", _SCALED, sparse=True)
+def mma_sp_scaled(
+    op: Op,
+    a: Registers,
+    b: Registers,
+    c: Registers,
+    e: Lanes,
+    f: Lanes,
+    sa: Lanes,
+    ia: Registers,
+    sb: Lanes,
+    ib: Registers,
+    *,
+    device: DevicePort,
+    active: Lanes,
+    report: ReportPort,
+) -> Registers:
+    """The same with sparse A."""
+    n, m = extent((*a, *b, *c, e, sa, sb))
+    where = positions(op, e, 0, n, m, active, report)
+    return _product(op, (a, b, c), (sa, ia, sb, ib), where, (n, m), device, active, report)

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from warpsim.isa.atomic_updates import half_update, update_of
-from warpsim.isa.atomics import atomic
+from warpsim.isa.atomics import atomic, half_update, update_of
 from warpsim.isa.ports import MemoryPort
-from warpsim.isa.registry import instruction
-from warpsim.isa.spec import Op
+from warpsim.isa.spec import Op, instruction
 
 Lanes = Any
 _ANCHOR = "data-movement-and-conversion-instructions-multimem"
 _SCOPE = ".scope = { .cta, .cluster, .gpu, .sys };"
 _HALVES = ".htype = { .f16, .bf16, .f16x2, .bf16x2 }; .vec = { .v2, .v4, .v8 };"
 _INTEGERS = ".type = { .b32, .b64, .u32, .u64, .s32, .s64 };"
-_OPTIONS: dict[str, Any] = {"anchor": _ANCHOR, "version": (8, 1), "target": 90}
+_OPTIONS: dict[str, Any] = {
+    "anchor": _ANCHOR,
+    "needs": (90, (8, 1)),
+}
 _OF_INTEGERS = {
     "add": ("u32", "s32", "u64"),
     **dict.fromkeys(("min", "max"), ("u32", "s32", "u64", "s64")),

@@ -1,12 +1,17 @@
-"""What a declaration of instructions consists of, and the forms that it stands for: one per line of its syntax block."""
+"""How instructions are declared: the manual's syntax block above a function on arrays that gives its meaning.
+
+`instruction` registers a function under the opcodes of its block; blocks are parsed when an opcode is first looked up, to
+one `Form` for each of their lines.
+"""
 
 from __future__ import annotations
 
 import enum
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import attrs
 
@@ -126,7 +131,7 @@ class Form:
     """One line of a syntax block, with the function that gives its meaning.
 
     ``function(op, *sources, **ports)``: the sources are the operands other than destinations, in order; operands that
-    this form lacks are filled in as None.
+    this form lacks are filled in as None. ``names`` are the slots of all blocks of the function, as of an absent modifier.
     """
 
     root: str
@@ -137,15 +142,8 @@ class Form:
     anchor: str
     scope: Scope
     ports: frozenset[str]
-    name: str
-    version: tuple[int, int] | None = None
-    target: Target | None = None
-    until: tuple[int, tuple[int, int]] | None = None
-    gates: Mapping[str, Gate] = attrs.field(factory=dict)
-    gate: Callable[[Op], Gate | None] | None = None
-    legal: Callable[[Op], str | None] | None = None
-    names: Mapping[str, object] = attrs.field(factory=dict)
-    traits: Traits | Callable[[Op], Traits] = PLAIN
+    names: Mapping[str, object]
+    declared: Declaration
 
     @property
     def syntax(self) -> str:
@@ -153,18 +151,124 @@ class Form:
         return self.pattern.line
 
 
-@attrs.frozen(slots=False, eq=False)
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@attrs.frozen(eq=False)
 class Declaration:
-    """A syntax block, its function and what else was declared."""
+    """Declares the forms of a ``block``, with the function below as their meaning. May be stacked.
+
+    Options by operand are mappings from its name. Where a function of the op is allowed, it gets the modifiers of one
+    instruction. A requirement is ``(target, PTX version)``, such as ``(80, (7, 0))``.
+    """
 
     block: str
-    function: Callable[..., Any]
-    options: dict[str, Any]
+    """Lines in the manual's notation (`warpsim.isa.syntax`)."""
+    anchor: str
+    """The ``id`` of the section in the PTX ISA."""
+    scope: Scope = Scope.THREAD
+    types: Mapping[str, Any] = {}
+    """Operand -> ``".u32"``, the name of a slot (``"atype"``), ``"2*type"``, ``"type/2"`` (bits of half the width), ``"bits"`` or
+    ``"bits:atype"`` (untyped, of the same width), or a function of the op. Default: ``.pred`` for ``{!}c`` and the second of
+    ``d|p``, else the slot ``type``."""
+    vectors: Mapping[str, Any] = {}
+    """Operand -> number of elements in braces, the name of a slot (``"vec"``: ``.v4`` is 4), or a function of the op. 1 is a scalar
+    without braces, or in warp-wide instructions one element in braces; 0 takes as many elements as the type needs (mov).
+    Default: ``d`` and ``b`` follow the slot ``.vec``, if the block has one."""
+    relaxed: bool | Collection[str] | Callable[[Op], bool] = False
+    """Registers may be wider than the type: all operands, those named, or all where a function of the op says so."""
+    needs: Gate = (None, None)
+    """What all forms require."""
+    until: tuple[int, tuple[int, int]] | None = None
+    """The target and PTX version from which on, together, the forms no longer exist."""
+    gates: Mapping[str, Gate] = {}
+    """Modifier word -> what it requires; a key ``"atype.e4m3"`` applies to that slot only."""
+    gate: Callable[[Op], Gate | None] | None = None
+    """The same as a function of the op."""
+    legal: Callable[[Op], str | None] | None = None
+    """Why these modifiers cannot be combined, or None."""
+    classes: Mapping[str, Sequence[str]] = {}
+    """Modifier classes besides those of the block: name -> words without dots."""
+    constants: Mapping[str, Any] = {}
+    """Operand -> the values of a mandatory immediate: ``(least, greatest)``, a set, None for any, or a function of the op."""
+    limits: Mapping[str, Any] = {}
+    """The same for operands that may also be registers."""
+    registers: Collection[str] | Mapping[str, Callable[[Op], bool]] = ()
+    """Operands that are never immediates, and never ``_``; in a mapping, if its function of the op says so."""
+    sinks: Collection[str] = ()
+    """Destinations for which ``_`` is allowed (it always is for elements of vectors and halves of pairs)."""
+    exact: Collection[str] | Mapping[str, Callable[[Op], bool]] = ()
+    """Operands whose register must be declared ``.bN``; in a mapping, if its function of the op says so."""
+    checked_as: Mapping[str, Any] = {}
+    """Operand -> the type whose registers it takes, without pairs of halves if that is an integer; for where the assembler does
+    not go by the operand's own type. As in ``types``, or None from a function of the op."""
+    spaces: Mapping[str, Any] = {}
+    """Address operand -> the spaces of a symbol in it (``{"shared"}``); by default the slot ``space`` or ``ss``."""
+    bare: Mapping[str, Any] = {}
+    """Address operand -> ``"address"`` if the assembler accepts it without brackets, ``"value"`` if it accepts a 64-bit register or
+    a number, or a function of the op."""
+    destinations: Collection[str] | None = None
+    """The operands written; by default those that are not parameters of the function."""
+    traits: Traits | Callable[[Op], Traits] = PLAIN
+    """What passes and checks must know."""
 
-    @functools.cached_property
-    def lines(self) -> list[syntax.Pattern]:
-        """The lines of the block."""
-        return syntax.parse_block(self.block, self.options["classes"])
+    def __call__(self, function: Function) -> Function:
+        """Register the forms with a function as their meaning."""
+        REGISTRY.declare(self, function)
+        return function
+
+
+instruction = Declaration
+
+
+class Registry(Mapping[str, list[Form]]):
+    """Every opcode with its forms. An opcode's blocks are parsed on first use."""
+
+    def __init__(self) -> None:
+        self.revision = 0  # counts declarations, for users that cache results
+        self._declared: dict[str, list[tuple[Declaration, Callable[..., Any]]]] = {}
+        self._forms: dict[str, list[Form]] = {}
+        self._blocks: dict[Callable[..., Any], list[Declaration]] = {}
+        self._lock = threading.RLock()
+
+    def declare(self, declaration: Declaration, function: Callable[..., Any]) -> None:
+        """Keep a block for later."""
+        self._blocks.setdefault(function, []).append(declaration)
+        for root in syntax.roots(declaration.block):
+            self._declared.setdefault(root, []).append((declaration, function))
+            self._forms.pop(root, None)
+        self.revision += 1
+
+    def __getitem__(self, root: str) -> list[Form]:
+        forms = self._forms.get(root)
+        if forms is None:
+            with self._lock:
+                declared = self._declared[root]
+                forms = [form for d, f in declared for form in forms_of(root, d, f, self._blocks[f])]
+                self._forms[root] = forms
+        return forms
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._declared)
+
+    def __len__(self) -> int:
+        return len(self._declared)
+
+    def __contains__(self, root: object) -> bool:
+        return root in self._declared
+
+
+REGISTRY = Registry()
+
+
+def opcodes() -> list[str]:
+    """Every declared opcode."""
+    return list(REGISTRY)
+
+
+def forms(root: str) -> list[Form]:
+    """The forms of an opcode; empty if it is not declared."""
+    return REGISTRY.get(root, [])
 
 
 # ---- from a declaration to its forms -------------------------------------------------------------
@@ -175,71 +279,54 @@ def plain(name: str) -> str:
     return name.replace("-", "").replace("_", "").lower()
 
 
-def forms_of(declaration: Declaration, blocks: list[Declaration]) -> list[Form]:
-    """The forms of one block among the ``blocks`` of its function; an op has the slots of all of them."""
-    options, function, lines = declaration.options, declaration.function, declaration.lines
-    positional: list[str] = []
-    ports: list[str] = []
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            positional.append("*")
-        else:
-            (ports if parameter.kind is inspect.Parameter.KEYWORD_ONLY else positional).append(parameter.name)
-    names: dict[str, object] = {}
-    for line in (line for block in blocks for line in block.lines):
-        names.update((slot.name, False if slot.literal else None) for slot in line.slots)
+@functools.cache
+def _lines(declaration: Declaration) -> list[syntax.Pattern]:
+    return syntax.parse_block(declaration.block, declaration.classes)
+
+
+def forms_of(
+    root: str, declaration: Declaration, function: Callable[..., Any], blocks: list[Declaration]
+) -> list[Form]:
+    """The forms of an opcode in one block among the ``blocks`` of its function; an op has the slots of all of them."""
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    ports = frozenset(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
+    positional = [
+        "*" if p.kind is inspect.Parameter.VAR_POSITIONAL else p.name for p in parameters if p.name not in ports
+    ]
+    slots = [slot for block in blocks for line in _lines(block) for slot in line.slots]
+    names: dict[str, object] = {slot.name: False if slot.literal else None for slot in slots}
     forms = []
-    for line in lines:
-        operands = _operands(line, positional[1:], options)
-        forms.append(
-            Form(
-                root=line.root,
-                pattern=line,
-                operands=operands,
-                n_dest=_leading(operands, line),
-                function=_filled(function, positional[1:], operands, line.line, options["scope"]),
-                anchor=options["anchor"],
-                scope=options["scope"],
-                ports=frozenset(ports),
-                name=getattr(function, "__name__", "?"),
-                version=options["version"],
-                target=options["target"],
-                until=options["until"],
-                gates=options["gates"],
-                gate=options["gate"],
-                legal=options["legal"],
-                names=names,
-                traits=options["traits"],
-            )
-        )
+    for line in _lines(declaration):
+        if line.root != root:
+            continue
+        operands = _operands(line, positional, declaration)
+        n_dest = sum(operand.dest for operand in operands)
+        if any(operand.dest for operand in operands[n_dest:]):
+            raise InternalError(f"destinations must come first: {line.line}")
+        body = _filled(function, positional, operands, line.line, declaration.scope)
+        anchor, scope = declaration.anchor, declaration.scope
+        forms.append(Form(root, line, operands, n_dest, body, anchor, scope, ports, names, declaration))
     return forms
 
 
-def _leading(operands: tuple[OperandSpec, ...], line: syntax.Pattern) -> int:
-    count = sum(operand.dest for operand in operands)
-    if any(operand.dest for operand in operands[count:]):
-        raise InternalError(f"destinations must come first: {line.line}")
-    return count
-
-
-def _operands(line: syntax.Pattern, parameters: list[str], options: dict[str, Any]) -> tuple[OperandSpec, ...]:
+def _operands(line: syntax.Pattern, parameters: list[str], options: Declaration) -> tuple[OperandSpec, ...]:
     sources = {plain(name) for name in parameters}
-    declared = options["destinations"]
+    declared = options.destinations
     slots = {slot.name for slot in line.slots}
     found: list[OperandSpec] = []
     for atom in line.operands:
-        kind = options["kinds"].get(atom.name, "value" if atom.kind == "vector" else atom.kind)
+        kind = "value" if atom.kind == "vector" else atom.kind
         if declared is not None:
             destination = atom.name in declared
         else:
             destination = kind in ("value", "sink", "carry") and plain(atom.name) not in sources
-        rule = options["types"].get(atom.name)
+        rule = options.types.get(atom.name)
         if rule is None and (atom.negatable or kind == "carry"):
             rule = ".pred"
-        count = options["vectors"].get(atom.name, atom.count or None)
+        count = options.vectors.get(atom.name, atom.count or None)
         if count is None and "vec" in slots and atom.name in ("d", "b"):
             count = "vec"
-        relaxed = options["relaxed"]
+        relaxed = options.relaxed
         found.append(
             OperandSpec(
                 name=atom.name,
@@ -247,19 +334,19 @@ def _operands(line: syntax.Pattern, parameters: list[str], options: dict[str, An
                 dest=destination,
                 rule=rule,
                 count=count,
-                braces=options["scope"] in (Scope.WARP, Scope.WARPGROUP) or ".aligned" in line.line,
-                constant=atom.name in options["constants"],
-                register=_chosen(options["registers"], atom.name),
-                limit=options["constants"].get(atom.name, options["limits"].get(atom.name)),
+                braces=options.scope in (Scope.WARP, Scope.WARPGROUP) or ".aligned" in line.line,
+                constant=atom.name in options.constants,
+                register=_chosen(options.registers, atom.name),
+                limit=options.constants.get(atom.name, options.limits.get(atom.name)),
                 negatable=atom.negatable,
                 sign=atom.sign,
-                sink=atom.name in options["sinks"] or bool(atom.second) or atom.kind == "sink",
+                sink=atom.name in options.sinks or bool(atom.second) or atom.kind == "sink",
                 pair=bool(atom.second),
                 relaxed=relaxed if isinstance(relaxed, bool) or callable(relaxed) else atom.name in relaxed,
-                exact=_chosen(options["exact"], atom.name),
-                checked_as=options["checked_as"].get(atom.name),
-                spaces=options["spaces"].get(atom.name, _space_slot(slots)) if kind == "address" else None,
-                bare=options["bare"].get(atom.name),
+                exact=_chosen(options.exact, atom.name),
+                checked_as=options.checked_as.get(atom.name),
+                spaces=options.spaces.get(atom.name, _space_slot(slots)) if kind == "address" else None,
+                bare=options.bare.get(atom.name),
                 coordinates=atom.extra,
                 selectors=atom.selectors,
             )
@@ -270,10 +357,10 @@ def _operands(line: syntax.Pattern, parameters: list[str], options: dict[str, An
                     name=atom.second,
                     kind="sink" if atom.second == "_" else kind,
                     dest=destination,
-                    rule=options["types"].get(atom.second, ".pred"),
+                    rule=options.types.get(atom.second, ".pred"),
                     sink=True,
                     optional=atom.second_optional,
-                    register=atom.second in options["registers"],
+                    register=atom.second in options.registers,
                 )
             )
     return tuple(found)

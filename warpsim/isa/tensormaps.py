@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.ports import MemoryPort, ReportPort, constant_of, first_of
-from warpsim.isa.registry import instruction
-from warpsim.isa.spec import LowBits, Op
+from warpsim.isa.spec import LowBits, Op, instruction
 from warpsim.isa.traits import Traits
 from warpsim.layout import tensor_map
 from warpsim.types import TYPES, bits_type
 
 Lanes = Any
 _ANCHOR = "data-movement-and-conversion-instructions-tensormap-replace"
-_COMMON: dict[str, Any] = {"anchor": _ANCHOR, "version": (8, 3), "arch": "90a 100f 110f 120f"}
+_COMMON: dict[str, Any] = {
+    "anchor": _ANCHOR,
+    "needs": (("90a", "100f", "110f", "120f"), (8, 3)),
+}
 _SPACES = ".ss = { .global, .shared::cta };"
 _CHOICES = {"elemtype": 13, "interleave_layout": 3, "swizzle_mode": 4, "fill_mode": 2}
 
@@ -115,8 +117,7 @@ def replace_choice(
     types={"value": ".u32"},
     constants={"value": {13, 14, 15}},
     anchor=_ANCHOR,
-    version=(8, 7),
-    arch="100f 110f 120f",
+    needs=(("100f", "110f", "120f"), (8, 7)),
     traits=Traits(tensor_map=True),
 )
 def replace_packed(
@@ -135,8 +136,7 @@ def replace_packed(
     types={"size": ".u32"},
     constants={"size": LowBits({128})},
     spaces={"dst": {"global"}, "src": {"shared"}},
-    version=(8, 3),
-    target=90,
+    needs=(90, (8, 3)),
     traits=Traits(tensor_map=True),
 )
 def cp_fenceproxy(op: Op, dst: Any, src: Any, size: Lanes, *, memory: MemoryPort) -> None:

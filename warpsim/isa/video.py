@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.isa.registry import instruction
-from warpsim.isa.spec import Op
+from warpsim.isa.spec import Op, instruction
 from warpsim.isa.traits import Traits
-from warpsim.numerics import video
+from warpsim.numerics import integer
 from warpsim.types import TYPES
 
 Lanes = Any
@@ -68,13 +67,13 @@ def _finish(op: Op, value: Lanes, c: Lanes | None, *, signed: bool, saturate: bo
     """Saturate, then apply the secondary operation or merge with c."""
     part = op.selectors.get("d")
     if saturate and part is None:  # unsigned words lose what is above them: an H100 clamps only values below zero
-        value = video.clamp(value, 32, signed=True) if signed else np.maximum(value, 0)
+        value = integer.clamp(value, 32, signed=True) if signed else np.maximum(value, 0)
     elif saturate:
-        value = video.clamp_part(value, 8 if part[0] == "b" else 16, signed=signed)
+        value = integer.clamp_part(value, 8 if part[0] == "b" else 16, signed=signed)
     if c is None or (part is None and not op.op2):
         return value.astype(np.uint32)
     if part is not None:
-        return video.merge(c, value, part)
+        return integer.merge(c, value, part)
     return _secondary(op, value, c, signed=signed).astype(np.uint32)
 
 
@@ -88,8 +87,8 @@ _SCALAR = f"""
 
 def _scalar(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """An operation on bytes, halves or words, saturated, and combined with c or merged into it."""
-    ta = video.select(a, op.selectors.get("a"), signed=op.atype.signed)
-    tb = video.select(b, op.selectors.get("b"), signed=op.btype.signed)
+    ta = integer.select(a, op.selectors.get("a"), signed=op.atype.signed)
+    tb = integer.select(b, op.selectors.get("b"), signed=op.btype.signed)
     return _finish(op, _operation(op.text.split(".")[0], ta, tb), c, signed=op.dtype.signed, saturate=op.sat)
 
 
@@ -98,8 +97,7 @@ for _name in ("vadd", "vsub", "vabsdiff", "vmin", "vmax"):
         _SCALAR.replace("vop", _name),
         anchor=f"scalar-video-instructions-{_name}",
         types=_RULES,
-        version=(2, 0),
-        target=20,
+        needs=(20, (2, 0)),
     )(_scalar)
 
 
@@ -116,13 +114,12 @@ for _name in ("vadd", "vsub", "vabsdiff", "vmin", "vmax"):
     """,
     anchor="scalar-video-instructions-vshl-vshr",
     types={**_RULES, "b": TYPES["u32"]},
-    version=(2, 0),
-    target=20,
+    needs=(20, (2, 0)),
 )
 def vshift(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """Shift left or right by b, clamped to 32 or modulo 32."""
-    ta = video.select(a, op.selectors.get("a"), signed=op.atype.signed)
-    tb = video.select(b, op.selectors.get("b"), signed=False)
+    ta = integer.select(a, op.selectors.get("a"), signed=op.atype.signed)
+    tb = integer.select(b, op.selectors.get("b"), signed=False)
     by = tb & 31 if op.mode == "wrap" else np.minimum(tb, 32)
     top = np.int64(30)  # with .sat, a left shift keeps 34 bits, the top one a sign
     if op.text.startswith("vshr"):
@@ -132,7 +129,7 @@ def vshift(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     else:  # a value shifted by a whole word exceeds any c, and need not be exact
         value = np.where(by == 32, np.sign(ta) << np.int64(40), ta << np.minimum(by, 31))
     if op.sat:
-        value = video.clamp(value, 32, signed=op.dtype.signed)
+        value = integer.clamp(value, 32, signed=op.dtype.signed)
     return _finish(op, value, c, signed=op.dtype.signed, saturate=False)
 
 
@@ -147,16 +144,15 @@ def vshift(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """,
     anchor="scalar-video-instructions-vmad",
     types=_RULES,
-    version=(2, 0),
-    target=20,
+    needs=(20, (2, 0)),
 )
 def vmad(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """a * b + c (+ 1 with .po), shifted right by the scale and saturated; the product or c may be negated.
 
     The H100 reads c and whole words as signed, whatever their types.
     """
-    ta = video.select(a, op.selectors.get("a"), signed=op.atype.signed or "a" not in op.selectors)
-    tb = video.select(b, op.selectors.get("b"), signed=op.btype.signed or "b" not in op.selectors)
+    ta = integer.select(a, op.selectors.get("a"), signed=op.atype.signed or "a" not in op.selectors)
+    tb = integer.select(b, op.selectors.get("b"), signed=op.btype.signed or "b" not in op.selectors)
     by = int(op.scale[3:]) if op.scale else 0
     product, third = ta * tb, c.view(np.int32).astype(np.int64)
     if len(op.negative & {"a", "b"}) == 1:
@@ -168,9 +164,9 @@ def vmad(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
         return (total >> np.int64(by)).astype(np.uint32)
     minus = len(op.negative & {"a", "b"}) == 1 or "c" in op.negative
     if op.atype.signed or op.btype.signed or minus:
-        return video.clamp(total >> np.int64(by), 32, signed=True).astype(np.uint32)
+        return integer.clamp(total >> np.int64(by), 32, signed=True).astype(np.uint32)
     if by == 0:
-        return video.clamp(total, 32, signed=False).astype(np.uint32)
+        return integer.clamp(total, 32, signed=False).astype(np.uint32)
     return np.minimum(total.view(np.uint64) >> np.uint64(by), np.uint64(0xFFFFFFFF)).astype(np.uint32)
 
 
@@ -184,13 +180,12 @@ def vmad(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """,
     anchor="scalar-video-instructions-vset",
     types={**_RULES, "d": ".u32", "c": ".u32"},
-    version=(2, 0),
-    target=20,
+    needs=(20, (2, 0)),
 )
 def vset(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """1 where the comparison is true, else 0; combined with c or merged into it."""
-    ta = video.select(a, op.selectors.get("a"), signed=op.atype.signed)
-    tb = video.select(b, op.selectors.get("b"), signed=op.btype.signed)
+    ta = integer.select(a, op.selectors.get("a"), signed=op.atype.signed)
+    tb = integer.select(b, op.selectors.get("b"), signed=op.btype.signed)
     return _finish(op, _COMPARE[op.cmp](ta, tb).astype(np.int64), c, signed=op.atype.signed, saturate=False)
 
 
@@ -211,8 +206,8 @@ def _elements(op: Op, a: Lanes, b: Lanes) -> tuple[int, list[Lanes], list[Lanes]
     """The element width, and the elements of both operands."""
     count = int(op.text.split(".")[0][-1])
     width = 32 // count
-    xs = video.lanes(a, b, width, op.selectors.get("a"), 0, signed=op.atype.signed)
-    ys = video.lanes(a, b, width, op.selectors.get("b"), count, signed=op.btype.signed)
+    xs = integer.lanes(a, b, width, op.selectors.get("a"), 0, signed=op.atype.signed)
+    ys = integer.lanes(a, b, width, op.selectors.get("b"), count, signed=op.btype.signed)
     return width, xs, ys
 
 
@@ -221,7 +216,7 @@ def _gather(op: Op, parts: list[Lanes], c: Lanes, width: int) -> Lanes:
     selector = op.selectors.get("d")
     mask = None if selector is None else {int(digit) for digit in selector[1:]}
     if not op.add:
-        return video.pack(parts, c, width, mask)
+        return integer.pack(parts, c, width, mask)
     total = c.astype(np.int64)
     for i, part in enumerate(parts):
         if mask is None or i in mask:
@@ -254,7 +249,7 @@ def _simd(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     name = op.text.split(".")[0][:-1]
     parts = [_operation(name, x, y) for x, y in zip(xs, ys, strict=True)]
     if op.sat:
-        parts = [video.clamp(part, width, signed=op.dtype.signed) for part in parts]
+        parts = [integer.clamp(part, width, signed=op.dtype.signed) for part in parts]
     return _gather(op, parts, c, width)
 
 
@@ -266,8 +261,7 @@ for _name in ("vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax"):
             registers=("a", "b", "c"),
             anchor=f"simd-video-instructions-{_name}{_count}",
             types=_RULES,
-            version=(3, 0),
-            target=30,
+            needs=(30, (3, 0)),
             traits=_SIMD_TRAITS,
         )(_simd)
 
@@ -285,8 +279,7 @@ _SET_RULES = {**_RULES, "d": ".u32", "c": ".u32"}
     types=_SET_RULES,
     classes=_CLASSES["2"],
     registers=("a", "b", "c"),
-    version=(3, 0),
-    target=30,
+    needs=(30, (3, 0)),
     traits=_SIMD_TRAITS,
 )
 @instruction(
@@ -295,8 +288,7 @@ _SET_RULES = {**_RULES, "d": ".u32", "c": ".u32"}
     types=_SET_RULES,
     classes=_CLASSES["4"],
     registers=("a", "b", "c"),
-    version=(3, 0),
-    target=30,
+    needs=(30, (3, 0)),
     traits=_SIMD_TRAITS,
 )
 def vset_simd(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.ports import ReportPort
-from warpsim.isa.registry import instruction
-from warpsim.isa.spec import Op, Scope
+from warpsim.isa.spec import Op, Scope, instruction
 from warpsim.isa.traits import Traits
 from warpsim.types import TYPES
 
@@ -90,8 +89,7 @@ _SHFL: dict[str, Any] = {
     "anchor": "data-movement-and-conversion-instructions-shfl-sync",
     "scope": Scope.WARP,
     "types": {"p": ".pred", "membermask": ".u32", **dict.fromkeys("dabc", ".b32")},
-    "version": (6, 0),
-    "target": 30,
+    "needs": (30, (6, 0)),
 }
 
 
@@ -129,8 +127,7 @@ _UNSYNCED: dict[str, Any] = {"scope": Scope.WARP, "until": (70, (6, 4))}
     """,
     anchor="data-movement-and-conversion-instructions-shfl",
     types={"p": ".pred", **dict.fromkeys("dabc", ".b32")},
-    version=(3, 0),
-    target=30,
+    needs=(30, (3, 0)),
     **_UNSYNCED,
     traits=Traits(shuffles=True),
 )
@@ -181,8 +178,7 @@ def _per_mask(body: Any) -> Any:
     anchor="parallel-synchronization-and-communication-instructions-vote-sync",
     scope=Scope.WARP,
     types={"d": ".pred", "a": ".pred", "membermask": ".u32"},
-    version=(6, 0),
-    target=30,
+    needs=(30, (6, 0)),
     traits=Traits(uniform="warp"),
 )
 @_per_mask
@@ -200,8 +196,7 @@ def vote_sync(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     anchor="parallel-synchronization-and-communication-instructions-vote-sync",
     scope=Scope.WARP,
     types={"d": ".b32", "a": ".pred", "membermask": ".u32"},
-    version=(6, 0),
-    target=30,
+    needs=(30, (6, 0)),
     traits=Traits(uniform="warp"),
 )
 @_per_mask
@@ -214,7 +209,7 @@ def vote_ballot(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     "vote.mode.pred d, {!}a; .mode = { .all, .any, .uni };",
     anchor="parallel-synchronization-and-communication-instructions-vote",
     types={"d": ".pred", "a": ".pred"},
-    version=(1, 2),
+    needs=(None, (1, 2)),
     **_UNSYNCED,
     traits=Traits(uniform="warp"),
 )
@@ -227,7 +222,7 @@ def vote(op: Op, a: Lanes, *, active: Lanes) -> Lanes:
     "vote.ballot.b32 d, {!}a;",
     anchor="parallel-synchronization-and-communication-instructions-vote",
     types={"d": ".b32", "a": ".pred"},
-    version=(2, 0),
+    needs=(None, (2, 0)),
     **_UNSYNCED,
     traits=Traits(uniform="warp"),
 )
@@ -242,8 +237,7 @@ def vote_unsynced_ballot(op: Op, a: Lanes, *, active: Lanes) -> Lanes:
     scope=Scope.WARP,
     types={"d": ".b32", "membermask": ".u32"},
     checked_as={"d": ".u32"},
-    version=(6, 0),
-    target=70,
+    needs=(70, (6, 0)),
 )
 @_per_mask
 def match_any(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
@@ -263,8 +257,7 @@ def match_any(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     scope=Scope.WARP,
     types={"d": ".b32", "membermask": ".u32"},
     checked_as={"d": ".u32"},
-    version=(6, 0),
-    target=70,
+    needs=(70, (6, 0)),
     traits=Traits(uniform="warp"),
     sinks=("d",),
 )
@@ -280,8 +273,7 @@ def match_all_mask(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lan
     scope=Scope.WARP,
     types={"d": ".b32", "p": ".pred", "membermask": ".u32"},
     checked_as={"d": ".u32"},
-    version=(6, 0),
-    target=70,
+    needs=(70, (6, 0)),
     traits=Traits(uniform="warp"),
     sinks=("d",),
 )
@@ -320,8 +312,7 @@ _REDUX = {
     scope=Scope.WARP,
     types={"membermask": ".u32", **{n: (lambda op: op.type or TYPES["u32"]) for n in "da"}},
     checked_as=dict.fromkeys("da", ".u32"),
-    version=(7, 0),
-    target=80,
+    needs=(80, (7, 0)),
     traits=Traits(uniform="warp"),
 )
 @_per_mask
@@ -340,8 +331,7 @@ def redux_sync(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     anchor="parallel-synchronization-and-communication-instructions-redux-sync",
     scope=Scope.WARP,
     types={"d": ".f32", "a": ".f32", "membermask": ".u32"},
-    version=(8, 6),
-    arch="100f",
+    needs=("100f", (8, 6)),
     traits=Traits(uniform="warp"),
 )
 @_per_mask
@@ -367,8 +357,7 @@ def redux_sync_f32(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lan
     anchor="parallel-synchronization-and-communication-instructions-activemask",
     scope=Scope.WARP,
     types={"d": ".b32"},
-    version=(6, 2),
-    target=30,
+    needs=(30, (6, 2)),
     traits=Traits(uniform="warp"),
 )
 def activemask(op: Op, *, active: Lanes) -> Lanes:
@@ -383,8 +372,7 @@ def activemask(op: Op, *, active: Lanes) -> Lanes:
     types={"d": ".b32", "p": ".pred", "membermask": ".u32"},
     checked_as={"d": ".u32"},
     registers=("p",),
-    version=(8, 0),
-    target=90,
+    needs=(90, (8, 0)),
     traits=Traits(elects=True),
 )
 @_per_mask

@@ -14,12 +14,11 @@ import attrs
 import numpy as np
 
 from warpsim.isa.ports import DevicePort, ReportPort, SharedMatrixPort, constant_of
-from warpsim.isa.registry import instruction
-from warpsim.isa.spec import Gate, LowBits, Op, Scope
+from warpsim.isa.spec import Gate, LowBits, Op, Scope, instruction
 from warpsim.isa.traits import Asynchronous, Family, Matrix, Metadata, Stage, Traits
 from warpsim.layout import wgmma_fragments as fragments
 from warpsim.numerics import matrix, plain_matrix
-from warpsim.numerics.operands import expand
+from warpsim.numerics.matrix import expand
 from warpsim.types import TYPES, ScalarType
 
 Lanes = Any
@@ -102,8 +101,7 @@ def _declare(
         limits={"scale_d": {0, 1}},
         registers=("d", "a", "a_desc", "b_desc", "sp_meta"),
         checked_as={"a": ".f16x2" if scales else ".b32"},
-        version=(8, 2) if sparse else (8, 0),
-        arch="90a",
+        needs=("90a", (8, 2) if sparse else (8, 0)),
         gate=gate,
         traits=(lambda op: attrs.evolve(_MULTIPLIES, metadata=Metadata("sp_meta", "sp_sel", _contributors(op))))
         if sparse
@@ -330,8 +328,7 @@ def _from_shared(
     "wgmma.fence.sync{.aligned};",
     anchor=_MISC + "fence",
     scope=Scope.WARPGROUP,
-    version=(8, 0),
-    arch="90a",
+    needs=("90a", (8, 0)),
     traits=Traits(asynchronous=Asynchronous(Family.WGMMA, Stage.FENCE)),
 )
 def fence(op: Op) -> None:
@@ -342,8 +339,7 @@ def fence(op: Op) -> None:
     "wgmma.commit_group.sync{.aligned};",
     anchor=_MISC + "commit-group",
     scope=Scope.WARPGROUP,
-    version=(8, 0),
-    arch="90a",
+    needs=("90a", (8, 0)),
     traits=Traits(asynchronous=Asynchronous(Family.WGMMA, Stage.COMMIT)),
 )
 def commit_group(op: Op) -> None:
@@ -356,8 +352,7 @@ def commit_group(op: Op) -> None:
     scope=Scope.WARPGROUP,
     types={"n": ".u32"},
     constants={"n": (0, (1 << 63) - 1)},
-    version=(8, 0),
-    arch="90a",
+    needs=("90a", (8, 0)),
     traits=Traits(asynchronous=Asynchronous(Family.WGMMA, Stage.WAIT)),
 )
 def wait_group(op: Op, n: Lanes) -> None:

@@ -1,20 +1,21 @@
-"""wmma.mma (PTX ISA: Warp-level matrix instructions: wmma): every shape and type."""
+"""wmma (PTX ISA: Warp-level matrix instructions: wmma.mma, wmma.load, wmma.store): every shape and type."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import attrs
 import numpy as np
 
 from warpsim.isa.mma import product_of_integers
-from warpsim.isa.ports import DevicePort
-from warpsim.isa.registry import instruction
-from warpsim.isa.spec import Op, Scope
+from warpsim.isa.ports import DevicePort, ReportPort, first_of
+from warpsim.isa.spec import Op, Scope, instruction
 from warpsim.isa.traits import Matrix, Traits
-from warpsim.layout import registers
 from warpsim.layout import wmma_fragments as layout
+from warpsim.layout.fragment import Fragment, extent, gather, scatter
 from warpsim.numerics import matrix, plain_matrix
+from warpsim.numerics.arrays import halves, join
 from warpsim.types import TYPES, ScalarType
 
 Lanes = Any
@@ -87,13 +88,12 @@ _LAYOUTS = ".alayout = { .row, .col };  .blayout = { .row, .col };"
         "c": lambda op: accumulator_count(op.ctype, op.shape),
     },
     registers=("a", "b"),
-    version=(6, 3),
-    target=70,
+    needs=(70, (6, 3)),
     traits=MULTIPLIES_FRAGMENTS,
 )
 def wmma_mma_f16(op: Op, a: Registers, b: Registers, c: Registers, *, device: DevicePort) -> Registers:
     """f16 multiplicands; if C's type differs from D's, C is converted first, D last."""
-    n, m = registers.extent((*a, *b, *c))
+    n, m = extent((*a, *b, *c))
     accumulator = _gathered(op, op.ctype.name, c, n, m, device.sm)
     if op.dtype.name == "f32":
         accumulator = accumulator.astype(np.float32, copy=False)
@@ -109,10 +109,10 @@ def wmma_mma_f16(op: Op, a: Registers, b: Registers, c: Registers, *, device: De
 def _multiplicand(op: Op, operand: str, type: str, values: Registers, n: int, m: int, sm: int = 90) -> Lanes:
     """``[K, rows, W]`` of A or B: bits of floats, values of integers, words of b1 (K in words)."""
     if type == "b1":
-        return registers.gather(layout.words(operand, op.shape), _words(values), n, m)
+        return gather(layout.words(operand, op.shape), _words(values), n, m)
     along_k = op.alayout == "row" if operand == "a" else op.blayout == "col"
     fragment = layout.multiplicand(operand, op.shape, type, sm, along_k=along_k)
-    found = registers.gather(fragment, values if type == "f64" else _words(values), n, m)
+    found = gather(fragment, values if type == "f64" else _words(values), n, m)
     if type == "s4":
         return ((found ^ np.uint8(8)) - np.uint8(8)).view(np.int8)
     return found.view(np.int8) if type == "s8" else found
@@ -125,12 +125,12 @@ def _words(values: Registers) -> Registers:
 def _gathered(op: Op, type: str, values: Registers, n: int, m: int, sm: int = 90) -> Lanes:
     """``[M, N, W]`` of C."""
     dtype = np.float16 if type == "f16" else None
-    return registers.gather(layout.accumulator(op.shape, type, sm), values, n, m, dtype, row_major=True)
+    return gather(layout.accumulator(op.shape, type, sm), values, n, m, dtype, row_major=True)
 
 
 def _scattered(op: Op, type: str, matrix: Lanes, n: int, m: int, sm: int = 90) -> Registers:
     """The registers of D from ``[M, N, W]``."""
-    return registers.scatter(layout.accumulator(op.shape, type, sm), matrix, n, m, row_major=True)
+    return scatter(layout.accumulator(op.shape, type, sm), matrix, n, m, row_major=True)
 
 
 def _float_product(x: Lanes, y: Lanes, accumulator: Lanes, name: str, device: DevicePort) -> Lanes:
@@ -184,15 +184,14 @@ def _mixed_legal(op: Op) -> str | None:
     },
     registers=("a", "b"),
     exact={"a": only_bits("atype"), "b": only_bits("btype")},
-    version=(6, 3),
-    target=72,
+    needs=(72, (6, 3)),
     legal=_mixed_legal,
     gates=GATES,
     traits=MULTIPLIES_FRAGMENTS,
 )
 def wmma_mma(op: Op, a: Registers, b: Registers, c: Registers, *, device: DevicePort) -> Registers:
     """bf16, tf32, f64 and integer multiplicands."""
-    n, m = registers.extent((*a, *b, *c))
+    n, m = extent((*a, *b, *c))
     x = _multiplicand(op, "a", op.atype.name, a, n, m)
     y = _multiplicand(op, "b", op.btype.name, b, n, m)
     accumulator = _gathered(op, op.ctype.name, c, n, m, device.sm)
@@ -215,16 +214,225 @@ def wmma_mma(op: Op, a: Registers, b: Registers, c: Registers, *, device: Device
     types=dict.fromkeys("dabc", ".s32"),
     vectors={"d": lambda op: 2, "a": lambda op: 1, "b": lambda op: 1, "c": lambda op: 2},
     registers=("a", "b"),
-    version=(6, 3),
-    target=75,
+    needs=(75, (6, 3)),
     gates={"and": (80, (7, 1))},
     legal=lambda op: None if op.modifiers.index("row") < op.modifiers.index("col") else ".row comes before .col",
     traits=MULTIPLIES_FRAGMENTS,
 )
 def wmma_mma_b1(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     """Population counts of combined bit rows."""
-    n, m = registers.extent((*a, *b, *c))
+    n, m = extent((*a, *b, *c))
     x, y = _multiplicand(op, "a", "b1", a, n, m), _multiplicand(op, "b", "b1", b, n, m)
     result = _gathered(op, "s32", c, n, m)
     result = plain_matrix.dot_bits(x[:, :, None], y[:, None], result, exclusive=op.op == "xor")
     return _scattered(op, "s32", result, n, m)
+
+
+_SPACE = ".space = { .global, .shared, .shared::cta };"
+_LAYOUT = ".layout = { .row, .col };"
+
+
+def _operand(op: Op) -> str:
+    return "a" if op.text.startswith("wmma.load.a") else "b"
+
+
+def _load_legal(op: Op) -> str | None:
+    name = op.type.name
+    if op.shape not in SHAPES[name]:
+        return f".{name} multiplicands have the shapes " + ", ".join(SHAPES[name])
+    if layout.BITS[name] < 8 and op.layout != ("row" if _operand(op) == "a" else "col"):
+        return f".{name} is only .row for a and .col for b"
+    return None
+
+
+def _stride(
+    op: Op, p: Any, stride: Lanes, default: int, fragment: Fragment, memory: Any, active: Lanes, report: ReportPort
+) -> Lanes:
+    """The stride in elements, for lanes that follow the rules of matrix storage (anchor warp-level-matrix-storage)."""
+    for name, value in (("address", p), ("stride", stride)):
+        if value is None:
+            continue
+        wrong = memory.uneven(value) & active
+        if wrong.any():
+            report(
+                "nonuniform-operand",
+                f"the {name} differs between lanes of a warp",
+                wrong,
+                advice="every lane names the whole matrix; the instruction finds each lane's elements",
+            )
+    wrong = memory.outside(op.space or "", p) & active
+    if wrong.any():
+        where = op.space or "global or shared memory"
+        advice = f"copy the matrix to {where} memory first" if op.space else f"wmma moves matrices of {where} only"
+        report("matrix-address-space", f"the matrix is not in {where}", wrong, advice=advice)
+    nbytes = fragment.registers * max(fragment.bits // 8, 4)
+    past = memory.residue(p, nbytes)
+    wrong = (past != 0) & active
+    if wrong.any():
+        report(
+            "wmma-alignment",
+            f"the matrix starts {first_of(past, wrong)} bytes past a multiple of {nbytes} bytes, the size of the fragment",
+            wrong,
+            advice=f"align the address to {nbytes} bytes",
+        )
+    if stride is None:
+        return np.int64(default)
+    ld = stride.astype(np.int64)
+    wrong = (ld < default) & active
+    if wrong.any():
+        report(
+            "wmma-stride",
+            f"the stride {first_of(ld, wrong)} is less than the {default} elements of a line",
+            wrong,
+            advice="give the distance between lines in elements",
+            stride=first_of(ld, wrong),
+        )
+    wrong = (ld > default) & (ld * op.type.bits % (8 * nbytes) != 0) & active  # the text's own strides are not checked
+    if wrong.any():
+        odd = first_of(ld, wrong)
+        report(
+            "wmma-alignment",
+            f"the stride of {odd} elements is {odd * op.type.bits // 8} bytes, not a multiple of {nbytes} bytes, the size of the fragment",
+            wrong,
+            advice=f"pad lines to a multiple of {nbytes} bytes",
+            stride=odd,
+        )
+    return ld
+
+
+@instruction(
+    f"""
+    wmma.load.a.sync.aligned.layout.shape{{.space}}.type r, [p]{{, stride}};
+    wmma.load.b.sync.aligned.layout.shape{{.space}}.type r, [p]{{, stride}};
+    .type = {{ .f16, .bf16, .tf32, .f64, .s8, .u8, .s4, .u4, .b1 }};  {_LAYOUT} {ALL_SHAPES} {_SPACE}
+    """,
+    anchor="warp-level-matrix-instructions-wmma-ld",
+    types={"r": lambda op: register_type(op.type), "stride": ".u32"},
+    vectors={"r": lambda op: layout.multiplicand(_operand(op), op.shape, op.type.name).registers},
+    exact={"r": only_bits("type")},
+    needs=(70, (6, 3)),
+    legal=_load_legal,
+    gates=GATES,
+    traits=Traits(matrix=Matrix.LOAD, opaque_fragments=True),
+)
+def wmma_load(
+    op: Op,
+    p: Any,
+    stride: Lanes = None,
+    *,
+    memory: Any,
+    lane: Lanes,
+    device: DevicePort,
+    active: Lanes,
+    report: ReportPort,
+) -> Registers:
+    """Load a multiplicand fragment."""
+    operand, name, bits = _operand(op), op.type.name, op.type.bits
+    m, n, k = layout.dimensions(op.shape)
+    along_k = (op.layout == "row") == (operand == "a")
+    fragment = layout.multiplicand(operand, op.shape, name, device.sm, along_k=along_k)
+    default = k if along_k else (m if operand == "a" else n)
+    ld = _stride(op, p, stride, default, fragment, memory, active, report)
+    per = fragment.per_register
+    out = []
+    for first in range(0, fragment.distinct, per):
+        if bits < 8 or (along_k and per == 1):
+            line, depth = fragment.place(lane, first)
+            at = memory.shifted(p, (line * ld + depth) * bits // 8)
+            out.append(memory.load(op.space or "", at, TYPES["f64" if bits == 64 else "b32"])[0])
+            continue
+        word: Any = None
+        for h in range(per):
+            line, depth = fragment.place(lane, first + h)
+            place = line * ld + depth if along_k else depth * ld + line
+            at = memory.shifted(p, place * (bits // 8))
+            part = memory.load(op.space or "", at, op.type if bits == 64 else TYPES[f"u{bits}"])[0]
+            if bits < 32:
+                part = part.astype(np.uint32) << np.uint32(h * bits)
+            word = part if word is None else word | part
+        out.append(word)
+    if register_type(op.type).name == "s32":
+        out = [word.view(np.int32) for word in out]
+    return tuple(out * (fragment.registers // len(out)))
+
+
+def _accumulator_legal(op: Op) -> str | None:
+    name = op.type.name
+    return (
+        None
+        if op.shape in ACCUMULATORS[name]
+        else f".{name} accumulators have the shapes " + ", ".join(ACCUMULATORS[name])
+    )
+
+
+@instruction(
+    f"wmma.load.c.sync.aligned.layout.shape{{.space}}.type r, [p]{{, stride}}; .type = {{ .f16, .f32, .s32, .f64 }}; {_LAYOUT} {ALL_SHAPES} {_SPACE}",
+    anchor="warp-level-matrix-instructions-wmma-ld",
+    types={"r": lambda op: accumulator_type(op.type), "stride": ".u32"},
+    vectors={"r": lambda op: accumulator_count(op.type, op.shape)},
+    needs=(70, (6, 3)),
+    legal=_accumulator_legal,
+    gates=GATES,
+    traits=Traits(matrix=Matrix.LOAD, opaque_fragments=True),
+)
+def wmma_load_c(
+    op: Op,
+    p: Any,
+    stride: Lanes = None,
+    *,
+    memory: Any,
+    lane: Lanes,
+    device: DevicePort,
+    active: Lanes,
+    report: ReportPort,
+) -> Registers:
+    """Load an accumulator fragment."""
+    type = TYPES["u16"] if op.type.name == "f16" else op.type
+    places = _places(op, p, stride, memory, lane, device, active, report)
+    out = [memory.load(op.space or "", at, type)[0] for at in places]
+    if op.type.name != "f16":
+        return tuple(out)
+    return tuple(join(low, high) for low, high in zip(out[::2], out[1::2], strict=True))
+
+
+@instruction(
+    f"wmma.store.d.sync.aligned.layout.shape{{.space}}.type [p], r{{, stride}}; .type = {{ .f16, .f32, .s32, .f64 }}; {_LAYOUT} {ALL_SHAPES} {_SPACE}",
+    anchor="warp-level-matrix-instructions-wmma-st",
+    types={"r": lambda op: accumulator_type(op.type), "stride": ".u32"},
+    vectors={"r": lambda op: accumulator_count(op.type, op.shape)},
+    needs=(70, (6, 3)),
+    legal=_accumulator_legal,
+    gates=GATES,
+    traits=Traits(matrix=Matrix.STORE, opaque_fragments=True),
+)
+def wmma_store(
+    op: Op,
+    p: Any,
+    r: Registers,
+    stride: Lanes = None,
+    *,
+    memory: Any,
+    lane: Lanes,
+    device: DevicePort,
+    active: Lanes,
+    report: ReportPort,
+) -> None:
+    """Store an accumulator fragment."""
+    half = op.type.name == "f16"
+    held = [part for register in r for part in halves(register.view(np.uint32), "u2")] if half else r
+    for value, at in zip(held, _places(op, p, stride, memory, lane, device, active, report), strict=True):
+        memory.store(op.space or "", at, TYPES["u16"] if half else op.type, (value,))
+
+
+def _places(
+    op: Op, p: Any, stride: Lanes, memory: Any, lane: Lanes, device: DevicePort, active: Lanes, report: ReportPort
+) -> Iterator[Any]:
+    """The address of each element of an accumulator fragment."""
+    m, n, _ = layout.dimensions(op.shape)
+    fragment = layout.accumulator(op.shape, op.type.name, device.sm)
+    by_row = op.layout == "row"
+    ld = _stride(op, p, stride, n if by_row else m, fragment, memory, active, report)
+    for value in range(fragment.values):
+        row, column = fragment.place(lane, value)
+        place = row * ld + column if by_row else column * ld + row
+        yield memory.shifted(p, place * op.type.bits // 8)

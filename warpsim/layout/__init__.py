@@ -4,8 +4,8 @@ indices.
 ::
 
     algebra          shape:stride layouts in CuTe's notation
-    fragment         which lane holds which element; fragments, wmma_fragments, wgmma_fragments: per instruction
-    instructions     from an instruction's spelling to its fragments; pictures: text, SVG and HTML of them
-    registers        gather registers into matrices by a fragment, and scatter them back
+    fragment         which lane holds which element; registers to matrices and back
+    fragments, wmma_fragments, wgmma_fragments    those of the instructions
+    instructions     from an instruction's spelling to its fragments; pictures, drawing: text, SVG and HTML of them
     descriptors, tensor_map, boxes, mbarriers     the words that describe shared memory and tensors
 """

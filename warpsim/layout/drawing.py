@@ -1,10 +1,15 @@
-"""Grids of labelled cells as SVG, following the reader's light or dark setting."""
+"""Grids of labelled cells as SVG, following the reader's light or dark setting, and tiles of shared memory as such grids."""
 
 from __future__ import annotations
 
 import html
+from typing import Any
 
 import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from warpsim.layout import descriptors
 
 HEIGHT = 32
 HUES = 32
@@ -97,3 +102,152 @@ def _cell(cell: Cell, x: int, y: int, wide: int) -> str:
         + "".join(_text(middle, y + at, text, kind, "middle") for text, kind, at in lines)
         + "</g>"
     )
+
+
+Array = NDArray[Any]
+CHUNK = 16
+LINE = 128
+"""Bytes of all 32 banks."""
+
+
+@attrs.frozen(eq=False)
+class Tile:
+    """Elements of ``itemsize`` bytes at byte ``addresses`` ``[rows, columns]``, contiguous along columns.
+
+    ``axes`` name rows and columns. One element here stands for ``unit`` elements of the matrix (8 for b1).
+    """
+
+    name: str
+    addresses: Array
+    itemsize: int
+    axes: tuple[str, str]
+    note: str
+    unit: int = 1
+
+    @property
+    def chunks(self) -> Array:
+        """The address of each contiguous 16 bytes, ``[rows, columns * itemsize / 16]``."""
+        return self.addresses[:, :: CHUNK // self.itemsize]
+
+    def span(self, chunk: int) -> str:
+        """The columns that a chunk holds: ``0-7``."""
+        per = CHUNK // self.itemsize * self.unit
+        return f"{chunk * per}-{chunk * per + per - 1}"
+
+    def record(self) -> dict[str, Any]:
+        """The tile as plain data, for JSON."""
+        return {
+            "rows": self.addresses.shape[0],
+            "columns": self.addresses.shape[1] * self.unit,
+            "axes": list(self.axes),
+            "bytes": self.itemsize,
+            "note": self.note,
+            "addresses": self.addresses.tolist(),
+        }
+
+    def places(self) -> Drawing:
+        """Draw where each chunk of each row lies, coloured by bank."""
+        rows, columns = self.chunks.shape
+        cells = []
+        for row in range(rows):
+            line = []
+            for at in range(columns):
+                address = int(self.chunks[row, at])
+                bank = address % LINE // 4
+                tip = f"{self.axes[0]} {row}, {self.axes[1]} {self.span(at)}: 0x{address:x}, banks {bank} to {bank + 3}"
+                line.append(Cell(f"0x{address:04x}", f"b{bank}-{bank + 3}", bank, tip, f"{row} {at}"))
+            cells.append(tuple(line))
+        heads, labels = tuple(map(self.span, range(columns))), tuple(map(str, range(rows)))
+        notes = (self.note, "where 16 bytes lie, and their banks")
+        return Drawing(self.name, notes, "\\".join(self.axes), heads, labels, tuple(cells), 64)
+
+    def memory(self) -> Drawing:
+        """Draw the content of each 128-byte line, coloured by the place in its row."""
+        held = {}
+        for row, at in np.ndindex(self.chunks.shape):
+            held[int(self.chunks[row, at]) // CHUNK] = row, at
+        lines = range(min(held) // 8, max(held) // 8 + 1)
+        cells = tuple(
+            tuple(self._slot(held.get(8 * line + slot), 8 * line + slot) for slot in range(8)) for line in lines
+        )
+        heads = tuple(f"b{4 * slot}-{4 * slot + 3}" for slot in range(8))
+        labels = tuple(f"0x{line * LINE:x}" for line in lines)
+        notes = (self.note, f"what 128 bytes of shared memory hold: {self.axes[0]}, {self.axes[1]}")
+        return Drawing(self.name, notes, "address", heads, labels, cells, 80)
+
+    def _slot(self, held: tuple[int, int] | None, chunk: int) -> Cell:
+        if held is None:
+            return Cell("", "", -1)
+        row, at = held
+        tip = f"0x{chunk * CHUNK:x}: {self.axes[0]} {row}, {self.axes[1]} {self.span(at)}"
+        return Cell(f"{row}, {self.span(at)}", "", at % 8 * 4, tip, f"{row} {at}")
+
+    def svg(self, title: str) -> str:
+        """Draw the places of the chunks as SVG."""
+        return svg(attrs.evolve(self.places(), title=title))
+
+    def drawings(self) -> list[Drawing]:
+        """All drawings of the tile."""
+        return [self.places(), self.memory()]
+
+    def text(self) -> str:
+        """Both views for a terminal."""
+        rows, columns = self.addresses.shape
+        shape = f"{rows} x {columns * self.unit}"
+        return "\n".join([f"{self.name}: {shape}, {self.note}", *_grid(self.places()), "", *_grid(self.memory())])
+
+    def _repr_html_(self) -> str:
+        return "".join(map(part, self.drawings()))
+
+
+def _grid(drawing: Drawing) -> list[str]:
+    margin = max(map(len, (drawing.corner, *drawing.labels)))
+    shown = [[f"{cell.first} {cell.second}".strip() or "." for cell in line] for line in drawing.cells]
+    size = max(map(len, (*drawing.heads, *(cell for line in shown for cell in line))))
+    rows = [(drawing.corner, drawing.heads), *zip(drawing.labels, shown, strict=True)]
+    return [
+        f"  {drawing.notes[1]}",
+        *(f"{label:>{margin}} " + " ".join(c.rjust(size) for c in line) for label, line in rows),
+    ]
+
+
+def by_descriptor(name: str, bits: int, k: int, extent: int, nbytes: int, *, transposed: bool, unit: int = 1) -> Tile:
+    """A or B of wgmma as a descriptor names it: ``extent`` rows of M or N, ``k`` elements of ``nbytes`` each."""
+    fields = descriptors.decode(np.array([bits], np.uint64))
+    found = descriptors.byte_addresses(fields, k, extent, nbytes, transposed=transposed)[:, :, 0]
+    side = "n" if name.lower().startswith("b") else "m"
+    note = f"descriptor {descriptors.describe(bits)}, {'MN' if transposed else 'K'}-major"
+    if transposed:
+        return Tile(name, found, nbytes, ("k", side), note, unit)
+    return Tile(name, found.T, nbytes, (side, "k"), note, unit)
+
+
+def canonical(k: int, extent: int, nbytes: int, span: int, *, transposed: bool) -> int:
+    """The descriptor of a tile at address 0, packed as densely as the swizzle (``span`` bytes, 0 for none) allows."""
+    core = 8 * max(span, CHUNK)
+    if not span:
+        other = core * (k // 8 if transposed else k * nbytes // CHUNK)
+        return descriptors.encode(0, core, other)
+    if transposed:
+        return descriptors.encode(0, core * (k // 8), core, span=span)
+    return descriptors.encode(0, core * (extent // 8), core, span=span)
+
+
+def tensor_tile(rows: int, columns: int, nbytes: int, span: int) -> Tile:
+    """A box of ``rows`` x ``columns`` elements as a tensor copy lays it out at address 0, swizzled over ``span`` bytes.
+
+    Raises:
+        ValueError: rows are not a multiple of 16 bytes, or exceed the swizzle span.
+    """
+    pitch = columns * nbytes
+    if pitch % CHUNK or (span and pitch > span) or rows < 1 or rows * pitch > 1 << 16:
+        most = f" and at most the {span} of the swizzle" if span else ""
+        raise ValueError(
+            f"a tile of {rows} rows of {pitch} bytes: rows are a multiple of 16 bytes{most}, in all up to 65536"
+        )
+    pitch = max(pitch, span)
+    address = np.arange(rows, dtype=np.int64)[:, None] * pitch + np.arange(columns, dtype=np.int64) * nbytes
+    mask = max(span // CHUNK - 1, 0)
+    swizzled = address ^ ((address >> 7 & mask) << 4)
+    note = f"swizzled over {span} bytes: address bits 4 and up XOR those from 7 on" if span else "no swizzle"
+    return Tile("tile", swizzled, nbytes, ("row", "column"), note)

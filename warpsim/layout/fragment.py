@@ -14,6 +14,7 @@ from warpsim.layout.algebra import Layout, Tree, product
 
 if TYPE_CHECKING:
     from warpsim.layout.drawing import Cell, Drawing
+import functools
 
 Array = NDArray[Any]
 Holder = tuple[int, int, int]
@@ -150,3 +151,188 @@ def layout_of(*modes: tuple[int, int]) -> Layout:
     """A layout from (size, stride) pairs, the fastest first."""
     shape: Tree = tuple(size for size, _ in modes)
     return Layout(shape, tuple(stride for _, stride in modes))
+
+
+@attrs.frozen
+class _Plan:
+    """The matrix as axes. ``shape`` reshapes ``[rows, columns]`` (or the transpose); ``view`` orders the axes of the
+    values (slowest first), then those of the threads; ``first`` picks one of the threads that hold the same element;
+    ``where`` is the place of each value among the value axes.
+    """
+
+    shape: tuple[int, ...]
+    view: tuple[int, ...]
+    threads: tuple[int, ...]
+    first: tuple[Any, ...] | None
+    where: tuple[tuple[int, ...], ...]
+    final: tuple[int, int]
+
+
+@functools.lru_cache(maxsize=512)
+def _plan(fragment: Fragment, *, row_major: bool) -> _Plan:
+    """The axes for the matrix ``[rows, columns]`` (``row_major``) or ``[columns, rows]``.
+
+    Raises:
+        ValueError: the fragment's layout does not contain every element.
+    """
+    if not fragment.layout.is_onto:
+        raise ValueError(f"{fragment.layout!r} does not hold every element once")
+    rows, columns = fragment.rows, fragment.columns
+
+    def step(stride: int) -> int:
+        if not row_major:
+            return stride
+        return stride * columns if stride < rows else stride // rows
+
+    threads, values = (fragment.layout[i].modes for i in (0, 1))
+    modes = [(size, step(stride)) for size, stride in (*values[::-1], *threads[::-1])]
+    moving = sorted((i for i, (_, stride) in enumerate(modes) if stride), key=lambda i: -modes[i][1])
+    axis = {mode: place for place, mode in enumerate(moving)}
+    value_axes = [i for i in range(len(values)) if i in axis]
+    thread_axes = [i for i in range(len(values), len(modes)) if i in axis]
+    first = tuple(slice(None) if i in axis else 0 for i in range(len(values), len(modes)))
+    sizes = [size for size, _ in values]
+    where = []
+    for value in range(fragment.values):
+        place, rest = [], value
+        for size in sizes:
+            place.append(rest % size)
+            rest //= size
+        where.append(tuple(place[::-1][i] for i in value_axes))
+    return _Plan(
+        tuple(modes[i][0] for i in moving),
+        tuple(axis[i] for i in (*value_axes, *thread_axes)),
+        tuple(size for size, _ in threads[::-1]),
+        None if len(thread_axes) == len(threads) else first,
+        tuple(where),
+        (rows, columns) if row_major else (columns, rows),
+    )
+
+
+def _kept(index: Any) -> bool:
+    return isinstance(index, slice)
+
+
+def extent(registers: tuple[Array, ...]) -> tuple[int, int]:
+    """Common ``n`` and ``m`` of registers that may be broadcast."""
+    return max(r.shape[0] for r in registers), max(r.shape[2] for r in registers)
+
+
+def gather(
+    fragment: Fragment,
+    registers: tuple[Array, ...],
+    n: int,
+    m: int,
+    dtype: Any = None,
+    *,
+    row_major: bool = False,
+    batch_first: bool = False,
+) -> Array:
+    """Gather registers into the matrix ``[columns, rows, W]`` (``row_major``: ``[rows, columns, W]``).
+
+    Args:
+        fragment: where the elements are; a repeated element is read from its first place.
+        registers: arrays ``[n, threads, m]``, where ``n`` and ``m`` may be 1.
+        n: warps.
+        m: CTAs side by side.
+        dtype: type to view elements as, of the same width; unsigned by default. Elements narrower than a byte become
+            uint8, unchanged.
+        row_major: the order of the axes.
+        batch_first: make ``W`` the first axis instead of the last.
+    """
+    plan = _plan(fragment, row_major=row_major)
+    bits, per = fragment.bits, fragment.per_register
+    element = registers[0].dtype if bits >= 32 else np.dtype(f"u{max(bits // 8, 1)}")
+    axes = len(plan.shape)
+    if batch_first:
+        out = np.empty((n * m, *plan.shape), element)
+        view = out.transpose(*(axis + 1 for axis in plan.view), 0)
+    else:
+        out = np.empty((*plan.shape, n * m), element)
+        view = out.transpose(*plan.view, axes)
+    mask = np.uint32((1 << bits) - 1) if bits < 8 else None
+    whole, split = (n, fragment.threads, m), (*plan.threads, n * m)
+    for number, register in enumerate(registers):
+        if number * per >= len(plan.where):
+            break
+        wide = register if per == 1 else register.view(np.uint32)
+        if fragment.lanes is not None:
+            wide = np.broadcast_to(wide, (n, 32, m))[:, fragment.lane(np.arange(fragment.threads))]
+        if wide.shape != whole:
+            wide = np.broadcast_to(wide, whole)
+        lanes = wide.transpose(1, 0, 2).reshape(split)
+        if plan.first is not None:
+            lanes = lanes[plan.first]
+        for h in range(per):
+            part = lanes if per == 1 else lanes >> np.uint32(h * bits)
+            view[plan.where[number * per + h]] = part if mask is None else part & mask
+    matrix = out.reshape(n * m, *plan.final) if batch_first else out.reshape(*plan.final, n * m)
+    return matrix if dtype is None else matrix.view(dtype)
+
+
+def scatter(fragment: Fragment, matrix: Array, n: int, m: int, *, row_major: bool = False) -> tuple[Array, ...]:
+    """Scatter a matrix ``[columns, rows, W]`` (``row_major``: ``[rows, columns, W]``) to registers ``[n, threads, m]``.
+
+    An element held by several threads goes to each of them.
+    """
+    plan = _plan(fragment, row_major=row_major)
+    view = matrix.reshape(*plan.shape, n * m).transpose(*plan.view, len(plan.shape))
+    per, bits = fragment.per_register, fragment.bits
+    threads = fragment.threads
+    split = (*plan.threads, n * m)
+    parts = []
+    for place in plan.where:
+        part = view[place]
+        if plan.first is not None:
+            part = np.broadcast_to(part[tuple(slice(None) if f else None for f in map(_kept, plan.first))], split)
+        parts.append(part.reshape(threads, n, m).transpose(1, 0, 2))
+    if per == 1:
+        return tuple(parts)
+    plain = np.dtype(f"u{matrix.dtype.itemsize}")
+    words = []
+    for start in range(0, len(parts), per):
+        word = np.ascontiguousarray(parts[start]).view(plain).astype(np.uint32)
+        for h in range(1, per):
+            word |= np.ascontiguousarray(parts[start + h]).view(plain).astype(np.uint32) << np.uint32(h * bits)
+        words.append(word)
+    return tuple(words)
+
+
+# ---- a few matrices, plainly ------------------------------------------------------------------------
+
+
+def registers_of(fragment: Fragment, matrices: Array) -> Array:
+    """Scatter matrices ``[batch, rows, columns]`` of unsigned bits to registers ``[batch, threads, registers]``, by
+    table.
+
+    Threads are the lanes of a warp (of a warpgroup if the fragment has 128); lanes without elements get zeros.
+    """
+    rows, columns = fragment.table()
+    values = matrices[:, rows, columns]
+    per = fragment.per_register
+    if per > 1:
+        words = np.zeros((*values.shape[:2], fragment.registers), np.uint32)
+        for h in range(per):
+            part = values[..., h::per].astype(np.uint32)
+            words[..., : part.shape[-1]] |= part << np.uint32(h * fragment.bits)
+        values = words
+    if fragment.lanes is None:
+        return values
+    lanes = fragment.lane(np.arange(fragment.threads))
+    out = np.zeros((len(values), -(-int(lanes.max() + 1) // 32) * 32, values.shape[2]), values.dtype)
+    out[:, lanes] = values
+    return out
+
+
+def matrix_of(fragment: Fragment, registers: Array) -> Array:
+    """Gather registers ``[batch, threads, registers]`` into matrices of unsigned bits: the inverse of `registers_of`."""
+    rows, columns = fragment.table()
+    bits, per = fragment.bits, fragment.per_register
+    values = registers if fragment.lanes is None else registers[:, fragment.lane(np.arange(fragment.threads))]
+    if per > 1:
+        mask, dtype = np.uint32((1 << bits) - 1), f"u{max(bits // 8, 1)}"
+        parts = [(values >> np.uint32(bits * h) & mask).astype(dtype) for h in range(per)]
+        values = np.stack(parts, axis=-1).reshape(*values.shape[:2], -1)[..., : fragment.values]
+    out = np.empty((len(registers), fragment.rows, fragment.columns), values.dtype)
+    out[:, rows, columns] = values
+    return out

@@ -7,10 +7,10 @@ from typing import Any
 
 import attrs
 
-from warpsim.layout import fragments, instructions, tiles
+from warpsim.layout import drawing, fragments, instructions
+from warpsim.layout.drawing import Tile
 from warpsim.layout.fragment import Holder
 from warpsim.layout.instructions import BITS, Operand
-from warpsim.layout.tiles import Tile
 
 WIDTH = 132
 """Longest line in characters; further columns are left out."""
@@ -190,8 +190,8 @@ def _descriptors(words: list[str], placing: Placing) -> Pictures:
             )
         descriptor = placing.descriptor
         if descriptor is None:
-            descriptor = tiles.canonical(elements, extent, nbytes, span, transposed=transposed)
-        found[name] = tiles.by_descriptor(
+            descriptor = drawing.canonical(elements, extent, nbytes, span, transposed=transposed)
+        found[name] = drawing.by_descriptor(
             name.upper(), descriptor, elements, extent, nbytes, transposed=transposed, unit=unit
         )
     return found
@@ -203,4 +203,4 @@ def _tile(words: list[str], placing: Placing) -> Tile:
     type = next((word for word in words if word in BITS and BITS[word] >= 8), None)
     if shape is None or type is None:
         raise ValueError("a tile of shared memory is spelled tile.ROWSxCOLUMNS.TYPE, for example tile.64x64.f16")
-    return tiles.tensor_tile(int(shape[1]), int(shape[2]), BITS[type] // 8, SWIZZLES[placing.swizzle])
+    return drawing.tensor_tile(int(shape[1]), int(shape[2]), BITS[type] // 8, SWIZZLES[placing.swizzle])

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsim.layout import registers as held
-from warpsim.layout.fragment import Fragment, fragment, layout_of
+from warpsim.layout.fragment import Fragment, fragment, gather, layout_of
 from warpsim.layout.fragments import metadata
 
 Array = NDArray[Any]
@@ -67,7 +66,7 @@ def scatter_packed(matrix: Array, n: int, m: int) -> Array:
 def gather_a(registers: tuple[Array, ...], n: int, m: int, dtype: np.dtype[Any]) -> Array:
     """Gather the four registers of A into ``[W, K, 64]``; the ``K`` elements of a row occupy 32 bytes."""
     words = tuple(r.view(np.uint32) for r in registers)
-    matrix = held.gather(multiplicand(8 * dtype.itemsize), words, n, m, dtype)
+    matrix = gather(multiplicand(8 * dtype.itemsize), words, n, m, dtype)
     return np.ascontiguousarray(matrix.transpose(2, 0, 1))
 
 
@@ -78,7 +77,7 @@ def sparse_nibbles(words: Array, selector: int, n: int, m: int, itemsize: int) -
     """
     chunks = 16 if itemsize == 1 else 8
     warps = np.broadcast_to(words, (n, 128, m)).reshape(4 * n, 32, m)
-    tiles = held.gather(metadata(chunks, selector, floats=itemsize > 1), (warps,), 4 * n, m)
+    tiles = gather(metadata(chunks, selector, floats=itemsize > 1), (warps,), 4 * n, m)
     nibbles: Array = tiles.reshape(chunks, 16, n, 4, m).transpose(2, 4, 0, 3, 1).reshape(n * m, chunks, 64)
     return nibbles.astype(np.int64)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsim.numerics.dispatch import lookup
+from warpsim.numerics.arrays import lookup
 
 Array = NDArray[Any]
 F32 = np.dtype(np.float32)

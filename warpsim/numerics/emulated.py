@@ -9,10 +9,9 @@ import attrs
 import numpy as np
 
 from warpsim.numerics import matrix
-from warpsim.numerics.bits import F16, F32, F64, Array
+from warpsim.numerics.arrays import F16, F32, F64, Array
 from warpsim.numerics.floating import canonical, fma
-from warpsim.numerics.matrix import Unit
-from warpsim.numerics.operands import LEAST_SUM, RAISED, decode, unpacked
+from warpsim.numerics.matrix import LEAST_SUM, RAISED, Unit, decode, unpacked
 
 ADA = Unit(13, 16, -132, -20, 13)
 """fp8 of sm_89: 13 fraction bits, also of an f32 result."""

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpsim.numerics.arrays import WORKSPACE, few, least
-from warpsim.numerics.dispatch import overridable
+from warpsim.numerics.arrays import WORKSPACE, few, least, overridable
 
 
 def exact_fma(a: float, b: float, c: float, mode: str) -> float:

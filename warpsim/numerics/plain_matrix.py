@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from warpsim.numerics.arrays import WORKSPACE
-from warpsim.numerics.bits import F32, F64, Array
+from warpsim.numerics.arrays import F32, F64, WORKSPACE, Array
 from warpsim.numerics.floating import fma64
-from warpsim.numerics.matrix import plain_sum
-from warpsim.numerics.operands import decode
+from warpsim.numerics.matrix import decode, plain_sum
 
 AT_ONCE = 1 << 20
 """Elements of A and B converted at a time."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from warpsim.analysis.flow import used_registers
 from warpsim.errors import ExecutionError, WarpsimError
-from warpsim.isa.atomic_updates import JOINED
+from warpsim.isa.atomics import JOINED
 from warpsim.isa.traits import Access, Ending
 from warpsim.machine.engine import Progress, waves_of
 from warpsim.machine.plan import FunctionPlan, KernelPlan

@@ -14,10 +14,10 @@ from warpsim.isa import matching
 from warpsim.isa.traits import Ending
 from warpsim.program.blocks import Blocks
 from warpsim.program.linking import check_links, check_target
+from warpsim.program.names import FunctionBuilder, Scope, VectorRegister
 from warpsim.program.problems import LAST, Problems
 from warpsim.program.program import Function, Instruction, Param, Program, Variable
 from warpsim.program.resolve import Resolver
-from warpsim.program.scopes import FunctionBuilder, Scope, VectorRegister
 from warpsim.program.typecheck import Checker
 from warpsim.ptx import ast
 from warpsim.ptx.parser import read

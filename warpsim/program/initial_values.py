@@ -1,14 +1,14 @@
-"""Initial values of variables: their bytes, and the places of symbol addresses in them."""
+"""Initial values of variables: their bytes, the symbol addresses in them, and those of textures, which are not simulated."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import struct
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from warpsim.errors import Span
-from warpsim.program.fitting import float_bits
 from warpsim.program.problems import Problems
 from warpsim.program.program import Relocation, Variable
 from warpsim.ptx import ast
@@ -119,3 +119,74 @@ def _leaves(tree: ast.InitialiserTree) -> list[ast.Initialiser | ast.Numbers | a
     if not isinstance(tree, tuple):
         return [tree]
     return [leaf for part in tree for leaf in _leaves(part)]
+
+
+_FILTERED = "filter_mode addr_mode_0 addr_mode_1 addr_mode_2"
+_SIZED = "width height depth channel_data_type channel_order array_size"
+FIELDS = {
+    "texref": frozenset(f"{_SIZED} {_FILTERED} normalized_coords num_mipmap_levels num_samples".split()),
+    "samplerref": frozenset(f"{_FILTERED} force_unnormalized_coords".split()),
+    "surfref": frozenset(f"{_SIZED} memory_layout".split()),
+}
+"""The opaque types, and what an initial value may name."""
+VALUES = frozenset({"nearest", "linear", "wrap", "mirror", "clamp_ogl", "clamp_to_edge", "clamp_to_border"})
+Wrong = tuple[str, str]
+"""A rule, and what breaks it."""
+
+
+def fault_of(node: ast.Variable, place: str, target: tuple[str, ...]) -> Wrong:
+    """What is wrong with variables or a parameter of an opaque type in a ``place`` ("module", "function", "entry", "func"): at best
+    that they are not simulated."""
+    item = node.declarators[0]
+    if node.vector > 1:
+        return "directive", f"a vector cannot have elements of .{node.type}"
+    if place not in ("module", "entry") or (place == "module" and node.space != "global"):
+        return (
+            "directive",
+            f".{node.type} {item.name} is neither a .global variable of the module nor a parameter of an .entry",
+        )
+    if node.linkage == "common":
+        return "linkage", f".{node.type} {item.name} cannot be .common"
+    if node.type == "samplerref" and "texmode_independent" not in target:
+        return "directive", ".samplerref needs the option texmode_independent of .target"
+    for one in node.declarators:
+        if one.initialiser is None:
+            if None in one.dimensions and node.linkage != "extern":
+                return "directive", f"{one.name} has no size; [] needs .extern or initial values"
+        elif node.linkage == "extern":
+            return "linkage", f"{one.name} is .extern, but has an initial value here"
+        elif wrong := _wrong_value(one.initialiser, len(one.dimensions), node.type):
+            return "initialiser", wrong
+    return "unsupported", f".{node.type} variables are not supported: textures and surfaces are not simulated"
+
+
+def _wrong_value(tree: ast.InitialiserTree, depth: int, type: str) -> str:
+    """What is wrong with an initial value of an array of so many dimensions; empty if nothing is."""
+    if not isinstance(tree, tuple):
+        return f"an initial value of .{type} is a list of fields in braces"
+    if depth:
+        return next((wrong for part in tree if (wrong := _wrong_value(part, depth - 1, type))), "")
+    return next(_wrong_fields(tree, type), "")
+
+
+def _wrong_fields(parts: tuple[ast.InitialiserTree, ...], type: str) -> Iterator[str]:
+    for part in parts:
+        if not isinstance(part, ast.Field):
+            yield f"an initial value of .{type} names its fields"
+        elif part.name not in FIELDS[type]:
+            yield f".{type} has no field {part.name}"
+        elif isinstance(part.value, ast.Name) and part.value.text not in VALUES:
+            yield f"{part.value.text} is not a value of a field"
+
+
+def float_bits(node: ast.Float, bits: int) -> int:
+    """The bits of a floating-point literal in a format of 32 or 64 bits."""
+    if node.width == bits:
+        return node.bits
+    if bits == 32:
+        value = struct.unpack("<d", struct.pack("<Q", node.bits))[0]
+        try:
+            return int(struct.unpack("<I", struct.pack("<f", value))[0])
+        except OverflowError:
+            return 0x7F800000 if value > 0 else 0xFF800000
+    return node.bits  # 0f... as an f64 gives these bits, not this value

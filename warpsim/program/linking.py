@@ -6,11 +6,10 @@ from collections.abc import Mapping
 
 from warpsim.errors import Span
 from warpsim.isa.traits import Ending
-from warpsim.program.names import BUILTINS
+from warpsim.program.names import BUILTINS, Symbol
 from warpsim.program.problems import Problems
 from warpsim.program.program import Function, Instruction, Operand, Variable
 from warpsim.program.resolve import Resolver
-from warpsim.program.scopes import Symbol
 from warpsim.ptx import ast
 from warpsim.ptx.directives import OF_MODULES
 

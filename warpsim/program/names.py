@@ -1,6 +1,15 @@
-"""Names that PTX itself defines: special registers and system functions."""
+"""What names mean: those that PTX itself defines, and those of a function's body in their scopes."""
 
 from __future__ import annotations
+
+from typing import TypeAlias
+
+import attrs
+
+from warpsim.errors import Span
+from warpsim.program.program import CARRY, Param, Register, Variable
+from warpsim.ptx import ast
+from warpsim.types import TYPES, ScalarType
 
 _THREE = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
 _PLAIN32 = [
@@ -64,3 +73,126 @@ BUILTINS: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "__assertfail": ((8, 8, 4, 8, 8), ()),
 }
 """System functions, with the sizes in bytes of their parameters and results."""
+
+
+Place: TypeAlias = tuple[str, int]
+"""A file and a line of it."""
+Symbol: TypeAlias = "Register | VectorRegister | Variable | Param | ast.Function | None"
+"""What a name means."""
+
+
+@attrs.define
+class VectorRegister:
+    """The elements of ``.reg .v2 .f32 v``."""
+
+    elements: tuple[Register, ...]
+
+
+@attrs.define
+class Prototype:
+    """A ``.callprototype``."""
+
+    params: tuple[ast.Variable, ...]
+    returns: tuple[ast.Variable, ...]
+
+
+@attrs.define
+class Label:
+    """A label, as an index into ``Function.code``."""
+
+    target: int
+
+
+@attrs.define
+class TargetList:
+    """A ``.branchtargets`` (``labels``) or a ``.calltargets`` (``functions``)."""
+
+    labels: tuple[int, ...] = ()
+    functions: tuple[str, ...] = ()
+
+
+class Ranges:
+    """Registers declared as ``%r<N>``, made on first use."""
+
+    def __init__(self) -> None:
+        self.by_prefix: dict[str, tuple[int, ScalarType, int]] = {}
+
+    def find(self, name: str) -> tuple[ScalarType, int] | None:
+        """Type and number of elements (1 if not a vector) of ``%r17``, if a range covers it."""
+        prefix, number = numbered(name)
+        found = self.by_prefix.get(prefix)
+        return found[1:] if found is not None and number is not None and number < found[0] else None
+
+
+def numbered(name: str) -> tuple[str, int | None]:
+    """Split a name such as ``%r17`` into prefix and number, for lookup in ranges; the number is None if no range can
+    cover it.
+    """
+    prefix = name.rstrip("0123456789")
+    digits = name[len(prefix) :]
+    if not digits or len(digits) > 10 or (len(digits) > 1 and digits[0] == "0"):
+        return prefix, None
+    return prefix, int(digits)
+
+
+class Scope:
+    """The names of a block; lookup continues outward."""
+
+    def __init__(self, outer: Scope | None) -> None:
+        self.outer = outer
+        self.symbols: dict[str, Symbol] = {}
+        self.numbers: dict[str, set[int]] = {}  # symbols that look like those of a range, by prefix
+        self.labels: dict[str, Label | TargetList | Prototype] = {}
+        self.ranges = Ranges()
+        self.made: dict[str, Register | VectorRegister] = {}
+        self.since: dict[str, int] = {}  # the first instruction after the declaration of a name, or of a range: %r<
+        self.lists: dict[str, Span] = {}
+
+    def declared_later(self, name: str, span: Span) -> bool:
+        """Whether the target list of this name is declared after a place in the text."""
+        found = self.lists.get(name) or (self.outer.lists.get(name) if self.outer else None)
+        return found is not None and (found.line, found.column) > (span.line, span.column)
+
+    def label(self, name: str, by: int | None = None) -> Label | TargetList | Prototype | None:
+        """Look up a label, innermost scope first. ``by``: a list named by a call must be declared before that instruction."""
+        at: Scope | None = self
+        while at is not None:
+            if name in at.labels and (by is None or at.since.get(name, 0) <= by):
+                return at.labels[name]
+            at = at.outer
+        return None
+
+
+class FunctionBuilder:
+    """Collects the flattened code of a function."""
+
+    def __init__(self, name: str, *, entry: bool = False) -> None:
+        self.name = name
+        self.entry = entry
+        self.registers: list[Register] = []
+        self.variables: list[Variable] = []
+        self.code: list[tuple[ast.Instruction, Scope, tuple[Place, ...]]] = []
+        self.labels: dict[str, int] = {}
+        self.pending: list[tuple[str, ast.Directive, Scope]] = []
+        self.results: frozenset[str] = frozenset()
+        self.at = 0  # index of the current instruction
+        self.end = 0  # the line of the closing brace
+        self._carry: Register | None = None
+
+    def register(self, name: str, type: ScalarType) -> Register:
+        """Make a register."""
+        made = Register(name, len(self.registers), type)
+        self.registers.append(made)
+        return made
+
+    def declared(self, name: str, type: ScalarType, elements: int) -> Register | VectorRegister:
+        """Make a register, or the registers of a vector: name.x, name.y ..."""
+        if elements == 1:
+            return self.register(name, type)
+        return VectorRegister(tuple([self.register(f"{name}.{c}", type) for c in "xyzw"[:elements]]))
+
+    def carry(self) -> Register:
+        """The carry flag of extended-precision arithmetic, as a register without a name."""
+        if self._carry is None:
+            self._carry = self.register(CARRY, TYPES["pred"])
+        return self._carry

@@ -8,12 +8,11 @@ import attrs
 
 from warpsim.errors import Span
 from warpsim.isa.matching import satisfies
-from warpsim.program import opaque
+from warpsim.program import initial_values
 from warpsim.program.initial_values import InitialValues
-from warpsim.program.names import SPECIALS
+from warpsim.program.names import SPECIALS, FunctionBuilder, Scope, Symbol, numbered
 from warpsim.program.problems import Problems
 from warpsim.program.program import Param, Relocation, Variable
-from warpsim.program.scopes import FunctionBuilder, Scope, Symbol, numbered
 from warpsim.ptx import ast
 from warpsim.types import TYPES, ScalarType, StateSpace
 
@@ -71,14 +70,14 @@ class Resolver:
         """Look up a scalar type."""
         found = TYPES.get(name)
         if found is None:
-            if name not in opaque.FIELDS:
+            if name not in initial_values.FIELDS:
                 self.problems.add("syntax", span, f".{name} is not a type")
             return TYPES["b32"]
         return found
 
     def check_opaque(self, node: ast.Variable, place: str) -> None:
         """Say what is wrong with variables or a parameter of an opaque type."""
-        rule, message = opaque.fault_of(node, place, self.module.target)
+        rule, message = initial_values.fault_of(node, place, self.module.target)
         self.problems.add(rule, node.span, message)
 
     def check_wide(self, type: ScalarType, span: Span) -> None:
@@ -89,7 +88,7 @@ class Resolver:
     def variable(self, node: ast.Variable, owner: str, scope: Scope | None, at: int = 0) -> list[Variable]:
         """Make the variables of a declaration in memory."""
         made: list[Variable] = []
-        if node.type in opaque.FIELDS:
+        if node.type in initial_values.FIELDS:
             self.check_opaque(node, "module" if scope is None else "function")
             node = attrs.evolve(node, declarators=tuple([attrs.evolve(d, initialiser=None) for d in node.declarators]))
         type = self.type_of(node.type, node.span)
@@ -250,7 +249,7 @@ class Resolver:
         for node in nodes:
             type = self.type_of(node.type, node.span)
             item = node.declarators[0]
-            if node.type in opaque.FIELDS:
+            if node.type in initial_values.FIELDS:
                 self.check_opaque(node, of if here else "entry")
             size = type.bytes * node.vector
             for d in item.dimensions:
@@ -258,7 +257,7 @@ class Resolver:
             if node.pointer is not None and of not in ("entry", "prototype"):
                 message = f".ptr of {item.name} is for parameters of an .entry only"
                 self.problems.add("directive", node.span, message)
-            elif node.pointer is not None and node.pointer[0] in opaque.FIELDS:
+            elif node.pointer is not None and node.pointer[0] in initial_values.FIELDS:
                 message = (
                     f".ptr .{node.pointer[0]} of {item.name} is not supported: textures and surfaces are not simulated"
                 )

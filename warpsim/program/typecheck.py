@@ -5,17 +5,16 @@ from __future__ import annotations
 import difflib
 
 import warpsim.isa  # noqa: F401  declares the instructions
-from warpsim.isa import matching, registry, spec, unsupported
+from warpsim.isa import matching, spec, unsupported
 from warpsim.isa.matching import Candidate
 from warpsim.isa.spec import Op
 from warpsim.isa.traits import Ending
 from warpsim.program.calls import call
-from warpsim.program.operands import check
+from warpsim.program.names import FunctionBuilder, Place, Scope
+from warpsim.program.operands import Values, check
 from warpsim.program.problems import LAST, Mismatch, Problems
 from warpsim.program.program import ADDRESS, Instruction, Operand, Register
 from warpsim.program.resolve import Resolver
-from warpsim.program.scopes import FunctionBuilder, Place, Scope
-from warpsim.program.values import Values
 from warpsim.ptx import ast
 from warpsim.types import TYPES, StateSpace
 
@@ -78,7 +77,7 @@ class Checker:
         return found, node.guard.negated
 
     def _no_form(self, node: ast.Instruction, text: str) -> None:
-        known = registry.forms(node.opcode)
+        known = spec.forms(node.opcode)
         words = {w for f in known for s in f.pattern.slots for w in s.values}
         strange = [m for m in node.modifiers if m not in words]
         if known and unsupported.is_known(node.opcode, node.modifiers, strange):
@@ -92,7 +91,7 @@ class Checker:
         elif node.opcode in unsupported.OPCODES:
             self._unsupported(node, text)
         else:
-            close = difflib.get_close_matches(node.opcode, registry.opcodes(), 1)
+            close = difflib.get_close_matches(node.opcode, spec.opcodes(), 1)
             advice = f"did you mean {close[0]}?" if close else ""
             self.problems.add("syntax", node.span, f"{node.opcode} is not a PTX instruction", advice, text)
 
@@ -109,7 +108,7 @@ class Checker:
         text = candidate.op.text
         if candidate.illegal:
             raise Mismatch("illegal-form", node.span, f"{text}: {candidate.illegal}", weight=4)
-        until = candidate.form.until
+        until = candidate.form.declared.until
         if until is not None and self.version >= until[1] and self._has((until[0], None)):
             message = f"{text} was removed in PTX .version {until[1][0]}.{until[1][1]} for sm_{until[0]} and newer"
             advice = "use the form with .sync, which names the participating lanes"

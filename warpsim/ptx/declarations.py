@@ -6,7 +6,7 @@ import attrs
 
 from warpsim.ptx import ast
 from warpsim.ptx.expressions import Expressions
-from warpsim.ptx.stream import SyntaxProblem
+from warpsim.ptx.tokens import SyntaxProblem
 from warpsim.ptx.words import LEADING, OPAQUE, SPACES, TYPES
 
 MAX_DEPTH = 64

@@ -7,7 +7,7 @@ import re
 from warpsim.errors import Span
 from warpsim.ptx import ast
 from warpsim.ptx.expressions import Expressions
-from warpsim.ptx.stream import SyntaxProblem
+from warpsim.ptx.tokens import SyntaxProblem
 from warpsim.ptx.words import ENTRY_DIRECTIVES, FUNC_DIRECTIVES, LISTS, NEWER, POSITIVE, TYPES
 
 OF_MODULES = frozenset({'"nounroll"'})

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 import re
 import struct
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from warpsim.errors import Finding
-from warpsim.ptx import ast, constants
-from warpsim.ptx.constants import Constant, Whole
-from warpsim.ptx.stream import Stream, SyntaxProblem
-from warpsim.ptx.tokens import is_normal
+from warpsim.ptx import ast
+from warpsim.ptx.tokens import Stream, SyntaxProblem, is_normal
 
 PRECEDENCE = {
     operator: level
@@ -293,7 +293,7 @@ class Expressions:
         if self.s.accept("?"):
             yes = self._conditional()
             self.s.expect(":")
-            value = self._computed(constants.choice, value, yes, self._conditional())
+            value = self._computed(choice, value, yes, self._conditional())
         self.nesting -= 1
         return value
 
@@ -302,7 +302,7 @@ class Expressions:
         value = self._unary()
         while (level := PRECEDENCE.get(s.text, -1)) >= least:
             operator = s.take()
-            value = self._computed(constants.binary, operator, value, self._binary(level + 1))
+            value = self._computed(binary, operator, value, self._binary(level + 1))
         return value
 
     def _computed(self, operation: Callable[..., Constant], *operands: str | Constant) -> Constant:
@@ -322,16 +322,16 @@ class Expressions:
         text = s.text
         if s.kind == "integer":
             bits, unsigned = self.decode(s.take())
-            return constants.literal(bits, unsigned=unsigned)
+            return literal(bits, unsigned=unsigned)
         if s.kind == "float" and text[:2] not in ("0f", "0F", "0d", "0D"):
             return self._decimal()
-        if text in constants.SIGNS:
+        if text in SIGNS:
             sign = s.take()
-            return self._computed(constants.unary, sign, self._unary())
+            return self._computed(unary, sign, self._unary())
         if s.accept("("):
             return self._bracketed()
         if s.accept("WARP_SZ"):
-            return constants.signed(32)
+            return signed(32)
         raise s.problem(f"found {s.shown()} where an operand was expected")
 
     def _bracketed(self) -> Constant:
@@ -341,6 +341,127 @@ class Expressions:
             value = self._conditional()
             s.expect(")")
             return value
-        cast = s.take()
+        type = s.take()
         s.expect(")")
-        return self._computed(constants.cast, cast, self._unary())
+        return self._computed(cast, type, self._unary())
+
+
+MASK, SIGN = 2**64 - 1, 1 << 63
+
+
+class Whole(NamedTuple):
+    """An integer: its 64 bits, and whether it is a .u64 or a .s64."""
+
+    bits: int
+    unsigned: bool = False
+
+    @property
+    def value(self) -> int:
+        """The number."""
+        return self.bits if self.unsigned else self.bits - 2 * (self.bits & SIGN)
+
+
+Constant = Whole | float
+
+
+def signed(value: int) -> Whole:
+    """A .s64 with the low 64 bits of a number."""
+    return Whole(value & MASK)
+
+
+def literal(bits: int, *, unsigned: bool) -> Whole:
+    """A literal: a .s64 unless it ends in U or does not fit one."""
+    return Whole(bits, unsigned or bits >= SIGN)
+
+
+def _truncated(a: int, b: int) -> int:
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+ARITHMETIC: dict[str, Callable[[int, int], int]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": _truncated,
+    "|": operator.or_, "^": operator.xor, "&": operator.and_,
+}  # fmt: skip
+REAL: dict[str, Callable[[float, float], float]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
+}  # fmt: skip
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+SIGNS = frozenset("-+~!")
+
+
+def binary(symbol: str, left: Constant, right: Constant) -> Constant:
+    """``left symbol right``.
+
+    Raises:
+        ValueError: the operator does not apply; the message says why.
+    """
+    if isinstance(left, Whole) and isinstance(right, Whole):
+        return _integers(symbol, left, right)
+    if isinstance(left, Whole) or isinstance(right, Whole):
+        raise ValueError(f"{symbol} has an integer on one side and a floating-point number on the other")
+    if symbol in COMPARISONS:
+        return signed(COMPARISONS[symbol](left, right))
+    if symbol not in REAL:
+        raise ValueError(f"{symbol} does not apply to floating-point constants")
+    if symbol == "/" and not right:
+        raise ValueError("division by zero in a constant expression")
+    return REAL[symbol](left, right)
+
+
+def _integers(symbol: str, left: Whole, right: Whole) -> Whole:
+    if symbol in "/%" and not right.bits:
+        raise ValueError("division by zero in a constant expression")
+    if symbol == "||":
+        return signed(bool(left.bits or right.bits))
+    if symbol == "&&":
+        return signed(bool(left.bits and right.bits))
+    if symbol == "%":
+        return Whole(left.bits % right.bits, unsigned=True)
+    if symbol in ("<<", ">>"):
+        count = right.bits & 63
+        return Whole((left.value << count if symbol == "<<" else left.value >> count) & MASK, left.unsigned)
+    unsigned = left.unsigned or right.unsigned  # the usual conversions
+    a, b = Whole(left.bits, unsigned).value, Whole(right.bits, unsigned).value
+    if symbol in COMPARISONS:
+        return signed(COMPARISONS[symbol](a, b))
+    value = ARITHMETIC[symbol](a, b)
+    if symbol == "/" and value == SIGN and not unsigned:
+        raise ValueError("the quotient does not fit 64 bits")
+    return Whole(value & MASK, unsigned)
+
+
+def unary(sign: str, value: Constant) -> Constant:
+    """``sign value``.
+
+    Raises:
+        ValueError: it does not apply; the message says why.
+    """
+    if not isinstance(value, Whole):
+        if sign not in "+-":
+            raise ValueError(f"{sign} does not apply to floating-point constants")
+        return -value if sign == "-" else value
+    if sign == "!":
+        return signed(not value.bits)
+    if sign == "~":
+        return Whole(~value.bits & MASK, unsigned=True)
+    return Whole(-value.bits & MASK, value.unsigned) if sign == "-" else value
+
+
+def choice(condition: Constant, yes: Constant, no: Constant) -> Whole:
+    """``condition ? yes : no``.
+
+    Raises:
+        ValueError: one of them is no integer.
+    """
+    if not (isinstance(condition, Whole) and isinstance(yes, Whole) and isinstance(no, Whole)):
+        raise ValueError("? applies to integer constants only")
+    return yes if condition.bits else no
+
+
+def cast(name: str, value: Constant) -> Whole:
+    """``(.s64) value`` or ``(.u64) value``."""
+    if isinstance(value, Whole):
+        return Whole(value.bits, name == ".u64")
+    raise ValueError(f"({name}) does not apply to floating-point constants")

@@ -9,7 +9,7 @@ from warpsim.ptx import ast
 from warpsim.ptx.declarations import MAX_DEPTH, STORED, Declarations
 from warpsim.ptx.directives import Directives
 from warpsim.ptx.expressions import Expressions
-from warpsim.ptx.stream import Stream, SyntaxProblem
+from warpsim.ptx.tokens import Stream, SyntaxProblem
 from warpsim.ptx.words import (
     DECLARING,
     MODULE_DIRECTIVES,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from warpsim.isa.atomic_updates import UPDATES
+from warpsim.isa.atomics import UPDATES
 from warpsim.isa.ports import MemoryPort
 from warpsim.layout import mbarriers
 from warpsim.machine.asynchrony.bulk_reach import BulkReach, combine

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from warpsim.isa import mma, mma_kinds, mma_sp, wgmma, wmma
-from warpsim.layout import registers
+from warpsim.isa import mma, mma_sp, wgmma, wmma
+from warpsim.layout.fragment import extent
 from warpsim.native.compiling.compiler import compiler
 from warpsim.native.compiling.queue import compile_queue
 from warpsim.native.matrix.kernels import Plain, Warp, warp_kernel, warpgroup_kernel
@@ -173,7 +173,7 @@ class _Warps:
         function = codes().of(key, lambda name: warp_kernel(plan, name), self.policy)
         if function is None:
             return codes().timed(key, itself)
-        n, m = registers.extent(given if e is None else (*given, e))
+        n, m = extent(given if e is None else (*given, e))
         table = None
         if e is not None:
             where = mma_sp.positions(op, e, mma_sp.one(f), n, m, ports["active"], ports["report"])

@@ -1,4 +1,4 @@
-"""Operands of the float cores, decoded as `warpsim.numerics.operands` does: values (f32) and exponents, eight at a time."""
+"""Operands of the float cores, decoded as `warpsim.numerics.matrix` does: values (f32) and exponents, eight at a time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import attrs
 
 from warpsim.native.matrix.text import WIDE, Text, real, same
-from warpsim.numerics.operands import FORMATS, NARROW, RAISED, WHOLE, ZERO
+from warpsim.numerics.matrix import FORMATS, NARROW, RAISED, WHOLE, ZERO
 
 SPECIAL = frozenset(("f16", "bf16", "tf32", "e5m2", "e4m3"))
 """Types that have NaN."""

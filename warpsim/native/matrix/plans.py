@@ -15,8 +15,7 @@ from warpsim.native.matrix.kernels import Plain, Warp, as_they_are, gathered, sc
 from warpsim.native.matrix.operands import Source
 from warpsim.native.matrix.products import Product
 from warpsim.numerics.emulated import ADA
-from warpsim.numerics.matrix import WGMMA_FP8, Unit, unit_of
-from warpsim.numerics.operands import NARROW
+from warpsim.numerics.matrix import NARROW, WGMMA_FP8, Unit, unit_of
 
 if TYPE_CHECKING:
     from warpsim.isa.spec import Op

@@ -10,8 +10,7 @@ import attrs
 
 from warpsim.native.matrix.operands import Decoded, Read, Source, emit_decoding
 from warpsim.native.matrix.text import WIDE, Text, real, same
-from warpsim.numerics.matrix import ABSENT, Unit
-from warpsim.numerics.operands import LEAST_SUM, RAISED, ZERO
+from warpsim.numerics.matrix import ABSENT, LEAST_SUM, RAISED, ZERO, Unit
 
 ROWS = 4
 """Rows of a tile of the result, which has eight columns."""
