@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -20,12 +21,14 @@ _PAIR = {"d": "dtype", "a": "atype"}
 _BF16 = {"bf16": (90, (7, 8))}
 
 
-def takes_wider(op: Op) -> bool:
+def _takes_wider(op: Op) -> bool:
     """Whether registers may be wider than the types: not where bf16 or a narrower format is converted."""
     return not any(word in TYPES and (word[:2] in ("bf", "ue") or word[0] == "e") for word in op.modifiers)
 
 
-CONVERTS = Traits(special_registers=True)
+_CONVERTS = Traits(special_registers=True)
+_cvt = functools.partial(instruction, anchor=CVT, relaxed=_takes_wider, traits=_CONVERTS)
+_PACKS = {"d": "dtype", "a": ".f32", "b": ".f32"}
 
 
 def _contains(outer: ScalarType, inner: ScalarType) -> bool:
@@ -35,25 +38,19 @@ def _contains(outer: ScalarType, inner: ScalarType) -> bool:
     return outer.signed and outer.bits > inner.bits
 
 
-@instruction(
+@_cvt(
     f"cvt.dtype.atype d, a; .dtype = {_INT}; .atype = {_INT};",
-    anchor=CVT,
     types=_PAIR,
-    relaxed=takes_wider,
-    traits=CONVERTS,
 )
 def cvt_integer(op: Op, a: Lanes) -> Lanes:
     """Widen, or keep the low bits."""
     return a.astype(op.dtype.dtype)
 
 
-@instruction(
+@_cvt(
     f"cvt.sat.dtype.atype d, a; .dtype = {_INT}; .atype = {_INT};",
-    anchor=CVT,
     types=_PAIR,
-    relaxed=takes_wider,
     legal=lambda op: "every value fits: .sat has no effect" if _contains(op.dtype, op.atype) else None,
-    traits=CONVERTS,
 )
 def cvt_integer_sat(op: Op, a: Lanes) -> Lanes:
     """Clamp to the target's range."""
@@ -69,14 +66,11 @@ def _legal_float(op: Op) -> str | None:
     return None
 
 
-@instruction(
+@_cvt(
     f"cvt.irnd{{.ftz}}{{.sat}}.dtype.atype d, a; .irnd = {{ .rni, .rzi, .rmi, .rpi }}; .dtype = {_INT}; .atype = {{ .f16, .bf16, .f32, .f64 }};",
-    anchor=CVT,
     types=_PAIR,
-    relaxed=takes_wider,
     legal=_legal_float,
     gates=_BF16,
-    traits=CONVERTS,
 )
 def cvt_to_integer(op: Op, a: Lanes) -> Lanes:
     """Round to an integer; out-of-range values clamp, with or without .sat."""
@@ -87,14 +81,11 @@ def cvt_to_integer(op: Op, a: Lanes) -> Lanes:
     return convert.to_integer(a, op.dtype.dtype, op.irnd)
 
 
-@instruction(
+@_cvt(
     f"cvt.frnd{{.ftz}}{{.sat}}.dtype.atype d, a; .frnd = {{ .rn, .rz, .rm, .rp }}; .dtype = {{ .f16, .bf16, .f32, .f64 }}; .atype = {_INT};",
-    anchor=CVT,
     types=_PAIR,
-    relaxed=takes_wider,
     legal=_legal_float,
     gates=_BF16,
-    traits=CONVERTS,
 )
 def cvt_from_integer(op: Op, a: Lanes) -> Lanes:
     """Convert an integer, rounded."""
@@ -115,7 +106,7 @@ _SAME = """
     """
 
 
-@instruction(_SAME, anchor=CVT, relaxed=takes_wider, gates=_BF16, traits=CONVERTS)
+@_cvt(_SAME, gates=_BF16)
 def cvt_same(op: Op, a: Lanes) -> Lanes:
     """Round to an integral value, flush or saturate, within one format."""
     if op.ftz:
@@ -124,7 +115,7 @@ def cvt_same(op: Op, a: Lanes) -> Lanes:
     return convert.clamp_unit(r) if op.sat else r
 
 
-@instruction(
+@_cvt(
     """
     cvt{.ftz}{.sat}.f32.f16        d, a;
     cvt{.ftz}{.sat}.f64.f32        d, a;
@@ -138,11 +129,8 @@ def cvt_same(op: Op, a: Lanes) -> Lanes:
     cvt{.frnd}.bf16.f16            d, a;
     .frnd = { .rn, .rz, .rm, .rp };
     """,
-    anchor=CVT,
     types={"d": lambda op: _named(op)[0], "a": lambda op: _named(op)[1]},
-    relaxed=takes_wider,
     gates=_BF16,
-    traits=CONVERTS,
 )
 def cvt_float(op: Op, a: Lanes) -> Lanes:
     """Convert between floating-point formats; to f16, .ftz keeps subnormals."""
@@ -158,14 +146,11 @@ def cvt_float(op: Op, a: Lanes) -> Lanes:
     return convert.clamp_unit(r) if op.sat else r
 
 
-@instruction(
+@_cvt(
     "cvt{.frnd}{.ftz}.f32.bf16 d, a; .frnd = { .rn, .rz, .rm, .rp };",
-    anchor=CVT,
     types={"d": ".f32", "a": ".bf16"},
-    relaxed=takes_wider,
     needs=(80, (7, 1)),
     gate=lambda op: (90, (7, 8)) if op.ftz else None,
-    traits=CONVERTS,
 )
 def cvt_f32_bf16(op: Op, a: Lanes) -> Lanes:
     """Move bf16 to the upper half of an f32; NaN moves unchanged unless .ftz."""
@@ -173,13 +158,10 @@ def cvt_f32_bf16(op: Op, a: Lanes) -> Lanes:
     return convert.canonical_single(flush_subnormal(r)) if op.ftz else r
 
 
-@instruction(
+@_cvt(
     "cvt.frnd{.ftz}.bf16.f32 d, a; .frnd = { .rn, .rz, .rm, .rp };",
-    anchor=CVT,
     types={"d": ".bf16", "a": ".f32"},
-    relaxed=takes_wider,
     needs=(80, (7, 0)),
-    traits=CONVERTS,
 )
 def cvt_bf16_f32(op: Op, a: Lanes) -> Lanes:
     """Convert f32 to bf16."""
@@ -195,22 +177,15 @@ _BLACKWELL = ("100f", "110f", "120f")
 _FINITE = {"satfinite": (80, (8, 1))}
 
 
-def _fp8(syntax: str, **options: Any) -> Callable[[Any], Any]:
+def _fp8(block: str, types: dict[str, str]) -> Callable[[Any], Any]:
     """Declare a conversion of e4m3 and e5m2: since PTX 7.8 on sm_90, since 8.1 on sm_89."""
-
-    def declare(function: Any) -> Any:
-        for target, version in ((89, (8, 1)), (90, (7, 8))):
-            function = instruction(syntax, anchor=CVT, needs=(target, version), traits=CONVERTS, **options)(function)
-        return function
-
-    return declare
+    on_90, on_89 = _cvt(block, types=types, needs=(90, (7, 8))), _cvt(block, types=types, needs=(89, (8, 1)))
+    return lambda function: on_90(on_89(function))
 
 
-@instruction(
+@_cvt(
     "cvt.frnd{.relu}{.satfinite}.dtype.f32 d, a; .frnd = { .rn, .rz }; .dtype = { .f16, .bf16 };",
-    anchor=CVT,
     types={"d": "dtype", "a": ".f32"},
-    relaxed=takes_wider,
     gate=lambda op: (
         (80, (8, 1))
         if op.satfinite and (op.relu or op.dtype.name == "bf16")
@@ -218,21 +193,17 @@ def _fp8(syntax: str, **options: Any) -> Callable[[Any], Any]:
         if op.satfinite
         else (80, (7, 0))
     ),
-    traits=CONVERTS,
 )
 def cvt_half(op: Op, a: Lanes) -> Lanes:
     """Convert f32 to a half; .relu clamps negative results to 0, .satfinite clamps to the finite range."""
     return convert.half_bits(a, op.dtype.name, op.frnd, relu=op.relu, finite=op.satfinite).view(op.dtype.dtype)
 
 
-@instruction(
+@_cvt(
     "cvt.frnd{.relu}{.satfinite}.dtype.f32 d, a, b; .frnd = { .rn, .rz }; .dtype = { .f16x2, .bf16x2 };",
-    anchor=CVT,
     types={"d": "dtype", "a": ".f32", "b": ".f32"},
-    relaxed=takes_wider,
     needs=(80, (7, 0)),
     gates=_FINITE,
-    traits=CONVERTS,
 )
 def cvt_half2(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Convert two f32 to packed halves, a in the upper one."""
@@ -243,13 +214,13 @@ def cvt_half2(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return low | high << np.uint32(16)
 
 
-@instruction(
+@_cvt(
     """
     cvt.rna{.satfinite}.tf32.f32           d, a;
     cvt.frnd{.relu}{.satfinite}.tf32.f32   d, a;
     .frnd = { .rn, .rz };
     """,
-    anchor=CVT,
+    relaxed=False,
     types={"d": ".b32", "a": ".f32"},
     exact=("d",),
     gate=lambda op: (
@@ -257,7 +228,6 @@ def cvt_half2(op: Op, a: Lanes, b: Lanes) -> Lanes:
         if op.rna
         else ((100, (8, 6)) if op.satfinite else (90, (7, 8)))
     ),
-    traits=CONVERTS,
 )
 def cvt_tf32(op: Op, a: Lanes) -> Lanes:
     """Convert f32 to tf32."""
@@ -267,15 +237,11 @@ def cvt_tf32(op: Op, a: Lanes) -> Lanes:
 @_fp8(
     "cvt.rn.satfinite{.relu}.f8type.f32 d, a, b; .f8type = { .e4m3x2, .e5m2x2 };",
     types={"d": "f8type", "a": ".f32", "b": ".f32"},
-    relaxed=takes_wider,
 )
-@instruction(
+@_cvt(
     "cvt.rn.satfinite{.relu}.f8type.f32 d, a, b; .f8type = { .e2m3x2, .e3m2x2 };",
-    anchor=CVT,
     types={"d": "f8type", "a": ".f32", "b": ".f32"},
-    relaxed=takes_wider,
     needs=(_BLACKWELL, (8, 6)),
-    traits=CONVERTS,
 )
 def cvt_small(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Convert two f32 to packed 8-bit or 6-bit formats, a in the upper part."""
@@ -286,7 +252,6 @@ def cvt_small(op: Op, a: Lanes, b: Lanes) -> Lanes:
 @_fp8(
     "cvt.rn.satfinite{.relu}.f8type.f16x2 d, a; .f8type = { .e4m3x2, .e5m2x2 };",
     types={"d": "f8type", "a": ".f16x2"},
-    relaxed=takes_wider,
 )
 def cvt_small_half(op: Op, a: Lanes) -> Lanes:
     """Convert two halves to packed 8-bit formats."""
@@ -297,27 +262,21 @@ def cvt_small_half(op: Op, a: Lanes) -> Lanes:
 @_fp8(
     "cvt.rn{.relu}.f16x2.f8type d, a; .f8type = { .e4m3x2, .e5m2x2 };",
     types={"d": ".f16x2", "a": "f8type"},
-    relaxed=takes_wider,
 )
-@instruction(
+@_cvt(
     "cvt.rn{.relu}.f16x2.f8type d, a; .f8type = { .e2m3x2, .e3m2x2 };",
-    anchor=CVT,
     types={"d": ".f16x2", "a": "f8type"},
-    relaxed=takes_wider,
     needs=(_BLACKWELL, (8, 6)),
-    traits=CONVERTS,
 )
 def cvt_from_small(op: Op, a: Lanes) -> Lanes:
     """Convert packed 8-bit or 6-bit formats to two halves."""
     return convert.small_to_half2(a & np.uint16(0xFF), a >> np.uint16(8), op.f8type.name[:4], relu=op.relu)
 
 
-@instruction(
+@_cvt(
     "cvt.rn.satfinite{.relu}.e2m1x2.f32 d, a, b;",
-    anchor=CVT,
     types={"d": ".e2m1x2", "a": ".f32", "b": ".f32"},
     needs=(_BLACKWELL, (8, 6)),
-    traits=CONVERTS,
 )
 def cvt_fp4(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Convert two f32 to packed 4-bit values, a in the upper part."""
@@ -325,12 +284,10 @@ def cvt_fp4(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return low | high << np.uint8(4)
 
 
-@instruction(
+@_cvt(
     "cvt.rn.satfinite{.relu}.e2m1x2.f16x2 d, a;",
-    anchor=CVT,
     types={"d": ".e2m1x2", "a": ".f16x2"},
     needs=(_BLACKWELL, (8, 6)),
-    traits=CONVERTS,
 )
 def cvt_fp4_half(op: Op, a: Lanes) -> Lanes:
     """Convert two halves to packed 4-bit values."""
@@ -338,25 +295,20 @@ def cvt_fp4_half(op: Op, a: Lanes) -> Lanes:
     return cvt_fp4(op, high, low)
 
 
-@instruction(
+@_cvt(
     "cvt.rn{.relu}.f16x2.e2m1x2 d, a;",
-    anchor=CVT,
     types={"d": ".f16x2", "a": ".e2m1x2"},
     needs=(_BLACKWELL, (8, 6)),
-    traits=CONVERTS,
 )
 def cvt_from_fp4(op: Op, a: Lanes) -> Lanes:
     """Convert packed 4-bit values to two halves."""
     return convert.small_to_half2(a & np.uint8(15), a >> np.uint8(4), "e2m1", relu=op.relu)
 
 
-@instruction(
+@_cvt(
     "cvt.frnd{.satfinite}.ue8m0x2.f32 d, a, b; .frnd = { .rz, .rp };",
-    anchor=CVT,
     types={"d": ".ue8m0x2", "a": ".f32", "b": ".f32"},
-    relaxed=takes_wider,
     needs=(_BLACKWELL, (8, 6)),
-    traits=CONVERTS,
 )
 def cvt_scale(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Convert two f32 to packed powers of two, a in the upper part."""
@@ -364,14 +316,11 @@ def cvt_scale(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return low | high << np.uint16(8)
 
 
-@instruction(
+@_cvt(
     "cvt.frnd{.satfinite}.ue8m0x2.bf16x2 d, a; .frnd = { .rz, .rp };",
-    anchor=CVT,
     types={"d": ".ue8m0x2", "a": ".bf16x2"},
     checked_as={"a": ".b32"},
-    relaxed=takes_wider,
     needs=(_BLACKWELL, (8, 6)),
-    traits=CONVERTS,
 )
 def cvt_scale_bf16(op: Op, a: Lanes) -> Lanes:
     """Convert two bf16 to packed powers of two."""
@@ -379,14 +328,11 @@ def cvt_scale_bf16(op: Op, a: Lanes) -> Lanes:
     return cvt_scale(op, high.astype(F32), low.astype(F32))
 
 
-@instruction(
+@_cvt(
     "cvt.rn.bf16x2.ue8m0x2 d, a;",
-    anchor=CVT,
     types={"d": ".bf16x2", "a": ".ue8m0x2"},
     checked_as={"d": ".b32"},
-    relaxed=takes_wider,
     needs=(_BLACKWELL, (8, 6)),
-    traits=CONVERTS,
 )
 def cvt_from_scale(op: Op, a: Lanes) -> Lanes:
     """Convert packed powers of two to two bf16."""
@@ -406,7 +352,7 @@ def cvt_from_scale(op: Op, a: Lanes) -> Lanes:
     relaxed=True,
     needs=(72, (6, 5)),
     gates={"u4": (75, (6, 5)), "s4": (75, (6, 5)), "u2": (75, (6, 5)), "s2": (75, (6, 5))},
-    traits=CONVERTS,
+    traits=_CONVERTS,
 )
 def cvt_pack(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """Clamp and pack a and b, a in the upper part; c moves up to make room."""

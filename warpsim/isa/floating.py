@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import attrs
@@ -11,12 +12,13 @@ from warpsim.isa.spec import Op, instruction
 from warpsim.isa.traits import Contraction, Traits
 from warpsim.numerics import approx, floating
 from warpsim.numerics.floating import flush, saturate
+from warpsim.types import TYPES
 
 Lanes = Any
 RND = ".rnd = { .rn, .rz, .rm, .rp };"
 
 
-TYPES = frozenset({"f16", "bf16", "f16x2", "bf16x2", "f32", "f64"})
+_CONTRACTED = frozenset({"f16", "bf16", "f16x2", "bf16x2", "f32", "f64"})
 _ROLES = {"mul": Contraction.PRODUCT, "add": Contraction.SUM, "sub": Contraction.DIFFERENCE}
 
 
@@ -28,9 +30,9 @@ def contractible(op: Op) -> Traits:
     type = words.pop()
     if root == "neg":
         product = type == "bf16x2" or ("ftz" in words and type.startswith("f16"))
-        negation = Contraction.NEGATION if type in TYPES and not product else None
+        negation = Contraction.NEGATION if type in _CONTRACTED and not product else None
         return Traits(contraction=negation, changes_sign=type == "f64")
-    plain = type in TYPES and set(words) <= ({"ftz"} if root == "mul" else {"ftz", "sat"})
+    plain = type in _CONTRACTED and set(words) <= ({"ftz"} if root == "mul" else {"ftz", "sat"})
     role, f64 = _ROLES.get(root), type == "f64"
     return Traits(
         contraction=role if plain else None,
@@ -67,39 +69,24 @@ def _finish(op: Op, r: Lanes) -> Lanes:
     return saturate(r) if op.sat else r
 
 
-def _one_type(name: str) -> dict[str, Any]:
-    return dict.fromkeys("dabc", f".{name}")
+_f32 = functools.partial(instruction, types=dict.fromkeys("dabc", ".f32"))
+_f64 = functools.partial(instruction, types=dict.fromkeys("dabc", ".f64"))
 
 
-@instruction(
-    f"add{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}",
-    anchor="floating-point-instructions-add",
-    types=_one_type("f32"),
-    traits=contractible,
-)
+@_f32(f"add{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", anchor="floating-point-instructions-add", traits=contractible)
 def add_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a + b."""
     a, b = _flushed(op, a, b)
     return _finish(op, floating.add(a, b, op.rnd or "rn"))
 
 
-@instruction(
-    f"add{{.rnd}}.f64 d, a, b; {RND}",
-    anchor="floating-point-instructions-add",
-    types=_one_type("f64"),
-    traits=contractible,
-)
+@_f64(f"add{{.rnd}}.f64 d, a, b; {RND}", anchor="floating-point-instructions-add", traits=contractible)
 def add_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a + b."""
     return floating.add(a, b, op.rnd or "rn")
 
 
-@instruction(
-    f"sub{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}",
-    anchor="floating-point-instructions-sub",
-    types=_one_type("f32"),
-    traits=contractible,
-)
+@_f32(f"sub{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", anchor="floating-point-instructions-sub", traits=contractible)
 def sub_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a - b."""
     a, b = _flushed(op, a, b)
@@ -111,10 +98,9 @@ def _negated_sum(op: Op, b: Lanes, a: Lanes) -> Lanes:
     return floating.add(np.where(np.isnan(b), b, -b), a, op.rnd or "rn")
 
 
-@instruction(
+@_f64(
     f"sub{{.rnd}}.f64 d, a, b; {RND}",
     anchor="floating-point-instructions-sub",
-    types=_one_type("f64"),
     traits=lambda op: attrs.evolve(contractible(op), exchanged=_negated_sum),
 )
 def sub_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
@@ -122,12 +108,7 @@ def sub_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return floating.add(a, np.where(np.isnan(b), b, -b), op.rnd or "rn")
 
 
-@instruction(
-    f"mul{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}",
-    anchor="floating-point-instructions-mul",
-    types=_one_type("f32"),
-    traits=contractible,
-)
+@_f32(f"mul{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", anchor="floating-point-instructions-mul", traits=contractible)
 def mul_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a * b."""
     a, b = _flushed(op, a, b)
@@ -137,21 +118,15 @@ def mul_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return saturate(r) if op.sat else r
 
 
-@instruction(
-    f"mul{{.rnd}}.f64 d, a, b; {RND}",
-    anchor="floating-point-instructions-mul",
-    types=_one_type("f64"),
-    traits=contractible,
-)
+@_f64(f"mul{{.rnd}}.f64 d, a, b; {RND}", anchor="floating-point-instructions-mul", traits=contractible)
 def mul_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a * b."""
     return floating.mul(a, b, op.rnd or "rn")
 
 
-@instruction(
+@_f32(
     f"fma.rnd{{.ftz}}{{.sat}}.f32 d, a, b, c; mad.rnd{{.ftz}}{{.sat}}.f32 d, a, b, c; {RND}",
     anchor="floating-point-instructions-fma",
-    types=_one_type("f32"),
 )
 def fma_f32(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """d = a * b + c, rounded once."""
@@ -162,10 +137,9 @@ def fma_f32(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     return saturate(r) if op.sat else r
 
 
-@instruction(
+@_f64(
     f"fma.rnd.f64 d, a, b, c; mad.rnd.f64 d, a, b, c; {RND}",
     anchor="floating-point-instructions-fma",
-    types=_one_type("f64"),
     traits=Traits(sorts=True),
 )
 def fma_f64(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
@@ -180,7 +154,7 @@ def fused_f32(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
 
 
 _PAIRS: dict[str, Any] = {
-    "types": _one_type("b64"),
+    "types": dict.fromkeys("dabc", ".b64"),
     "exact": "dabc",
     "registers": "abc",
     "needs": (100, (8, 6)),
@@ -211,10 +185,9 @@ def pairs_f32(op: Op, a: Lanes, b: Lanes, c: Lanes = None) -> Lanes:
     return halves[0] | halves[1]
 
 
-@instruction(
+@_f32(
     "div.approx{.ftz}.f32 d, a, b; div.full{.ftz}.f32 d, a, b;",
     anchor="floating-point-instructions-div",
-    types=_one_type("f32"),
     traits=quotient,
 )
 def div_approx(op: Op, a: Lanes, b: Lanes) -> Lanes:
@@ -224,7 +197,7 @@ def div_approx(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return approx.div_ftz(a, b) if op.ftz else approx.div(a, b)
 
 
-@instruction(f"div.rnd{{.ftz}}.f32 d, a, b; {RND}", anchor="floating-point-instructions-div", types=_one_type("f32"))
+@_f32(f"div.rnd{{.ftz}}.f32 d, a, b; {RND}", anchor="floating-point-instructions-div")
 def div_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """a / b, correctly rounded."""
     a, b = _flushed(op, a, b)
@@ -232,24 +205,19 @@ def div_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return floating.flush_quotient(r, op.rnd, a, b) if op.ftz else r
 
 
-@instruction(f"div.rnd.f64 d, a, b; {RND}", anchor="floating-point-instructions-div", types=_one_type("f64"))
+@_f64(f"div.rnd.f64 d, a, b; {RND}", anchor="floating-point-instructions-div")
 def div_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """a / b, correctly rounded."""
     return floating.div(a, b, op.rnd)
 
 
-@instruction(
-    "rcp.approx{.ftz}.f32 d, a;",
-    anchor="floating-point-instructions-rcp",
-    types=_one_type("f32"),
-    traits=reciprocal,
-)
+@_f32("rcp.approx{.ftz}.f32 d, a;", anchor="floating-point-instructions-rcp", traits=reciprocal)
 def rcp_approx(op: Op, a: Lanes) -> Lanes:
     """1 / a, approximately."""
     return approx.rcp_ftz(a) if op.ftz else approx.rcp(a)
 
 
-@instruction(f"rcp.rnd{{.ftz}}.f32 d, a; {RND}", anchor="floating-point-instructions-rcp", types=_one_type("f32"))
+@_f32(f"rcp.rnd{{.ftz}}.f32 d, a; {RND}", anchor="floating-point-instructions-rcp")
 def rcp_f32(op: Op, a: Lanes) -> Lanes:
     """1 / a, correctly rounded."""
     (a,) = _flushed(op, a)
@@ -258,26 +226,26 @@ def rcp_f32(op: Op, a: Lanes) -> Lanes:
     return floating.flush_quotient(r, op.rnd, one, a) if op.ftz else r
 
 
-@instruction(f"rcp.rnd{{.ftz}}.f64 d, a; {RND}", anchor="floating-point-instructions-rcp", types=_one_type("f64"))
+@_f64(f"rcp.rnd{{.ftz}}.f64 d, a; {RND}", anchor="floating-point-instructions-rcp")
 def rcp_f64(op: Op, a: Lanes) -> Lanes:
     """1 / a, correctly rounded."""
     return floating.div(np.ones(1), a, op.rnd)
 
 
-@instruction("sqrt.approx{.ftz}.f32 d, a;", anchor="floating-point-instructions-sqrt", types=_one_type("f32"))
+@_f32("sqrt.approx{.ftz}.f32 d, a;", anchor="floating-point-instructions-sqrt")
 def sqrt_approx(op: Op, a: Lanes) -> Lanes:
     """Square root, approximately."""
     return approx.sqrt_ftz(a) if op.ftz else approx.sqrt(a)
 
 
-@instruction(f"sqrt.rnd{{.ftz}}.f32 d, a; {RND}", anchor="floating-point-instructions-sqrt", types=_one_type("f32"))
+@_f32(f"sqrt.rnd{{.ftz}}.f32 d, a; {RND}", anchor="floating-point-instructions-sqrt")
 def sqrt_f32(op: Op, a: Lanes) -> Lanes:
     """Square root, correctly rounded."""
     (a,) = _flushed(op, a)
     return floating.sqrt(a, op.rnd)
 
 
-@instruction(f"sqrt.rnd.f64 d, a; {RND}", anchor="floating-point-instructions-sqrt", types=_one_type("f64"))
+@_f64(f"sqrt.rnd.f64 d, a; {RND}", anchor="floating-point-instructions-sqrt")
 def sqrt_f64(op: Op, a: Lanes) -> Lanes:
     """Square root, correctly rounded."""
     return floating.sqrt(a, op.rnd)
@@ -290,21 +258,16 @@ _UNARY = {
 }
 
 
-@instruction(
+@_f32(
     "rsqrt.approx{.ftz}.f32 d, a; lg2.approx{.ftz}.f32 d, a; ex2.approx{.ftz}.f32 d, a;",
     anchor="floating-point-instructions-ex2",
-    types=_one_type("f32"),
 )
 def unary_approx(op: Op, a: Lanes) -> Lanes:
     """Reciprocal square root, base-2 logarithm, or base-2 exponential."""
     return _UNARY[op.text.split(".")[0]][0 if op.ftz else 1](a)
 
 
-@instruction(
-    "rcp.approx.ftz.f64 d, a; rsqrt.approx{.ftz}.f64 d, a;",
-    anchor="floating-point-instructions-rcp-approx-ftz-f64",
-    types=_one_type("f64"),
-)
+@_f64("rcp.approx.ftz.f64 d, a; rsqrt.approx{.ftz}.f64 d, a;", anchor="floating-point-instructions-rcp-approx-ftz-f64")
 def approx_f64(op: Op, a: Lanes) -> Lanes:
     """Reciprocal or reciprocal square root from the high word."""
     if op.text.startswith("rcp"):
@@ -312,42 +275,26 @@ def approx_f64(op: Op, a: Lanes) -> Lanes:
     return approx.rsqrt_ftz_f64(a) if op.ftz else approx.rsqrt_f64(a)
 
 
-@instruction(
-    "sin.approx{.ftz}.f32 d, a; cos.approx{.ftz}.f32 d, a;",
-    anchor="floating-point-instructions-sin",
-    types=_one_type("f32"),
-)
+@_f32("sin.approx{.ftz}.f32 d, a; cos.approx{.ftz}.f32 d, a;", anchor="floating-point-instructions-sin")
 def trigonometric(op: Op, a: Lanes) -> Lanes:
     """Sine or cosine; .ftz makes no difference."""
     return approx.sin(a) if op.text.startswith("sin") else approx.cos(a)
 
 
-@instruction(
-    "tanh.approx.f32 d, a;",
-    anchor="floating-point-instructions-tanh",
-    types=_one_type("f32"),
-    needs=(75, (7, 0)),
-)
+@_f32("tanh.approx.f32 d, a;", anchor="floating-point-instructions-tanh", needs=(75, (7, 0)))
 def tanh(op: Op, a: Lanes) -> Lanes:
     """Hyperbolic tangent."""
     return approx.tanh(a)
 
 
-@instruction(
-    "abs{.ftz}.f32 d, a; neg{.ftz}.f32 d, a;",
-    anchor="floating-point-instructions-abs",
-    types=_one_type("f32"),
-    traits=contractible,
-)
+@_f32("abs{.ftz}.f32 d, a; neg{.ftz}.f32 d, a;", anchor="floating-point-instructions-abs", traits=contractible)
 def sign_f32(op: Op, a: Lanes) -> Lanes:
     """Absolute value or negation: operations on the sign; NaN becomes canonical."""
     (a,) = _flushed(op, a)
     return floating.canonical(np.abs(a) if op.text.startswith("abs") else -a)
 
 
-@instruction(
-    "abs.f64 d, a; neg.f64 d, a;", anchor="floating-point-instructions-abs", types=_one_type("f64"), traits=contractible
-)
+@_f64("abs.f64 d, a; neg.f64 d, a;", anchor="floating-point-instructions-abs", traits=contractible)
 def sign_f64(op: Op, a: Lanes) -> Lanes:
     """Absolute value and negation."""
     r = np.abs(a) if op.text.startswith("abs") else np.where(np.isnan(a), a, -a)
@@ -360,7 +307,7 @@ def sign_f64(op: Op, a: Lanes) -> Lanes:
     min.f64 d, a, b;                            max.f64 d, a, b;
     """,
     anchor="floating-point-instructions-min",
-    types={n: (lambda op: _float_of(op)) for n in "dab"},
+    types=dict.fromkeys("dab", lambda op: TYPES["f64" if op.text.endswith("f64") else "f32"]),
     gates={"NaN": (80, (7, 0)), "xorsign": (86, (7, 2))},
     traits=lambda op: Traits(sorts=op.text.endswith("f64")),
 )
@@ -383,10 +330,9 @@ def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return floating.canonical(r) if op.NaN or sign is not None else r
 
 
-@instruction(
+@_f32(
     "min{.ftz}{.NaN}{.abs}.f32 d, a, b, c;  max{.ftz}{.NaN}{.abs}.f32 d, a, b, c;",
     anchor="floating-point-instructions-min",
-    types=_one_type("f32"),
     needs=(100, (8, 8)),
 )
 def min_max_three(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
@@ -394,12 +340,6 @@ def min_max_three(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     if op.abs:
         a, b, c = np.abs(a), np.abs(b), np.abs(c)
     return min_max(op, min_max(op, a, b), c)
-
-
-def _float_of(op: Op) -> Any:
-    from warpsim.types import TYPES
-
-    return TYPES["f64" if op.text.endswith("f64") else "f32"]
 
 
 @instruction("copysign.type d, a, b; .type = { .f32, .f64 };", anchor="floating-point-instructions-copysign")
