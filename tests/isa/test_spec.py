@@ -152,7 +152,7 @@ def test_gates_and_legal():
         "op.type d, a; .type = { .f32, .bf16 };",
         anchor="op",
         needs=(None, (6, 0)),
-        gates={".bf16": (90, (7, 8))},
+        gates={"bf16": (90, (7, 8))},
         legal=lambda op: "not today" if op.type.bits == 32 else None,
     )
     def op_(op, a):

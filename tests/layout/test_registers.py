@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from warpsim.layout import fragments, wgmma_fragments, wmma_fragments
+from warpsim.layout.fragment import gather, scatter
 
 FRAGMENTS = {
     "f16 A": fragments.multiplicand(16, 16, 16),
@@ -33,9 +34,9 @@ def test_gather_follows_the_table(name, row_major):
         for first in range(0, fragment.values, per)
     )
     expected = bits.transpose(*((2, 3) if row_major else (3, 2)), 0, 1)
-    found = fragment.gather(fragment, words, n, m, row_major=row_major)
+    found = gather(fragment, words, n, m, row_major=row_major)
     np.testing.assert_array_equal(expected.reshape(found.shape), found)
-    back = fragment.scatter(fragment, found, n, m, row_major=row_major)
+    back = scatter(fragment, found, n, m, row_major=row_major)
     for word, again in zip(words, back, strict=True):
         np.testing.assert_array_equal(word, again)
 
@@ -45,7 +46,7 @@ def test_registers_that_all_warps_share():
     fragment = fragments.accumulator(16, 8, 32)
     one = tuple(np.arange(32, dtype=np.float32).reshape(1, 32, 1) + 100 * r for r in range(4))
     many = tuple(np.broadcast_to(r, (3, 32, 2)) for r in one)
-    np.testing.assert_array_equal(fragment.gather(fragment, many, 3, 2), fragment.gather(fragment, one, 3, 2))
+    np.testing.assert_array_equal(gather(fragment, many, 3, 2), gather(fragment, one, 3, 2))
 
 
 @pytest.mark.parametrize("n", [8, 24])
@@ -56,7 +57,7 @@ def test_wgmma_accumulators_move_as_described(n):
         fragment = fragments.accumulator(64, n, bits)
         stack = np.random.default_rng(0).integers(0, 1 << 32, (count, warpgroups, 128, ctas), np.uint32)
         dtype = np.float16 if bits == 16 else None
-        plain = fragment.gather(fragment, tuple(stack), warpgroups, ctas, dtype, row_major=True)
+        plain = gather(fragment, tuple(stack), warpgroups, ctas, dtype, row_major=True)
         move = wgmma_fragments.gather_packed if bits == 16 else wgmma_fragments.gather_accumulator
         back = wgmma_fragments.scatter_packed if bits == 16 else wgmma_fragments.scatter_accumulator
         found = move(stack)
@@ -69,4 +70,4 @@ def test_layouts_that_leave_elements_out():
     """A matrix cannot be made of a fragment that does not hold every element equally often."""
     fragment = fragments.fragment(4, 4, 32, fragments.layout_of((4, 1)), fragments.layout_of((2, 2)))
     with pytest.raises(ValueError, match="does not hold every element once"):
-        fragment.gather(fragment, (np.zeros((1, 4, 1), np.uint32),) * 2, 1, 1)
+        gather(fragment, (np.zeros((1, 4, 1), np.uint32),) * 2, 1, 1)

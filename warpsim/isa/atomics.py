@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from warpsim.numerics.convert import to_half
 from warpsim.types import TYPES, ScalarType
 
 Lanes = Any
+Update = Callable[..., Lanes]
 _ATOMIC = Traits(access=Access.ATOMIC, polls=True)
 _COUNTER = attrs.evolve(_ATOMIC, counts=True)
 _COUNTING = frozenset({"add", "inc", "dec"})
@@ -45,26 +47,29 @@ _GATES = {
 }
 
 
-def atomic(op: Op, a: Any, b: Any, memory: MemoryPort, update: Update, kind: str, *, returns: bool) -> Any:
+def atomic(op: Op, a: Any, b: Any, memory: MemoryPort, *, returns: bool) -> Any:
     """Do one read-modify-write per element of a scalar or vector operand."""
     space = op.get("space") or ("global" if op.get("global") else "")
+    type, halves = op.type, op.type.name.removesuffix("x2") in ("f16", "bf16")
+    update, kind = (half_update(op), "") if halves else (update_of(op), op.op)
     if not isinstance(b, tuple):
-        return memory.atomic(space, a, op.type, update, (b,), returns=returns, kind=kind, shared=shared_update(op))
-    size = op.type.bytes
+        return memory.atomic(space, a, type, update, (b,), returns=returns, kind=kind, shared=shared_update(op))
+    places = [memory.advance(a, k * type.bytes) for k in range(len(b))]
     return tuple(
         [
-            memory.atomic(space, memory.advance(a, k * size), op.type, update, (x,), returns=returns, kind=kind)
-            for k, x in enumerate(b)
+            memory.atomic(space, at, type, update, (x,), returns=returns, kind=kind)
+            for at, x in zip(places, b, strict=True)
         ]
     )
 
-
-# ---- scalars ------------------------------------------------------------------------------------
 
 _SCALAR = """
     .op = { .and, .or, .xor, .add, .inc, .dec, .min, .max };
     .type = { .b32, .b64, .u32, .u64, .s32, .s64, .f32, .f64 };
 """
+_HALF = ".type = { .f16, .bf16, .f16x2, .bf16x2 };  .op = { .add };"
+_F32 = ".type = { .f32 };  .vec = { .v2, .v4 };  .op = { .add };"
+_HALVES = ".type = { .f16, .bf16, .f16x2, .bf16x2 };  .vec = { .v2, .v4, .v8 };  .op = { .add, .min, .max };"
 
 
 def _hint_illegal(op: Op) -> str | None:
@@ -87,200 +92,117 @@ def _illegal(op: Op) -> str | None:
     )
 
 
-@instruction(
-    f"""
-    atom{{.sem}}{{.scope}}{{.space}}.op.type       d, [a], b;
-    atom{{.sem}}{{.scope}}{{.space}}.op.hint.type  d, [a], b, cache_policy;
-    {_SCALAR}{_ATOM_SEM}
-    """,
-    anchor=_ATOM,
-    types={"cache_policy": ".u64"},
-    legal=_illegal,
-    gates=_GATES,
-    traits=lambda op: _COUNTER if op.op in _COUNTING else _ATOMIC,
-    sinks=("d",),
-)
-def atom(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: MemoryPort) -> Lanes:
-    """d = the value at a; the value at a = d op b."""
-    return atomic(op, a, b, memory, update_of(op), op.op, returns=True)
-
-
-@instruction(
-    f"""
-    red{{.sem}}{{.scope}}{{.space}}.op.type       [a], b;
-    red{{.sem}}{{.scope}}{{.space}}.op.hint.type  [a], b, cache_policy;
-    {_SCALAR}{_RED_SEM}
-    """,
-    anchor=_RED,
-    types={"cache_policy": ".u64"},
-    legal=_illegal,
-    gates=_GATES,
-    traits=_REDUCTION,
-)
-def red(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: MemoryPort) -> None:
-    """The value at a = the value at a op b."""
-    atomic(op, a, b, memory, update_of(op), op.op, returns=False)
-
-
-@instruction(
-    f"""
-    atom{{.sem}}{{.scope}}{{.space}}.exch.type       d, [a], b;
-    atom{{.sem}}{{.scope}}{{.space}}.exch.hint.type  d, [a], b, cache_policy;
-    .type = {{ .b32, .b64, .b128 }};
-    {_ATOM_SEM}
-    """,
-    anchor=_ATOM,
-    types={"cache_policy": ".u64"},
-    legal=_hint_illegal,
-    gates=_GATES,
-    traits=_ATOMIC,
-    sinks=("d",),
-)
-def atom_exch(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: MemoryPort) -> Lanes:
-    """d = the value at a; the value at a = b."""
-    return atomic(op, a, b, memory, UPDATES["exch"], "exch", returns=True)
-
-
-@instruction(
-    f"atom{{.sem}}{{.scope}}{{.space}}.cas.type d, [a], b, c;  .type = {{ .b16, .b32, .b64, .b128 }}; {_ATOM_SEM}",
-    anchor=_ATOM,
-    gates=_GATES,
-    traits=_ATOMIC,
-    sinks=("d",),
-)
-def atom_cas(op: Op, a: Any, b: Lanes, c: Lanes, *, memory: MemoryPort) -> Lanes:
-    """d = the value at a; where that is b, the value at a = c."""
-    return memory.atomic(op.space or "", a, op.type, cas, (b, c), returns=True, kind="cas")
-
-
-# ---- halves -------------------------------------------------------------------------------------
-
-_HALF = ".type = { .f16, .bf16, .f16x2, .bf16x2 };  .op = { .add };"
-
-
-@instruction(
-    f"""
-    atom{{.sem}}{{.scope}}{{.space}}.op.noftz.type       d, [a], b;
-    atom{{.sem}}{{.scope}}{{.space}}.op.noftz.hint.type  d, [a], b, cache_policy;
-    {_HALF}{_ATOM_SEM}
-    """,
-    anchor=_ATOM,
-    types={"cache_policy": ".u64"},
-    legal=_hint_illegal,
-    gates=_GATES,
-    traits=_ATOMIC,
-    sinks=("d",),
-)
-def atom_half(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: MemoryPort) -> Lanes:
-    """The same for halves; in a packed word, each half separately."""
-    return atomic(op, a, b, memory, half_update(op), "", returns=True)
-
-
-@instruction(
-    f"""
-    red{{.sem}}{{.scope}}{{.space}}.op.noftz.type       [a], b;
-    red{{.sem}}{{.scope}}{{.space}}.op.noftz.hint.type  [a], b, cache_policy;
-    {_HALF}{_RED_SEM}
-    """,
-    anchor=_RED,
-    types={"cache_policy": ".u64"},
-    legal=_hint_illegal,
-    gates=_GATES,
-    traits=_REDUCTION,
-)
-def red_half(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: MemoryPort) -> None:
-    """The same for halves; in a packed word, each half separately."""
-    atomic(op, a, b, memory, half_update(op), "", returns=False)
-
-
-# ---- vectors ------------------------------------------------------------------------------------
+def _vector_illegal(op: Op) -> str | None:
+    return None if op.type.bits * _size(op) <= 128 else "a vector has at most 128 bits"
 
 
 def _size(op: Op) -> int:
     return int(op.vec[1:])
 
 
-def _vector_illegal(op: Op) -> str | None:
-    return None if op.type.bits * _size(op) <= 128 else "a vector has at most 128 bits"
-
-
-_VECTOR: dict[str, Any] = {
-    "types": {"cache_policy": ".u64"},
-    "needs": (90, (8, 1)),
-    "legal": _vector_illegal,
-    "gates": _GATES,
-}
-_F32 = ".type = { .f32 };  .vec = { .v2, .v4 };  .op = { .add };"
-_HALVES = ".type = { .f16, .bf16, .f16x2, .bf16x2 };  .vec = { .v2, .v4, .v8 };  .op = { .add, .min, .max };"
-
-
-@instruction(
-    f"""
-    atom{{.sem}}{{.scope}}{{.global}}.op.vec.type       d, [a], b;
-    atom{{.sem}}{{.scope}}{{.global}}.op.hint.vec.type  d, [a], b, cache_policy;
-    {_F32}{_ATOM_SEM}
-    """,
-    anchor=_ATOM,
-    vectors={"d": _size, "b": _size},
-    **_VECTOR,
-    traits=_ATOMIC,
-    sinks=("d",),
+_atom = functools.partial(
+    instruction, anchor=_ATOM, types={"cache_policy": ".u64"}, gates=_GATES, sinks=("d",), traits=_ATOMIC
 )
-def atom_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: MemoryPort) -> Any:
-    """Each element atomically; the vector as a whole is not."""
-    return atomic(op, a, b, memory, add_flushed, "add", returns=True)
+_red = functools.partial(instruction, anchor=_RED, types={"cache_policy": ".u64"}, gates=_GATES, traits=_REDUCTION)
+_VECTOR: dict[str, Any] = {"vectors": {"d": _size, "b": _size}, "needs": (90, (8, 1)), "legal": _vector_illegal}
 
 
-@instruction(
+@_atom(
     f"""
     atom{{.sem}}{{.scope}}{{.global}}.op.noftz.vec.type       d, [a], b;
     atom{{.sem}}{{.scope}}{{.global}}.op.noftz.hint.vec.type  d, [a], b, cache_policy;
     {_HALVES}{_ATOM_SEM}
     """,
-    anchor=_ATOM,
-    vectors={"d": _size, "b": _size},
     **_VECTOR,
-    traits=_ATOMIC,
-    sinks=("d",),
 )
-def atom_half_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: MemoryPort) -> Any:
-    """The same for halves."""
-    return atomic(op, a, b, memory, half_update(op), "", returns=True)
-
-
-@instruction(
+@_atom(
     f"""
-    red{{.sem}}{{.scope}}{{.global}}.op.vec.type       [a], b;
-    red{{.sem}}{{.scope}}{{.global}}.op.hint.vec.type  [a], b, cache_policy;
-    {_F32}{_RED_SEM}
+    atom{{.sem}}{{.scope}}{{.global}}.op.vec.type       d, [a], b;
+    atom{{.sem}}{{.scope}}{{.global}}.op.hint.vec.type  d, [a], b, cache_policy;
+    {_F32}{_ATOM_SEM}
     """,
-    anchor=_RED,
-    vectors={"b": _size},
     **_VECTOR,
-    traits=_REDUCTION,
 )
-def red_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: MemoryPort) -> None:
-    """Each element atomically; the vector as a whole is not."""
-    atomic(op, a, b, memory, add_flushed, "add", returns=False)
+@_atom(
+    f"""
+    atom{{.sem}}{{.scope}}{{.space}}.op.noftz.type       d, [a], b;
+    atom{{.sem}}{{.scope}}{{.space}}.op.noftz.hint.type  d, [a], b, cache_policy;
+    {_HALF}{_ATOM_SEM}
+    """,
+    legal=_hint_illegal,
+)
+@_atom(
+    f"""
+    atom{{.sem}}{{.scope}}{{.space}}.op.type       d, [a], b;
+    atom{{.sem}}{{.scope}}{{.space}}.op.hint.type  d, [a], b, cache_policy;
+    {_SCALAR}{_ATOM_SEM}
+    """,
+    legal=_illegal,
+    traits=lambda op: _COUNTER if op.op in _COUNTING else _ATOMIC,
+)
+def atom(op: Op, a: Any, b: Any, cache_policy: Any = None, *, memory: MemoryPort) -> Any:
+    """d = the value at a; the value at a = d op b. Of vectors, each element atomically; of packed halves, each half."""
+    return atomic(op, a, b, memory, returns=True)
 
 
-@instruction(
+@_red(
     f"""
     red{{.sem}}{{.scope}}{{.global}}.op.noftz.vec.type       [a], b;
     red{{.sem}}{{.scope}}{{.global}}.op.noftz.hint.vec.type  [a], b, cache_policy;
     {_HALVES}{_RED_SEM}
     """,
-    anchor=_RED,
-    vectors={"b": _size},
     **_VECTOR,
-    traits=_REDUCTION,
 )
-def red_half_vector(op: Op, a: Any, b: tuple[Lanes, ...], cache_policy: Any = None, *, memory: MemoryPort) -> None:
-    """The same for halves."""
-    atomic(op, a, b, memory, half_update(op), "", returns=False)
+@_red(
+    f"""
+    red{{.sem}}{{.scope}}{{.global}}.op.vec.type       [a], b;
+    red{{.sem}}{{.scope}}{{.global}}.op.hint.vec.type  [a], b, cache_policy;
+    {_F32}{_RED_SEM}
+    """,
+    **_VECTOR,
+)
+@_red(
+    f"""
+    red{{.sem}}{{.scope}}{{.space}}.op.noftz.type       [a], b;
+    red{{.sem}}{{.scope}}{{.space}}.op.noftz.hint.type  [a], b, cache_policy;
+    {_HALF}{_RED_SEM}
+    """,
+    legal=_hint_illegal,
+)
+@_red(
+    f"""
+    red{{.sem}}{{.scope}}{{.space}}.op.type       [a], b;
+    red{{.sem}}{{.scope}}{{.space}}.op.hint.type  [a], b, cache_policy;
+    {_SCALAR}{_RED_SEM}
+    """,
+    legal=_illegal,
+)
+def red(op: Op, a: Any, b: Any, cache_policy: Any = None, *, memory: MemoryPort) -> None:
+    """The value at a = the value at a op b."""
+    atomic(op, a, b, memory, returns=False)
 
 
-Update = Callable[..., Lanes]
+@_atom(
+    f"""
+    atom{{.sem}}{{.scope}}{{.space}}.exch.type       d, [a], b;
+    atom{{.sem}}{{.scope}}{{.space}}.exch.hint.type  d, [a], b, cache_policy;
+    .type = {{ .b32, .b64, .b128 }};
+    {_ATOM_SEM}
+    """,
+    legal=_hint_illegal,
+)
+def atom_exch(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: MemoryPort) -> Any:
+    """d = the value at a; the value at a = b."""
+    return memory.atomic(op.space or "", a, op.type, UPDATES["exch"], (b,), returns=True, kind="exch")
+
+
+@_atom(f"atom{{.sem}}{{.scope}}{{.space}}.cas.type d, [a], b, c;  .type = {{ .b16, .b32, .b64, .b128 }}; {_ATOM_SEM}")
+def atom_cas(op: Op, a: Any, b: Lanes, c: Lanes, *, memory: MemoryPort) -> Any:
+    """d = the value at a; where that is b, the value at a = c."""
+    return memory.atomic(op.space or "", a, op.type, cas, (b, c), returns=True, kind="cas")
+
+
+# ---- updates: the new value of an element, from the old value and the operands ------------------------
 
 
 def _increment(old: Lanes, b: Lanes) -> Lanes:

@@ -37,8 +37,14 @@ def _cta_barrier(op: Op) -> Traits:
     )
 
 
-_CTA: dict[str, Any] = {"cta": (None, (7, 8))}
-_LIMITS: dict[str, Any] = {"a": LowBits(range(16)), "b": _counts}
+_CTA: dict[str, Any] = {
+    "anchor": "parallel-synchronization-and-communication-instructions-bar",
+    "scope": Scope.SYNC,
+    "limits": {"a": LowBits(range(16)), "b": _counts},
+    "gates": {"cta": (None, (7, 8))},
+    "gate": lambda op: (None, (6, 0)) if op.text.startswith("barrier") else None,
+    "traits": _cta_barrier,
+}
 
 
 @instruction(
@@ -46,29 +52,17 @@ _LIMITS: dict[str, Any] = {"a": LowBits(range(16)), "b": _counts}
     barrier{.cta}.sync{.aligned} a{, b};  barrier{.cta}.arrive{.aligned} a, b;
     bar{.cta}.sync a{, b};                bar{.cta}.arrive a, b;
     """,
-    anchor="parallel-synchronization-and-communication-instructions-bar",
-    scope=Scope.SYNC,
     types=_B32,
-    limits=_LIMITS,
-    gates=_CTA,
-    gate=lambda op: (None, (6, 0)) if op.text.startswith("barrier") else None,
-    traits=_cta_barrier,
+    **_CTA,
 )
 def bar(op: Op, a: Lanes, b: Lanes = None) -> None:
     """Wait for the CTA's threads at barrier a, or arrive without waiting."""
 
 
 @instruction(
-    """
-    barrier{.cta}.red.popc{.aligned}.u32 d, a{, b}, {!}c;  bar{.cta}.red.popc.u32 d, a{, b}, {!}c;
-    """,
-    anchor="parallel-synchronization-and-communication-instructions-bar",
-    scope=Scope.SYNC,
+    "barrier{.cta}.red.popc{.aligned}.u32 d, a{, b}, {!}c;  bar{.cta}.red.popc.u32 d, a{, b}, {!}c;",
     types={"d": TYPES["u32"], "c": ".pred", **_B32},
-    limits=_LIMITS,
-    gates=_CTA,
-    gate=lambda op: (None, (6, 0)) if op.text.startswith("barrier") else None,
-    traits=_cta_barrier,
+    **_CTA,
 )
 def bar_popc(op: Op, a: Lanes, b: Lanes, c: Lanes) -> None:
     """Wait, and count the threads whose predicate is true."""
@@ -76,51 +70,14 @@ def bar_popc(op: Op, a: Lanes, b: Lanes, c: Lanes) -> None:
 
 @instruction(
     """
-    barrier{.cta}.red.popc{.aligned}.u32 d, a, {!}c;  bar{.cta}.red.popc.u32 d, a, {!}c;
-    """,
-    anchor="parallel-synchronization-and-communication-instructions-bar",
-    scope=Scope.SYNC,
-    types={"d": TYPES["u32"], "c": ".pred", **_B32},
-    limits=_LIMITS,
-    gates=_CTA,
-    gate=lambda op: (None, (6, 0)) if op.text.startswith("barrier") else None,
-    traits=_cta_barrier,
-)
-def bar_popc_all(op: Op, a: Lanes, c: Lanes) -> None:
-    """Wait, and count the threads whose predicate is true."""
-
-
-@instruction(
-    """
     barrier{.cta}.red.op{.aligned}.pred d, a, b, {!}c;  bar{.cta}.red.op.pred d, a, b, {!}c;
+    barrier{.cta}.red.op{.aligned}.pred d, a, {!}c;     bar{.cta}.red.op.pred d, a, {!}c;
     .op = { .and, .or };
     """,
-    anchor="parallel-synchronization-and-communication-instructions-bar",
-    scope=Scope.SYNC,
     types={"d": ".pred", "c": ".pred", **_B32},
-    limits=_LIMITS,
-    gates=_CTA,
-    gate=lambda op: (None, (6, 0)) if op.text.startswith("barrier") else None,
-    traits=_cta_barrier,
+    **_CTA,
 )
 def bar_red(op: Op, a: Lanes, b: Lanes, c: Lanes) -> None:
-    """Wait, and combine the predicates."""
-
-
-@instruction(
-    """
-    barrier{.cta}.red.op{.aligned}.pred d, a, {!}c;  bar{.cta}.red.op.pred d, a, {!}c;
-    .op = { .and, .or };
-    """,
-    anchor="parallel-synchronization-and-communication-instructions-bar",
-    scope=Scope.SYNC,
-    types={"d": ".pred", "c": ".pred", **_B32},
-    limits=_LIMITS,
-    gates=_CTA,
-    gate=lambda op: (None, (6, 0)) if op.text.startswith("barrier") else None,
-    traits=_cta_barrier,
-)
-def bar_red_all(op: Op, a: Lanes, c: Lanes) -> None:
     """Wait, and combine the predicates."""
 
 
@@ -161,17 +118,8 @@ def barrier_cluster(op: Op) -> None:
 _FENCE = "parallel-synchronization-and-communication-instructions-membar-fence"
 
 
-@instruction(
-    "membar.proxy.alias;",
-    anchor=_FENCE,
-    needs=(60, (7, 5)),
-    traits=lambda op: Traits(fence=Fence(proxy="alias" if "proxy" in op.modifiers else None)),
-)
-@instruction(
-    "membar.level;  .level = { .cta, .gl, .sys };",
-    anchor=_FENCE,
-    traits=lambda op: Traits(fence=Fence(proxy="alias" if "proxy" in op.modifiers else None)),
-)
+@instruction("membar.proxy.alias;", anchor=_FENCE, needs=(60, (7, 5)), traits=Traits(fence=Fence(proxy="alias")))
+@instruction("membar.level;  .level = { .cta, .gl, .sys };", anchor=_FENCE, traits=Traits(fence=Fence()))
 def membar(op: Op) -> None:
     """Every access takes effect at once here: order in memory changes no value."""
 
@@ -220,7 +168,7 @@ def griddepcontrol(op: Op) -> None:
     fence.proxy.alias;
     .space = { .global, .shared::cta, .shared::cluster };
     """,
-    anchor="parallel-synchronization-and-communication-instructions-membar-fence",
+    anchor=_FENCE,
     needs=(70, (7, 5)),
     gates={"async": (90, (8, 0))},
     traits=lambda op: Traits(fence=Fence(proxy="alias" if op.alias else "async")),
@@ -232,7 +180,7 @@ def fence_proxy(op: Op, *, objects: ObjectsPort) -> None:
 
 @instruction(
     "fence.mbarrier_init.release.cluster;",
-    anchor="parallel-synchronization-and-communication-instructions-membar-fence",
+    anchor=_FENCE,
     needs=(90, (8, 0)),
     traits=Traits(fence=Fence(mbarrier_init=True)),
 )
@@ -248,7 +196,7 @@ def fence_mbarrier_init(op: Op, *, objects: ObjectsPort) -> None:
     .space = { .global, .shared::cta, .shared::cluster };
     .scope = { .cta, .cluster, .gpu, .sys };
     """,
-    anchor="parallel-synchronization-and-communication-instructions-membar-fence",
+    anchor=_FENCE,
     types={"size": ".u32"},
     constants={"size": LowBits({128})},
     spaces={"address": {"global"}},
@@ -269,7 +217,7 @@ def fence_tensormap(op: Op, address: Any = None, size: Any = None, *, maps: MapF
     fence.proxy.async::generic.release{.space}.sync_restrict::shared::cta.cluster;
     .space = { .global, .shared::cta, .shared::cluster };  // the manual has none here, ptxas takes one
     """,
-    anchor="parallel-synchronization-and-communication-instructions-membar-fence",
+    anchor=_FENCE,
     needs=(90, (8, 6)),
     traits=Traits(fence=Fence(proxy="async::generic")),
 )

@@ -93,62 +93,47 @@ def combine(name: str, t: Lanes, c: Lanes) -> Lanes:
     return t & c if name == "and" else t | c if name == "or" else t ^ c
 
 
-@instruction(
-    f"setp.cmp{{.ftz}}.type p, a, b; {_CMP} .type = {{ .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64, .f16, .bf16 }};",
-    anchor="comparison-and-selection-instructions-setp",
-    types={"p": ".pred"},
-    legal=_legal,
-    gates=_GATES,
-    sinks=("p",),
-    traits=Traits(wide_predicates=False, compares=True),
-)
-def setp(op: Op, a: Lanes, b: Lanes) -> Lanes:
-    """p = a compared with b."""
-    return compare(op, op.type, a, b)
+_SETP: dict[str, Any] = {
+    "types": {"p": ".pred", "q": ".pred", "c": ".pred"},
+    "registers": {"c": _of_bf16},
+    "legal": _legal,
+    "gates": _GATES,
+    "sinks": ("p",),
+}
+_PREDICATES = Traits(wide_predicates=False)
 
 
 @instruction(
-    f"setp.cmp{{.ftz}}.type p|q, a, b; {_CMP} {_TYPES}",
+    f"""
+    setp.cmp{{.ftz}}.type p, a, b;
+    setp.cmp.bool{{.ftz}}.type p, a, b, {{!}}c;
+    {_CMP} {_BOOL}
+    .type = {{ .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64, .f16, .bf16 }};
+    """,
     anchor="comparison-and-selection-instructions-setp",
-    types={"p": ".pred", "q": ".pred"},
-    legal=_legal,
-    sinks=("p",),
-    traits=Traits(wide_predicates=False),
+    traits=lambda op: Traits(wide_predicates=False, compares=op.bool is None),
+    **_SETP,
 )
-def setp_two(op: Op, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
-    """p = a compared with b, q = the opposite."""
+def setp(op: Op, a: Lanes, b: Lanes, c: Lanes = None) -> Lanes:
+    """p = a compared with b, combined with c if given."""
     t = compare(op, op.type, a, b)
-    return t, ~t
+    return t if c is None else combine(op.bool, t, c)
 
 
 @instruction(
-    f"setp.cmp.bool{{.ftz}}.type p, a, b, {{!}}c; {_CMP} {_BOOL} .type = {{ .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64, .f16, .bf16 }};",
+    f"""
+    setp.cmp{{.ftz}}.type p|q, a, b;
+    setp.cmp.bool{{.ftz}}.type p|q, a, b, {{!}}c;
+    {_CMP} {_BOOL} {_TYPES}
+    """,
     anchor="comparison-and-selection-instructions-setp",
-    types={"p": ".pred", "c": ".pred"},
-    registers={"c": _of_bf16},
-    legal=_legal,
-    gates=_GATES,
-    sinks=("p",),
-    traits=Traits(wide_predicates=False),
+    traits=_PREDICATES,
+    **_SETP,
 )
-def setp_bool(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
-    """p = (a compared with b) combined with c."""
-    return combine(op.bool, compare(op, op.type, a, b), c)
-
-
-@instruction(
-    f"setp.cmp.bool{{.ftz}}.type p|q, a, b, {{!}}c; {_CMP} {_BOOL} {_TYPES}",
-    anchor="comparison-and-selection-instructions-setp",
-    types={"p": ".pred", "q": ".pred", "c": ".pred"},
-    registers={"c": _of_bf16},
-    legal=_legal,
-    sinks=("p",),
-    traits=Traits(wide_predicates=False),
-)
-def setp_bool_two(op: Op, a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
-    """p as in setp with a Boolean operator, q with the opposite comparison."""
+def setp_two(op: Op, a: Lanes, b: Lanes, c: Lanes = None) -> tuple[Lanes, Lanes]:
+    """p = a compared with b, q = the opposite, both combined with c if given."""
     t = compare(op, op.type, a, b)
-    return combine(op.bool, t, c), combine(op.bool, ~t, c)
+    return (t, ~t) if c is None else (combine(op.bool, t, c), combine(op.bool, ~t, c))
 
 
 @instruction(
@@ -158,48 +143,29 @@ def setp_bool_two(op: Op, a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
     {_CMP} {_BOOL} {_HALF}
     """,
     anchor="half-precision-comparison-instructions-setp",
-    types={"p": ".pred", "c": ".pred"},
-    registers={"c": _of_bf16},
-    legal=_legal,
-    gates=_GATES,
-    sinks=("p",),
-    traits=Traits(wide_predicates=False),
+    traits=_PREDICATES,
+    **_SETP,
 )
 def setp_half(op: Op, a: Lanes, b: Lanes, c: Lanes = None) -> tuple[Lanes, Lanes]:
     """Compare scalar halves. There is no opposite result; the assembler accepts a sink in its place."""
-    t = compare(op, op.type, a, b)
-    t = t if c is None else combine(op.bool, t, c)
+    t = setp(op, a, b, c)
     return t, t
 
 
 @instruction(
-    f"setp.cmp{{.ftz}}.type p{{|q}}, a, b; {_CMP} {_PACKED}",
+    f"""
+    setp.cmp{{.ftz}}.type p{{|q}}, a, b;
+    setp.cmp.bool{{.ftz}}.type p{{|q}}, a, b, {{!}}c;
+    {_CMP} {_BOOL} {_PACKED}
+    """,
     anchor="half-precision-comparison-instructions-setp",
-    types={"p": ".pred", "q": ".pred"},
-    legal=_legal,
-    gates=_GATES,
-    sinks=("p",),
-    traits=Traits(wide_predicates=False),
+    traits=_PREDICATES,
+    **_SETP,
 )
-def setp_packed(op: Op, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
-    """p compares the lower halves, q the upper ones."""
-    return compare_packed(op, op.type, a, b)
-
-
-@instruction(
-    f"setp.cmp.bool{{.ftz}}.type p{{|q}}, a, b, {{!}}c; {_CMP} {_BOOL} {_PACKED}",
-    anchor="half-precision-comparison-instructions-setp",
-    types={"p": ".pred", "q": ".pred", "c": ".pred"},
-    registers={"c": _of_bf16},
-    legal=_legal,
-    gates=_GATES,
-    sinks=("p",),
-    traits=Traits(wide_predicates=False),
-)
-def setp_bool_packed(op: Op, a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
-    """Both comparisons combined with c."""
+def setp_packed(op: Op, a: Lanes, b: Lanes, c: Lanes = None) -> tuple[Lanes, Lanes]:
+    """p compares the lower halves, q the upper ones, both combined with c if given."""
     low, high = compare_packed(op, op.type, a, b)
-    return combine(op.bool, low, c), combine(op.bool, high, c)
+    return (low, high) if c is None else (combine(op.bool, low, c), combine(op.bool, high, c))
 
 
 _SET = f"""

@@ -65,7 +65,7 @@ _COUNT = {"count": (1, (1 << 63) - 1)}
 
 
 def _space(op: Op) -> str:
-    return op.space or ""
+    return op.space or ("shared::cluster" if "shared::cluster" in op.modifiers else "")
 
 
 _ONE = np.ones(1, np.int64)
@@ -124,20 +124,34 @@ def transactions(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) ->
     objects.update(_space(op), address, change, bytes)
 
 
+_ARRIVES: dict[str, Any] = {
+    "anchor": _ANCHOR + "arrive",
+    "types": {"state": ".u64", "count": ".u32", "bytes": ".u32"},
+    "limits": _COUNT,
+    "sinks": ("state",),
+    "spaces": _SPACES,
+    "gates": _GATES,
+    "traits": _traits,
+}
+
+
+@instruction(
+    """
+    mbarrier.arrive{.sem.scope}.shared::cluster.b64 _, [address]{, count};
+    mbarrier.arrive_drop{.sem.scope}.shared::cluster.b64 _, [address]{, count};
+    .sem = { .release, .relaxed }; .scope = { .cta, .cluster };
+    """,
+    needs=(90, (8, 0)),
+    **_ARRIVES,
+)
 @instruction(
     f"""
     mbarrier.arrive{{.sem.scope}}{{.space}}.b64 state, [address], count;
     mbarrier.arrive_drop{{.sem.scope}}{{.space}}.b64 state, [address], count;
     {_OWN} {_SCOPES}
     """,
-    anchor=_ANCHOR + "arrive",
-    types={"state": ".u64", "count": ".u32"},
-    limits=_COUNT,
-    sinks=("state",),
-    spaces=_SPACES,
     needs=(90, (7, 8)),
-    gates=_GATES,
-    traits=_traits,
+    **_ARRIVES,
 )
 @instruction(
     f"""
@@ -148,67 +162,21 @@ def transactions(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) ->
     {_OWN} {_SCOPES}
     """,
     legal=_incomplete,
-    anchor=_ANCHOR + "arrive",
-    types={"state": ".u64", "count": ".u32"},
-    limits=_COUNT,
-    sinks=("state",),
-    spaces=_SPACES,
-    **_COMMON,
-    traits=_traits,
+    needs=(80, (7, 0)),
+    **_ARRIVES,
 )
 def arrive(
     op: Op, address: Any, count: Lanes = None, *, objects: ObjectsPort, active: Lanes, report: ReportPort
 ) -> Lanes:
-    """Arrive count times; the state is the phase before the arrival."""
+    """Arrive count times; the state is the phase before the arrival. In another CTA of the cluster there is none."""
     n = _counted(count, active, report)
     drop, complete = "arrive_drop" in op.modifiers, "noComplete" not in op.modifiers
     change = functools.partial(mbarriers.arrive, drop=drop, complete=complete)
-    return objects.update(_space(op), address, change, n, arrivals=True)
+    return objects.update(_space(op), address, change, n, returns=not _is_remote(op), arrivals=True)
 
 
-@instruction(
-    """
-    mbarrier.arrive{.sem.scope}.shared::cluster.b64 _, [address]{, count};
-    mbarrier.arrive_drop{.sem.scope}.shared::cluster.b64 _, [address]{, count};
-    .sem = { .release, .relaxed }; .scope = { .cta, .cluster };
-    """,
-    anchor=_ANCHOR + "arrive",
-    types={"count": ".u32"},
-    limits=_COUNT,
-    spaces=_SPACES,
-    needs=(90, (8, 0)),
-    gates=_GATES,
-    traits=_traits,
-)
-def arrive_remote(
-    op: Op, address: Any, count: Lanes = None, *, objects: ObjectsPort, active: Lanes, report: ReportPort
-) -> None:
-    """Arrive at an object in any CTA of the cluster."""
-    n = _counted(count, active, report)
-    drop = "arrive_drop" in op.modifiers
-    change = functools.partial(mbarriers.arrive, drop=drop)
-    objects.update("shared::cluster", address, change, n, returns=False, arrivals=True)
-
-
-@instruction(
-    f"""
-    mbarrier.arrive.expect_tx{{.sem.scope}}{{.space}}.b64 state, [address], bytes;
-    mbarrier.arrive_drop.expect_tx{{.sem.scope}}{{.space}}.b64 state, [address], bytes;
-    {_OWN} {_SCOPES}
-    """,
-    anchor=_ANCHOR + "arrive",
-    types={"state": ".u64", "bytes": ".u32"},
-    sinks=("state",),
-    spaces=_SPACES,
-    **_COMMON,
-    traits=_traits,
-)
-def arrive_expect(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) -> Lanes:
-    """Expect bytes, then arrive once."""
-    drop = "arrive_drop" in op.modifiers
-    return objects.update(
-        _space(op), address, lambda w, n: mbarriers.arrive(mbarriers.expect(w, n), _ONE, drop=drop), bytes
-    )
+def _is_remote(op: Op) -> bool:
+    return "shared::cluster" in op.modifiers
 
 
 @instruction(
@@ -217,22 +185,27 @@ def arrive_expect(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) -
     mbarrier.arrive_drop.expect_tx{.sem.scope}.shared::cluster.b64 _, [address], bytes;
     .sem = { .release, .relaxed }; .scope = { .cta, .cluster };
     """,
-    anchor=_ANCHOR + "arrive",
-    types={"bytes": ".u32"},
-    spaces=_SPACES,
     needs=(90, (8, 0)),
-    gates=_GATES,
-    traits=_traits,
+    **_ARRIVES,
 )
-def arrive_expect_remote(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) -> None:
-    """The same at an object in any CTA of the cluster."""
+@instruction(
+    f"""
+    mbarrier.arrive.expect_tx{{.sem.scope}}{{.space}}.b64 state, [address], bytes;
+    mbarrier.arrive_drop.expect_tx{{.sem.scope}}{{.space}}.b64 state, [address], bytes;
+    {_OWN} {_SCOPES}
+    """,
+    needs=(80, (7, 0)),
+    **_ARRIVES,
+)
+def arrive_expect(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) -> Lanes:
+    """Expect bytes, then arrive once."""
     drop = "arrive_drop" in op.modifiers
-    objects.update(
-        "shared::cluster",
+    return objects.update(
+        _space(op),
         address,
         lambda w, n: mbarriers.arrive(mbarriers.expect(w, n), _ONE, drop=drop),
         bytes,
-        returns=False,
+        returns=not _is_remote(op),
     )
 
 

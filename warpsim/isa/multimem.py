@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from warpsim.isa.atomics import atomic, half_update, update_of
+from warpsim.isa.atomics import atomic
 from warpsim.isa.ports import MemoryPort
 from warpsim.isa.spec import Op, instruction
 
@@ -32,7 +32,7 @@ def _size(op: Op) -> int:
     return int(op.vec[1:]) if op.vec else 1
 
 
-def _judged(op: Op) -> str | None:
+def _checked_as(op: Op) -> str | None:
     """Values of bf16 are loaded into and stored from any registers of their size."""
     return {"bf16": ".b16", "bf16x2": ".b32"}.get(op.htype.name)
 
@@ -77,7 +77,7 @@ _LOADS = """
     f"{_LOADS.replace('.WHAT', '{.acc::f32}{.vec}.htype')} {_HALVES} .op = {{ .add }}; {_SCOPE}",
     vectors={"d": _size},
     types={"d": "htype"},
-    checked_as={"d": _judged},
+    checked_as={"d": _checked_as},
     legal=_legal,
     gates={"acc::f32": (90, (8, 2))},
     **_OPTIONS,
@@ -86,7 +86,7 @@ _LOADS = """
     f"{_LOADS.replace('.WHAT', '{.vec}.htype')} {_HALVES} .op = {{ .min, .max }}; {_SCOPE}",
     vectors={"d": _size},
     types={"d": "htype"},
-    checked_as={"d": _judged},
+    checked_as={"d": _checked_as},
     legal=_legal,
     **_OPTIONS,
 )
@@ -116,7 +116,7 @@ _STORES = """
     f"{_STORES.replace('.WHAT', '{.vec}.htype')} {_HALVES} {_SCOPE}",
     vectors={"b": _size},
     types={"b": "htype"},
-    checked_as={"b": _judged},
+    checked_as={"b": _checked_as},
     legal=_legal,
     **_OPTIONS,
 )
@@ -161,5 +161,4 @@ _REDUCTIONS = """
 def multimem_red(op: Op, a: Any, b: Any, *, memory: MemoryPort) -> None:
     """All copies of the value at a = the value at a op b."""
     whole = Op(op.text, op.modifiers, {**op.given, "type": _type(op), "space": "global"})
-    halves = op.htype is not None
-    atomic(whole, a, b, memory, (half_update if halves else update_of)(whole), "" if halves else op.op, returns=False)
+    atomic(whole, a, b, memory, returns=False)
