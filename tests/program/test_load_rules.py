@@ -8,6 +8,7 @@ import pytest
 import blanks
 import warpsim
 from ptx_text import module_head
+from warpsim.isa.matching import is_name
 from warpsim.ptx.parser import parse
 
 HEAD = module_head("sm_90a", "8.3")
@@ -173,7 +174,7 @@ def test_blanks_in_names():
         ]
         for text, bad in texts:
             try:
-                parse(f"{blanks.HEAD}{text}\nret; }}")
+                parse(f"{blanks.HEAD}{text}\nret; }}", is_name=is_name)
                 found = ""
             except warpsim.PtxError as problem:
                 found = str(problem)

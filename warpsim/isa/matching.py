@@ -100,6 +100,7 @@ NAMES = {
         "mul": "lo hi wide",
         "mul24": "lo hi",
         "multimem": "ld_reduce red st",
+        "pmevent": "mask",
         "red": "async",
         "setmaxnreg": "inc dec",
         "shf": "l r",
@@ -110,6 +111,10 @@ NAMES = {
     }.items()
 }
 """Words that belong to an instruction's name; they come first, in this order."""
+BLANKS = frozenset(
+    ["bar.sync", "bar.cta.sync", "bar.warp.sync", "brx.idx", "cvt.pack", "div.full", "membar.proxy", "red.async"]
+)
+"""Names in which a blank may stand before the last word, nevertheless."""
 BIT_OPERATIONS = frozenset({"and", "or", "xor", "popc"})
 STATE_SPACES = frozenset({"global", "shared", "shared::cta", "shared::cluster", "local", "const", "param"})
 
@@ -141,6 +146,24 @@ def _named(root: str, form: Form, filled: dict[int, str], words: tuple[str, ...]
         if list(words[: len(wanted)]) != wanted:
             return False
     return all(_ordered(filled, words, kind) for kind in (TYPES.keys(), STATE_SPACES, BIT_OPERATIONS))
+
+
+@functools.cache
+def is_name(text: str) -> bool:
+    """Whether dotted words are the name of an instruction or begin one: the assembler (ptxas 13.0) takes no blank before the last."""
+    root, *words = text.split(".")
+    return text not in BLANKS and any(_begins(form, words) for form in REGISTRY.get(root, ()))
+
+
+def _begins(form: Form, words: list[str]) -> bool:
+    """Whether the words of a form's name begin so."""
+    left, names = list(words), NAMES.get(form.root, frozenset())
+    for slot in form.pattern.slots:
+        if left and left[0] in slot.values & names:
+            del left[0]
+        elif slot.values & names and not slot.optional:
+            break
+    return not left
 
 
 def _ordered(filled: dict[int, str], words: tuple[str, ...], kind: Collection[str]) -> bool:

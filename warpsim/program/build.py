@@ -55,7 +55,7 @@ def _kept_program(text: str, file: str) -> Program:
 
 @no_collection()
 def _program(text: str, file: str) -> Program:
-    module, findings = read(text, file)
+    module, findings = read(text, file, matching.is_name)
     if module is not None and not findings:
         return load_program(module, text)
     early: list[Finding] = []

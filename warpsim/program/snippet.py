@@ -43,7 +43,7 @@ def snippet_program(
         f".shared .align 1024 .b8 smem[{max(shared_bytes, 16)}]; .visible .entry {KERNEL}() {{ "
     )
     try:
-        module = parse(f"{header}{code}\n{_END}; }}\n", file)
+        module = parse(f"{header}{code}\n{_END}; }}\n", file, matching.is_name)
         items = tuple(_declared(item) if isinstance(item, ast.Function) else item for item in module.items)
         program = load_program(attrs.evolve(module, items=items), code)
     except PtxError as error:

@@ -4,6 +4,6 @@
 
     text -> tokens -> parser (declarations, expressions) -> ast.Module -> printer -> text
 
-`words` has the grammar's words other than instructions. Every node has its span. All problems of a text are found in
+`words` has the words of directives. Every node has its span. All problems of a text are found in
 one pass. Printed text parses back to the same tree.
 """

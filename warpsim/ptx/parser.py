@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from warpsim.errors import Finding, PtxError, Span
 from warpsim.ptx import ast
@@ -13,12 +14,10 @@ from warpsim.ptx.tokens import Stream, SyntaxProblem
 from warpsim.ptx.words import (
     DECLARING,
     MODULE_DIRECTIVES,
-    NAME_WORDS,
     RESERVED,
     SUFFIXED,
     TARGET_OPTIONS,
     TARGETS,
-    TOGETHER,
     VERSIONS,
 )
 
@@ -28,27 +27,34 @@ LABELLED = frozenset({".branchtargets", ".calltargets", ".callprototype"})
 HEADER = frozenset({".version", ".target", ".address_size"})
 
 
-def parse(text: str, file: str = "<ptx>") -> ast.Module:
+IsName = Callable[[str], bool]
+"""Whether dotted words are the name of an instruction or begin one, so that no blank stands before the last of them."""
+
+
+def parse(text: str, file: str = "<ptx>", is_name: IsName = lambda name: False) -> ast.Module:
     """Parse a module.
 
     Raises:
         PtxError: with one finding of rule ``syntax`` per problem.
     """
-    module, findings = read(text, file)
+    module, findings = read(text, file, is_name)
     if findings or module is None:
         raise PtxError(findings=findings)
     return module
 
 
-def read(text: str, file: str = "<ptx>") -> tuple[ast.Module | None, tuple[Finding, ...]]:
+def read(
+    text: str, file: str = "<ptx>", is_name: IsName = lambda name: False
+) -> tuple[ast.Module | None, tuple[Finding, ...]]:
     """Parse what can be read of a module (None if its header cannot), and return the problems of the rest."""
-    parser = _Parser(text, file)
+    parser = _Parser(text, file, is_name)
     module = parser.module()
     return module, tuple(parser.expressions.findings)
 
 
 class _Parser:
-    def __init__(self, text: str, file: str) -> None:
+    def __init__(self, text: str, file: str, is_name: IsName) -> None:
+        self.is_name = is_name
         self.s = Stream(text, file)
         self.expressions = Expressions(self.s)
         self.declarations = Declarations(self.expressions)
@@ -330,13 +336,16 @@ class _Parser:
         opcode = s.word("an instruction")
         modifiers: list[str] = []
         kinds, texts = s.kinds, s.texts
+        end = s.starts[s.i - 1] + len(opcode)
         while kinds[s.i] == "dotted":
-            if texts[s.i] in RESERVED:
+            text = texts[s.i]
+            if text in RESERVED:
                 raise s.problem(f"found the directive {s.shown()} where a modifier of {opcode} was expected")
-            modifiers.append(texts[s.i][1:])
+            modifiers.append(text[1:])
+            if s.starts[s.i] != end and self.is_name(".".join((opcode, *modifiers))):
+                raise s.problem(f"found a blank before {s.shown()}, which is part of the instruction's name")
+            end = s.starts[s.i] + len(text)
             s.i += 1
-        if opcode in NAME_WORDS:
-            self._check_name(opcode, modifiers)
         operands: list[ast.Operand] = []
         if opcode == "call":
             operands = self._call()
@@ -369,17 +378,6 @@ class _Parser:
     def _called(self, what: str) -> ast.Name:
         span = self.s.span()
         return ast.Name(self.s.word(what), span)
-
-    def _check_name(self, opcode: str, modifiers: list[str]) -> None:
-        """Check that an instruction name of several words (wmma.load.a) contains no blanks."""
-        s = self.s
-        first = s.i - len(modifiers)
-        for at in range(first, min(first + NAME_WORDS[opcode], s.i)):
-            if s.starts[at] == s.starts[at - 1] + len(s.texts[at - 1]):
-                continue
-            if ".".join((opcode, *modifiers[: at - first + 1])) in TOGETHER:
-                s.i = at
-                raise s.problem(f"found a blank before {s.shown()}, which is part of the instruction's name")
 
     def _prototype(self) -> ast.CallPrototype:
         s = self.s

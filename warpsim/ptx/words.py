@@ -58,28 +58,3 @@ SUFFIXED = {"": 0, "a": 90, "f": 100}
 TARGET_OPTIONS = frozenset({"debug", "texmode_unified", "texmode_independent", "map_f64_to_f32"})
 RESERVED = frozenset({".reg", ".align", ".entry", ".func", ".visible", ".extern"})
 """Directives that are never a modifier of an instruction."""
-_NAMES = """
-wmma.mma wmma.load.a wmma.load.b wmma.load.c wmma.store.d
-wgmma.mma_async wgmma.fence wgmma.commit_group wgmma.wait_group
-cp.async.commit_group cp.async.wait_group cp.async.wait_all cp.async.mbarrier.arrive cp.async.bulk.commit_group
-cp.async.bulk.wait_group cp.async.bulk.tensor cp.async.bulk.prefetch.tensor cp.reduce.async.bulk.tensor
-bar.arrive bar.red bar.warp bar.cta.arrive bar.cta.red barrier.arrive barrier.red barrier.cta.arrive barrier.cta.red
-barrier.cluster.arrive barrier.cluster.wait
-mbarrier.init mbarrier.inval mbarrier.pending_count mbarrier.expect_tx mbarrier.complete_tx mbarrier.arrive.expect_tx
-mbarrier.arrive_drop.expect_tx mbarrier.test_wait.parity mbarrier.try_wait.parity
-fence.proxy st.async setmaxnreg.inc setmaxnreg.dec tensormap.replace tensormap.cp_fenceproxy createpolicy.fractional
-createpolicy.range createpolicy.cvt cvta.to multimem.ld_reduce multimem.st multimem.red pmevent.mask
-mul.lo mul.hi mul.wide mad.lo mad.hi mad.wide madc.lo madc.hi mul24.lo mul24.hi mad24.lo mad24.hi shf.l shf.r dp2a.lo dp2a.hi
-"""
-"""Names of instructions that have several words, as ptxas 13.0 reads them."""
-TOGETHER = frozenset(
-    ".".join(words[:count])
-    for words in (name.split(".") for name in _NAMES.split())
-    for count in range(2, len(words) + 1)
-)
-"""How these names begin: no blank may precede the last word."""
-NAME_WORDS = {
-    root: max(name.count(".") for name in TOGETHER if name.startswith(root + "."))
-    for root in {name.partition(".")[0] for name in TOGETHER}
-}
-"""Modifiers that may belong to the name, by the name's first word."""
