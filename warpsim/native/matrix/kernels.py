@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from warpsim.layout.fragment import Fragment
+from warpsim.layout.fragment import Fragment, gather, scatter
 from warpsim.native.matrix.operands import Read, Source, from_lines, from_words
 from warpsim.native.matrix.products import ROWS, Product, Tiles, emit_operands, load_half, round_half, store_half
 from warpsim.native.matrix.text import WIDE, Text, same
@@ -42,24 +42,24 @@ class Moved:
 
 
 def gathered(fragment: Fragment, count: int, *, row_major: bool) -> Moved:
-    """What `fragment.gather` does with ``count`` registers."""
+    """What `gather` does with ``count`` registers."""
     bits, per = fragment.bits, fragment.per_register
     ids = np.arange(count * LANES * per, dtype=np.int64).reshape(count, LANES, per)  # an element of 16 bits holds each
     words = (ids << bits * np.arange(per)).sum(axis=2) if per > 1 else ids[:, :, 0]
     dtype = np.dtype(np.uint64 if bits == 64 else np.uint32)
     held = tuple(word.astype(dtype).reshape(1, LANES, 1) for word in words)
-    found = fragment.gather(fragment, held, 1, 1, row_major=row_major).astype(np.int64)
+    found = gather(fragment, held, 1, 1, row_major=row_major).astype(np.int64)
     places = np.full(ids.size, found.size, np.int32)
     places[found.reshape(-1)] = np.arange(found.size)
     return Moved(places.reshape(count, LANES, per), bits, found.size)
 
 
 def scattered(fragment: Fragment, *, row_major: bool) -> Moved:
-    """What `fragment.scatter` does."""
+    """What `scatter` does."""
     bits, size = fragment.bits, fragment.rows * fragment.columns
     ids = np.arange(size, dtype=f"u{bits // 8}")
     shape = (fragment.rows, fragment.columns) if row_major else (fragment.columns, fragment.rows)
-    words = np.stack(fragment.scatter(fragment, ids.reshape(*shape, 1), 1, 1, row_major=row_major))
+    words = np.stack(scatter(fragment, ids.reshape(*shape, 1), 1, 1, row_major=row_major))
     parts = np.ascontiguousarray(words.reshape(len(words), LANES, 1)).view(ids.dtype)
     return Moved(parts.astype(np.int32), bits, size)
 
