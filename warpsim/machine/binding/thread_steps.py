@@ -135,24 +135,31 @@ def _plain(instruction: Instruction, target: Target, pairs: tuple[Source, ...], 
     def step(machine: Machine, group: Group) -> object:  # noqa: C901  where launches spend their time: no calls
         env = group.env
         values = []
-        affine, wide = linear, False
+        affine, lifted, wide, narrow = linear, True, False, False
         for slot, dtype in pairs:
             value = env[slot]
             if value is None:
                 value = group.fetch(slot)
             if type(value) is Affine:
+                narrow = True
                 if value.strides != FLAT:
                     wide = True
+                if value.dtype is not dtype:
+                    lifted = False
             else:
                 if value.dtype is not dtype:
                     value = retype(value, dtype)
                 if value.size > 1:
                     wide, affine = True, False
+                else:
+                    narrow, lifted = True, False
             values.append(value)
         if affine:
             try:
-                given = [v if v.dtype is t and type(v) is Affine else _lift(v, t) for v, t in zip(values, types)]  # noqa: B905
-                result = function(op, *given)
+                if not lifted:
+                    for k, dtype in enumerate(types):
+                        values[k] = _lift(values[k], dtype)
+                result = function(op, *values)
             except NotAffine:
                 pass
             else:
@@ -161,13 +168,13 @@ def _plain(instruction: Instruction, target: Target, pairs: tuple[Source, ...], 
                 env[d] = result
                 group.dirty.add(d)
                 return None
-        for k, value in enumerate(values):
-            if type(value) is Affine:
-                dtype = pairs[k][1]
-                array = value.point() if wide and value.strides == FLAT else value.array()
-                values[k] = array if array.dtype is dtype else retype(array, dtype)
-            elif wide and value.size == 1:
-                values[k] = value.reshape(())
+        if narrow:
+            for k, value in enumerate(values):
+                if type(value) is Affine:
+                    array = value.point() if wide and value.strides == FLAT else value.array()
+                    values[k] = array if array.dtype is types[k] else retype(array, types[k])
+                elif wide and value.size == 1:
+                    values[k] = value.reshape(())
         result = function(op, *values)
         if result.ndim == 0:
             result = np.asarray(result).reshape(1)
@@ -201,12 +208,9 @@ def bind_thread(plan: FunctionPlan, instruction: Instruction, *, unread: bool) -
     memory = ports[0][1] if form.ports == {"memory"} else None
 
     def step(machine: Machine, group: Group) -> object:
-        active = None
-        if guard is not None:
-            executing = guard(machine, group)
-            if executing is False:
-                return None
-            active = executing
+        active = None if guard is None else guard(machine, group)
+        if active is False:
+            return None
         arguments = [get(machine, group) for get in getters]
         if memory is not None:
             result = function(op, *arguments, memory=memory(machine, group, active))

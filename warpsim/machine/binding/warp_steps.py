@@ -48,12 +48,9 @@ def bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
     loads = "memory" in ports
 
     def step(machine: Machine, group: Group) -> object:
-        active = None
-        if guard is not None:
-            executing = guard(machine, group)
-            if executing is False:
-                return None
-            active = executing
+        active = None if guard is None else guard(machine, group)
+        if active is False:
+            return None
         warps = group.warps
         arguments = [spread(warps, get(machine, group), wide=wide) for get in getters]
         keywords = warp_ports(machine, group, active, form)
