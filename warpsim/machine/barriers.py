@@ -15,7 +15,7 @@ import numpy as np
 
 from warpsim.isa import traits
 from warpsim.machine.binding.operand_slots import ArrayGetter, Guard, destination, guard_of, value_getter
-from warpsim.machine.collectives import FULL, bind_gate, missing_lanes, wait
+from warpsim.machine.collectives import FULL, bind_gate, missing_lanes, take_apart, wait
 from warpsim.machine.plan import FunctionPlan, Step
 from warpsim.machine.selection import Lanes, Selection
 from warpsim.machine.specials import clusters_of
@@ -73,17 +73,17 @@ def cluster_wait(machine: Machine, group: Group) -> bool:
     held = barrier.phase[barrier.cluster[group.selection.ctas]] <= barrier.entered[positions]
     barrier.entered[positions[~held]] = NEVER
     if not held.any():
-        _tell(machine, group)
+        _notify_left(machine, group)
         return False
     if not held.all():
         group, goes = machine.divide(group, held)
-        _tell(machine, goes)
+        _notify_left(machine, goes)
         _go_on(machine, goes)
     barrier.waiting.append(group)
     return True
 
 
-def _tell(machine: Machine, group: Group) -> None:
+def _notify_left(machine: Machine, group: Group) -> None:
     if machine.hooks.cluster_barrier_left is not None:
         machine.hooks.cluster_barrier_left(machine, group)
 
@@ -246,7 +246,7 @@ def _begin(machine: Machine) -> RegisterCounts:
     return RegisterCounts(held, np.zeros(shape.n_ctas, np.int64), at_launch is not None)
 
 
-def change(machine: Machine, group: Group, count: int, *, increase: bool) -> bool:
+def change_registers(machine: Machine, group: Group, count: int, *, increase: bool) -> bool:
     """Request ``count`` registers per thread for a group's warps; True if some have to wait."""
     counts = machine.batch.register_counts
     if counts is None:
@@ -300,17 +300,6 @@ def registers_at_launch(directives: dict[str, tuple[int | str, ...]]) -> int | N
     return min(SM_REGISTERS // (32 * warps * resident) // UNIT * UNIT, 256)
 
 
-def bind_register_count(instruction: Instruction) -> Step:
-    """The step of a whole warp whose lanes all pass the guard (see `bind_gate`)."""
-    count = instruction.operands[0].constant or 0
-    increase = "inc" in instruction.op.modifiers
-
-    def step(machine: Machine, group: Group) -> bool:
-        return change(machine, group, count, increase=increase)
-
-    return step
-
-
 LONGEST_SLEEP = 1_000_000
 """Longest nanosleep, in nanoseconds."""
 
@@ -339,7 +328,10 @@ def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
     if traits.sleeps:
         return _sleep(value_getter(plan, instruction.operands[0]), guard)
     if traits.register_count:
-        return bind_gate(plan, instruction, bind_register_count(instruction))
+        count, increase = instruction.operands[0].constant or 0, "inc" in instruction.op.modifiers
+        return bind_gate(
+            plan, instruction, lambda machine, group: change_registers(machine, group, count, increase=increase)
+        )
     barrier = traits.barrier
     assert barrier is not None, f"{instruction.text} is not a barrier"
     if barrier.among == "warp":
@@ -405,13 +397,9 @@ def _cta_barrier(plan: FunctionPlan, instruction: Instruction, barrier: traits.B
 
 def _trap(instruction: Instruction, guard: Guard | None) -> Step:
     def step(machine: Machine, group: Group) -> None:
-        if guard is not None:
-            active = guard(machine, group)
-            if active is False:
-                return
+        active = None if guard is None else guard(machine, group)
+        if active is not False:
             machine.fault("trap", f"{instruction.form.root} executed", group, active)
-            return
-        machine.fault("trap", f"{instruction.form.root} executed", group)
 
     return step
 
@@ -423,7 +411,7 @@ def _before(machine: Machine, group: Group, guard: Guard | None, *, aligned: boo
         if active is False:
             return False
         if active is not None:
-            return _leave_out(machine, group, active)
+            return take_apart(machine, group, active, whole=False)
     if aligned and not group.arrives_apart and machine.launch.settings.whole_warps:
         lacking = missing_lanes(machine, group, None)
         if lacking is not None:
@@ -443,13 +431,3 @@ def _cluster_barrier(barrier: traits.Barrier, guard: Guard | None, *, aligned: b
         return waits and cluster_wait(machine, group)
 
     return step
-
-
-def _leave_out(machine: Machine, group: Group, active: Array) -> bool:
-    """Let threads that a guard disables continue; the others execute the barrier again, alone. Always True."""
-    here, others = machine.divide(group, np.broadcast_to(active, group.selection.shape))
-    others.at = group.at + 1
-    machine.count_entry(here, -1)
-    machine.push(others)
-    machine.push(here)
-    return True

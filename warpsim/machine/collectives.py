@@ -208,7 +208,7 @@ def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
     """Put a gate before ``step`` if the instruction synchronises lanes."""
     if not instruction.traits.synchronises:
         return step
-    guard = _guard(plan, instruction)
+    guard = guard_of(instruction)
     if instruction.form.scope is Scope.WARPGROUP:
         return _bind_warpgroup(step, guard, whole=instruction.traits.is_async(Family.WGMMA))
     members = membermask(instruction)
@@ -242,10 +242,6 @@ def _wait_for(machine: Machine, group: Group, instruction: Instruction, members:
     if members is not None:
         meet(machine, instruction)
     return True
-
-
-def _guard(plan: FunctionPlan, instruction: Instruction) -> Guard | None:
-    return guard_of(instruction)
 
 
 def _whole(machine: Machine) -> bool:

@@ -94,7 +94,12 @@ def deadlock(machines: list[Machine]) -> NoReturn:
         for group in machine.batch.sleeping:
             polling[id(machine)][group.selection.positions.reshape(-1)] = True
     collectives = [_collective(machine, g, polling[id(machine)]) for machine in machines for g in machine.batch.parked]
-    collectives += [_registers(machine, g) for machine in machines for g in _registers_wanted(machine)]
+    collectives += [
+        _registers(machine, g)
+        for machine in machines
+        if machine.batch.register_counts is not None
+        for g in machine.batch.register_counts.waiting
+    ]
     barriers = [
         _barrier(machine, barrier, group, polling[id(machine)])
         for machine in machines
@@ -182,11 +187,6 @@ def _cluster(machine: Machine, group: Group) -> Stall:
         note,
         "every thread of the cluster that has not exited must arrive once before each wait",
     )
-
-
-def _registers_wanted(machine: Machine) -> list[Group]:
-    counts = machine.batch.register_counts
-    return [] if counts is None else counts.waiting
 
 
 def _registers(machine: Machine, group: Group) -> Stall:

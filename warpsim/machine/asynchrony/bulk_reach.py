@@ -51,6 +51,10 @@ class Lanes:
     columns: Array
     positions: Array
 
+    def some(self, which: Array) -> Lanes:
+        """Some of the lanes."""
+        return Lanes(self.index[which], self.columns[which], self.positions[which])
+
 
 class BulkReach:
     """The part of the port that accesses lanes and memory."""

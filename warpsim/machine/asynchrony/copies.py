@@ -123,7 +123,7 @@ class BulkCopies(BulkReach):
         extra = [self.flat(o, lanes) for o in parts]
         for fields, part in self.maps(map, lanes):
             boxes = Boxes(fields, [c[part] for c in columns], [o[part] for o in extra], units=True)
-            mine = Lanes(*(x[part] for x in (lanes.index, lanes.columns, lanes.positions)))
+            mine = lanes.some(part)
             to = self.receivers(mine, targets[part], bars[part], None if masks is None else masks[part])
             if not (self.loads(fields) and self.placed(boxes) and self.fits(to, boxes)):
                 continue
@@ -143,7 +143,7 @@ class BulkCopies(BulkReach):
             memory = self.machine.launch.memory.find(fields.address, fields.address + 1)
             end = 0 if memory is None else memory.end
             boxes = Boxes(fields, [c[part] for c in columns], [], units=reduction is None, stored_below=end)
-            mine = Lanes(*(x[part] for x in (lanes.index, lanes.columns, lanes.positions)))
+            mine = lanes.some(part)
             owners, start = self.shared(mine.columns, sources[part])
             box = Receivers(np.arange(len(start)), owners, start, owners, start)
             if not (self.reduces(fields, reduction) and self.placed(boxes, store=True) and self.fits(box, boxes)):
@@ -169,7 +169,7 @@ class BulkCopies(BulkReach):
         bars = None if bar is None else self.address(bar, lanes)
         for n in np.unique(sizes).tolist():
             part = np.flatnonzero(sizes == n)
-            mine = Lanes(*(x[part] for x in (lanes.index, lanes.columns, lanes.positions)))
+            mine = lanes.some(part)
             if n % 16 or ((targets[part] | sources[part]) & 15).any():
                 self.fault("misaligned", f"a bulk copy of {n} bytes; addresses and size must be multiples of 16")
                 continue

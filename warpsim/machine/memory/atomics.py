@@ -9,7 +9,7 @@ import numpy as np
 
 from warpsim.machine.hooks import ATOMIC, WRITE, MemoryAccess
 from warpsim.machine.memory import global_access, word_access
-from warpsim.machine.memory.addresses import Address
+from warpsim.machine.memory.addresses import Address, bits_of
 from warpsim.machine.memory.port import Port
 from warpsim.machine.selection import Selection
 from warpsim.machine.state.global_memory import Allocation
@@ -192,7 +192,7 @@ def _one_cell(first: Array, operands: list[Array], atomic: Atomic) -> tuple[Arra
         window = slice(at, at + width)
         seen = np.repeat(value, min(width, n - at))
         new = atomic.new(seen, [v[window] for v in operands])
-        changed = np.flatnonzero(_bits(new) != _bits(seen))
+        changed = np.flatnonzero(bits_of(new) != bits_of(seen))
         if len(changed):
             done, width = int(changed[0]) + 1, max(width // 2, 1)
             value = new[done - 1 : done]
@@ -207,10 +207,6 @@ def _plain(values: Array) -> bool:
     """Whether the values contain no NaN, infinity or subnormal number, so that rounding treats them all alike."""
     size = np.abs(values)
     return bool((((size >= np.finfo(values.dtype).tiny) | (size == 0)) & (size < np.inf)).all())
-
-
-def _bits(values: Array) -> Array:
-    return values if values.dtype.names else values.view(f"u{values.dtype.itemsize}")
 
 
 @attrs.frozen(eq=False)
