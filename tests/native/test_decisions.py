@@ -197,8 +197,8 @@ def test_an_engine_is_made_when_launches_have_taken_a_while(clock):
     """By the thread's own time, for which it asks no sooner than the clock allows; what earlier launches took counts."""
     made = []
     clock.interpreted.launches = 0.02
-    engine = later.DeferredEngine(lambda: made.append(Engine()) or made[-1], units=True)
-    assert engine.units
+    engine = later.DeferredEngine(lambda: made.append(Engine()) or made[-1], runs_steps=True)
+    assert engine.runs_steps
     assert (engine.advance(1, 2, 3), engine.joined(4), engine.until("group", 9), engine.compiling) == (False, 1, 9, 0.0)
     assert engine.reason(5) is None
     assert engine.of(instruction(None)) == "body"
@@ -225,18 +225,18 @@ def test_an_engine_is_made_when_launches_have_taken_a_while(clock):
 
 def test_products_want_the_engine_now(clock):
     """An instruction that multiplies matrices stays with the launch; without an engine it has its own body."""
-    engine = later.DeferredEngine(Engine, units=False)
+    engine = later.DeferredEngine(Engine, runs_steps=False)
     product = instruction(Matrix.MULTIPLY)
     assert engine.of(instruction(None)) == "body"
     assert engine.of(product) == ("compiled", product)
-    none = later.DeferredEngine(lambda: None, units=False)
+    none = later.DeferredEngine(lambda: None, runs_steps=False)
     assert none.of(product) == "body"
 
 
 def test_where_there_is_no_engine(clock):
     """Nobody asks a second time; and the time of a launch without one is noted."""
     asked = []
-    engine = later.DeferredEngine(lambda: asked.append(1), units=True)
+    engine = later.DeferredEngine(lambda: asked.append(1), runs_steps=True)
     clock.clock += 1
     clock.thread += 1
     for _ in range(3):
@@ -559,7 +559,7 @@ def test_without_a_compiler(monkeypatch):
     assert serving.compiled_for("interpreter", (), state) is None
     assert not taken.enough
     later_on = serving.compiled_for("auto", (), state)
-    assert (type(later_on), later_on.units) == (later.DeferredEngine, True)
+    assert (type(later_on), later_on.runs_steps) == (later.DeferredEngine, True)
     assert serving.compiled_for("compiled", (), state) is None
     assert taken.enough
     assert serving.compiled_for("auto", (), state) is None
@@ -571,7 +571,7 @@ def test_units_need_the_usual_order(monkeypatch):
 
     monkeypatch.setattr(serving, "interpreted", costs.Interpreted)
     for schedule, units in ((None, True), (3, False)):
-        assert serving.compiled_for("auto", (), SimpleNamespace(schedule=schedule)).units == units
+        assert serving.compiled_for("auto", (), SimpleNamespace(schedule=schedule)).runs_steps == units
 
 
 def test_what_was_compiled_before(monkeypatch):

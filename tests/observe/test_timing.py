@@ -79,9 +79,9 @@ def test_machine_code_and_what_stays_interpreted(
     assert found["native"] > 0
     lines = {line["line"]: line for line in found["lines"]}
     assert any(line["native"] > 0 for line in lines.values())
-    assert lines[16]["why"] == "barrier: interpreted between compiled units"
+    assert lines[16]["why"] == "barrier: interpreted between compiled regions"
     assert [number for number, line in lines.items() if "barrier" in line["why"]] == [16]
-    assert "barrier: interpreted between compiled units" in text
+    assert "barrier: interpreted between compiled regions" in text
     assert document["instructions"] == 4 + 200 * 4 + 4
 
 

@@ -54,7 +54,7 @@ def test_sets_of_bytes(members):
         assert (np.flatnonzero(one.bits(first, last)) + first).tolist() == sorted(m for m in members if first <= m < last)  # fmt: skip
     assert np.arange(64)[one.index()].tolist() == sorted(members)
     for other in SETS:
-        assert one.meets(marks(other)) == bool(members & other)
+        assert one.overlaps(marks(other)) == bool(members & other)
     assert Marks.of(np.zeros(16, np.uint8)) is None
 
 

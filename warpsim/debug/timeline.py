@@ -324,7 +324,7 @@ class Timeline(Watcher):
         if warp is None or running is None or machine is None or machine.number_of(running) == warp:
             return
         machine.push(running)
-        state.running, state.told = None, False
+        state.running, state.reported = None, False
         self.machine = self.group = None
         self.step -= 1
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from warpsim.isa import traits
 from warpsim.machine.binding.operand_slots import ArrayGetter, Guard, destination, guard_of, value_getter
-from warpsim.machine.collectives import FULL, bind_gate, missing_lanes, take_apart, wait
+from warpsim.machine.collectives import FULL, bind_gate, missing_lanes, split_by_guard, wait
 from warpsim.machine.plan import FunctionPlan, Step
 from warpsim.machine.selection import Lanes, Selection
 from warpsim.machine.specials import clusters_of
@@ -411,8 +411,8 @@ def _before(machine: Machine, group: Group, guard: Guard | None, *, aligned: boo
         if active is False:
             return False
         if active is not None:
-            return take_apart(machine, group, active, whole=False)
-    if aligned and not group.arrives_apart and machine.launch.settings.whole_warps:
+            return split_by_guard(machine, group, active)
+    if aligned and not group.arrives_in_parts and machine.launch.settings.whole_warps:
         lacking = missing_lanes(machine, group, None)
         if lacking is not None:
             return wait(machine, group, lacking)

@@ -2,7 +2,7 @@
 
 An instruction with ``.sync`` executes for a warp when all participating lanes have arrived: those in its membermask, or
 the whole warp, less those that have exited. A group with only some of a warp's lanes parks at the gate until the others
-arrive, which is how diverged lanes meet under independent thread scheduling. They may reach the same instruction at
+arrive, which is how diverged lanes converge under independent thread scheduling. They may reach the same instruction at
 another place.
 """
 
@@ -94,7 +94,7 @@ def warps_of(group: Group) -> Array:
     return found
 
 
-def meet(machine: Machine, instruction: Instruction) -> None:
+def release_complete(machine: Machine, instruction: Instruction) -> None:
     """Release the warps all of whose lanes wait at this instruction, at any place in the program."""
     peers = [
         g for g in machine.batch.parked if present(g).text == instruction.text and membermask(present(g)) is not None
@@ -210,7 +210,7 @@ def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
         return step
     guard = guard_of(instruction)
     if instruction.form.scope is Scope.WARPGROUP:
-        return _bind_warpgroup(step, guard, whole=instruction.traits.is_async(Family.WGMMA))
+        return _bind_warpgroup(step, guard, complete=instruction.traits.is_async(Family.WGMMA))
     members = membermask(instruction)
 
     def gated(machine: Machine, group: Group) -> object:
@@ -222,11 +222,15 @@ def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
         missing = missing_lanes(machine, group, members, active)
         if missing is not None:
             if active is not None:
-                return take_apart(machine, group, active, whole=members is None)
+                return split_by_guard(machine, group, active, report=members is None)
             return _wait_for(machine, group, instruction, members, missing)
-        told = machine.hooks.collective_incomplete
-        if told is not None and members is None and not (active is None and group.warps.dense and _whole(machine)):
-            told(machine, group, active)
+        notify = machine.hooks.collective_incomplete
+        if (
+            notify is not None
+            and members is None
+            and not (active is None and group.warps.dense and _has_all_lanes(machine))
+        ):
+            notify(machine, group, active)
         if machine.hooks.warp_synchronised is not None:
             machine.hooks.warp_synchronised(machine, group, members, active)
         return step(machine, group)
@@ -240,20 +244,20 @@ def _wait_for(machine: Machine, group: Group, instruction: Instruction, members:
         machine.hooks.collective_waits(machine, group)
     wait(machine, group, missing)
     if members is not None:
-        meet(machine, instruction)
+        release_complete(machine, instruction)
     return True
 
 
-def _whole(machine: Machine) -> bool:
+def _has_all_lanes(machine: Machine) -> bool:
     """Whether all warps have all of their lanes."""
     return machine.batch.exited is None and machine.batch.shape.n_threads % 32 == 0
 
 
-def take_apart(machine: Machine, group: Group, active: Array, *, whole: bool = True) -> bool:
+def split_by_guard(machine: Machine, group: Group, active: Array, *, report: bool = False) -> bool:
     """Let lanes that a guard disables continue; the others execute the instruction again, alone. Always True."""
     here, others = machine.divide(group, np.broadcast_to(active, group.selection.shape))
     others.at = group.at + 1
-    if whole and machine.hooks.collective_passed is not None:
+    if report and machine.hooks.collective_passed is not None:
         machine.hooks.collective_passed(machine, others)
     machine.count_entry(here, -1)
     machine.push(others)
@@ -261,8 +265,8 @@ def take_apart(machine: Machine, group: Group, active: Array, *, whole: bool = T
     return True
 
 
-def _bind_warpgroup(step: Step, guard: Guard | None, *, whole: bool) -> Step:
-    """Put a gate for four warps before ``step``; if ``whole``, none of their threads may have exited."""
+def _bind_warpgroup(step: Step, guard: Guard | None, *, complete: bool) -> Step:
+    """Put a gate for four warps before ``step``; if ``complete``, none of their threads may have exited."""
 
     def gated(machine: Machine, group: Group) -> object:
         selection = group.selection
@@ -270,8 +274,8 @@ def _bind_warpgroup(step: Step, guard: Guard | None, *, whole: bool) -> Step:
         if active is False:
             return None
         if active is not None:
-            return take_apart(machine, group, active)
-        if selection.n == machine.batch.shape.n and (not whole or machine.batch.shape.n_threads % 128 == 0):
+            return split_by_guard(machine, group, active, report=True)
+        if selection.n == machine.batch.shape.n and (not complete or machine.batch.shape.n_threads % 128 == 0):
             return step(machine, group)
         places, sizes = selection.warpgroup_of, selection.warpgroup_sizes
         lacking = (sizes < _needed(machine))[places]
@@ -286,7 +290,7 @@ def _bind_warpgroup(step: Step, guard: Guard | None, *, whole: bool) -> Step:
             machine.push(goes)
             machine.park(stays)
             return True
-        if whole and (sizes[places] < 128).any():
+        if complete and (sizes[places] < 128).any():
             return _pass_over(machine, group, (sizes < 128)[places])
         return step(machine, group)
 

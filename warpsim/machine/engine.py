@@ -18,7 +18,7 @@ from warpsim.machine.machine import Bodies, Machine
 from warpsim.machine.plan import ATTEND, BoundBlock, End, Step
 from warpsim.machine.reporting import present
 from warpsim.machine.selection import shape_of
-from warpsim.machine.stalled import arrive_apart, deadlock
+from warpsim.machine.stalled import arrive_in_parts, deadlock
 from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import BATCH_BYTES, Dims, LaunchState
@@ -127,8 +127,8 @@ def _part(group: Group, schedule: Schedule) -> Array:
     selection = group.selection
     threads, ctas = (np.broadcast_to(a, selection.shape) for a in (selection.threads, selection.ctas))
     kind = schedule.below(4 if schedule.lanes else 3)
-    unit = (threads >> 5, ctas, (threads >> 5) + ctas * (int(threads.max()) // 32 + 1), threads)[kind]
-    known, places = np.unique(unit, return_inverse=True)
+    key = (threads >> 5, ctas, (threads >> 5) + ctas * (int(threads.max()) // 32 + 1), threads)[kind]
+    known, places = np.unique(key, return_inverse=True)
     if schedule.chance(0.5):  # before or after a place
         cut = 1 + schedule.below(max(len(known) - 1, 1))
         chosen = np.arange(len(known)) < cut
@@ -194,7 +194,7 @@ class Compiled(Protocol):
         """Note that the launch is over."""
 
     @property
-    def units(self) -> bool:
+    def runs_steps(self) -> bool:
         """Whether there is code for steps, not only for bodies of instructions."""
 
     @property
@@ -223,7 +223,7 @@ class Run:
         compiled: Compiled | None = None,
     ) -> None:
         self.state = state
-        in_order = compiled is not None and compiled.units and state.schedule is None
+        in_order = compiled is not None and compiled.runs_steps and state.schedule is None
         self.compiled = compiled if in_order else None
         self.bodies = None if compiled is None else compiled.bodies
         self.hooks = Hooks(watchers)
@@ -234,9 +234,9 @@ class Run:
         self._next_report = time.monotonic() + 2.0
         seconds = state.settings.max_seconds
         self._deadline = None if seconds is None else time.monotonic() + seconds
-        self._told = self.hooks.step_before is not None or self.hooks.step_after is not None
+        self._watched = self.hooks.step_before is not None or self.hooks.step_after is not None
         registers = self.hooks.registers_read is not None or self.hooks.registers_written is not None
-        self._telling: dict[BoundBlock, tuple[list[Step], End]] | None = {} if registers else None
+        self._register_steps: dict[BoundBlock, tuple[list[Step], End]] | None = {} if registers else None
 
     def machine(self, batch: BatchState) -> Machine:
         """The machine through which the steps of a batch act."""
@@ -312,7 +312,7 @@ class Run:
         begun = self._begin_wave()
         if state.started and not (begun or state.moved or state.memory.version != state.version):
             machines = [self.machine(batch) for batch in state.batches]
-            if machines and not (pass_time(machines) or arrive_apart(machines)):
+            if machines and not (pass_time(machines) or arrive_in_parts(machines)):
                 deadlock(machines)
         if not state.batches:
             if self.hooks.launch_ended is not None:
@@ -356,16 +356,16 @@ class Run:
 
     def _run_group(self, machine: Machine, group: Group) -> bool:  # noqa: C901  the innermost loop: no calls
         """Run a group until another comes before it; True for a pause."""
-        state, batch, told = self.state, machine.batch, self._told
+        state, batch, watched = self.state, machine.batch, self._watched
         before, after, compiled = self.hooks.shadowed_before, self.hooks.shadowed_after, self.compiled
-        telling = self._telling
+        register_steps = self._register_steps
         waiting = len(batch.runnable)
         limit = machine.limit(group) if waiting else None
         left, state.left = state.left, None
         if left is None and state.schedule is not None:
             left = state.schedule.quantum()
         while True:
-            if compiled is not None and not state.told and self._runs_compiled(machine, group, limit):
+            if compiled is not None and not state.reported and self._runs_compiled(machine, group, limit):
                 if group.block < 0:  # in parts
                     return False
                 self._look_at_clock(machine, group)
@@ -373,7 +373,7 @@ class Run:
                     machine.push(group)
                     return False
             block = group.plan.blocks[group.block]
-            if told:
+            if watched:
                 pause = self._pauses(machine, group, block)
                 if pause is not None:
                     state.left = left if pause else None
@@ -381,7 +381,7 @@ class Run:
             elif group.at == 0:
                 self._count(machine, block, group)
             steps, shadowed, end = block.steps, group.may_read_shadows, block.end
-            if telling is not None:
+            if register_steps is not None:
                 steps, end = self._of_registers(block)
             stop = len(steps)
             if left is not None:
@@ -389,7 +389,7 @@ class Run:
             elif compiled is not None and group.at < stop:
                 stop = compiled.until(group, stop)
             at = group.at
-            while not (shadowed or told) and at < stop:  # the hot loop: as few tests as possible
+            while not (shadowed or watched) and at < stop:  # the hot loop: as few tests as possible
                 group.at = at
                 suspended = steps[at](machine, group)
                 at += 1
@@ -409,8 +409,8 @@ class Run:
                 if (shadowed or suspended) and after is not None:
                     after(machine, group, block.instructions[number])
                     shadowed = shadowed or group.may_read_shadows
-                if told:
-                    pause = self._tell(machine, group, block, stop)
+                if watched:
+                    pause = self._stepped(machine, group, block, stop)
                     if pause is not None:
                         state.left = left + stop - group.at if pause and left is not None else None
                         return pause
@@ -462,10 +462,10 @@ class Run:
 
     def _of_registers(self, block: BoundBlock) -> tuple[list[Step], End]:
         """The steps and the end of a block that report registers."""
-        assert self._telling is not None
-        found = self._telling.get(block)
+        assert self._register_steps is not None
+        found = self._register_steps.get(block)
         if found is None:
-            found = self._telling[block] = with_register_events(block)
+            found = self._register_steps[block] = with_register_events(block)
         return found
 
     def _pauses(self, machine: Machine, group: Group, block: BoundBlock) -> bool | None:
@@ -474,17 +474,17 @@ class Run:
         if state.settings.by_warp and machine.spreads(group):
             machine.push(group)
             return False
-        if not state.told and hooks.step_before is not None and group.at < len(instructions):
+        if not state.reported and hooks.step_before is not None and group.at < len(instructions):
             hooks.step_before(machine, group, instructions[group.at])
         if hooks.pausing:
-            hooks.pausing, state.told = False, True
+            hooks.pausing, state.reported = False, True
             return True
-        state.told = False
+        state.reported = False
         if group.at == 0:
             self._count(machine, block, group)
         return None
 
-    def _tell(self, machine: Machine, group: Group, block: BoundBlock, stop: int) -> bool | None:
+    def _stepped(self, machine: Machine, group: Group, block: BoundBlock, stop: int) -> bool | None:
         """Report a finished step and the next one, as `_pauses` does, unless compiled code may begin there."""
         hooks = self.hooks
         if hooks.step_after is not None:

@@ -58,7 +58,7 @@ class Stall:
     place: Instruction | None = None
 
 
-def arrive_apart(machines: list[Machine]) -> bool:
+def arrive_in_parts(machines: list[Machine]) -> bool:
     """Let warps that stand at an aligned barrier in parts arrive in parts; True if there were any."""
     found = False
     for machine in machines:
@@ -75,7 +75,7 @@ def arrive_apart(machines: list[Machine]) -> bool:
             if machine.hooks.warp_split is not None:
                 others = [g for g in (*here, *machine.batch.parked) if g is not group]
                 machine.hooks.warp_split(machine, group, others[0] if others else None)
-            group.arrives_apart = True
+            group.arrives_in_parts = True
             machine.push(group)
             if machine.hooks.group_woken is not None:
                 machine.hooks.group_woken(machine, group)
@@ -134,9 +134,9 @@ def _collective(machine: Machine, group: Group, polling: Array) -> Stall:
     wide = instruction.form.scope is Scope.WARPGROUP
     who = f"{group.selection.n} threads"
     missing = None
-    unit = _units(machine.batch.shape, 128 if wide else 32)
+    warp_of = _warps(machine.batch.shape, 128 if wide else 32)
     here = group.selection.positions.reshape(-1)
-    polled_for = bool((polling & np.isin(unit, unit[here])).any())
+    polled_for = bool((polling & np.isin(warp_of, warp_of[here])).any())
     if absent.any():
         warp, column = np.argwhere(absent.any(axis=1))[0].tolist()
         who = f"{counted('lane', np.flatnonzero(active[warp, :, column]))} of a warp"
@@ -158,7 +158,7 @@ def _collective(machine: Machine, group: Group, polling: Array) -> Stall:
     )
 
 
-def _units(shape: Shape, width: int) -> Array:
+def _warps(shape: Shape, width: int) -> Array:
     """The warp or warpgroup (times CTAs, plus CTA) of each position of a batch."""
     positions = np.arange(shape.n)
     found: Array = positions // shape.n_ctas // width * shape.n_ctas + positions % shape.n_ctas

@@ -46,7 +46,7 @@ class Watcher:
     """The events that a class defines."""
 
     compiled: ClassVar[frozenset[str]] = frozenset()
-    """Events that compiled code handles itself: it runs only code that would tell this class nothing of interest."""
+    """Events that compiled code handles itself: it runs only code that has nothing to report to this class."""
 
     def __init_subclass__(cls, **more: object) -> None:
         super().__init_subclass__(**more)

@@ -1,4 +1,4 @@
-"""Measures where a launch's host time goes: each step, each piece of machine code, and the checks."""
+"""Measures where a launch's host time goes: each step, machine code, and the checks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from warpsim.machine.watcher import Watcher
 from warpsim.program.program import Instruction, Program
 from warpsim.report.profile import LineTime, Timing
 
-UNITS = frozenset({"memory", "active", "report"})
+PROVIDED = frozenset({"memory", "active", "report"})
 """Ports that machine code provides to instructions."""
 
 
@@ -23,7 +23,7 @@ class Code(Protocol):
     """Machine code of a launch (`warpsim.native.tiering.engine.CompiledEngine`), and why it does not cover more."""
 
     compiling: float
-    units: bool
+    runs_steps: bool
 
     def advance(self, machine: Machine, group: Group, limit: Any, room: int | None = None) -> bool:
         """Run the machine code for a place, if there is any."""
@@ -76,13 +76,13 @@ class StopWatch:
             self._present.interpreted += time.perf_counter() - self._since - self._apart
         self._since = None
 
-    def checked(self, told: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    def checked(self, notify: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         """Measure a watcher's event handler, including events that it causes."""
         if self._inside:
-            return told(*arguments)
+            return notify(*arguments)
         self._inside, began = True, time.perf_counter()
         try:
-            return told(*arguments)
+            return notify(*arguments)
         finally:
             spent, self._inside = time.perf_counter() - began, False
             self.checks += spent
@@ -118,15 +118,15 @@ class StopWatch:
 
     def _why(self, instruction: Instruction) -> str:
         form = instruction.form
-        if self.code is not None and not self.code.units:
+        if self.code is not None and not self.code.runs_steps:
             return "a rule or a watcher follows single accesses or steps"
         if form.scope is Scope.SYNC:
-            return "barrier: interpreted between compiled units"
+            return "barrier: interpreted between compiled regions"
         if form.scope is Scope.WARPGROUP:
-            return "warpgroup instruction: interpreted between compiled units"
-        ports = form.ports - UNITS
+            return "warpgroup instruction: interpreted between compiled regions"
+        ports = form.ports - PROVIDED
         if ports:
-            return f"needs {', '.join(sorted(ports))}: interpreted between compiled units"
+            return f"needs {', '.join(sorted(ports))}: interpreted between compiled regions"
         reason = None if self.code is None else self.code.reason(instruction)
         return reason or "interpreted before compiling it paid off"
 
@@ -158,8 +158,8 @@ class _Timed:
         self.events: tuple[str, ...] = watcher.events
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        told, watch = getattr(self._watcher, name), self._watch
-        return lambda *arguments: watch.checked(told, arguments)
+        notify, watch = getattr(self._watcher, name), self._watch
+        return lambda *arguments: watch.checked(notify, arguments)
 
 
 class _TimedCode:

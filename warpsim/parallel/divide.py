@@ -43,11 +43,11 @@ def _independent(at: int, outcomes: Sequence[Outcome]) -> bool:
         writes = [outcome.written[at].marks] if at in outcome.written else []
         reductions = [(kind, change.marks) for (start, kind), change in outcome.reduced.items() if start == at]
         reducing = [marks for _, marks in reduced]
-        if _meet(reads, [*written, *reducing]) or _meet(writes, [*read, *written, *reducing]):
+        if _overlap(reads, [*written, *reducing]) or _overlap(writes, [*read, *written, *reducing]):
             return False
         for kind, marks in reductions:
             others = [m for other, m in reduced if other != kind]
-            if _meet([marks], [*read, *written, *others]) or _meet([marks], writes):
+            if _overlap([marks], [*read, *written, *others]) or _overlap([marks], writes):
                 return False
         read += reads
         written += writes
@@ -55,8 +55,8 @@ def _independent(at: int, outcomes: Sequence[Outcome]) -> bool:
     return True
 
 
-def _meet(some: Iterable[Marks], others: Sequence[Marks]) -> bool:
-    return any(one.meets(other) for one in some for other in others)
+def _overlap(some: Iterable[Marks], others: Sequence[Marks]) -> bool:
+    return any(one.overlaps(other) for one in some for other in others)
 
 
 def apply(memory: GlobalMemory, outcomes: Sequence[Outcome]) -> None:

@@ -84,7 +84,7 @@ class Footprint(Watcher):
             marks = marks_of(self.read if access == READ else self.written, allocation.start, allocation)
             mark(marks, address[owner == index] - allocation.start, nbytes)
 
-    # ---- what compiled units tell -----------------------------------------------------------------
+    # ---- what compiled regions report -----------------------------------------------------------------
 
     def extents_read(self, memory: GlobalMemory, extents: Extents) -> None:
         """Mark extents as read."""
@@ -211,7 +211,7 @@ class Marks:
         assert self.packed is not None
         return np.unpackbits(self.packed, count=self.last - self.first).view(np.bool_)
 
-    def meets(self, other: Marks) -> bool:
+    def overlaps(self, other: Marks) -> bool:
         """Whether two sets share a byte."""
         first, last = max(self.first, other.first), min(self.last, other.last)
         if first >= last:

@@ -172,13 +172,13 @@ class Tracer(Profiler):
 
     # ---- waits -------------------------------------------------------------------------------
 
-    def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:  # noqa: FBT001  an event's arguments are told by their places
+    def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Note warps that may wait from here on."""
         barrier = group.instruction.traits.barrier
         if barrier is not None and barrier.waits and self._crew >= 0:
             self._waits.open(f"barrier {number}", self._members(machine, group), self._now)
 
-    def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:  # noqa: FBT001  an event's arguments are told by their places
+    def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Note warps that continue."""
         if group is not None and not self._full:
             self._waits.close(f"barrier {number}", self._members(machine, group), self._now)

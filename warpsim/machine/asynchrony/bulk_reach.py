@@ -126,9 +126,9 @@ class BulkReach:
 
     def refuse(self, message: str, advice: str = "", address: int | None = None) -> None:
         """Report why boxes cannot be copied."""
-        told = self.machine.hooks.boxes_refused
-        if told is not None:
-            told(self.machine, self.group, BoxProblem(message, advice, address), self.active)
+        notify = self.machine.hooks.boxes_refused
+        if notify is not None:
+            notify(self.machine, self.group, BoxProblem(message, advice, address), self.active)
 
     def inside(self, start: Array, nbytes: int) -> bool:
         """Whether runs are inside shared memory (reported if not)."""
@@ -245,9 +245,9 @@ class BulkReach:
             elif raw is not None and fields is not None:
                 kind[number] = kinds[raw] = found.setdefault(fields, len(found))
         used = kind[where]
-        told = self.machine.hooks.map_used
-        if told is not None and found:
-            told(self.machine, self.group, addresses[used >= 0], lanes.columns[used >= 0], self.active)
+        notify = self.machine.hooks.map_used
+        if notify is not None and found:
+            notify(self.machine, self.group, addresses[used >= 0], lanes.columns[used >= 0], self.active)
         return [(fields, np.flatnonzero(used == number)) for fields, number in found.items()]
 
     def _problem(self, fields: tensor_map.Fields | None, rank: int) -> str | None:
@@ -285,9 +285,9 @@ class BulkReach:
 
     def note(self, addresses: Array, nbytes: int, access: int) -> None:
         """Report accesses through the async proxy to the hooks."""
-        told = self.machine.hooks.global_tile_accessed
-        if told is not None:
-            told(self.machine, self.group, self.group.lanes(self.active), access, addresses, nbytes)
+        notify = self.machine.hooks.global_tile_accessed
+        if notify is not None:
+            notify(self.machine, self.group, self.group.lanes(self.active), access, addresses, nbytes)
 
     def runs(self, addresses: Array, nbytes: int, *, combines: bool = False) -> Array:
         """Bytes ``[runs, nbytes]`` of global memory, zero where a fault was reported. ``combines``: for a reduction,

@@ -270,13 +270,13 @@ class TensorMapFences(BulkReach):
 
     def release(self) -> None:
         """Release the threads' changes of maps."""
-        told = self.machine.hooks.map_changed
-        if told is not None:
-            told(self.machine, self.group, self.group.lanes(self.active))
+        notify = self.machine.hooks.map_changed
+        if notify is not None:
+            notify(self.machine, self.group, self.group.lanes(self.active))
 
     def acquire(self, map: Address) -> None:
         """Acquire the maps at these addresses."""
-        told = self.machine.hooks.map_acquired
-        if told is not None:
+        notify = self.machine.hooks.map_acquired
+        if notify is not None:
             lanes = self.lanes()
-            told(self.machine, self.group, self.address(map, lanes), lanes.columns)
+            notify(self.machine, self.group, self.address(map, lanes), lanes.columns)

@@ -33,17 +33,17 @@ class MbarrierObjects:
 
     def init(self, space: str, address: Address, count: Array) -> None:
         """Initialise objects that expect ``count`` arrivals."""
-        told = self.machine.hooks.mbarrier_initialised
-        if told is not None:
-            told(self.machine, self.group, *self.places(space, address), self._taking_part(count), self.active)
+        notify = self.machine.hooks.mbarrier_initialised
+        if notify is not None:
+            notify(self.machine, self.group, *self.places(space, address), self._taking_part(count), self.active)
         self.memory.store(space, address, B64, (mbarriers.initial(count),))
 
     def invalidate(self, space: str, address: Address) -> None:
         """Invalidate objects, so that their memory may be reused."""
-        told = self.machine.hooks.mbarrier_invalidated
-        if told is not None:
+        notify = self.machine.hooks.mbarrier_invalidated
+        if notify is not None:
             old = self.memory.load(space, address, B64)[0].view(U64)
-            told(self.machine, self.group, *self.places(space, address), self._taking_part(old), self.active)
+            notify(self.machine, self.group, *self.places(space, address), self._taking_part(old), self.active)
         self.memory.store(space, address, B64, (np.zeros(1, U64),))
 
     def update(
@@ -71,13 +71,13 @@ class MbarrierObjects:
 
         # arrivals that a phase still needs can be made together: only the last one may end it
         safe_sum = (lambda word: mbarriers.pending(word.view(U64))) if arrivals else None
-        told = hooks.mbarrier_arrived
+        notify = hooks.mbarrier_arrived
         old = self.memory.atomic(
-            space, address, B64, changed, operands, returns=returns or told is not None, safe_sum=safe_sum
+            space, address, B64, changed, operands, returns=returns or notify is not None, safe_sum=safe_sum
         )
-        if told is not None and old is not None:
+        if notify is not None and old is not None:
             phases = spread(mbarriers.phase(old.view(U64)), self._shape()).reshape(-1)[self._lanes()]
-            told(machine, self.group, self.group.lanes(self.active), *self.places(space, address), phases)
+            notify(machine, self.group, self.group.lanes(self.active), *self.places(space, address), phases)
         return old if returns else None
 
     def look(self, space: str, address: Address, parity: Array) -> Array:
@@ -92,19 +92,19 @@ class MbarrierObjects:
         word = self.memory.load(space, address, B64)[0].view(U64)
         if machine.hooks.mbarrier_read is not None:
             machine.hooks.mbarrier_read(machine, self.group, self._taking_part(word), self.active)
-        told = machine.hooks.mbarrier_observed
-        if told is not None:
+        notify = machine.hooks.mbarrier_observed
+        if notify is not None:
             over = spread(mbarriers.phase(word) != (as_array(parity).astype(np.uint32) & 1), self._shape())
             over = over.reshape(-1)[self._lanes()]
             columns, place = self.places(space, address)
-            told(machine, self.group, self.group.lanes(self.active)[over], columns[over], place[over])
+            notify(machine, self.group, self.group.lanes(self.active)[over], columns[over], place[over])
         return word
 
     def fence(self) -> None:
         """Make what the step's threads initialised visible to other proxies and CTAs."""
-        told = self.machine.hooks.mbarrier_fenced
-        if told is not None:
-            told(self.machine, self.group, self.active)
+        notify = self.machine.hooks.mbarrier_fenced
+        if notify is not None:
+            notify(self.machine, self.group, self.active)
 
     def places(self, space: str, address: Address) -> tuple[Array, Array]:
         """Column and offset of the object of each participating lane."""

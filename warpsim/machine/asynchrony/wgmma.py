@@ -82,8 +82,8 @@ class SharedMatrix:
         warps = group.warps
         self.extent = warps.n // 4, warps.m
         self.columns = warps.columns
-        self.told = False
-        """Whether watchers know already what is read."""
+        self.reported = False
+        """Whether the read has been reported."""
 
     def read(self, bits: Array, k: int, extent: int, dtype: DType, *, transposed: bool) -> Array:
         """Read the matrix ``[W, k, extent]`` of descriptors ``[n, m]`` (both may be 1); ``W`` is ``n * m``."""
@@ -94,7 +94,7 @@ class SharedMatrix:
         if not inside:
             space.spare()
             address = np.minimum(matrix.addresses(), max(space.size - 16, 0)) & -16
-        self._tell(matrix, address)
+        self._report(matrix, address)
         if inside and matrix.elements:
             per = 4 // size
             flat = space.flat.view(f"u{size}")
@@ -116,12 +116,12 @@ class SharedMatrix:
         return np.ascontiguousarray(full.transpose(2, 0, 1))
 
     def words(self, bits: Array, k: int, extent: int, dtype: DType, *, transposed: bool) -> Words | None:
-        """Tell that the matrix is read, and where it stands; None, and nothing is told, where it leaves shared memory."""
+        """Report that the matrix is read, and return where it stands; None, with no report, if it leaves shared memory."""
         space = self.machine.batch.shared
         matrix = _Matrix(bits, k, extent, dtype.itemsize, transposed=transposed)
         if matrix.high > space.size:
             return None
-        self._tell(matrix, None)
+        self._report(matrix, None)
         n_columns = self.machine.batch.shape.n_ctas
         held: object
         if matrix.elements:
@@ -142,21 +142,21 @@ class SharedMatrix:
             columns = np.ascontiguousarray(np.broadcast_to(columns, self.extent))
         return columns.reshape(-1)
 
-    def _tell(self, matrix: _Matrix, address: Array | None) -> None:
+    def _report(self, matrix: _Matrix, address: Array | None) -> None:
         """Report descriptors and accesses to the hooks (``address``: those that are made instead); report descriptors
         that leave shared memory as faults if no watcher does.
         """
-        if self.told:
+        if self.reported:
             return
         machine, low, high = self.machine, matrix.low, matrix.high
         size, before = machine.batch.shared.size, machine.errors
-        told = machine.hooks.descriptor_read
-        if told is not None:
+        notify = machine.hooks.descriptor_read
+        if notify is not None:
             columns = self.columns
             if columns.shape != self.extent:
                 columns = np.broadcast_to(columns, self.extent)
             shape = matrix.k, matrix.extent, matrix.itemsize, matrix.transposed
-            told(machine, self.group, matrix.bits, columns, shape, (low, high))
+            notify(machine, self.group, matrix.bits, columns, shape, (low, high))
         if high > size and machine.errors == before:
             message = descriptors.beyond(int(matrix.bits.flat[0]), high, size)
             machine.fault("out-of-bounds", message, self.group, address=high, advice=ADVICE)

@@ -324,11 +324,11 @@ def _in_words(
     found, space, columns, _, active = word_access.locate(port, kind, address, dtype.itemsize)
     hooks, size = port.hooks, dtype.itemsize
     if hooks.memory_accessed is not None:
-        told = MemoryAccess(ATOMIC, kind, found, size, None, columns, active)
-        hooks.memory_accessed(port.machine, port.group, told)
+        access = MemoryAccess(ATOMIC, kind, found, size, None, columns, active)
+        hooks.memory_accessed(port.machine, port.group, access)
     if hooks.shadow_accessed is not None and space.shadow is not None:
-        told = MemoryAccess(_writes(atomic), kind, found, size, None, columns, active)
-        hooks.shadow_accessed(port.machine, port.group, told)
+        access = MemoryAccess(_writes(atomic), kind, found, size, None, columns, active)
+        hooks.shadow_accessed(port.machine, port.group, access)
     space.own()
     place = np.asarray(found, np.int64)
     if out is None and atomic.name in DIRECT and dtype.kind in "iu" and active is None and size <= 4:

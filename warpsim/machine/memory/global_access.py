@@ -149,20 +149,20 @@ def report(
     differs: Callable[[], Array] | None = None,
 ) -> None:
     """Report an access to an allocation, if there is a listener."""
-    told = port.hooks.memory_accessed
-    if told is not None:
+    notify = port.hooks.memory_accessed
+    if notify is not None:
         record = MemoryAccess(access, "global", place, nbytes, allocation, NO_COLUMNS, active, differs)
-        told(port.machine, port.group, record)
+        notify(port.machine, port.group, record)
 
 
 def report_shadow(
     port: Port, access: int, allocation: Allocation, place: Array | Affine, nbytes: int, active: Array | None
 ) -> None:
     """Report an access to an allocation that has a shadow."""
-    told = port.hooks.shadow_accessed
-    if told is not None and allocation.shadow is not None:
+    notify = port.hooks.shadow_accessed
+    if notify is not None and allocation.shadow is not None:
         record = MemoryAccess(access, "global", place, nbytes, allocation, NO_COLUMNS, active)
-        told(port.machine, port.group, record)
+        notify(port.machine, port.group, record)
 
 
 def _report_store(port: Port, address: Address, values: tuple[Array, ...]) -> None:

@@ -53,14 +53,14 @@ class ThreadStack:
         if used.size:
             self.reach(int(used.max()), "alloca")
         self.restore(end)
-        told = self.machine.hooks.stack_extended
-        if told is not None:
+        notify = self.machine.hooks.stack_extended
+        if notify is not None:
             for at in np.unique(address):
                 there = (address == at) if self.active is None else (address == at) & self.active
                 if there.any():
                     first = int(at) & ~3
                     positions = group.selection.positions[there]
-                    told(self.machine, group, positions, first, int(end[there].max()) - first)
+                    notify(self.machine, group, positions, first, int(end[there].max()) - first)
         return address
 
     def restore(self, end: Array) -> None:

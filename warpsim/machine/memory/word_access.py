@@ -164,7 +164,7 @@ def load(port: Port, kind: str, address: Address, dtype: DType, count: int) -> t
 
 
 def watched(port: Port, space: WordSpace) -> bool:
-    """Whether anybody wants to be told of an access."""
+    """Whether anybody is notified of an access."""
     return port.hooks.memory_accessed is not None or (space.shadow is not None and not space.shadow.settled)
 
 
@@ -354,10 +354,10 @@ def access_rows(
     if not inside:
         array, active = _row_faults(port, array, address, nbytes, active)
     columns = _warp_columns(port, shape)
-    told = port.hooks.rows_accessed
-    if told is not None:
+    notify = port.hooks.rows_accessed
+    if notify is not None:
         access = READ if words is None else WRITE
-        told(port.machine, port.group, MemoryAccess(access, "shared", array, nbytes, None, columns, active))
+        notify(port.machine, port.group, MemoryAccess(access, "shared", array, nbytes, None, columns, active))
     if words is not None:
         array, columns = spread(array, shape), spread(columns, shape)
         mask = np.ones(shape, np.bool_) if active is None else spread(active, shape)

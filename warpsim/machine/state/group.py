@@ -53,7 +53,7 @@ class Visit:
     """A group's last visit to the head of a loop; it has slept there for ``waited`` cycles.
 
     ``anchor`` is the memory and the state of an earlier visit, which stays for a ``span`` of visits, each time for twice as
-    many: whatever the period of what repeats, a later visit meets it (Brent's algorithm). ``age`` is its age in visits.
+    many: whatever the period of what repeats, a later visit repeats it (Brent's algorithm). ``age`` is its age in visits.
     ``idle``: for how many laps the group has changed nothing in memory. ``followed``: it is looked at at every back edge from
     then on, until it leaves the loop.
     """
@@ -86,7 +86,7 @@ class Group:
     """Threads at one place, given by ``block`` and ``at``; ``generation`` orders groups that wait for others."""
 
     __slots__ = (
-        "arrives_apart",
+        "arrives_in_parts",
         "at",
         "back_edges",
         "block",
@@ -132,7 +132,7 @@ class Group:
         self.back_edges = 0
         self.seen: tuple[Visit, ...] = ()  # its visits to the heads of the enclosing loops, outermost first
         self.wakes: int | None = None  # when it reads a clock again, while it sleeps
-        self.arrives_apart = False  # stands at an aligned barrier, and may arrive with part of its warps
+        self.arrives_in_parts = False  # stands at an aligned barrier, and may arrive with part of its warps
         self.stacked: tuple[Array, list[Array]] | None = (
             None  # accumulators as wgmma left them, and the registers that are its rows
         )

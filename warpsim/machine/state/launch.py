@@ -123,7 +123,7 @@ class LaunchState:
     """One kernel launch at a step boundary.
 
     ``turns`` are the batches whose turn in this round is still to come, the first one now if ``entered``. ``running``
-    is that batch's group whose steps are being executed, ``told`` whether its next step has been reported. ``moved``: a
+    is that batch's group whose steps are being executed, ``reported`` whether its next step has been reported. ``moved``: a
     group ran in this round; ``version`` is the memory version when the round began. ``preferred`` is a warp (CTA, warp
     of the CTA) that goes before all others as long as it can, if groups are warps.
     """
@@ -153,7 +153,7 @@ class LaunchState:
     turns: list[BatchState] = attrs.field(factory=list)
     entered: bool = False
     running: Group | None = None
-    told: bool = False
+    reported: bool = False
     preferred: tuple[int, int] | None = None
     moved: bool = False
     version: int = 0

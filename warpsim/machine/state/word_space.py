@@ -53,7 +53,7 @@ class WordSpace:
 
     @property
     def settled(self) -> bool:
-        """Of a shadow: whether no access can tell it anything any more, so that none need be reported."""
+        """Whether a shadow can learn nothing more from accesses, so that none need be reported."""
         return False
 
     def __deepcopy__(self, memo: dict[int, object]) -> WordSpace:

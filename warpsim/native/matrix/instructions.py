@@ -249,7 +249,7 @@ class _Warpgroups:
 
         def again() -> Any:
             """By the body, of what has been reported already."""
-            shared_matrix.told = True
+            shared_matrix.reported = True
             return self.function(op, *operands, **(ports | {"report": _reported}))
 
         n, m = shared_matrix.extent

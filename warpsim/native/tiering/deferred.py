@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class DeferredEngine:
     """Stands for the engine that ``make`` returns (None: there is none) until it is worth its import."""
 
-    def __init__(self, make: Callable[[], CompiledEngine | None], *, units: bool) -> None:
-        self.units = units
+    def __init__(self, make: Callable[[], CompiledEngine | None], *, runs_steps: bool) -> None:
+        self.runs_steps = runs_steps
         self._make = make
         self._interpreted = interpreted()
         self._engine: CompiledEngine | None = None

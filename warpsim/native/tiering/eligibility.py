@@ -36,7 +36,7 @@ STEPS = frozenset(
 
 
 class _Serves(NamedTuple):
-    units: bool
+    runs_steps: bool
     collectives: bool
     barriers: bool
 
@@ -56,7 +56,7 @@ def compiled_for(
     if engine == "interpreter":
         return None
     policy, serves = policy_of(engine), _serves(frozenset(e for w in watchers for e in w.events if e not in w.compiled))
-    units = serves.units and state.schedule is None
+    runs_steps = serves.runs_steps and state.schedule is None
 
     def make() -> CompiledEngine | None:
         interpreted().launches = math.inf  # later launches have nothing to import
@@ -71,21 +71,21 @@ def compiled_for(
             observer,
             policy=policy,
             collectives=serves.collectives,
-            units=units,
+            runs_steps=runs_steps,
             barriers=serves.barriers,
             joins=joins,
             keeps=state.settings.keeps,
             stops=stops,
         )
 
-    return make() if engine == "compiled" or interpreted().enough else DeferredEngine(make, units=units)
+    return make() if engine == "compiled" or interpreted().enough else DeferredEngine(make, runs_steps=runs_steps)
 
 
 @functools.lru_cache(maxsize=256)
 def _serves(events: frozenset[str]) -> _Serves:
     """What may run compiled without losing these events."""
     return _Serves(
-        units=not events & (STEPS | ACCESSES),  # rules that follow accesses follow their order, too
+        runs_steps=not events & (STEPS | ACCESSES),  # rules that follow accesses follow their order, too
         collectives=not events & COLLECTIVES,
         barriers=not events & BARRIERS,
     )

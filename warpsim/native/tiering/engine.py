@@ -51,13 +51,13 @@ class CompiledEngine:
         *,
         policy: Policy,
         collectives: bool,
-        units: bool = True,
+        runs_steps: bool = True,
         barriers: bool = False,
         joins: bool = False,
         keeps: bool = False,
         stops: frozenset[tuple[int, int]] = frozenset(),
     ) -> None:
-        self.policy, self.collectives, self.units, self.barriers = policy, collectives, units, barriers
+        self.policy, self.collectives, self.runs_steps, self.barriers = policy, collectives, runs_steps, barriers
         self._joins, self._keeps, self._stops = joins, keeps, stops
         self._observer, self._sm = observer, device.sm if device.numerics == "exact" else None
         self.bodies = Bodies(policy)
