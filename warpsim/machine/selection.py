@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
 from warpsim.machine.values import FLAT, SINGLE, Affine, Array, Place, Value, as_array, repeated, repeated_along
 
 Axis = tuple[int, int, int]  # start, step, count
+Key, Content = TypeVar("Key"), TypeVar("Content")
 KEPT = 16
 """Number of splits along one axis, and of joined rectangles, that a `Shape` caches."""
 SMALL = 4096
@@ -437,7 +438,7 @@ def _sorted(selections: list[Selection]) -> Selection:
     return from_positions(selections[0].batch_shape, positions)
 
 
-def forget_oldest(cached: dict[Any, Any]) -> None:
+def forget_oldest(cached: dict[Key, Content]) -> None:
     """Keep a bounded number of the selections that were derived from a `Shape`."""
     if len(cached) > KEPT:
         oldest, *_ = list(cached)  # a copy at once: threads share the caches of small shapes

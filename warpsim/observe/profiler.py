@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
 
 import attrs
 import numpy as np
@@ -18,7 +17,9 @@ from warpsim.machine.machine import Machine
 from warpsim.machine.plan import BoundBlock
 from warpsim.machine.state.global_memory import PARAM_WINDOW
 from warpsim.machine.state.group import Group
-from warpsim.machine.values import Array, as_array
+from warpsim.machine.state.launch import LaunchState
+from warpsim.machine.state.transfers import Transfer
+from warpsim.machine.values import Array, Place, as_array
 from warpsim.machine.watcher import MemoryAccess, Watcher
 from warpsim.program.program import Instruction
 from warpsim.report.profile import Conflict, Counts, Line, Profile
@@ -43,7 +44,7 @@ class Lanes:
     columns: Array
 
 
-def warp_rows(group: Group, place: Any, active: Any, *, of_rows: bool = False) -> Lanes:
+def warp_rows(group: Group, place: Place, active: Array | None, *, of_rows: bool = False) -> Lanes:
     """The lanes of a group's access, by warp. With ``of_rows``, ``place`` and ``active`` are already in warp view (rows
     of matrices).
     """
@@ -142,7 +143,7 @@ class Profiler(Watcher):
     def __init__(self) -> None:
         self._entries: dict[int, Entry] = {}
         self._blocks: dict[BoundBlock, list[int]] = {}
-        self._launch: Any = None
+        self._launch: LaunchState | None = None
         self._running: Entry | None = None
         self._since = 0
         self._guard: tuple[Entry, int] | None = None
@@ -257,7 +258,7 @@ class Profiler(Watcher):
         self._reached[space] = here if known is None else known
         return int(np.count_nonzero(here)) * lanes.weight
 
-    def async_issued(self, machine: Machine, transfer: Any) -> None:
+    def async_issued(self, machine: Machine, transfer: Transfer) -> None:
         """Count the bytes of bulk copies."""
         if transfer.asynchronous and transfer.place is not None:
             size = transfer.reads if transfer.signal is None else transfer.signal
@@ -277,6 +278,7 @@ class Profiler(Watcher):
     def profile(self) -> Profile:
         """The counts by PTX line."""
         launch, lines = self._launch, dict[int, list[Entry]]()
+        assert launch is not None, "a launch has begun"
         found = {key: attrs.evolve(entry, counts=attrs.evolve(entry.counts)) for key, entry in self._entries.items()}
         for block, (n_warps, n_threads, partial) in self._blocks.items():
             for instruction in block.instructions:

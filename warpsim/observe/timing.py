@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from warpsim.isa.spec import Scope
 from warpsim.machine import engine
+from warpsim.machine.hooks import Listener
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
@@ -19,14 +20,10 @@ PROVIDED = frozenset({"memory", "active", "report"})
 """Ports that machine code provides to instructions."""
 
 
-class Code(Protocol):
+class Code(engine.Compiled, Protocol):
     """Machine code of a launch (`warpsim.native.tiering.engine.CompiledEngine`), and why it does not cover more."""
 
     compiling: float
-    runs_steps: bool
-
-    def advance(self, machine: Machine, group: Group, limit: Any, room: int | None = None) -> bool:
-        """Run the machine code for a place, if there is any."""
 
     def reason(self, instruction: Instruction) -> str | None:
         """Why compiling an instruction failed, if it was tried."""
@@ -46,10 +43,17 @@ class StopWatch:
         self._apart = 0.0
         self._inside = False
 
-    def run(self, state: LaunchState, watchers: Sequence[Any], stdout: Any, progress: Any, code: Any) -> None:
+    def run(
+        self,
+        state: LaunchState,
+        watchers: Sequence[Listener],
+        stdout: Callable[[str], object],
+        progress: engine.Progress | None,
+        code: Code | None,
+    ) -> None:
         """Run a launch and measure it."""
         self.code, self.program, began = code, state.plan.program, time.perf_counter()
-        seeing: list[Any] = [*(_Timed(watcher, self) for watcher in watchers), _Steps(self)]
+        seeing: list[Listener] = [*(_Timed(watcher, self) for watcher in watchers), _Steps(self)]
         try:
             engine.run(state, seeing, stdout, progress, None if code is None else _TimedCode(code, self))
         finally:
@@ -76,7 +80,7 @@ class StopWatch:
             self._present.interpreted += time.perf_counter() - self._since - self._apart
         self._since = None
 
-    def checked(self, notify: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    def checked(self, notify: Callable[..., object], arguments: tuple[object, ...]) -> object:
         """Measure a watcher's event handler, including events that it causes."""
         if self._inside:
             return notify(*arguments)
@@ -153,11 +157,11 @@ class _Steps(Watcher):
 class _Timed:
     """A watcher whose time is measured."""
 
-    def __init__(self, watcher: Any, watch: StopWatch) -> None:
+    def __init__(self, watcher: Listener, watch: StopWatch) -> None:
         self._watcher, self._watch = watcher, watch
         self.events: tuple[str, ...] = watcher.events
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __getattr__(self, name: str) -> Callable[..., object]:
         notify, watch = getattr(self._watcher, name), self._watch
         return lambda *arguments: watch.checked(notify, arguments)
 
@@ -165,13 +169,15 @@ class _Timed:
 class _TimedCode:
     """Machine code whose time is measured."""
 
-    def __init__(self, code: Any, watch: StopWatch) -> None:
+    def __init__(self, code: Code, watch: StopWatch) -> None:
         self._code, self._watch = code, watch
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._code, name)
 
-    def advance(self, machine: Machine, group: Group, limit: Any, room: int | None = None) -> bool:
+    def advance(
+        self, machine: Machine, group: Group, limit: tuple[int, tuple[int, ...]] | None, room: int | None = None
+    ) -> bool:
         """Run the machine code for a place, on the account of the line where it starts."""
         return self._timed(group, lambda: self._code.advance(machine, group, limit, room))
 

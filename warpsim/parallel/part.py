@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import attrs
 import numpy as np
@@ -44,7 +44,7 @@ class Footprint(Watcher):
         self.read: dict[int, Array] = {}
         self.written: dict[int, Array] = {}
         self.reduced: dict[tuple[int, Reduction], Array] = {}
-        self._seen: set[tuple[Any, ...]] = set()
+        self._seen: set[tuple[bool, int, tuple[int, ...], tuple[int, ...], int]] = set()
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Mark accesses of lanes."""
@@ -121,7 +121,7 @@ def _within(memory: GlobalMemory, extents: Extents) -> Iterator[tuple[Allocation
                 yield allocation, first - allocation.start, last - allocation.start
 
 
-def marks_of(marks: dict[Any, Array], key: Any, allocation: Allocation) -> Array:
+def marks_of(marks: dict[Key, Array], key: Key, allocation: Allocation) -> Array:
     """The marks of an allocation, padded to whole elements."""
     found = marks.get(key)
     if found is None:

@@ -94,7 +94,7 @@ class Mapped:
 
     def load(self) -> tuple[GlobalMemory, GlobalMemory]:
         """The memory, on the mapped file; pages are read on access."""
-        buffers: list[Any] = [b""] * len(self.places)
+        buffers: list[Array | bytes] = [b""] * len(self.places)
         if any(size for _, size in self.places):
             with open(self.path, "rb") as file:
                 view = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

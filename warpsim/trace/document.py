@@ -9,10 +9,10 @@ import os
 from array import array
 from collections.abc import Iterable
 from importlib import resources
-from typing import Any
 
 import attrs
 import numpy as np
+from numpy.typing import ArrayLike
 
 from warpsim.errors import Finding, describe, plural, source_lines, source_name
 from warpsim.isa.traits import Traits
@@ -56,7 +56,7 @@ class Recording:
     full: bool
 
 
-def page(kernel: str, facts: Iterable[str], record: dict[str, Any]) -> str:
+def page(kernel: str, facts: Iterable[str], record: dict[str, object]) -> str:
     """Render the page from a trace's plain data."""
     files = resources.files("warpsim.trace")
     data = json.dumps(record, separators=(",", ":")).replace("<", "\\u003c")
@@ -72,11 +72,11 @@ MOST = 500_000
 """Most slices of single steps; in longer traces, a slice is a run of steps by the same threads."""
 
 
-def events(trace: Recording) -> list[dict[str, Any]]:
+def events(trace: Recording) -> list[dict[str, object]]:
     """Make a process for each CTA, a thread for each of its warps, and asynchronous events for operations in flight."""
     ctas = list(dict.fromkeys(warp[:3] for warp in trace.warps))
     process = {cta: number + 1 for number, cta in enumerate(ctas)}
-    out: list[dict[str, Any]] = []
+    out: list[dict[str, object]] = []
     for cta in ctas:
         out.append({"ph": "M", "name": "process_name", "pid": process[cta], "args": {"name": f"CTA {cta}"}})
     for x, y, z, warp in trace.warps:
@@ -90,7 +90,7 @@ def events(trace: Recording) -> list[dict[str, Any]]:
             }
         )
 
-    def place(row: int) -> dict[str, Any]:
+    def place(row: int) -> dict[str, object]:
         x, y, z, warp = trace.warps[row]
         return {"pid": process[x, y, z], "tid": warp + 1}
 
@@ -99,7 +99,7 @@ def events(trace: Recording) -> list[dict[str, Any]]:
     for rows, start, end, what in trace.waits:  # beside the instructions, some of which poll
         span = {"cat": "wait", "name": f"waits for {what}"}
         for row in rows:
-            identity: dict[str, Any] = {"id": f"wait{row}", **place(row)}
+            identity: dict[str, object] = {"id": f"wait{row}", **place(row)}
             out += [{"ph": "b", "ts": start, **span, **identity}, {"ph": "e", "ts": end, **span, **identity}]
     last = len(trace.steps)
     for number, flight in enumerate(trace.flights):
@@ -120,9 +120,9 @@ def events(trace: Recording) -> list[dict[str, Any]]:
     return out
 
 
-def _slices(trace: Recording) -> list[tuple[str, int, int, tuple[int, ...], dict[str, Any]]]:
+def _slices(trace: Recording) -> list[tuple[str, int, int, tuple[int, ...], dict[str, object]]]:
     single = sum((last - first) * len(trace.crews[crew][0]) for first, last, crew in trace.runs) <= MOST
-    out: list[tuple[str, int, int, tuple[int, ...], dict[str, Any]]] = []
+    out: list[tuple[str, int, int, tuple[int, ...], dict[str, object]]] = []
     for first, last, crew in trace.runs:
         rows = trace.crews[crew][0]
         if not single:
@@ -131,7 +131,7 @@ def _slices(trace: Recording) -> list[tuple[str, int, int, tuple[int, ...], dict
             continue
         for step in range(first, last):
             instruction = trace.instructions[trace.steps[step]]
-            args: dict[str, Any] = {"line": instruction.span.line}
+            args: dict[str, object] = {"line": instruction.span.line}
             if instruction.source is not None:
                 args["source"] = source_name(instruction.source)
             out.append((instruction.text, step, step + 1, rows, args))
@@ -172,7 +172,7 @@ class Trace(Recording):
     def _repr_html_(self) -> str:
         return f'<iframe style="width:100%;height:720px;border:0" srcdoc="{html.escape(self.html())}"></iframe>'
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """The trace as plain data, which the page reads. Long lists are 32-bit little-endian integers in base64."""
         profile = self.profile
         return {
@@ -229,5 +229,5 @@ def class_of(traits: Traits) -> str:
     return "control" if traits.ending is not None else "arithmetic"
 
 
-def _packed(numbers: Any) -> str:
+def _packed(numbers: ArrayLike) -> str:
     return base64.b64encode(np.asarray(numbers, "<i4").tobytes()).decode()

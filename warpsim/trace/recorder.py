@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from warpsim.errors import Finding, LaunchError, shown
 from warpsim.isa.traits import Mbarrier
 from warpsim.machine.machine import Machine
+from warpsim.machine.plan import Issue
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Transfer
-from warpsim.machine.values import Array
+from warpsim.machine.values import Array, Place
 from warpsim.machine.watcher import MemoryAccess
 from warpsim.observe.profiler import Profiler
 from warpsim.program.program import Instruction
@@ -41,7 +41,16 @@ class Touches:
         self.marks: list[list[int]] = []
         self._last: dict[tuple[int, int, int, int], list[int]] = {}
 
-    def touch(self, machine: Machine, kind: int, place: Any, columns: Any, active: Any, shape: Any, now: int) -> None:
+    def touch(
+        self,
+        machine: Machine,
+        kind: int,
+        place: Place,
+        columns: Array,
+        active: Array | None,
+        shape: tuple[int, ...],
+        now: int,
+    ) -> None:
         """Mark accesses of up to 16 bytes at each ``place``; ``place``, ``columns`` and ``active`` broadcast to
         ``shape``.
         """
@@ -246,7 +255,7 @@ class Tracer(Profiler):
         """Record that data written by copies is visible."""
         self._flights.visible(transfer, which, self._now)
 
-    def wgmma_issued(self, machine: Machine, group: Group, issue: Any) -> None:
+    def wgmma_issued(self, machine: Machine, group: Group, issue: Issue) -> None:
         """Record the start of a wgmma."""
         if self._crew >= 0 and machine.batch.wgmma is not None:
             number = self._number(group.instruction)

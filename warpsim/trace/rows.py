@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import attrs
 import numpy as np
 
 from warpsim.machine.machine import Machine
 from warpsim.machine.selection import Selection
+from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array
@@ -36,7 +36,7 @@ class Rows:
         self.n_threads = n_threads
         self.crews: list[Crew] = []
         self._numbers: dict[Crew, int] = {}
-        self._known: dict[tuple[int, int], tuple[Any, Any, int]] = {}
+        self._known: dict[tuple[int, int], tuple[Selection, BatchState, int]] = {}
 
     def index(self, machine: Machine) -> Array:
         """The position of each CTA of a batch among those shown, -1 for others."""

@@ -78,7 +78,7 @@ def deliver(machine: Machine, group: Group, active: Array | None, work: Work, wh
         reach.write(to.columns[which][:, None], work.boxes.shared(to.start[which]), values)
     elif isinstance(work, BoxStore):
         reach = BulkReach(machine, group, active)
-        for some in _in_turn(which, apart=work.reduction is not None):
+        for some in _in_turn(which, separately=work.reduction is not None):
             reach.scatter(work.boxes, some, work.taken[some], work.reduction)
     elif isinstance(work, RunLoad):
         _load_runs(BulkReach(machine, group, active), work, which)
@@ -86,13 +86,13 @@ def deliver(machine: Machine, group: Group, active: Array | None, work: Work, wh
         _store_runs(BulkReach(machine, group, active), work, which)
 
 
-def _in_turn(which: Which, *, apart: bool) -> list[Which]:
+def _in_turn(which: Which, *, separately: bool) -> list[Which]:
     """All receivers at once, or one after another for reductions, whose targets may overlap."""
-    return np.split(which, len(which)) if apart else [which]
+    return np.split(which, len(which)) if separately else [which]
 
 
 def _store_runs(reach: BulkReach, work: RunStore, which: Which) -> None:
-    for some in _in_turn(which, apart=work.reduction is not None):
+    for some in _in_turn(which, separately=work.reduction is not None):
         new, address = work.taken[some], work.address[some]
         if work.reduction is not None:
             assert work.type is not None
