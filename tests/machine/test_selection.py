@@ -164,10 +164,9 @@ def test_warps(shape, selection):
     warps = selection.warps
     spread = np.broadcast_to(warps.spread(value), warps.active.shape)
     here = sorted(zip(*(a.tolist() for a in np.nonzero(warps.active)), strict=True))
-    first = warps.first_thread if warps.dense else warps.warp_threads
 
     assert int(warps.active.sum()) == selection.n
-    assert np.unique(first).tolist() == sorted({p // shape.n_ctas // 32 * 32 for p in members(selection)})
+    assert np.unique(warps.first_thread).tolist() == sorted({p // shape.n_ctas // 32 * 32 for p in members(selection)})
     assert sorted(spread[warps.active].tolist()) == sorted(value.reshape(-1).tolist())
     assert all((int(spread[at]) - 1) // shape.n_ctas % 32 == at[1] for at in here)
     assert np.broadcast_to(warps.collect(spread), selection.shape).tolist() == value.tolist()

@@ -104,6 +104,27 @@ def test_the_worst_conflict_is_named():
     assert page(profile).partition("<h2>Worst bank conflicts</h2>")[2].count("4 words of bank 0") == 1
 
 
+def test_a_conflict_is_in_a_cta_that_has_it():
+    """Where the first CTAs have left, the worst conflict is in one of the others."""
+    text = (
+        HEAD
+        + """
+.visible .entry k()
+{
+    .shared .align 128 .b8 smem[512]; .reg .b32 %r<4>; .reg .pred %p;
+    mov.u32 %r0, %ctaid.x; setp.lt.u32 %p, %r0, 2; @%p ret;
+    mov.u32 %r0, %laneid; shl.b32 %r1, %r0, 7; mov.u32 %r2, smem; add.u32 %r1, %r1, %r2; and.b32 %r1, %r1, 511;
+    ld.shared.u32 %r3, [%r1];
+    ret;
+}
+"""
+    )
+    profile = warpsim.load(text)["k"]((4,), (32,), (), profile=True, checks="none").profile
+    (conflict,) = [line.conflict for line in profile.lines if line.conflict]
+
+    assert conflict.cta == (2, 0, 0)
+
+
 @pytest.mark.parametrize(("stride", "passes"), [(128, 32), (144, 4), (64, 16)])
 def test_rows_of_matrices(stride, passes):
     """ldmatrix reads eight rows at a time: rows a multiple of 128 bytes apart conflict, padded ones do not."""

@@ -201,7 +201,7 @@ class Proxies:
             cells = self.shared_state.cells_of(access.allocation)
             at, columns = at - access.allocation.start, np.zeros(1, np.int64)
         if rows:
-            threads = _first_threads(group).reshape(-1, 1, 1) * self.n_ctas + columns
+            threads = group.warps.first_thread.reshape(-1, 1, 1) * self.n_ctas + columns
         shape = np.broadcast_shapes(at.shape, threads.shape) if rows else threads.shape
         at, columns, threads = (spread(x, shape) for x in (at, columns, threads))
         if access.active is not None:
@@ -300,7 +300,7 @@ class Proxies:
         """
         if self._is_settled(*limits):
             return
-        n_ctas, first = self.n_ctas, _first_threads(group)[::4].reshape(-1, 1)
+        n_ctas, first = self.n_ctas, group.warps.first_thread[::4].reshape(-1, 1)
         rows = address.reshape(-1, *address.shape[-2:]) & ~15
         shape = np.broadcast_shapes(rows.shape, columns.shape, first.shape)
         at, where, users = (np.broadcast_to(x, shape) for x in (rows, columns, first * n_ctas + columns))
@@ -482,11 +482,6 @@ class Proxies:
             return "release of the thread that changed it"
         acquired = self.maps_acquired.get(address)
         return "" if acquired is not None and (acquired[columns] > time).all() else "acquire of its own"
-
-
-def _first_threads(group: Group) -> Array:
-    """The number of the first thread of each warp of a group."""
-    return np.asarray(group.warps.first_thread if group.warps.dense else group.warps.warp_threads)
 
 
 class ProxyFences(Watcher):

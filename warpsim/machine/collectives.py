@@ -64,15 +64,9 @@ def wanted(group: Group, members: Members, active: Array) -> Array:
 def places(machine: Machine, group: Group) -> tuple[Array, Array]:
     """The flat position of every lane ``[n, 32, m]`` of the group's warps, and whether the CTA has that lane."""
     warps = group.warps
-    lanes = np.arange(32)[None, :, None]
-    if warps.dense:
-        threads = np.asarray(warps.first_thread)[:, None, None] + lanes
-        columns = (group.selection.positions[0, 0].reshape(-1) % machine.batch.shape.n_ctas)[None, None, :]
-    else:
-        threads = warps.warp_threads[:, None, None] + lanes
-        columns = warps.warp_ctas[:, None, None]
+    threads = warps.first_thread[:, None, None] + np.arange(32)[None, :, None]
     exists = np.broadcast_to(threads < machine.batch.shape.n_threads, warps.active.shape)
-    return np.where(exists, threads, 0) * machine.batch.shape.n_ctas + columns, exists
+    return np.where(exists, threads, 0) * machine.batch.shape.n_ctas + warps.ctas[:, None, :], exists
 
 
 def alive(machine: Machine, group: Group) -> Array:

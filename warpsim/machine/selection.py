@@ -307,8 +307,8 @@ class Lanes(Selection):
 class Warps:
     """The view ``[n, 32, m]`` of a group: ``n`` warps, 32 lanes, ``m`` CTAs side by side (``m`` is 1 for lanes).
 
-    ``active`` is a mask of the lanes present; ``complete`` is True if every warp has all its 32 lanes (or all that the
-    block has).
+    ``active`` is a mask of the lanes present, ``first_thread`` ``[n]`` the first thread of each warp, ``ctas`` ``[n or 1, m]``
+    their CTAs. ``dense``: every warp has all its 32 lanes, or all that the block has.
     """
 
     def __init__(self, selection: Selection) -> None:
@@ -327,6 +327,7 @@ class Warps:
             (a1, s1, n1), (a0, s0, n0) = selection.axes[:2]
             threads = (a1 + s1 * np.arange(n1))[:, None] * shape.extents[1] + (a0 + s0 * np.arange(n0))
             self.first_thread = threads.reshape(-1)[::32]
+            self.ctas = selection.columns.reshape(1, -1)
             return
         positions = selection.positions.reshape(-1)
         threads, ctas = positions // shape.n_ctas, positions % shape.n_ctas
@@ -337,23 +338,19 @@ class Warps:
         active = np.zeros(self.n * 32, np.bool_)
         active[self.slots] = True
         self.active = active.reshape(self.n, 32, 1)
-        self.warp_threads = (unique % (shape.n_threads + 31)) * 32
-        self.warp_ctas = unique // (shape.n_threads + 31)
+        self.first_thread = (unique % (shape.n_threads + 31)) * 32
+        self.ctas = (unique // (shape.n_threads + 31)).reshape(-1, 1)
 
     @cached_property
     def warpgroups(self) -> list[int]:
         """The number of each warpgroup in its CTA."""
-        first = self.first_thread if self.dense else self.warp_threads
-        found: list[int] = (first[: self.n // 4 * 4 : 4] >> 7).tolist()
+        found: list[int] = (self.first_thread[: self.n // 4 * 4 : 4] >> 7).tolist()
         return found
 
     @cached_property
     def columns(self) -> Array:
         """The CTA of each warpgroup, ``[n or 1, m]``."""
-        if not self.dense:
-            return np.ascontiguousarray(self.warp_ctas[::4]).reshape(-1, 1)
-        columns: Array = self.selection.positions[0, 0].reshape(1, -1) % self.selection.batch_shape.n_ctas
-        return columns
+        return self.ctas if self.dense else np.ascontiguousarray(self.ctas[::4])
 
     def spread(self, value: Value) -> Array:
         """A register's value as ``[n, 32, m]``; axes that it does not depend on may be 1."""

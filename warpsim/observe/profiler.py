@@ -61,14 +61,12 @@ def warp_rows(group: Group, place: Place, active: Array | None, *, of_rows: bool
     if mask is not None:
         here = here & mask
     shape = np.broadcast_shapes(at.shape, here.shape)
-    numbers = warps.first_thread >> 5 if warps.dense else warps.warp_threads >> 5
-    columns = np.arange(shape[2])[None] if warps.dense else warps.warp_ctas[:, None]
     return Lanes(
         np.moveaxis(np.broadcast_to(at, shape), 1, 2).reshape(-1, shape[1]),
         np.moveaxis(np.broadcast_to(here, shape), 1, 2).reshape(-1, shape[1]),
         warps.m if alike else 1,
-        np.broadcast_to(numbers[:, None], (shape[0], shape[2])).reshape(-1),
-        np.broadcast_to(columns, (shape[0], shape[2])).reshape(-1),
+        np.broadcast_to(warps.first_thread[:, None] >> 5, (shape[0], shape[2])).reshape(-1),
+        np.broadcast_to(warps.ctas[:, : shape[2]], (shape[0], shape[2])).reshape(-1),
     )
 
 
@@ -317,7 +315,7 @@ def _partial(group: Group) -> int:
     if warps.dense:
         return 0
     size = group.selection.batch_shape.n_threads
-    whole = np.minimum(32, size - warps.warp_threads)
+    whole = np.minimum(32, size - warps.first_thread)
     return int(np.count_nonzero(warps.active.sum(axis=1).reshape(-1) < whole))
 
 

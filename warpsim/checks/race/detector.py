@@ -139,7 +139,7 @@ class Races:
         self.clocks.widen()
         self.clocks.order.wgmma_reads()
         warps, n_ctas = group.warps, self.clocks.n_ctas
-        start = np.asarray(warps.first_thread if warps.dense else warps.warp_threads)[::4].reshape(-1, 1)
+        start = warps.first_thread[::4].reshape(-1, 1)
         rows = address.reshape(-1, *address.shape[-2:]) & ~15
         if rows.shape[1:] == (1, 1):
             rows = np.unique(rows).reshape(-1, 1, 1)

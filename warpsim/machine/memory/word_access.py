@@ -353,7 +353,7 @@ def access_rows(
     shape = (warps.n, array.shape[1], warps.m)
     if not inside:
         array, active = _row_faults(port, array, address, nbytes, active)
-    columns = _warp_columns(port, shape)
+    columns = port.group.warps.ctas[:, None, :]
     notify = port.hooks.rows_accessed
     if notify is not None:
         access = READ if words is None else WRITE
@@ -428,13 +428,6 @@ def _refused(port: Port, problem: RowProblem, rows: Array, address: Array, nbyte
     if machine.errors == before:
         report_rows(machine, group, OUTRIGHT[problem], problem, rows, address, nbytes)
     return mask & ~rows
-
-
-def _warp_columns(port: Port, shape: tuple[int, ...]) -> Array:
-    warps = port.group.warps
-    if warps.dense:
-        return (port.group.selection.positions[0, 0].reshape(-1) % port.machine.batch.shape.n_ctas).reshape(1, 1, -1)
-    return warps.warp_ctas.reshape(-1, 1, 1)
 
 
 def lanes_of_rows(group: Group, rows: Array) -> Array:
