@@ -98,10 +98,12 @@ class Hooks:
     def __init__(self, watchers: Iterable[Listener] = ()) -> None:
         self.pausing = False
         """Whether a watcher requests a pause before the next step."""
-        listeners = tuple(watchers)
+        listeners, events = tuple(watchers), vars(self)
         for name, numbers in _listeners_of(tuple([w.events for w in listeners])):
-            calls = [getattr(listeners[k], name) for k in numbers]
-            vars(self)[name] = calls[0] if len(calls) == 1 else _all(calls)
+            if len(numbers) == 1:  # each launch comes here
+                events[name] = getattr(listeners[numbers[0]], name)
+            else:
+                events[name] = _all([getattr(listeners[k], name) for k in numbers])
 
 
 @functools.lru_cache(maxsize=256)

@@ -16,7 +16,8 @@ import numpy as np
 from warpsim.machine.values import FLAT, SINGLE, Affine, Array, Place, Value, as_array, repeated, repeated_along
 
 Axis = tuple[int, int, int]  # start, step, count
-Key, Content = TypeVar("Key"), TypeVar("Content")
+Key = TypeVar("Key")
+Content = TypeVar("Content")
 KEPT = 16
 """Number of splits along one axis, and of joined rectangles, that a `Shape` caches."""
 SMALL = 4096

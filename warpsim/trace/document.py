@@ -97,7 +97,7 @@ def events(trace: Recording) -> list[dict[str, object]]:
     for name, start, end, rows, args in _slices(trace):
         out += [{"ph": "X", "name": name, "ts": start, "dur": end - start, "args": args, **place(row)} for row in rows]
     for rows, start, end, what in trace.waits:  # beside the instructions, some of which poll
-        span = {"cat": "wait", "name": f"waits for {what}"}
+        span: dict[str, object] = {"cat": "wait", "name": f"waits for {what}"}
         for row in rows:
             identity: dict[str, object] = {"id": f"wait{row}", **place(row)}
             out += [{"ph": "b", "ts": start, **span, **identity}, {"ph": "e", "ts": end, **span, **identity}]

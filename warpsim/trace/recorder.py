@@ -274,6 +274,7 @@ class Tracer(Profiler):
             raise ValueError("nothing was launched with this tracer")
         self._waits.end(self._now)
         launch = self._launch
+        assert launch is not None, "a launch has begun"
         return Trace(
             self.profile(),
             self._rows.names(),
