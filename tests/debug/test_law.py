@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from state_equality import difference
 from warpsim.debug import Session, timeline
 from warpsim.host.cases import Case, run_case
-from warpsim.machine.state.equality import difference
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ("saxpy", "barrier_votes", "gemm_sparse_f16", "box_2d_128b")
@@ -58,7 +58,7 @@ def seen(session):
     """What a user can see: where warps stand, what memory and registers hold. A register that nothing has written is left
     out or 0."""
     state, warps = session.timeline.state, session.warps()
-    memory = [allocation.data.tobytes() for allocation in state.memory.everything()]
+    memory = [allocation.data.tobytes() for allocation in state.memory.allocations]
     shared = [batch.shared.words.tobytes() for batch in state.batches]
     registers = {}
     for at in warps:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import warpsim
+from state_equality import difference
 from warpsim.debug import Session
-from warpsim.machine.state.equality import difference
 
 ARRIVALS = """.version 8.0
 .target sm_80

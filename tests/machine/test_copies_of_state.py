@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import warpsim
+from state_equality import difference, equal
 from warpsim.checks.cells import Log
 from warpsim.checks.watchers import watchers_of
 from warpsim.errors import ExecutionError
 from warpsim.host.cases import run_case
 from warpsim.machine.engine import Run
-from warpsim.machine.state.equality import difference, equal
 from warpsim.machine.watcher import Watcher
 
 ROOT = Path(__file__).parent.parent.parent

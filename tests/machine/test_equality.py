@@ -6,8 +6,8 @@ import pytest
 
 import warpsim
 from ptx_text import module_head
+from state_equality import difference, equal
 from warpsim.machine.selection import Shape, from_positions
-from warpsim.machine.state.equality import difference, equal
 from warpsim.machine.values import Affine
 
 U32 = np.dtype(np.uint32)

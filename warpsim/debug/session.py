@@ -109,7 +109,7 @@ class Session(Position):
                 warps = {"batch_threads": 1, "by_warp": True} if by_warp else {}
                 made = Options(**{**chosen, **warps, "keeps": True})
                 state = kernel.begin(grid, block, args, mapped, self.device, made)
-                self._allocations: list[Allocation] = memory.everything()
+                self._allocations: tuple[Allocation, ...] = memory.allocations
                 state.memory = copy.deepcopy(memory)
                 memory.settle()
             finally:
@@ -469,7 +469,7 @@ def _write_back(source: GlobalMemory, target: GlobalMemory, known: list[Allocati
         elif not allocation.read_only:
             np.copyto(allocation.data, given.data)
             allocation.shadow = copy.deepcopy(given.shadow)
-    for given in source.everything():
+    for given in source.allocations:
         if given.start not in starts and given.name == HEAP:
             data = given.data.copy()
             target.map(data, name=given.name, address=given.start)

@@ -524,7 +524,7 @@ class Timeline(Watcher):
 
 def arrays_of(state: LaunchState) -> Iterator[Array]:
     """The large arrays of a state. Snapshots share those that have not been written in between."""
-    yield from (allocation.data for allocation in state.memory.everything())
+    yield from (allocation.data for allocation in state.memory.allocations)
     for batch in state.batches:
         yield from (batch.shared.words, batch.local.words)
         for frame in batch.frames.values():

@@ -103,7 +103,7 @@ def part(machine: Machine, group: Group, mask: Array, live: frozenset[int] | Non
             compact(machine, group, flags.nonzero()[0], live),
             compact(machine, group, (~flags).nonzero()[0], live),
         )
-        fewer, others = sorted([p.selection for p in parts], key=_size)
+        fewer, others = sorted([p.selection for p in parts], key=lambda s: s.n)
         vars(others)["warp_sizes"] = selection.warp_sizes - fewer.warp_sizes  # without a look at each of its lanes
     else:
         group.flush(live)
@@ -114,13 +114,9 @@ def part(machine: Machine, group: Group, mask: Array, live: frozenset[int] | Non
     return parts
 
 
-def _size(selection: Selection) -> int:
-    return selection.n
-
-
 def fork(machine: Machine, group: Group, selection: Selection) -> Group:
-    """A group of some of a group's threads, at its place."""
-    child = machine.group(selection, group.plan, group.stack, group.block, group.at, group.local_base, group.generation)
+    """A group of some of a group's threads, at its place and in its loops."""
+    child = machine.stand_in(group, selection)
     child.back_edges = group.back_edges
     return child
 

@@ -253,17 +253,10 @@ class Machine:
         """Split a group where it stands; ``mask`` has the shape of its positions."""
         group.flush(None)
         positions = group.selection.positions
-        parts = []
-        for wanted in (mask, ~mask):
-            selection = from_positions(self.batch.shape, positions[wanted])
-            parts.append(
-                self.group(
-                    selection, group.plan, group.stack, group.block, group.at, group.local_base, group.generation
-                )
-            )
+        first, second = (self.stand_in(group, from_positions(self.batch.shape, positions[m])) for m in (mask, ~mask))
         if self.hooks.group_split is not None:
-            self.hooks.group_split(self, group, (parts[0], parts[1]))
-        return parts[0], parts[1]
+            self.hooks.group_split(self, group, (first, second))
+        return first, second
 
     # ---- memory ------------------------------------------------------------------------------
 

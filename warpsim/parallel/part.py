@@ -112,7 +112,7 @@ class Footprint(Watcher):
 
 def _within(memory: GlobalMemory, extents: Extents) -> Iterator[tuple[Allocation, int, int]]:
     """The parts of allocations within address extents."""
-    every = memory.everything()
+    every = memory.allocations
     for low, high in extents:
         found = memory.find(low, high)
         for allocation in every if found is None else (found,):

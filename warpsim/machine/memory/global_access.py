@@ -195,20 +195,16 @@ def _report_affine_store(port: Port, base: Affine, offset: int, nbytes: int, val
     if found is None:
         return False
     allocation, place = found[0], Affine(base.base + offset, base.strides, base.extents, I64)
-    report(port, WRITE, allocation, place, nbytes, None, partial(_differs_affine, port, allocation, place, values))
+    report(port, WRITE, allocation, place, nbytes, None, partial(_differs, port, allocation, place, None, values))
     return True
 
 
-def _differs_affine(port: Port, allocation: Allocation, place: Affine, values: tuple[Array, ...]) -> Array:
-    return _differs(port, allocation, place.array(), None, values)
-
-
 def _differs(
-    port: Port, allocation: Allocation, place: Array, active: Array | None, values: tuple[Array, ...]
+    port: Port, allocation: Allocation, at: Array | Affine, active: Array | None, values: tuple[Array, ...]
 ) -> Array:
     """A mask of the lanes whose values differ from an allocation's contents."""
     shape = port.group.selection.shape
-    place = spread(place, shape)
+    place = spread(as_array(at), shape)
     here = np.ones(shape, np.bool_) if active is None else spread(active, shape)
     found: Array = np.zeros(shape, np.bool_)
     for held, value in zip(_take(allocation, place[here], 0, values[0].dtype, len(values)), values, strict=True):

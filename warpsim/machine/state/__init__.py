@@ -7,14 +7,12 @@
     group.py      Group (threads in lockstep) and Frame (the registers of one activation depth, for all threads)
     global_memory.py, word_space.py   memories; each may have a shadow that watchers fill and read
     transfers.py  copies in flight, as records of what is left to do
-    equality.py   equality of states
 
 A launch pauses only at step boundaries (`warpsim.machine.engine.Run.advance`), where its state can be copied::
 
     snapshot = state.copy()           # cheap: large arrays are shared until either side writes to them
     Run(snapshot, watchers).advance() # runs to the same end as the original, which is unaffected
     state.restore(snapshot)           # back to that moment, in the caller's own arrays; then make a new Run
-    equal(state, snapshot)            # warpsim.machine.state.equality
     pickle.dumps(state)               # with the module's text, to continue in another process
 
 Code that writes to the bytes of an `Allocation` or the words of a `WordSpace` calls ``own()`` first, so that copies

@@ -289,10 +289,6 @@ class GlobalMemory:
             return self._allocations[at]
         return None
 
-    def everything(self) -> list[Allocation]:
-        """All allocations, by address."""
-        return list(self._allocations)
-
     def total(self, name: str, each: int) -> int:
         """Bytes of the allocations of a name, plus ``each`` for every one of them."""
         return sum(a.data.size + each for a in self._allocations if a.name == name)
