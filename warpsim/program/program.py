@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
@@ -153,6 +154,8 @@ class Operand(NamedTuple):
         """Indices of all registers in it."""
         if self.register is not None:
             return [self.register.index]
+        if self.constant is not None:
+            return []
         inside = (*(self.elements or ()), *([self.base] if self.base is not None else ()), *self.coordinates)
         return [register for operand in inside for register in operand.registers]
 
@@ -163,7 +166,7 @@ def vector(elements: Iterable[Operand]) -> Operand:
     return Operand(each[0].type, elements=each)
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class Instruction:
     """One typed instruction.
 
@@ -180,29 +183,24 @@ class Instruction:
     span: Span
     source: tuple[str, int] | None = None
     inlined_at: tuple[tuple[str, int], ...] = ()
-    reads: tuple[int, ...] = attrs.field(init=False, eq=False, repr=False)
-    """Indices of the registers that it reads; a guarded instruction also reads those that it may leave unchanged."""
-    writes: tuple[int, ...] = attrs.field(init=False, eq=False, repr=False)
-    """Indices of the registers that it writes."""
-
-    def __attrs_post_init__(self) -> None:
-        reads: list[int] = []
-        writes: list[int] = []
-        for place, operand in enumerate(self.operands):
-            found = reads if place >= self.form.n_dest else writes
-            if operand.register is not None:
-                found.append(operand.register.index)
-            elif operand.constant is None:
-                found += operand.registers
-        if "accumulator" in self.form.ports:
-            reads += writes
-        if self.guard is not None:
-            reads += [self.guard[0].index, *writes]
-        object.__setattr__(self, "reads", tuple(reads))
-        object.__setattr__(self, "writes", tuple(writes))
 
     def __deepcopy__(self, memo: object) -> Instruction:
         return self  # immutable
+
+    @cached_property
+    def reads(self) -> tuple[int, ...]:
+        """Indices of the registers that it reads; a guarded instruction also reads those that it may leave unchanged."""
+        found = [register for operand in self.inputs for register in operand.registers]
+        if "accumulator" in self.form.ports:
+            found += self.writes
+        if self.guard is not None:
+            found += [self.guard[0].index, *self.writes]
+        return tuple(found)
+
+    @cached_property
+    def writes(self) -> tuple[int, ...]:
+        """Indices of the registers that it writes."""
+        return tuple([register for operand in self.outputs for register in operand.registers])
 
     @property
     def text(self) -> str:
