@@ -78,7 +78,7 @@ def test_lists_of_lanes():
         batch=SimpleNamespace(shape=SHAPE),
         launch=SimpleNamespace(settings=SimpleNamespace(keeps=False)),
         hooks=Hooks(),
-        group=lambda selection, plan, *rest: group(selection, frame, plan),
+        stand_in=lambda whole, selection: group(selection, frame, whole.plan),
     )
     lanes.accompany("mark", 0, np.array([9, 0, 8, 7], np.uint32))
     yes, no = part(machine, lanes, np.array([True, False, True, False]))

@@ -458,7 +458,7 @@ def _unit(by: str) -> bool:
     return by == "instruction"
 
 
-def _write_back(source: GlobalMemory, target: GlobalMemory, known: list[Allocation]) -> None:
+def _write_back(source: GlobalMemory, target: GlobalMemory, known: tuple[Allocation, ...]) -> None:
     """Copy what a launch wrote on a copy of memory into the device's memory and the caller's arrays."""
     starts = {allocation.start for allocation in known}
     for allocation in known:

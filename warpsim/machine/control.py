@@ -329,6 +329,3 @@ def _hand_back(machine: Machine, group: Group, back: Group, operand: Operand, pa
     elif operand.register is not None:
         value = local.gather(np.full(len(positions), source), positions, operand.register.type.dtype)
         back.set(operand.register.index, value.reshape(group.selection.shape))
-
-
-__all__ = ["bind_end", "jump", "part"]

@@ -557,6 +557,3 @@ def opcodes_of(state: LaunchState) -> dict[str, int]:
         for name, times in block.names.items():
             opcodes[name] = opcodes.get(name, 0) + times * n_warps
     return opcodes
-
-
-__all__ = ["Run", "opcodes_of", "run"]

@@ -413,6 +413,3 @@ def mark_waits(plan: FunctionPlan, blocks: list[Block]) -> None:
                 polls[block.index + 1] > polls[target] or (plan.clocks.registers and plan.loop(target).timed)
             ):
                 block.waits = True
-
-
-__all__ = ["BoundBlock", "FunctionPlan", "Image", "KernelPlan"]

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from warpsim.machine.values import FLAT, SINGLE, Affine, Array, Place, Value, as_array, repeated, repeated_along
+from warpsim.machine.values import FLAT, Affine, Array, Place, Value, as_array, repeated, repeated_along
 
 Axis = tuple[int, int, int]  # start, step, count
 Key = TypeVar("Key")
@@ -441,9 +441,6 @@ def forget_oldest(cached: dict[Key, Content]) -> None:
     if len(cached) > KEPT:
         oldest, *_ = list(cached)  # a copy at once: threads share the caches of small shapes
         cached.pop(oldest, None)
-
-
-__all__ = ["SINGLE", "Lanes", "Rect", "Selection", "Shape", "Warps", "from_positions", "shape_of", "union"]
 
 
 def _run(where: Array) -> Axis | None:

@@ -175,6 +175,3 @@ def _same(old: list[Value], new: list[Value]) -> bool:
         elif type(a) is Affine or type(b) is Affine or a.shape != b.shape or a.tobytes() != b.tobytes():
             return False
     return True
-
-
-__all__ = ["LOOK_EVERY", "back_edge", "pass_time", "wake"]

@@ -196,6 +196,3 @@ class _TimedCode:
         if done:
             watch.line(instruction).native += max(spent - compiled, 0.0)
         return done
-
-
-__all__ = ["StopWatch"]
