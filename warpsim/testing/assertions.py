@@ -134,6 +134,10 @@ def _doubles(values: ArrayLike) -> Array:
         return np.asarray(values).astype(np.float64)
 
 
+def _addend(c: ArrayLike | None, left: Array, right: Array) -> Array:
+    return np.broadcast_to(0.0 if c is None else _doubles(c), (left.shape[0], right.shape[1]))
+
+
 def exact_matmul(a: ArrayLike, b: ArrayLike, c: ArrayLike | None = None) -> Array:
     """Compute ``a @ b + c`` as float64, each element the exact sum rounded once.
 
@@ -143,11 +147,7 @@ def exact_matmul(a: ArrayLike, b: ArrayLike, c: ArrayLike | None = None) -> Arra
         c: an addend [m, n].
     """
     left, right = _doubles(a), _doubles(b)
-    added = (
-        np.zeros((left.shape[0], right.shape[1]))
-        if c is None
-        else np.broadcast_to(_doubles(c), (left.shape[0], right.shape[1]))
-    )
+    added = _addend(c, left, right)
     for values in (a, b):
         if np.asarray(values).dtype == np.float64:
             raise TypeError(
@@ -185,13 +185,8 @@ def product_bound(
         parts: with split K, the number of partial sums that are added in f32 afterwards.
     """
     left, right = np.abs(_doubles(a)), np.abs(_doubles(b))
-    start = (
-        np.zeros((left.shape[0], right.shape[1]))
-        if c is None
-        else np.abs(np.broadcast_to(_doubles(c), (left.shape[0], right.shape[1])))
-    )
     with np.errstate(all="ignore"):
-        total = left @ right + start
+        total = left @ right + np.abs(_addend(c, left, right))
     length = left.shape[1]
     rounding = 2 * UNIT[result]  # toward zero, or twice to nearest
     if instruction == "fma":

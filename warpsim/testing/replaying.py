@@ -30,30 +30,17 @@ def failure_of(case: str | os.PathLike[str], *, bits: bool = False, **options: A
     Findings of severity error count even if the outputs are right.
     """
     found = Case.read(shown_path(Path(case)))  # findings name the file as whoever reads them would
-    device, numerics = options.pop("device", None), options.pop("numerics", None)
+    gpu = {name: options.pop(name, None) for name in ("device", "numerics")}
     options.setdefault("on_finding", "collect")
-    ready = found.prepare(device=device, numerics=numerics)
+    ready = found.prepare(**gpu)
     result = run_prepared(ready, **options)
     if result.ok and (result.bits_equal or not bits):
         return None
     errors = counting(found.description, result.findings)
     compared = [] if result.error is not None and not result.outputs else ready.comparisons()
-    wrong = [Comparison(c.name, c.got, c.expected, None if bits else c.check) for c in compared]
-    return report(ready, result, errors, [c for c in wrong if c.wrong.any()], device, numerics, options)
-
-
-def report(
-    ready: Prepared,
-    result: CaseResult,
-    errors: list[Finding],
-    wrong: list[Comparison],
-    device: str | None,
-    numerics: str | None,
-    options: dict[str, Any],
-) -> str:
-    """The message of a failed case."""
-    path = ready.case.path
-    lines = [f"{shown_path(path)}: {_summary(result, errors, wrong)}"]
+    every = [Comparison(c.name, c.got, c.expected, None if bits else c.check) for c in compared]
+    wrong = [comparison for comparison in every if comparison.wrong.any()]
+    lines = [f"{shown_path(found.path)}: {_summary(result, errors, wrong)}"]
     if result.error is not None and not errors:
         lines += ["", result.error]
     for finding in errors:
@@ -62,12 +49,12 @@ def report(
     stores: list[Finding] = []
     for comparison in wrong:
         lines += ["", *explain(comparison)]
-        traced, found = _writers(ready, comparison, device, numerics, options)
-        lines += traced
-        stores += found
+        if comparison.name in ready.buffers and comparison.check.get("mode") != "set":
+            traced, last = _writers(found.prepare(**gpu), comparison, options)
+            lines += traced
+            stores += last
     stop = f"break {_place(stores[0], ready)}" if stores and not errors and result.error is None else None
-    given = {**options, "device": device, "numerics": numerics}
-    lines += ["", f"next: {_command(path, stop, given)}"]
+    lines += ["", f"next: {_command(found.path, stop, {**options, **gpu})}"]
     return "\n".join(lines)
 
 
@@ -85,13 +72,8 @@ def _summary(result: CaseResult, errors: list[Finding], wrong: list[Comparison])
     return "; ".join(said) or "the launch differs from the recording"
 
 
-def _writers(
-    ready: Prepared, comparison: Comparison, device: str | None, numerics: str | None, options: dict[str, Any]
-) -> tuple[list[str], list[Finding]]:
+def _writers(again: Prepared, comparison: Comparison, options: dict[str, Any]) -> tuple[list[str], list[Finding]]:
     """Find who wrote the first wrong elements, in a second run; returns a description and the stores."""
-    if comparison.name not in ready.buffers or comparison.check.get("mode") == "set":
-        return [], []
-    again = ready.case.prepare(device=device, numerics=numerics)
     size = comparison.expected.dtype.itemsize
     places = [tuple(int(i) for i in at) for at in np.argwhere(comparison.wrong)[:TRACED]]
     base = again.buffers[comparison.name].ptr

@@ -92,10 +92,9 @@ class Shrinker:
             self.expected = case.data[key].reshape(-1).view(np.uint8)[place : place + len(raw)].copy()
         self.tries = 0
 
-    def fails(self, description: dict[str, Any], data: dict[str, Array], text: str) -> bool:
+    def fails(self, candidate: Case) -> bool:
         """Whether a candidate fails in the same way."""
         self.tries += 1
-        candidate = Case(self.case.path, description, data, (text, self.case.source[1]), None)
         try:
             found = symptom_of(candidate, self.expected, self.at, **self.options)
         except WarpsimError:
@@ -106,11 +105,14 @@ class Shrinker:
             return found.element == self.symptom.element
         return bool(found.rules) and found.rules <= self.symptom.rules and found.texts <= self.symptom.texts
 
-    def keep(self, description: dict[str, Any], data: dict[str, Array], text: str) -> bool:
-        """Keep a candidate if it fails in the same way."""
-        if time.monotonic() > self.deadline or not self.fails(description, data, text):
+    def keep(self, **changes: Any) -> bool:
+        """Change parts of the case if it then fails in the same way; ``text`` is its PTX."""
+        if "text" in changes:
+            changes["source"] = changes.pop("text"), self.case.source[1]
+        candidate = attrs.evolve(self.case, stdout=None, **changes)
+        if time.monotonic() > self.deadline or not self.fails(candidate):
             return False
-        self.case = Case(self.case.path, description, data, (text, self.case.source[1]), None)
+        self.case = candidate
         return True
 
     # ---- the grid ----------------------------------------------------------------------------
@@ -120,8 +122,7 @@ class Shrinker:
         for what in ("grid", "block"):
             for axis in range(2, -1, -1):
                 for smaller in _smaller(self.case.description[what], axis, self.case.description.get("cluster")):
-                    described = {**self.case.description, what: smaller}
-                    if self.keep(described, self.case.data, self.case.source[0]):
+                    if self.keep(description={**self.case.description, what: smaller}):
                         self.said(f"{what} {smaller}")
                         break
 
@@ -156,7 +157,7 @@ class Shrinker:
         buffers = [changed if i == index else b for i, b in enumerate(case.description["buffers"])]
         if self.at is not None and changed.get("out") == self.at[0] and self.at[1] >= changed["nbytes"]:
             return False
-        kept = self.keep({**case.description, "buffers": buffers}, data, case.source[0])
+        kept = self.keep(description={**case.description, "buffers": buffers}, data=data)
         if kept:
             self.said(
                 f"buffer {changed['name']}: {changed['nbytes']} bytes{'' if changed.get('in') or changed.get('recipe') else ', zeros'}"
@@ -174,7 +175,7 @@ class Shrinker:
             at = 0
             while at < len(lines) and time.monotonic() < self.deadline:
                 shorter = lines[:at] + lines[at + size :]
-                if len(shorter) < len(lines) and self.keep(self.case.description, self.case.data, "\n".join(shorter)):
+                if len(shorter) < len(lines) and self.keep(text="\n".join(shorter)):
                     lines = shorter
                 else:
                     at += size
@@ -191,13 +192,13 @@ class Shrinker:
                 for function in group:
                     text = text.replace(function, "")
                 if text != self.case.source[0]:
-                    self.keep(self.case.description, self.case.data, text)
+                    self.keep(text=text)
 
     def _without(self, *kinds: re.Pattern[str]) -> list[str]:
         """The lines of PTX without those of some kinds; each kind is removed as a whole."""
         for kind in kinds:
             shorter = [line for line in self.case.source[0].split("\n") if not kind.match(line)]
-            self.keep(self.case.description, self.case.data, "\n".join(shorter))
+            self.keep(text="\n".join(shorter))
         return self.case.source[0].split("\n")
 
     # ---- the result --------------------------------------------------------------------------
