@@ -103,8 +103,7 @@ def _source(position: Position) -> tuple[str, int] | None:
     Raises:
         DebugError: the module has no line information.
     """
-    code = (i for f in position.timeline.state.plan.program.functions.values() for i in f.code)
-    if all(i.source is None for i in code):
+    if all(i.source is None for i in position.code):
         raise DebugError("the module has no line information: compile with -lineinfo")
     at = position.standing()
     return at.instruction.source if at is not None else None

@@ -12,7 +12,7 @@ from warpsim.debug import expressions as ex
 from warpsim.debug.breakpoints import MemoryTarget, RegisterTarget, target_of
 from warpsim.debug.errors import DebugError, number
 from warpsim.debug.position import Position
-from warpsim.debug.threads import Focus, cta_at, holds, peek, places
+from warpsim.debug.threads import Focus, cta_at, cta_text, holds, peek, places
 from warpsim.debug.timeline import StopTest
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
@@ -48,8 +48,7 @@ class Origin:
     def _lines(self, indent: str) -> list[str]:
         if self.step is None or self.cta is None:
             return [f"{indent}{self.what}: nothing wrote it in this launch"]
-        x, y, z = self.cta
-        lines = [f"{indent}{self.what}: step {self.step}, CTA ({x},{y},{z}), warp {self.warp}, lane {self.lane}"]
+        lines = [f"{indent}{self.what}: step {self.step}, {cta_text(self.cta)}, warp {self.warp}, lane {self.lane}"]
         lines.append(f"{indent}{self.line:6}  {self.text}")
         if self.values:
             lines.append(
@@ -122,7 +121,7 @@ def _found(position: Position, what: str, target: RegisterTarget | MemoryTarget,
             timeline.goto(step)
             position.thread = who
     line = instruction.span.line
-    text = timeline.state.plan.program.lines[line - 1].strip()
+    text = position.program.lines[line - 1].strip()
     return Origin(what, step, line, instruction.text, text, who.cta, who.warp, who.lane, values, tuple(sources))
 
 

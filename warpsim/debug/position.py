@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ import attrs
 import numpy as np
 from numpy.typing import ArrayLike
 
-from warpsim.debug.breakpoints import Catchpoint, Point
+from warpsim.debug.breakpoints import Catchpoint, Point, line_column
 from warpsim.debug.evaluation import Scene
 from warpsim.debug.threads import (
     Focus,
@@ -27,6 +28,7 @@ from warpsim.debug.timeline import Timeline
 from warpsim.errors import Finding
 from warpsim.machine.machine import Machine
 from warpsim.machine.values import Array
+from warpsim.program.program import Instruction, Program
 
 
 @attrs.frozen
@@ -143,6 +145,16 @@ class Position:
     def scene(self) -> Scene:
         """The thread in focus and its selected frame, for evaluating expressions."""
         return scene_of(self.timeline, self.thread, self.frame)
+
+    @property
+    def program(self) -> Program:
+        """The module."""
+        return self.timeline.state.plan.program
+
+    @functools.cached_property
+    def code(self) -> list[Instruction]:
+        """Every instruction of the module, in the order of the text."""
+        return sorted((i for f in self.program.functions.values() for i in f.code), key=line_column)
 
     @property
     def function(self) -> str | None:

@@ -133,7 +133,7 @@ class Session(Position):
 
     def until(self, place: int | str) -> Stop:
         """Run until the warp in focus reaches ``place`` or its function returns."""
-        locations = resolve(self.timeline.state.plan.program, place, self.function)
+        locations = resolve(self.program, place, self.function)
         return self._repeat(1, lambda position: motion.until(position, locations))
 
     def cont(self) -> Stop:
@@ -236,10 +236,9 @@ class Session(Position):
             ignore: number of hits to skip first.
             temporary: delete the breakpoint after its first stop.
         """
-        program = self.timeline.state.plan.program
-        locations = resolve(program, place, self.function)
+        locations = resolve(self.program, place, self.function)
         if condition is not None:
-            check_condition(condition, program, locations)
+            check_condition(condition, self.program, locations)
         ignore, temporary = number("ignore", ignore), flag("temporary", temporary)
         made = Breakpoint(next(self._numbers), str(place), locations, condition, ignore, temporary)
         self.breakpoints[made.number] = made
@@ -344,7 +343,7 @@ class Session(Position):
         at = self.standing()
         if at is None:
             return ()
-        lines = self.timeline.state.plan.program.lines
+        lines = self.program.lines
         calls = [(at.group.plan.function.name, at.instruction)]
         for plan, block, _, _ in reversed(at.group.stack):
             calls.append((plan.function.name, plan.blocks[block].instructions[-1]))
@@ -485,7 +484,7 @@ def _html(session: Session) -> str:
             f"<p>{escape(session.kernel.name)}: ended after {stop.step} steps</p>"
             + (f"<pre class=error>{escape(str(error))}</pre>" if error is not None else "")
         )
-    lines, here = session.timeline.state.plan.program.lines, stop.line or 1
+    lines, here = session.program.lines, stop.line or 1
     text = "".join(
         f"<tr{' class=here' * (number == here)}><td class=no>{number}</td>"
         f"<td class=text>{escape(lines[number - 1].strip())}</td></tr>"

@@ -26,7 +26,7 @@ class Focus:
     lane: int = 0
 
     def __str__(self) -> str:
-        return f"CTA ({self.cta[0]},{self.cta[1]},{self.cta[2]}), warp {self.warp}, lane {self.lane}"
+        return f"{cta_text(self.cta)}, warp {self.warp}, lane {self.lane}"
 
 
 @attrs.frozen(eq=False)
@@ -71,6 +71,12 @@ def column_of(machine: Machine, cta: tuple[int, int, int]) -> int | None:
     gx, gy, _ = machine.launch.grid
     found = np.flatnonzero(np.asarray(machine.batch.ctas) == cta[0] + gx * (cta[1] + gy * cta[2]))
     return int(found[0]) if len(found) else None
+
+
+def cta_text(cta: tuple[int, int, int]) -> str:
+    """Format a CTA: ``CTA (0,0,0)``."""
+    x, y, z = cta
+    return f"CTA ({x},{y},{z})"
 
 
 def cta_at(machine: Machine, column: int) -> tuple[int, int, int]:

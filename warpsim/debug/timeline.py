@@ -18,7 +18,7 @@ import numpy as np
 
 from warpsim.checks.watchers import watchers_of
 from warpsim.debug import waiting
-from warpsim.debug.threads import Focus, column_of, cta_at
+from warpsim.debug.threads import Focus, column_of, cta_at, cta_text
 from warpsim.errors import ExecutionError, Finding
 from warpsim.machine.engine import Run
 from warpsim.machine.hooks import Listener as Listening
@@ -535,8 +535,8 @@ def _copies(text: str, machine: Machine, transfer: Transfer) -> str:
     """Insert a description of copies into a text."""
     place = transfer.place or transfer.group.instruction
     position, n_ctas = int(transfer.positions[0]), machine.batch.shape.n_ctas
-    x, y, z = cta_at(machine, position % n_ctas)
-    return text.format(f"the copies of line {place.span.line} (CTA ({x},{y},{z}), warp {position // n_ctas >> 5})")
+    cta = cta_text(cta_at(machine, position % n_ctas))
+    return text.format(f"the copies of line {place.span.line} ({cta}, warp {position // n_ctas >> 5})")
 
 
 class _BetweenStops:

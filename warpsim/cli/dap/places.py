@@ -10,7 +10,7 @@ from functools import partial
 from warpsim.cli.dap.protocol import Body
 from warpsim.debug import DebugError, Session
 from warpsim.debug.breakpoints import line_column
-from warpsim.program.program import Instruction
+from warpsim.debug.threads import cta_text
 
 Respond = Callable[..., None]
 """Sends the response to a request, with its body if it has one."""
@@ -26,7 +26,6 @@ class Places:
     def __init__(self) -> None:
         self.session: Session | None = None
         self.options: Body = {}
-        self._code: list[Instruction] | None = None
         self._set: dict[str, list[int]] = {}
 
     def live(self) -> Session:
@@ -68,8 +67,7 @@ class Places:
         session = self.live()
         found = {}
         for part in session.warps():
-            x, y, z = part.cta
-            found[self.thread_of(part.cta, part.warp)] = f"CTA ({x},{y},{z}) warp {part.warp}"
+            found[self.thread_of(part.cta, part.warp)] = f"{cta_text(part.cta)} warp {part.warp}"
         if not found:
             found[1] = "the launch has ended"
         respond({"threads": [{"id": number, "name": name} for number, name in found.items()]})
@@ -81,11 +79,11 @@ class Places:
         calls = session.where()
         frames = []
         for depth, call in enumerate(calls):
-            ptx = self._source(session.kernel.module.program.file)
+            ptx = self._source(session.program.file)
             cuda = call.source is not None and self.options.get("sources") == "cuda"
             source = self._source(call.source[0]) if cuda and call.source is not None else ptx
             line = call.source[1] if cuda and call.source is not None else call.line
-            at = next((n for n, i in enumerate(self.code()) if i.span.line == call.line), 0)
+            at = next((n for n, i in enumerate(self.live().code) if i.span.line == call.line), 0)
             frames.append(
                 {
                     "id": int(given["threadId"]) * DEEPEST + depth,
@@ -101,7 +99,7 @@ class Places:
         respond({"stackFrames": shown, "totalFrames": len(frames)})
 
     def _source(self, path: str) -> Body:
-        program = self.live().kernel.module.program.file
+        program = self.live().program.file
         beside = os.path.join(os.path.dirname(program), path)
         found = path if os.path.exists(path) else beside if os.path.exists(beside) else None
         if found is None:
@@ -110,12 +108,12 @@ class Places:
 
     def on_source(self, given: Body, respond: Respond) -> None:
         """Send the text of a module that is not in a file."""
-        respond({"content": "\n".join(self.live().timeline.state.plan.program.lines), "mimeType": "text/x-ptx"})
+        respond({"content": "\n".join(self.live().program.lines), "mimeType": "text/x-ptx"})
 
     def on_loadedSources(self, given: Body, respond: Respond) -> None:
         """List the module and its CUDA files."""
-        program = self.live().timeline.state.plan.program
-        files = {i.source[0] for i in self.code() if i.source is not None}
+        program = self.live().program
+        files = {i.source[0] for i in self.live().code if i.source is not None}
         respond({"sources": [self._source(program.file), *(self._source(file) for file in sorted(files))]})
 
     # ---- breakpoints -------------------------------------------------------------------------
@@ -142,7 +140,7 @@ class Places:
         """Set breakpoints at lines of the module or a CUDA file."""
         session = self.live()
         path = str(given["source"].get("path") or given["source"].get("name") or "")
-        program = session.kernel.module.program.file
+        program = session.program.file
         own = os.path.basename(path) == os.path.basename(program) or path.endswith(".ptx")
         prefix = "" if own else f"{os.path.basename(path)}:"
         setters = [partial(self._break_at, f"{prefix}{int(b['line'])}", b) for b in given.get("breakpoints") or []]
@@ -155,7 +153,7 @@ class Places:
 
     def on_setInstructionBreakpoints(self, given: Body, respond: Respond) -> None:
         """Set breakpoints at instructions, by their number in the code."""
-        code, setters = self.code(), []
+        code, setters = self.live().code, []
         for each in given.get("breakpoints") or []:
             at = int(str(each["instructionReference"]), 16) + int(each.get("offset") or 0)
             place = line_column(code[at])[0] if 0 <= at < len(code) else "no such instruction"
@@ -202,16 +200,9 @@ class Places:
 
     # ---- disassembly -------------------------------------------------------------------------
 
-    def code(self) -> list[Instruction]:
-        """Every instruction of the module, in code order."""
-        if self._code is None:
-            functions = self.live().timeline.state.plan.program.functions.values()
-            self._code = sorted((i for f in functions for i in f.code), key=line_column)
-        return self._code
-
     def on_disassemble(self, given: Body, respond: Respond) -> None:
         """Disassemble: send PTX instructions by their numbers."""
-        code, program = self.code(), self.live().timeline.state.plan.program
+        code, program = self.live().code, self.live().program
         first = int(str(given["memoryReference"]), 16) + int(given.get("instructionOffset") or 0)
         count = min(int(given["instructionCount"]), 10_000)
         found: list[Body] = []

@@ -114,7 +114,7 @@ class Values:
         scene = session.scene
         plan = scene.group.plan if scene.group is not None else session.timeline.state.plan.main
         names = [p.name for p in plan.function.params if not p.registers]
-        names += [v.name for v in [*plan.function.variables, *session.timeline.state.plan.program.variables]]
+        names += [v.name for v in [*plan.function.variables, *session.program.variables]]
         found = []
         for name in dict.fromkeys(names):
             try:

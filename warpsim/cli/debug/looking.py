@@ -25,6 +25,7 @@ from warpsim.cli.debug.console import (
 from warpsim.debug import Call, DebugError
 from warpsim.debug import expressions as ex
 from warpsim.debug.breakpoints import line_column, location_of, resolve
+from warpsim.debug.threads import cta_text
 from warpsim.errors import describe, plural, source_name, source_text
 from warpsim.machine.values import Array
 from warpsim.types import TYPES, StateSpace
@@ -304,7 +305,7 @@ class Looking:
 
     def do_list(self, text: str) -> None:
         """list [LINE] (l): show the code around the current line, or around another; repeat to continue."""
-        lines = self.session.timeline.state.plan.program.lines
+        lines = self.session.program.lines
         calls = self.session.where()
         here = calls[self.session.frame].line if calls else self.session.stop.line
         if text:
@@ -317,15 +318,13 @@ class Looking:
         last = min(first + 2 * AROUND, len(lines))
         if first > len(lines):
             raise DebugError(f"the module has {len(lines)} lines")
-        sources = {
-            i.span.line: i.source for f in self.session.timeline.state.plan.program.functions.values() for i in f.code
-        }
+        sources = {i.span.line: i.source for i in self.session.code}
         shown: tuple[str, int] | None = None
         for number in range(first, last + 1):
             source = sources.get(number)
             if source is not None and source != shown:
                 shown = source
-                self.say(f"        {source_text(source, self.session.kernel.module.program.file)}")
+                self.say(f"        {source_text(source, self.session.program.file)}")
             mark = ">" if number == here else " "
             self.say(f"{mark}{number:5}  {lines[number - 1].expandtabs(4)}".rstrip())
         self.console.listed = last + 1
@@ -350,11 +349,6 @@ def _formatted(text: str) -> tuple[str, str]:
 
 
 # ---- info ---------------------------------------------------------------------------------------
-
-
-def cta(place: tuple[int, int, int]) -> str:
-    """Format a CTA."""
-    return f"CTA ({place[0]},{place[1]},{place[2]})"
 
 
 class Infos:
@@ -410,9 +404,8 @@ class Infos:
         focus = self.session.thread
         for part in self.session.warps():
             mark = "*" if (part.cta, part.warp) == (focus.cta, focus.warp) else " "
-            x, y, z = part.cta
             self.say(
-                f"{mark} CTA ({x},{y},{z})  warp {part.warp:2}  lanes {part.lanes:<10}  line {part.line:5}  {part.instruction}, {part.state}"
+                f"{mark} {cta_text(part.cta)}  warp {part.warp:2}  lanes {part.lanes:<10}  line {part.line:5}  {part.instruction}, {part.state}"
             )
 
     def info_line(self, text: str) -> None:
@@ -428,11 +421,8 @@ class Infos:
             self._line(stop.line, stop.source, stop.instruction)
 
     def _lines_of(self, place: str) -> None:
-        program, calls = self.session.timeline.state.plan.program, self.session.where()
-        locations = resolve(program, place, calls[self.session.frame].function if calls else None)
-        found = sorted(
-            (i for f in program.functions.values() for i in f.code if line_column(i) in locations), key=line_column
-        )
+        locations = resolve(self.session.program, place, self.session.function)
+        found = [i for i in self.session.code if line_column(i) in locations]
         file, _, number = place.rpartition(":")
         first = found[0].source if file else found[0].span
         if number.isdecimal() and first is not None and first[1] != int(number):
@@ -441,7 +431,7 @@ class Infos:
             self._line(instruction.span.line, instruction.source, instruction.text)
 
     def _line(self, line: int, source: tuple[str, int] | None, instruction: str) -> None:
-        name = os.path.basename(self.session.kernel.module.program.file)
+        name = os.path.basename(self.session.program.file)
         self.say(f"line {line} of {name}{f', {source_name(source)}' if source is not None else ''}: {instruction}")
 
     def info_frame(self, text: str) -> None:
@@ -456,7 +446,7 @@ class Infos:
             if not param.registers:
                 self._variable("param", param.name, param.type.name)
         spaces = {StateSpace.SHARED: "shared", StateSpace.LOCAL: "local", StateSpace.PARAM: "param"}
-        for variable in [*plan.function.variables, *self.session.timeline.state.plan.program.variables]:
+        for variable in [*plan.function.variables, *self.session.program.variables]:
             self._variable(spaces.get(variable.space, variable.space.value), variable.name, variable.type.name)
 
     info_args = info_locals
@@ -485,7 +475,9 @@ class Infos:
         for barrier in self.session.barriers():
             name = "of the cluster" if barrier.number is None else str(barrier.number)
             waits = _waiting(barrier.waiting)
-            self.say(f"  {cta(barrier.cta)}  barrier {name}: {barrier.arrived} of {barrier.expected} threads{waits}")
+            self.say(
+                f"  {cta_text(barrier.cta)}  barrier {name}: {barrier.arrived} of {barrier.expected} threads{waits}"
+            )
         if not self.session.barriers():
             self.say("No thread has arrived at a barrier.")
 
@@ -494,7 +486,7 @@ class Infos:
         for found in self.session.mbarriers():
             waits = _waiting(found.waiting)
             self.say(
-                f"  {cta(found.cta)}  {found.name} at 0x{found.address:x}: phase {found.phase}, lacks {found.pending} of"
+                f"  {cta_text(found.cta)}  {found.name} at 0x{found.address:x}: phase {found.phase}, lacks {found.pending} of"
                 f" {plural(found.expected, 'arrival')} and {plural(found.bytes, 'byte')}{waits}"
             )
         if not self.session.mbarriers():
@@ -512,10 +504,10 @@ class Infos:
         found = [f for f in self.session.in_flight() if wgmma is None or bool(f.registers) == wgmma]
         for each in found:
             place = f"line {each.line}  " if each.line else ""
-            self.say(f"  {place}{each.instruction}: {cta(each.cta)}, warp {each.warp}, lanes {each.lanes}")
+            self.say(f"  {place}{each.instruction}: {cta_text(each.cta)}, warp {each.warp}, lanes {each.lanes}")
             for verb, runs in (("writes", each.writes), ("reads", each.reads)):
                 for where, start, nbytes in runs[:4]:
-                    self.say(f"      {verb} shared 0x{start:x} to 0x{start + nbytes:x} of {cta(where)}")
+                    self.say(f"      {verb} shared 0x{start:x} to 0x{start + nbytes:x} of {cta_text(where)}")
                 if len(runs) > 4:
                     self.say(f"      {verb} {len(runs) - 4} more ranges")
             if each.registers:

@@ -130,7 +130,7 @@ class Running:
         if stop.reason != "step" or before is None or stop.focus != before:
             self.say(self.console.whereabouts())
         if calls and stop.source is not None and stop.source != self.shown_source:
-            self.say(f"  {source_text(stop.source, self.session.kernel.module.program.file)}")
+            self.say(f"  {source_text(stop.source, self.session.program.file)}")
         self.shown_source = stop.source
         if calls:
             self.say(self.console.paint(f"{calls[0].line:6}", "36") + f"  {calls[0].text.expandtabs(1)}")
@@ -301,7 +301,7 @@ class Breaking:
         if not isinstance(point, Breakpoint):
             raise DebugError("only breakpoints have conditions")
         if condition.strip():
-            check_condition(condition, self.session.timeline.state.plan.program, point.locations)
+            check_condition(condition, self.session.program, point.locations)
         point.condition = condition.strip() or None
 
     def do_commands(self, text: str) -> None:

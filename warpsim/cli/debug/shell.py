@@ -181,7 +181,7 @@ class Shell:
                 checks = self.session.timeline.state.settings.checks
                 return sorted(word for word in {*EVENTS, *(checks & EVERY)} if word.startswith(text))
             if name in ("break", "tbreak", "until"):
-                functions = self.session.timeline.state.plan.program.functions
+                functions = self.session.program.functions
                 places = [*functions, *(label for f in functions.values() for label in f.labels)]
                 return sorted({place for place in places if place.startswith(text)})
             group = self.session.scene.group
