@@ -4,7 +4,7 @@ and per lane.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
 import numpy as np
@@ -38,6 +38,10 @@ class Console:
     def say(self, text: str = "") -> None:
         """Print a line."""
         print(text, file=self.out)
+
+    def say_all(self, lines: Iterable[str], none: str) -> None:
+        """Print lines, or another if there are none."""
+        print(*(list(lines) or [none]), sep="\n", file=self.out)
 
     def paint(self, text: str, code: str) -> str:
         """Colour text if the terminal supports it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from warpsim.cli.debug.console import (
     short,
     show,
 )
-from warpsim.debug import Call, DebugError
+from warpsim.debug import Call, DebugError, InFlight
 from warpsim.debug import expressions as ex
 from warpsim.debug.breakpoints import line_column, location_of, resolve
 from warpsim.debug.threads import cta_text
@@ -272,12 +273,10 @@ class Looking:
         """backtrace (bt, where): show the calls of the thread in focus, innermost first; a star marks the selected
         frame.
         """
-        calls = self.session.where()
-        for number, call in enumerate(calls):
-            mark = "*" if number == self.session.frame > 0 else "#"
-            self.say(f"{mark}{number}  {call_text(call)}")
-        if not calls:
-            self.say(f"{self.session.thread} is not running.")
+        selected = self.session.frame or None
+        calls = enumerate(self.session.where())
+        lines = (f"{'*' if number == selected else '#'}{number}  {call_text(call)}" for number, call in calls)
+        self.console.say_all(lines, f"{self.session.thread} is not running.")
 
     def do_frame(self, text: str) -> None:
         """frame [N] (f): show where the thread in focus stands, or select frame N for its registers and variables."""
@@ -373,10 +372,8 @@ class Infos:
             for name in chosen:
                 self.say(equation(name, show(held[name])))
             return
-        if not held:
-            self.say("No register has been written yet.")
-        for name in held:
-            self.say(self._register_line(name, held[name]))
+        lines = (self._register_line(name, values) for name, values in held.items())
+        self.console.say_all(lines, "No register has been written yet.")
 
     def _register_line(self, name: str, values: Array) -> str:
         """Format a register on one line, marked if it changed since the last stop."""
@@ -393,11 +390,12 @@ class Infos:
     def info_lanes(self, text: str) -> None:
         """Show where the lanes of the warp stand."""
         focus = self.session.thread
-        mine = [w for w in self.session.warps() if (w.cta, w.warp) == (focus.cta, focus.warp)]
-        for part in mine:
-            self.say(f"  lanes {part.lanes:<12} line {part.line:5}  {part.instruction}  {part.function}, {part.state}")
-        if not mine:
-            self.say(f"CTA {focus.cta}, warp {focus.warp} is not running.")
+        lines = (
+            f"  lanes {part.lanes:<12} line {part.line:5}  {part.instruction}  {part.function}, {part.state}"
+            for part in self.session.warps()
+            if (part.cta, part.warp) == (focus.cta, focus.warp)
+        )
+        self.console.say_all(lines, f"CTA {focus.cta}, warp {focus.warp} is not running.")
 
     def info_warps(self, text: str) -> None:
         """Show where the warps of the running CTAs stand."""
@@ -465,43 +463,36 @@ class Infos:
 
     def info_findings(self, text: str) -> None:
         """List the findings so far."""
-        for finding in self.session.findings:
-            self.say(f"{finding.severity}: {describe(finding)}")
-        if not self.session.findings:
-            self.say("No findings so far.")
+        found = (f"{finding.severity}: {describe(finding)}" for finding in self.session.findings)
+        self.console.say_all(found, "No findings so far.")
 
     def info_barriers(self, text: str) -> None:
         """List barriers at which threads have arrived, and the waiting warps."""
-        for barrier in self.session.barriers():
-            name = "of the cluster" if barrier.number is None else str(barrier.number)
-            waits = _waiting(barrier.waiting)
-            self.say(
-                f"  {cta_text(barrier.cta)}  barrier {name}: {barrier.arrived} of {barrier.expected} threads{waits}"
-            )
-        if not self.session.barriers():
-            self.say("No thread has arrived at a barrier.")
+        lines = (
+            f"  {cta_text(each.cta)}  barrier {'of the cluster' if each.number is None else each.number}: {each.arrived} of"
+            f" {each.expected} threads{_waiting(each.waiting)}"
+            for each in self.session.barriers()
+        )
+        self.console.say_all(lines, "No thread has arrived at a barrier.")
 
     def info_mbarriers(self, text: str) -> None:
         """List the mbarriers in use: phase, pending arrivals and bytes, waiting warps."""
-        for found in self.session.mbarriers():
-            waits = _waiting(found.waiting)
-            self.say(
-                f"  {cta_text(found.cta)}  {found.name} at 0x{found.address:x}: phase {found.phase}, lacks {found.pending} of"
-                f" {plural(found.expected, 'arrival')} and {plural(found.bytes, 'byte')}{waits}"
-            )
-        if not self.session.mbarriers():
-            self.say("No mbarriers are in use.")
+        lines = (
+            f"  {cta_text(each.cta)}  {each.name} at 0x{each.address:x}: phase {each.phase}, lacks {each.pending} of"
+            f" {plural(each.expected, 'arrival')} and {plural(each.bytes, 'byte')}{_waiting(each.waiting)}"
+            for each in self.session.mbarriers()
+        )
+        self.console.say_all(lines, "No mbarriers are in use.")
 
     def info_async(self, text: str) -> None:
         """List copies and wgmma whose completion no thread has observed."""
-        self._in_flight(wgmma=None)
+        self._in_flight(self.session.in_flight())
 
     def info_wgmma(self, text: str) -> None:
         """List wgmma in flight, and the registers that they hold."""
-        self._in_flight(wgmma=True)
+        self._in_flight([each for each in self.session.in_flight() if each.registers])
 
-    def _in_flight(self, *, wgmma: bool | None) -> None:
-        found = [f for f in self.session.in_flight() if wgmma is None or bool(f.registers) == wgmma]
+    def _in_flight(self, found: Sequence[InFlight]) -> None:
         for each in found:
             place = f"line {each.line}  " if each.line else ""
             self.say(f"  {place}{each.instruction}: {cta_text(each.cta)}, warp {each.warp}, lanes {each.lanes}")
@@ -520,10 +511,9 @@ class Infos:
 
     def info_display(self, text: str) -> None:
         """List the expressions shown at every stop."""
-        for number, (what, option) in self.console.displays.items():
-            self.say(f"{number:3}  {what}" + (f" /{option}" if option else ""))
-        if not self.console.displays:
-            self.say("No displays.")
+        shown = self.console.displays.items()
+        lines = (f"{number:3}  {what}" + (f" /{option}" if option else "") for number, (what, option) in shown)
+        self.console.say_all(lines, "No displays.")
 
     def info_program(self, text: str) -> None:
         """Show how far the launch has come."""
