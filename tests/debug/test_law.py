@@ -76,12 +76,12 @@ def going(path, engine):
     return session
 
 
-BETWEEN_STOPS = ("saxpy", "barrier_votes", "scan_lookback")
+BETWEEN_STOPS = {"saxpy": [], "barrier_votes": [], "scan_lookback": [pytest.mark.long]}
 
 
 @pytest.mark.parametrize(
     "path",
-    [pytest.param(*p.values, marks=[] if p.id in BETWEEN_STOPS else [pytest.mark.sweep], id=p.id) for p in CASES],
+    [pytest.param(*p.values, marks=BETWEEN_STOPS.get(p.id, [pytest.mark.sweep]), id=p.id) for p in CASES],
 )
 def test_compiled_code_between_stops(path, monkeypatch):
     """Compiled code brings a session to the same states at the same steps as the interpreter, step by step."""
