@@ -158,11 +158,12 @@ def test_what_is_known_is_so(seed):
     facts = Facts(program, program.functions["k"])
     block = facts.place[program.functions["k"].labels["END"]]
     held, checked = results(kernel, threads), set()
-    for _, instruction, read in facts.walk(block):
+    for step in (step for step in facts.steps if step.block == block):
+        instruction = step.instruction
         register = instruction.operands[-1].register if instruction.form.root in ("selp", "st") else None
         if register is not None and register.name != "k":
             row = int(register.name[1:]) + (REGISTERS if register.name[0] == "p" else 0)
-            assert all(sound(read(register.index), cta) for cta in held[row]), (register.name, kernel.text)
+            assert all(sound(step.read(register.index), cta) for cta in held[row]), (register.name, kernel.text)
             checked.add(row)
 
     assert len(checked) == REGISTERS + PREDICATES
@@ -197,21 +198,21 @@ def test_as_much_is_known_as_can_be(seed):
     program = warpsim.load(kernel.text).program
     facts = Facts(program, program.functions["k"])
     checked = 0
-    for block in facts.blocks:
-        for _, instruction, read in facts.walk(block.index):
-            sources = instruction.operands[1:]
-            name = instruction.op.text.split(".")[0]
-            if name not in ALU:
-                continue
-            target = instruction.operands[0]
-            if target.register is None or not all(o.is_plain for o in sources):
-                continue
-            values = [facts.value(o, read) for o in sources]
-            (made,) = facts.evaluator.results(instruction, read).values()
-            zeros, spread = least(instruction, values)
-            bits = 1 if target.register.type.kind == "p" else target.register.type.bits
-            assert made.exact or min(made.zeros, bits) >= min(zeros, bits), (instruction.text, values, made)
-            assert made.spread <= max(spread, Spread.CTA), (instruction.text, values, made)
-            checked += 1
+    for step in facts.steps:
+        instruction = step.instruction
+        sources = instruction.operands[1:]
+        name = instruction.op.text.split(".")[0]
+        if name not in ALU:
+            continue
+        target = instruction.operands[0]
+        if target.register is None or not all(o.is_plain for o in sources):
+            continue
+        values = [step.value(o) for o in sources]
+        (made,) = facts.evaluator.results(instruction, step.read).values()
+        zeros, spread = least(instruction, values)
+        bits = 1 if target.register.type.kind == "p" else target.register.type.bits
+        assert made.exact or min(made.zeros, bits) >= min(zeros, bits), (instruction.text, values, made)
+        assert made.spread <= max(spread, Spread.CTA), (instruction.text, values, made)
+        checked += 1
 
     assert checked > 10

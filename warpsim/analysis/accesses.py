@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
 
-from warpsim.analysis.facts import Facts
-from warpsim.analysis.values import WARP, Array, Read, Value
+from warpsim.analysis.values import WARP, Array, Value
 from warpsim.errors import Finding
 from warpsim.isa.traits import Access as Kind
 from warpsim.isa.traits import Family, Matrix, Stage
@@ -23,6 +22,9 @@ from warpsim.isa.wgmma import STORAGE, columns
 from warpsim.layout import descriptors
 from warpsim.program.program import Instruction, Operand, Variable
 from warpsim.types import StateSpace
+
+if TYPE_CHECKING:
+    from warpsim.analysis.facts import Facts, Step
 
 READ, WRITE, OBJECT = "read", "write", "object"
 SHARED, GLOBAL = "shared", "global"
@@ -115,16 +117,17 @@ class Access:
         )
 
 
-def accesses(facts: Facts, instruction: Instruction, read: Read, threads: Array) -> Iterator[Access]:
-    """The accesses of an instruction by some threads."""
+def accesses(step: Step) -> Iterator[Access]:
+    """The accesses of an instruction by the threads that execute it in every launch."""
+    instruction, threads = step.instruction, step.threads
     form, traits = instruction.form, instruction.traits
     if traits.is_async(Family.WGMMA):
-        yield from _descriptors(facts, instruction, read, threads)
+        yield from _descriptors(step)
         return
     for spec, operand in zip(form.operands, instruction.operands, strict=False):
         if operand.base is None or spec.name == "map":
             continue
-        address = facts.value(operand, read)
+        address = step.value(operand)
         space = _space(instruction, spec.name, operand, address)
         access = functools.partial(Access, instruction, spec.name, space=space, address=address)
         if traits.is_async(Family.REMOTE):  # the data goes to another CTA
@@ -138,10 +141,10 @@ def accesses(facts: Facts, instruction: Instruction, read: Read, threads: Array)
             yield access(mode=OBJECT, nbytes=8, align=8, threads=threads)
         elif traits.matrix is not None and not traits.opaque_fragments:
             count = next((int(w[1:]) for w in instruction.op.modifiers if w in ("x1", "x2", "x4")), 1)
-            rows = threads & (facts.threads.thread % np.uint64(WARP) < 8 * count)
+            rows = threads & (step.facts.threads.thread % np.uint64(WARP) < 8 * count)
             yield access(mode=READ if traits.matrix is Matrix.LOAD else WRITE, nbytes=16, align=16, threads=rows)
         elif traits.asynchronous is not None:
-            yield from _copy(facts, instruction, spec.name, access, read, threads)
+            yield from _copy(step, spec.name, access)
 
 
 def _size(instruction: Instruction) -> int:
@@ -168,16 +171,15 @@ def _space(instruction: Instruction, name: str, operand: Operand, address: Value
     return SHARED if address.exact and address.symbols else "generic"
 
 
-def _copy(
-    facts: Facts, instruction: Instruction, name: str, access: Callable[..., Access], read: Read, threads: Array
-) -> Iterator[Access]:
+def _copy(step: Step, name: str, access: Callable[..., Access]) -> Iterator[Access]:
     """Accesses of cp.async and bulk copies."""
+    instruction, threads = step.instruction, step.threads
     traits = instruction.traits
     if name == "bar":
         yield access(mode=OBJECT, nbytes=8, align=8, threads=threads)
         return
     size = instruction.named.get("size")
-    known = facts.value(size, read).constant if size is not None else None
+    known = step.value(size).constant if size is not None else None
     mode = WRITE if name == "dst" else READ
     if traits.is_async(Family.CP_ASYNC, Stage.ARRIVE):
         yield access(mode=OBJECT, nbytes=8, align=8, threads=threads)
@@ -208,11 +210,12 @@ def matrices(instruction: Instruction) -> Iterator[tuple[str, Operand, Callable[
             )
 
 
-def _descriptors(facts: Facts, instruction: Instruction, read: Read, threads: Array) -> Iterator[Access]:
+def _descriptors(step: Step) -> Iterator[Access]:
     """The matrices that a wgmma reads from shared memory."""
+    instruction, threads = step.instruction, step.threads
     itemsize = int(STORAGE[instruction.op.atype.name][1:])
     for name, operand, decoded in matrices(instruction):
-        value = facts.value(operand, read)
+        value = step.value(operand)
         named_by = np.unique(np.broadcast_to(value.bits, threads.shape)[threads]) if value.exact else np.zeros(0)
         fixed = None
         if 0 < len(named_by) <= MOST_DESCRIPTORS:
@@ -234,16 +237,12 @@ ALIGNED = {
 def check_places(facts: Facts) -> Iterator[Finding]:
     """Check one function."""
     variables = shared_variables(facts)
-    for block in facts.blocks:
-        for _, instruction, read in facts.walk(block.index):
-            if not instruction.operands or instruction.traits.is_async(Family.WGMMA):
-                continue
-            threads, certain = facts.executing(block.index, instruction, read)
-            if not threads.any():
-                continue
-            for access in accesses(facts, instruction, read, threads):
-                yield from _aligned(facts, access, certain=certain)
-                yield from _inside(facts, access, variables, certain=certain)
+    for step in facts.steps:
+        if step.instruction.traits.is_async(Family.WGMMA) or not step.threads.any():
+            continue
+        for access in step.accesses:
+            yield from _aligned(facts, access, certain=step.certain)
+            yield from _inside(facts, access, variables, certain=step.certain)
 
 
 def shared_variables(facts: Facts) -> dict[str, Variable]:

@@ -14,11 +14,10 @@ from collections.abc import Iterator
 
 import attrs
 
-from warpsim.analysis.accesses import OBJECT, READ, SHARED, WRITE, Access, accesses, shared_variables
+from warpsim.analysis.accesses import OBJECT, READ, SHARED, WRITE, Access, shared_variables
 from warpsim.analysis.dataflow import NOTHING, GroupStates, walk
-from warpsim.analysis.facts import Facts
+from warpsim.analysis.facts import Facts, Step
 from warpsim.analysis.flow import members
-from warpsim.analysis.values import Read
 from warpsim.errors import Finding
 from warpsim.isa.traits import Ending, Family, Mbarrier, Stage
 from warpsim.program.program import Instruction
@@ -76,14 +75,12 @@ class _Order:
         self.sites: list[Site] = []
         self.made: dict[int, int] = {}
         self.of_kind = dict.fromkeys((COPY, LOAD, STORE, GENERIC, INIT), 0)
-        for block in facts.blocks:
-            for at, instruction, read in facts.walk(block.index):
-                threads, _ = facts.executing(block.index, instruction, read)
-                found = [a for a in accesses(facts, instruction, read, threads) if a.space == SHARED]
-                if found and threads.any():
-                    self.accesses[at] = found
-                    for kind, access in self._sites(found):
-                        self._add(kind, access, at)
+        for step in facts.steps:
+            found = [a for a in step.accesses if a.space == SHARED]
+            if found and step.threads.any():
+                self.accesses[step.at] = found
+                for kind, access in self._sites(found):
+                    self._add(kind, access, step.at)
         self.ends: dict[str, list[tuple[int, int]]] = {kind: [] for kind in self.of_kind}
         for block in facts.blocks:
             for at in range(block.first, block.last):
@@ -315,17 +312,15 @@ def check_mbarriers(facts: Facts) -> Iterator[Finding]:
     if "" in called or not called.isdisjoint(facts.program.functions):
         return
     uses = _Uses()
-    for block in facts.blocks:
-        for _, instruction, read in facts.walk(block.index):
-            threads = facts.executing(block.index, instruction, read)[0]
-            for access in accesses(facts, instruction, read, threads):
-                if access.mode == OBJECT and access.space == SHARED:
-                    _note(uses, facts, instruction, access, read)
+    for step in facts.steps:
+        for access in step.accesses:
+            if access.mode == OBJECT and access.space == SHARED:
+                _note(uses, step, access)
     yield from _check(facts, uses)
 
 
-def _note(uses: _Uses, facts: Facts, instruction: Instruction, access: Access, read: Read) -> None:
-    traits = instruction.traits
+def _note(uses: _Uses, step: Step, access: Access) -> None:
+    instruction, traits = step.instruction, step.instruction.traits
     if traits.does(Mbarrier.INIT):
         uses.made.append(access)
     elif traits.does(Mbarrier.WAIT):
@@ -333,10 +328,8 @@ def _note(uses: _Uses, facts: Facts, instruction: Instruction, access: Access, r
     elif traits.does(Mbarrier.COMPLETE):
         uses.completed.append(access)
     elif traits.mbarrier is not None and not traits.does(Mbarrier.INVAL):
-        if traits.does(Mbarrier.EXPECT):
-            bytes = facts.value(instruction.operands[-1], read).constant
-            if bytes:
-                uses.expected.append(access)
+        if traits.does(Mbarrier.EXPECT) and step.value(instruction.operands[-1]).constant:
+            uses.expected.append(access)
         if traits.does(Mbarrier.ARRIVE):
             uses.arrivals.append(access)
     elif traits.is_async(Family.CP_ASYNC, Stage.ARRIVE):

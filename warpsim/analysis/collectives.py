@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from warpsim.analysis.accesses import matrices
-from warpsim.analysis.facts import Facts
-from warpsim.analysis.values import WARP, WARPGROUP, Array, Read, Value
+from warpsim.analysis.facts import Facts, Step
+from warpsim.analysis.values import WARP, WARPGROUP, Array, Value
 from warpsim.errors import Finding
 from warpsim.isa.traits import Ending, Family, Traits
-from warpsim.program.program import Instruction, Operand
+from warpsim.program.program import Instruction
 
 MASKED = "the mask must name exactly the lanes that execute the instruction together"
 AGREE = "compute it from values that are the same in all lanes"
@@ -21,17 +21,16 @@ def check_collectives(facts: Facts) -> Iterator[Finding]:
     """Check one function."""
     arrivals: dict[int, list[tuple[Instruction, int, Array]]] = {}
     unknown = False
-    for block in facts.blocks:
-        for _, instruction, read in facts.walk(block.index):
-            mask = instruction.named.get("membermask")
-            if mask is not None:
-                yield from _mask(facts, block.index, instruction, read, mask)
-            elif instruction.traits.is_async(Family.WGMMA):
-                yield from _descriptors(facts, block.index, instruction, read)
-            elif _is_cta_barrier(instruction.traits):
-                unknown |= _barrier(facts, block.index, instruction, read, arrivals)
-            if instruction.traits.opaque_fragments or _is_cta_barrier(instruction.traits):
-                yield from _agreeing(facts, block.index, instruction, read)
+    for step in facts.steps:
+        traits = step.instruction.traits
+        if "membermask" in step.instruction.named:
+            yield from _mask(step)
+        elif traits.is_async(Family.WGMMA):
+            yield from _descriptors(step)
+        elif _is_cta_barrier(traits):
+            unknown |= _barrier(step, arrivals)
+        if traits.aligned and (traits.opaque_fragments or _is_cta_barrier(traits)):
+            yield from _agreeing(step)
     if not unknown:
         yield from _counts(facts, arrivals)
 
@@ -40,15 +39,15 @@ def _is_cta_barrier(traits: Traits) -> bool:
     return traits.barrier is not None and traits.barrier.among == "cta"
 
 
-def _mask(facts: Facts, index: int, instruction: Instruction, read: Read, operand: Operand) -> Iterator[Finding]:
+def _mask(step: Step) -> Iterator[Finding]:
     """Check that lanes that execute the instruction are in their own mask."""
-    mask = facts.value(operand, read)
-    threads, certain = facts.executing(index, instruction, read)
+    facts, instruction, threads = step.facts, step.instruction, step.threads
+    mask = step.value(instruction.named["membermask"])
     if not mask.exact or not threads.any():
         return
     lane = facts.threads.thread % np.uint64(WARP)
     outside = threads & (mask.bits >> lane & np.uint64(1) == 0)
-    if not outside.any() or not (certain or (outside == threads).all()):
+    if not outside.any() or not (step.certain or (outside == threads).all()):
         return
     shown = int(np.broadcast_to(mask.bits, outside.shape)[outside][0])
     message = f"{instruction.text} is executed by lanes that are not in its mask 0x{shown:08x}"
@@ -70,24 +69,22 @@ def _disagree(facts: Facts, instruction: Instruction, name: str, threads: Array,
     return facts.finding("nonuniform-operand", instruction, message, threads=threads, advice=AGREE)
 
 
-def _agreeing(facts: Facts, index: int, instruction: Instruction, read: Read) -> Iterator[Finding]:
+def _agreeing(step: Step) -> Iterator[Finding]:
     """Check operands that must be the same in all lanes of a warp: those of barriers, address and stride of wmma."""
-    if not instruction.traits.aligned:
-        return
-    threads, _ = facts.executing(index, instruction, read)
+    instruction = step.instruction
     wanted = ("p", "stride") if instruction.traits.opaque_fragments else ("a", "b")
     for name, operand in instruction.named.items():
         if name in wanted and operand.elements is None:
-            odd = _differs(facts.value(operand, read), threads, WARP)
+            odd = _differs(step.value(operand), step.threads, WARP)
             if odd.any():
-                yield _disagree(facts, instruction, name, odd, WARP)
+                yield _disagree(step.facts, instruction, name, odd, WARP)
 
 
-def _descriptors(facts: Facts, index: int, instruction: Instruction, read: Read) -> Iterator[Finding]:
+def _descriptors(step: Step) -> Iterator[Finding]:
     """Check matrix descriptors: the same in a warpgroup, and with valid fields."""
-    threads, _ = facts.executing(index, instruction, read)
+    facts, instruction, threads = step.facts, step.instruction, step.threads
     for name, operand, decoded in matrices(instruction) if threads.any() else ():
-        value = facts.value(operand, read)
+        value = step.value(operand)
         odd = _differs(value, threads & facts.threads.alive, WARPGROUP)
         if odd.any():
             yield _disagree(facts, instruction, name, odd, WARPGROUP)
@@ -99,20 +96,16 @@ def _descriptors(facts: Facts, index: int, instruction: Instruction, read: Read)
                 yield facts.finding("descriptor", instruction, message, values=values)
 
 
-def _barrier(
-    facts: Facts, index: int, instruction: Instruction, read: Read,
-    arrivals: dict[int, list[tuple[Instruction, int, Array]]],
-) -> bool:  # fmt: skip
+def _barrier(step: Step, arrivals: dict[int, list[tuple[Instruction, int, Array]]]) -> bool:
     """Note who may arrive at a barrier with a known number; True if the number is unknown."""
-    named = instruction.named
-    number = facts.value(named["a"], read).constant
+    instruction, named, holds = step.instruction, step.instruction.named, step.guard
+    number = step.value(named["a"]).constant
     if number is None:
         return True
-    count = facts.value(named["b"], read).constant if "b" in named else 0
-    threads = facts.reach[index]
-    if instruction.guard is not None:
-        holds = facts.guard(instruction, read)
-        threads = threads & (holds.bits != 0) if holds.exact else threads
+    count = step.value(named["b"]).constant if "b" in named else 0
+    threads = step.facts.reach[step.block]
+    if holds is not None and holds.exact:
+        threads = threads & (holds.bits != 0)
     arrivals.setdefault(number, []).append((instruction, count or 0, threads))
     return False
 

@@ -38,7 +38,7 @@ def check_divergence(facts: Facts) -> Iterator[Finding]:
             yield from _masked(facts, block.index, masks, seen)
         elif last.traits.leaves and last.guard is not None:
             yield from _leaving(facts, block.index, aligned, seen)
-    yield from _guards(facts, aligned, seen)
+    yield from _guards(facts, seen)
 
 
 def must_meet(instruction: Instruction) -> int:
@@ -85,15 +85,13 @@ def _branch(facts: Facts, index: int, aligned: list[list[int]], seen: set[int]) 
 def _masks(facts: Facts) -> dict[int, tuple[int, int]]:
     """(block, mask) of each instruction with a known membermask."""
     found = {}
-    for block in facts.blocks:
-        code = facts.function.code[block.first : block.last]
-        if not any(s.name == "membermask" for i in code for s in i.form.operands):
-            continue
-        for at, instruction, read in facts.walk(block.index):
-            operand = instruction.named.get("membermask")
-            mask = None if operand is None else facts.value(operand, read).constant
-            if mask is not None:
-                found[at] = block.index, mask
+    for step in (
+        facts.steps if any(s.name == "membermask" for i in facts.function.code for s in i.form.operands) else ()
+    ):
+        operand = step.instruction.named.get("membermask")
+        mask = None if operand is None else step.value(operand).constant
+        if mask is not None:
+            found[step.at] = step.block, mask
     return found
 
 
@@ -222,23 +220,20 @@ def _leaving(facts: Facts, index: int, aligned: list[list[int]], seen: set[int])
                     yield _split(facts, "exited-lane", instruction, split, exit)
 
 
-def _guards(facts: Facts, aligned: list[list[int]], seen: set[int]) -> Iterator[Finding]:
+def _guards(facts: Facts, seen: set[int]) -> Iterator[Finding]:
     """Find guards that are true in only part of the warp."""
-    for block in facts.blocks:
-        if not aligned[block.index]:
+    for step in facts.steps:
+        instruction, holds = step.instruction, step.guard
+        if holds is None or step.at in seen or not must_meet(instruction):
             continue
-        for i, instruction, read in facts.walk(block.index):
-            if instruction.guard is None or i in seen or not must_meet(instruction):
-                continue
-            holds = facts.guard(instruction, read)
-            if holds.unknown is Spread.THREAD:
-                yield _may_part(facts, instruction, instruction)
-            if holds.exact and len(holds.bits) > 1:
-                flags = holds.bits != 0
-                split = mixed(flags, facts.reach[block.index], must_meet(instruction)) & flags
-                if split.any():
-                    seen.add(i)
-                    yield _split(facts, "aligned-divergence", instruction, split, None)
+        if holds.unknown is Spread.THREAD:
+            yield _may_part(facts, instruction, instruction)
+        if holds.exact and len(holds.bits) > 1:
+            flags = holds.bits != 0
+            split = mixed(flags, facts.reach[step.block], must_meet(instruction)) & flags
+            if split.any():
+                seen.add(step.at)
+                yield _split(facts, "aligned-divergence", instruction, split, None)
 
 
 def _may_part(facts: Facts, instruction: Instruction, branch: Instruction) -> Finding:

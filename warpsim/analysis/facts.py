@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from typing import Any
 
 import attrs
 import numpy as np
 
+from warpsim.analysis.accesses import Access, accesses
 from warpsim.analysis.flow import Graph, blocks_of, members, written_often
 from warpsim.analysis.shared_layout import place_shared
 from warpsim.analysis.values import (
@@ -40,6 +40,44 @@ def _same(state: State, old: State) -> bool:
     return state.keys() == old.keys() and all(v is old[r] or v.same(old[r]) for r, v in state.items())
 
 
+@attrs.frozen(eq=False, slots=False)
+class Step:
+    """An instruction, by its index in the code and its block; ``read`` gives what is known of a register before it."""
+
+    facts: Facts
+    at: int
+    block: int
+    instruction: Instruction
+    read: Read
+
+    def value(self, operand: Operand) -> Value:
+        """What is known about an operand."""
+        return self.facts.evaluator.operand(operand, self.read)
+
+    @functools.cached_property
+    def guard(self) -> Value | None:
+        """The value of its guard, if it has one."""
+        return None if self.instruction.guard is None else self.facts.guard(self.instruction, self.read)
+
+    @functools.cached_property
+    def threads(self) -> Array:
+        """The threads that execute it in every launch."""
+        threads = self.facts.reach[self.block] & self.facts.threads.sure
+        return threads if self.guard is None or not self.guard.exact else threads & (self.guard.bits != 0)
+
+    @property
+    def certain(self) -> bool:
+        """Whether data cannot exclude any of them."""
+        return not self.facts.uncertain >> self.block & 1 and (
+            self.guard is None or self.guard.unknown is not Spread.THREAD
+        )
+
+    @functools.cached_property
+    def accesses(self) -> tuple[Access, ...]:
+        """Its accesses to memory, as far as they are known."""
+        return tuple(accesses(self))
+
+
 class Facts:
     """What is known about a function."""
 
@@ -56,8 +94,6 @@ class Facts:
         self._often = written_often(function)
         self._written: dict[int, set[int]] = {}
         self._parting: list[dict[int, Spread]] = [{} for _ in self.blocks]
-        self._made: dict[int, State] = {}
-        """What each instruction gives to registers with several writers."""
         self._changed: dict[int, int] = {}
         """The visit of a block in which a register with a single writer changed last."""
         self._visit = -1
@@ -189,21 +225,19 @@ class Facts:
                     changed = True
         return changed
 
-    def walk(self, index: int) -> Iterator[tuple[int, Instruction, Read]]:
-        """Yield each instruction of a block with its index and a function that reads register values before it."""
-        state, block = dict(self.before[index]), self.blocks[index]
-        for at in range(block.first, block.last):
-            instruction = self.function.code[at]
-            yield at, instruction, functools.partial(self._read, state)
-            made = self._made.get(at)
-            if made is None:
-                self._apply(instruction, state, 0)
-                made = self._made[at] = {r: state[r] for r in instruction.writes if r in self._often}
-            state |= made
-
-    def value(self, operand: Operand, read: Read) -> Value:
-        """What is known about an operand."""
-        return self.evaluator.operand(operand, read)
+    @functools.cached_property
+    def steps(self) -> list[Step]:
+        """Every instruction, block by block, with what is known before it."""
+        found = []
+        for block in self.blocks:
+            state = self.before[block.index]
+            for at in range(block.first, block.last):
+                instruction = self.function.code[at]
+                found.append(Step(self, at, block.index, instruction, functools.partial(self._read, state)))
+                if not self._often.isdisjoint(instruction.writes):
+                    state = dict(state)
+                    self._apply(instruction, state, 0)
+        return found
 
     # ---- who comes where -----------------------------------------------------------------------
 
@@ -213,7 +247,7 @@ class Facts:
         read = functools.partial(self._read, self._after[index] or {})
         if last.guard is not None:
             return self.guard(last, read)
-        return self.value(last.operands[0], read) if last.operands else ANYTHING
+        return self.evaluator.operand(last.operands[0], read) if last.operands else ANYTHING
 
     def takers(self, index: int, successor: int) -> Array | None:
         """The threads that go from a block to a successor, if that is known for each thread."""
@@ -265,17 +299,6 @@ class Facts:
                 for successor in block.successors:
                     found |= self.graph.reachable(successor)
         return found
-
-    def executing(self, index: int, instruction: Instruction, read: Read) -> tuple[Array, bool]:
-        """The threads that execute an instruction in every launch, and whether data cannot exclude any of them."""
-        threads = self.reach[index] & self.threads.sure
-        certain = not self.uncertain >> index & 1
-        if instruction.guard is not None:
-            holds = self.guard(instruction, read)
-            if holds.exact:
-                return threads & (holds.bits != 0), certain
-            certain = certain and holds.unknown is not Spread.THREAD
-        return threads, certain
 
     # ---- findings ------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import attrs
 import numpy as np
 
-from warpsim.analysis.accesses import SHARED, WRITE, Access, Marks, accesses
+from warpsim.analysis.accesses import SHARED, WRITE, Access, Marks
 from warpsim.analysis.dataflow import NOTHING, GroupStates, walk
 from warpsim.analysis.facts import Facts
 from warpsim.analysis.flow import members
@@ -61,16 +61,11 @@ def check_races(facts: Facts) -> Iterator[Finding]:
 
 def _sites(facts: Facts) -> dict[int, Site]:
     found: dict[int, Site] = {}
-    for block in facts.blocks:
-        if facts.uncertain >> block.index & 1:
-            continue
-        for at, instruction, read in facts.walk(block.index):
-            if not _is_weak(instruction.traits):
-                continue
-            threads, certain = facts.executing(block.index, instruction, read)
-            for access in accesses(facts, instruction, read, threads):
-                if certain and access.space == SHARED and access.known and threads.any():
-                    found[at] = Site(access, _owners(access))
+    for step in facts.steps:
+        if _is_weak(step.instruction.traits) and step.certain and step.threads.any():
+            for access in step.accesses:
+                if access.space == SHARED and access.known:
+                    found[step.at] = Site(access, _owners(access))
     return found
 
 
