@@ -17,13 +17,9 @@ import attrs
 import numpy as np
 
 from warpsim.checks.undefined_bits import (
-    Into,
     TransferFunction,
-    bit_ports,
     check_end,
-    check_matrices,
     known_of,
-    stand_ins,
     transfer_of,
 )
 from warpsim.checks.undefined_memory import UndefinedMemory, landed, muted, stored
@@ -41,7 +37,7 @@ from warpsim.checks.undefined_registers import (
 )
 from warpsim.checks.written import WrittenBits, WrittenBytes, lacks, mark, written_bits
 from warpsim.isa.traits import Access
-from warpsim.machine.binding.warp_steps import collect, spread, warp_ports
+from warpsim.machine.binding.warp_steps import collect, spread
 from warpsim.machine.memory.addresses import Address
 from warpsim.machine.reporting import present
 from warpsim.machine.values import Array
@@ -239,9 +235,9 @@ class Uninitialised(WrittenBytes):
         tainted = [slot for slot in flow.data if undefined(group, slot) is not None]
         old = {slot: undefined(group, slot) for slot in flow.written}
         if flow.multiplies:
-            check_matrices(machine, group, flow, tainted, active)
+            flow.check_product(machine, group, tainted, active)
         new = flow.spread(machine, group, active) if tainted else {}
-        later = flow.stores(machine, group, active) if flow.stores is not None and tainted else None
+        later = flow.store(machine, group, active) if flow.stores and tainted else None
         self._begun = Begun(group, flow, active, tainted, unsure, new, old, later)
 
     def shadowed_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
@@ -283,11 +279,7 @@ def _met_bits(machine: Machine, met: Met) -> Any:
     """The undefined bits of the results of a step that reads bytes never written."""
     flow, group, form = met.flow, met.group, met.flow.instruction.form
     with muted(machine):
-        if flow.warps:
-            ports = {**warp_ports(machine, group, met.active, form), **stand_ins(machine, group, form, None)}
-        else:
-            ports = bit_ports(machine, group, form, met.active)
-        return form.function(flow.instruction.op, *met.arguments, **ports)
+        return form.function(flow.instruction.op, *met.arguments, **flow.ports(machine, group, met.active))
 
 
 def _take(machine: Machine, met: Met) -> bool:
@@ -299,9 +291,8 @@ def _take(machine: Machine, met: Met) -> bool:
     slots = flow.written
     if flow.commit is None or bits is None:
         return False
-    into = Into(group)
-    flow.commit(machine, into, collect(group.warps, bits, wide=flow.wide) if flow.warps else bits, active)  # type: ignore[arg-type]
-    taken = into.bits(slots)
+    bits = collect(group.warps, bits, wide=flow.wide) if flow.warps else bits
+    taken = flow.committed(machine, group, bits, active)
     origins(machine).loaded(machine, group, instruction, met.arguments[0], slots)
     for number, slot in enumerate(slots):
         if slot in taken:
