@@ -200,13 +200,7 @@ def origins(machine: Machine) -> Origins:
 
 
 def report_use(
-    machine: Machine,
-    group: Group,
-    slot: int,
-    bits: Array,
-    active: Array | None,
-    use: str,
-    advice: str = WRITE_FIRST,
+    machine: Machine, group: Group, slot: int, bits: Array, active: Array | None, use: str, advice: str = WRITE_FIRST
 ) -> None:
     """Report undefined bits of a register that matter here; ``advice`` is for one that nothing wrote."""
     lanes = np.broadcast_to(lanes_of(bits), group.selection.shape)

@@ -16,12 +16,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from warpsim.checks.undefined_bits import (
-    TransferFunction,
-    check_end,
-    known_of,
-    transfer_of,
-)
+from warpsim.checks.undefined_bits import TransferFunction, check_end, known_of, transfer_of
 from warpsim.checks.undefined_memory import UndefinedMemory, landed, muted, stored
 from warpsim.checks.undefined_registers import (
     PADDING,

@@ -68,16 +68,9 @@ BY_GROUP = {
         "read-only": "A store targets read-only memory.",
         "limit": "A limit on instructions, time, memory or call depth is exceeded.",
     },
-    "init": {
-        "uninitialised": "A value that was never written affects the result.",
-    },
-    "race": {
-        "race": "Two threads access the same byte, one of them writes, and nothing orders the two.",
-    },
-    "": {
-        "trap": "The kernel executed trap.",
-        "assert": "An assertion of the kernel failed.",
-    },
+    "init": {"uninitialised": "A value that was never written affects the result."},
+    "race": {"race": "Two threads access the same byte, one of them writes, and nothing orders the two."},
+    "": {"trap": "The kernel executed trap.", "assert": "An assertion of the kernel failed."},
 }
 RULES = {name: Rule(name, group, sentence) for group, rules in BY_GROUP.items() for name, sentence in rules.items()}
 ALWAYS = frozenset(("deadlock", "out-of-bounds", "misaligned", "read-only", "limit", "trap", "assert"))

@@ -47,12 +47,7 @@ class Order:
     """
 
     def __init__(
-        self,
-        shape: Shape,
-        base: int,
-        variables: dict[Hashable, Rows],
-        clusters: Array,
-        numbers: Numbering,
+        self, shape: Shape, base: int, variables: dict[Hashable, Rows], clusters: Array, numbers: Numbering
     ) -> None:
         self.shape, self.rows, self.base, self.numbers = shape, rows_of(shape), base, numbers
         self.acquired = Acquired(shape, self.rows, base, numbers)
