@@ -33,11 +33,6 @@ class Site:
     access: Access
     at: int
 
-    @property
-    def place(self) -> Instruction:
-        """The instruction of the access."""
-        return self.access.instruction
-
 
 @attrs.frozen
 class Conflict:
@@ -82,10 +77,9 @@ class _Order:
                 for kind, access in self._sites(found):
                     self._add(kind, access, step.at)
         self.ends: dict[str, list[tuple[int, int]]] = {kind: [] for kind in self.of_kind}
-        for block in facts.blocks:
-            for at in range(block.first, block.last):
-                for kind in _ends(facts.function.code[at]):
-                    self.ends[kind].append((at, block.index))
+        for step in facts.steps:
+            for kind in _ends(step.instruction):
+                self.ends[kind].append((step.at, step.block))
         self.reported: set[tuple[str, int]] = set()
 
     def _add(self, kind: str, access: Access, at: int) -> None:
@@ -148,9 +142,8 @@ class _Order:
 
     def _check(self, access: Access, group_states: GroupStates) -> Iterator[Finding]:
         """Check an access against all open sites."""
-        for number in members(
-            group_states.pending & ~group_states.done & ~self.of_kind[INIT] & self._concerned(access)
-        ):
+        generic = 0 if access.asynchronous else self.of_kind[GENERIC]
+        for number in members(group_states.pending & ~group_states.done & ~self.of_kind[INIT] & ~generic):
             site = self.sites[number]
             conflict = _conflict(site, access)
             if conflict is None:
@@ -163,18 +156,13 @@ class _Order:
         if access.mode == OBJECT:
             yield from self._initialised(access, group_states)
 
-    def _concerned(self, access: Access) -> int:
-        """The kinds of sites that an access may have to wait for."""
-        every = -1
-        return every if access.asynchronous else every & ~self.of_kind[GENERIC]
-
     def _alike(self, site: Site, access: Access) -> bool:
         """Whether accesses with unknown bytes go to the same variable, and nothing ever completes the first of them."""
         wgmma = access.instruction.traits.is_async(Family.WGMMA)
         if site.kind == GENERIC:
             if site.access.mode == READ or access.mode == WRITE:
                 return False
-            sizes = None if wgmma and _is_copy(site.place) else self.sizes
+            sizes = None if wgmma and _is_copy(site.access.instruction) else self.sizes
             return site.access.shares(access, sizes)
         return site.access.shares(access, self.sizes) and not self._ever_ended(site.at, site.kind)
 
@@ -190,7 +178,7 @@ class _Order:
         if (conflict.rule, number) in self.reported:
             return
         self.reported.add((conflict.rule, number))
-        place = self.sites[number].place
+        place = self.sites[number].access.instruction
         message = conflict.message.format(line=place.span.line)
         yield self.facts.finding(
             conflict.rule, instruction, message, severity=conflict.severity, advice=conflict.advice, other=place
@@ -208,7 +196,7 @@ class _Order:
         if not any(group_states.pending >> n & 1 for n in same) or ("mbarrier", same[0]) in self.reported:
             return
         self.reported.update(("mbarrier", n) for n in inits)
-        init = self.sites[same[0]].place
+        init = self.sites[same[0]].access.instruction
         yield self.facts.finding(
             "mbarrier", instruction,
             f"{instruction.text} uses an mbarrier, but no fence makes its initialisation in line {init.span.line}"
@@ -259,48 +247,31 @@ def _conflict(site: Site, access: Access) -> Conflict | None:
     verb = "written" if access.mode == WRITE else "read"
     if access.mode == OBJECT or site.access is access:
         return None
+    early = f"shared memory is {verb} while the copy of line {{line}} still writes it"
     if site.kind == COPY and not (_is_copy(access.instruction) and access.mode == WRITE):
-        return Conflict(
-            "async-read-early", f"shared memory is {verb} while the copy of line {{line}} still writes it", WAIT_COPY
-        )
+        return Conflict("async-read-early", early, WAIT_COPY)
     if site.kind == LOAD and not (access.asynchronous and access.mode == WRITE):
-        return Conflict(
-            "async-read-early", f"shared memory is {verb} while the copy of line {{line}} still writes it", WAIT_LOAD
-        )
+        return Conflict("async-read-early", early, WAIT_LOAD)
     if site.kind == STORE and access.mode == WRITE:
-        return Conflict(
-            "async-smem-overwrite", "shared memory is written while the copy of line {line} still reads it", WAIT_STORE
-        )
+        message = "shared memory is written while the copy of line {line} still reads it"
+        return Conflict("async-smem-overwrite", message, WAIT_STORE)
     if site.kind != GENERIC or not access.asynchronous:
         return None
     if site.access.mode == READ:
         if access.mode == READ:
             return None
-        return Conflict(
-            "proxy-fence", "the async proxy writes what line {line} reads through the generic proxy", FENCE, "warning"
-        )
-    copied = _is_copy(site.place) and access.instruction.traits.is_async(Family.WGMMA)
-    return Conflict(
-        "proxy-fence",
+        message = "the async proxy writes what line {line} reads through the generic proxy"
+        return Conflict("proxy-fence", message, FENCE, "warning")
+    copied = _is_copy(site.access.instruction) and access.instruction.traits.is_async(Family.WGMMA)
+    message = (
         f"the async proxy {'writes' if access.mode == WRITE else 'reads'} what line {{line}} wrote through the"
-        " generic proxy, with no fence.proxy.async in between",
-        FENCE,
-        "note" if copied else "warning" if access.mode == WRITE else "error",
+        " generic proxy, with no fence.proxy.async in between"
     )
+    severity = "note" if copied else "warning" if access.mode == WRITE else "error"
+    return Conflict("proxy-fence", message, FENCE, severity)
 
 
 RULE = "mbarrier"
-
-
-@attrs.define
-class _Uses:
-    """What the instructions of a kernel do to mbarriers, in block order."""
-
-    made: list[Access] = attrs.field(factory=list)
-    arrivals: list[Access] = attrs.field(factory=list)
-    expected: list[Access] = attrs.field(factory=list)
-    completed: list[Access] = attrs.field(factory=list)
-    waits: list[Access] = attrs.field(factory=list)
 
 
 def check_mbarriers(facts: Facts) -> Iterator[Finding]:
@@ -311,51 +282,51 @@ def check_mbarriers(facts: Facts) -> Iterator[Finding]:
     called = {i.callee for i in code if i.traits.ending is Ending.CALL}
     if "" in called or not called.isdisjoint(facts.program.functions):
         return
-    uses = _Uses()
+    uses: dict[Mbarrier, list[Access]] = {does: [] for does in Mbarrier}
     for step in facts.steps:
         for access in step.accesses:
             if access.mode == OBJECT and access.space == SHARED:
-                _note(uses, step, access)
+                for does in _done_to(step):
+                    uses[does].append(access)
     yield from _check(facts, uses)
 
 
-def _note(uses: _Uses, step: Step, access: Access) -> None:
-    instruction, traits = step.instruction, step.instruction.traits
-    if traits.does(Mbarrier.INIT):
-        uses.made.append(access)
-    elif traits.does(Mbarrier.WAIT):
-        uses.waits.append(access)
-    elif traits.does(Mbarrier.COMPLETE):
-        uses.completed.append(access)
-    elif traits.mbarrier is not None and not traits.does(Mbarrier.INVAL):
-        if traits.does(Mbarrier.EXPECT) and step.value(instruction.operands[-1]).constant:
-            uses.expected.append(access)
-        if traits.does(Mbarrier.ARRIVE):
-            uses.arrivals.append(access)
-    elif traits.is_async(Family.CP_ASYNC, Stage.ARRIVE):
-        uses.arrivals.append(access)
+def _done_to(step: Step) -> Iterator[Mbarrier]:
+    """What an instruction does to an mbarrier. A copy completes bytes; an announcement of none does nothing."""
+    traits = step.instruction.traits
+    if traits.is_async(Family.CP_ASYNC, Stage.ARRIVE):
+        yield Mbarrier.ARRIVE
+    elif traits.mbarrier is None:
+        yield Mbarrier.COMPLETE
     else:
-        uses.completed.append(access)
+        first = next((d for d in (Mbarrier.INIT, Mbarrier.WAIT, Mbarrier.COMPLETE) if traits.does(d)), None)
+        if first is not None:
+            yield first
+        elif not traits.does(Mbarrier.INVAL):
+            if traits.does(Mbarrier.EXPECT) and step.value(step.instruction.operands[-1]).constant:
+                yield Mbarrier.EXPECT
+            if traits.does(Mbarrier.ARRIVE):
+                yield Mbarrier.ARRIVE
 
 
-def _check(facts: Facts, uses: _Uses) -> Iterator[Finding]:
+def _check(facts: Facts, uses: dict[Mbarrier, list[Access]]) -> Iterator[Finding]:
     reported: set[bytes] = set()
-    for access in (*uses.arrivals, *uses.waits, *uses.completed):
+    for access in (*uses[Mbarrier.ARRIVE], *uses[Mbarrier.WAIT], *uses[Mbarrier.COMPLETE]):
         key = access.address.bits.tobytes()
-        if access.known and access.threads.any() and key not in reported and _nobody(access, uses.made):
+        if access.known and access.threads.any() and key not in reported and _nobody(access, uses[Mbarrier.INIT]):
             reported.add(key)
             yield facts.finding(
                 RULE, access.instruction, f"{access.instruction.text}: nothing initialises this mbarrier",
                 advice="execute mbarrier.init in one thread, then a barrier, before the first use",
             )  # fmt: skip
-    for access in uses.waits:
+    for access in uses[Mbarrier.WAIT]:
         key = access.address.bits.tobytes()
         if not access.known or not access.threads.any() or key in reported:
             continue
-        expected = [a for a in uses.expected if a.overlaps(access)]
-        if _nobody(access, uses.arrivals):
+        expected = [a for a in uses[Mbarrier.EXPECT] if a.overlaps(access)]
+        if _nobody(access, uses[Mbarrier.ARRIVE]):
             what = "nothing arrives at this mbarrier: its phase can never complete"
-        elif expected and _nobody(access, uses.completed):
+        elif expected and _nobody(access, uses[Mbarrier.COMPLETE]):
             what = "no copy completes the bytes that this mbarrier expects: its phase can never complete"
         else:
             continue
