@@ -31,14 +31,16 @@ def test_what_an_access_meets(seed):
         oldest, copy = min(open, default=number), runs(rng)
         if not open:
             claims.clear()
-        claims.put(copy, number, oldest, lambda met: (k for k in np.unique(met[3]).tolist() if k in open))
+        claims.put(copy, number, oldest, lambda overlap: (k for k in np.unique(overlap[3]).tolist() if k in open))
         if len(copy.start):
             open[number] = copy
         nbytes, n = int(rng.choice([1, 2, 4, 8, 16])), int(rng.integers(1, 9))
         place, columns = rng.integers(0, SIZE // nbytes, n) * nbytes, rng.integers(0, COLUMNS, n)
         active = None if rng.random() < 0.5 else rng.random(n) < 0.6
-        met = claims.met(place, nbytes, columns, active, min(open, default=number + 1))
-        found = {(int(k), int(epoch)) for index, _, _, epochs in met for k, epoch in zip(index, epochs, strict=True)}
+        overlap = claims.overlaps(place, nbytes, columns, active, min(open, default=number + 1))
+        found = {
+            (int(k), int(epoch)) for index, _, _, epochs in overlap for k, epoch in zip(index, epochs, strict=True)
+        }
         expected = {
             (k, number)
             for k in range(n)

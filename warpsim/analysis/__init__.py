@@ -6,7 +6,7 @@
     constants, contraction, operand_order      what the assembler folds, fuses and sorts: the program as it runs
     loops, verified_loads, wmma_fragments, shared_layout      what the machine asks before it runs
     values, facts    what is known about a register in each thread, and which threads reach which block
-    accesses, async_order, collectives, divergence, shared_races, undefined, wgmma_order: one file per family of rules
+    accesses, async_order, collectives, divergence, undefined, wgmma_order: one file per family of rules
     strict           all of them over all functions: ``check --strict``
 
 A pass is a function from `facts.Facts` to findings. It asks an instruction's graph and traits, never its opcode.

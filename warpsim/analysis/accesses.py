@@ -1,231 +1,29 @@
-"""The memory that an instruction accesses, as far as its addresses are known; and misaligned, matrix-alignment, tensor-map
-and out-of-bounds, for addresses that are known without running.
+"""misaligned, matrix-alignment, tensor-map and out-of-bounds, for addresses that are known without running; and race: accesses
+by different threads to one byte of shared memory with nothing in between that could order them.
 
 An address is checked as far as it is known: exactly, or by its low bits. Threads that only some launches have, and
-threads that a data-dependent condition may exclude, are not checked unless all threads are wrong.
+threads that a data-dependent condition may exclude, are not checked unless all threads are wrong. Races are looked for in
+pairs whose addresses are known in every thread and that are executed by threads that data cannot exclude. Anything that may
+synchronise threads (barriers, shuffles, mbarriers, fences, atomics, calls) on any path in between is taken to suffice.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
 
 import attrs
 import numpy as np
 
-from warpsim.analysis.values import WARP, Array, Value
+from warpsim.analysis.dataflow import NOTHING, GroupStates, walk
+from warpsim.analysis.facts import SHARED, WRITE, Access, Facts, Marks
+from warpsim.analysis.flow import members
+from warpsim.analysis.values import Array
 from warpsim.errors import Finding
+from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access as Kind
-from warpsim.isa.traits import Family, Matrix, Stage
-from warpsim.isa.wgmma import STORAGE, columns
-from warpsim.layout import descriptors
-from warpsim.program.program import Instruction, Operand, Variable
+from warpsim.isa.traits import Ending, Family, Traits
+from warpsim.program.program import Instruction, Variable
 from warpsim.types import StateSpace
-
-if TYPE_CHECKING:
-    from warpsim.analysis.facts import Facts, Step
-
-READ, WRITE, OBJECT = "read", "write", "object"
-SHARED, GLOBAL = "shared", "global"
-WINDOW = 1 << 18
-"""More shared memory than any CTA has."""
-MOST_DESCRIPTORS = 8
-"""One per warpgroup of a CTA."""
-
-
-@attrs.frozen(eq=False)
-class Marks:
-    """Data about each byte of shared memory from ``low`` on."""
-
-    low: int
-    content: Array
-
-    @classmethod
-    def around(cls, starts: Array, nbytes: int, dtype: Any, empty: object) -> Marks:
-        """Empty marks that cover accesses of ``nbytes`` at some places; no bytes if these cannot be in shared memory."""
-        if not len(starts) or int(starts.min()) < 0 or int(starts.max()) + nbytes > WINDOW:
-            return cls(0, np.full(0, empty, dtype))
-        low = int(starts.min())
-        return cls(low, np.full(int(starts.max()) + nbytes - low, empty, dtype))
-
-    def common(self, other: Marks) -> tuple[Array, Array]:
-        """The contents of two ranges where they overlap."""
-        low = max(self.low, other.low)
-        high = max(min(self.low + len(self.content), other.low + len(other.content)), low)
-        return self.content[low - self.low : high - self.low], other.content[low - other.low : high - other.low]
-
-
-@attrs.frozen(eq=False, slots=False)
-class Access:
-    """An access through one operand. Each lane in ``lanes`` accesses at least ``nbytes``; ``whole`` says that it is
-    exactly that many. ``fixed`` are the bytes of a matrix named by a descriptor.
-    """
-
-    instruction: Instruction
-    name: str
-    mode: str
-    space: str
-    address: Value
-    nbytes: int
-    align: int
-    threads: Array
-    whole: bool = True
-    asynchronous: bool = False
-    fixed: Array | None = None
-
-    @functools.cached_property
-    def known(self) -> bool:
-        """Whether the accessed bytes of shared memory are known."""
-        return self.space == SHARED and (self.fixed is not None or self.address.exact)
-
-    @functools.cached_property
-    def starts(self) -> Array:
-        """Shared memory addresses at which each of ``threads`` accesses ``nbytes``. Only if `known`, through an
-        address.
-        """
-        return np.broadcast_to(self.address.bits, self.threads.shape)[self.threads].astype(np.int64)
-
-    @functools.cached_property
-    def bytes(self) -> Marks:
-        """The accessed bytes of shared memory. Only if `known`."""
-        if self.fixed is not None:
-            marks = Marks.around(self.fixed, 1, np.bool_, empty=False)
-            marks.content[self.fixed - marks.low] = True
-            return marks
-        marks = Marks.around(self.starts, self.nbytes, np.bool_, empty=False)
-        for start in np.unique(self.starts).tolist() if len(marks.content) else ():
-            marks.content[start - marks.low : start - marks.low + self.nbytes] = True
-        return marks
-
-    def overlaps(self, other: Access) -> bool:
-        """Whether both are known to access a common byte of shared memory."""
-        if not (self.known and other.known):
-            return False
-        mine, theirs = self.bytes.common(other.bytes)
-        return bool((mine & theirs).any())
-
-    def shares(self, other: Access, sizes: dict[str, int] | None) -> bool:
-        """Whether both lie in the same variable; with ``sizes``, only if the variable has a size of its own."""
-        names = self.address.symbols
-        return (
-            not (self.known and other.known)
-            and self.space == other.space == SHARED
-            and len(names) == 1
-            and names == other.address.symbols
-            and (sizes is None or sizes.get(next(iter(names)), 0) > 0)
-        )
-
-
-def accesses(step: Step) -> Iterator[Access]:
-    """The accesses of an instruction by the threads that execute it in every launch."""
-    instruction, threads = step.instruction, step.threads
-    form, traits = instruction.form, instruction.traits
-    if traits.is_async(Family.WGMMA):
-        yield from _descriptors(step)
-        return
-    for spec, operand in zip(form.operands, instruction.operands, strict=False):
-        if operand.base is None or spec.name == "map":
-            continue
-        address = step.value(operand)
-        space = _space(instruction, spec.name, operand, address)
-        access = functools.partial(Access, instruction, spec.name, space=space, address=address)
-        if traits.is_async(Family.REMOTE):  # the data goes to another CTA
-            if spec.name == "bar":
-                yield access(mode=OBJECT, nbytes=8, align=8, threads=threads)
-        elif traits.access is not None:
-            size = _size(instruction)
-            mode = READ if traits.access is Kind.LOAD else WRITE
-            yield access(mode=mode, nbytes=size, align=size, threads=threads)
-        elif traits.mbarrier is not None:
-            yield access(mode=OBJECT, nbytes=8, align=8, threads=threads)
-        elif traits.matrix is not None and not traits.opaque_fragments:
-            count = next((int(w[1:]) for w in instruction.op.modifiers if w in ("x1", "x2", "x4")), 1)
-            rows = threads & (step.facts.threads.thread % np.uint64(WARP) < 8 * count)
-            yield access(mode=READ if traits.matrix is Matrix.LOAD else WRITE, nbytes=16, align=16, threads=rows)
-        elif traits.asynchronous is not None:
-            yield from _copy(step, spec.name, access)
-
-
-def _size(instruction: Instruction) -> int:
-    """Bytes that each lane of a load, store or atomic accesses."""
-    type = instruction.op.get("type")
-    count = next((int(w[1:]) for w in instruction.op.modifiers if w in ("v2", "v4", "v8")), 1)
-    return (type.bytes if type is not None else 1) * count
-
-
-def _space(instruction: Instruction, name: str, operand: Operand, address: Value) -> str:
-    """The state space of an address: from the instruction, or else from the variables that the address was computed
-    from.
-    """
-    named, asynchronous = instruction.traits.spaces, instruction.traits.asynchronous
-    if asynchronous is not None and asynchronous.family is not Family.REMOTE:
-        if name in ("bar", "address"):
-            return SHARED
-        return named[0 if name == "dst" else -1] if named else GLOBAL
-    if named:
-        return named[0]
-    variable = operand.base.variable if operand.base is not None else None
-    if variable is not None:
-        return variable.space.value
-    return SHARED if address.exact and address.symbols else "generic"
-
-
-def _copy(step: Step, name: str, access: Callable[..., Access]) -> Iterator[Access]:
-    """Accesses of cp.async and bulk copies."""
-    instruction, threads = step.instruction, step.threads
-    traits = instruction.traits
-    if name == "bar":
-        yield access(mode=OBJECT, nbytes=8, align=8, threads=threads)
-        return
-    size = instruction.named.get("size")
-    known = step.value(size).constant if size is not None else None
-    mode = WRITE if name == "dst" else READ
-    if traits.is_async(Family.CP_ASYNC, Stage.ARRIVE):
-        yield access(mode=OBJECT, nbytes=8, align=8, threads=threads)
-    elif traits.is_async(Family.CP_ASYNC):
-        n = known or 4
-        yield access(mode=mode, nbytes=n, align=n, threads=threads)
-    elif traits.is_async(Family.BULK):
-        tensor = traits.asynchronous is not None and traits.asynchronous.tensor
-        yield access(
-            mode=mode, nbytes=known or 16, align=128 if tensor else 16, threads=threads, whole=known is not None,
-            asynchronous=True,
-        )  # fmt: skip
-
-
-def matrices(instruction: Instruction) -> Iterator[tuple[str, Operand, Callable[[int], descriptors.Elements]]]:
-    """The operands of a wgmma that are descriptors: name, operand, and what decodes the matrix that one names."""
-    op, named = instruction.op, instruction.named
-    itemsize = int(STORAGE[op.atype.name][1:])
-    for name, extent in (("a_desc", 64), ("b_desc", columns(op))):
-        operand, turned = named.get(name), named.get(f"imm_trans_{name[0]}")
-        if operand is not None and operand.elements is None:
-            k = 32 // itemsize * (2 if name == "b_desc" and "sp" in op.modifiers else 1)
-            transposed = turned is not None and bool(turned.constant)
-            yield (
-                name,
-                operand,
-                functools.partial(descriptors.elements, k=k, extent=extent, itemsize=itemsize, transposed=transposed),
-            )
-
-
-def _descriptors(step: Step) -> Iterator[Access]:
-    """The matrices that a wgmma reads from shared memory."""
-    instruction, threads = step.instruction, step.threads
-    itemsize = int(STORAGE[instruction.op.atype.name][1:])
-    for name, operand, decoded in matrices(instruction):
-        value = step.value(operand)
-        named_by = np.unique(np.broadcast_to(value.bits, threads.shape)[threads]) if value.exact else np.zeros(0)
-        fixed = None
-        if 0 < len(named_by) <= MOST_DESCRIPTORS:
-            found = [decoded(int(bits)).address.reshape(-1) for bits in named_by]
-            fixed = np.unique((np.concatenate(found)[:, None] + np.arange(itemsize)).reshape(-1))
-            fixed = fixed[(fixed >= 0) & (fixed < WINDOW)]
-        yield Access(
-            instruction, name, READ, SHARED, value, 16, 1, threads, whole=False, asynchronous=True, fixed=fixed
-        )
-
 
 ALIGNED = {
     "misaligned": "an access of N bytes needs an address that is a multiple of N",
@@ -302,3 +100,96 @@ def _inside(facts: Facts, access: Access, variables: dict[str, Variable], *, cer
         "out-of-bounds", access.instruction, message, threads=outside,
         advice="make the variable as large as what is accessed through it", values={"address": first},
     )  # fmt: skip
+
+
+RULE = "race"
+RACE_ADVICE = "add bar.sync between the two, or bar.warp.sync if all threads involved are in one warp"
+EVERYTHING = -1
+NOBODY, SEVERAL = -1, -2
+
+
+@attrs.frozen(eq=False)
+class Site:
+    """A weak access and the thread that makes it, per byte."""
+
+    access: Access
+    owners: Marks
+
+
+def check_races(facts: Facts) -> Iterator[Finding]:
+    """Check one function."""
+    sites = _sites(facts)
+    if not any(s.access.mode == WRITE for s in sites.values()):
+        return
+    numbers = {at: n for n, at in enumerate(sites)}
+    code = facts.function.code
+
+    def step(at: int, open: GroupStates) -> GroupStates:
+        if _orders(code[at]):
+            open = open.ended(EVERYTHING)
+        return open.issued(1 << numbers[at]) if at in numbers else open
+
+    places = list(sites)
+    reported: set[int] = set()
+    for at, open in walk(facts.blocks, NOTHING, step, GroupStates.__or__):
+        for number in members(open.pending & ~open.done) if at in sites else ():
+            first, second = sites[places[number]], sites[at]
+            if number not in reported and _races(first, second):
+                reported.add(number)
+                yield _finding(facts, first.access, second.access)
+
+
+def _sites(facts: Facts) -> dict[int, Site]:
+    found: dict[int, Site] = {}
+    for step in facts.steps:
+        if _is_weak(step.instruction.traits) and step.certain and step.threads.any():
+            for access in step.accesses:
+                if access.space == SHARED and access.known:
+                    found[step.at] = Site(access, _owners(access))
+    return found
+
+
+def _owners(access: Access) -> Marks:
+    owners = Marks.around(access.starts, access.nbytes, np.int16, NOBODY)
+    if not len(owners.content):
+        return owners
+    thread = np.flatnonzero(access.threads).astype(np.int16)
+    for k in range(access.nbytes):
+        at = access.starts - owners.low + k
+        owners.content[at] = thread
+        owners.content[at[owners.content[at] != thread]] = SEVERAL
+    return owners
+
+
+def _races(first: Site, second: Site) -> bool:
+    """Whether two accesses by different threads share a byte, where one writes and the other reads."""
+    if first.access.mode == second.access.mode:
+        return False
+    a, b = first.owners.common(second.owners)
+    return bool(((a != NOBODY) & (b != NOBODY) & ((a != b) | (a == SEVERAL))).any())
+
+
+def _is_weak(traits: Traits) -> bool:
+    """Whether an instruction is a load or store without ordering."""
+    return traits.access in (Kind.LOAD, Kind.STORE) and not traits.order.strong and traits.asynchronous is None
+
+
+def _orders(instruction: Instruction) -> bool:
+    """Whether an instruction may synchronise threads."""
+    traits = instruction.traits
+    return (
+        instruction.form.scope in (Scope.SYNC, Scope.WARP, Scope.WARPGROUP)
+        or traits.order.strong
+        or traits.access is Kind.ATOMIC
+        or traits.ending is Ending.CALL
+        or not (traits.fence is None and traits.mbarrier is None and traits.asynchronous is None)
+    )
+
+
+def _finding(facts: Facts, first: Access, second: Access) -> Finding:
+    done, does = ("wrote", "reads") if first.mode == WRITE else ("read", "writes")
+    message = (
+        f"{second.instruction.text} {does} shared memory that other threads {done} in line"
+        f" {first.instruction.span.line}, and nothing orders the two accesses"
+    )
+    return facts.finding(RULE, second.instruction, message, other=first.instruction, advice=RACE_ADVICE)

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 
 import attrs
 
-from warpsim.analysis.accesses import OBJECT, READ, SHARED, WRITE, Access, shared_variables
+from warpsim.analysis.accesses import shared_variables
 from warpsim.analysis.dataflow import NOTHING, GroupStates, walk
-from warpsim.analysis.facts import Facts, Step
+from warpsim.analysis.facts import OBJECT, READ, SHARED, WRITE, Access, Facts, Step
 from warpsim.analysis.flow import members
 from warpsim.errors import Finding
 from warpsim.isa.traits import Ending, Family, Mbarrier, Stage

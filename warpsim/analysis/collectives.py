@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from warpsim.analysis.accesses import matrices
-from warpsim.analysis.facts import Facts, Step
+from warpsim.analysis.facts import Facts, Step, matrices
 from warpsim.analysis.values import WARP, WARPGROUP, Array, Value
 from warpsim.errors import Finding
 from warpsim.isa.traits import Ending, Family, Traits

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator
 
 import attrs
 
-from warpsim.analysis.accesses import check_places
+from warpsim.analysis.accesses import check_places, check_races
 from warpsim.analysis.async_order import check_async, check_mbarriers
 from warpsim.analysis.collectives import check_collectives
 from warpsim.analysis.divergence import check_divergence
 from warpsim.analysis.facts import Facts
-from warpsim.analysis.shared_races import check_races
 from warpsim.analysis.undefined import check_undefined
 from warpsim.analysis.wgmma_order import check_wgmma
 from warpsim.analysis.wmma_fragments import check_fragments

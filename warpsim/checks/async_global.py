@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
-from warpsim.checks.epochs import EpochSheets, Met
+from warpsim.checks.epochs import EpochSheets, Overlaps
 from warpsim.machine.hooks import ATOMIC, READ, WRITE, MemoryAccess
 from warpsim.machine.state.transfers import (
     BoxLoad,
@@ -126,8 +126,8 @@ def changed(machine: Machine, transfer: Transfer, allocation: Allocation) -> tup
         left = ~other.landed[receivers]
         places, theirs = places[left], theirs[left]
         at = np.minimum(np.searchsorted(places, address, "right"), len(places)) - 1
-        met = (at >= 0) & (places[at] == address)
-        old[met] = theirs[at[met]]
+        overlap = (at >= 0) & (places[at] == address)
+        old[overlap] = theirs[at[overlap]]
     changes, differs = (np.zeros(len(transfer.positions), np.bool_) for _ in range(2))
     changes[receiver[values != old]] = True
     same = np.flatnonzero((address[1:] == address[:-1]) & (values[1:] != values[:-1]))
@@ -208,9 +208,9 @@ class GlobalUses:
         footprint = Footprint(np.zeros(len(address), np.int64), address - low, size)
         sheets.put(footprint, number, next(iter(self.uses)), partial(self._holders, low=low))
 
-    def _holders(self, met: Met, low: int) -> Iterator[tuple[Use, Array]]:
+    def _holders(self, overlap: Overlaps, low: int) -> Iterator[tuple[Use, Array]]:
         """The uses that still hold granules, and the accesses (flat indices) that touch them."""
-        index, address, _, numbers = met
+        index, address, _, numbers = overlap
         for number in np.unique(numbers).tolist():
             use = self.uses.get(number)
             if use is not None:
@@ -219,7 +219,7 @@ class GlobalUses:
                 if held.any():
                     yield use, index[which][held]
 
-    def met(
+    def overlaps(
         self, place: Array, nbytes: int, shape: tuple[int, ...], active: Array | None
     ) -> Iterator[tuple[Use, Array]]:
         """The uses that accesses to ``nbytes`` at each ``place`` (broadcast to ``shape``) meet, and masks of those."""
@@ -231,8 +231,8 @@ class GlobalUses:
                 inside = (at + nbytes > start) & (at < end)
                 inside = inside if active is None else inside & active
                 near = np.clip(at, start, end - 1) - start
-            for met in sheets.met(near, nbytes, np.zeros(1, np.int64), inside, next(iter(self.uses))):
-                for use, index in self._holders(met, start):
+            for overlap in sheets.overlaps(near, nbytes, np.zeros(1, np.int64), inside, next(iter(self.uses))):
+                for use, index in self._holders(overlap, start):
                     lanes = np.zeros(shape, np.bool_)
                     lanes.reshape(-1)[index] = True
                     yield use, lanes
@@ -271,7 +271,7 @@ class GlobalStores(GlobalUses):
 
     def touch(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Check accesses of the step's lanes."""
-        for use, lanes in self.met(access.places, access.nbytes, group.selection.shape, access.active):
+        for use, lanes in self.overlaps(access.places, access.nbytes, group.selection.shape, access.active):
             if not (access.kind == ATOMIC and use.reduces):  # each reduction is atomic
                 first = int(np.broadcast_to(access.places, lanes.shape)[lanes][0])
                 self._report(machine, group, access.kind, first, lanes, use)
@@ -279,23 +279,25 @@ class GlobalStores(GlobalUses):
     def read_by_copies(self, machine: Machine, transfer: Transfer) -> None:
         """Check what new copies read."""
         for source in sources_of(transfer):
-            self._meet(machine, transfer, READ, source.extent, source.starters(transfer.positions))
+            self._compare(machine, transfer, READ, source.extent, source.starters(transfer.positions))
 
     def written_by_copies(self, machine: Machine, transfer: Transfer) -> None:
         """Check what new copies write, unless that is there already."""
         target = transfer.target
         if target is not None:
             access = ATOMIC if transfer.reduces else WRITE
-            self._meet(machine, transfer, access, target, transfer.positions)
+            self._compare(machine, transfer, access, target, transfer.positions)
 
-    def _meet(self, machine: Machine, transfer: Transfer, access: int, extent: GlobalTarget, starters: Array) -> None:
+    def _compare(
+        self, machine: Machine, transfer: Transfer, access: int, extent: GlobalTarget, starters: Array
+    ) -> None:
         """Check new copies, whose runs or boxes of ``extent`` these threads (positions in the batch) start."""
         if not any(low < extent.high and extent.low < high for low, high in self._ranges):
             return
         group, (place, runs, size) = transfer.group, extent.runs()
         allocation = machine.launch.memory.find(extent.low, extent.high) if access == WRITE else None
         changes: Array | None = None
-        for use, found in self.met(place, size, place.shape, None) if len(place) else ():
+        for use, found in self.overlaps(place, size, place.shape, None) if len(place) else ():
             first, who = int(place[found][0]), starters[runs[found]]
             if access == ATOMIC and use.reduces:
                 continue  # each reduction is atomic

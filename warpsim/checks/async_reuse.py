@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from warpsim.checks.async_global import GlobalStores
-from warpsim.checks.epochs import EpochSheets, Met
+from warpsim.checks.epochs import EpochSheets, Overlaps
 from warpsim.machine.asynchrony.transfers import late
 from warpsim.machine.reporting import present
 from warpsim.machine.values import Array, as_array
@@ -135,10 +135,10 @@ class SharedUses:
 
     def touch(self, machine: Machine, access: SharedAccess) -> None:
         """Check other accesses."""
-        self._meet(machine, access, "writes")
+        self._compare(machine, access, "writes")
         if access.kind == READ:
             return
-        self._meet(machine, access, "reads")
+        self._compare(machine, access, "reads")
         if self.matrices:
             low, high = int(access.place.min()), int(access.place.max()) + access.nbytes
             for matrix in self.matrices:
@@ -148,13 +148,13 @@ class SharedUses:
                         what = "is written while a wgmma in flight reads it"
                         access.report(machine, OVERWRITE, what, matrix.place, found)
 
-    def _meet(self, machine: Machine, access: SharedAccess, kind: str) -> None:
+    def _compare(self, machine: Machine, access: SharedAccess, kind: str) -> None:
         """Compare accesses with what copies in flight write, or read."""
         if self._oldest[kind] == _NEVER:
             return
         place, columns, active = access.place, access.columns, access.active
-        for met in self._sheets[kind].met(place, access.nbytes, columns, active, self._oldest[kind]):
-            for copy, index in self._holders(kind, met):
+        for overlap in self._sheets[kind].overlaps(place, access.nbytes, columns, active, self._oldest[kind]):
+            for copy, index in self._holders(kind, overlap):
                 if access.kind == ATOMIC and copy.reduces and kind == "writes":
                     continue  # each reduction is atomic
                 found = np.zeros(
@@ -164,9 +164,9 @@ class SharedUses:
                 what = f"is {'read' if access.kind == READ else 'written'} while an unfinished copy {kind} it"
                 access.report(machine, EARLY if kind == "writes" else OVERWRITE, what, copy.place, found)
 
-    def _holders(self, kind: str, met: Met) -> Iterator[tuple[Transfer, Array]]:
+    def _holders(self, kind: str, overlap: Overlaps) -> Iterator[tuple[Transfer, Array]]:
         """The copies that still write (or read) granules, and the accesses (flat indices) that touch them."""
-        index, address, owners, numbers = met
+        index, address, owners, numbers = overlap
         for number in np.unique(numbers).tolist():
             copy = self._copies.get(number)
             if copy is None:

@@ -86,7 +86,7 @@ class Absences(Watcher):
     compiled = COLLECTIVES
 
     def collective_waits(self, machine: Machine, group: Group) -> None:
-        """Note which lanes are alive elsewhere, and not about to exit, while others of their unit begin to wait."""
+        """Note which lanes are alive elsewhere, and not about to exit, while others of their warp or warpgroup begin to wait."""
         instruction, batch = present(group), machine.batch
         wide = instruction.form.scope is Scope.WARPGROUP
         if wide and not instruction.traits.is_async(Family.WGMMA):
@@ -99,8 +99,8 @@ class Absences(Watcher):
             if not other.stack and present(other).guard is None and present(other).traits.leaves:
                 elsewhere[other.selection.positions.reshape(-1)] = False
         positions = np.arange(batch.shape.n)
-        unit = positions // n_ctas // width * n_ctas + positions % n_ctas
-        _diverged(machine)[elsewhere & np.isin(unit, unit[here])] = True
+        number = positions // n_ctas // width * n_ctas + positions % n_ctas
+        _diverged(machine)[elsewhere & np.isin(number, number[here])] = True
 
     def collective_passed(self, machine: Machine, group: Group) -> None:
         """Note lanes that skip the collective."""

@@ -13,7 +13,7 @@ import numpy as np
 from warpsim.machine.state.transfers import GRANULE, Footprint
 from warpsim.machine.values import Array, spread
 
-Met = tuple[Array, ...]
+Overlaps = tuple[Array, ...]
 """(flat index of the access, address of the granule, column, epoch) of each granule where an access meets a copy."""
 
 
@@ -24,7 +24,9 @@ class EpochSheets:
         self._extent = size, n_columns
         self._sheets = [Epochs(size, n_columns)]
 
-    def put(self, footprint: Footprint, number: int, oldest: int, holders: Callable[[Met], Iterator[object]]) -> None:
+    def put(
+        self, footprint: Footprint, number: int, oldest: int, holders: Callable[[Overlaps], Iterator[object]]
+    ) -> None:
         """Epoch a copy's bytes. ``holders`` yields the copies, none older than ``oldest``, that still hold the
         granules.
         """
@@ -32,22 +34,24 @@ class EpochSheets:
         if not len(start):
             return
         for sheet in self._sheets:
-            met = sheet.met(start, nbytes, columns, None, oldest)
-            if met is None or next(holders(met), None) is None:
+            overlap = sheet.overlaps(start, nbytes, columns, None, oldest)
+            if overlap is None or next(holders(overlap), None) is None:
                 break
         else:
             sheet = Epochs(*self._extent)
             self._sheets.append(sheet)
         sheet.put(footprint, number)
 
-    def met(self, place: Array, nbytes: int, columns: Array, active: Array | None, oldest: int) -> Iterator[Met]:
+    def overlaps(
+        self, place: Array, nbytes: int, columns: Array, active: Array | None, oldest: int
+    ) -> Iterator[Overlaps]:
         """Where accesses to ``nbytes`` at ``place`` in ``columns`` (broadcast) meet copies with epoch ``oldest`` or
         newer.
         """
         for sheet in self._sheets:
-            met = sheet.met(place, nbytes, columns, active, oldest)
-            if met is not None:
-                yield met
+            overlap = sheet.overlaps(place, nbytes, columns, active, oldest)
+            if overlap is not None:
+                yield overlap
 
     def clear(self) -> None:
         """Clear everything, because nothing is in flight."""
@@ -86,7 +90,7 @@ class Epochs:
             self.rows = np.repeat(self.rows, times)
             self.granule = wanted
 
-    def met(self, place: Array, nbytes: int, columns: Array, active: Array | None, oldest: int) -> Met | None:
+    def overlaps(self, place: Array, nbytes: int, columns: Array, active: Array | None, oldest: int) -> Overlaps | None:
         """Where accesses to ``nbytes`` at ``place`` in ``columns`` (broadcast) meet copies with epoch ``oldest`` or
         newer.
         """

@@ -137,7 +137,7 @@ def _mislaid(machine: Machine, tile: descriptors.Elements, columns: Array) -> st
 class Fragments(Watcher):
     """Reports warps that execute an instruction with a wrong fragment."""
 
-    compiled = frozenset({"collective_reached"})  # matrix instructions are not compiled into units
+    compiled = frozenset({"collective_reached"})  # matrix instructions are not compiled into regions
 
     def collective_reached(self, machine: Machine, group: Group, members: Members, active: Array | None) -> None:
         """Look the instruction up among those with wrong fragments."""

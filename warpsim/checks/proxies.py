@@ -535,7 +535,7 @@ class ProxyFences(Watcher):
         else:
             self._proxies(machine).synchronised(group)
 
-    def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:  # noqa: FBT001  an event's arguments are told by their places
+    def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Note threads that passed a barrier."""
         if partial and group is not None:
             self._proxies(machine).synchronised(group)

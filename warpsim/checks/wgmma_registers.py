@@ -113,7 +113,7 @@ class WgmmaRegisters(Watcher):
             rows.user[issue.rows] = issue.instruction
             known.last_issue = issue.instruction
 
-    def wgmma_registers_accessed(self, machine: Machine, group: Group, touched: Array, written: bool) -> None:  # noqa: FBT001  an event's arguments are told by their places
+    def wgmma_registers_accessed(self, machine: Machine, group: Group, touched: Array, written: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Check registers that another instruction reads or writes."""
         wgmma, rows = _wgmma(machine), _known(machine).rows(group.plan)
         columns = group.selection.warpgroups

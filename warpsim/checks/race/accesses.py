@@ -49,7 +49,7 @@ class _Pairs:
 class Accesses(NamedTuple):
     """Accesses of a step to the memory of ``cells``: ``nbytes`` at each offset ``at`` (in ``columns`` of shared memory, or in
     an ``allocation``), by the ``first`` to the ``last`` of some threads each. Reads are remembered in the name of
-    ``agents``, if given.
+    ``readers``, if given.
     """
 
     cells: Cells
@@ -60,7 +60,7 @@ class Accesses(NamedTuple):
     columns: Array | None = None
     allocation: Allocation | None = None
     write: bool = False
-    agents: Array | None = None
+    readers: Array | None = None
 
 
 class AccessChecks:
@@ -95,11 +95,11 @@ class AccessChecks:
 
     def flat(self, machine: Machine, group: Group, accesses: Accesses) -> None:
         """Check the accesses of each granule against its cells, then record this step there."""
-        cells, nbytes, agents = accesses.cells, accesses.nbytes, accesses.agents
+        cells, nbytes, readers = accesses.cells, accesses.nbytes, accesses.readers
         at, one = accesses.at.reshape(-1), accesses.first.reshape(-1)
         last = one if accesses.last is accesses.first else accesses.last.reshape(-1)
-        agents = None if agents is None else agents.reshape(-1)
-        accesses = accesses._replace(at=at, first=one, last=last, agents=agents)
+        readers = None if readers is None else readers.reshape(-1)
+        accesses = accesses._replace(at=at, first=one, last=last, readers=readers)
         cells.fit(nbytes)
         index = at // cells.granule
         if cells.width > 1:
@@ -108,7 +108,7 @@ class AccessChecks:
             self._granule(machine, group, accesses, index + k * cells.width if k else index)
 
     def _granule(self, machine: Machine, group: Group, accesses: Accesses, index: Array) -> None:
-        cells, last, agents = accesses.cells, accesses.last, accesses.agents
+        cells, last, readers = accesses.cells, accesses.last, accesses.readers
         epoch = self.clocks.now << SHIFT | last
         if self.clocks.clustered and cells is self.clocks.shared_cells and cells.width > 1:
             remote = last % cells.width != index % cells.width
@@ -118,15 +118,15 @@ class AccessChecks:
             self._check(machine, group, accesses, cells.of(kind).take(index), was_write=was_write)
         if accesses.write:
             self._note_writers(machine, group, accesses, index, epoch)
-        elif agents is not None:
-            self._note_readers(cells, index, agents, agents, self.clocks.now << SHIFT | agents)
-        elif not self.clocks.note.level:
+        elif readers is not None:
+            self._note_readers(cells, index, readers, readers, self.clocks.now << SHIFT | readers)
+        elif not self.clocks.role.level:
             self._note_readers(cells, index, accesses.first, last, epoch)
 
     def _against(self, cells: Cells, *, write: bool) -> Iterator[tuple[str, bool]]:
         """What an access can race with, and whether that wrote: strong accesses of the whole GPU do not race."""
         for kind in ("write", "strong"):
-            if kind in cells.kinds and (kind == "write" or self.clocks.note.level < GPU or cells.narrow):
+            if kind in cells.kinds and (kind == "write" or self.clocks.role.level < GPU or cells.narrow):
                 yield kind, True
         for kind in ("read", "other") if write else ():
             if kind in cells.kinds:
@@ -136,7 +136,7 @@ class AccessChecks:
         """Keep the last writer. Several that write to one place in one step race, unless they are strong and their scope
         has all of them.
         """
-        cells, first, last, strong = accesses.cells, accesses.first, accesses.last, self.clocks.note.level
+        cells, first, last, strong = accesses.cells, accesses.first, accesses.last, self.clocks.role.level
         writes = cells.of("strong" if strong else "write")
         writes[index] = epoch
         cells.narrow |= 0 < strong < GPU
@@ -263,9 +263,9 @@ class AccessChecks:
         """Which cells remember another thread, whose access does not reach these as a strong one."""
         threads = seen & THREAD
         suspect: Array = (seen != 0) & ((threads != first) | (threads != last))
-        if self.clocks.note.level and suspect.any():  # strong accesses that reach each other do not race
+        if self.clocks.role.level and suspect.any():  # strong accesses that reach each other do not race
             needed = CTA if allocation is None and not self.clocks.clustered else GPU
-            suspect &= np.minimum(self.clocks.launch.levels[seen >> SHIFT], self.clocks.note.level) < needed
+            suspect &= np.minimum(self.clocks.launch.levels[seen >> SHIFT], self.clocks.role.level) < needed
         return suspect
 
     def _distance(self, one: Array, other: Array) -> Array:
@@ -280,15 +280,15 @@ class AccessChecks:
             pairs = pairs.moved(self.clocks.base, 0, n_ctas if self.clocks.order.uniform else 1)
         else:
             pairs = pairs.moved(0, -self.clocks.base, 1)
-        if self.clocks.note.level:
+        if self.clocks.role.level:
             theirs = pairs.theirs - self.clocks.base
             inside = (theirs >= 0) & (theirs < rows * n_ctas)
             needed = np.maximum(*[self._distance(np.where(inside, theirs, 0), end) for end in pairs.ends])
             needed[~inside] = GPU
-            pairs = pairs.only(np.minimum(self.clocks.launch.levels[pairs.times], self.clocks.note.level) < needed)
+            pairs = pairs.only(np.minimum(self.clocks.launch.levels[pairs.times], self.clocks.role.level) < needed)
         if allocation is None:
             return pairs
-        if self.clocks.note.level == GPU and not write:  # it reads what a fence has made visible, or what was before
+        if self.clocks.role.level == GPU and not write:  # it reads what a fence has made visible, or what was before
             return pairs.only(self.clocks.launch.fenced(pairs.theirs) <= pairs.times)
         return pairs
 

@@ -40,14 +40,14 @@ CTA, CLUSTER, GPU = 1, 2, 3
 
 
 @attrs.frozen
-class Note:
+class Role:
     """An instruction's role in the memory model."""
 
     level: int = 0
     release: bool = False
     acquire: bool = False
     flag: bool = False
-    """Whether others may learn from the value that it stores: not from that of an mbarrier, but from its phases."""
+    """Whether others may acquire through the value that it stores: not from that of an mbarrier, but from its phases."""
 
 
 class LaunchRaces:
@@ -108,8 +108,8 @@ class LaunchRaces:
         number, t = int(ctas[position % n_ctas]), position // n_ctas
         gx, gy, _ = self.grid
         bx, by, bz = self.block
-        agent = t - bx * by * bz
-        t = agent * 128 if agent >= 0 else t
+        reader = t - bx * by * bz
+        t = reader * 128 if reader >= 0 else t
         return (number % gx, number // gx % gy, number // (gx * gy)), t >> 5, (t & 31,)
 
 
@@ -187,7 +187,7 @@ def _adds_nothing(instruction: Instruction) -> bool:
 
 
 class BatchClocks:
-    """The synchronisation of a batch's threads. ``note`` is the role of the current step in the memory model."""
+    """The synchronisation of a batch's threads. ``role`` is that of the current step in the memory model."""
 
     def __init__(self, shared: LaunchRaces, machine: Machine) -> None:
         self.launch = shared
@@ -200,7 +200,7 @@ class BatchClocks:
         self.unfenced = UnfencedReads(self.order)
         shared.orders.append(self.order)
         self.shared_cells = Cells(machine.batch.shared.size, 1)
-        self.note = Note()
+        self.role = Role()
         self._left: list[Selection] = []
         """Threads that have exited since the last barrier of a CTA, before others of their CTAs."""
         self._phases: dict[Hashable, int] = {}
@@ -211,10 +211,10 @@ class BatchClocks:
         """The number of the current step."""
         return self.launch.events.n - 1
 
-    def begin(self, instruction: Instruction, note: Note) -> None:
+    def begin(self, instruction: Instruction, role: Role) -> None:
         """Begin a step that accesses memory."""
-        self.note = note
-        self.launch.begin(instruction, note.level)
+        self.role = role
+        self.launch.begin(instruction, role.level)
 
     def widen(self) -> None:
         """Track CTAs separately from now on."""
@@ -268,7 +268,7 @@ class BatchClocks:
         """Note that the threads of a group arrive at the barrier of their clusters, in its current state."""
         positions = self.threads_of(group)
         phases = barrier.phase[barrier.cluster[positions % self.n_ctas]] + 1
-        self.order.cluster_arrive(positions, phases, self.now, release=self.note.release)
+        self.order.cluster_arrive(positions, phases, self.now, release=self.role.release)
 
     def barrier_arrive(self, group: Group, number: int) -> None:
         """Note arrivals at a barrier that not all threads of the CTA need to reach."""
@@ -312,7 +312,7 @@ class BatchClocks:
         fence has covered.
         """
         own = np.full(len(positions), self.now + 1)
-        if not self.note.release:
+        if not self.role.release:
             self._keys_of(columns, address, phases)  # their phases begin
             near, far = (self.order.fenced(positions, scope) for scope in ("cta", "gpu"))
             own = np.where(columns == positions % self.n_ctas, near, far)
@@ -321,7 +321,7 @@ class BatchClocks:
 
     def mbarrier_wait(self, positions: Array, columns: Array, address: Array, phases: Array) -> None:
         """Acquire what has been released for these phases of mbarriers, with .relaxed at the next fence."""
-        self.acquire_from(positions, columns, address, phases, at_fence=not self.note.acquire)
+        self.acquire_from(positions, columns, address, phases, at_fence=not self.role.acquire)
 
     def release_to(
         self,

@@ -14,7 +14,7 @@ import numpy as np
 from warpsim.checks.async_global import GlobalSources, Source, changed, clashing, sources_of
 from warpsim.checks.cells import SHIFT, THREAD, Cells, note_strided
 from warpsim.checks.race.accesses import AccessChecks, Accesses
-from warpsim.checks.race.clocks import CLUSTER, CTA, GPU, BatchClocks, LaunchRaces, Note, alike
+from warpsim.checks.race.clocks import CLUSTER, CTA, GPU, BatchClocks, LaunchRaces, Role, alike
 from warpsim.checks.race.flags import FlagAccess, Flags
 from warpsim.checks.race.reports import RULE as RACE
 from warpsim.checks.race.reports import Reports, check_exit
@@ -84,7 +84,7 @@ class Races:
         """Treat strong accesses as flags."""
         start = 0 if access.allocation is None else access.allocation.start
         reads, writes = access.kind != WRITE, access.writes
-        if self.clocks.note.flag if access.allocation is None else self.clocks.note.level:
+        if self.clocks.role.flag if access.allocation is None else self.clocks.role.level:
             self.flags.strong(FlagAccess(group, cells, at, access.active, columns, start, reads, writes))
 
     def rows(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
@@ -119,11 +119,11 @@ class Races:
             self._note_copied(allocation, int(place.min()), int(place.max()) + access.nbytes)
             if self.sources.busy:
                 shape = group.selection.shape
-                for use, found in self.sources.met(place, access.nbytes, shape, access.active):
+                for use, found in self.sources.overlaps(place, access.nbytes, shape, access.active):
                     self.reports.report_source(machine, group, int(np.broadcast_to(place, shape)[found][0]), found, use)
         write, nbytes, selection, base = access.writes, access.nbytes, group.selection, self.clocks.base
         if (
-            not self.clocks.note.level and type(access.at) is Affine and access.active is None
+            not self.clocks.role.level and type(access.at) is Affine and access.active is None
             and note_strided(cells, allocation, access.at, nbytes, selection, base, self.clocks.now, write=write)
         ):  # fmt: skip
             return
@@ -145,9 +145,11 @@ class Races:
             rows = np.unique(rows).reshape(-1, 1, 1)
         shape = np.broadcast_shapes(rows.shape, columns.shape, start.shape)
         at, where, first = (np.broadcast_to(x, shape) for x in (rows, columns, start))
-        agents = (self.clocks.shape.n_threads + (first >> 7)) * n_ctas + where
+        readers = (self.clocks.shape.n_threads + (first >> 7)) * n_ctas + where
         first, last = first * n_ctas + where, (first + 127) * n_ctas + where
-        self.checks.flat(machine, group, Accesses(self.clocks.shared_cells, at, 16, first, last, where, agents=agents))
+        self.checks.flat(
+            machine, group, Accesses(self.clocks.shared_cells, at, 16, first, last, where, readers=readers)
+        )
 
     # ---- asynchronous copies -----------------------------------------------------------------
 
@@ -218,12 +220,12 @@ class Races:
         self._note_copied(allocation, target.low, target.high)
         group, (at, runs, size) = transfer.group, target.runs()
         if self.sources.busy and len(at):
-            for use, found in self.sources.met(at, size, at.shape, None):
+            for use, found in self.sources.overlaps(at, size, at.shape, None):
                 lanes = np.isin(group.selection.positions, transfer.positions[runs[found]])
                 self.reports.report_source(machine, group, int(at[found][0]), lanes, use)
-        outer, who = self.clocks.note, transfer.positions[runs] + self.clocks.base
+        outer, who = self.clocks.role, transfer.positions[runs] + self.clocks.base
         if transfer.reduces:
-            self.clocks.note = Note(GPU)
+            self.clocks.role = Role(GPU)
             self.clocks.launch.begin(self.clocks.launch.events[-1], GPU)
         cells = self._cells(allocation)
         accesses = Accesses(cells, at - allocation.start, size, who, who, allocation=allocation, write=True)
@@ -233,7 +235,7 @@ class Races:
             which = changed(machine, transfer, allocation)
             masks = [np.isin(group.selection.positions, transfer.positions[receivers]) for receivers in which]
         self.reports.settle(machine, group, *masks)
-        self.clocks.note = outer
+        self.clocks.role = outer
 
     def _copy(
         self, machine: Machine, transfer: Transfer, footprint: Footprint, *, write: bool, strong: bool = False
@@ -241,9 +243,9 @@ class Races:
         """Check runs of bytes of shared memory that copies access; a reduction, and one that counts at an mbarrier, is
         atomic.
         """
-        outer, group = self.clocks.note, transfer.group
+        outer, group = self.clocks.role, transfer.group
         if strong:
-            self.clocks.note = Note(GPU)
+            self.clocks.role = Role(GPU)
             self.clocks.launch.begin(self.clocks.launch.events[-1], GPU)
         self.clocks.widen()
         step = min(footprint.nbytes & -footprint.nbytes, 16)
@@ -251,7 +253,7 @@ class Races:
         who, where = (np.repeat(x, footprint.nbytes // step) for x in (transfer.positions, footprint.columns))
         self.checks.flat(machine, group, Accesses(self.clocks.shared_cells, at, step, who, who, where, write=write))
         self.reports.settle(machine, group, None, clashing(transfer) if self.reports.doubts else None)
-        self.clocks.note = outer
+        self.clocks.role = outer
 
     def signalled(self, transfer: Transfer, which: Array) -> None:
         """Release copies, and what their threads knew when they started them, to who waits for the phases in which they
@@ -286,10 +288,10 @@ class Races:
 _SCOPES = {None: GPU, "cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": GPU}
 
 
-def note_of(instruction: Instruction) -> Note:
+def role_of(instruction: Instruction) -> Role:
     """How strong an instruction's accesses are, and what they release and acquire."""
     order, flag = instruction.traits.order, instruction.traits.mbarrier is None
-    return Note(_SCOPES[order.scope], order.release, order.acquire, flag) if order.strong else Note()
+    return Role(_SCOPES[order.scope], order.release, order.acquire, flag) if order.strong else Role()
 
 
 def fence_scope(instruction: Instruction) -> str | None:
@@ -311,7 +313,7 @@ class RaceWatcher(Watcher):
     """Passes events to the race detector of each batch."""
 
     def __init__(self) -> None:
-        self._notes: dict[int, Note] = {}
+        self._roles: dict[int, Role] = {}
         self._in_doubt: list[tuple[Callable[[], Array], Array]] = []
         self._storing: Selection | None = None
 
@@ -322,10 +324,10 @@ class RaceWatcher(Watcher):
         if step != races.clocks.launch.step:
             races.clocks.launch.step = step
             instruction = present(group)
-            note = self._notes.get(id(instruction))
-            if note is None:
-                note = self._notes[id(instruction)] = note_of(instruction)
-            races.clocks.begin(instruction, note)
+            role = self._roles.get(id(instruction))
+            if role is None:
+                role = self._roles[id(instruction)] = role_of(instruction)
+            races.clocks.begin(instruction, role)
         return races
 
     def _at_new_step(self, machine: Machine) -> Races:
@@ -387,14 +389,14 @@ class RaceWatcher(Watcher):
         """Note lanes that have met."""
         self._at(machine, group).clocks.warp_sync(group, members, active)
 
-    def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:  # noqa: FBT001  an event's arguments are told by their places
+    def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Note arrivals at a barrier that others need not reach."""
         if partial:
             races, barrier = self._at_new_step(machine), machine.batch.barrier(number)
             for arrived in [group] if barrier.partial else [*barrier.waiting, group]:
                 races.clocks.barrier_arrive(arrived, number)
 
-    def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:  # noqa: FBT001  an event's arguments are told by their places
+    def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Note threads that passed a barrier."""
         races = self._at_new_step(machine)
         if group is None:

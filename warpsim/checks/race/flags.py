@@ -88,7 +88,7 @@ class Flags:
     def has_flags(self) -> bool:
         """Whether this step's strong access can be to a flag: it or a fence before releases, or a flag exists."""
         launch = self.clocks.launch
-        return self.clocks.note.release or bool(self.clocks.order.fences or launch.pasts or launch.flags)
+        return self.clocks.role.release or bool(self.clocks.order.fences or launch.pasts or launch.flags)
 
     def strong(self, access: FlagAccess) -> None:
         """Treat strong accesses as flags: a read acquires (at once, or with the next fence) what an earlier write
@@ -96,7 +96,7 @@ class Flags:
         """
         if not self.has_flags or self._is_own(access):
             return
-        clocks, narrow = self.clocks, self.clocks.note.level == CTA
+        clocks, narrow = self.clocks, self.clocks.role.level == CTA
         clocks.widen()
         users, index = access.flat(access.group.selection.positions, clocks.n_ctas)
         self._share_leads(access.cells, users, index)
@@ -114,7 +114,7 @@ class Flags:
     def _publish(self, users: Users, *, narrow: bool) -> Array:
         """Release through flags that are written; a mask of the threads that do, by this access or an earlier fence."""
         order, positions = self.clocks.order, users.positions
-        if self.clocks.note.release:
+        if self.clocks.role.release:
             self._give(users, np.full(len(positions), self.clocks.now + 1), narrow=narrow)
             return np.ones(len(positions), np.bool_)
         near, far = (order.fenced(positions, scope) for scope in ("cta", "gpu"))
@@ -131,7 +131,7 @@ class Flags:
     def _is_own(self, access: FlagAccess) -> bool:
         """Whether each thread accesses a place that no other has used as a flag; notes releases there."""
         clocks, order, cells, shared = self.clocks, self.clocks.order, access.cells, access.columns is not None
-        narrow, positions = clocks.note.level == CTA, access.group.selection.positions
+        narrow, positions = clocks.role.level == CTA, access.group.selection.positions
         uniform = shared and order.uniform
         if uniform:  # all CTAs do the same
             positions, mask = positions[:, :, :1, :1], access.active
@@ -145,9 +145,9 @@ class Flags:
         if ((seen != 0) & (seen & THREAD != threads)).any():
             return False
         near = order.fenced(positions, "cta")
-        if not access.writes or not (near.any() or clocks.note.release):
+        if not access.writes or not (near.any() or clocks.role.release):
             return True
-        if clocks.note.release:
+        if clocks.role.release:
             own = np.full(len(positions), clocks.now + 1)
         else:
             own = near if narrow or (shared and not clocks.clustered) else order.fenced(positions, "gpu")
@@ -240,7 +240,7 @@ class Flags:
         if not rows:
             return
         self.clocks.widen()
-        if self.clocks.note.acquire:
+        if self.clocks.role.acquire:
             self.clocks.order.acquire(rows, positions)
         else:
             self.clocks.order.expect(rows, positions)

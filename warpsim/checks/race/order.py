@@ -60,7 +60,7 @@ class Order:
         self.given: Array | None = None
         """The time before which each thread has released what it did through a sync variable or at a cluster barrier."""
         self.left: Array | None = None
-        """Of threads that have exited, the time before which they have told anybody what they did; of others, no limit."""
+        """Of threads that have exited, the time before which they have released what they did; of others, no limit."""
         self.lane_clocks: LaneClocks | None = None
         self.phases: ClusterPhases | None = None
         self.fences: dict[str, Array] = {}
@@ -122,12 +122,12 @@ class Order:
         if self.left is None:
             self.left = np.full_like(self.cta_time, NEVER)
         index = self._index(positions)
-        told = np.maximum(self.cta_time.reshape(-1)[index], self.warp_time.reshape(-1)[index])
+        released = np.maximum(self.cta_time.reshape(-1)[index], self.warp_time.reshape(-1)[index])
         if self.lane_clocks is not None:
-            told = np.maximum(told, self.lane_clocks.times[index].max(axis=1))
+            released = np.maximum(released, self.lane_clocks.times[index].max(axis=1))
         if self.given is not None:
-            told = np.maximum(told, self.given.reshape(-1)[index])
-        self.left.reshape(-1)[index] = told
+            released = np.maximum(released, self.given.reshape(-1)[index])
+        self.left.reshape(-1)[index] = released
 
     def _give(self, positions: Array, times: Array) -> None:
         """Note that these threads release what they did before these times."""
@@ -152,7 +152,7 @@ class Order:
         self.lane_clocks.meet(index, masks, now)
 
     def wgmma_reads(self) -> WgmmaReads:
-        """The clocks of agents, from the first wgmma on."""
+        """The clocks of readers, from the first wgmma on."""
         if self.wgmma is None:
             self.wgmma = WgmmaReads(self.shape.n_threads, self.width)
             self._settle()
@@ -176,10 +176,10 @@ class Order:
             which, threads, times = self.lane_clocks.known(index)
             clocks.release_others(index[which], threads, np.where(times < before[which], times, 0))
         if self.wgmma is not None:
-            agents, times = self.wgmma.own(index)
-            clocks.release_others(index, agents, np.where(times < before, times, 0))
-            for agent, times in enumerate(self.wgmma.met[:, index % self.width], self.shape.n_threads):
-                clocks.release_others(index, np.full_like(index, agent), np.where(times < before, times, 0))
+            readers, times = self.wgmma.own(index)
+            clocks.release_others(index, readers, np.where(times < before, times, 0))
+            for reader, times in enumerate(self.wgmma.met[:, index % self.width], self.shape.n_threads):
+                clocks.release_others(index, np.full_like(index, reader), np.where(times < before, times, 0))
         if self.acquired.known is not None and self.acquired.known.reshape(-1)[positions].any():
             released = positions[before > 0]
             for key, mine in self._meetings(positions):
@@ -333,14 +333,16 @@ class Order:
         np.maximum(rows[:, :n_threads], known, out=rows[:, :n_threads])
         np.maximum.at(rows, (group, threads), own)
         if self.wgmma is not None and past is None:
-            agents, waited = self.wgmma.own(positions)
-            np.maximum.at(rows, (group, agents), waited)
-        learnt = past is None and self.acquired.known is not None and self.acquired.known.reshape(-1)[positions].any()
+            readers, waited = self.wgmma.own(positions)
+            np.maximum.at(rows, (group, readers), waited)
+        has_acquired = (
+            past is None and self.acquired.known is not None and self.acquired.known.reshape(-1)[positions].any()
+        )
         for k, key in enumerate(keys):
             into = self.variables.setdefault(key, {})
             start = int(starts[k])
             join(into, {self.base + int(positions[start]) % n_ctas: rows[k]})
-            if learnt and self.acquired.known is not None:
+            if has_acquired and self.acquired.known is not None:
                 stop = int(starts[k + 1]) if k + 1 < len(starts) else len(positions)
                 for number in np.unique(self.acquired.known.reshape(-1)[positions[start:stop]]).tolist():
                     join(into, self.acquired.table[number])
@@ -349,7 +351,7 @@ class Order:
     def acquire(self, rows: Rows, positions: Array) -> None:
         """Acquire the contents of a sync variable."""
         self.widen()
-        self.acquired.learn("known", rows, positions)
+        self.acquired.join("known", rows, positions)
 
     def expect(self, rows: Rows, positions: Array) -> None:
         """Acquire the contents of a sync variable with the threads' next fence: of a scope beyond the CTA, unless threads
@@ -358,7 +360,7 @@ class Order:
         self.widen()
         columns = positions % self.shape.n_ctas
         for column, mine in by_column(positions, columns):
-            self.acquired.learn("pending" if self.base + column in rows else "pending_far", rows, mine)
+            self.acquired.join("pending" if self.base + column in rows else "pending_far", rows, mine)
 
     # ---- the question ------------------------------------------------------------------------
 
@@ -388,8 +390,8 @@ class Order:
         if self.acquired.known is not None and not ordered.all():
             self.acquired.mark(threads, times, positions, ordered)
         if self.left is not None and not stayed:
-            told = times < self._of(self.left, np.where(inside, theirs, 0))
-            ordered &= told | ~inside | (theirs == positions)
+            released = times < self._of(self.left, np.where(inside, theirs, 0))
+            ordered &= released | ~inside | (theirs == positions)
         return ~ordered
 
 
@@ -401,9 +403,9 @@ def released_since(fences: Array, threads: Array, cta: Array, warp: Array) -> Ar
     ``warp`` the times of the last barriers of ``threads``.
     """
     at, cta_then, warp_then = fences
-    told = np.maximum(np.minimum(at, cta.max()), cta_then[threads].max())
+    released = np.maximum(np.minimum(at, cta.max()), cta_then[threads].max())
     for number in np.unique(threads >> 5).tolist():
         lanes, inside = slice(number * 32, number * 32 + 32), threads >> 5 == number
         known = np.maximum(np.minimum(at[lanes], warp[inside].max()), warp_then[threads[inside]].max())
-        told[lanes] = np.maximum(told[lanes], known)
-    return np.asarray(told)
+        released[lanes] = np.maximum(released[lanes], known)
+    return np.asarray(released)

@@ -98,7 +98,7 @@ class Reports:
 
     def report(self, machine: Machine, group: Group, positions: Array, race: Race) -> None:
         """Report that these threads race with an earlier access."""
-        allocation, level, launch = race.allocation, self.clocks.note.level, self.clocks.launch
+        allocation, level, launch = race.allocation, self.clocks.role.level, self.clocks.launch
         event = launch.access(race.time)
         cta, warp, lanes = launch.place(race.thread)
         done, did = ("written", "wrote") if race.was_write else ("read", "read")
@@ -138,7 +138,7 @@ class Reports:
         threads = threads * (self.clocks.n_ctas if alike else 1) if allocation is None else threads - self.clocks.base
         message = f"{_name(int(at[0]), allocation)} is written by several threads in one instruction"
         doubt = Doubt(threads, message, int(at[0]), other, alike, together=True)
-        if self.clocks.note.level:
+        if self.clocks.role.level:
             self._fault(
                 machine, group, attrs.evolve(doubt, message=message + " whose scope does not include all of them")
             )

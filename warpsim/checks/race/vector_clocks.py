@@ -22,7 +22,7 @@ Past = tuple[int, int]
 
 @attrs.define(eq=False)
 class Numbering:
-    """Thread (and agent) numbers in a launch: the first of each batch, its CTAs, their number, and the total."""
+    """Thread (and reader) numbers in a launch: the first of each batch, its CTAs, their number, and the total."""
 
     bases: list[int] = attrs.field(factory=list)
     batches: list[tuple[Array, int, int]] = attrs.field(factory=list)
@@ -56,7 +56,7 @@ def by_column(values: Array, columns: Array) -> Iterator[tuple[int, Array]]:
 
 
 def rows_of(shape: Shape) -> int:
-    """Number of threads and agents of a CTA."""
+    """Number of threads and readers of a CTA."""
     return shape.n_threads + -(-shape.n_threads // 128)
 
 
@@ -128,7 +128,7 @@ THREADS = 128
 
 
 class WgmmaReads:
-    """The times before which threads know what the agents of their CTA have read: those of their own warpgroup since they
+    """The times before which threads know what the readers of their CTA have read: those of their own warpgroup since they
     last waited, of all since the last barrier of the CTA.
     """
 
@@ -150,20 +150,20 @@ class WgmmaReads:
         latest = np.maximum.reduceat(self.waited[:, columns], np.arange(0, self.n_threads, THREADS), axis=0)
         self.met[:, columns] = np.maximum(self.met[:, columns], latest)
 
-    def learn(self, column: int, row: Array) -> None:
-        """Note what all threads of a CTA have learnt from others: a row of times."""
+    def acquire(self, column: int, row: Array) -> None:
+        """Note what all threads of a CTA have acquired from others: a row of times."""
         self.met[:, column] = np.maximum(self.met[:, column], row[self.n_threads :])
 
     def own(self, index: Array) -> tuple[Array, Array]:
-        """The agent of each thread's warpgroup, as a place behind the threads, and the time when the thread waited."""
-        agents = self.n_threads + index // self.waited.shape[1] // THREADS
-        return agents, self.waited.reshape(-1)[index]
+        """The reader of each thread's warpgroup, as a place behind the threads, and the time when the thread waited."""
+        readers = self.n_threads + index // self.waited.shape[1] // THREADS
+        return readers, self.waited.reshape(-1)[index]
 
-    def ordered(self, index: Array, agents: Array, times: Array) -> Array:
-        """A mask of the reads by agents (places behind the threads; others are none) that the threads at ``index`` know."""
+    def ordered(self, index: Array, readers: Array, times: Array) -> Array:
+        """A mask of the reads by readers (places behind the threads; others are none) that the threads at ``index`` know."""
         width = self.waited.shape[1]
         threads, columns = index // width, index % width
-        which = agents - self.n_threads
+        which = readers - self.n_threads
         own = np.where(threads // THREADS == which, self.waited[threads, columns], 0)
         found: Array = times < np.maximum(own, self.met[np.maximum(which, 0), columns])
         return found & (which >= 0)
@@ -226,7 +226,7 @@ class ClusterPhases:
                 np.maximum(threads, np.repeat(latest, 32, axis=0)[: self.n_threads], out=threads)
 
     def release_others(self, index: Array, others: Array, times: Array) -> None:
-        """Release what threads that have just arrived know of others (threads or agents) of their CTAs."""
+        """Release what threads that have just arrived know of others (threads or readers) of their CTAs."""
         phases = self.entered.reshape(-1)[index]
         np.maximum.at(
             self.released, (np.array([[ALL], [INITS]]), phases % SLOTS, others, index % len(self.begun)), times
@@ -278,10 +278,10 @@ class Acquired:
             held = flat[positions]
             flat[positions] = 0
             taken = [(self.table[number], positions[held == number]) for number in np.unique(held).tolist() if number]
-            for rows, mine in taken:  # numbers may change as threads learn
-                self.learn("known", rows, mine)
+            for rows, mine in taken:  # numbers may change as threads acquire
+                self.join("known", rows, mine)
 
-    def learn(self, kind: str, rows: Rows, positions: Array) -> None:
+    def join(self, kind: str, rows: Rows, positions: Array) -> None:
         """Join the clocks of a sync variable into those of threads: ``kind`` is "known", "pending" or "pending_far"."""
         if getattr(self, kind) is None:
             setattr(self, kind, np.zeros((self.rows, self.shape.n_ctas), np.int64))
@@ -313,7 +313,7 @@ class Acquired:
                 join(rows, self.table[number])
             own = rows.pop(self.base + column, None)
             if own is not None and wgmma is not None:  # all else of the CTA is over
-                wgmma.learn(column, own)
+                wgmma.acquire(column, own)
             rows_of_threads.reshape(-1)[positions[positions % n_ctas == column]] = self._number(rows)
         if len(self.table) > MOST:
             self._collect()
@@ -353,7 +353,7 @@ class Acquired:
         return len(self.table) - 1
 
     def mark(self, threads: Array, times: Array, positions: Array, ordered: Array) -> None:
-        """Mark the accesses that the threads have learnt of."""
+        """Mark the accesses that the threads have acquired."""
         assert self.known is not None
         numbers = self.known.reshape(-1)[positions]
         left = np.flatnonzero(~ordered & (numbers > 0))
@@ -363,10 +363,10 @@ class Acquired:
             mine, at = left[inside], at[inside]
             pairs, group = grouped(numbers[mine] * n_ctas + at % n_ctas)
             rows = [self.table[k // n_ctas].get(self.base + k % n_ctas) for k in pairs.tolist()]
-            told = np.array([row is not None for row in rows])
-            if told.any():
+            released = np.array([row is not None for row in rows])
+            if released.any():
                 latest = np.zeros((len(rows), self.rows), np.int64)
-                latest[told] = np.stack([row for row in rows if row is not None])
+                latest[released] = np.stack([row for row in rows if row is not None])
                 ordered[mine] |= times[mine] < latest[group, at // n_ctas]
         left = left[~inside]
         for number in np.unique(numbers[left]).tolist():
