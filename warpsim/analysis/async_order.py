@@ -292,21 +292,23 @@ def check_mbarriers(facts: Facts) -> Iterator[Finding]:
 
 
 def _done_to(step: Step) -> Iterator[Mbarrier]:
-    """What an instruction does to an mbarrier. A copy completes bytes; an announcement of none does nothing."""
+    """What an instruction does to an mbarrier. A copy completes bytes, and so may who uses it after an invalidation; an
+    announcement of none does nothing.
+    """
     traits = step.instruction.traits
     if traits.is_async(Family.CP_ASYNC, Stage.ARRIVE):
         yield Mbarrier.ARRIVE
-    elif traits.mbarrier is None:
+    elif traits.mbarrier is None or traits.does(Mbarrier.INVAL):
         yield Mbarrier.COMPLETE
     else:
         first = next((d for d in (Mbarrier.INIT, Mbarrier.WAIT, Mbarrier.COMPLETE) if traits.does(d)), None)
         if first is not None:
             yield first
-        elif not traits.does(Mbarrier.INVAL):
-            if traits.does(Mbarrier.EXPECT) and step.value(step.instruction.operands[-1]).constant:
-                yield Mbarrier.EXPECT
-            if traits.does(Mbarrier.ARRIVE):
-                yield Mbarrier.ARRIVE
+            return
+        if traits.does(Mbarrier.EXPECT) and step.value(step.instruction.operands[-1]).constant:
+            yield Mbarrier.EXPECT
+        if traits.does(Mbarrier.ARRIVE):
+            yield Mbarrier.ARRIVE
 
 
 def _check(facts: Facts, uses: dict[Mbarrier, list[Access]]) -> Iterator[Finding]:
