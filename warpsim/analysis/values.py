@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 import numpy as np
@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from warpsim.analysis.shared_layout import SharedLayout
 from warpsim.graph.evaluate import Walk, computed
 from warpsim.graph.nodes import Node, Untraceable
-from warpsim.isa.data_movement import Unpacked
 from warpsim.isa.spec import Scope
-from warpsim.isa.traits import Access, Ending, Mbarrier, Traits
+from warpsim.isa.traits import Access, Ending, Mbarrier
 from warpsim.program.program import Function, Instruction, Operand, Variable
 from warpsim.types import ScalarType, StateSpace
 
@@ -211,7 +210,7 @@ class Evaluator:
     def __init__(self, threads: Threads, shared: SharedLayout) -> None:
         self.threads = threads
         self.shared = shared
-        self._walked: dict[int, list[Node]] = {}
+        self._graphs: dict[int, _Results | None] = {}
 
     def results(self, instruction: Instruction, read: Read) -> dict[int, Value]:
         """What is known about each register that an instruction writes."""
@@ -273,80 +272,66 @@ class Evaluator:
         return _masked(_sum(self.operand(base, read), exactly(_word(offset))), base.type.bits)
 
     def _results(self, instruction: Instruction, read: Read) -> list[Value]:
-        form, traits = instruction.form, instruction.traits
-        sources = instruction.inputs
-        values = [self.operand(o, read) for o in sources]
-        symbols = frozenset().union(*(v.symbols for v in values)) if values else frozenset()
-        special = _special(traits)
+        form = instruction.form
+        values = [self.operand(o, read) for o in instruction.inputs]
+        special = self._special(instruction, values)
         if special is not None:
-            return special(self, instruction, values)
+            return special
         if form.scope is not Scope.THREAD or form.ports or not values:
             return [anything(Spread.THREAD)]
-        if traits.generic_address:
+        if instruction.traits.generic_address:
             return [values[0]]
-        if all(v.exact for v in values):
-            known = self._computed(instruction, sources, read, symbols)
-            if known is not None:
-                return known
-        found = self._partly(instruction, values, read)
-        return [anything(max(v.spread for v in values), symbols)] * max(form.n_dest, 1) if found is None else found
-
-    def _partly(self, instruction: Instruction, values: list[Value], read: Read) -> list[Value] | None:
-        """What the instruction's graph makes of partly known values; None where nothing stays known."""
-        if id(instruction) not in self._walked:
-            self._walked[id(instruction)] = _walked(instruction)
-        results = self._walked[id(instruction)]
-        if not results or not any(v.zeros for v in values):
-            return None
-        specs = instruction.form.operands[instruction.form.n_dest :]
+        graph = self._graph_of(instruction)
+        exact = all(v.exact for v in values)
+        if graph is None or not (exact or (graph.partly and any(v.zeros for v in values))):
+            return [anything(*_of(values))] * max(form.n_dest, 1)
         inputs: list[Value] = []
-        for spec, operand, value in zip(specs, instruction.inputs, values, strict=False):
+        for spec, operand, value in zip(form.operands[form.n_dest :], instruction.inputs, values, strict=False):
             if not spec.constant:
                 inputs += [value] if operand.elements is None else [self.operand(e, read) for e in operand.elements]
         known_bits = KnownBits(inputs)
-        return [known_bits.result(node) for node in results]
+        return [known_bits.result(node) for node in graph.results]
 
-    def _computed(
-        self, instruction: Instruction, sources: tuple[Operand, ...], read: Read, symbols: frozenset[str]
-    ) -> list[Value] | None:
-        """The result of the instruction's own body on known values."""
-        arguments = [self._argument(o, read) for o in sources]
-        if any(a is None for a in arguments):
-            return None
-        with np.errstate(all="ignore"):
-            result = instruction.form.function(instruction.op, *arguments)
-        if isinstance(result, Unpacked):
-            destination = instruction.operands[0]
-            result = None if destination.elements is None else result.parts(len(destination.elements))
-        if result is None:
-            return None
-        results = result if isinstance(result, tuple) else (result,)
-        return [exactly(_widened(np.asarray(r)), symbols) for r in results]
+    def _graph_of(self, instruction: Instruction) -> _Results | None:
+        if id(instruction) not in self._graphs:
+            self._graphs[id(instruction)] = _results_of(instruction)
+        return self._graphs[id(instruction)]
 
-    def _argument(self, operand: Operand, read: Read) -> Any:
-        if operand.elements is not None:
-            parts = [self._argument(e, read) for e in operand.elements]
-            return None if any(p is None for p in parts) else tuple(parts)
-        value, type = self.operand(operand, read), operand.type
-        if not value.exact or operand.base is not None:
+    def _special(self, instruction: Instruction, values: list[Value]) -> list[Value] | None:
+        """What is known about what memory and collectives give; None for any other instruction."""
+        traits = instruction.traits
+        if traits.access is Access.LOAD:
+            return [_loaded(instruction, values[0])]
+        if traits.uniform is not None:
+            return [anything(Spread.CTA if traits.uniform == "cta" else Spread.WARP)] * 2
+        if traits.shuffles:
+            return _shuffled(instruction, *values[:3])
+        if traits.elects:
+            return [anything(Spread.WARP), exactly((self.threads.thread % np.uint64(WARP) == 0).astype(U64))]
+        if traits.mbarrier is None:
             return None
-        return _typed(value, type.dtype)
+        return [anything(max(Spread.WARP, *(v.spread for v in values))) if traits.does(Mbarrier.WAIT) else ANYTHING]
+
+
+class _Results(NamedTuple):
+    """The results in an instruction's graph; ``partly``: something of them may stay known where not all sources are."""
+
+    results: list[Node]
+    partly: bool
+
+
+def _results_of(instruction: Instruction) -> _Results | None:
+    try:
+        graph = instruction.graph
+    except Untraceable:
+        return None
+    results = [node for nodes in graph.outputs for node in nodes]
+    whole = not any(o.type.kind == "f" for o in instruction.operands) and graph.size <= DEEPEST
+    return _Results(results, whole and any(node.op in _RULES for node in results))
 
 
 def _word(number: int) -> Array:
     return np.array([number & (2**64 - 1)], U64)
-
-
-def _walked(instruction: Instruction) -> list[Node]:
-    """The results in an instruction's graph, if something of them may stay known."""
-    if any(o.type.kind == "f" for o in instruction.operands):
-        return []
-    try:
-        graph = instruction.graph
-    except Untraceable:
-        return []
-    results = [node for nodes in graph.outputs for node in nodes]
-    return results if graph.size <= DEEPEST and any(node.op in _RULES for node in results) else []
 
 
 def _typed(value: Value, dtype: np.dtype[Any]) -> Array:
@@ -495,54 +480,23 @@ def _width(node: Node) -> int:
 # ---- memory and collectives ----------------------------------------------------------------------
 
 
-def _load(self: Evaluator, instruction: Instruction, values: list[Value]) -> list[Value]:
-    address = instruction.inputs[0]
-    param = address.base.parameter if address.base is not None else None
+def _loaded(load: Instruction, address: Value) -> Value:
+    base = load.inputs[0].base
+    param = None if base is None else base.parameter
     if param is not None and param.pointer is not None and param.pointer[1]:
-        return [congruent(ZERO, param.pointer[1].bit_length() - 1, Spread.CTA)]
-    if "local" in instruction.traits.spaces:
-        return [ANYTHING]
-    if instruction.traits.polls:
-        return [anything(max(values[0].spread, Spread.WARP))]
-    return [anything(max(values[0].spread, Spread.CTA))]
+        return congruent(ZERO, param.pointer[1].bit_length() - 1, Spread.CTA)
+    if "local" in load.traits.spaces:
+        return ANYTHING
+    return anything(max(address.spread, Spread.WARP if load.traits.polls else Spread.CTA))
 
 
-def _shuffle(self: Evaluator, instruction: Instruction, values: list[Value]) -> list[Value]:
-    value, lane, clamp = values[:3]
+def _shuffled(instruction: Instruction, value: Value, lane: Value, clamp: Value) -> list[Value]:
     inside = anything(Spread.WARP)
     if value.spread <= Spread.WARP:
         return [value, inside]
-    source = lane.constant
     if "idx" not in instruction.op.modifiers or clamp.constant != WARP - 1:
         return [ANYTHING, ANYTHING]
-    if source is not None and value.exact:
-        picked = value.bits.reshape(-1, WARP)[:, source % WARP]
+    if lane.constant is not None and value.exact:
+        picked = value.bits.reshape(-1, WARP)[:, lane.constant % WARP]
         return [exactly(np.repeat(picked, WARP), value.symbols), inside]
     return [anything(Spread.WARP if lane.spread <= Spread.WARP else Spread.THREAD, value.symbols), inside]
-
-
-def _uniform(self: Evaluator, instruction: Instruction, values: list[Value]) -> list[Value]:
-    return [anything(Spread.CTA if instruction.traits.uniform == "cta" else Spread.WARP)] * 2
-
-
-def _elect(self: Evaluator, instruction: Instruction, values: list[Value]) -> list[Value]:
-    first = (self.threads.thread % np.uint64(WARP) == 0).astype(U64)
-    return [anything(Spread.WARP), exactly(first)]
-
-
-def _mbarrier(self: Evaluator, instruction: Instruction, values: list[Value]) -> list[Value]:
-    if instruction.traits.does(Mbarrier.WAIT):
-        return [anything(max(Spread.WARP, *(v.spread for v in values)))]
-    return [ANYTHING]
-
-
-def _special(traits: Traits) -> Callable[[Evaluator, Instruction, list[Value]], list[Value]] | None:
-    if traits.access is Access.LOAD:
-        return _load
-    if traits.uniform is not None:
-        return _uniform
-    if traits.shuffles:
-        return _shuffle
-    if traits.elects:
-        return _elect
-    return _mbarrier if traits.mbarrier is not None else None
