@@ -182,6 +182,13 @@ class Cells:
         self.width = width
 
 
+def cells_of(memory: dict[int, Cells], allocation: Allocation) -> Cells:
+    """The cells of an allocation, by its number."""
+    if allocation.number not in memory:
+        memory[allocation.number] = Cells(allocation.data.size, 1)
+    return memory[allocation.number]
+
+
 T = TypeVar("T")
 
 

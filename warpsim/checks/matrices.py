@@ -28,7 +28,6 @@ from warpsim.machine.watcher import BoxProblem, Watcher
 if TYPE_CHECKING:
     from warpsim.machine.collectives import Members
     from warpsim.machine.machine import Machine
-    from warpsim.machine.plan import FunctionPlan
     from warpsim.machine.state.group import Group
     from warpsim.machine.state.transfers import Footprint, Transfer
     from warpsim.machine.values import Array
@@ -110,9 +109,8 @@ class Descriptors(Watcher):
             problems = {b: descriptors.problem(b, *matrix[:3], transposed=matrix[3]) for b in numbers}
         size = machine.batch.shared.size
         if limits[0] < 0 or limits[1] > size:
-            machine.fault(
-                RULE, descriptors.beyond(next(iter(problems)), limits[1], size), group, address=limits[1], advice=ADVICE
-            )
+            message = descriptors.beyond(next(iter(problems)), limits[1], size)
+            machine.fault(RULE, message, group, address=limits[1], advice=ADVICE)
         for number, found in problems.items():
             if found:
                 message = f"{found} (descriptor {descriptors.describe(number)})"
@@ -141,22 +139,14 @@ class Fragments(Watcher):
 
     def collective_reached(self, machine: Machine, group: Group, members: Members, active: Array | None) -> None:
         """Look the instruction up among those with wrong fragments."""
-        wrong = _mismatches_of(group.plan)
-        if not wrong:
-            return
-        found = wrong.get(group.plan.flow[group.block].first + group.at)
+        plan = group.plan
+        wrong: dict[int, Mismatch] | None = plan.notes.get(FRAGMENT)
+        if wrong is None:
+            wrong = plan.notes[FRAGMENT] = mismatches(plan.function, plan.flow)
+        found = wrong.get(plan.flow[group.block].first + group.at) if wrong else None
         if found is not None:
-            machine.fault(
-                FRAGMENT, found.message, group, register=found.register, other=found.found.maker, advice=FRAGMENT_ADVICE
-            )
-
-
-def _mismatches_of(plan: FunctionPlan) -> dict[int, Mismatch]:
-    """The wrong uses of a function, by the index of the instruction in its code; found out once."""
-    found: dict[int, Mismatch] | None = plan.notes.get(FRAGMENT)
-    if found is None:
-        found = plan.notes[FRAGMENT] = mismatches(plan.function, plan.flow)
-    return found
+            values = {"register": found.register, "other": found.found.maker}
+            machine.fault(FRAGMENT, found.message, group, advice=FRAGMENT_ADVICE, **values)
 
 
 BROKEN = {RowProblem.SPACE: "matrix-address-space", RowProblem.ALIGNMENT: "matrix-alignment"}
@@ -194,13 +184,10 @@ class TensorMaps(Watcher):
         beyond = work.boxes.elements(which)[1] & ~work.boxes.inside(which)
         if beyond.any():
             size = work.boxes.fields.dims[0]
-            machine.fault(
-                TENSOR_MAP,
+            message = (
                 f"elements beyond the tensor are written, too: rows of {size} elements end within a unit of {ROW_UNIT} bytes,"
-                " and units are stored whole",
-                group,
-                np.isin(group.selection.positions, transfer.positions[which[beyond.any(axis=1)]]),
-                severity="note",
-                place=transfer.place,
-                advice=f"leave the rest of the last {ROW_UNIT} bytes of a row free, or let threads store its elements",
+                " and units are stored whole"
             )
+            lanes = np.isin(group.selection.positions, transfer.positions[which[beyond.any(axis=1)]])
+            advice = f"leave the rest of the last {ROW_UNIT} bytes of a row free, or let threads store its elements"
+            machine.fault(TENSOR_MAP, message, group, lanes, severity="note", place=transfer.place, advice=advice)

@@ -20,7 +20,7 @@ import attrs
 import numpy as np
 
 from warpsim.checks.async_global import sources_of
-from warpsim.checks.cells import LARGEST, SHIFT, THREAD, Cells, Log
+from warpsim.checks.cells import LARGEST, SHIFT, THREAD, Cells, Log, cells_of
 from warpsim.errors import Finding
 from warpsim.isa.traits import Family, Mbarrier
 from warpsim.machine.reporting import finding_at, present
@@ -130,12 +130,6 @@ class LaunchProxies:
         self.bases: list[int] = []
         self.batches: list[Proxies] = []
 
-    def cells_of(self, allocation: Allocation) -> Cells:
-        """The cells of an allocation."""
-        if allocation.number not in self.cells:
-            self.cells[allocation.number] = Cells(allocation.data.size, 1)
-        return self.cells[allocation.number]
-
     def owner(self, thread: int) -> Proxies:
         """The batch of a thread."""
         return self.batches[bisect.bisect(self.bases, thread) - 1]
@@ -198,7 +192,7 @@ class Proxies:
         """Note an access of lanes to shared memory, a store to global memory, or matrix ``rows`` ``[n, k, m]`` of warps."""
         at, columns, threads, cells = access.places, access.columns, group.selection.positions, self.cells
         if access.allocation is not None:
-            cells = self.shared_state.cells_of(access.allocation)
+            cells = cells_of(self.shared_state.cells, access.allocation)
             at, columns = at - access.allocation.start, np.zeros(1, np.int64)
         if rows:
             threads = group.warps.first_thread.reshape(-1, 1, 1) * self.n_ctas + columns

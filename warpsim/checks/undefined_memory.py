@@ -336,18 +336,10 @@ def _lacking(written: Array, *, combined: bool) -> Array:
 def _report(machine: Machine, group: Group, transfer: Transfer, positions: Array, first: int) -> None:
     origin = origins(machine).of("shared", first, first)
     source = None if origin is None else origin.values.get(REGISTER)
-    what = (
-        "uninitialised bytes" if source is None else f"what comes from {called(str(source))}, which was never written"
-    )
-    machine.fault(
-        RULE,
-        f"shared address 0x{first:x} is stored to global memory by a bulk copy, but holds {what}",
-        group,
-        np.isin(group.selection.positions, positions),
-        address=first,
-        other=origin,
-        place=transfer.place,
-        advice=COPY_ADVICE
-        if source is None or origin is None
-        else f"write {source} before line {origin.line} reads it",
-    )
+    what, advice = "uninitialised bytes", COPY_ADVICE
+    if origin is not None and source is not None:
+        what = f"what comes from {called(str(source))}, which was never written"
+        advice = f"write {source} before line {origin.line} reads it"
+    message = f"shared address 0x{first:x} is stored to global memory by a bulk copy, but holds {what}"
+    lanes = np.isin(group.selection.positions, positions)
+    machine.fault(RULE, message, group, lanes, address=first, other=origin, place=transfer.place, advice=advice)

@@ -6,7 +6,7 @@ origin is the load that read them, or the unwritten register and the first instr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -68,12 +68,9 @@ class Origins:
         if known is not None:
             return known
         key = group.plan.function.name, slot, instruction.span
-        found = self._read.get(key)
-        if found is None:
-            name = group.plan.function.registers[slot].name
-            found = party(machine.launch, machine.batch, group, f"{name}, which is uninitialised, is read here")
-            found = self._read[key] = attrs.evolve(found, values={REGISTER: name})
-        return found
+        if key not in self._read:
+            self._read[key] = _of_register(machine, group, slot, "read")
+        return self._read[key]
 
     def stored(
         self, machine: Machine, group: Group, instruction: Instruction, address: Address, lanes: Array, slot: int
@@ -87,11 +84,7 @@ class Origins:
         known = self._stored.pop(instruction.span, None)
         if known is not None and known.kind == kind:
             low, high = min(low, known.low), max(high, known.high)
-        origin = self.get(group, slot)
-        if origin is None:
-            name = group.plan.function.registers[slot].name
-            origin = party(machine.launch, machine.batch, group, f"{name}, which is uninitialised, is stored here")
-            origin = attrs.evolve(origin, values={REGISTER: name})
+        origin = self.get(group, slot) or _of_register(machine, group, slot, "stored")
         self._stored[instruction.span] = Stored(kind, low, high, origin)
 
     def of(self, kind: str, low: int, high: int) -> Finding | None:
@@ -111,6 +104,14 @@ class Origins:
             origin = party(machine.launch, machine.batch, group, MEMORY)
         for slot in slots:
             self.put(group, slot, origin)
+
+
+def _of_register(machine: Machine, group: Group, slot: int, done: str) -> Finding:
+    """The origin of undefined bits that begins with a register that nothing wrote, where it is read or stored."""
+    name = group.plan.function.registers[slot].name
+    origin = party(machine.launch, machine.batch, group, f"{name}, which is uninitialised, is {done} here")
+    found: Finding = attrs.evolve(origin, values={REGISTER: name})
+    return found
 
 
 def _place(instruction: Instruction, address: Address) -> tuple[str, Array]:
@@ -212,14 +213,10 @@ def report_use(
     other = origins(machine).get(group, slot)
     message = f"{called(name)} is used as {use} before anything wrote it"
     if other is not None:
-        source: Any = other.values.get(REGISTER)
-        what, advice = (
-            ("uninitialised bytes", "initialise the memory on every path to here")
-            if source is None
-            else (
-                f"what comes from {called(str(source))}, which was never written",
-                f"write {source} before line {other.line} reads it",
-            )
-        )
+        source = other.values.get(REGISTER)
+        what, advice = "uninitialised bytes", "initialise the memory on every path to here"
+        if source is not None:
+            what = f"what comes from {called(str(source))}, which was never written"
+            advice = f"write {source} before line {other.line} reads it"
         message = f"{called(name)} is used as {use}, but holds {what}"
     machine.fault(RULE, message, group, lanes, before=True, register=name, other=other, advice=advice)

@@ -191,15 +191,10 @@ class Uninitialised(WrittenBytes):
     ) -> None:
         """Report undefined shared memory that wgmma multiplies."""
         bits = shadow(machine, "shared")
-        if (
-            not machine.delivering
-            and not bits.covers(*limits)
-            and bits.lacks(address, columns, nbytes, None, rows=False)
-        ):
-            machine.fault(
-                RULE, "wgmma reads uninitialised shared memory", group,
-                advice="write the whole tile before it is multiplied",
-            )  # fmt: skip
+        if machine.delivering or bits.covers(*limits) or not bits.lacks(address, columns, nbytes, None, rows=False):
+            return
+        advice = "write the whole tile before it is multiplied"
+        machine.fault(RULE, "wgmma reads uninitialised shared memory", group, advice=advice)
 
     # ---- how it spreads ----------------------------------------------------------------------
 

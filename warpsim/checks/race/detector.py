@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.checks.async_global import GlobalSources, Source, changed, clashing, sources_of
-from warpsim.checks.cells import SHIFT, THREAD, Cells, note_strided
+from warpsim.checks.cells import SHIFT, THREAD, Cells, cells_of, note_strided
 from warpsim.checks.race.accesses import AccessChecks, Accesses
 from warpsim.checks.race.clocks import CLUSTER, CTA, GPU, BatchClocks, LaunchRaces, Role, alike
 from warpsim.checks.race.flags import FlagAccess, Flags
@@ -113,7 +113,7 @@ class Races:
         """Check an access to one allocation of global memory: absolute addresses that broadcast over the group."""
         if allocation.read_only:
             return
-        cells = self._cells(allocation)
+        cells = cells_of(self.clocks.launch.cells, allocation)
         if access.writes and (self.sources.busy or allocation.number in self.clocks.launch.copied):
             place = access.places
             self._note_copied(allocation, int(place.min()), int(place.max()) + access.nbytes)
@@ -171,19 +171,16 @@ class Races:
             self._copy(machine, transfer, word, write=True, strong=True)
         transfer.began = self.clocks.now, self.clocks.order.past_of(transfer.positions)
 
-    def _cells(self, allocation: Allocation) -> Cells:
-        cells = self.clocks.launch.cells
-        if allocation.number not in cells:
-            cells[allocation.number] = Cells(allocation.data.size, 1)
-        return cells[allocation.number]
-
     def _read_later(self, machine: Machine, transfer: Transfer, source: Source) -> None:
         """Check what copies read in global memory against earlier writes, and keep it until somebody writes near there."""
         extent = source.extent
         allocation = machine.launch.memory.find(extent.low, extent.high)
         if allocation is None or allocation.read_only:
             return
-        cells, starters = self._cells(allocation), source.starters(transfer.positions) + self.clocks.base
+        cells, starters = (
+            cells_of(self.clocks.launch.cells, allocation),
+            source.starters(transfer.positions) + self.clocks.base,
+        )
         if cells.written:
             at, runs, size = extent.runs()
             who = starters[runs]
@@ -204,7 +201,7 @@ class Races:
         if len(near) < len(kept):
             far = [one for one in kept if one[0].low >= high or low >= one[0].high]
             self.clocks.launch.copied[allocation.number] = far
-        cells = self._cells(allocation)
+        cells = cells_of(self.clocks.launch.cells, allocation)
         for extent, starters, time in near:
             at, runs, size = extent.runs()
             cells.fit(size)
@@ -227,7 +224,7 @@ class Races:
         if transfer.reduces:
             self.clocks.role = Role(GPU)
             self.clocks.launch.begin(self.clocks.launch.events[-1], GPU)
-        cells = self._cells(allocation)
+        cells = cells_of(self.clocks.launch.cells, allocation)
         accesses = Accesses(cells, at - allocation.start, size, who, who, allocation=allocation, write=True)
         self.checks.flat(machine, group, accesses)
         masks: list[Array | None] = [None, None]
