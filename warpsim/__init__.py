@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from warpsim.errors import ExecutionError, Finding, LaunchError, PtxError, WarpsimError
     from warpsim.host.arrays import DeviceArray
     from warpsim.host.device import Device
-    from warpsim.host.kernel import Kernel, LaunchResult
+    from warpsim.host.kernel import Kernel, LaunchResult, Module, load
     from warpsim.host.mma import mma
-    from warpsim.host.module import Module, load
     from warpsim.host.options import rules
     from warpsim.host.snippet import run
     from warpsim.host.tensor_map import TensorMap
@@ -46,7 +45,7 @@ _HOMES = {
     "Device": "warpsim.host.device",
     "DeviceArray": "warpsim.host.arrays",
     **dict.fromkeys(("Kernel", "LaunchResult"), "warpsim.host.kernel"),
-    **dict.fromkeys(("Module", "load"), "warpsim.host.module"),
+    **dict.fromkeys(("Module", "load"), "warpsim.host.kernel"),
     "TensorMap": "warpsim.host.tensor_map",
     "Watcher": "warpsim.machine.watcher",
     "mma": "warpsim.host.mma",

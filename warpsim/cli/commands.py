@@ -12,7 +12,7 @@ from warpsim.cli.output import Unusable, document, internal
 from warpsim.cli.running import write_sarif
 from warpsim.errors import Finding, PtxError, plural
 from warpsim.host.device import Device
-from warpsim.host.module import load_file
+from warpsim.host.kernel import load_file
 from warpsim.layout import pictures
 from warpsim.layout.drawing import Drawing, Tile, svg
 from warpsim.layout.instructions import Operand

@@ -24,9 +24,8 @@ from typing import Any
 import numpy as np
 
 from warpsim.host.device import Device, runs_on
-from warpsim.host.kernel import Kernel
+from warpsim.host.kernel import Kernel, load_text
 from warpsim.host.launch_options import Dims
-from warpsim.host.module import load_text
 
 HELPERS = "test.mockgpu.helpers"
 USERS = ("test.mockgpu.cuda.cuda", "test.mockgpu.nv.nvgpu")

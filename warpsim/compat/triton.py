@@ -28,7 +28,7 @@ from warpsim.driver.results import of_finding, text_of
 from warpsim.errors import ExecutionError, LaunchError
 from warpsim.host.arrays import Array, extent
 from warpsim.host.device import Device
-from warpsim.host.module import load_text
+from warpsim.host.kernel import load_text
 from warpsim.host.tensor_map import TensorMap
 from warpsim.layout import tensor_map as layout
 

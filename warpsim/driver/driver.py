@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from warpsim.driver import properties
-from warpsim.driver.graphs import Graph, GraphExec, GraphMemory
+from warpsim.driver.graphs import GraphExec, GraphMemory
 from warpsim.driver.memory import Memory, Side
 from warpsim.driver.modules import DriverModule, Function
 from warpsim.driver.results import DriverError, Report, Result
-from warpsim.driver.streams import Event, Stream
+from warpsim.driver.streams import Stream
 from warpsim.driver.work import Copy, Dims, Fill, Launch, Work
 from warpsim.host.device import Device
 
@@ -215,6 +215,3 @@ class Driver:
 
 def _to_stdout(text: str) -> None:
     sys.stdout.write(text)
-
-
-__all__ = ["Driver", "Event", "Graph", "GraphExec", "Stream"]

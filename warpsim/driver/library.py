@@ -173,10 +173,10 @@ def _set_nvcc(env: dict[str, str]) -> None:
     """Make ``NVCC`` name a compiler that makes PTX, for programs that compile as they run."""
     home = env.get("CUDA_PATH") or env.get("CUDA_HOME") or "/usr/local/cuda"
     found = shutil.which("nvcc", path=env.get("PATH")) or shutil.which(os.path.join(home, "bin", "nvcc"))
-    theirs = env.get("NVCC") or found
-    ours = [sys.executable, str(SOURCES / "nvcc")]
-    if theirs and "WARPSIM_NVCC" not in env and not any(" " in word for word in ours):  # CuPy splits it at spaces
-        env |= {"NVCC": " ".join(ours), "WARPSIM_NVCC": theirs}
+    nvcc = env.get("NVCC") or found
+    wrapper = [sys.executable, str(SOURCES / "nvcc")]
+    if nvcc and "WARPSIM_NVCC" not in env and not any(" " in word for word in wrapper):  # CuPy splits it at spaces
+        env |= {"NVCC": " ".join(wrapper), "WARPSIM_NVCC": nvcc}
 
 
 def _before(env: dict[str, str], name: str, words: list[str], between: str) -> None:

@@ -19,8 +19,7 @@ from warpsim.driver.results import DriverError, Report, Result, of_module, requi
 from warpsim.errors import LaunchError, PtxError
 from warpsim.host import sources
 from warpsim.host.device import Device
-from warpsim.host.kernel import Kernel
-from warpsim.host.module import Module, load_text
+from warpsim.host.kernel import Kernel, Module, load_text
 from warpsim.types import StateSpace
 
 DEFAULT_SHARED = 48 << 10

@@ -271,7 +271,7 @@ class Report:
 
     def __init__(self, path: str | None = None, *, quiet: bool = False) -> None:
         self.path, self.quiet = path, quiet
-        self.launches = self.told = 0
+        self.launches = self.shown = 0
         self._known: set[tuple[Any, ...]] = set()
         self._lock = threading.Lock()
 
@@ -282,9 +282,9 @@ class Report:
             if key in self._known:
                 return
             self._known.add(key)
-            self.told += 1
+            self.shown += 1
         text = describe(finding)
-        if self.told <= SHOWN:
+        if self.shown <= SHOWN:
             self._say(f"warpsim: {finding.severity} in kernel {finding.kernel}, launch {self.launches}\n{text}")
         self._append(
             {

@@ -86,10 +86,7 @@ class Copy:
 
     def run(self, driver: DriverInterface) -> None:
         """Copy."""
-        if self.height == self.depth == 1:
-            driver.memory.copy(self.target.address, self.source.address, self.width)
-        else:
-            driver.memory.copy_box(self.target, self.source, self.width, self.height, self.depth)
+        driver.memory.copy(self.target, self.source, self.width, self.height, self.depth)
 
 
 @attrs.frozen(eq=False)

@@ -22,8 +22,7 @@ from warpsim.host import defaults
 from warpsim.host.arrays import Array, DeviceArray
 from warpsim.host.device import Device, runs_on
 from warpsim.host.files import named, problems, read_archive, reason, text_of
-from warpsim.host.kernel import Kernel, LaunchResult
-from warpsim.host.module import Module, load_text
+from warpsim.host.kernel import Kernel, LaunchResult, Module, load_text
 from warpsim.host.recipes import DTYPES, LOGICAL, Recipe
 from warpsim.host.sources import read
 from warpsim.host.tensor_map import TensorMap
@@ -528,18 +527,3 @@ def stored_as(name: str, values: Array) -> Array:
     dtype = LOGICAL[name]
     values = np.ascontiguousarray(values)
     return values.view(dtype) if values.dtype.itemsize == dtype.itemsize else values
-
-
-__all__ = [
-    "DTYPES",
-    "LOGICAL",
-    "Case",
-    "CaseResult",
-    "OutputResult",
-    "Prepared",
-    "counting",
-    "failed_case",
-    "run_case",
-    "run_prepared",
-    "schema",
-]

@@ -114,8 +114,8 @@ def judge() -> None:
 
 def run_past(found: Sequence[Finding]) -> None:
     """Tell of errors that a debug session ran past."""
-    for told in hearers:
-        told(found)
+    for hearer in hearers:
+        hearer(found)
     if forward in listeners:
         pass_on(found)
 

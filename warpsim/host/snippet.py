@@ -132,8 +132,8 @@ def run(
     except WarpsimError as problem:
         raise problem.with_traceback(None) from None
     finally:
-        for told in defaults.listeners:
-            told(state)
+        for listener in defaults.listeners:
+            listener(state)
     out = {}
     for name, register in by_name.items():
         stored = kept.frame.values[register.index]

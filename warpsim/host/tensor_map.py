@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.errors import LaunchError, shown
-from warpsim.host.arrays import DeviceArray, readable
+from warpsim.host.arrays import readable
 from warpsim.host.options import elements, integer
 from warpsim.layout import tensor_map as layout
 
@@ -181,6 +181,3 @@ def _check(fields: layout.Fields) -> None:
     found = layout.problem(fields)
     if found:
         raise LaunchError(found)
-
-
-__all__ = ["DeviceArray", "TensorMap", "np"]

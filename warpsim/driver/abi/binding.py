@@ -101,12 +101,12 @@ def leave() -> None:
     for behind in _BEHIND:
         behind.current = PROCESS.stack[-1].handle if PROCESS.stack else 0
         behind.closed = own
-    told = set()
+    interrupted = set()
     while any(behind.inside for behind in _BEHIND) and time.monotonic() < began + MOST:
         time.sleep(0.001)
         for thread, frame in sys._current_frames().items():
-            if time.monotonic() > began + PATIENCE and thread not in told and thread != own and _calls(frame):
-                told.add(thread)
+            if time.monotonic() > began + PATIENCE and thread not in interrupted and thread != own and _calls(frame):
+                interrupted.add(thread)
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(Ended))
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from warpsim.driver.abi.calls import call, reader
 from warpsim.driver.abi.process import PROCESS
 from warpsim.driver.modules import Linker
-from warpsim.driver.raw import bytes_at, get64, put32, put64, put_bytes, text_at
+from warpsim.driver.raw import bytes_at, get64, put64, text_at
 from warpsim.driver.results import DriverError, Result
 
 LOADED: dict[str, Any] = {}
@@ -136,12 +136,12 @@ def link_of(handle: int) -> Link:
     return PROCESS.get(handle, Link)
 
 
-@_call("OUP", "Create")
-def create(out: int, count: int, options: int) -> None:
+@_call("8UP", "Create")
+def create(count: int, options: int) -> int:
     """Create a linker; of the options only the GPU matters."""
     words = [text_at(get64(options + 8 * i)) for i in range(count)]
     found = [re.search(r"-arch=(?:sm|compute)_(\d+)", word) for word in words]
-    put64(out, PROCESS.handles.put(Link(next((int(m[1]) for m in found if m), 90))))
+    return PROCESS.handles.put(Link(next((int(m[1]) for m in found if m), 90)))
 
 
 @_call("O", "Destroy")
@@ -157,21 +157,13 @@ def add_data(link: Link, kind: int, data: int, nbytes: int, name: int) -> int:
 
 
 _call("JIT", "AddFile")(lambda link, kind, path: link.attempt(lambda: link.add_file(path, link.sm)))
-
-
 _call("J", "Complete")(lambda link: link.attempt(link.finish))
 
 
 def _declare(names: str, read: Callable[[Link], bytes]) -> None:
-    """Functions that store a text, or its size."""
-
-    @_call("JO", " ".join(f"{name}Size" for name in names.split()))
-    def get_size(link: Link, out: int) -> None:
-        put64(out, len(read(link)))
-
-    @_call("JO", names)
-    def get(link: Link, out: int) -> None:
-        put_bytes(out, read(link))
+    """Functions that give a text, or its size."""
+    _call("J8", " ".join(f"{name}Size" for name in names.split()))(lambda link: len(read(link)))
+    _call("JB", names)(read)
 
 
 _declare("GetLinkedCubin GetLinkedPtx", lambda link: link.result)
@@ -179,16 +171,10 @@ _declare("GetErrorLog", lambda link: link.log.encode() + b"\0")
 _declare("GetInfoLog", lambda link: b"\0")
 
 
-@_call("JO", "GetLinkedLTOIRSize GetLinkedLTOIR")
-def get_intermediate(link: Link, out: int) -> int:
-    """Refuse: the linked module is PTX."""
-    return UNSUPPORTED
+_call("JO", "GetLinkedLTOIRSize GetLinkedLTOIR")(lambda link, out: UNSUPPORTED)  # the linked module is PTX
 
 
-@call("PP", "nvJitLinkVersion __nvJitLinkVersion")
-def get_version(major: int, minor: int) -> None:
-    put32(major, 12)
-    put32(minor, 2)
+call("ww", "nvJitLinkVersion __nvJitLinkVersion")(lambda: (12, 2))
 
 
 # ---- compiling ------------------------------------------------------------------------------------

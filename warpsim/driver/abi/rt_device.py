@@ -132,7 +132,7 @@ _NVML_TEXTS = {0: "Success", 2: "Invalid Argument", 3: "Not Supported", 6: "Not 
 
 
 call("I", "nvmlErrorString", plain=True)(lambda code: c_string(_NVML_TEXTS.get(code, "Unknown Error")))
-call("P", "nvmlDeviceGetCount nvmlDeviceGetCount_v2")(lambda out: put32(out, len(PROCESS.driver.devices)))
+call("w", "nvmlDeviceGetCount nvmlDeviceGetCount_v2")(lambda: len(PROCESS.driver.devices))
 
 
 @call("UP", "nvmlDeviceGetHandleByIndex nvmlDeviceGetHandleByIndex_v2")
@@ -170,7 +170,7 @@ _declare_text("nvmlDeviceGetUUID", _uuid)
 
 
 call("PU", "nvmlSystemGetDriverVersion")(lambda out, length: _put_text(out, length, "580.0"))
-call("P", "nvmlSystemGetCudaDriverVersion nvmlSystemGetCudaDriverVersion_v2")(lambda out: put32(out, VERSION))
+call("w", "nvmlSystemGetCudaDriverVersion nvmlSystemGetCudaDriverVersion_v2")(lambda: VERSION)
 
 
 def _put_text(out: int, length: int, text: str) -> int:
