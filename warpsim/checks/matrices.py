@@ -145,8 +145,8 @@ class Fragments(Watcher):
             wrong = plan.notes[FRAGMENT] = mismatches(plan.function, plan.flow)
         found = wrong.get(plan.flow[group.block].first + group.at) if wrong else None
         if found is not None:
-            values = {"register": found.register, "other": found.found.maker}
-            machine.fault(FRAGMENT, found.message, group, advice=FRAGMENT_ADVICE, **values)
+            register, maker = found.register, found.found.maker
+            machine.fault(FRAGMENT, found.message, group, advice=FRAGMENT_ADVICE, register=register, other=maker)
 
 
 BROKEN = {RowProblem.SPACE: "matrix-address-space", RowProblem.ALIGNMENT: "matrix-alignment"}
