@@ -218,6 +218,10 @@ ENDING = {
     "a count by turns": "setp.eq.u32 %p1, %r3, 0; w: xor.b32 %r3, %r3, 4; selp.b32 %r4, 0, 1, %p1; add.u32 %r2, %r2, %r4; setp.lt.u32 %p2, %r2, 400; not.pred %p1, %p1; @%p2 bra w;",
     "a flag of two in turn that another warp sets": "setp.lt.u32 %p2, %r1, 32; @%p2 bra w; s: add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 9000; @%p1 bra s; st.volatile.global.u32 [%rd1+4], 1; bra e;"
     " w: xor.b32 %r3, %r3, 4; cvt.u64.u32 %rd5, %r3; add.u64 %rd5, %rd5, %rd1; ld.volatile.global.u32 %r4, [%rd5]; setp.eq.u32 %p1, %r4, 0; @%p1 bra w; e:",
+    "a plain flag, with stores": "setp.ge.u32 %p2, %r1, 16; @%p2 bra s; w: add.u32 %r2, %r2, 1; st.global.u32 [%rd1+4], %r2;"
+    " ld.global.u32 %r4, [%rd1]; setp.eq.u32 %p1, %r4, 0; @%p1 bra w; bra e; s: st.global.u32 [%rd1], 7; e:",
+    "lanes that come later": "setp.ge.u32 %p2, %r1, 16; v: @%p2 bra s; activemask.b32 %r4; popc.b32 %r4, %r4; setp.eq.u32 %p1, %r4, 16;"
+    " @%p1 bra v; bra e; s: add.u32 %r2, %r2, 1; setp.lt.u32 %p1, %r2, 50; @%p1 bra s; setp.eq.u32 %p2, %r2, 0; bra v; e:",
     "an atomic count": "w: atom.global.add.u32 %r2, [%rd1], 1; setp.lt.u32 %p1, %r2, 12000; @%p1 bra w;",
     "an inner loop, often": "i: add.u32 %r3, %r3, 1; setp.lt.u32 %p1, %r3, 2; @%p1 bra i; w: mov.u32 %r3, 0; x: add.u32 %r3, %r3, 1;"
     " setp.lt.u32 %p1, %r3, 4; @%p1 bra x; add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 400; @%p2 bra w;",
@@ -234,6 +238,7 @@ ENDING = {
 def test_a_long_loop_that_ends(body, monkeypatch):
     """Whatever changes what its condition depends on lets it run to its end, however often it is looked at."""
     monkeypatch.setattr("warpsim.machine.waiting.LOOK_EVERY", 16)
+    monkeypatch.setattr("warpsim.machine.waiting.PATIENCE", 4096)
     launch(body, block=64, max_instructions=10**6)
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 LOOK_EVERY = 4096
 """Back edges between checks of a loop that polls nothing."""
+PATIENCE = 1 << 18
+"""Back edges in a loop that polls nothing until it lets others run, too: what it reads may be what others write."""
 MOST_YIELDED = 256
 """Most turns that a group which polls in vain yields to others."""
 BORED = 32
@@ -56,7 +58,8 @@ def back_edge(machine: Machine, group: Group, block: BoundBlock) -> bool:
     """Handle a back edge; True if the group was put to sleep.
 
     A loop that polls lets others run in between; the more of them, the longer it has changed nothing in memory. One that polls
-    nothing keeps its turn: engines may count its back edges differently, and the order of groups must not depend on that.
+    nothing keeps its turn until it repeats itself: engines may count its back edges differently, and the order of groups must
+    not depend on that.
     """
     group.back_edges += 1
     if not (block.waits or group.back_edges % LOOK_EVERY == 0 or (group.seen and group.seen[-1].followed)):
@@ -67,8 +70,10 @@ def back_edge(machine: Machine, group: Group, block: BoundBlock) -> bool:
         _endless(machine, group, loop)
     if loop.counter is not None and group.back_edges >= LOOK_EVERY:
         _missed(machine, group, loop, loop.counter)
-    visit, stuck = _look(machine, group, loop, every=block.waits)
-    if block.waits:
+    visit, repeats = _look(machine, group, loop, every=block.waits)
+    stuck = repeats and _alone(machine, group, loop)
+    gives_way = block.waits or repeats or group.back_edges - visit.since >= PATIENCE
+    if gives_way:
         group.generation += min(1 << visit.idle, MOST_YIELDED)
     if loop.timed and (stuck or (loop.bounded and visit.idle >= BORED)) and visit.waited < HORIZON:
         nap = max(NAP, visit.waited // FINER)
@@ -79,22 +84,22 @@ def back_edge(machine: Machine, group: Group, block: BoundBlock) -> bool:
         if machine.hooks.group_slept is not None:
             machine.hooks.group_slept(machine, group)
         return True
-    if block.waits and machine.batch.sleeping:
+    if gives_way and machine.batch.sleeping:
         wake(machine)
     return False
 
 
 def _look(machine: Machine, group: Group, loop: Loop, *, every: bool) -> tuple[Visit, bool]:
-    """The group's visit to the head of a loop, and whether it will return forever (unless others change memory). Without
-    ``every`` back edge looked at, it may have left the loop and come back since its last visit: where that looks the same,
-    it is followed from there on."""
+    """The group's visit to the head of a loop, and whether it will return forever (unless others change what it depends on).
+    Without ``every`` back edge looked at, it may have left the loop and come back since its last visit: where that looks the
+    same, it is followed from there on."""
     state = [group.read(r) for r in loop.decisive if not (loop.timed and r in loop.ticking)]
     memory = machine.launch.memory.version, machine.launch.memory.private
     visits = [visit for visit in group.seen if visit.encloses(group)]
     followed = bool(visits) and visits[-1].followed
     last = visits.pop() if visits and visits[-1].block == group.block and visits[-1].stack == group.stack else None
-    waited = last.waited if last is not None else 0
-    visit = Visit(group.plan, group.stack, group.block, memory, state, waited, followed=followed)
+    waited, since = (last.waited, last.since) if last is not None else (0, group.back_edges)
+    visit = Visit(group.plan, group.stack, group.block, memory, state, waited, since=since, followed=followed)
     group.seen = (*visits, visit)
     if last is None:
         return visit, False
@@ -107,10 +112,10 @@ def _look(machine: Machine, group: Group, loop: Loop, *, every: bool) -> tuple[V
         visit.anchor, visit.age, visit.span = earlier[0], 1, 1
     elif visit.age > visit.span:
         visit.anchor, visit.age, visit.span = earlier[0], 1, 2 * visit.span
-    stuck = any(then == memory and _same(old, state) for then, old in earlier) and _alone(machine, group, loop)
-    if stuck and not (every or visit.followed):
-        visit.followed, visit.anchor, stuck = True, None, False
-    return visit, stuck
+    repeats = any(then == memory and _same(old, state) for then, old in earlier)
+    if repeats and not (every or visit.followed):
+        visit.followed, visit.anchor, repeats = True, None, False
+    return visit, repeats
 
 
 def wake(machine: Machine) -> None:

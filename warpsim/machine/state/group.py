@@ -54,8 +54,8 @@ class Visit:
 
     ``anchor`` is the memory and the state of an earlier visit, which stays for a ``span`` of visits, each time for twice as
     many: whatever the period of what repeats, a later visit repeats it (Brent's algorithm). ``age`` is its age in visits.
-    ``idle``: for how many laps the group has changed nothing in memory. ``followed``: it is looked at at every back edge from
-    then on, until it leaves the loop.
+    ``idle``: for how many laps the group has changed nothing in memory. ``since``: its back edges when it was first seen there.
+    ``followed``: it is looked at at every back edge from then on, until it leaves the loop.
     """
 
     plan: FunctionPlan
@@ -68,6 +68,7 @@ class Visit:
     age: int = 0
     span: int = 1
     idle: int = 0
+    since: int = 0
     followed: bool = False
 
     def encloses(self, group: Group) -> bool:
