@@ -585,7 +585,7 @@ class Atomics:
         code.label(done)
 
 
-class Access:
+class Accesses:
     """Emits accesses."""
 
     def __init__(self, builder: RegionBuilder, memory: Memory, interference: Interference) -> None:

@@ -290,7 +290,7 @@ class RegionBuilder:
         back_edges = code.load("i64", self.back_edge_count)
         more = code.make(f"add i64 {back_edges}, 1")
         over = code.make(f"icmp sgt i64 {more}, {self.words['back_edges']}")
-        if self.region.stores:
+        if self.region.stored:
             used = code.load("i64", self.log_used)
             half = code.make(f"lshr i64 {self.words['log_size']}, 1")
             over = code.make(f"or i1 {over}, {code.make(f'icmp ugt i64 {used}, {half}')}")

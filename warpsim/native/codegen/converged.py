@@ -14,7 +14,7 @@ from warpsim.native.regions.forms import Key
 from warpsim.native.regions.region import BlockSlice, live_at, reachable
 
 if TYPE_CHECKING:
-    from warpsim.native.codegen.accesses import Access
+    from warpsim.native.codegen.accesses import Accesses
     from warpsim.native.codegen.builder import RegionBuilder
     from warpsim.native.codegen.inputs import Inputs
 
@@ -103,7 +103,7 @@ class Converged:
     """Emits the blocks ``converged<number>``; a region that begins inside a block begins with ``converged_entry``."""
 
     def __init__(
-        self, builder: RegionBuilder, inputs: Inputs, access: Access, split: Callable[[BlockSlice, Val], None]
+        self, builder: RegionBuilder, inputs: Inputs, access: Accesses, split: Callable[[BlockSlice, Val], None]
     ) -> None:
         self.builder, self.code, self.inputs, self._split = builder, builder.code, inputs, split
         self.slots = Slots(builder)

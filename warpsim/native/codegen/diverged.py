@@ -17,7 +17,7 @@ from warpsim.native.regions.region import BlockSlice, live_at
 from warpsim.native.runtime.context import CONTEXT, MIXED, UNREACHABLE
 
 if TYPE_CHECKING:
-    from warpsim.native.codegen.accesses import Access
+    from warpsim.native.codegen.accesses import Accesses
     from warpsim.native.codegen.builder import RegionBuilder
     from warpsim.native.codegen.converged import Converged
     from warpsim.native.codegen.inputs import Inputs
@@ -27,7 +27,7 @@ class Diverged:
     """Emits the blocks ``diverged<number>`` in program order. The mask of pending lanes of each block is in memory: as
     SSA values, each would need a phi in all blocks before its own."""
 
-    def __init__(self, builder: RegionBuilder, inputs: Inputs, access: Access, converged: Converged) -> None:
+    def __init__(self, builder: RegionBuilder, inputs: Inputs, access: Accesses, converged: Converged) -> None:
         self.builder, self.code, self.inputs, self.converged = builder, builder.code, inputs, converged
         self.steps = Steps(builder, inputs, access, self.get, converged=False)
         region, code = builder.region, builder.code

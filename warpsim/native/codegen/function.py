@@ -7,21 +7,23 @@ stack slots, which LLVM's SROA promotes; inside a block they are SSA values.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
-import attrs
-
-from warpsim.native.codegen.accesses import Access, Memory
+from warpsim.native.codegen.accesses import Accesses, Memory
 from warpsim.native.codegen.builder import RegionBuilder, RegisterKinds, Visit
 from warpsim.native.codegen.converged import Converged
 from warpsim.native.codegen.diverged import Diverged
 from warpsim.native.codegen.inputs import Inputs
 from warpsim.native.codegen.interference import Interference
+from warpsim.native.compiling.region_code import RegionModule
 from warpsim.native.lowering.values import IRBuilder, NullBuilder
 from warpsim.native.regions.forms import Key
 from warpsim.native.regions.options import Variant
-from warpsim.native.regions.region import Region
+from warpsim.native.regions.region import Region, varying_of
+from warpsim.native.runtime.compiled_region import Access, CompiledRegion
 from warpsim.native.runtime.context import CONTEXT, NOWHERE
 from warpsim.native.runtime.inputs import InputKind
 
@@ -34,41 +36,32 @@ POINTERS = """rows ctas masks columns threads t1 t0 c1 c0 lives outs counts exit
     exit_lanes ranges frames states private cleans"""
 
 
-@attrs.define(eq=False)
-class EmittedRegion:
-    """A region's LLVM IR, and what a caller has to know of it."""
-
-    text: str
-    code: IRBuilder
-    effects: list[Any]
-    once: list[bool]
-    outer: list[int]
-    """The accesses whose extents the caller compares among CTAs, or among warps."""
-    frame_bytes: int
-    spaces: frozenset[str]
-    """The spaces that it accesses."""
-    left: frozenset[int]
-    """The registers that are live at any of its exits."""
-
-
-def emit(
-    name: str, traces: Traces, region: Region, varying: frozenset[Key], given: Sequence[InputKind], variant: Variant
-) -> EmittedRegion:
+def emit(traces: Traces, region: Region, given: Sequence[InputKind], variant: Variant) -> RegionModule:
     """Analyse a region, then emit it."""
+    differing = frozenset(k for k, g in zip(region.reads, given, strict=True) if g.how != "uniform")
+    varying = varying_of(traces, region, differing)
     kinds = RegisterKinds()
     FunctionEmitter(traces, region, varying, given, variant, kinds, NullBuilder()).analyse()
     emitter = FunctionEmitter(traces, region, varying, given, variant, kinds, IRBuilder())
-    text, followed = emitter.text(name), emitter.interference.ordered()
-    return EmittedRegion(
-        text,
-        emitter.builder.code,
-        [effect for effect, _ in followed],
-        [once for _, once in followed],
-        sorted(emitter.interference.before),
-        emitter.converged.frame_bytes,
-        frozenset(emitter.memory.spaces),
-        frozenset(emitter.builder.left),
+    text, code, followed = emitter.text("region"), emitter.builder.code, emitter.interference.ordered()
+    name = "region_" + hashlib.sha256(text.encode()).hexdigest()[:24]
+    left = [(number, slot in varying) for number, slot in enumerate(region.outs) if slot in emitter.builder.left]
+    described = partial(
+        CompiledRegion,
+        region,
+        given,
+        variant,
+        tables=code.tables,
+        left=left,
+        accesses=[Access(e.kind, e.space, e.commutes, e.type.name) for e, _ in followed],
+        once=[once for _, once in followed],
+        outer=sorted(emitter.interference.before),
+        frame_bytes=emitter.converged.frame_bytes,
+        spaces=frozenset(emitter.memory.spaces),
+        products=bool(code.products),
     )
+    helpers = sorted(n for n in code.declared if n.startswith("ws_"))
+    return RegionModule(name, text.replace("@region(", f"@{name}("), helpers, code.products, described)
 
 
 class FunctionEmitter:
@@ -86,7 +79,7 @@ class FunctionEmitter:
     ) -> None:
         self.builder = builder = RegionBuilder(traces, region, varying, variant, kinds, code)
         self.interference, self.memory = Interference(builder), Memory(builder)
-        self.access = Access(builder, self.memory, self.interference)
+        self.access = Accesses(builder, self.memory, self.interference)
         self.inputs = Inputs(builder, given)
         self.converged = Converged(builder, self.inputs, self.access, lambda *split: self.diverged.enter(*split))
         self.diverged = Diverged(builder, self.inputs, self.access, self.converged)

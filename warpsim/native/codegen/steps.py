@@ -13,7 +13,7 @@ from warpsim.native.runtime.context import DIVERGED, WRAPPED
 from warpsim.program.program import Instruction
 
 if TYPE_CHECKING:
-    from warpsim.native.codegen.accesses import Access
+    from warpsim.native.codegen.accesses import Accesses
     from warpsim.native.codegen.builder import RegionBuilder
     from warpsim.native.codegen.inputs import Inputs
 
@@ -64,7 +64,7 @@ class Steps:
     """Emits instructions; ``current`` holds registers inside a block, and ``get`` reads one where it begins."""
 
     def __init__(
-        self, builder: RegionBuilder, inputs: Inputs, access: Access, get: Callable[[Key], Val], *, converged: bool
+        self, builder: RegionBuilder, inputs: Inputs, access: Accesses, get: Callable[[Key], Val], *, converged: bool
     ) -> None:
         self.builder, self.code = builder, builder.code
         self.inputs, self.access, self.converged = inputs, access, converged

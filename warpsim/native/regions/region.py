@@ -17,7 +17,7 @@ from warpsim.native.runtime.inputs import REGISTER, Source, source_of
 
 if TYPE_CHECKING:
     from warpsim.machine.plan import FunctionPlan
-    from warpsim.native.regions.forms import Effect, Key
+    from warpsim.native.regions.forms import Key
     from warpsim.native.regions.traces import Traces
 
 
@@ -58,9 +58,6 @@ class Region:
     outs: list[int]
     """Its live-outs."""
     live_across: frozenset[int]
-    touches: bool
-    """Whether it accesses memory."""
-    stores: bool
     collective: bool
     loops: bool
     size: int
@@ -208,33 +205,18 @@ class RegionFormer:
         exits |= {(p.block, p.last) for p in every if not p.ends or p.has_back_edge}
         barriers = {(p.block, at) for p in every for at in range(p.first, p.last) if self._is_barrier(p.block, at)}
         exits |= barriers
-        live_across: set[int] = set()
-        for block, at in exits:
-            live_across |= live_at(plan, block, at, keeps=keeps)
-        live_across |= live_at(plan, entry.block, entry.first, keeps=keeps)
-        written: set[int] = set()
-        reads: dict[Key, None] = {}
-        stores = collective = loops = False
-        effects: list[Effect] = []
-        for slice_ in every:
-            loops = loops or (slice_.ends and slice_.has_back_edge)
-            for instruction in plan.blocks[slice_.block].instructions[slice_.first : slice_.last]:
-                made = self.traces.of(instruction)
-                assert made is not None
-                effects += made.effects
-                stores, collective = stores or made.stores, collective or made.collective
-                written |= {slot for slot, _ in made.outputs}
-                for key in made.inputs:
-                    reads[key] = None
-                if made.guard is not None:
-                    reads[made.guard[0]] = None
-            if slice_.guard is not None:
-                reads[slice_.guard[0]] = None
+        live = {place: live_at(plan, *place, keeps=keeps) for place in exits}
         begin, read = (live_at(plan, entry.block, entry.first, keeps=k) for k in (keeps, False))
+        live_across = begin.union(*live.values())
+        steps = [i for p in every for i in plan.blocks[p.block].instructions[p.first : p.last]]
+        traced = [made for made in map(self.traces.of, steps) if made is not None]
+        effects = [e for made in traced for e in made.effects]
+        written = {slot for made in traced for slot, _ in made.outputs}
+        guards = [guard[0] for guard in [*(made.guard for made in traced), *(p.guard for p in every)] if guard]
+        reads = dict.fromkeys([*(key for made in traced for key in made.inputs), *guards])
         outs = sorted(written & live_across)
         needed = [k for k in reads if not isinstance(k, int) or k >= plan.n_registers or k in begin]
         needed += [slot for slot in outs if slot in begin and slot not in reads]
-        crossed = frozenset(live_across)
         return Region(
             plan,
             entry,
@@ -242,14 +224,12 @@ class RegionFormer:
             sorted(exits),
             needed,
             outs,
-            crossed,
-            bool(effects),
-            stores,
-            collective,
-            loops,
+            live_across,
+            any(made.collective for made in traced),
+            any(p.ends and p.has_back_edge for p in every),
             size,
             [_source(plan, k, read) for k in needed],
-            [live_at(plan, *place, keeps=keeps) for place in sorted(exits)],
+            [live[place] for place in sorted(exits)],
             sorted(barriers),
             frozenset(e.space for e in effects if e.kind != "load"),
             any(e.space in ("shared", "generic") for e in effects),

@@ -36,7 +36,7 @@ class MemoryViews:
     def describe(self, machine: Machine, code: CompiledRegion, context: Any) -> None:
         """Before a call."""
         memory, batch, spaces = machine.launch.memory, machine.batch, code.spaces
-        if code.region.stores:
+        if code.region.stored:
             _own(machine, spaces)
         if "global" in spaces:
             count, address = self.allocations(memory)

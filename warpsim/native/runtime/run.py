@@ -102,7 +102,7 @@ class Runner:
         per_group = tables.n // tables.n_ctas if region.barriers else 1
         call.n_groups = n_groups = tables.n // per_group
         context[0], context[1:11] = n_groups, tables.pointers
-        if region.touches:
+        if code.spaces:
             self._views.describe(machine, code, context)
         words = [0] * code.n_words
         describe(words, values, code.hows, selection.shape)

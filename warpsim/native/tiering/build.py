@@ -7,9 +7,10 @@ import warnings
 from collections.abc import Sequence
 
 from warpsim.graph.nodes import Untraceable
+from warpsim.native.codegen.function import emit
 from warpsim.native.compiling.cache import note
 from warpsim.native.compiling.compiler import Invalid
-from warpsim.native.compiling.region_code import RegionModule, compile_module, emit_module
+from warpsim.native.compiling.region_code import RegionModule, compile_module
 from warpsim.native.lowering.values import Unlowerable
 from warpsim.native.regions.options import Variant
 from warpsim.native.regions.region import RegionFormer
@@ -38,7 +39,7 @@ def emitted(
     if region is None:
         return None
     try:
-        return emit_module(profile.traces, region, givens, variant)
+        return emit(profile.traces, region, givens, variant)
     except (Untraceable, Unlowerable):
         entry.region = None
         return None
