@@ -152,7 +152,6 @@ OPCODES_ELSEWHERE = {
     "native/lowering/graphs.py": "ufuncs of NumPy",
     "native/lowering/operations.py": "ufuncs of NumPy and instructions of LLVM",
     "graph/evaluate.py": "operations of graphs",
-    "graph/form.py": "operations of graphs",
     "graph/nodes.py": "operations of graphs",
     "graph/text.py": "operations of graphs",
     "graph/trace.py": "ufuncs of NumPy",

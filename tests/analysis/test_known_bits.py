@@ -9,8 +9,7 @@ import pytest
 
 from warpsim.analysis.values import U64, KnownBits, Value, anything, congruent, exactly
 from warpsim.graph.evaluate import Arrays
-from warpsim.graph.form import Graph
-from warpsim.graph.nodes import Untraceable
+from warpsim.graph.nodes import Graph, Untraceable
 from warpsim.isa import matching, spec
 from warpsim.isa.graphs import graph_of_spelling
 from warpsim.isa.spec import Form, Scope

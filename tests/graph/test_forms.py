@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from warpsim.graph.evaluate import Arrays, Substitution
-from warpsim.graph.form import Graph
-from warpsim.graph.nodes import LANES, Node, Untraceable, constant
+from warpsim.graph.nodes import LANES, Graph, Node, Untraceable, constant
 from warpsim.isa import matching, spec
 from warpsim.isa.data_movement import Unpacked
 from warpsim.isa.graphs import EVERYBODY, graph_of_spelling

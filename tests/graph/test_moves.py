@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from warpsim.graph.evaluate import Arrays
-from warpsim.graph.form import Graph, Input
 from warpsim.graph.moves import Fate, Moves, moves_of
-from warpsim.graph.nodes import LANES, Node, Untraceable
+from warpsim.graph.nodes import LANES, Graph, Input, Node, Untraceable
 from warpsim.graph.trace import Lane, trace
 from warpsim.isa import matching, spec
 from warpsim.isa.graphs import graph_of_spelling

@@ -10,8 +10,7 @@ import attrs
 import numpy as np
 
 from warpsim.graph.evaluate import Walk
-from warpsim.graph.form import Graph
-from warpsim.graph.nodes import Node
+from warpsim.graph.nodes import Graph, Node
 
 NONE: frozenset[int] = frozenset()
 

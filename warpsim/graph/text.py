@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from warpsim.graph.evaluate import Walk
-from warpsim.graph.form import Graph, MemoryAccess
-from warpsim.graph.nodes import LANES, Node
+from warpsim.graph.nodes import LANES, Graph, MemoryAccess, Node
 
 INFIX = {
     "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "floor_divide": "//", "remainder": "%", "bitwise_and": "&",

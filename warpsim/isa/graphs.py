@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.graph.form import Graph, Input, MemoryAccess, Place
-from warpsim.graph.nodes import LANES, Node, Untraceable, bits, cast
+from warpsim.graph.nodes import LANES, Graph, Input, MemoryAccess, Node, Place, Untraceable, bits, cast
 from warpsim.graph.trace import Lane, node_of, trace
 from warpsim.isa.data_movement import Unpacked
 from warpsim.isa.matching import Candidate, TypedOperand

@@ -14,7 +14,7 @@ from warpsim.isa.traits import Ending
 from warpsim.types import TYPES, ScalarType, StateSpace
 
 if TYPE_CHECKING:
-    from warpsim.graph.form import Graph
+    from warpsim.graph.nodes import Graph
     from warpsim.isa.spec import Form, Op, OperandSpec
     from warpsim.isa.traits import Traits
     from warpsim.ptx import ast

@@ -201,15 +201,15 @@ class RowAccess:
             return found
         parts = [code.load(f"<{rows.lanes * count} x {type}>", pointer, size) for pointer in pointers]
         for k in range(count):
-            pieces = parts
+            vectors = parts
             if count > 1:
                 whole = f"<{rows.lanes * count} x {type}>"
                 lanes = ", ".join(f"i32 {i * count + k}" for i in range(rows.lanes))
-                pieces = [
+                vectors = [
                     code.make(f"shufflevector {whole} {p}, {whole} poison, <{rows.lanes} x i32> <{lanes}>")
                     for p in parts
                 ]
-            found.append(Val(type, self._joined(pieces, rows.lanes, type), uniform=False))
+            found.append(Val(type, self._joined(vectors, rows.lanes, type), uniform=False))
         return found
 
     def _each_row(self, ones: list[Val]) -> Val:
@@ -222,21 +222,21 @@ class RowAccess:
         lanes = ", ".join(f"i32 {i // code.row}" for i in range(LANES))
         return Val(type, code.make(f"shufflevector {few} {vector}, {few} poison, <32 x i32> <{lanes}>"), uniform=False)
 
-    def _joined(self, pieces: list[str], lanes: int, type: str) -> str:
+    def _joined(self, vectors: list[str], lanes: int, type: str) -> str:
         """Rows as the lanes of a warp; one alone is repeated."""
         code = self.builder.code
-        if len(pieces) == 1 and lanes < LANES:
+        if len(vectors) == 1 and lanes < LANES:
             index = ", ".join(f"i32 {i % lanes}" for i in range(LANES))
             whole = f"<{lanes} x {type}>"
-            return code.make(f"shufflevector {whole} {pieces[0]}, {whole} poison, <32 x i32> <{index}>")
-        while len(pieces) > 1:
+            return code.make(f"shufflevector {whole} {vectors[0]}, {whole} poison, <32 x i32> <{index}>")
+        while len(vectors) > 1:
             whole, index = f"<{lanes} x {type}>", ", ".join(f"i32 {i}" for i in range(2 * lanes))
-            pieces = [
+            vectors = [
                 code.make(f"shufflevector {whole} {a}, {whole} {b}, <{2 * lanes} x i32> <{index}>")
-                for a, b in zip(pieces[::2], pieces[1::2], strict=True)
+                for a, b in zip(vectors[::2], vectors[1::2], strict=True)
             ]
             lanes *= 2
-        return pieces[0]
+        return vectors[0]
 
     def _store_rows(self, effect: Effect, rows: Rows, pointers: list[str], given: list[Val]) -> None:
         builder, code, size, count = self.builder, self.builder.code, effect.type.bytes, effect.count

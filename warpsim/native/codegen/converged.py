@@ -125,9 +125,9 @@ class Converged:
         """Initialise the registers of a warp."""
         builder, code, region = self.builder, self.code, self.builder.region
         code.speculate = self.steps.speculate if builder.variant.strides else None
-        coming = self.inputs.coming()
-        given = {key for key, _ in coming}
-        for key, value in coming:
+        live_ins = self.inputs.slotted()
+        given = {key for key, _ in live_ins}
+        for key, value in live_ins:
             self.slots.put(key, value)
         for slot in sorted(builder.written & region.live_across - given):
             self.slots.clear(slot)

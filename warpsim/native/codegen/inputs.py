@@ -159,7 +159,7 @@ class Inputs:
         )
         return code.filled(out, type)
 
-    def coming(self) -> list[tuple[Key, Val]]:
+    def slotted(self) -> list[tuple[Key, Val]]:
         """The live-ins that have slots."""
         every: list[tuple[Key, Val]] = []
         for key in self.builder.region.reads:

@@ -1,7 +1,7 @@
 """Arithmetic on values that are a first lane's and strides: indices and addresses, which so never become vectors.
 
 A value that would wrap round inside a warp where it is widened has no strides any more. That is not looked for: the region
-goes on only where it does not happen (`IRBuilder.speculate`), and is written anew without strides where it does.
+is guarded against it (`IRBuilder.speculate`), and compiled again without strides where it happens.
 """
 
 from __future__ import annotations

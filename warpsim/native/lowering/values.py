@@ -324,7 +324,7 @@ class IRBuilder(Function):
 
 
 class NullBuilder(IRBuilder):
-    """Emits nothing: for an analysis that asks what values come of operations, not how they are computed."""
+    """Emits nothing: for an analysis of what values operations give, not of how they are computed."""
 
     def line(self, text: str) -> None:
         """Nothing."""

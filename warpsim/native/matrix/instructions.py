@@ -38,7 +38,7 @@ NEWEST = 90
 
 
 class Codes:
-    """Functions by what they compute, and what their bodies took while there were none."""
+    """Compiled products, and the time that bodies took while there were none."""
 
     def __init__(self) -> None:
         self.accounts: defaultdict[Any, Account] = defaultdict(Account)
@@ -49,7 +49,7 @@ class Codes:
         self.lock = threading.RLock()
 
     def of(self, key: Any, make: Callable[[str], str], policy: Policy) -> Any:
-        """A function, None while it does not pay. ``make`` writes it under a name."""
+        """A product's function, None while compiling it does not pay. ``make`` emits it under a name."""
         found, allows = self.functions.get(key), self.accounts[key].allows
         if found is not None or (policy is Policy.AUTO and not allows(PRODUCT_LOAD, BLOCKING_SHARE)):
             return found
@@ -62,7 +62,7 @@ class Codes:
             return self.functions.get(key)
 
     def text(self, key: Any, make: Callable[[str], str]) -> tuple[str, str]:
-        """A function's text, and its name."""
+        """A product's module, and its function's name."""
         with self.lock:
             if key not in self.texts:
                 text = make("matrix_core")
@@ -71,7 +71,7 @@ class Codes:
             return self.texts[key]
 
     def over(self) -> None:
-        """A launch is over that asked for code: what it had use for is compiled behind it."""
+        """At the end of a launch: queue what it could have used."""
         for key in self.texts.keys() - self.functions.keys() - self.asked:
             if self.accounts[key].allows(PRODUCT, QUEUED_SHARE):
                 self.asked.add(key)
@@ -81,13 +81,13 @@ class Codes:
         self.functions[key] = compiler().function(*self.texts[key])
 
     def planned(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What a key means, found out once."""
+        """A key's plan, made once."""
         if key not in self.plans:
             self.plans[key] = make()
         return self.plans[key]
 
     def timed(self, key: Any, body: Callable[[], Any]) -> Any:
-        """What a body gives, its time noted."""
+        """A body's result; its time is accounted for."""
         began = time.perf_counter()
         result = body()
         self.accounts[key].interpreted += time.perf_counter() - began
@@ -96,24 +96,24 @@ class Codes:
 
 @lru_cache(maxsize=1)
 def codes() -> Codes:
-    """Those of this process."""
+    """The process-wide instance."""
     return Codes()
 
 
 class Matrices:
-    """Bodies of one launch."""
+    """The semantics of matrix instructions in one launch."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self._found: dict[int, tuple[Op, Body]] = {}
 
     def over(self) -> None:
-        """The launch is over."""
+        """At the end of the launch."""
         if self.policy is Policy.ASKED:
             codes().over()
 
     def of(self, instruction: Instruction) -> Body:
-        """What gives an instruction its results."""
+        """The function that computes an instruction's results."""
         found = self._found.get(id(instruction.op))
         if found is None:
             function = instruction.form.function
@@ -146,7 +146,7 @@ def described(arrays: Any) -> list[int]:
 
 
 def _reported(*_: Any, **__: Any) -> None:
-    """What is wrong with the metadata was reported when its positions were asked for."""
+    """Metadata was checked when its positions were read."""
 
 
 @attrs.frozen(eq=False)
@@ -208,7 +208,7 @@ class _Places:
 
 @attrs.frozen(eq=False)
 class _Warpgroup:
-    """An instruction of wgmma: which matrices come as words of shared memory, and which of them across K."""
+    """An instruction of wgmma; ``shared``: which matrices are read from shared memory in place."""
 
     op: Op
     product: Product
@@ -248,7 +248,7 @@ class _Warpgroups:
             return codes().timed(key, lambda: self.function(op, *operands, **ports))
 
         def again() -> Any:
-            """By the body, of what has been reported already."""
+            """By the body, without reporting twice."""
             shared_matrix.reported = True
             return self.function(op, *operands, **(ports | {"report": _reported}))
 
@@ -262,7 +262,7 @@ class _Warpgroups:
             table = np.ascontiguousarray(where, np.int32)
             if (table[:, 1:] == table[:, :-1]).any():
                 return again()
-        come = [
+        sources = [
             _where(matrix, n, m) if gathered else _described(_lines(wgmma.scaled(matrix, sign)))
             for matrix, sign, gathered in zip((left, right), signs, shared, strict=True)
         ]
@@ -275,7 +275,7 @@ class _Warpgroups:
         for stack in (c, d):
             registers, warpgroups, _, ctas = stack.strides
             given += (stack.ctypes.data, registers >> 2, warpgroups >> 2, ctas >> 2)
-        arguments = np.array(given + come[0][0] + come[1][0], np.int64)
+        arguments = np.array(given + sources[0][0] + sources[1][0], np.int64)
         function(arguments.ctypes.data)
         return d
 
@@ -291,12 +291,12 @@ def _lines(matrix: Array) -> Array:
 
 
 def _described(matrix: Array) -> tuple[list[int], Any]:
-    """What the code is told of lines, and what has to live until it is over."""
+    """The arguments for lines, and the array that they point into."""
     return [matrix.ctypes.data, matrix.strides[0] if len(matrix) > 1 else 0, matrix.strides[1]], matrix
 
 
 def _where(found: Words, n: int, m: int) -> tuple[list[int], Any]:
-    """The same of words."""
+    """The same for words of shared memory."""
     tables = found.tables
     if tables.shape != (n, m):
         tables = np.ascontiguousarray(np.broadcast_to(tables, (n, m)))

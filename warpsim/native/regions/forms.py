@@ -9,8 +9,7 @@ import attrs
 import numpy as np
 
 from warpsim.graph.evaluate import Substitution
-from warpsim.graph.form import MemoryAccess
-from warpsim.graph.nodes import Node, Untraceable, bits, cast, constant, of_array, operate
+from warpsim.graph.nodes import MemoryAccess, Node, Untraceable, bits, cast, constant, of_array, operate
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Matrix
 from warpsim.machine.memory.addresses import space_of

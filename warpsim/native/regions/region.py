@@ -250,13 +250,13 @@ def _source(plan: FunctionPlan, key: Key, read: frozenset[int]) -> Source:
 def varying_of(traces: Traces, region: Region, varying: frozenset[Key]) -> frozenset[Key]:
     """Divergence analysis: the registers that may vary across lanes at block boundaries, given the live-ins that do."""
     plan = region.plan
-    found, apart = set(varying), set[int]()
+    found, diverged = set(varying), set[int]()
     changed = True
     while changed:
         changed = False
         for slice_ in region.all():
             local = set(found)
-            own = slice_.block in apart and region.slices.get(slice_.block) is slice_
+            own = slice_.block in diverged and region.slices.get(slice_.block) is slice_
             for instruction in plan.blocks[slice_.block].instructions[slice_.first : slice_.last]:
                 made = traces.of(instruction)
                 assert made is not None
@@ -280,8 +280,8 @@ def varying_of(traces: Traces, region: Region, varying: frozenset[Key]) -> froze
                 and slice_.target != slice_.following
             ):
                 reached = reachable(region, slice_.successors)
-                if not reached <= apart:
-                    apart |= reached
+                if not reached <= diverged:
+                    diverged |= reached
                     changed = True
     return frozenset(found)
 

@@ -60,7 +60,7 @@ class CompiledRegion:
     counts_at: int = attrs.field(init=False)
     n_words: int = attrs.field(init=False)
     addresses: Any = attrs.field(init=False)
-    """Those of the tables."""
+    """The addresses of ``tables``."""
     tables_at: int = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:

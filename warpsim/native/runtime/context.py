@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class CallWords(NamedTuple):
-    """The words that every call gives anew, and finds changed."""
+    """The words that every call passes, and reads back."""
 
     lives: int
     outs: int

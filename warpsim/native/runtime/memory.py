@@ -55,7 +55,7 @@ class MemoryViews:
             context[at : at + 4] = address_of(space.words), space.size, space.n_columns, tracked
 
     def allocations(self, memory: GlobalMemory) -> tuple[int, int]:
-        """How many there are, and the address of their table, which is made anew where any of them lies elsewhere."""
+        """How many there are, and the address of their table, which is rebuilt where any of them has moved."""
         held, allocations = list[Any](), memory.allocations
         for a in allocations:
             held += a, a.data, None if a.shadow is None else a.shadow.data
