@@ -6,6 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import random_kernels
+import warpsim
+from random_kernels import WORDS
 from state_equality import difference
 from warpsim.debug import Session, timeline
 from warpsim.host.cases import Case, run_case
@@ -104,6 +107,48 @@ def test_compiled_code_between_stops(path, monkeypatch):
     assert (compiled.cont().step, stepped.cont().step) == (last, last)
     if stepped.error is None:
         assert compiled.result.instructions == stepped.result.instructions
+
+
+def of_random_kernel(made, engine):
+    """A session of a random kernel that runs past findings."""
+    given, work = np.arange(4 * WORDS, dtype=np.uint32) * 2654435761, np.zeros(WORDS, np.uint32)
+    out = np.zeros(made.grid * made.block[0] * made.block[1], np.uint32)
+    options = {"checks": made.checks, "on_finding": "collect", "max_instructions": 200_000, "engine": engine}
+    cluster = (made.cluster,) if made.cluster else None
+    kernel = warpsim.load(made.text)["k"]
+    session = Session(kernel, (made.grid,), made.block, (given, work, out), cluster=cluster, **options)
+    session.stop_at_findings = False
+    return session
+
+
+@pytest.mark.parametrize(
+    "seed", [4, 5, 14, 16, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 6, 9, 15))]
+)
+def test_compiled_code_between_stops_of_random_kernels(seed, monkeypatch):
+    """The same for kernels that diverge, call, wait and fail."""
+    monkeypatch.setenv("WARPSIM_COMPILE", "at-once")
+    stepped, compiled = (
+        of_random_kernel(random_kernels.kernel(seed), engine) for engine in ("interpreter", "compiled")
+    )
+    stepped.timeline.forward(hit=lambda *step: 0)
+    last, error = stepped.timeline.last, str(stepped.timeline.error)
+    generator = random.Random(last)
+    for step in sorted(generator.randrange(last) for _ in range(4)):
+        stepped.timeline.restart()
+        stepped.timeline.forward(step, hit=lambda *step: 0)
+        stepped.goto(step)
+        assert compiled.goto(step) == stepped.stop
+        assert seen(compiled) == seen(stepped)
+    assert (compiled.cont().step, str(compiled.error)) == (last, error)
+
+
+def test_many_steps_are_single_steps():
+    """``step(n)`` ends where ``n`` steps end, also where the thread in focus exits on the way."""
+    path = ROOT / "programs" / "saxpy"
+    single = going(path, "interpreter")
+    stops = [single.step() for _ in range(70)]
+    for n in (1, 7, 19, 20, 21, 41, 70):
+        assert going(path, "interpreter").step(n) == stops[n - 1]
 
 
 def test_snapshots_leave_no_trace(monkeypatch):

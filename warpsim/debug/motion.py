@@ -36,9 +36,20 @@ Arrived = Callable[[Group, Instruction], bool]
 Where = tuple[object, int, int]
 
 
-def step(position: Position) -> Stop:
-    """Execute one instruction of the thread in focus."""
-    return _follow(position, lambda group, instruction: True)
+def step(position: Position, n: int = 1) -> Stop:
+    """Execute ``n`` instructions of the thread in focus, and of the next one when it has exited."""
+    left = n
+
+    def arrived(group: Group, instruction: Instruction) -> bool:
+        nonlocal left
+        left -= 1
+        return left == 0
+
+    while True:
+        stop = _follow(position, arrived)
+        if left <= 1 or stop.reason != "step":
+            return stop
+        left -= 1  # the thread has exited
 
 
 def over(position: Position) -> Stop:

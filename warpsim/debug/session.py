@@ -121,7 +121,9 @@ class Session(Position):
 
     def step(self, n: int = 1, by: str = "instruction") -> Stop:
         """Execute ``n`` instructions of the warp in focus, or ``n`` CUDA lines with ``by="line"``."""
-        return self._repeat(n, motion.step if _unit(by) else partial(motion.line, into=True))
+        if _unit(by):
+            return motion.step(self, n) if number("n", n) > 0 else self.stop
+        return self._repeat(n, partial(motion.line, into=True))
 
     def next(self, n: int = 1, by: str = "instruction") -> Stop:
         """Execute ``n`` instructions or lines like `step`, but run a called function to its return."""
