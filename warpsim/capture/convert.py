@@ -86,11 +86,7 @@ def _type_of(text: str) -> str | None:
 
 
 def convert(launch: Captured, folder: Path) -> CaseResult:
-    """Write a captured launch as a case; returns the result of its replay.
-
-    Raises:
-        WarpsimError: the module cannot be loaded, or the case cannot be written.
-    """
+    """Write a captured launch as a case; returns the result of its replay."""
     module = load_text(launch.ptx, f"{launch.name}.ptx")
     whole = _describe(launch, module, {}, folder.name)
     reach = _replayed(launch, folder, *whole)

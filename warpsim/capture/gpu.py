@@ -194,11 +194,7 @@ def candidates() -> Iterator[str]:
 
 
 def library() -> ctypes.CDLL:
-    """Load CUPTI.
-
-    Raises:
-        LaunchError: it cannot be found.
-    """
+    """Load CUPTI."""
     tried = []
     for name in candidates():
         try:

@@ -134,11 +134,7 @@ class Graphs:
         self._refused[executable] = f"{what} was changed after the graph was instantiated"
 
     def nodes(self, executable: int) -> list[Node]:
-        """The work of an executable, in a legal order.
-
-        Raises:
-            Refused: its nodes cannot be run one by one.
-        """
+        """The work of an executable, in a legal order."""
         if executable in self._refused:
             raise Refused(self._refused[executable])
         if executable not in self._graphs:

@@ -23,11 +23,7 @@ if sys.platform == "linux":
 
 
 def place(address: int, nbytes: int) -> int:
-    """Check that bytes can lie at an address; returns it.
-
-    Raises:
-        DriverError: they cannot.
-    """
+    """Check that bytes can lie at an address; returns it."""
     if not PAGE <= address < LIMIT or not 0 <= nbytes <= LIMIT - address:
         what = "a null pointer" if address < PAGE else "an impossible address"
         raise DriverError(Result.INVALID_VALUE, f"{what}: {nbytes} bytes at 0x{address:x}")
@@ -35,11 +31,7 @@ def place(address: int, nbytes: int) -> int:
 
 
 def mapped(address: int, nbytes: int) -> int:
-    """Check that bytes are mapped at an address; returns it.
-
-    Raises:
-        DriverError: they are not.
-    """
+    """Check that bytes are mapped at an address; returns it."""
     place(address, nbytes)
     start = address & -PAGE
     # msync fails for unmapped pages, and changes nothing

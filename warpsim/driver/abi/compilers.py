@@ -63,11 +63,7 @@ ADVICE = (
 
 
 def to_ptx(images: list[bytes], sm: int) -> bytes:
-    """Link LTO-IR modules to PTX, with NVIDIA's linker.
-
-    Raises:
-        DriverError: there is no such linker, or it refuses them; the message is its log.
-    """
+    """Link LTO-IR modules to PTX, with NVIDIA's linker."""
     linker = library("nvJitLink")
     if linker is None:
         raise DriverError(Result.JIT_COMPILER_NOT_FOUND, ADVICE)

@@ -225,11 +225,7 @@ _OPERATION = struct.Struct("<I4xQQI20x")
 
 
 def operation(kind: int, address: int = 0, value: int = 0, flags: int = 0) -> Operation:
-    """A valid operation.
-
-    Raises:
-        DriverError: it is not supported, or its address is not valid.
-    """
+    """A valid operation."""
     made = Operation(kind, address, value, flags)
     if kind == FLUSH:
         raise unsupported("flushing of remote writes")

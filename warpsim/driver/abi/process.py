@@ -184,11 +184,7 @@ class Process:
         return found
 
     def context(self) -> Context:
-        """The current context.
-
-        Raises:
-            DriverError: there is none, or it has ended.
-        """
+        """The current context."""
         require(self.stack, result=Result.INVALID_CONTEXT)
         require(not self.stack[-1].ended, result=Result.CONTEXT_IS_DESTROYED)
         return self.stack[-1]
