@@ -9,14 +9,13 @@ from typing import Any
 import attrs
 import numpy as np
 
-from warpsim.isa.ports import MemoryPort
+from warpsim.isa.ports import Lanes, MemoryPort
 from warpsim.isa.spec import Op, instruction
 from warpsim.isa.traits import Access, Traits
 from warpsim.numerics import floating
 from warpsim.numerics.convert import to_half
 from warpsim.types import TYPES, ScalarType
 
-Lanes = Any
 Update = Callable[..., Lanes]
 _ATOMIC = Traits(access=Access.ATOMIC, polls=True)
 _COUNTER = attrs.evolve(_ATOMIC, counts=True)

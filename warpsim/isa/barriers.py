@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from warpsim.isa.ports import MapFencesPort, ObjectsPort
+from warpsim.isa.ports import Lanes, MapFencesPort, ObjectsPort
 from warpsim.isa.spec import LowBits, Op, Scope, instruction
 from warpsim.isa.traits import Barrier, Fence, Order, Traits
 from warpsim.types import TYPES
 
-Lanes = Any
 _B32 = {"a": ".u32", "b": ".u32"}
 
 
@@ -55,7 +54,7 @@ _CTA: dict[str, Any] = {
     types=_B32,
     **_CTA,
 )
-def bar(op: Op, a: Lanes, b: Lanes = None) -> None:
+def bar(op: Op, a: Lanes, b: Lanes | None = None) -> None:
     """Wait for the CTA's threads at barrier a, or arrive without waiting."""
 
 

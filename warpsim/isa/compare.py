@@ -8,12 +8,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from warpsim.isa.ports import Lanes
 from warpsim.isa.spec import Gate, Op, instruction
 from warpsim.isa.traits import Traits
 from warpsim.numerics.arrays import flush_subnormal, halves
 from warpsim.types import TYPES, ScalarType
 
-Lanes = Any
 _CMP = ".cmp = { .eq, .ne, .lt, .le, .gt, .ge, .lo, .ls, .hi, .hs, .equ, .neu, .ltu, .leu, .gtu, .geu, .num, .nan };"
 _BOOL = ".bool = { .and, .or, .xor };"
 _TYPES = ".type = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64 };"
@@ -78,9 +78,8 @@ def compare(op: Op, type: ScalarType, a: Lanes, b: Lanes) -> Lanes:
 def compare_packed(op: Op, type: ScalarType, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
     """Compare the lower and the upper halves."""
     scalar = TYPES[type.name[:-2]]
-    return tuple(
-        compare(op, scalar, x, y) for x, y in zip(halves(a, scalar.dtype), halves(b, scalar.dtype), strict=True)
-    )
+    (low, high), (other_low, other_high) = halves(a, scalar.dtype), halves(b, scalar.dtype)
+    return compare(op, scalar, low, other_low), compare(op, scalar, high, other_high)
 
 
 def _of_bf16(op: Op) -> bool:
@@ -114,7 +113,7 @@ _PREDICATES = Traits(wide_predicates=False)
     traits=lambda op: Traits(wide_predicates=False, compares=op.bool is None),
     **_SETP,
 )
-def setp(op: Op, a: Lanes, b: Lanes, c: Lanes = None) -> Lanes:
+def setp(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """p = a compared with b, combined with c if given."""
     t = compare(op, op.type, a, b)
     return t if c is None else combine(op.bool, t, c)
@@ -130,7 +129,7 @@ def setp(op: Op, a: Lanes, b: Lanes, c: Lanes = None) -> Lanes:
     traits=_PREDICATES,
     **_SETP,
 )
-def setp_two(op: Op, a: Lanes, b: Lanes, c: Lanes = None) -> tuple[Lanes, Lanes]:
+def setp_two(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> tuple[Lanes, Lanes]:
     """p = a compared with b, q = the opposite, both combined with c if given."""
     t = compare(op, op.type, a, b)
     return (t, ~t) if c is None else (combine(op.bool, t, c), combine(op.bool, ~t, c))
@@ -146,7 +145,7 @@ def setp_two(op: Op, a: Lanes, b: Lanes, c: Lanes = None) -> tuple[Lanes, Lanes]
     traits=_PREDICATES,
     **_SETP,
 )
-def setp_half(op: Op, a: Lanes, b: Lanes, c: Lanes = None) -> tuple[Lanes, Lanes]:
+def setp_half(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> tuple[Lanes, Lanes]:
     """Compare scalar halves. There is no opposite result; the assembler accepts a sink in its place."""
     t = setp(op, a, b, c)
     return t, t
@@ -162,7 +161,7 @@ def setp_half(op: Op, a: Lanes, b: Lanes, c: Lanes = None) -> tuple[Lanes, Lanes
     traits=_PREDICATES,
     **_SETP,
 )
-def setp_packed(op: Op, a: Lanes, b: Lanes, c: Lanes = None) -> tuple[Lanes, Lanes]:
+def setp_packed(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> tuple[Lanes, Lanes]:
     """p compares the lower halves, q the upper ones, both combined with c if given."""
     low, high = compare_packed(op, op.type, a, b)
     return (low, high) if c is None else (combine(op.bool, low, c), combine(op.bool, high, c))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from warpsim.isa import floating, half
+from warpsim.isa.ports import Lanes
 from warpsim.isa.spec import Op
 from warpsim.numerics.floating import fma
 
-Lanes = Any
 _SIGN = {"f16": 0x8000, "bf16": 0x8000, "f16x2": 0x80008000, "bf16x2": 0x80008000, "f32": 1 << 31, "f64": 1 << 63}
 TYPES = frozenset(_SIGN)
 Factors = Callable[..., tuple[Lanes, Lanes]] | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from warpsim.isa.ports import StackPort, constant_of
+from warpsim.isa.ports import Lanes, StackPort, constant_of
 from warpsim.isa.spec import LowBits, Op, Scope, instruction
 from warpsim.isa.traits import Ending, Stop, Traits
 
@@ -99,9 +99,6 @@ def pmevent(op: Op, a: Any) -> None:
     """Performance monitor events have no effect on results."""
 
 
-Lanes = Any
-
-
 @instruction(
     "alloca.type ptr, size{, immAlign}; .type = { .u32, .u64 };",
     anchor="stack-manipulation-instructions-alloca",
@@ -110,7 +107,7 @@ Lanes = Any
     needs=(52, (7, 3)),
     traits=Traits(moves_stack=True),
 )
-def alloca(op: Op, size: Lanes, immAlign: Lanes = None, *, stack: StackPort) -> Lanes:
+def alloca(op: Op, size: Lanes, immAlign: Lanes | None = None, *, stack: StackPort) -> Lanes:
     """Allocate local memory until the function returns; gives its address."""
     align = 8 if immAlign is None else constant_of(immAlign)
     return stack.allocate(size, align).astype(op.type.dtype)

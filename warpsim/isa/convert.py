@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.isa.ports import Lanes
 from warpsim.isa.spec import Op, instruction
 from warpsim.isa.traits import Traits
 from warpsim.numerics import convert
 from warpsim.numerics.arrays import BF16, F32, flush_subnormal, halves
 from warpsim.types import TYPES, ScalarType
 
-Lanes = Any
 CVT = "data-movement-and-conversion-instructions-cvt"
 _INT = "{ .u8, .u16, .u32, .u64, .s8, .s16, .s32, .s64 }"
 _PAIR = {"d": "dtype", "a": "atype"}

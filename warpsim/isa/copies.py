@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.atomics import Reduction
-from warpsim.isa.ports import AsyncGroupsPort, BulkPort, ObjectsPort, constant_of
+from warpsim.isa.ports import AsyncGroupsPort, BulkPort, Lanes, ObjectsPort, constant_of
 from warpsim.isa.spec import LowBits, Op, instruction
 from warpsim.isa.traits import Access, Asynchronous, Family, Order, Stage, Traits
 from warpsim.layout import mbarriers
 
-Lanes = Any
 _BULK = "data-movement-and-conversion-instructions-cp-async-bulk"
 _DIM = ".dim = { .1d, .2d, .3d, .4d, .5d };"
 _MODE = ".mode = { .tile, .im2col };"
@@ -143,7 +142,15 @@ def tensor_prefetch(op: Op, map: Any, offsets: Any = None, cache_policy: Any = N
     traits=Traits(asynchronous=Asynchronous(Family.BULK)),
 )
 def bulk_load(
-    op: Op, dst: Any, src: Any, size: Lanes, bar: Any, mask: Lanes = None, cache_policy: Lanes = None, *, bulk: BulkPort
+    op: Op,
+    dst: Any,
+    src: Any,
+    size: Lanes,
+    bar: Any,
+    mask: Lanes | None = None,
+    cache_policy: Lanes | None = None,
+    *,
+    bulk: BulkPort,
 ) -> None:
     """Copy global memory to shared memory."""
     bulk.copy(("shared::cluster", dst), ("global", src), size, bar, mask)
@@ -173,7 +180,7 @@ def bulk_send(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: BulkPo
     **_OF_BULK,
     traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True)),
 )
-def bulk_store(op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes = None, *, bulk: BulkPort) -> None:
+def bulk_store(op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes | None = None, *, bulk: BulkPort) -> None:
     """Copy shared memory to global memory."""
     bulk.copy(("global", dst), ("shared", src), size)
 
@@ -214,7 +221,9 @@ def _illegal_in_shared(op: Op) -> str | None:
     **_OF_BULK,
     traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True)),
 )
-def reduce_global(op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes = None, *, bulk: BulkPort) -> None:
+def reduce_global(
+    op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes | None = None, *, bulk: BulkPort
+) -> None:
     """Reduce elements of shared memory into global memory."""
     bulk.copy(("global", dst), ("shared", src), size, reduction=Reduction(op.redOp), type=op.type)
 
@@ -232,7 +241,7 @@ def reduce_global(op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes =
     traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True)),
 )
 def reduce_global_halves(
-    op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes = None, *, bulk: BulkPort
+    op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes | None = None, *, bulk: BulkPort
 ) -> None:
     """Add halves of shared memory to global memory."""
     bulk.copy(("global", dst), ("shared", src), size, reduction=Reduction("add"), type=op.type)
@@ -267,7 +276,7 @@ def reduce_shared(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: Bu
     **_OF_BULK,
     traits=Traits(asynchronous=Asynchronous(Family.BULK, Stage.PREFETCH)),
 )
-def bulk_prefetch(op: Op, src: Any, size: Lanes, cache_policy: Lanes = None) -> None:
+def bulk_prefetch(op: Op, src: Any, size: Lanes, cache_policy: Lanes | None = None) -> None:
     """No effect: caches change no value."""
 
 
@@ -346,7 +355,7 @@ def cp_async(
     dst: Any,
     src: Any,
     size: Lanes,
-    src_size: Lanes = None,
+    src_size: Lanes | None = None,
     cache_policy: Any = None,
     *,
     async_groups: AsyncGroupsPort,

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.isa.ports import ClusterPort
+from warpsim.isa.ports import ClusterPort, Lanes
 from warpsim.isa.spec import Op, instruction
 from warpsim.isa.traits import Traits
 from warpsim.types import TYPES, ScalarType
 
-Lanes = Any
 SHARED_WINDOW = 0x7E00_0000_0000
 LOCAL_WINDOW = 0x7D00_0000_0000
 CONST_WINDOW = 0x7C00_0000_0000

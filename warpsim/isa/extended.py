@@ -6,14 +6,12 @@ a borrow out of a subtraction (a - b is a + ~b + 1, which matters when additions
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from warpsim.isa.ports import Lanes
 from warpsim.isa.spec import Op, instruction
 from warpsim.numerics import integer
 
-Lanes = Any
 _NARROW = ".type = { .u16, .s16, .u32, .s32, .u64, .s64 };"
 _TYPES = ".type = { .u32, .s32, .u64, .s64 };"
 _GATES = {"u64": (20, (4, 3)), "s64": (20, (4, 3))}

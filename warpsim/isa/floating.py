@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import attrs
 import numpy as np
 
+from warpsim.isa.ports import Lanes
 from warpsim.isa.spec import Op, instruction
 from warpsim.isa.traits import Contraction, Traits
 from warpsim.numerics import approx, floating
 from warpsim.numerics.floating import flush, saturate
 from warpsim.types import TYPES
 
-Lanes = Any
 RND = ".rnd = { .rn, .rz, .rm, .rp };"
 
 
@@ -172,7 +173,7 @@ _PAIRS: dict[str, Any] = {
     anchor="floating-point-instructions-fma",
     **_PAIRS,
 )
-def pairs_f32(op: Op, a: Lanes, b: Lanes, c: Lanes = None) -> Lanes:
+def pairs_f32(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """The same on two f32 in a 64-bit register."""
     root = op.text.split(".")[0]
     plain: Any = {"add": add_f32, "sub": sub_f32, "mul": mul_f32, "fma": fma_f32}[root]
@@ -357,7 +358,7 @@ def testp(op: Op, a: Lanes) -> Lanes:
     """Classify a number."""
     tiny = np.finfo(a.dtype).tiny
     size = np.abs(a)
-    table = {
+    table: dict[str, Callable[[], Lanes]] = {
         "finite": lambda: np.isfinite(a),
         "infinite": lambda: np.isinf(a),
         "number": lambda: ~np.isnan(a),

@@ -8,11 +8,11 @@ import ml_dtypes
 import numpy as np
 
 from warpsim.isa.floating import contractible
+from warpsim.isa.ports import Lanes
 from warpsim.isa.spec import Op, instruction
 from warpsim.numerics import approx, convert, floating
 from warpsim.numerics.floating import extreme, odd_sum, saturate
 
-Lanes = Any
 F16, BF16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 _TYPES = ".type = { .f16, .f16x2, .bf16, .bf16x2 };"
 _FLOATS = ".type = { .f16, .f16x2 };"
@@ -227,11 +227,11 @@ def approx_bf16(op: Op, a: Lanes) -> Lanes:
     needs=(100, (8, 6)),
     traits=contractible,
 )
-def mixed(op: Op, a: Lanes, c: Lanes, b: Lanes = None) -> Lanes:
+def mixed(op: Op, a: Lanes, c: Lanes, b: Lanes | None = None) -> Lanes:
     """f32 arithmetic on operands that are widened first."""
-    root, wide = op.text.split(".")[0], a.astype(np.float32)
-    if root == "fma":
+    wide = a.astype(np.float32)
+    if b is not None:
         r = floating.fma(wide, b.astype(np.float32), c, op.rnd)
     else:
-        r = floating.add(wide, -c if root == "sub" else c, op.rnd or "rn")
+        r = floating.add(wide, -c if op.text.startswith("sub") else c, op.rnd or "rn")
     return saturate(r) if op.sat else r

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from warpsim.isa.ports import Lanes
 from warpsim.isa.spec import Op, instruction
 from warpsim.numerics import integer
 from warpsim.types import TYPES, ScalarType
-
-Lanes = Any
 
 
 def _wide(op: Op) -> ScalarType:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from warpsim.isa.ports import constant_of
+from warpsim.isa.ports import Lanes, constant_of
 from warpsim.isa.spec import Op, instruction
 from warpsim.numerics import integer
-
-Lanes = Any
 
 
 @instruction(

@@ -6,15 +6,12 @@ The text has no figures for the byte forms; their layouts are those that CUTLASS
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from warpsim.isa.ports import MemoryPort
+from warpsim.isa.ports import Lanes, MemoryPort
 from warpsim.isa.spec import Op, Scope, instruction
 from warpsim.isa.traits import Matrix, Traits
 
-Lanes = Any
 Words = tuple[Lanes, ...]
 _BYTES = (("100f", "110f", "120f"), (8, 6))
 """Targets and version with shapes of 8-bit elements."""

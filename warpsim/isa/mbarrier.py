@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.isa.ports import ObjectsPort, ReportPort, first_of
+from warpsim.isa.ports import Lanes, ObjectsPort, ReportPort, first_of
 from warpsim.isa.spec import Op, instruction
 from warpsim.isa.traits import Mbarrier, Order, Traits
 from warpsim.layout import mbarriers
 
-Lanes = Any
 _ANCHOR = "parallel-synchronization-and-communication-instructions-mbarrier-"
 _OWN = ".space = { .shared, .shared::cta };"
 _ANY = ".space = { .shared, .shared::cta, .shared::cluster };"
@@ -71,7 +70,7 @@ def _space(op: Op) -> str:
 _ONE = np.ones(1, np.int64)
 
 
-def _counted(count: Lanes, active: Lanes, report: ReportPort) -> Lanes:
+def _counted(count: Lanes | None, active: Lanes, report: ReportPort) -> Lanes:
     """A number of arrivals (None: one), in the range of one."""
     if count is None:
         return np.ones(1, np.uint32)
@@ -166,8 +165,8 @@ _ARRIVES: dict[str, Any] = {
     **_ARRIVES,
 )
 def arrive(
-    op: Op, address: Any, count: Lanes = None, *, objects: ObjectsPort, active: Lanes, report: ReportPort
-) -> Lanes:
+    op: Op, address: Any, count: Lanes | None = None, *, objects: ObjectsPort, active: Lanes, report: ReportPort
+) -> Lanes | None:
     """Arrive count times; the state is the phase before the arrival. In another CTA of the cluster there is none."""
     n = _counted(count, active, report)
     drop, complete = "arrive_drop" in op.modifiers, "noComplete" not in op.modifiers
@@ -197,7 +196,7 @@ def _is_remote(op: Op) -> bool:
     needs=(80, (7, 0)),
     **_ARRIVES,
 )
-def arrive_expect(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) -> Lanes:
+def arrive_expect(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) -> Lanes | None:
     """Expect bytes, then arrive once."""
     drop = "arrive_drop" in op.modifiers
     return objects.update(
@@ -222,7 +221,7 @@ def arrive_expect(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) -
     gates={**_GATES, "try_wait": (90, (7, 8))},
     traits=_traits,
 )
-def wait_state(op: Op, address: Any, state: Lanes, hint: Lanes = None, *, objects: ObjectsPort) -> Lanes:
+def wait_state(op: Op, address: Any, state: Lanes, hint: Lanes | None = None, *, objects: ObjectsPort) -> Lanes:
     """Whether the phase of a state has completed."""
     before = state.view(np.uint64)
     return mbarriers.has_passed(objects.look(_space(op), address, mbarriers.phase(before)), before)
@@ -241,7 +240,7 @@ def wait_state(op: Op, address: Any, state: Lanes, hint: Lanes = None, *, object
     gates={**_GATES, "try_wait": (90, (7, 8))},
     traits=_traits,
 )
-def wait_parity(op: Op, address: Any, parity: Lanes, hint: Lanes = None, *, objects: ObjectsPort) -> Lanes:
+def wait_parity(op: Op, address: Any, parity: Lanes, hint: Lanes | None = None, *, objects: ObjectsPort) -> Lanes:
     """Whether the phase with a parity has completed."""
     return mbarriers.has_passed_parity(objects.look(_space(op), address, parity), parity)
 

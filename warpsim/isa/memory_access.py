@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.isa.ports import MemoryPort, ReportPort, constant_of, first_of
+from warpsim.isa.ports import Lanes, MemoryPort, ReportPort, constant_of, first_of
 from warpsim.isa.spec import Gate, Op, instruction
 from warpsim.isa.traits import Access, Traits
 from warpsim.types import TYPES
 
-Lanes = Any
 _LD = "data-movement-and-conversion-instructions-ld"
 _ST = "data-movement-and-conversion-instructions-st"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.isa.ports import DevicePort
+from warpsim.isa.ports import DevicePort, Lanes
 from warpsim.isa.spec import Gate, Op, Scope, instruction
 from warpsim.isa.traits import Matrix, Traits
 from warpsim.layout import fragments
@@ -15,7 +15,6 @@ from warpsim.layout.fragment import extent, gather, scatter
 from warpsim.numerics import emulated, matrix, plain_matrix
 from warpsim.types import TYPES, ScalarType
 
-Lanes = Any
 Registers = tuple[Lanes, ...]
 _ANCHOR = "warp-level-matrix-instructions-mma"
 BITS = {

@@ -22,7 +22,7 @@ from warpsim.isa.mma import (
     storage,
     words,
 )
-from warpsim.isa.ports import DevicePort, ReportPort
+from warpsim.isa.ports import DevicePort, Lanes, ReportPort
 from warpsim.isa.spec import Function, Gate, Op, Scope, instruction
 from warpsim.isa.traits import Metadata
 from warpsim.layout import fragments
@@ -30,7 +30,6 @@ from warpsim.layout.fragment import extent, gather
 from warpsim.numerics import emulated
 from warpsim.numerics.matrix import expand
 
-Lanes = Any
 Registers = tuple[Lanes, ...]
 _ANCHOR = "warp-level-matrix-instructions-mma-sp"
 _ROOTS = ("mma.sp.sync.aligned", "mma.sp::ordered_metadata.sync.aligned")

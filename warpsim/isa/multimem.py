@@ -12,7 +12,6 @@ from warpsim.isa.atomics import atomic
 from warpsim.isa.ports import MemoryPort
 from warpsim.isa.spec import Op, instruction
 
-Lanes = Any
 _ANCHOR = "data-movement-and-conversion-instructions-multimem"
 _SCOPE = ".scope = { .cta, .cluster, .gpu, .sys };"
 _HALVES = ".htype = { .f16, .bf16, .f16x2, .bf16x2 }; .vec = { .v2, .v4, .v8 };"

@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.isa.ports import MemoryPort, ReportPort, constant_of, first_of
+from warpsim.isa.ports import Lanes, MemoryPort, ReportPort, constant_of, first_of
 from warpsim.isa.spec import LowBits, Op, instruction
 from warpsim.isa.traits import Traits
 from warpsim.layout import tensor_map
 from warpsim.types import TYPES, bits_type
 
-Lanes = Any
 _ANCHOR = "data-movement-and-conversion-instructions-tensormap-replace"
 _COMMON: dict[str, Any] = {
     "anchor": _ANCHOR,

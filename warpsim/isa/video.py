@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from warpsim.isa.ports import Lanes
 from warpsim.isa.spec import Op, instruction
 from warpsim.isa.traits import Traits
 from warpsim.numerics import integer
 from warpsim.types import TYPES
 
-Lanes = Any
 _SCALAR_PARTS = ".asel, .bsel, .dsel = { .b0, .b1, .b2, .b3, .h0, .h1 };"
 _TYPES = ".dtype = { .u32, .s32 }; .atype = { .u32, .s32 }; .btype = { .u32, .s32 };"
 _RULES = {"d": "dtype", "a": "atype", "b": "btype", "c": "dtype"}

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.isa.ports import ReportPort
+from warpsim.isa.ports import Lanes, ReportPort
 from warpsim.isa.spec import Op, Scope, instruction
 from warpsim.isa.traits import Traits
 from warpsim.types import TYPES
 
-Lanes = Any
 LANE = np.arange(32, dtype=np.int64)[None, :, None]
 _EVERYBODY = np.full((1, 1, 1), 0xFFFFFFFF, np.uint32)
 

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from warpsim.isa.ports import DevicePort, ReportPort, SharedMatrixPort, constant_of
+from warpsim.isa.ports import DevicePort, Lanes, ReportPort, SharedMatrixPort, constant_of
 from warpsim.isa.spec import Gate, LowBits, Op, Scope, instruction
 from warpsim.isa.traits import Asynchronous, Family, Matrix, Metadata, Stage, Traits
 from warpsim.layout import wgmma_fragments as fragments
@@ -21,7 +21,6 @@ from warpsim.numerics import matrix, plain_matrix
 from warpsim.numerics.matrix import expand
 from warpsim.types import TYPES, ScalarType
 
-Lanes = Any
 _ANCHOR = "asynchronous-warpgroup-level-matrix-instructions-wgmma-mma-async"
 _ANCHOR_SP = "asynchronous-warpgroup-level-matrix-instructions-wgmma-mma-async-sp"
 _MISC = "asynchronous-warpgroup-level-matrix-instructions-wgmma-"
@@ -139,15 +138,15 @@ _TYPED = ".dtype.atype.btype"
 def mma_float(
     op: Op,
     a: Any = None,
-    a_desc: Lanes = None,
-    b_desc: Lanes = None,
-    sp_meta: Lanes = None,
-    sp_sel: Lanes = None,
-    scale_d: Lanes = None,
-    imm_scale_a: Lanes = None,
-    imm_scale_b: Lanes = None,
-    imm_trans_a: Lanes = None,
-    imm_trans_b: Lanes = None,
+    a_desc: Lanes | None = None,
+    b_desc: Lanes | None = None,
+    sp_meta: Lanes | None = None,
+    sp_sel: Lanes | None = None,
+    scale_d: Lanes | None = None,
+    imm_scale_a: Lanes | None = None,
+    imm_scale_b: Lanes | None = None,
+    imm_trans_a: Lanes | None = None,
+    imm_trans_b: Lanes | None = None,
     *,
     accumulator: Lanes,
     shared_matrix: SharedMatrixPort,
@@ -196,11 +195,11 @@ def mma_float(
 def mma_integer(
     op: Op,
     a: Any = None,
-    a_desc: Lanes = None,
-    b_desc: Lanes = None,
-    sp_meta: Lanes = None,
-    sp_sel: Lanes = None,
-    scale_d: Lanes = None,
+    a_desc: Lanes | None = None,
+    b_desc: Lanes | None = None,
+    sp_meta: Lanes | None = None,
+    sp_sel: Lanes | None = None,
+    scale_d: Lanes | None = None,
     *,
     accumulator: Lanes,
     shared_matrix: SharedMatrixPort,
@@ -226,7 +225,7 @@ def _expanded(left: Lanes, positions: Lanes) -> tuple[Lanes, Lanes]:
     return full.transpose(1, 0, 2), present.transpose(1, 0, 2)
 
 
-def one(value: Lanes) -> int:
+def one(value: Lanes | None) -> int:
     """The value of an immediate; 0 if there is none."""
     return 0 if value is None else constant_of(value)
 
@@ -236,8 +235,9 @@ def scaled(bits: Lanes, scale: int) -> Lanes:
     return bits if scale == 1 else bits ^ bits.dtype.type(1 << (8 * bits.dtype.itemsize - 1))
 
 
-def _kept(c: Lanes, scale_d: Lanes, n: int, m: int) -> Lanes:
+def _kept(c: Lanes, scale_d: Lanes | None, n: int, m: int) -> Lanes:
     """The accumulator, or zero where scale-d is false."""
+    assert scale_d is not None, "each form has scale-d"
     keep = scale_d[:, 0]
     if keep.all():
         return c
@@ -247,10 +247,10 @@ def _kept(c: Lanes, scale_d: Lanes, n: int, m: int) -> Lanes:
 def operands(
     op: Op,
     a: Any,
-    a_desc: Lanes,
-    b_desc: Lanes,
-    meta: Lanes,
-    sel: Lanes,
+    a_desc: Lanes | None,
+    b_desc: Lanes | None,
+    meta: Lanes | None,
+    sel: Lanes | None,
     trans_a: int,
     trans_b: int,
     shared_matrix: SharedMatrixPort,
@@ -260,14 +260,13 @@ def operands(
     n, m = shared_matrix.extent
     dtype = np.dtype(STORAGE[op.atype.name])
     k = 32 // dtype.itemsize
-    sparse = meta is not None
     left = (
         fragments.gather_a(a, n, m, dtype)
         if a is not None
         else _from_shared(a_desc, k, 64, dtype, trans_a, shared_matrix, report)
     )
-    right = _from_shared(b_desc, 2 * k if sparse else k, columns(op), dtype, trans_b, shared_matrix, report)
-    if not sparse:
+    right = _from_shared(b_desc, k if meta is None else 2 * k, columns(op), dtype, trans_b, shared_matrix, report)
+    if meta is None:
         return left, right, None
     nibbles = fragments.sparse_nibbles(meta, one(sel), n, m, dtype.itemsize)
     _judge_metadata(nibbles, dtype.itemsize, n, m, report)
@@ -295,7 +294,7 @@ def _judge_metadata(nibbles: Lanes, itemsize: int, n: int, m: int, report: Repor
 
 
 def _from_shared(
-    descriptor: Lanes,
+    descriptor: Lanes | None,
     k: int,
     extent: int,
     dtype: Any,
@@ -303,6 +302,7 @@ def _from_shared(
     shared_matrix: SharedMatrixPort,
     report: ReportPort,
 ) -> Lanes:
+    assert descriptor is not None, "a form without registers for A has its descriptor"
     n, m = shared_matrix.extent
     if descriptor.shape[0] == descriptor.shape[2] == 1:
         bits = descriptor[:, 0]

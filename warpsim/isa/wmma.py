@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from warpsim.isa.mma import product_of_integers
-from warpsim.isa.ports import DevicePort, ReportPort, first_of
+from warpsim.isa.ports import DevicePort, Lanes, ReportPort, first_of
 from warpsim.isa.spec import Op, Scope, instruction
 from warpsim.isa.traits import Matrix, Traits
 from warpsim.layout import wmma_fragments as layout
@@ -18,7 +18,6 @@ from warpsim.numerics import matrix, plain_matrix
 from warpsim.numerics.arrays import halves, join
 from warpsim.types import TYPES, ScalarType
 
-Lanes = Any
 Registers = tuple[Lanes, ...]
 MULTIPLIES_FRAGMENTS = Traits(matrix=Matrix.MULTIPLY, opaque_fragments=True)
 _BIG = ("m16n16k16", "m8n32k16", "m32n8k16")
@@ -246,8 +245,15 @@ def _load_legal(op: Op) -> str | None:
 
 
 def _stride(
-    op: Op, p: Any, stride: Lanes, default: int, fragment: Fragment, memory: Any, active: Lanes, report: ReportPort
-) -> Lanes:
+    op: Op,
+    p: Any,
+    stride: Lanes | None,
+    default: int,
+    fragment: Fragment,
+    memory: Any,
+    active: Lanes,
+    report: ReportPort,
+) -> Lanes | np.int64:
     """The stride in elements, for lanes that follow the rules of matrix storage (anchor warp-level-matrix-storage)."""
     for name, value in (("address", p), ("stride", stride)):
         if value is None:
@@ -318,7 +324,7 @@ def _stride(
 def wmma_load(
     op: Op,
     p: Any,
-    stride: Lanes = None,
+    stride: Lanes | None = None,
     *,
     memory: Any,
     lane: Lanes,
@@ -378,7 +384,7 @@ def _accumulator_legal(op: Op) -> str | None:
 def wmma_load_c(
     op: Op,
     p: Any,
-    stride: Lanes = None,
+    stride: Lanes | None = None,
     *,
     memory: Any,
     lane: Lanes,
@@ -409,7 +415,7 @@ def wmma_store(
     op: Op,
     p: Any,
     r: Registers,
-    stride: Lanes = None,
+    stride: Lanes | None = None,
     *,
     memory: Any,
     lane: Lanes,
@@ -425,7 +431,14 @@ def wmma_store(
 
 
 def _places(
-    op: Op, p: Any, stride: Lanes, memory: Any, lane: Lanes, device: DevicePort, active: Lanes, report: ReportPort
+    op: Op,
+    p: Any,
+    stride: Lanes | None,
+    memory: Any,
+    lane: Lanes,
+    device: DevicePort,
+    active: Lanes,
+    report: ReportPort,
 ) -> Iterator[Any]:
     """The address of each element of an accumulator fragment."""
     m, n, _ = layout.dimensions(op.shape)

@@ -262,9 +262,10 @@ class _Warpgroups:
             table = np.ascontiguousarray(where, np.int32)
             if (table[:, 1:] == table[:, :-1]).any():
                 return again()
+        matrices: tuple[Any, Any] = left, right
         sources = [
             _where(matrix, n, m) if gathered else _described(_lines(wgmma.scaled(matrix, sign)))
-            for matrix, sign, gathered in zip((left, right), signs, shared, strict=True)
+            for matrix, sign, gathered in zip(matrices, signs, shared, strict=True)
         ]
         c = accumulator if accumulator.strides[2] == WORD.itemsize else _side_by_side(accumulator)
         count = len(c)
