@@ -358,14 +358,22 @@ class Run:
         """Run a group until another comes before it; True for a pause."""
         state, batch, watched = self.state, machine.batch, self._watched
         before, after, compiled = self.hooks.shadowed_before, self.hooks.shadowed_after, self.compiled
-        register_steps = self._register_steps
+        register_steps, executed = self._register_steps, self.hooks.region_executed
         waiting = len(batch.runnable)
         limit = machine.limit(group) if waiting else None
         left, state.left = state.left, None
         if left is None and state.schedule is not None:
             left = state.schedule.quantum()
         while True:
-            if compiled is not None and not state.reported and self._runs_compiled(machine, group, limit):
+            if (
+                compiled is not None
+                and not state.reported
+                and (
+                    compiled.advance(machine, group, limit)
+                    if executed is None
+                    else self._runs_reported(machine, group, limit)
+                )
+            ):
                 if group.block < 0:  # in parts
                     return False
                 self._look_at_clock(machine, group)
@@ -445,12 +453,11 @@ class Run:
                 machine.push(group)
                 return False
 
-    def _runs_compiled(self, machine: Machine, group: Group, limit: tuple[int, tuple[int, ...]] | None) -> bool:
-        """Run compiled code where a group stands; False if there is none."""
+    def _runs_reported(self, machine: Machine, group: Group, limit: tuple[int, tuple[int, ...]] | None) -> bool:
+        """Run compiled code where a group stands, and report what it has executed; False if there is none."""
         compiled, executed = self.compiled, self.hooks.region_executed
         assert compiled is not None
-        if executed is None:
-            return compiled.advance(machine, group, limit)
+        assert executed is not None
         runnable, state = len(machine.batch.runnable), self.state
         ahead = _counted_ahead(group)
         before = state.instructions - ahead
