@@ -157,22 +157,14 @@ def launch_from(options: Namespace, launch: Callable[..., LaunchResult] | None =
     """
     watch = StopWatch() if getattr(options, "timing", False) else None
     began = time.perf_counter()
-    try:
-        module = load_file(options.file)
-    except PtxError as problem:
-        if any(f.rule == "unreadable" for f in problem.findings):
-            raise Unusable(str(problem)) from None
-        raise
-    name = options.kernel or next(iter(module.kernels), None)
-    if name is None or name not in module.kernels:
-        raise Unusable(f"{options.file} has no kernel {name}; it has: {', '.join(module.kernels)}")
+    kernel = _kernel(options)
     if watch is not None:
         watch.load = time.perf_counter() - began
     arguments = [argument(a) for a in options.arg]
     targets: list[tuple[Argument, Target]] = []
     try:
         device = Device(
-            options.device or runs_on(module.target),
+            options.device or runs_on(kernel.module.target),
             numerics=options.numerics or "exact",
             stdout=(lambda text: None) if options.json else _printed,
         )
@@ -180,7 +172,7 @@ def launch_from(options: Namespace, launch: Callable[..., LaunchResult] | None =
             if given.path:
                 targets.append((given, Target(given.path)))
         result = (launch or functools.partial(_launch, getattr(options, "record", None), watch))(
-            module[name],
+            kernel,
             dims(options.grid),
             dims(options.block),
             tuple(a.value for a in arguments),
@@ -203,6 +195,19 @@ def launch_from(options: Namespace, launch: Callable[..., LaunchResult] | None =
         raise
     PROGRESS.erase()
     return Launched(result, arguments, _save(targets), watch.timing() if watch is not None else None)
+
+
+def _kernel(options: Namespace) -> Kernel:
+    try:
+        module = load_file(options.file)
+    except PtxError as problem:
+        if any(f.rule == "unreadable" for f in problem.findings):
+            raise Unusable(str(problem)) from None
+        raise
+    name = options.kernel or next(iter(module.kernels), None)
+    if name is None or name not in module.kernels:
+        raise Unusable(f"{options.file} has no kernel {name}; it has: {', '.join(module.kernels)}")
+    return module[name]
 
 
 def _launch(

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from warpsim.debug import expressions as ex
 from warpsim.debug.errors import DebugError, number
-from warpsim.debug.evaluation import CUDA, Location, Scene
+from warpsim.debug.evaluation import CUDA, Context, Location
 from warpsim.debug.matrices import Matrix, matrix_at, nearest_matrix
 from warpsim.debug.threads import Focus, column_of, cta_at, holds, of_type, peek, places, standing, warps_in
 from warpsim.debug.timeline import Timeline
@@ -71,7 +71,7 @@ class MemoryTarget:
         if space in ("shared", "local") and column is None:
             return None
         try:
-            return Scene(launch, machine, None, focus).place(space, self.location.address).read(self.nbytes)
+            return Context(launch, machine, None, focus).place(space, self.location.address).read(self.nbytes)
         except DebugError:
             return None
 
@@ -324,50 +324,52 @@ def check_event(name: str, checks: frozenset[str], *, others: bool) -> None:
 # ---- what is watched -----------------------------------------------------------------------------
 
 
-def target_of(scene: Scene, text: str, scope: str, *, read: bool) -> RegisterTarget | MemoryTarget:
+def target_of(context: Context, text: str, scope: str, *, read: bool) -> RegisterTarget | MemoryTarget:
     """The target that an expression names: a register, ``%r3[5]`` (lane 5), or an object in memory.
 
     Raises:
         DebugError: it names nothing that can be watched.
     """
-    node, lane = ex.parse(text), scene.focus.lane if scope == "lane" else None
+    node, lane = ex.parse(text), context.focus.lane if scope == "lane" else None
     match node:
-        case ex.Index(ex.Name(name), ex.Number(number), None) if scene.register(name) is not None:
+        case ex.Index(ex.Name(name), ex.Number(number), None) if context.register(name) is not None:
             if not 0 <= number < 32:
                 raise DebugError(f"lane must be 0 to 31, not {number}")
             node, lane, scope = ex.Name(name), int(number), "lane"
-    register = scene.register(node.text) if isinstance(node, ex.Name) else None
+    register = context.register(node.text) if isinstance(node, ex.Name) else None
     if register is not None:
         if read:
             raise DebugError("reads of registers cannot be watched; set breakpoints at the lines that read it")
-        assert scene.group is not None
-        return RegisterTarget(scene.group.plan.function.name, register, None if scope == "any" else scene.focus, lane)
-    at = location_of(scene, node)
+        assert context.group is not None
+        return RegisterTarget(
+            context.group.plan.function.name, register, None if scope == "any" else context.focus, lane
+        )
+    at = location_of(context, node)
     if at is None:
-        scene.evaluate(node)  # raises if the expression has errors
+        context.evaluate(node)  # raises if the expression has errors
         raise DebugError("watch a register, a variable, or memory such as s[3], global.u32[0x7f00000000]")
     if isinstance(at.address, np.ndarray):
-        at = attrs.evolve(at, address=int(at.address[scene.focus.lane]))
+        at = attrs.evolve(at, address=int(at.address[context.focus.lane]))
     nbytes = at.each * (1 if at.count is None else at.count)
-    place, focus = scene.place(at.space, at.address), scene.focus
+    place, focus = context.place(at.space, at.address), context.focus
     place.read(nbytes)
-    if at.space == "shared" and scene.machine is not None:
+    if at.space == "shared" and context.machine is not None:
         column, address = place.of_whom(nbytes)
-        at, focus = attrs.evolve(at, address=address), attrs.evolve(focus, cta=cta_at(scene.machine, column))
+        at, focus = attrs.evolve(at, address=address), attrs.evolve(focus, cta=cta_at(context.machine, column))
     return MemoryTarget(at, nbytes, focus)
 
 
-def location_of(scene: Scene, node: ex.Node) -> Location | None:
+def location_of(context: Context, node: ex.Node) -> Location | None:
     """The location of an expression in memory; None if it has none."""
     if isinstance(node, ex.Index):
-        stop = scene.evaluate(node.stop) if node.stop is not None else None
-        return scene.location(node.base, scene.evaluate(node.index), stop)
-    if isinstance(node, ex.Name) and scene.register(node.text) is None:
-        return scene.variable(node.text)
+        stop = context.evaluate(node.stop) if node.stop is not None else None
+        return context.location(node.base, context.evaluate(node.index), stop)
+    if isinstance(node, ex.Name) and context.register(node.text) is None:
+        return context.variable(node.text)
     return None
 
 
-def tile_of(scene: Scene, text: str, instruction: Instruction | None) -> TileTarget | None:
+def tile_of(context: Context, text: str, instruction: Instruction | None) -> TileTarget | None:
     """Parse ``matrix d``, ``matrix d[3,7]`` or ``matrix d[0:8,0:8]``; None if the text starts with another word.
 
     Raises:
@@ -378,8 +380,8 @@ def tile_of(scene: Scene, text: str, instruction: Instruction | None) -> TileTar
     found = TILE.fullmatch(text.strip().lower())
     if found is None:
         raise DebugError("watch matrix OPERAND, matrix OPERAND[row,column] or matrix OPERAND[from:to,from:to]")
-    at = nearest_matrix(scene, instruction)
-    whole = matrix_at(scene, at, found[1])
+    at = nearest_matrix(context, instruction)
+    whole = matrix_at(context, at, found[1])
     parts = []
     for size, first, stop in zip(whole.values.shape, (found[2], found[4]), (found[3], found[5]), strict=True):
         low = int(first) if first else 0
@@ -387,7 +389,7 @@ def tile_of(scene: Scene, text: str, instruction: Instruction | None) -> TileTar
         if not 0 <= low < high <= size:
             raise DebugError(f"{whole.name} is {whole.values.shape[0]} x {whole.values.shape[1]}")
         parts.append(slice(low, high))
-    return TileTarget(at, found[1], parts[0], parts[1], scene.focus)
+    return TileTarget(at, found[1], parts[0], parts[1], context.focus)
 
 
 class RegisterWatch:
@@ -484,9 +486,9 @@ class TileWatch:
         """The operand's current value; None if its threads do not stand in its function."""
         for at in standing(machine):
             if holds(machine, at.group, self.target.focus):
-                scene = Scene(machine.launch, machine, at.group, self.target.focus)
+                context = Context(machine.launch, machine, at.group, self.target.focus)
                 try:
-                    return matrix_at(scene, self.target.instruction, self.target.name)
+                    return matrix_at(context, self.target.instruction, self.target.name)
                 except DebugError:
                     return None
         return None

@@ -68,7 +68,7 @@ class Location:
 
 
 @attrs.frozen(eq=False)
-class Scene:
+class Context:
     """The thread for which expressions are evaluated. ``group`` is None if the thread does not stand anywhere."""
 
     launch: LaunchState

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from warpsim.debug.errors import DebugError
-from warpsim.debug.evaluation import Scene
+from warpsim.debug.evaluation import Context
 from warpsim.debug.threads import peek, places, standing
 from warpsim.isa.spec import Scope
 from warpsim.layout import descriptors, fragments, instructions
@@ -134,7 +134,7 @@ DESCRIPTORS = {"a": "a_desc", "b": "b_desc"}
 METADATA = {"e": "sp_meta"}
 
 
-def matrix_at(scene: Scene, instruction: Instruction, name: str) -> Matrix:
+def matrix_at(context: Context, instruction: Instruction, name: str) -> Matrix:
     """The operand ``name`` (a, b, c, d, e; a_stored for sparse A) of an instruction, for the warp or warpgroup in
     focus.
 
@@ -145,7 +145,7 @@ def matrix_at(scene: Scene, instruction: Instruction, name: str) -> Matrix:
     whole, name = name == "a", "a" if name == "a_stored" else name
     given = instruction.named
     try:
-        found = instructions.operands(instruction.text, scene.launch.device.sm)
+        found = instructions.operands(instruction.text, context.launch.device.sm)
     except ValueError as problem:
         raise DebugError(str(problem)) from None
     shared = [key for key, descriptor in DESCRIPTORS.items() if descriptor in given]
@@ -155,37 +155,37 @@ def matrix_at(scene: Scene, instruction: Instruction, name: str) -> Matrix:
     ]
     sparse = "e" in found
     if name in shared:
-        found_a = _in_shared(scene, instruction, name, given)
-        return _whole(scene, instruction, found_a, found, held) if sparse and whole else found_a
+        found_a = _in_shared(context, instruction, name, given)
+        return _whole(context, instruction, found_a, found, held) if sparse and whole else found_a
     if name not in inside:
         known = sorted({*inside, *shared, *(["a_stored"] if sparse else [])})
         raise DebugError(f"{instruction.text} has the operands {', '.join(known)}, not {name!r}")
     operand = held[name]
     assert operand is not None
     if name == "e":
-        return _in_registers(scene, instruction, name, selected(found["e"], given, found["a"].fragment.bits), operand)
-    shown = _in_registers(scene, instruction, name, found[name], operand)
-    return _whole(scene, instruction, shown, found, held) if sparse and whole else shown
+        return _in_registers(context, instruction, name, selected(found["e"], given, found["a"].fragment.bits), operand)
+    shown = _in_registers(context, instruction, name, found[name], operand)
+    return _whole(context, instruction, shown, found, held) if sparse and whole else shown
 
 
 def _whole(
-    scene: Scene, instruction: Instruction, stored: Matrix, found: dict[str, Spec], held: dict[str, Operand | None]
+    context: Context, instruction: Instruction, stored: Matrix, found: dict[str, Spec], held: dict[str, Operand | None]
 ) -> Matrix:
     """Sparse A with its missing elements filled in."""
     operand = held["e"]
     assert operand is not None
     bits = found["a"].fragment.bits
     metadata = selected(found["e"], instruction.named, bits)
-    return expanded(stored, _in_registers(scene, instruction, "e", metadata, operand), bits)
+    return expanded(stored, _in_registers(context, instruction, "e", metadata, operand), bits)
 
 
-def _in_registers(scene: Scene, instruction: Instruction, name: str, spec: Spec, operand: Operand) -> Matrix:
+def _in_registers(context: Context, instruction: Instruction, name: str, spec: Spec, operand: Operand) -> Matrix:
     fragment: Fragment = spec.fragment
     registers = [part.register for part in operand.parts if part.register is not None]
     if len(registers) < len(operand.parts) or len(registers) % fragment.registers:
         raise DebugError(f"operand {name} of {instruction.text} has elements that are not registers")
     threads = 128 if instruction.form.scope is Scope.WARPGROUP else 32
-    held, here = _held(scene, [r.index for r in registers], threads)
+    held, here = _held(context, [r.index for r in registers], threads)
     words = held.view(f"u{held.dtype.itemsize}")
     blocks = []
     for start in range(0, len(registers), fragment.registers):
@@ -218,11 +218,11 @@ def _block(
     return bits, lanes, names, ~here[lanes]
 
 
-def _held(scene: Scene, indices: list[int], threads: int) -> tuple[Array, Array]:
+def _held(context: Context, indices: list[int], threads: int) -> tuple[Array, Array]:
     """Registers ``[register, thread]`` of the warp or warpgroup in focus, and a mask of its threads that stand in this
     function.
     """
-    machine, group = scene.machine, scene.group
+    machine, group = context.machine, context.group
     assert machine is not None
     assert group is not None
     size = peek(group, indices[0]).dtype.itemsize
@@ -231,7 +231,7 @@ def _held(scene: Scene, indices: list[int], threads: int) -> tuple[Array, Array]
     for at in standing(machine):
         if at.group.plan is not group.plan:
             continue
-        where = places(machine, at.group, scene.focus, threads)
+        where = places(machine, at.group, context.focus, threads)
         known = where >= 0
         if known.any():
             here |= known
@@ -241,7 +241,7 @@ def _held(scene: Scene, indices: list[int], threads: int) -> tuple[Array, Array]
     return held, here
 
 
-def _in_shared(scene: Scene, instruction: Instruction, name: str, given: dict[str, Operand]) -> Matrix:
+def _in_shared(context: Context, instruction: Instruction, name: str, given: dict[str, Operand]) -> Matrix:
     """A or B of wgmma, read through its descriptor."""
     root, words = instructions.split(instruction.text)
     type = dict(zip("dabc", instructions.types(root, words), strict=True))[name]
@@ -254,10 +254,10 @@ def _in_shared(scene: Scene, instruction: Instruction, name: str, given: dict[st
     extent = 64 if name == "a" else n
     flag = given.get(f"imm_trans_{name}")
     transposed = flag is not None and bool(flag.constant)
-    bits = _descriptor(scene, given[DESCRIPTORS[name]])
+    bits = _descriptor(context, given[DESCRIPTORS[name]])
     fields = descriptors.decode(np.array([bits], np.uint64))
     address = descriptors.byte_addresses(fields, elements, extent, dtype.itemsize, transposed=transposed)[..., 0]
-    values = _bytes_at(scene, address, dtype)
+    values = _bytes_at(context, address, dtype)
     if name == "a":
         values, address = values.T, address.T
     typed = np.ascontiguousarray(values)
@@ -268,21 +268,21 @@ def _in_shared(scene: Scene, instruction: Instruction, name: str, given: dict[st
     return Matrix(name, instruction.text, instruction.span.line, axes, typed, addresses=address, note=note)
 
 
-def _descriptor(scene: Scene, operand: Operand) -> int:
+def _descriptor(context: Context, operand: Operand) -> int:
     if operand.register is None:
         raise DebugError("the descriptor is not a register")
-    first = attrs.evolve(scene.focus, warp=scene.focus.warp // 4 * 4, lane=0)
-    held, here = _held(scene, [operand.register.index], 128)
-    lane = scene.focus.warp % 4 * 32 + scene.focus.lane if not here[0] else 0
+    first = attrs.evolve(context.focus, warp=context.focus.warp // 4 * 4, lane=0)
+    held, here = _held(context, [operand.register.index], 128)
+    lane = context.focus.warp % 4 * 32 + context.focus.lane if not here[0] else 0
     if not here[lane]:
         raise DebugError(f"no thread of the warpgroup of {first} stands here")
     return int(held[0, lane])
 
 
-def _bytes_at(scene: Scene, address: Array, dtype: np.dtype[Any]) -> Array:
+def _bytes_at(context: Context, address: Array, dtype: np.dtype[Any]) -> Array:
     """Elements in the shared memory of the CTA in focus."""
     low, high = int(address.min()), int(address.max()) + dtype.itemsize
-    raw = np.frombuffer(scene.place("shared", low).read(high - low), np.uint8)
+    raw = np.frombuffer(context.place("shared", low).read(high - low), np.uint8)
     parts = raw[(address - low)[..., None] + np.arange(dtype.itemsize)]
     return np.ascontiguousarray(parts).view(dtype)[..., 0]
 
@@ -300,15 +300,15 @@ def _valued(bits: Array, text: str, name: str) -> Array:
     return bits.view(dtype) if bits.dtype.itemsize == dtype.itemsize else bits
 
 
-def nearest_matrix(scene: Scene, instruction: Instruction | None) -> Instruction:
+def nearest_matrix(context: Context, instruction: Instruction | None) -> Instruction:
     """The matrix instruction at which a thread stands, or the last one before it in the code.
 
     Raises:
         DebugError: there is none.
     """
-    group = scene.group
+    group = context.group
     if group is None or instruction is None:
-        raise DebugError(f"{scene.focus} does not run")
+        raise DebugError(f"{context.focus} does not run")
     best: Instruction | None = None
     for candidate in group.plan.function.code:
         if candidate.traits.matrix is not None and candidate.span.line <= instruction.span.line:

@@ -22,7 +22,7 @@ from warpsim.debug.breakpoints import (
     watch_of,
 )
 from warpsim.debug.errors import DebugError
-from warpsim.debug.evaluation import Scene
+from warpsim.debug.evaluation import Context
 from warpsim.debug.position import Position, Stop
 from warpsim.debug.threads import Focus, Standing, first_of, holds, warps_in
 from warpsim.debug.timeline import StopTest
@@ -428,9 +428,9 @@ class _Stops:
             self._lacking[key] = unknown_name(condition, function, machine.launch.plan.program)
         if self._lacking[key] is not None:
             return None
-        scene = Scene(machine.launch, machine, group, focus)
-        value = scene.evaluate(condition)
-        truth = np.broadcast_to(np.asarray(value.data != 0, np.bool_), 32) & scene.lanes()
+        context = Context(machine.launch, machine, group, focus)
+        value = context.evaluate(condition)
+        truth = np.broadcast_to(np.asarray(value.data != 0, np.bool_), 32) & context.lanes()
         if not truth.any():
             return None
         return focus if truth[focus.lane] else attrs.evolve(focus, lane=int(np.flatnonzero(truth)[0]))

@@ -75,7 +75,7 @@ def origin_of(position: Position, what: str, depth: int) -> Origin:
         raise DebugError(f"depth must be 1 to {DEEPEST}, not {depth}")
     timeline, was, focus = position.timeline, position.timeline.step, position.thread
     stop, frame = position.stop, position.frame
-    target = target_of(position.scene, what, "lane", read=False)
+    target = target_of(position.context, what, "lane", read=False)
     position.frame = 0
     try:
         return _found(position, what, target, focus, depth)
@@ -110,11 +110,11 @@ def _found(position: Position, what: str, target: RegisterTarget | MemoryTarget,
     sources: list[Origin] = []
     if depth > 1:
         for name in names:
-            scene = position.scene
-            if scene.register(name) is None and not name.endswith("]"):
+            context = position.context
+            if context.register(name) is None and not name.endswith("]"):
                 continue
             try:
-                inner = target_of(scene, name, "lane", read=False)
+                inner = target_of(context, name, "lane", read=False)
             except DebugError:
                 continue
             sources.append(_found(position, name, inner, who, depth - 1))
@@ -129,7 +129,7 @@ def _values(position: Position, names: list[str], lane: int) -> Iterator[tuple[s
     """The values that a lane sees, of what can be evaluated."""
     for name in names:
         try:
-            value = position.scene.value(name)
+            value = position.context.value(name)
         except DebugError:
             continue
         if isinstance(value, np.ma.MaskedArray):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from warpsim.debug.breakpoints import Catchpoint, Point, line_column
-from warpsim.debug.evaluation import Scene
+from warpsim.debug.evaluation import Context
 from warpsim.debug.threads import (
     Focus,
     Standing,
@@ -142,9 +142,9 @@ class Position:
         return standing_of(self.timeline, self.thread)
 
     @property
-    def scene(self) -> Scene:
+    def context(self) -> Context:
         """The thread in focus and its selected frame, for evaluating expressions."""
-        return scene_of(self.timeline, self.thread, self.frame)
+        return context_of(self.timeline, self.thread, self.frame)
 
     @property
     def program(self) -> Program:
@@ -159,7 +159,7 @@ class Position:
     @property
     def function(self) -> str | None:
         """The name of the function of the selected frame."""
-        group = self.scene.group
+        group = self.context.group
         return None if group is None else group.plan.function.name
 
     @property
@@ -167,13 +167,13 @@ class Position:
         """The registers of the selected function as arrays ``[32]`` over the warp, masked for lanes that stand
         elsewhere. Registers never written are left out.
         """
-        scene = self.scene
-        group = scene.group
+        context = self.context
+        group = context.group
         if group is None:
             return {}
-        mask = ~scene.lanes()
+        mask = ~context.lanes()
         return {
-            register.name: np.ma.MaskedArray(scene.held(register), mask)
+            register.name: np.ma.MaskedArray(context.held(register), mask)
             for register in group.plan.function.registers
             if is_written(group, register.index) and not register.hidden
         }
@@ -211,9 +211,9 @@ def standing_of(timeline: Timeline, focus: Focus) -> Standing | None:
     return None if machine is None else next((at for at in standing(machine) if holds(machine, at.group, focus)), None)
 
 
-def scene_of(timeline: Timeline, focus: Focus, frame: int = 0) -> Scene:
+def context_of(timeline: Timeline, focus: Focus, frame: int = 0) -> Context:
     """A thread and one of its frames, for evaluating expressions."""
     at = standing_of(timeline, focus)
     if at is None:
-        return Scene(timeline.state, timeline.machine_of(focus), None, focus)
-    return Scene(timeline.state, at.machine, activation(at.machine, at.group, frame), focus)
+        return Context(timeline.state, timeline.machine_of(focus), None, focus)
+    return Context(timeline.state, at.machine, activation(at.machine, at.group, frame), focus)

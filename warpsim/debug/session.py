@@ -30,7 +30,7 @@ from warpsim.debug.breakpoints import (
 from warpsim.debug.errors import DebugError, flag, number, text
 from warpsim.debug.matrices import Matrix, matrix_at, nearest_matrix
 from warpsim.debug.origins import Origin, origin_of
-from warpsim.debug.position import Call, Position, Stop, WarpState, scene_of, standing_of, warps_of
+from warpsim.debug.position import Call, Position, Stop, WarpState, context_of, standing_of, warps_of
 from warpsim.debug.threads import Focus, chosen_focus
 from warpsim.debug.timeline import Timeline
 from warpsim.debug.waiting import BarrierState, InFlight, MbarrierState
@@ -263,8 +263,8 @@ class Session(Position):
         expression, read, write = text("expression", expression), flag("read", read), flag("write", write)
         if text("scope", scope) not in ("lane", "warp", "any"):
             raise DebugError(f"scope must be 'lane', 'warp' or 'any', not {scope!r}")
-        scene = self.scene
-        target = tile_of(scene, expression, self._instruction) or target_of(scene, expression, scope, read=read)
+        context = self.context
+        target = tile_of(context, expression, self._instruction) or target_of(context, expression, scope, read=read)
         if read and isinstance(target, TileTarget):
             raise DebugError("a matrix can be watched for changes only: watch matrix d")
         made = Watchpoint(next(self._numbers), expression, read, write, scope, target)
@@ -329,7 +329,7 @@ class Session(Position):
 
         A value that differs by lane is an array ``[32]``, masked for lanes that stand elsewhere.
         """
-        return self.scene.value(text)
+        return self.context.value(text)
 
     def memory(
         self, space: str, address: int, nbytes: int, cta: int | Sequence[int] | None = None, thread: int | None = None
@@ -337,8 +337,8 @@ class Session(Position):
         """Read bytes of a state space, of the CTA and thread in focus unless others are given."""
         chosen = None if thread is None else number("thread", thread)
         warp, lane = (None, None) if chosen is None else (chosen >> 5, chosen & 31)
-        scene = scene_of(self.timeline, chosen_focus(self.timeline.state, self.thread, cta, warp, lane))
-        return scene.place(text("space", space), number("address", address)).read(number("nbytes", nbytes))
+        context = context_of(self.timeline, chosen_focus(self.timeline.state, self.thread, cta, warp, lane))
+        return context.place(text("space", space), number("address", address)).read(number("nbytes", nbytes))
 
     def where(self) -> tuple[Call, ...]:
         """The call stack of the thread in focus, innermost first."""
@@ -361,8 +361,8 @@ class Session(Position):
 
         Gives the values and the owner of each element. A and B of wgmma are read through their descriptors.
         """
-        scene = self.scene
-        return matrix_at(scene, nearest_matrix(scene, self._instruction), operand)
+        context = self.context
+        return matrix_at(context, nearest_matrix(context, self._instruction), operand)
 
     def barriers(self) -> tuple[BarrierState, ...]:
         """Barriers of CTAs and clusters at which threads have arrived."""

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from warpsim.debug import expressions as ex
 from warpsim.debug.breakpoints import location_of
 from warpsim.debug.errors import DebugError
-from warpsim.debug.evaluation import Scene, Value, as_bits, integers, numbers
-from warpsim.debug.position import Position, scene_of
+from warpsim.debug.evaluation import Context, Value, as_bits, integers, numbers
+from warpsim.debug.position import Position, context_of
 from warpsim.debug.threads import peek, places
 from warpsim.errors import shown
 from warpsim.host.cases import is_float
@@ -27,37 +27,37 @@ if TYPE_CHECKING:
 
 def assign(position: Position, what: str, value: object) -> None:
     """Assign to a register, a variable or memory; recorded as a change of the launch at this position."""
-    scene, node = position.scene, ex.parse(what)
+    context, node = position.context, ex.parse(what)
     if position.timeline.ended:
         raise DebugError("the launch has ended; go back first")
-    given = scene.evaluate(ex.parse(value)) if isinstance(value, str) else _value(value)
+    given = context.evaluate(ex.parse(value)) if isinstance(value, str) else _value(value)
     base = node.base if isinstance(node, ex.Index) else node
-    register = scene.register(base.text) if isinstance(base, ex.Name) else None
+    register = context.register(base.text) if isinstance(base, ex.Name) else None
     if register is not None:
-        lane = _lane(scene, node) if isinstance(node, ex.Index) else None
-        data = _as_type(what, given, register.type, scene.lanes() if lane is None else np.arange(32) == lane)
-        _set_register(position, scene, register, lane, data)
+        lane = _lane(context, node) if isinstance(node, ex.Index) else None
+        data = _as_type(what, given, register.type, context.lanes() if lane is None else np.arange(32) == lane)
+        _set_register(position, context, register, lane, data)
         return
-    at = location_of(scene, node)
+    at = location_of(context, node)
     if at is None or at.space == "param":
         raise DebugError(f"{what} cannot be changed: name a register, a variable, or memory such as shared.u32[64]")
-    data = _as_type(what, given, at.type, scene.lanes())
+    data = _as_type(what, given, at.type, context.lanes())
     count = 1 if at.count is None else at.count
     pairs = []
     if isinstance(at.address, np.ndarray):
-        for lane in np.flatnonzero(scene.lanes()).tolist():
+        for lane in np.flatnonzero(context.lanes()).tolist():
             pairs.append((int(at.address[lane]), lane, np.broadcast_to(data, 32)[lane : lane + 1].tobytes()))
     elif data.ndim and data.size not in (1, count):
         raise DebugError(f"{what} has {count} elements, not {data.size}")
     else:
-        pairs.append((int(at.address), scene.focus.lane, np.broadcast_to(data, count).tobytes()))
+        pairs.append((int(at.address), context.focus.lane, np.broadcast_to(data, count).tobytes()))
     for address, lane, raw in pairs:
-        scene.place(at.space, address, lane).read(len(raw))  # raises before anything has changed
+        context.place(at.space, address, lane).read(len(raw))  # raises before anything has changed
 
-    focus, space, frame = scene.focus, at.space, position.frame
+    focus, space, frame = context.focus, at.space, position.frame
 
     def act(timeline: Timeline) -> None:
-        there = scene_of(timeline, focus, frame)
+        there = context_of(timeline, focus, frame)
         for address, lane, raw in pairs:
             there.place(space, address, lane).write(raw)
 
@@ -130,20 +130,20 @@ def _as_type(what: str, value: Value, type: ScalarType, lanes: Array) -> Array:
     return as_bits(Value(np.asarray(exact & (1 << bits) - 1, object), value.lanes), plain).data
 
 
-def _lane(scene: Scene, node: ex.Index) -> int:
-    number = int(np.asarray(scene.evaluate(node.index).data).reshape(-1)[0])
-    if not 0 <= number < 32 or not scene.lanes()[number]:
+def _lane(context: Context, node: ex.Index) -> int:
+    number = int(np.asarray(context.evaluate(node.index).data).reshape(-1)[0])
+    if not 0 <= number < 32 or not context.lanes()[number]:
         raise DebugError(f"lane {number} does not stand here")
     return number
 
 
-def _set_register(position: Position, scene: Scene, register: Register, lane: int | None, data: Array) -> None:
+def _set_register(position: Position, context: Context, register: Register, lane: int | None, data: Array) -> None:
     if data.ndim and data.shape != (32,):
         raise DebugError(f"a register takes 1 or 32 values, not {data.size}")
-    focus, frame = scene.focus, position.frame
+    focus, frame = context.focus, position.frame
 
     def act(timeline: Timeline) -> None:
-        there = scene_of(timeline, focus, frame)
+        there = context_of(timeline, focus, frame)
         group, machine = there.group, there.machine
         assert group is not None
         assert machine is not None

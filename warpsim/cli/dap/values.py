@@ -111,8 +111,8 @@ class Values:
 
     def _variables(self) -> list[Body]:
         session = self.live()
-        scene = session.scene
-        plan = scene.group.plan if scene.group is not None else session.timeline.state.plan.main
+        context = session.context
+        plan = context.group.plan if context.group is not None else session.timeline.state.plan.main
         names = [p.name for p in plan.function.params if not p.registers]
         names += [v.name for v in [*plan.function.variables, *session.program.variables]]
         found = []
@@ -129,7 +129,7 @@ class Values:
         found = []
         for name in SPECIALS:
             if name.split(".")[0] in ("tid", "ctaid", "ntid", "nctaid") and not name.endswith(".w"):
-                value = self.live().evaluate(f"%{name}") if self.live().scene.group is not None else np.array(0)
+                value = self.live().evaluate(f"%{name}") if self.live().context.group is not None else np.array(0)
                 found.append(self._variable(f"%{name}", value, _one_line(value)))
         return found
 
@@ -163,7 +163,7 @@ class Values:
     def _memory_of(self, text: str) -> str | None:
         """The location of an expression in memory as ``space:address``."""
         try:
-            at = location_of(self.live().scene, ex.parse(text))
+            at = location_of(self.live().context, ex.parse(text))
         except DebugError:
             return None
         if at is None or isinstance(at.address, np.ndarray):

@@ -109,7 +109,7 @@ class Looking:
             return word, self._number(rest)
         node = ex.parse(text)
         inner = node.left if isinstance(node, ex.Operation) and (node.operator, node.right) == ("&", None) else node
-        at = location_of(self.session.scene, inner)
+        at = location_of(self.session.context, inner)
         if at is not None and at.space != "param":
             address = at.address[self.session.thread.lane] if isinstance(at.address, np.ndarray) else at.address
             return at.space, int(address)
@@ -438,8 +438,8 @@ class Infos:
 
     def info_locals(self, text: str) -> None:
         """List parameters and variables of the current function and of the module."""
-        scene = self.session.scene
-        plan = scene.group.plan if scene.group is not None else self.session.timeline.state.plan.main
+        context = self.session.context
+        plan = context.group.plan if context.group is not None else self.session.timeline.state.plan.main
         for param in plan.function.params:
             if not param.registers:
                 self._variable("param", param.name, param.type.name)

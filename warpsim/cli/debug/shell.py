@@ -184,7 +184,7 @@ class Shell:
                 functions = self.session.program.functions
                 places = [*functions, *(label for f in functions.values() for label in f.labels)]
                 return sorted({place for place in places if place.startswith(text)})
-            group = self.session.scene.group
+            group = self.session.context.group
             known = [r.name for r in group.plan.function.registers if not r.hidden] if group is not None else []
             return [name for name in known if name.startswith(text)]
         return []
