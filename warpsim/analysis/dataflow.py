@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import heapq
 from collections.abc import Callable, Iterator
 from typing import TypeVar
@@ -92,10 +93,7 @@ class GroupStates:
     @property
     def pending(self) -> int:
         """Operations that may be in flight."""
-        found = self.open | self.lost
-        for age in self.ages:
-            found |= age
-        return found
+        return functools.reduce(int.__or__, self.ages, self.uncommitted)
 
     @property
     def only_lost(self) -> int:
@@ -132,9 +130,9 @@ class GroupStates:
 
     def ended(self, who: int) -> GroupStates:
         """Complete or fence these."""
-        over = (self.pending | self.done) & who
-        kept = self._each(lambda s: s & ~who)
-        return attrs.evolve(kept, done=self.done | over)
+        kept, ages = ~who, tuple(a & ~who for a in self.ages)
+        done = self.done | self.pending & who
+        return GroupStates(done, self.open & kept, self.lost & kept, self.passed & kept, ages)
 
     def __or__(self, other: GroupStates) -> GroupStates:
         """What may have happened on either path."""
@@ -143,11 +141,6 @@ class GroupStates:
         ages = tuple(a | b for a, b in zip(self.ages, other.ages, strict=True))
         return GroupStates(
             self.done | other.done, self.open | other.open, self.lost | other.lost, self.passed | other.passed, ages
-        )
-
-    def _each(self, change: Callable[[int], int]) -> GroupStates:
-        return GroupStates(
-            change(self.done), change(self.open), change(self.lost), change(self.passed), tuple(map(change, self.ages))
         )
 
 

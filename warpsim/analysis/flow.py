@@ -270,59 +270,38 @@ def loop_order(edges: Edges) -> list[int]:
     return order
 
 
-class _Components:
-    """Tarjan's search for strongly connected components of the subgraph of some nodes."""
-
-    def __init__(self, nodes: set[int], edges: Edges) -> None:
-        self.nodes, self.edges = nodes, edges
-        self.index: dict[int, int] = {}
-        self.low: dict[int, int] = {}
-        self.stack: list[int] = []
-        self.on_stack: set[int] = set()
-        self.work: list[tuple[int, list[int]]] = []
-        self.found: list[list[int]] = []
-
-    def enter(self, node: int) -> None:
-        """Number a node, and put the nodes behind it aside."""
-        self.index[node] = self.low[node] = len(self.index)
-        self.stack.append(node)
-        self.on_stack.add(node)
-        self.work.append((node, sorted(e for e in self.edges[node] if e in self.nodes)))
-
-    def walk(self, root: int) -> None:
-        """Visit all nodes behind one; components are found in reverse topological order."""
-        self.enter(root)
-        while self.work:
-            node, pending = self.work[-1]
-            if not pending:
-                self._leave(node)
-                continue
-            following = pending.pop()
-            if following not in self.index:
-                self.enter(following)
-            elif following in self.on_stack:
-                self.low[node] = min(self.low[node], self.index[following])
-
-    def _leave(self, node: int) -> None:
-        self.work.pop()
-        if self.work:
-            above = self.work[-1][0]
-            self.low[above] = min(self.low[above], self.low[node])
-        if self.low[node] == self.index[node]:
-            component = [self.stack.pop()]
-            while component[-1] != node:
-                component.append(self.stack.pop())
-            self.on_stack.difference_update(component)
-            self.found.append(component)
-
-
 def _components(nodes: list[int], edges: Edges) -> list[list[int]]:
-    """Strongly connected components of a subgraph, in topological order; ties as in the code."""
-    search = _Components(set(nodes), edges)
-    for root in sorted(search.nodes, reverse=True):
-        if root not in search.index:
-            search.walk(root)
-    return search.found[::-1]
+    """Strongly connected components of a subgraph, in topological order; ties as in the code (Tarjan, 1972)."""
+    inside, index, low = set(nodes), dict[int, int](), dict[int, int]()
+    stack, work, found = list[int](), list[tuple[int, list[int]]](), list[list[int]]()
+
+    def enter(node: int) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        work.append((node, sorted(e for e in edges[node] if e in inside)))
+
+    for root in sorted(inside, reverse=True):
+        if root not in index:
+            enter(root)
+        while work:
+            node, pending = work[-1]
+            if pending:
+                following = pending.pop()
+                if following not in index:
+                    enter(following)
+                low[node] = min(low[node], index[following])
+                continue
+            work.pop()
+            if work:
+                above = work[-1][0]
+                low[above] = min(low[above], low[node])
+            if low[node] == index[node]:
+                component = [stack.pop()]
+                while component[-1] != node:
+                    component.append(stack.pop())
+                index.update(dict.fromkeys(component, len(edges)))  # no way leads back into it
+                found.append(component)
+    return found[::-1]
 
 
 class Graph:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
-from warpsim.analysis.verified_loads import guesses, tests
 from warpsim.checks.cells import Cells, Log
 from warpsim.checks.race.order import Order
 from warpsim.checks.race.vector_clocks import Numbering, Past, Rows
@@ -113,23 +112,13 @@ class LaunchRaces:
         return (number % gx, number // gx % gy, number // (gx * gy)), t >> 5, (t & 31,)
 
 
-def is_test(plan: KernelPlan, instruction: Instruction) -> bool:
-    """Whether a load's value only decides whether to execute an atomic on the same place."""
-    return instruction.span in _spans(plan, "race tests", tests)
-
-
-def is_guess(plan: KernelPlan, instruction: Instruction) -> bool:
-    """Whether a load's value is verified by a compare-and-swap."""
-    return instruction.span in _spans(plan, "race guesses", guesses)
-
-
-def _spans(plan: KernelPlan, name: str, find: Callable[[Function], Iterable[Span]]) -> set[Span]:
-    """The result of an analysis for a module's functions, cached."""
-    found: set[Span] | None = plan.main.notes.get(name)
+def is_found(plan: KernelPlan, instruction: Instruction, find: Callable[[Function], Iterable[Span]]) -> bool:
+    """Whether an analysis of a module's functions finds an instruction."""
+    found: set[Span] | None = plan.main.notes.get(find)
     if found is None:
         functions = plan.program.functions.values()
-        found = plan.main.notes[name] = {span for function in functions for span in find(function)}
-    return found
+        found = plan.main.notes[find] = {span for function in functions for span in find(function)}
+    return instruction.span in found
 
 
 KEPT = 4096
@@ -222,11 +211,8 @@ class BatchClocks:
             self.order.widen()
             self.shared_cells.widen(self.n_ctas)
 
-    def threads_of(self, group: Group, mask: Array | None = None) -> Array:
-        """Flat positions of a group's threads (where ``mask``); those of one CTA if all do the same."""
-        return self._threads(group.selection, mask)
-
-    def _threads(self, selection: Selection, mask: Array | None = None) -> Array:
+    def threads_of(self, selection: Selection, mask: Array | None = None) -> Array:
+        """Flat positions of threads (where ``mask``); those of one CTA if all do the same."""
         if self.order.uniform:
             if isinstance(selection, Rect) and selection.all_ctas and (mask is None or alike(mask)):
                 rows = selection.positions[:, :, 0, 0]
@@ -241,9 +227,9 @@ class BatchClocks:
         """Note that the threads of a group (None: all) passed a barrier of their whole CTAs."""
         self.launch.begin(None, 0)
         for left in self._left:
-            self.order.leave(self._threads(left))
+            self.order.leave(self.threads_of(left))
         self._left.clear()
-        self.order.cta_barrier(None if group is None else self.threads_of(group), self.now)
+        self.order.cta_barrier(None if group is None else self.threads_of(group.selection), self.now)
 
     def exited(self, group: Group, alive: Array) -> None:
         """Note that the threads of a group have exited; ``alive`` counts those that are left in each CTA."""
@@ -262,11 +248,11 @@ class BatchClocks:
             self.widen()
             masks = np.broadcast_to(masks, group.selection.shape)
             masks = masks.reshape(-1) if active is None else masks[np.broadcast_to(active, masks.shape)]
-        self.order.warp_sync(self.threads_of(group, active), masks, self.now)
+        self.order.warp_sync(self.threads_of(group.selection, active), masks, self.now)
 
     def cluster_arrive(self, group: Group, barrier: ClusterBarrier) -> None:
         """Note that the threads of a group arrive at the barrier of their clusters, in its current state."""
-        positions = self.threads_of(group)
+        positions = self.threads_of(group.selection)
         phases = barrier.phase[barrier.cluster[positions % self.n_ctas]] + 1
         self.order.cluster_arrive(positions, phases, self.now, release=self.role.release)
 

@@ -379,7 +379,7 @@ class RaceWatcher(Watcher):
         scope = fence_scope(instruction)
         if scope is not None:
             clocks = self._at(machine, group).clocks
-            clocks.order.fence(clocks.threads_of(group, active), scope, clocks.now)
+            clocks.order.fence(clocks.threads_of(group.selection, active), scope, clocks.now)
             clocks.launch.step = None
 
     def warp_synchronised(self, machine: Machine, group: Group, members: Members, active: Array | None) -> None:
@@ -415,7 +415,7 @@ class RaceWatcher(Watcher):
         """Note threads that passed a cluster barrier."""
         clocks = self._at_new_step(machine).clocks
         clocks.launch.begin(None, 0)
-        clocks.order.cluster_wait(clocks.threads_of(group))
+        clocks.order.cluster_wait(clocks.threads_of(group.selection))
 
     def mbarrier_arrived(
         self, machine: Machine, group: Group, positions: Array, columns: Array, place: Array, phases: Array
@@ -452,7 +452,7 @@ class RaceWatcher(Watcher):
     def wgmma_waited(self, machine: Machine, group: Group) -> None:
         """Order what wgmma read before what follows."""
         clocks = self._at(machine, group).clocks
-        clocks.order.wgmma_wait(clocks.threads_of(group), clocks.now)
+        clocks.order.wgmma_wait(clocks.threads_of(group.selection), clocks.now)
         clocks.launch.step = None
 
     def group_exited(self, machine: Machine, group: Group) -> None:

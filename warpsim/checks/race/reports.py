@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
+from warpsim.analysis.verified_loads import guesses, tests
 from warpsim.checks.cells import SHIFT, THREAD
-from warpsim.checks.race.clocks import BatchClocks, is_guess, is_test
+from warpsim.checks.race.clocks import BatchClocks, is_found
 from warpsim.errors import Finding
 from warpsim.machine.reporting import finding_at, present
 from warpsim.machine.values import Array
@@ -116,9 +117,9 @@ class Reports:
         reads = reach and race.write != race.was_write
         if race.reason != IN_TURN and race.write and not level:
             self.doubts.append(doubt)
-        elif race.reason != IN_TURN and reads and is_guess(machine.launch.plan, reader):
+        elif race.reason != IN_TURN and reads and is_found(machine.launch.plan, reader, guesses):
             self._fault(machine, group, doubt, CHECKED)
-        elif race.reason != IN_TURN and reads and is_test(machine.launch.plan, reader):
+        elif race.reason != IN_TURN and reads and is_found(machine.launch.plan, reader, tests):
             self._fault(machine, group, doubt, TESTED)
         else:
             self._fault(machine, group, doubt)
