@@ -489,22 +489,16 @@ def test_what_is_served_beside_a_watcher(event, served):
 
 
 def test_products_of_matrices_that_pay(monkeypatch):
-    """Engine ``auto`` loads code when bodies have taken a tenth of a second, and compiles after 2.5; ``compiled`` asks for it, and has it
-    made behind the launch where it would have paid."""
+    """What lies on disk serves at once. A first launch compiles in a tenth of its time, later ones behind it, and engine ``compiled``
+    behind its first, too."""
     from warpsim.native.matrix import instructions as matrices
 
-    made, submitted, loaded = [], [], set()
-
-    class Compiler:
-        def has(self, text, name):
-            return name in loaded
-
-        def function(self, text, name):
-            made.append(name)
-            return text
-
-    monkeypatch.setattr(matrices, "compiler", Compiler)
+    made, submitted, sought = [], [], []
+    monkeypatch.setattr(matrices, "kept_function", lambda what: sought.append(what) or ("kept" in what) or None)
+    monkeypatch.setattr(matrices, "compiled_function", lambda what, text, name: made.append(what) or text)
+    monkeypatch.setattr(matrices, "function_at", lambda address: address)
     monkeypatch.setattr(matrices, "compile_queue", lambda: SimpleNamespace(submit=submitted.append))
+    monkeypatch.setattr(matrices, "share_of", lambda launches: [None, 0.1, 8.0][launches])
     codes = matrices.Codes()
 
     def of(key, policy):
@@ -513,32 +507,30 @@ def test_products_of_matrices_that_pay(monkeypatch):
     assert of("a", Policy.AT_ONCE).startswith("define @matrix_")
     assert of("a", Policy.AUTO) is codes.functions["a"]
     assert len(made) == 1
-
-    codes.accounts["b"].interpreted = 0.09
-    assert (of("b", Policy.AUTO), "b" in codes.texts) == (None, False)
-    codes.accounts["b"].interpreted = 0.1
-    assert (of("b", Policy.AUTO), "b" in codes.texts) == (None, True)
-    loaded.add(codes.texts["b"][1])
+    assert of("kept", Policy.AUTO) is True
+    assert [of("b", Policy.AUTO) for _ in range(2)] == [None, None]
+    assert sought == ["product a", "product kept", "product b"]  # each once
+    codes.accounts["b"].interpreted = 3.2
     assert of("b", Policy.AUTO)
-    codes.accounts["c"].interpreted = 2.5
-    assert of("c", Policy.AUTO)
-    assert len(made) == 3
+    assert (len(made), codes.wanted.keys()) == (2, {"b"})
+    codes.wanted.clear()
 
+    codes.accounts["c"].interpreted = 0.05
+    for count in (0, 1):
+        assert of("c", Policy.AUTO) is None
+        codes.over(Policy.AUTO)
+        assert len(submitted) == count
+    codes.accounts["d"].interpreted = 0.005
     assert of("d", Policy.ASKED) is None
-    loaded.add(codes.texts["d"][1])
-    assert of("d", Policy.ASKED) is None  # asked once
-    codes.accounts["d"].interpreted = 2.4
+    codes.over(Policy.ASKED)
+    assert len(submitted) == 1
+    codes.accounts["d"].interpreted = 0.007  # 50 seconds for each
     assert of("d", Policy.ASKED) is None
-    codes.accounts["e"].interpreted = 0.005
-    assert of("e", Policy.ASKED) is None
-    codes.over()
-    codes.over()
-    assert len(submitted) == 1  # of d: fifty times its seconds are more than compiling takes, of e they are not
-    assert len(made) == 3
+    codes.over(Policy.ASKED)
+    assert (len(submitted), len(made)) == (2, 2)
     submitted[0]()
-    assert codes.functions["d"] == codes.texts["d"][0]
-    codes.accounts["e"].interpreted = 2.5
-    assert of("e", Policy.ASKED)
+    assert of("c", Policy.AUTO) is codes.functions["c"]
+    assert len(made) == 3
 
     assert codes.timed("f", lambda: 7) == 7
     assert codes.timed("f", lambda: 8) == 8
@@ -555,7 +547,8 @@ def test_without_a_compiler(monkeypatch):
     monkeypatch.setattr(cache, "available", lambda: False)
     taken = costs.Interpreted()
     monkeypatch.setattr(serving, "interpreted", lambda: taken)
-    state = SimpleNamespace(settings=SimpleNamespace(by_warp=False), schedule=None)
+    monkeypatch.setattr(serving, "on_disk", lambda plan: False)
+    state = SimpleNamespace(settings=SimpleNamespace(by_warp=False), schedule=None, plan=None)
     assert serving.compiled_for("interpreter", (), state) is None
     assert not taken.enough
     later_on = serving.compiled_for("auto", (), state)
@@ -570,18 +563,7 @@ def test_units_need_the_usual_order(monkeypatch):
     from warpsim.native.tiering import eligibility as serving
 
     monkeypatch.setattr(serving, "interpreted", costs.Interpreted)
+    monkeypatch.setattr(serving, "on_disk", lambda plan: False)
     for schedule, units in ((None, True), (3, False)):
-        assert serving.compiled_for("auto", (), SimpleNamespace(schedule=schedule)).runs_steps == units
-
-
-def test_what_was_compiled_before(monkeypatch):
-    """Looked up once, by the name of the place."""
-    from warpsim.native.tiering import entry_points as entries
-
-    asked = []
-    monkeypatch.setattr(entries, "has_note", lambda name: asked.append(name) or name == "note of 3")
-    plans = SimpleNamespace(note_of=lambda place: f"note of {place}")
-    for place, kept in ((3, True), (4, False)):
-        entry = EntryPoint(EVERYTHING)
-        assert [entries.Profile.keeps(plans, place, entry) for _ in range(2)] == [kept] * 2
-    assert asked == ["note of 3", "note of 4"]
+        state = SimpleNamespace(schedule=schedule, plan=None)
+        assert serving.compiled_for("auto", (), state).runs_steps == units

@@ -12,7 +12,7 @@ pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 
 from warpsim.machine.state.global_memory import Allocation, GlobalMemory
 from warpsim.machine.state.word_space import WordSpace
-from warpsim.native.compiling.compiler import compiler
+from warpsim.native.compiling.compiler import library_function
 from warpsim.native.runtime.memory import MemoryViews
 from warpsim.native.runtime.run import Runner
 
@@ -110,7 +110,7 @@ def test_how_far_memory_is_written(size):
     """The marks of what is written are read from any place on, up to the first byte that is not."""
     marks = np.full(size + 64, 0xFF, np.uint8)
     clean = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(
-        compiler().helper("ws_clean")
+        library_function("ws_clean")
     )
     for hole in {0, 1, size // 2, size - 4, size - 1, size, size + 1}:
         marks[hole] = 0xFE

@@ -235,6 +235,11 @@ class FunctionPlan:
             self.specials[slot] = name
         return slot
 
+    @property
+    def extra_names(self) -> tuple[Hashable, ...]:
+        """What the slots beyond the registers hold, in their order."""
+        return tuple(self._extra_slots)
+
     def _slot(self, key: Hashable, content: Value | None) -> int:
         slot = self._extra_slots.get(key)
         if slot is None:

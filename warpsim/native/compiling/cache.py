@@ -7,6 +7,14 @@ import importlib.util
 from functools import lru_cache
 from pathlib import Path
 
+try:
+    from _sha2 import sha256  # type: ignore[import-not-found]  # OpenSSL, which hashlib loads, takes 6 ms
+except ImportError:  # before Python 3.12
+    try:
+        from _sha256 import sha256  # type: ignore[import-not-found]
+    except ImportError:
+        from hashlib import sha256
+
 from warpsim.owned import cache_folder, read, sweep, write
 
 CACHE_BYTES = 256 << 20
@@ -42,11 +50,14 @@ def read_object(key: str) -> bytes | None:
     return data[HEAD:]
 
 
-def _head(key: str, body: bytes) -> bytes:
-    import hashlib  # OpenSSL takes its time
+def digest(*parts: object) -> str:
+    """A name for what parts together decide."""
+    return sha256("\0".join(map(str, parts)).encode()).hexdigest()
 
+
+def _head(key: str, body: bytes) -> bytes:
     length = len(body).to_bytes(8, "little")
-    return _MARK + hashlib.sha256(key.encode() + b"\0" + length + body).digest() + length
+    return _MARK + sha256(key.encode() + b"\0" + length + body).digest() + length
 
 
 def write_object(key: str, body: bytes) -> None:

@@ -6,11 +6,11 @@ import hashlib
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
-from warpsim.native.compiling import mapping
-from warpsim.native.compiling.cache import has_object, read_object, write_object
+from warpsim.native.compiling import images, mapping
+from warpsim.native.compiling.cache import digest, has_object, read_object, write_object
 from warpsim.native.compiling.images import Function, function_at
 from warpsim.native.compiling.linking import Linked, Unlinkable, link
 from warpsim.native.runtime.library import module_of
@@ -22,6 +22,18 @@ LIGHT = 0
 
 class Invalid(Exception):
     """LLVM rejects the IR: a defect of what emitted it."""
+
+
+def load(linked: Linked) -> dict[str, int]:
+    """The addresses of linked functions.
+
+    Raises:
+        Invalid: they cannot be mapped.
+    """
+    begins = mapping.map_code(linked.code, linked.outside)
+    if begins is None:
+        raise Invalid(f"code cannot be mapped, or there is none of {sorted(name for name, _ in linked.outside)}")
+    return {name: begins + at for name, at in linked.functions.items()}
 
 
 class Compiler:
@@ -52,20 +64,20 @@ class Compiler:
         target = self._llvm.Target.from_triple(triple)
         return target.create_target_machine(cpu=self._cpu, features=self._features, opt=2, **how)
 
-    def helper(self, name: str) -> int:
-        """The address of a library function."""
+    def address(
+        self, text: str, name: str, level: int = 2, helpers: Sequence[str] = (), others: Mapping[str, str] | None = None
+    ) -> int:
+        """The address of a module's function, which calls library functions and ``others``, the texts of modules by the names of
+        their functions."""
         if name not in self._addresses:
-            self._load(module_of(name), name, 1, (), {})
+            self._load(text, name, level, helpers, others or {})
         return self._addresses[name]
 
     def function(
         self, text: str, name: str, helpers: Sequence[str] = (), level: int = 2, others: Mapping[str, str] | None = None
     ) -> Function:
-        """The function of a module, as ``int f(void *)``, which calls library functions and ``others``, the texts of modules by
-        the names of their functions."""
-        if name not in self._addresses:
-            self._load(text, name, level, helpers, others or {})
-        return function_at(self._addresses[name])
+        """The same as ``int f(void *)``."""
+        return function_at(self.address(text, name, level, helpers, others))
 
     def has(self, text: str, name: str, level: int = 2) -> bool:
         """Whether a function is loaded, or its object is in the cache."""
@@ -113,15 +125,12 @@ class Compiler:
         """Load the function of a module."""
         linked = self.linked(text, helpers, level, others)
         if linked is not None:
-            begins = mapping.map_code(linked.code, linked.outside)
-            if begins is None:
-                raise Invalid(f"it cannot be mapped, or there is none of {sorted(n for n, _ in linked.outside)}")
-            self._addresses[name] = begins + linked.functions[name]
+            self._addresses[name] = load(linked)[name]
             return
         for helper in helpers:
-            self.helper(helper)
+            self.address(module_of(helper), helper, 1)
         for other, its_text in others.items():
-            self.function(its_text, other)
+            self.address(its_text, other)
         data = self._object(text, level)
         with self._lock:
             if name not in self._addresses:  # or another thread was faster
@@ -163,3 +172,25 @@ def compiler() -> Compiler:
 @lru_cache(maxsize=1)
 def _compiler() -> Compiler:
     return Compiler()
+
+
+def kept_function(what: str) -> int | None:
+    """The address of a function that calls no others, from the disk; ``what`` names it among all of this version."""
+    found = None if images.made_by() is None else images.find(digest(images.made_by(), what))
+    return None if found is None else next(iter(found[1].values()))
+
+
+def compiled_function(what: str, text: str, name: str, level: int = 2) -> int:
+    """The same where it has to be compiled; it is kept."""
+    linked = compiler().linked(text, level=level)
+    if linked is None:
+        return compiler().address(text, name, level)
+    if images.made_by() is not None:
+        images.keep(digest(images.made_by(), what), linked, {})
+    return load(linked)[name]
+
+
+@cache
+def library_function(name: str) -> int:
+    """The address of a library function that is called from here."""
+    return kept_function(name) or compiled_function(name, module_of(name), name, 1)

@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import attrs
 
-from warpsim.native.compiling.compiler import LIGHT, compiler
+from warpsim.native.compiling.compiler import LIGHT, compiler, load
+from warpsim.native.compiling.images import function_at
+from warpsim.native.compiling.linking import Linked
 from warpsim.native.runtime.compiled_region import CompiledRegion
 
 
@@ -39,6 +41,15 @@ class RegionModule:
         return has(self.text, self.name, LIGHT) and all(has(text, name) for name, text in self.products.items())
 
 
-def compile_module(made: RegionModule) -> CompiledRegion:
-    """Compile a region."""
-    return made.described(function=compiler().function(made.text, made.name, made.helpers, LIGHT, made.products))
+def compile_module(made: RegionModule) -> tuple[CompiledRegion, Linked | None]:
+    """Compile a region; linked, where code is linked here.
+
+    Raises:
+        Invalid: LLVM rejects it.
+    """
+    linked = compiler().linked(made.text, made.helpers, LIGHT, made.products)
+    if linked is None:
+        function = compiler().function(made.text, made.name, made.helpers, LIGHT, made.products)
+    else:
+        function = function_at(load(linked)[made.name])
+    return made.described(function=function), linked

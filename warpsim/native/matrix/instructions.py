@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -18,11 +18,12 @@ import numpy as np
 
 from warpsim.isa import mma, mma_sp, wgmma, wmma
 from warpsim.layout.fragment import extent
-from warpsim.native.compiling.compiler import compiler
+from warpsim.native.compiling.compiler import compiled_function, kept_function
+from warpsim.native.compiling.images import function_at
 from warpsim.native.compiling.queue import compile_queue
 from warpsim.native.matrix.kernels import Plain, Warp, warp_kernel, warpgroup_kernel
 from warpsim.native.matrix.plans import mma_plan, plain_plan, sparse_plan, wgmma_product, wmma_plain_plan, wmma_plan
-from warpsim.native.tiering.cost import BLOCKING_SHARE, PRODUCT, PRODUCT_LOAD, QUEUED_SHARE, Account, Policy
+from warpsim.native.tiering.cost import FIRST_SHARE, PRODUCT, QUEUED_SHARE, Account, Policy, share_of
 
 if TYPE_CHECKING:
     from warpsim.isa.spec import Op
@@ -44,22 +45,32 @@ class Codes:
         self.accounts: defaultdict[Any, Account] = defaultdict(Account)
         self.texts: dict[Any, tuple[str, str]] = {}
         self.functions: dict[Any, Any] = {}
-        self.asked: set[Any] = set()
+        self.sought: set[Any] = set()
+        """What was looked up on disk."""
+        self.wanted: dict[Any, Callable[[str], str]] = {}
+        """What this launch has asked for in vain."""
+        self.launches: Counter[Any] = Counter()
+        """How many launches have."""
         self.plans: dict[Any, Any] = {}
         self.lock = threading.RLock()
 
     def of(self, key: Any, make: Callable[[str], str], policy: Policy) -> Any:
-        """A product's function, None while compiling it does not pay. ``make`` emits it under a name."""
-        found, allows = self.functions.get(key), self.accounts[key].allows
-        if found is not None or (policy is Policy.AUTO and not allows(PRODUCT_LOAD, BLOCKING_SHARE)):
-            return found
-        if policy is Policy.ASKED and key in self.texts and not allows(PRODUCT, BLOCKING_SHARE):
-            return None
-        with self.lock:
-            text, name = self.text(key, make)
-            if policy is Policy.AT_ONCE or allows(PRODUCT, BLOCKING_SHARE) or compiler().has(text, name):
-                self.functions[key] = compiler().function(text, name)
-            return self.functions.get(key)
+        """A function, None while it does not pay. ``make`` writes it under a name."""
+        if key in self.functions:
+            return self.functions[key]
+        if key not in self.sought:
+            self.sought.add(key)
+            kept = kept_function(_name(key))
+            if kept is not None:
+                self.functions[key] = function_at(kept)
+                return self.functions[key]
+        if policy is Policy.AT_ONCE or self.accounts[key].allows(PRODUCT, FIRST_SHARE):
+            with self.lock:
+                if key not in self.functions:
+                    self._make(key, make)
+                return self.functions[key]
+        self.wanted[key] = make
+        return None
 
     def text(self, key: Any, make: Callable[[str], str]) -> tuple[str, str]:
         """A product's module, and its function's name."""
@@ -70,15 +81,19 @@ class Codes:
                 self.texts[key] = text.replace("@matrix_core(", f"@{name}("), name
             return self.texts[key]
 
-    def over(self) -> None:
-        """At the end of a launch: queue what it could have used."""
-        for key in self.texts.keys() - self.functions.keys() - self.asked:
-            if self.accounts[key].allows(PRODUCT, QUEUED_SHARE):
-                self.asked.add(key)
-                compile_queue().submit(partial(self._make, key))
+    def over(self, policy: Policy) -> None:
+        """A launch is over: what it has asked for in vain is compiled behind it, where that pays."""
+        for key, make in self.wanted.items():
+            self.launches[key] += 1
+            share = QUEUED_SHARE if policy is Policy.ASKED else share_of(self.launches[key])
+            if self.accounts[key].allows(PRODUCT, share):
+                self.accounts[key].compiled += PRODUCT
+                compile_queue().submit(partial(self._make, key, make))
+        self.wanted.clear()
 
-    def _make(self, key: Any) -> None:
-        self.functions[key] = compiler().function(*self.texts[key])
+    def _make(self, key: Any, make: Callable[[str], str]) -> None:
+        text, name = self.text(key, make)
+        self.functions[key] = function_at(compiled_function(_name(key), text, name))
 
     def planned(self, key: Any, make: Callable[[], Any]) -> Any:
         """A key's plan, made once."""
@@ -92,6 +107,10 @@ class Codes:
         result = body()
         self.accounts[key].interpreted += time.perf_counter() - began
         return result
+
+
+def _name(key: Any) -> str:
+    return f"product {key}"
 
 
 @lru_cache(maxsize=1)
@@ -108,9 +127,8 @@ class Matrices:
         self._found: dict[int, tuple[Op, Body]] = {}
 
     def over(self) -> None:
-        """At the end of the launch."""
-        if self.policy is Policy.ASKED:
-            codes().over()
+        """The launch is over."""
+        codes().over(self.policy)
 
     def of(self, instruction: Instruction) -> Body:
         """The function that computes an instruction's results."""

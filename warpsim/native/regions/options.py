@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
+Place = tuple[int, int, bool, bool, bool]
+"""Where a region begins: block and step, and whether a region there runs one warp alone, may hold collectives, may hold barriers."""
 MOST = 600
 """Instructions of a region."""
 

@@ -228,7 +228,7 @@ class RegionFormer:
             any(made.collective for made in traced),
             any(p.ends and p.has_back_edge for p in every),
             size,
-            [_source(plan, k, read) for k in needed],
+            [live_in_source(plan, k, read) for k in needed],
             [live[place] for place in sorted(exits)],
             sorted(barriers),
             frozenset(e.space for e in effects if e.kind != "load"),
@@ -238,7 +238,7 @@ class RegionFormer:
         )
 
 
-def _source(plan: FunctionPlan, key: Key, read: frozenset[int]) -> Source:
+def live_in_source(plan: FunctionPlan, key: Key, read: frozenset[int]) -> Source:
     """How a live-in is read. Registers that are only kept, not ``read``, may never have been written."""
     kept = isinstance(key, int) and key < plan.n_registers and key not in read
     return (REGISTER, key, plan.function.registers[key].type.dtype) if kept else source_of(key)

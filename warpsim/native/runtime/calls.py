@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from warpsim.machine.waiting import LOOK_EVERY
-from warpsim.native.regions.options import Outcome, Variant
+from warpsim.native.regions.options import Outcome, Place, Variant
 from warpsim.native.runtime.compiled_region import CompiledRegion
 from warpsim.native.runtime.extents import FootprintObserver
 from warpsim.native.runtime.inputs import input_kind, layout_of, values_of
@@ -16,9 +16,9 @@ from warpsim.native.runtime.lane_tables import tables_of
 from warpsim.native.runtime.memory import wants_copy
 from warpsim.native.runtime.run import Runner
 from warpsim.native.runtime.scratch import Scratch
-from warpsim.native.tiering.cost import CONCURRENT_SHARE, LANE, STEP, Policy, has_spare_core
+from warpsim.native.tiering.cost import LANE, STEP, Policy, has_spare_core, share_of
 from warpsim.native.tiering.enqueue import enqueue_urgent
-from warpsim.native.tiering.entry_points import WAITING, Budget, EntryPoint, Place, Profile, Request
+from warpsim.native.tiering.entry_points import WAITING, Budget, EntryPoint, Profile, Request
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -164,17 +164,14 @@ class Calls:
             return found if found.region is entry.region else None
         request = Request(profile, place, entry, signature)
         if found is None and signature not in entry.codes:
-            from warpsim.native.tiering.build import make
-
-            made = self._timed(profile, lambda: make(self.policy, request))
+            made = self._recalled(profile, place, entry, signature) or self._made(request)
             if made is not None:
-                entry.put(signature, made)
                 return made
             if entry.region is None:
                 return None
             found = None if self.policy is Policy.AT_ONCE else WAITING
         if found is WAITING and not entry.pending:
-            if has_spare_core() and profile.allows(entry, CONCURRENT_SHARE):
+            if has_spare_core() and profile.allows(entry, share_of(profile.launches)):
                 entry.codes[signature] = WAITING
                 enqueue_urgent(request)
             elif self.policy is Policy.ASKED:
@@ -183,6 +180,28 @@ class Calls:
         if entry.ready:
             self.budget.interpret(group, profile, 1)
         return None
+
+    def _recalled(self, profile: Profile, place: Place, entry: EntryPoint, signature: Any) -> CompiledRegion | None:
+        """The code for a signature that an earlier process has left."""
+        if not entry.kept or entry.region is None or signature in entry.sought:
+            return None
+        found = profile.records.code(place, entry.options, signature, entry.region)
+        if found is not None:
+            entry.put(signature, found)
+        entry.sought.add(signature)
+        entry.kept = entry.ready
+        return found
+
+    def _made(self, request: Request) -> CompiledRegion | None:
+        """Code that is compiled while the launch waits, where that pays."""
+        if self.policy is not Policy.AT_ONCE and not request.profile.waits(request.entry):
+            return None
+        from warpsim.native.tiering.build import make
+
+        made: CompiledRegion | None = self._timed(request.profile, lambda: make(self.policy, request))
+        if made is not None:
+            request.entry.put(request.signature, made)
+        return made
 
     def _timed(self, profile: Profile, do: Callable[[], Any]) -> Any:
         """Compile under the profile's lock and account for the time; None if another thread holds it."""

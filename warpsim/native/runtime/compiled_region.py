@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import attrs
 import numpy as np
 
-from warpsim.native.regions.options import Variant
-from warpsim.native.regions.region import Region
-from warpsim.native.runtime.inputs import InputKind
-
 if TYPE_CHECKING:
     from warpsim.machine.plan import BoundBlock
+    from warpsim.native.regions.options import Variant
+    from warpsim.native.regions.region import Region
+    from warpsim.native.runtime.inputs import InputKind
 
 
 class Access(NamedTuple):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warpsim.native.compiling.compiler import compiler
 from warpsim.native.runtime.context import CALL_AT, CONTEXT, CallWords
 
 if TYPE_CHECKING:
@@ -85,6 +84,8 @@ class Scratch:
         return True
 
     def _call(self, name: str, *given: int) -> int:
+        from warpsim.native.compiling.compiler import library_function
+
         types = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p][: 1 + len(given)]
-        found: int = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(compiler().helper(name))(self.pointer, *given)
+        found: int = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(library_function(name))(self.pointer, *given)
         return found

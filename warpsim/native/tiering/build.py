@@ -8,16 +8,15 @@ from collections.abc import Sequence
 
 from warpsim.graph.nodes import Untraceable
 from warpsim.native.codegen.function import emit
-from warpsim.native.compiling.cache import note
 from warpsim.native.compiling.compiler import Invalid
 from warpsim.native.compiling.region_code import RegionModule, compile_module
 from warpsim.native.lowering.values import Unlowerable
-from warpsim.native.regions.options import Variant
+from warpsim.native.regions.options import Place, Variant
 from warpsim.native.regions.region import RegionFormer
 from warpsim.native.runtime.compiled_region import CompiledRegion
 from warpsim.native.runtime.inputs import InputKind
-from warpsim.native.tiering.cost import BLOCKING_SHARE, QUEUED_SHARE, Policy, has_spare_core, rate
-from warpsim.native.tiering.entry_points import WAITING, EntryPoint, Place, Profile, Request
+from warpsim.native.tiering.cost import QUEUED_SHARE, Policy, rate
+from warpsim.native.tiering.entry_points import WAITING, EntryPoint, Profile, Request
 
 LEAST = 3
 """A region without a loop needs at least so many steps to pay."""
@@ -49,14 +48,15 @@ def compile_region(profile: Profile, place: Place, entry: EntryPoint, made: Regi
     """Compile a module; None where LLVM rejects it."""
     began, kept, lines = time.thread_time(), made.kept, made.lines
     try:
-        code = compile_module(made)
+        code, linked = compile_module(made)
     except Invalid as problem:
         entry.region = None
         warnings.warn(f"a part of a kernel is interpreted, please report why: {problem}", RuntimeWarning, stacklevel=2)
         return None
     if not kept:
         rate().record(lines, time.thread_time() - began)
-        note(profile.note_of(place))
+    if entry.region is code.region:
+        profile.records.keep(place, entry.options, (code.given, code.variant), code, made.name, linked)
     return code
 
 
@@ -64,15 +64,12 @@ def make(policy: Policy, request: Request) -> CompiledRegion | None:
     """Compile while the launch waits; None where that does not pay."""
     profile, entry, signature = request.profile, request.entry, request.signature
     assert signature is not None
-    known = policy is Policy.ASKED and profile.keeps(request.place, entry) and profile.allows(entry, QUEUED_SHARE)
-    if policy is not Policy.AT_ONCE and not known and (has_spare_core() or not profile.allows(entry, BLOCKING_SHARE)):
-        return None
     made = emitted(profile, entry, *signature)
     if made is None:
         return None
     if policy is not Policy.AT_ONCE and not made.kept:
         entry.kept, entry.cost = False, rate().of(made.lines)
-        if has_spare_core() or not profile.allows(entry, BLOCKING_SHARE):
+        if not profile.waits(entry):
             return None
     return compile_region(profile, request.place, entry, made)
 

@@ -15,16 +15,17 @@ BEGIN, WRITE = 0.05, 1e-3
 """Seconds per region beside its lines, and per instruction to emit it."""
 FIRST = 0.12
 """Seconds to import LLVM."""
-BLOCKING_SHARE, CONCURRENT_SHARE, QUEUED_SHARE = 1 / 8, 1 / 4, 50.0
-"""Seconds of compilation allowed per interpreted second: while the launch waits, on a spare core meanwhile, and queued
-after it."""
+FIRST_SHARE, LATER_SHARE, BLOCKING_SHARE, QUEUED_SHARE = 1 / 10, 8.0, 1.0, 50.0
+"""Seconds of compilation allowed per interpreted second: in a kernel's first launch; in later ones, because what was launched
+twice is launched again, and what is compiled is kept for other processes; in these while they wait, without a spare core; and
+queued after a launch that asked for it."""
 
 
 class Policy(enum.Enum):
     """When a launch compiles."""
 
-    AUTO = "in a share of its time"
-    ASKED = "in a share of its time, behind the launch for the next ones, and at once what lies on disk"
+    AUTO = "in a share of the time that launches have taken together"
+    ASKED = "the same, and behind the first launch for the next ones"
     AT_ONCE = "at once"
 
 
@@ -35,8 +36,8 @@ def policy_of(engine: str) -> Policy:
     return Policy.AT_ONCE if os.environ.get("WARPSIM_COMPILE") == "at-once" else Policy.ASKED
 
 
-PRODUCT, PRODUCT_LOAD = 0.3125, 0.0125
-"""Seconds to compile a product of matrices, and to load its object."""
+PRODUCT = 0.3125
+"""Seconds to compile a product of matrices."""
 
 
 class Account:
@@ -52,7 +53,7 @@ class Account:
 
 LAUNCHES = 0.05
 """Seconds that launches take before the engine is imported."""
-PRODUCTS = {Policy.AUTO: 0.1, Policy.ASKED: 0.02, Policy.AT_ONCE: -1.0}
+PRODUCTS = 0.02
 """Seconds that products of matrices take before their machine code is imported."""
 
 
@@ -94,6 +95,13 @@ def has_spare_core() -> bool:
     """Whether a thread can compile while the launch goes on."""
     mine = getattr(os, "sched_getaffinity", None)
     return (len(mine(0)) if mine else os.cpu_count() or 1) > 1
+
+
+def share_of(launches: int) -> float:
+    """The share of a kernel's launch that is the first, second and so on."""
+    if launches < 2:
+        return FIRST_SHARE
+    return LATER_SHARE if has_spare_core() else BLOCKING_SHARE
 
 
 @lru_cache(maxsize=1)

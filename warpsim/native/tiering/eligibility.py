@@ -11,6 +11,7 @@ from warpsim.machine.hooks import Listener
 from warpsim.machine.state.launch import LaunchState
 from warpsim.native.tiering.cost import interpreted, policy_of
 from warpsim.native.tiering.deferred import DeferredEngine
+from warpsim.native.tiering.notes import on_disk
 
 if TYPE_CHECKING:
     from warpsim.native.runtime.extents import FootprintObserver
@@ -60,9 +61,7 @@ def compiled_for(
 
     def make() -> CompiledEngine | None:
         interpreted().launches = math.inf  # later launches have nothing to import
-        from warpsim.native.compiling.cache import available
-
-        if not available():
+        if not _compiles(kept=kept):
             return None
         from warpsim.native.tiering.engine import CompiledEngine
 
@@ -78,7 +77,22 @@ def compiled_for(
             stops=stops,
         )
 
-    return make() if engine == "compiled" or interpreted().enough else DeferredEngine(make, runs_steps=runs_steps)
+    kept = runs_steps and on_disk(state.plan)
+    if engine == "compiled" or interpreted().enough or kept:
+        return make()
+    return DeferredEngine(make, runs_steps=runs_steps)
+
+
+def _compiles(*, kept: bool) -> bool:
+    """Whether there is a compiler; ``kept``: there is code on disk, and whoever can use it need not look for one."""
+    if kept:
+        from warpsim.native.compiling.images import made_by
+
+        if made_by() is not None:
+            return True
+    from warpsim.native.compiling.cache import available
+
+    return available()
 
 
 @functools.lru_cache(maxsize=256)

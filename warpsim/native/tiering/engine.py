@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING, Any
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Matrix
 from warpsim.machine.selection import Rect
-from warpsim.native.regions.options import Options
+from warpsim.native.regions.options import Options, Place
 from warpsim.native.tiering.cost import (
-    BLOCKING_SHARE,
-    CONCURRENT_SHARE,
     PRODUCTS,
-    QUEUED_SHARE,
     Policy,
     has_spare_core,
     interpreted,
+    share_of,
 )
 from warpsim.native.tiering.enqueue import enqueue, enqueue_urgent
-from warpsim.native.tiering.entry_points import Budget, EntryPoint, Place, Profile, Request
+from warpsim.native.tiering.entry_points import Budget, EntryPoint, Profile, Request
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
 
 HOT = 0.02
 """Seconds of interpretation that make an entry point hot."""
-AGAIN = {Policy.AUTO: 2, Policy.ASKED: 8}
+AGAIN = 8
 """An entry point is checked again after a share of its visits: one in so many."""
 
 
@@ -82,6 +80,7 @@ class CompiledEngine:
                     plan, self._sm, shadowed=shadowed, keeps=self._keeps, stops=self._stops
                 )
             found = self._profiles[key] = kept
+            found.launches += 1
         return found
 
     def reason(self, instruction: Instruction) -> str | None:
@@ -111,13 +110,15 @@ class CompiledEngine:
         if entry is None:
             options = Options(alone, collectives=self.collectives, barriers=barriers, keeps=self._keeps)
             entry = profile.entries[place] = EntryPoint(options)
+        if entry.kept is None:
+            profile.recall(place, entry)
         if entry.formed and entry.region is None:
             return False
         entry.visits += 1
-        if self.policy is not Policy.AT_ONCE and not entry.ready:
+        if self.policy is not Policy.AT_ONCE and not entry.ready and not entry.kept:
             if entry.visits < entry.next_check:
                 return False
-            entry.next_check = entry.visits + 1 + entry.visits // AGAIN[self.policy]
+            entry.next_check = entry.visits + 1 + entry.visits // AGAIN
             if not self._pays(group, profile, place, entry):
                 return False
         if self._calls is None:
@@ -159,15 +160,10 @@ class CompiledEngine:
         entry.last_check = entry.visits
         if entry.pending:
             return False
-        hot = entry.visits * one > HOT
-        if self.policy is Policy.ASKED and (
-            entry.formed or (profile.keeps(place, entry) and profile.allows(entry, QUEUED_SHARE))
-        ):
+        if entry.formed and (self.policy is Policy.ASKED or profile.launches > 1):
             return True
-        if hot and self.policy is Policy.AUTO:
-            profile.keeps(place, entry)
-        if hot and profile.allows(entry, CONCURRENT_SHARE if has_spare_core() else BLOCKING_SHARE):
-            if entry.formed or not has_spare_core():
+        if entry.visits * one > HOT and profile.allows(entry, share_of(profile.launches)):
+            if entry.formed or profile.launches > 1 or not has_spare_core():
                 return True
             enqueue_urgent(Request(profile, place, entry))
         elif self.policy is Policy.ASKED:
@@ -214,7 +210,7 @@ class Bodies:
         """The function that executes an instruction."""
         if instruction.traits.matrix is not Matrix.MULTIPLY:
             return instruction.form.function
-        if self._interpreted.products <= PRODUCTS[self.policy]:
+        if self.policy is not Policy.AT_ONCE and self._interpreted.products <= PRODUCTS:
             return lambda *operands, **ports: self._timed(instruction.form.function, operands, ports)
         if self._matrices is None:
             from warpsim.native.matrix.instructions import Matrices

@@ -6,9 +6,9 @@ import threading
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from warpsim.native.compiling.cache import has_note
-from warpsim.native.regions.options import MOST, Options, Outcome
-from warpsim.native.tiering.cost import LANE, QUEUED_SHARE, STEP, Account, Policy, cost
+from warpsim.native.regions.options import MOST, Options, Outcome, Place
+from warpsim.native.tiering.cost import LANE, QUEUED_SHARE, STEP, Account, Policy, cost, has_spare_core, share_of
+from warpsim.native.tiering.notes import on_disk
 
 if TYPE_CHECKING:
     from warpsim.machine.plan import FunctionPlan
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from warpsim.native.regions.region import Region
     from warpsim.native.regions.traces import Traces
     from warpsim.native.runtime.compiled_region import CompiledRegion
+    from warpsim.native.tiering.records import Records
 
 FAILURES = 3
 JOINED_THREADS = 1 << 20
@@ -26,8 +27,6 @@ JOINED_LOG = 16 << 20
 """and stored bytes."""
 TRIALS = 8
 """Runs that are timed against the interpreter: the first ones are slower."""
-Place = tuple[int, int, bool, bool, bool]
-"""Block and step, and whether a region there runs one warp alone, may hold collectives, may hold barriers."""
 
 
 class Waiting:
@@ -58,7 +57,9 @@ class EntryPoint:
         self.stopped = 0
         """How often joined waves did not run to the end."""
         self.kept: bool | None = None
-        """Whether its code was once compiled on this machine; None: not looked up yet."""
+        """Whether code of its region lies on disk; None: not looked up yet."""
+        self.sought: set[Any] = set()
+        """The signatures whose code was looked up there."""
         self.cost: float | None = None
         """Seconds to compile it, once its lines are known."""
 
@@ -82,7 +83,7 @@ class EntryPoint:
             return
         options = self.options
         if outcome is Outcome.WRAPPED:
-            self.options = options._replace(strides=False)
+            self.options, self.kept = options._replace(strides=False), None
             self.forget()
             return
         self.failures += 1
@@ -97,13 +98,14 @@ class EntryPoint:
         else:
             self.region, self.formed = None, True
             return
-        self.region, self.formed, self.failures = None, False, 0
+        self.region, self.formed, self.failures, self.kept = None, False, 0, None
         self.forget()
 
     def forget(self) -> None:
         """Drop all code."""
         self.codes.clear()
         self.by_layout.clear()
+        self.sought.clear()
         self.ready = False
 
     def put(self, signature: Any, code: CompiledRegion | None) -> None:
@@ -144,6 +146,7 @@ class Profile:
         self.lock = threading.RLock()
         self.account = Account()
         self.size = sum(len(block.instructions) for block in plan.blocks)
+        self.launches = 0
 
     @cached_property
     def traces(self) -> Traces:
@@ -151,6 +154,24 @@ class Profile:
         from warpsim.native.regions.traces import Traces
 
         return Traces(self.plan, self.sm, self.maybe_undefined, self.stops)
+
+    @cached_property
+    def records(self) -> Records:
+        """What earlier processes have left on disk."""
+        from warpsim.native.tiering.records import Records
+
+        return Records(self.plan, self.sm, self.maybe_undefined, self.stops)
+
+    def recall(self, place: Place, entry: EntryPoint) -> None:
+        """Look for an entry point's region on disk, once for its options."""
+        if self.lock.acquire(blocking=False):
+            try:
+                found = self.records.region(place, entry.options) if on_disk(self.plan.kernel) else None
+                entry.kept = found is not None
+                if found is not None and not entry.formed:
+                    entry.region, entry.formed = found, True
+            finally:
+                self.lock.release()
 
     @property
     def reasons(self) -> dict[int, str]:
@@ -166,6 +187,10 @@ class Profile:
     def allows(self, entry: EntryPoint, share: float) -> bool:
         """Whether compiling an entry point stays within a share of the interpreted time."""
         return self.account.allows(self.estimate(entry), share)
+
+    def waits(self, entry: EntryPoint) -> bool:
+        """Whether a launch waits for an entry point's code: no other core can compile it meanwhile, and it pays."""
+        return not has_spare_core() and self.allows(entry, share_of(self.launches))
 
     def covers(self, place: Place) -> bool:
         """Whether a place lies within a region of another entry point that has not run yet: that one may serve it."""
@@ -185,25 +210,6 @@ class Profile:
             if same and slice_ is not None and slice_.first <= at < max(slice_.last, 1):
                 found.append(other)
         return found
-
-    @cached_property
-    def _name(self) -> str:
-        import hashlib  # OpenSSL takes its time
-
-        text = f"{self.plan.kernel.program.module.source}\0{self.plan.name}{sorted(self.maybe_undefined)}{self.keeps_registers}{sorted(self.stops)}"
-        return hashlib.sha256(text.encode()).hexdigest()
-
-    def note_of(self, place: Place) -> str:
-        """The name of the note that says that code for a place is on disk."""
-        import hashlib
-
-        return hashlib.sha256(f"{self._name} {place}".encode()).hexdigest()
-
-    def keeps(self, place: Place, entry: EntryPoint) -> bool:
-        """Whether code for a place was once compiled on this machine."""
-        if entry.kept is None:
-            entry.kept = has_note(self.note_of(place))
-        return entry.kept
 
 
 class Request(NamedTuple):

@@ -1,0 +1,27 @@
+"""Notes on disk: of which kernels there is code, for whatever processor. They are cheaper to look for than the code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from warpsim.native.compiling.cache import digest, has_note
+from warpsim.version import VERSION
+
+if TYPE_CHECKING:
+    from warpsim.machine.plan import KernelPlan
+
+_NOTE = "native on disk"
+
+
+def note_of(plan: KernelPlan) -> str:
+    """The name of a kernel's note."""
+    return digest(VERSION, plan.entry.name, plan.program.module.source)
+
+
+def on_disk(plan: KernelPlan) -> bool:
+    """Whether there is a note of a kernel; looked up once."""
+    notes = plan.main.notes
+    if _NOTE not in notes:
+        notes[_NOTE] = has_note(note_of(plan))
+    found: bool = notes[_NOTE]
+    return found

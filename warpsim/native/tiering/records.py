@@ -1,0 +1,155 @@
+"""Regions and their code as earlier processes have left them on disk: found again without tracing a graph or importing LLVM.
+
+The key of a region is the text that it comes from, whatever else decides its code (`warpsim.native.compiling.images.made_by`), and
+where it begins. That of its code is the same with the kinds of its inputs.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+
+from warpsim.native.compiling import images
+from warpsim.native.compiling.cache import digest, note, read_object, write_object
+from warpsim.native.regions.region import BlockSlice, Region, live_at, live_in_source
+from warpsim.native.runtime.compiled_region import Access, CompiledRegion
+from warpsim.native.tiering.notes import note_of
+
+if TYPE_CHECKING:
+    from warpsim.machine.plan import FunctionPlan
+    from warpsim.native.compiling.linking import Linked
+    from warpsim.native.regions.options import Options, Place
+
+Signature = Any
+_dumps = partial(json.dumps, default=lambda value: sorted(value) if isinstance(value, frozenset) else int(value))
+
+
+class Records:
+    """Those of a function on a GPU ``sm``; instructions on ``maybe_undefined`` registers are in no region."""
+
+    def __init__(
+        self, plan: FunctionPlan, sm: int | None, maybe_undefined: frozenset[int], stops: frozenset[tuple[int, int]]
+    ) -> None:
+        self.plan = plan
+        self._slots = plan.n_registers + len(plan.extras)
+        what = (
+            plan.extra_names,
+            plan.kernel.image.addresses,
+            plan.kernel.program.debug,
+            sm,
+            sorted(maybe_undefined),
+            sorted(stops),
+        )
+        self._name = partial(digest, note_of(plan.kernel), plan.name, what, images.made_by())
+
+    def _key(self, place: Place, options: Options, signature: Signature = None) -> str:
+        return self._name(place, tuple(options), _dumps(signature))
+
+    def region(self, place: Place, options: Options) -> Region | None:
+        """A region of which there is code on disk."""
+        if images.made_by() is None:
+            return None
+        data = read_object(self._key(place, options))
+        return None if data is None else _region(self.plan, json.loads(data))
+
+    def code(self, place: Place, options: Options, signature: Signature, region: Region) -> CompiledRegion | None:
+        """A region's code."""
+        found = images.find(self._key(place, options, signature))
+        if found is None:
+            return None
+        facts, addresses = found
+        given, variant = signature
+        tables = [np.frombuffer(bytes.fromhex(data), dtype).reshape(shape) for dtype, shape, data in facts["tables"]]
+        return CompiledRegion(
+            region,
+            given,
+            variant,
+            images.function_at(addresses[facts["name"]]),
+            tables,
+            [(number, varying) for number, varying in facts["left"]],
+            [Access(*access) for access in facts["accesses"]],
+            facts["once"],
+            facts["outer"],
+            facts["frame_bytes"],
+            frozenset(facts["spaces"]),
+            facts["products"],
+        )
+
+    def keep(
+        self,
+        place: Place,
+        options: Options,
+        signature: Signature,
+        code: CompiledRegion,
+        name: str,
+        linked: Linked | None,
+    ) -> None:
+        """Keep a region, and its code."""
+        region = code.region
+        if images.made_by() is None or any(slot >= self._slots for slot in _slots(region)):
+            return
+        if linked is not None:
+            facts = {
+                "name": name,
+                "tables": [(t.dtype.str, t.shape, np.ascontiguousarray(t).tobytes().hex()) for t in code.tables],
+                "left": code.left,
+                "accesses": code.accesses,
+                "once": code.once,
+                "outer": code.outer,
+                "frame_bytes": code.frame_bytes,
+                "spaces": sorted(code.spaces),
+                "products": code.products,
+            }
+            images.keep(self._key(place, options, signature), linked, facts)
+        write_object(self._key(place, options), _dumps(_facts(region)).encode())
+        note(note_of(self.plan.kernel))
+
+
+def _slots(region: Region) -> list[int]:
+    """The slots that a region reads."""
+    return [slot for key in region.reads if isinstance(slot := key[0] if isinstance(key, tuple) else key, int)]
+
+
+_DERIVED = "plan", "sources"
+
+
+def _facts(region: Region) -> dict[str, Any]:
+    """A region without its function."""
+    found = {field.name: getattr(region, field.name) for field in attrs.fields(Region) if field.name not in _DERIVED}
+    return found | {"entry": _words(region.entry), "slices": [_words(slice_) for slice_ in region.slices.values()]}
+
+
+def _words(slice_: BlockSlice) -> list[Any]:
+    return [getattr(slice_, field.name) for field in attrs.fields(BlockSlice)]
+
+
+def _region(plan: FunctionPlan, facts: dict[str, Any]) -> Region:
+    """The region again."""
+
+    def slice_of(values: list[Any]) -> BlockSlice:
+        block, first, last, ends, guard, target, following = values
+        return BlockSlice(block, first, last, ends, None if guard is None else tuple(guard), target, following)
+
+    slices = {s.block: s for s in map(slice_of, facts["slices"])}
+    entry = slice_of(facts["entry"])
+    reads = [tuple(key) if isinstance(key, list) else key for key in facts["reads"]]
+    read = live_at(plan, entry.block, entry.first)
+    sets = {name: frozenset(facts[name]) for name in ("live_across", "stored", "registers")}
+    return Region(
+        **facts
+        | sets
+        | {
+            "plan": plan,
+            "entry": slices[entry.block] if entry.first == 0 else entry,
+            "slices": slices,
+            "exits": [(block, at) for block, at in facts["exits"]],
+            "reads": reads,
+            "sources": [live_in_source(plan, key, read) for key in reads],
+            "live": [frozenset(slots) for slots in facts["live"]],
+            "barriers": [(block, at) for block, at in facts["barriers"]],
+        }
+    )
