@@ -201,8 +201,19 @@ class Memory:
 
     # ---- copying and setting ---------------------------------------------------------------------
 
-    def copy(self, target: Side, source: Side, width: int, height: int = 1, depth: int = 1) -> None:
-        """Copy ``height`` rows of ``width`` bytes in each of ``depth`` planes; undefined bytes stay undefined."""
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Copy bytes between any two addresses; undefined bytes stay undefined."""
+        with self.space.lock:
+            read, origin = self._place(source, nbytes)
+            written, place = self._place(target, nbytes)
+            written[:] = read
+            if place is not None:
+                bits = None if origin is None else origin.shadow
+                known = None if bits is None else bits.data[source - origin.start :][:nbytes]  # type: ignore[union-attr]
+                _define(place, target - place.start, (nbytes,), (1,), known)
+
+    def copy_box(self, target: Side, source: Side, width: int, height: int, depth: int = 1) -> None:
+        """Copy ``height`` rows of ``width`` bytes in each of ``depth`` planes."""
         if 0 in (width, height, depth):
             return
         shape = depth, height, width

@@ -86,7 +86,10 @@ class Copy:
 
     def run(self, driver: DriverInterface) -> None:
         """Copy."""
-        driver.memory.copy(self.target, self.source, self.width, self.height, self.depth)
+        if self.height == self.depth == 1:
+            driver.memory.copy(self.target.address, self.source.address, self.width)
+        else:
+            driver.memory.copy_box(self.target, self.source, self.width, self.height, self.depth)
 
 
 @attrs.frozen(eq=False)
