@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import fidelity
 import warpsim
 from warpsim.host.cases import Case
 from warpsim.isa import spec
@@ -23,6 +24,12 @@ def test_the_list_is_that_of_the_instructions():
 
     assert set(_table()) == forms
     assert {e.standing for e in _table().values()} <= set(MEANING)
+
+
+@pytest.mark.long
+def test_the_list_counts_the_recorded_kernels():
+    """It is what its script makes of the kernels and recordings that are there."""
+    assert fidelity.TARGET.read_text(encoding="utf-8").splitlines() == fidelity.table()
 
 
 def test_a_launch_s_fidelity():

@@ -54,8 +54,8 @@ def arrays():
     return found
 
 
-def main():
-    """Write the table."""
+def table():
+    """The lines of the table."""
     held, stored, lines = kernels(), arrays(), []
     for line in (TESTS / "data" / "oracles.txt").read_text().splitlines():
         root, form, oracles = line.split("\t")
@@ -73,9 +73,10 @@ def main():
         else:
             kind, evidence = "stated", [oracles.removeprefix("stated: ")]
         lines.append("\t".join([root, form, kind, "; ".join(evidence) or "matrices_h200.npz, forms_h100.npz"]))
-    TARGET.write_text("\n".join(lines) + "\n")
-    print(len(lines), "forms")
+    return lines
 
 
 if __name__ == "__main__":
-    main()
+    lines = table()
+    TARGET.write_text("\n".join(lines) + "\n")
+    print(len(lines), "forms")
