@@ -38,10 +38,7 @@ def _contains(outer: ScalarType, inner: ScalarType) -> bool:
     return outer.signed and outer.bits > inner.bits
 
 
-@_cvt(
-    f"cvt.dtype.atype d, a; .dtype = {_INT}; .atype = {_INT};",
-    types=_PAIR,
-)
+@_cvt(f"cvt.dtype.atype d, a; .dtype = {_INT}; .atype = {_INT};", types=_PAIR)
 def cvt_integer(op: Op, a: Lanes) -> Lanes:
     """Widen, or keep the low bits."""
     return a.astype(op.dtype.dtype)
@@ -259,10 +256,7 @@ def cvt_small_half(op: Op, a: Lanes) -> Lanes:
     return cvt_small(op, high, low)
 
 
-@_fp8(
-    "cvt.rn{.relu}.f16x2.f8type d, a; .f8type = { .e4m3x2, .e5m2x2 };",
-    types={"d": ".f16x2", "a": "f8type"},
-)
+@_fp8("cvt.rn{.relu}.f16x2.f8type d, a; .f8type = { .e4m3x2, .e5m2x2 };", types={"d": ".f16x2", "a": "f8type"})
 @_cvt(
     "cvt.rn{.relu}.f16x2.f8type d, a; .f8type = { .e2m3x2, .e3m2x2 };",
     types={"d": ".f16x2", "a": "f8type"},
@@ -284,22 +278,14 @@ def cvt_fp4(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return low | high << np.uint8(4)
 
 
-@_cvt(
-    "cvt.rn.satfinite{.relu}.e2m1x2.f16x2 d, a;",
-    types={"d": ".e2m1x2", "a": ".f16x2"},
-    needs=(_BLACKWELL, (8, 6)),
-)
+@_cvt("cvt.rn.satfinite{.relu}.e2m1x2.f16x2 d, a;", types={"d": ".e2m1x2", "a": ".f16x2"}, needs=(_BLACKWELL, (8, 6)))
 def cvt_fp4_half(op: Op, a: Lanes) -> Lanes:
     """Convert two halves to packed 4-bit values."""
     low, high = convert.half2_to_single(a)
     return cvt_fp4(op, high, low)
 
 
-@_cvt(
-    "cvt.rn{.relu}.f16x2.e2m1x2 d, a;",
-    types={"d": ".f16x2", "a": ".e2m1x2"},
-    needs=(_BLACKWELL, (8, 6)),
-)
+@_cvt("cvt.rn{.relu}.f16x2.e2m1x2 d, a;", types={"d": ".f16x2", "a": ".e2m1x2"}, needs=(_BLACKWELL, (8, 6)))
 def cvt_from_fp4(op: Op, a: Lanes) -> Lanes:
     """Convert packed 4-bit values to two halves."""
     return convert.small_to_half2(a & np.uint8(15), a >> np.uint8(4), "e2m1", relu=op.relu)

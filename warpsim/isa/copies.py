@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,8 @@ _MODE = ".mode = { .tile, .im2col };"
 _OF_BULK: dict[str, Any] = {
     "needs": (90, (8, 0)),
 }
-_TYPES = {"mask": ".u16", "cache_policy": ".u64", "size": ".u32", "offsets": ".u16"}
+_TYPES: dict[str, Any] = {"mask": ".u16", "cache_policy": ".u64", "size": ".u32", "offsets": ".u16"}
+_bulk = functools.partial(instruction, types=_TYPES, needs=(90, (8, 0)))
 _SIZES = LowBits(range(0, 1 << 31, 16))
 _BYTES = "mbarrier::complete_tx::bytes"
 _HINTS = {"multicast::cluster", "L2::cache_hint"}
@@ -35,19 +37,17 @@ def _illegal_mode(op: Op) -> str | None:
     return None
 
 
-@instruction(
+@_bulk(
     f"""
     cp.async.bulk.tensor.dim.dst.global{{.mode}}.{_BYTES}{{.multicast::cluster}}{{.L2::cache_hint}} [dst], [map, coordinates], [bar]{{, offsets}}{{, mask}}{{, cache_policy}};
     .dst = {{ .shared::cluster, .shared::cta }}; {_DIM} {_MODE}
     """,
     anchor=_BULK + "-tensor",
-    types=_TYPES,
     legal=_illegal_mode,
     vectors={"offsets": lambda op: max(int(op.dim[0]) - 2, 1)},
     spaces={"dst": {"shared"}, "bar": {"shared"}, "map": {"global"}},
     bare={"bar": "address"},
     gates={"shared::cta": (90, (8, 6))},
-    **_OF_BULK,
     traits=Traits(asynchronous=Asynchronous(Family.BULK, tensor=True)),
 )
 def tensor_load(
@@ -65,16 +65,14 @@ def tensor_load(
     bulk.tensor_load(dst, map, bar, offsets, mask)
 
 
-@instruction(
+@_bulk(
     f"""
     cp.async.bulk.tensor.dim.global.shared::cta{{.mode}}.bulk_group{{.L2::cache_hint}} [map, coordinates], [src]{{, cache_policy}};
     {_DIM} .mode = {{ .tile, .im2col_no_offs }};
     """,
     anchor=_BULK + "-tensor",
-    types=_TYPES,
     legal=_illegal_mode,
     spaces={"src": {"shared"}, "map": {"global"}},
-    **_OF_BULK,
     traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True, tensor=True)),
 )
 def tensor_store(op: Op, map: Any, src: Any, cache_policy: Any = None, *, bulk: BulkPort) -> None:
@@ -82,16 +80,14 @@ def tensor_store(op: Op, map: Any, src: Any, cache_policy: Any = None, *, bulk: 
     bulk.tensor_store(map, src, None)
 
 
-@instruction(
+@_bulk(
     f"""
     cp.reduce.async.bulk.tensor.dim.global.shared::cta.redOp{{.mode}}.bulk_group{{.L2::cache_hint}} [map, coordinates], [src]{{, cache_policy}};
     {_DIM} .mode = {{ .tile, .im2col_no_offs }}; .redOp = {{ .add, .min, .max, .inc, .dec, .and, .or, .xor }};
     """,
     anchor="data-movement-and-conversion-instructions-cp-reduce-async-bulk-tensor",
-    types=_TYPES,
     legal=_illegal_mode,
     spaces={"src": {"shared"}, "map": {"global"}},
-    **_OF_BULK,
     traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True, tensor=True)),
 )
 def tensor_reduce(op: Op, map: Any, src: Any, cache_policy: Any = None, *, bulk: BulkPort) -> None:
@@ -110,35 +106,31 @@ _OF_MAPS = {
 """Map element types that an H200 reduces; it faults on others."""
 
 
-@instruction(
+@_bulk(
     f"""
     cp.async.bulk.prefetch.tensor.dim.L2.global{{.mode}}{{.L2::cache_hint}} [map, coordinates]{{, offsets}}{{, cache_policy}};
     {_DIM} {_MODE}
     """,
     anchor=_BULK + "-prefetch-tensor",
-    types=_TYPES,
     legal=_illegal_mode,
     vectors={"offsets": lambda op: max(int(op.dim[0]) - 2, 1)},
     spaces={"map": {"global"}},
-    **_OF_BULK,
     traits=Traits(asynchronous=Asynchronous(Family.BULK, Stage.PREFETCH, tensor=True)),
 )
 def tensor_prefetch(op: Op, map: Any, offsets: Any = None, cache_policy: Any = None) -> None:
     """No effect: caches change no value."""
 
 
-@instruction(
+@_bulk(
     f"""
     cp.async.bulk.shared::cluster.global.{_BYTES}{{.multicast::cluster}}{{.L2::cache_hint}} [dst], [src], size, [bar]{{, mask}}{{, cache_policy}};
     cp.async.bulk.shared::cta.global.{_BYTES}{{.L2::cache_hint}} [dst], [src], size, [bar]{{, cache_policy}};
     """,
     anchor=_BULK,
-    types=_TYPES,
     limits={"size": _SIZES},
     spaces={"dst": {"shared"}, "bar": {"shared"}, "src": {"global"}},
     bare=_BARE,
     gates={"shared::cta": (90, (8, 6))},
-    **_OF_BULK,
     traits=Traits(asynchronous=Asynchronous(Family.BULK)),
 )
 def bulk_load(
@@ -156,14 +148,12 @@ def bulk_load(
     bulk.copy(("shared::cluster", dst), ("global", src), size, bar, mask)
 
 
-@instruction(
+@_bulk(
     f"cp.async.bulk.shared::cluster.shared::cta.{_BYTES} [dst], [src], size, [bar];",
     anchor=_BULK,
-    types=_TYPES,
     limits={"size": _SIZES},
     spaces={"dst": {"shared"}, "bar": {"shared"}, "src": {"shared"}},
     bare=_BARE,
-    **_OF_BULK,
     traits=Traits(asynchronous=Asynchronous(Family.BULK)),
 )
 def bulk_send(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: BulkPort) -> None:
@@ -171,13 +161,11 @@ def bulk_send(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: BulkPo
     bulk.copy(("shared::cluster", dst), ("shared", src), size, bar)
 
 
-@instruction(
+@_bulk(
     "cp.async.bulk.global.shared::cta.bulk_group{.L2::cache_hint} [dst], [src], size{, cache_policy};",
     anchor=_BULK,
-    types=_TYPES,
     limits={"size": _SIZES},
     spaces={"dst": {"global"}, "src": {"shared"}},
-    **_OF_BULK,
     traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True)),
 )
 def bulk_store(op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes | None = None, *, bulk: BulkPort) -> None:
@@ -207,18 +195,16 @@ def _illegal_in_shared(op: Op) -> str | None:
     return None if op.type.name in types else f".{op.redOp} does not take .{op.type.name} in shared memory"
 
 
-@instruction(
+@_bulk(
     """
     cp.reduce.async.bulk.global.shared::cta.bulk_group{.L2::cache_hint}.redOp.type [dst], [src], size{, cache_policy};
     .redOp = { .add, .min, .max, .inc, .dec, .and, .or, .xor };
     .type = { .b32, .b64, .u32, .u64, .s32, .s64, .f16, .bf16, .f32, .f64 };
     """,
     anchor=_REDUCE,
-    types=_TYPES,
     limits={"size": _SIZES},
     spaces={"dst": {"global"}, "src": {"shared"}},
     legal=_illegal_in_global,
-    **_OF_BULK,
     traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True)),
 )
 def reduce_global(
@@ -228,16 +214,14 @@ def reduce_global(
     bulk.copy(("global", dst), ("shared", src), size, reduction=Reduction(op.redOp), type=op.type)
 
 
-@instruction(
+@_bulk(
     """
     cp.reduce.async.bulk.global.shared::cta.bulk_group{.L2::cache_hint}.add.noftz.type [dst], [src], size{, cache_policy};
     .type = { .f16, .bf16 };
     """,
     anchor=_REDUCE,
-    types=_TYPES,
     limits={"size": _SIZES},
     spaces={"dst": {"global"}, "src": {"shared"}},
-    **_OF_BULK,
     traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True)),
 )
 def reduce_global_halves(
@@ -247,18 +231,16 @@ def reduce_global_halves(
     bulk.copy(("global", dst), ("shared", src), size, reduction=Reduction("add"), type=op.type)
 
 
-@instruction(
+@_bulk(
     f"""
     cp.reduce.async.bulk.shared::cluster.shared::cta.{_BYTES}.redOp.type [dst], [src], size, [bar];
     .redOp = {{ .add, .min, .max, .inc, .dec, .and, .or, .xor }}; .type = {{ .b32, .u32, .s32, .u64 }};
     """,
     anchor=_REDUCE,
-    types=_TYPES,
     limits={"size": _SIZES},
     spaces={"dst": {"shared"}, "bar": {"shared"}, "src": {"shared"}},
     bare=_BARE,
     legal=_illegal_in_shared,
-    **_OF_BULK,
     traits=Traits(asynchronous=Asynchronous(Family.BULK)),
 )
 def reduce_shared(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: BulkPort) -> None:
@@ -267,23 +249,20 @@ def reduce_shared(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: Bu
     bulk.copy(("shared::cluster", dst), ("shared", src), size, bar, reduction=choose, type=op.type)
 
 
-@instruction(
+@_bulk(
     "cp.async.bulk.prefetch.L2.global{.L2::cache_hint} [src], size{, cache_policy};",
     anchor=_BULK + "-prefetch",
-    types=_TYPES,
     limits={"size": range(0, 1 << 31, 16)},
     spaces={"src": {"global"}},
-    **_OF_BULK,
     traits=Traits(asynchronous=Asynchronous(Family.BULK, Stage.PREFETCH)),
 )
 def bulk_prefetch(op: Op, src: Any, size: Lanes, cache_policy: Lanes | None = None) -> None:
     """No effect: caches change no value."""
 
 
-@instruction(
+@_bulk(
     "cp.async.bulk.commit_group;",
     anchor=_BULK + "-commit-group",
-    **_OF_BULK,
     traits=Traits(asynchronous=Asynchronous(Family.BULK, Stage.COMMIT)),
 )
 def commit_bulk_group(op: Op, *, bulk: BulkPort) -> None:
@@ -291,12 +270,11 @@ def commit_bulk_group(op: Op, *, bulk: BulkPort) -> None:
     bulk.commit()
 
 
-@instruction(
+@_bulk(
     "cp.async.bulk.wait_group{.read} n;",
     anchor=_BULK + "-wait-group",
     types={"n": ".u32"},
     constants={"n": None},
-    **_OF_BULK,
     traits=Traits(asynchronous=Asynchronous(Family.BULK, Stage.WAIT)),
 )
 def wait_bulk_group(op: Op, n: Lanes, *, bulk: BulkPort) -> None:
@@ -304,10 +282,9 @@ def wait_bulk_group(op: Op, n: Lanes, *, bulk: BulkPort) -> None:
     bulk.wait(constant_of(n), read_only=bool(op.read))
 
 
-@instruction(
+@_bulk(
     "prefetch{.space}.tensormap [address]; .space = { .param, .const };",
     anchor="data-movement-and-conversion-instructions-prefetch-prefetchu",
-    **_OF_BULK,
 )
 def prefetch_tensormap(op: Op, address: Any) -> None:
     """No effect: caches change no value."""

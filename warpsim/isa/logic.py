@@ -7,37 +7,25 @@ from warpsim.isa.spec import Op, instruction
 from warpsim.numerics import integer
 
 
-@instruction(
-    "and.type d, a, b; .type = { .pred, .b16, .b32, .b64 };",
-    anchor="logic-and-shift-instructions-and",
-)
+@instruction("and.type d, a, b; .type = { .pred, .b16, .b32, .b64 };", anchor="logic-and-shift-instructions-and")
 def and_(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Bitwise and."""
     return a & b
 
 
-@instruction(
-    "or.type d, a, b; .type = { .pred, .b16, .b32, .b64 };",
-    anchor="logic-and-shift-instructions-or",
-)
+@instruction("or.type d, a, b; .type = { .pred, .b16, .b32, .b64 };", anchor="logic-and-shift-instructions-or")
 def or_(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Bitwise or."""
     return a | b
 
 
-@instruction(
-    "xor.type d, a, b; .type = { .pred, .b16, .b32, .b64 };",
-    anchor="logic-and-shift-instructions-xor",
-)
+@instruction("xor.type d, a, b; .type = { .pred, .b16, .b32, .b64 };", anchor="logic-and-shift-instructions-xor")
 def xor(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Bitwise exclusive or."""
     return a ^ b
 
 
-@instruction(
-    "not.type d, a; .type = { .pred, .b16, .b32, .b64 };",
-    anchor="logic-and-shift-instructions-not",
-)
+@instruction("not.type d, a; .type = { .pred, .b16, .b32, .b64 };", anchor="logic-and-shift-instructions-not")
 def not_(op: Op, a: Lanes) -> Lanes:
     """Bitwise negation."""
     return ~a

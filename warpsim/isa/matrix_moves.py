@@ -26,6 +26,16 @@ def _registers(op: Op) -> int:
     return _count(op) * (2 if op.shape == "m16n16" else 1)
 
 
+_ldmatrix = functools.partial(
+    instruction,
+    anchor="warp-level-matrix-instructions-ldmatrix",
+    scope=Scope.WARP,
+    types={"r": ".b32"},
+    vectors={"r": _registers},
+    traits=Traits(matrix=Matrix.LOAD),
+)
+
+
 def _formats_in_order(op: Op) -> str | None:
     words = op.modifiers
     if op.source and words.index("b8x16") > words.index(op.source):
@@ -33,18 +43,13 @@ def _formats_in_order(op: Op) -> str | None:
     return None
 
 
-@instruction(
+@_ldmatrix(
     """
     ldmatrix.sync.aligned.shape.num{.trans}{.space}.b16 r, [p];  .shape = { .m8n8 };
     .num = { .x1, .x2, .x4 };  .space = { .shared, .shared::cta };
     """,
-    anchor="warp-level-matrix-instructions-ldmatrix",
-    scope=Scope.WARP,
-    types={"r": ".b32"},
-    vectors={"r": _registers},
     needs=(75, (6, 5)),
     gates={"shared::cta": _CTA},
-    traits=Traits(matrix=Matrix.LOAD),
 )
 def ldmatrix(op: Op, p: Lanes, *, memory: MemoryPort) -> tuple[Lanes, ...]:
     """Load 8x8 matrices of 16-bit elements; lanes 8i to 8i+7 give the row addresses of matrix i."""
@@ -55,19 +60,14 @@ def ldmatrix(op: Op, p: Lanes, *, memory: MemoryPort) -> tuple[Lanes, ...]:
     return tuple(out)
 
 
-@instruction(
+@_ldmatrix(
     """
     ldmatrix.sync.aligned.shape.num{.space}.b8x16.source r, [p];
     .shape = { .m8n16 };  .num = { .x1, .x2, .x4 };  .space = { .shared, .shared::cta };
     .source = { .b6x16_p32, .b4x16_p64 };
     """,
-    anchor="warp-level-matrix-instructions-ldmatrix",
-    scope=Scope.WARP,
-    types={"r": ".b32"},
-    vectors={"r": _registers},
     needs=(_BYTES[0], _BYTES[1]),
     legal=_formats_in_order,
-    traits=Traits(matrix=Matrix.LOAD),
 )
 def ldmatrix_unpacked(op: Op, p: Lanes, *, memory: MemoryPort) -> tuple[Lanes, ...]:
     """Load 8x16 matrices of 6-bit or 4-bit elements, each into the low bits of a byte."""
@@ -78,20 +78,15 @@ def ldmatrix_unpacked(op: Op, p: Lanes, *, memory: MemoryPort) -> tuple[Lanes, .
     return tuple(out)
 
 
-@instruction(
+@_ldmatrix(
     """
     ldmatrix.sync.aligned.shape.num.trans{.space}.b8            r, [p];
     ldmatrix.sync.aligned.shape.num.trans{.space}.b8x16.source  r, [p];
     .shape = { .m16n16 };  .num = { .x1, .x2 };  .space = { .shared, .shared::cta };
     .source = { .b6x16_p32, .b4x16_p64 };
     """,
-    anchor="warp-level-matrix-instructions-ldmatrix",
-    scope=Scope.WARP,
-    types={"r": ".b32"},
-    vectors={"r": _registers},
     needs=(_BYTES[0], _BYTES[1]),
     legal=_formats_in_order,
-    traits=Traits(matrix=Matrix.LOAD),
 )
 def ldmatrix_bytes(op: Op, p: Lanes, *, memory: MemoryPort) -> tuple[Lanes, ...]:
     """Load 16x16 matrices of bytes, transposed; lanes 16i to 16i+15 give the row addresses of matrix i."""

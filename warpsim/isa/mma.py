@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any
 
@@ -59,6 +60,9 @@ def storage(name: str) -> Any:
 
 
 VECTORS = {"d": _accumulators("dtype"), "c": _accumulators("ctype"), "a": _registers(None), "b": _registers(8)}
+_mma = functools.partial(
+    instruction, anchor=_ANCHOR, scope=Scope.WARP, vectors=VECTORS, registers=("a", "b"), traits=MULTIPLIES
+)
 
 
 def multiplicand(type: str, rows: int, values: Registers, n: int, m: int) -> Lanes:
@@ -140,13 +144,11 @@ def _shapes(**types: str) -> Any:
     return legal
 
 
-@instruction(
+@_mma(
     """
     mma.sync.aligned.m8n8k4.alayout.blayout.dtype.f16.f16.ctype d, a, b, c;
     .alayout = { .row, .col };  .blayout = { .row, .col };  .dtype = { .f16, .f32 };  .ctype = { .f16, .f32 };
     """,
-    anchor=_ANCHOR,
-    scope=Scope.WARP,
     types={"d": storage("dtype"), "a": ".f16x2", "b": ".f16x2", "c": storage("ctype")},
     vectors={
         "d": lambda op: 8 if op.dtype.bits == 32 else 4,
@@ -154,10 +156,8 @@ def _shapes(**types: str) -> Any:
         "a": lambda op: 2,
         "b": lambda op: 2,
     },
-    registers=("a", "b"),
     needs=(70, (6, 4)),
     legal=lambda op: "f16 results want f16 for C" if op.dtype.bits < op.ctype.bits else None,
-    traits=MULTIPLIES,
 )
 def mma_quads(op: Op, a: Registers, b: Registers, c: Registers, *, device: DevicePort) -> Registers:
     """Four products of 8x4 by 4x8, one per quad pair."""
@@ -178,53 +178,38 @@ def mma_quads(op: Op, a: Registers, b: Registers, c: Registers, *, device: Devic
     return scatter(fragments.quad_pair("c", op.dtype.bits, by_rows=False), d, n, m, row_major=True)
 
 
-@instruction(
+@_mma(
     """
     mma.sync.aligned.shape.row.col.dtype.atype.btype.ctype d, a, b, c;
     .shape = { .m16n8k8, .m16n8k16 };
     .dtype = { .f16, .f32 };  .atype = { .f16 };  .btype = { .f16 };  .ctype = { .f16, .f32 };
     """,
-    anchor=_ANCHOR,
-    scope=Scope.WARP,
     types={"d": storage("dtype"), "a": ".f16x2", "b": ".f16x2", "c": storage("ctype")},
-    vectors=VECTORS,
-    registers=("a", "b"),
     needs=(75, (6, 5)),
     legal=_shapes(f16="m16n8k8 m16n8k16"),
     gates={"m16n8k16": (80, (7, 0))},
-    traits=MULTIPLIES,
 )
-@instruction(
+@_mma(
     """
     mma.sync.aligned.shape.row.col.dtype.atype.btype.ctype d, a, b, c;
     .shape = { .m16n8k4, .m16n8k8, .m16n8k16 };
     .dtype = { .f32 };  .atype = { .bf16, .tf32 };  .btype = { .bf16, .tf32 };  .ctype = { .f32 };
     """,
-    anchor=_ANCHOR,
-    scope=Scope.WARP,
     types={"d": ".f32", "a": ".b32", "b": ".b32", "c": ".f32"},
     exact=("a", "b"),
-    vectors=VECTORS,
-    registers=("a", "b"),
     needs=(80, (7, 0)),
     legal=_shapes(bf16="m16n8k8 m16n8k16", tf32="m16n8k4 m16n8k8"),
-    traits=MULTIPLIES,
 )
-@instruction(
+@_mma(
     """
     mma.sync.aligned.shape.row.col.dtype.atype.btype.ctype d, a, b, c;
     .shape = { .m16n8k16, .m16n8k32 };
     .dtype = { .f16, .f32 };  .atype = { .e4m3, .e5m2 };  .btype = { .e4m3, .e5m2 };  .ctype = { .f16, .f32 };
     """,
-    anchor=_ANCHOR,
-    scope=Scope.WARP,
     types={"d": storage("dtype"), "a": ".b32", "b": ".b32", "c": storage("ctype")},
-    vectors=VECTORS,
-    registers=("a", "b"),
     needs=(89, (8, 4)),
     legal=_shapes(e4m3="m16n8k16 m16n8k32", e5m2="m16n8k16 m16n8k32"),
     gates={"m16n8k16": (89, (8, 7)), "dtype.f16": (89, (8, 7))},
-    traits=MULTIPLIES,
 )
 def mma_float(op: Op, a: Registers, b: Registers, c: Registers, *, device: DevicePort) -> Registers:
     """D = A * B + C on 16x8 tiles of floats."""
@@ -265,21 +250,16 @@ def _integer_gate(op: Op) -> Gate:
     return (75, (6, 5)) if op.shape.startswith("m8") else (80, (7, 0))
 
 
-@instruction(
+@_mma(
     """
     mma.sync.aligned.shape.row.col{.satfinite}.dtype.atype.btype.ctype d, a, b, c;
     .shape = { .m8n8k16, .m16n8k16, .m8n8k32, .m16n8k32, .m16n8k64 };
     .dtype = { .s32 };  .ctype = { .s32 };
     .atype = { .u8, .s8, .u4, .s4 };  .btype = { .u8, .s8, .u4, .s4 };
     """,
-    anchor=_ANCHOR,
-    scope=Scope.WARP,
     types={"d": ".s32", "a": ".b32", "b": ".b32", "c": ".s32"},
-    vectors=VECTORS,
-    registers=("a", "b"),
     legal=integer_shapes("m8n8k16 m16n8k16 m16n8k32", "m8n8k32 m16n8k32 m16n8k64"),
     gate=_integer_gate,
-    traits=MULTIPLIES,
 )
 def mma_integer(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     """D = A * B + C on integers."""
@@ -289,21 +269,16 @@ def mma_integer(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     return scattered(op, product_of_integers(x, y, accumulator(op, c, n, m), saturate=op.satfinite), n, m)
 
 
-@instruction(
+@_mma(
     """
     mma.sync.aligned.shape.row.col.dtype.atype.btype.ctype.bitop.popc d, a, b, c;
     .shape = { .m8n8k128, .m16n8k128, .m16n8k256 };  .bitop = { .xor, .and };
     .dtype = { .s32 };  .atype = { .b1 };  .btype = { .b1 };  .ctype = { .s32 };
     """,
-    anchor=_ANCHOR,
-    scope=Scope.WARP,
     types={"d": ".s32", "a": ".b32", "b": ".b32", "c": ".s32"},
-    vectors=VECTORS,
-    registers=("a", "b"),
     needs=(75, (7, 0)),
     legal=disordered,
     gates={"and": (80, (7, 1)), "m16n8k128": (80, (7, 0)), "m16n8k256": (80, (7, 0))},
-    traits=MULTIPLIES,
 )
 def mma_bits(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     """D = counts of common or different bits of rows and columns + C."""

@@ -7,6 +7,7 @@ same form), and ``shared_matrix``, which reads matrices from the shared memory o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,7 @@ from warpsim.types import TYPES, ScalarType
 _ANCHOR = "asynchronous-warpgroup-level-matrix-instructions-wgmma-mma-async"
 _ANCHOR_SP = "asynchronous-warpgroup-level-matrix-instructions-wgmma-mma-async-sp"
 _MISC = "asynchronous-warpgroup-level-matrix-instructions-wgmma-"
+_order = functools.partial(instruction, scope=Scope.WARPGROUP, needs=("90a", (8, 0)))
 _FLOAT_N = range(8, 257, 8)
 _INTEGER_N = (8, 16, 24, *range(32, 257, 16))
 """The text's list ends at 224; the assembler and the hardware also accept 240 and 256."""
@@ -324,35 +326,29 @@ def _from_shared(
 # ---- order ---------------------------------------------------------------------------------------
 
 
-@instruction(
+@_order(
     "wgmma.fence.sync{.aligned};",
     anchor=_MISC + "fence",
-    scope=Scope.WARPGROUP,
-    needs=("90a", (8, 0)),
     traits=Traits(asynchronous=Asynchronous(Family.WGMMA, Stage.FENCE)),
 )
 def fence(op: Op) -> None:
     """Order register accesses with wgmma; here, everything has happened already."""
 
 
-@instruction(
+@_order(
     "wgmma.commit_group.sync{.aligned};",
     anchor=_MISC + "commit-group",
-    scope=Scope.WARPGROUP,
-    needs=("90a", (8, 0)),
     traits=Traits(asynchronous=Asynchronous(Family.WGMMA, Stage.COMMIT)),
 )
 def commit_group(op: Op) -> None:
     """Commit a group of wgmma; here, all have completed."""
 
 
-@instruction(
+@_order(
     "wgmma.wait_group.sync{.aligned} n;",
     anchor=_MISC + "wait-group",
-    scope=Scope.WARPGROUP,
     types={"n": ".u32"},
     constants={"n": (0, (1 << 63) - 1)},
-    needs=("90a", (8, 0)),
     traits=Traits(asynchronous=Asynchronous(Family.WGMMA, Stage.WAIT)),
 )
 def wait_group(op: Op, n: Lanes) -> None:

@@ -15,52 +15,29 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 MAGIC = 0x5754_4D31
-LAYOUT = np.dtype(
-    {
-        "names": [
-            "magic",
-            "data_type",
-            "rank",
-            "interleave",
-            "swizzle",
-            "l2_promotion",
-            "oob_fill",
-            "im2col",
-            "rounds",
-            "address",
-            "dims",
-            "element_strides",
-            "box",
-            "strides",
-            "lower",
-            "upper",
-            "channels",
-            "pixels",
-        ],
-        "formats": [
-            "u4",
-            "u1",
-            "u1",
-            "u1",
-            "u1",
-            "u1",
-            "u1",
-            "u1",
-            "u1",
-            "u8",
-            "5u8",
-            "5u1",
-            "5u2",
-            "4u8",
-            "3i2",
-            "3i2",
-            "u2",
-            "u2",
-        ],
-        "offsets": [0, 4, 5, 6, 7, 8, 9, 10, 11, 16, 24, 74, 64, 80, 112, 118, 124, 126],
-        "itemsize": 128,
-    }
-)
+_PLACES = {
+    "magic": ("u4", 0),
+    "data_type": ("u1", 4),
+    "rank": ("u1", 5),
+    "interleave": ("u1", 6),
+    "swizzle": ("u1", 7),
+    "l2_promotion": ("u1", 8),
+    "oob_fill": ("u1", 9),
+    "im2col": ("u1", 10),
+    "rounds": ("u1", 11),
+    "address": ("u8", 16),
+    "dims": ("5u8", 24),
+    "element_strides": ("5u1", 74),
+    "box": ("5u2", 64),
+    "strides": ("4u8", 80),
+    "lower": ("3i2", 112),
+    "upper": ("3i2", 118),
+    "channels": ("u2", 124),
+    "pixels": ("u2", 126),
+}
+"""The format and offset of each field."""
+_FORMATS, _OFFSETS = zip(*_PLACES.values(), strict=True)
+LAYOUT = np.dtype({"names": list(_PLACES), "formats": _FORMATS, "offsets": _OFFSETS, "itemsize": 128})
 DATA_TYPES = (
     "UINT8",
     "UINT16",

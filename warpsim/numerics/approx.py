@@ -12,12 +12,10 @@ from importlib.resources import files
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from warpsim.numerics.arrays import lookup
+from warpsim.numerics.arrays import F32, Array, lookup
+from warpsim.numerics.floating import canonical, flush, flush_product, fma64, mul, nan64
 
-Array = NDArray[Any]
-F32 = np.dtype(np.float32)
 NAN, INF = np.uint32(0x7FFFFFFF), np.uint32(0x7F800000)
 SIGN = np.uint32(0x80000000)
 
@@ -139,8 +137,6 @@ def lg2_ftz(x: Array) -> Array:
 
 def _turns(x: Array) -> Array:
     """x / 2 pi, with the product truncated to 24 bits (FMUL.RZ)."""
-    from warpsim.numerics.floating import mul
-
     return mul(x, np.array([0x3E22F983], np.uint32).view(F32), "rz")
 
 
@@ -207,14 +203,10 @@ _SMALL, _LARGE = np.float32(2.0**-126), np.float32(2.0**126)
 
 
 def _mul(a: Array, b: Any) -> Array:
-    from warpsim.numerics.floating import canonical
-
     return canonical(a * b)
 
 
 def _mul_ftz(a: Array, b: Any) -> Array:
-    from warpsim.numerics.floating import flush_product
-
     return flush_product(_mul(a, b), "rn", a, b)
 
 
@@ -250,8 +242,6 @@ def sqrt(x: Array, unit: Unit = sqrt_ftz) -> Array:
 
 def lg2(x: Array, unit: Unit = lg2_ftz) -> Array:
     """``lg2.approx.f32``."""
-    from warpsim.numerics.floating import canonical
-
     small = np.abs(x) < _SMALL
     y = unit(_mul(x, np.where(small, np.float32(2.0**24), np.float32(1))))
     return canonical(np.where(small, y + np.float32(-24), y).astype(F32))
@@ -286,8 +276,6 @@ def div_ftz(a: Array, b: Array, unit: Unit = rcp_ftz) -> Array:
 
 def div_ftz_factors(a: Array, b: Array, unit: Unit = rcp_ftz) -> Factors:
     """The factors of `div_ftz`."""
-    from warpsim.numerics.floating import flush
-
     return flush(a), unit(b)
 
 
@@ -310,8 +298,6 @@ def div_full_ftz(a: Array, b: Array, unit: Unit = rcp_ftz) -> Array:
 
 def div_full_ftz_factors(a: Array, b: Array, unit: Unit = rcp_ftz) -> Factors:
     """The factors of `div_full_ftz`."""
-    from warpsim.numerics.floating import flush
-
     a, b = flush(a), flush(b)
     k = np.where(np.abs(b) > _LARGE, np.float32(0.25), np.float32(1))
     return unit(_mul_ftz(b, k)), _mul_ftz(a, k)
@@ -360,8 +346,6 @@ def rsqrt_ftz_f64(x: Array) -> Array:
 
 def rsqrt_f64(x: Array) -> Array:
     """``rsqrt.approx.f64``: the unit and one refinement step, as the assembler emits it."""
-    from warpsim.numerics.floating import fma64, nan64
-
     small = np.abs(x) < 2.0**-1022
     scaled = np.where(small, x * 2.0**54, x)
     y = rsqrt_ftz_f64(scaled)

@@ -11,12 +11,10 @@ from typing import Any
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
-from warpsim.numerics.arrays import BF16, EXPONENT, F16, F32, F64, halves, lookup, words
+from warpsim.numerics.arrays import BF16, EXPONENT, F16, F32, F64, Array, halves, lookup, words
 from warpsim.numerics.floating import canonical, narrow
 
-Array = NDArray[Any]
 _NAMES = {F16: "f16", BF16: "bf16", F32: "f32", F64: "f64"}
 _INTEGRAL: dict[str, Any] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 

@@ -7,12 +7,10 @@ odd (the last bit records that something was lost), and rounding that to single 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from warpsim.numerics.arrays import WORKSPACE, few, least, overridable
+from warpsim.numerics.arrays import F32, F64, WORKSPACE, Array, few, least, overridable
 
 
 def exact_fma(a: float, b: float, c: float, mode: str) -> float:
@@ -52,8 +50,6 @@ def round_ratio(numerator: int, denominator: int, mode: str) -> float:
     return sign * float(np.ldexp(float(n), exponent))
 
 
-Array = NDArray[Any]
-F16, F32, F64 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)
 NAN32 = np.uint32(0x7FFFFFFF)
 _HALFWAY = np.int64(-(2**63))
 _TIE = int(_HALFWAY)

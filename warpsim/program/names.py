@@ -12,36 +12,15 @@ from warpsim.ptx import ast
 from warpsim.types import TYPES, ScalarType
 
 _THREE = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
-_PLAIN32 = [
-    "laneid",
-    "warpid",
-    "nwarpid",
-    "smid",
-    "nsmid",
-    "lanemask_eq",
-    "lanemask_le",
-    "lanemask_lt",
-    "lanemask_ge",
-    "lanemask_gt",
-    "clock",
-    "clock_hi",
-    "cluster_ctarank",
-    "cluster_nctarank",
-    "globaltimer_lo",
-    "globaltimer_hi",
-    "total_smem_size",
-    "aggr_smem_size",
-    "dynamic_smem_size",
-    "reserved_smem_offset_begin",
-    "reserved_smem_offset_end",
-    "reserved_smem_offset_cap",
-    "reserved_smem_offset_0",
-    "reserved_smem_offset_1",
-    "gridid",
-]
+_PLAIN32 = """
+laneid warpid nwarpid smid nsmid lanemask_eq lanemask_le lanemask_lt lanemask_ge lanemask_gt clock clock_hi
+cluster_ctarank cluster_nctarank globaltimer_lo globaltimer_hi total_smem_size aggr_smem_size
+dynamic_smem_size reserved_smem_offset_begin reserved_smem_offset_end reserved_smem_offset_cap
+reserved_smem_offset_0 reserved_smem_offset_1 gridid
+"""
 SPECIALS: dict[str, str] = {
     **{f"{name}.{c}": "u32" for name in _THREE for c in "xyzw"},
-    **dict.fromkeys(_PLAIN32, "u32"),
+    **dict.fromkeys(_PLAIN32.split(), "u32"),
     **dict.fromkeys(("clock64", "globaltimer", "current_graph_exec"), "u64"),
     **{f"envreg{i}": "b32" for i in range(32)},
     **{f"pm{i}": "u32" for i in range(8)},

@@ -27,6 +27,9 @@ MOST_ELEMENTS = 1024
 """Most elements of a vector; those of instructions have fewer."""
 MOST = {2: 64, 8: 21, 10: 19, 16: 16}
 """Digits by base of which any number fits 64 bits."""
+_THREE = "tid ntid ctaid nctaid clusterid nclusterid cluster_ctaid cluster_nctaid"
+WITH_COMPONENTS = frozenset(f"%{name}" for name in _THREE.split())
+"""Special registers with an x, y, z and w."""
 _SELECTOR = re.compile(r"b[0-7]{1,4}|h[0-3]{1,2}")
 
 
@@ -116,7 +119,7 @@ class Expressions:
             return self._pair(ast.Sink(span))
         if s.kind == "dotted":
             component = s.text[1:]
-            if text.startswith("%") and component in ("x", "y", "z", "w") and self._is_special(text):
+            if text.startswith("%") and component in ("x", "y", "z", "w") and text in WITH_COMPONENTS:
                 s.skip()
                 return ast.Name(f"{text}.{component}", span)
             if component in ("x", "y", "z", "w", "r", "g", "b", "a") or _SELECTOR.fullmatch(component):
@@ -136,19 +139,6 @@ class Expressions:
         if s.text == "|":
             return self._pair(name)
         return name
-
-    @staticmethod
-    def _is_special(text: str) -> bool:
-        return text in (
-            "%tid",
-            "%ntid",
-            "%ctaid",
-            "%nctaid",
-            "%clusterid",
-            "%nclusterid",
-            "%cluster_ctaid",
-            "%cluster_nctaid",
-        )
 
     def _pair(self, first: ast.Operand) -> ast.Operand:
         s = self.s
