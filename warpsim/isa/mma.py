@@ -24,6 +24,8 @@ BITS = {
 }
 """Bits of an element of A or B in its register."""
 FP8 = ("e4m3", "e5m2")
+NARROW = ".atype = { .e4m3, .e5m2, .e3m2, .e2m3, .e2m1 };  .btype = { .e4m3, .e5m2, .e3m2, .e2m3, .e2m1 };"
+BLACKWELL = "120f"
 MULTIPLIES = Traits(matrix=Matrix.MULTIPLY)
 FLOATS = ("f16", "bf16", "tf32")
 
@@ -178,6 +180,35 @@ def mma_quads(op: Op, a: Registers, b: Registers, c: Registers, *, device: Devic
     return scatter(fragments.quad_pair("c", op.dtype.bits, by_rows=False), d, n, m, row_major=True)
 
 
+def kind_gate(op: Op) -> Gate:
+    """6-bit and 4-bit types, and f16 results of sparse A, need sm_120's family; two fp8 types run wherever there are
+    kinds.
+    """
+    sparse_half = any(word.split("::")[0] == "sp" for word in op.modifiers) and op.dtype.bits == 16
+    fp8 = op.atype.name in FP8 and op.btype.name in FP8
+    if not fp8 or sparse_half:
+        return (BLACKWELL, (8, 7))
+    return (("100f", "110f", "120f"), (8, 7) if op.dtype.bits == 16 else (8, 6))
+
+
+def same_results(op: Op) -> str | None:
+    """Why the types of C and D, or the order of .row and .col, are wrong."""
+    return disordered(op) if op.dtype is op.ctype else ".dtype and .ctype must be the same"
+
+
+KIND_TYPES = {"d": storage("dtype"), "a": ".b32", "b": ".b32", "c": storage("ctype")}
+KINDS = f".kind = {{ .kind::f8f6f4 }};  .dtype = {{ .f16, .f32 }};  .ctype = {{ .f16, .f32 }};  {NARROW}"
+
+
+@_mma(
+    f"""
+    mma.sync.aligned.shape.row.col.kind.dtype.atype.btype.ctype d, a, b, c;
+    .shape = {{ .m16n8k32 }};  {KINDS}  // one element per byte
+    """,
+    types=KIND_TYPES,
+    legal=same_results,
+    gate=kind_gate,
+)
 @_mma(
     """
     mma.sync.aligned.shape.row.col.dtype.atype.btype.ctype d, a, b, c;

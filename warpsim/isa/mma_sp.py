@@ -37,12 +37,12 @@ _ROOTS = ("mma.sp.sync.aligned", "mma.sp::ordered_metadata.sync.aligned")
 
 def _bits(op: Op) -> int:
     """Bits of an element of A; e2m1 is packed unless a kind puts it into bytes."""
-    return 4 if "kind::mxf4" in op.modifiers or "kind::mxf4nvf4" in op.modifiers else BITS[op.atype.name]
+    return 4 if "kind::mxf4" in op.modifiers or "kind::mxf4nvf4" in op.modifiers else mma.BITS[op.atype.name]
 
 
 def chunks(op: Op) -> int:
     """Metadata nibbles per row: one per 4 elements, per 2 for 32-bit types, per 4 pairs for 4-bit types."""
-    return extents(op)[2] // {32: 2, 4: 8}.get(_bits(op), 4)
+    return mma.extents(op)[2] // {32: 2, 4: 8}.get(_bits(op), 4)
 
 
 def selectors(op: Op) -> tuple[int, int]:
@@ -58,7 +58,7 @@ def _choices(op: Op) -> int:
 
 
 def _registers(rows: int, name: str, *, sparse: bool) -> Any:
-    return lambda op: rows * extents(op)[2] * BITS[getattr(op, name).name] // (1024 * (2 if sparse else 1))
+    return lambda op: rows * mma.extents(op)[2] * mma.BITS[getattr(op, name).name] // (1024 * (2 if sparse else 1))
 
 
 VECTORS = {
@@ -80,11 +80,11 @@ def _legal(op: Op) -> str | None:
     name = op.atype.name
     if op.shape not in SHAPES[name]:
         return f".{name} has the shapes " + ", ".join("." + shape for shape in SHAPES[name])
-    if BITS[name] != BITS[op.btype.name]:
+    if mma.BITS[name] != mma.BITS[op.btype.name]:
         return ".atype and .btype must be the same"
     if op.dtype is not op.ctype:
         return ".dtype and .ctype must be the same"
-    return disordered(op)
+    return mma.disordered(op)
 
 
 def _gate(op: Op) -> Gate:
@@ -157,7 +157,7 @@ def _declare(pattern: str, classes: str, multiplicand: str) -> Callable[[Functio
         anchor=_ANCHOR,
         scope=Scope.WARP,
         types={
-            **{"d": storage("dtype"), "a": multiplicand, "b": multiplicand, "c": storage("ctype")},
+            **{"d": mma.storage("dtype"), "a": multiplicand, "b": multiplicand, "c": mma.storage("ctype")},
             **{"e": ".b32", "f": ".u32"},
         },
         vectors=VECTORS,
@@ -166,10 +166,25 @@ def _declare(pattern: str, classes: str, multiplicand: str) -> Callable[[Functio
         constants={"f": selectors},
         legal=_legal,
         gate=_gate,
-        traits=lambda op: attrs.evolve(MULTIPLIES, metadata=Metadata("e", "f", chunks(op) // 4)),
+        traits=lambda op: attrs.evolve(mma.MULTIPLIES, metadata=Metadata("e", "f", chunks(op) // 4)),
     )
 
 
+@instruction(
+    f"""
+    mma.sp::ordered_metadata.sync.aligned.shape.row.col.kind.dtype.atype.btype.ctype d, a, b, c, e, f;
+    .shape = {{ .m16n8k64 }};  {mma.KINDS}
+    """,
+    anchor=_ANCHOR,
+    scope=Scope.WARP,
+    types={**mma.KIND_TYPES, "e": ".b32", "f": ".u32"},
+    vectors=VECTORS,
+    registers=("a", "b", "e"),
+    constants={"f": (0, 0)},
+    legal=mma.same_results,
+    gate=mma.kind_gate,
+    traits=mma.MULTIPLIES,
+)
 @_declare(
     "shape.row.col.dtype.atype.btype.ctype",
     """
@@ -201,8 +216,10 @@ def mma_sp_float(
     """D = A * B + C of sparse A on floats."""
     n, m = extent((*a, *b, *c, e))
     where = positions(op, e, one(f), n, m, active, report)
-    x, present = expand(multiplicand(op.atype.name, 16, a, n, m), where)
-    return scattered(op, floats(op, x, words(8, b, n, m), accumulator(op, c, n, m), device, present), n, m)
+    x, present = expand(mma.multiplicand(op.atype.name, 16, a, n, m), where)
+    return mma.scattered(
+        op, mma.floats(op, x, mma.words(8, b, n, m), mma.accumulator(op, c, n, m), device, present), n, m
+    )
 
 
 @_declare(
@@ -227,87 +244,18 @@ def mma_sp_integer(
     """D = A * B + C of sparse A on integers."""
     n, m = extent((*a, *b, *c, e))
     where = positions(op, e, one(f), n, m, active, report)
-    x, _ = expand(multiplicand(op.atype.name, 16, a, n, m), where)
-    y = multiplicand(op.btype.name, 8, b, n, m)
-    d = product_of_integers(x.transpose(2, 1, 0), y.transpose(2, 1, 0), accumulator(op, c, n, m), saturate=op.satfinite)
-    return scattered(op, d, n, m)
+    x, _ = expand(mma.multiplicand(op.atype.name, 16, a, n, m), where)
+    y = mma.multiplicand(op.btype.name, 8, b, n, m)
+    d = mma.product_of_integers(
+        x.transpose(2, 1, 0), y.transpose(2, 1, 0), mma.accumulator(op, c, n, m), saturate=op.satfinite
+    )
+    return mma.scattered(op, d, n, m)
 
 
 _DENSE = "warp-level-matrix-instructions-mma"
-_NARROW = ".atype = { .e4m3, .e5m2, .e3m2, .e2m3, .e2m1 };  .btype = { .e4m3, .e5m2, .e3m2, .e2m3, .e2m1 };"
-_BLACKWELL = "120f"
-_FP8_TARGETS = ("100f", "110f", "120f")
 
 
-def _kind_gate(op: Op) -> Gate:
-    """6-bit and 4-bit types, and f16 results of sparse A, need sm_120's family; two fp8 types run wherever there are
-    kinds.
-    """
-    sparse_half = any(word.split("::")[0] == "sp" for word in op.modifiers) and op.dtype.bits == 16
-    fp8 = op.atype.name in mma.FP8 and op.btype.name in mma.FP8
-    if not fp8 or sparse_half:
-        return (_BLACKWELL, (8, 7))
-    return (_FP8_TARGETS, (8, 7) if op.dtype.bits == 16 else (8, 6))
-
-
-def _same_results(op: Op) -> str | None:
-    return mma.disordered(op) if op.dtype is op.ctype else ".dtype and .ctype must be the same"
-
-
-_KIND_TYPES = {"d": mma.storage("dtype"), "a": ".b32", "b": ".b32", "c": mma.storage("ctype")}
 _SPARSE_TYPES = {"e": ".b32", "f": ".u32"}
-
-
-@instruction(
-    f"""
-    mma.sync.aligned.shape.row.col.kind.dtype.atype.btype.ctype d, a, b, c;
-    .shape = {{ .m16n8k32 }};  .kind = {{ .kind::f8f6f4 }};
-    .dtype = {{ .f16, .f32 }};  .ctype = {{ .f16, .f32 }};  {_NARROW}
-    """,
-    anchor=_DENSE,
-    scope=Scope.WARP,
-    types=_KIND_TYPES,
-    vectors=mma.VECTORS,
-    registers=("a", "b"),
-    legal=_same_results,
-    gate=_kind_gate,
-    traits=mma.MULTIPLIES,
-)
-def mma_kind(op: Op, a: Registers, b: Registers, c: Registers, *, device: DevicePort) -> Registers:
-    """D = A * B + C of 8-, 6- and 4-bit types, one element per byte."""
-    return mma.mma_float(op, a, b, c, device=device)
-
-
-@instruction(
-    f"""
-    mma.sp::ordered_metadata.sync.aligned.shape.row.col.kind.dtype.atype.btype.ctype d, a, b, c, e, f;
-    .shape = {{ .m16n8k64 }};  .kind = {{ .kind::f8f6f4 }};
-    .dtype = {{ .f16, .f32 }};  .ctype = {{ .f16, .f32 }};  {_NARROW}
-    """,
-    anchor=_ANCHOR,
-    scope=Scope.WARP,
-    types={**_KIND_TYPES, **_SPARSE_TYPES},
-    vectors=VECTORS,
-    registers=("a", "b", "e"),
-    constants={"f": (0, 0)},
-    legal=_same_results,
-    gate=_kind_gate,
-    traits=mma.MULTIPLIES,
-)
-def mma_sp_kind(
-    op: Op,
-    a: Registers,
-    b: Registers,
-    c: Registers,
-    e: Lanes,
-    f: Lanes,
-    *,
-    device: DevicePort,
-    active: Lanes,
-    report: ReportPort,
-) -> Registers:
-    """The same with sparse A."""
-    return mma_sp_float(op, a, b, c, e, f, device=device, active=active, report=report)
 
 
 # ---- scaled blocks ----------------------------------------------------------------------------------
@@ -349,7 +297,7 @@ def _scaled_legal(op: Op) -> str | None:
 def _scaled_gate(op: Op) -> Gate:
     sparse_four = any(word.split("::")[0] == "sp" for word in op.modifiers) and op.kind != "kind::mxf8f6f4"
     late = op.scale_vec_size == "scale_vec::4X" and op.stype.name == "ue8m0"
-    return (("120a", "121a") if sparse_four else _BLACKWELL, (9, 1) if late else (8, 7))
+    return (("120a", "121a") if sparse_four else mma.BLACKWELL, (9, 1) if late else (8, 7))
 
 
 def _scales(
@@ -413,7 +361,7 @@ def _nibbles(values: Registers, rows: int, n: int, m: int) -> Lanes:
 
 
 _SCALED = f"""
-    .dtype = {{ .f32 }};  .ctype = {{ .f32 }};  {_NARROW}  .stype = {{ .ue8m0 }};
+    .dtype = {{ .f32 }};  .ctype = {{ .f32 }};  {mma.NARROW}  .stype = {{ .ue8m0 }};
     .kind = {{ .kind::mxf8f6f4 }};  .scale_vec_size = {{ .scale_vec::1X }};
     """
 _FOUR = """

@@ -10,7 +10,7 @@ import numpy as np
 
 from warpsim.graph.nodes import LANES, Node, Untraceable, bits, cast, where
 from warpsim.graph.trace import Lane, node_of
-from warpsim.isa import matrix_moves, mma, mma_sp
+from warpsim.isa import matrix_moves, mma
 from warpsim.isa.data_movement import SHARED_WINDOW
 from warpsim.isa.traits import Matrix
 from warpsim.native.lowering.values import Unlowerable
@@ -94,7 +94,7 @@ def matrix_step(plan: FunctionPlan, instruction: Instruction, sm: int) -> Traced
         return None
     if own is matrix_moves.ldmatrix:
         return _load(plan, instruction)
-    if own in (mma.mma_float, mma_sp.mma_kind) and instruction.traits.matrix is Matrix.MULTIPLY:
+    if own is mma.mma_float and instruction.traits.matrix is Matrix.MULTIPLY:
         return _multiply(plan, instruction, sm)
     return None
 
