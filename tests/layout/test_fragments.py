@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from warpsim.layout import fragments, wgmma_fragments, wmma_fragments
+from warpsim.layout import fragments, wmma_fragments
 
 LANES = range(32)
 MMA = {  # shapes with the element widths that exist
@@ -113,7 +113,7 @@ def test_wgmma_accumulator(n):
 @pytest.mark.parametrize("bits", [8, 16, 32])
 def test_wgmma_a(bits):
     """Each warp holds 16 rows as mma holds A."""
-    fragment, tile = wgmma_fragments.multiplicand(bits), fragments.multiplicand(16, 256 // bits, bits)
+    fragment, tile = fragments.warpgroup_multiplicand(bits), fragments.multiplicand(16, 256 // bits, bits)
     for warp in range(4):
         for lane in LANES:
             for i in range(fragment.values):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from warpsim.layout import fragments, wgmma_fragments, wmma_fragments
+from warpsim.layout import fragments, wmma_fragments
 from warpsim.layout.fragment import gather, scatter
 
 FRAGMENTS = {
@@ -58,8 +58,8 @@ def test_wgmma_accumulators_move_as_described(n):
         stack = np.random.default_rng(0).integers(0, 1 << 32, (count, warpgroups, 128, ctas), np.uint32)
         dtype = np.float16 if bits == 16 else None
         plain = gather(fragment, tuple(stack), warpgroups, ctas, dtype, row_major=True)
-        move = wgmma_fragments.gather_packed if bits == 16 else wgmma_fragments.gather_accumulator
-        back = wgmma_fragments.scatter_packed if bits == 16 else wgmma_fragments.scatter_accumulator
+        move = fragments.gather_packed if bits == 16 else fragments.gather_accumulator
+        back = fragments.scatter_packed if bits == 16 else fragments.scatter_accumulator
         found = move(stack)
         unsigned = f"u{found.dtype.itemsize}"
         np.testing.assert_array_equal(plain.transpose(2, 0, 1).view(unsigned), found.view(unsigned))

@@ -17,7 +17,7 @@ import numpy as np
 from warpsim.isa.ports import DevicePort, Lanes, ReportPort, SharedMatrixPort, constant_of
 from warpsim.isa.spec import Gate, LowBits, Op, Scope, instruction
 from warpsim.isa.traits import Asynchronous, Family, Matrix, Metadata, Stage, Traits
-from warpsim.layout import wgmma_fragments as fragments
+from warpsim.layout import fragments
 from warpsim.numerics import matrix, plain_matrix
 from warpsim.numerics.matrix import expand
 from warpsim.types import TYPES, ScalarType

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from warpsim.layout import fragments, wgmma_fragments, wmma_fragments
+from warpsim.layout import fragments, wmma_fragments
 from warpsim.layout.fragment import Fragment, Holder
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ def _wgmma(root: str, words: list[str], sm: int) -> dict[str, Operand]:
             f"no wgmma of .{a} has the shape .{shape}: it is .m64nNk{256 * (1 + sparse) // BITS[a]}, N from 8 to 256"
         )
     whole = "lanes count through the warpgroup"
-    held_a = wgmma_fragments.multiplicand(BITS[a])
+    held_a = fragments.warpgroup_multiplicand(BITS[a])
     found = {"a": Operand("a", held_a, ("m", "stored k" if sparse else "k"), note=f"A in registers; {whole}")}
     if sparse:
         chunks = k // (2 if BITS[a] == 32 else 4)
