@@ -253,8 +253,7 @@ JOINED: dict[str, Update] = {
     "max": lambda old, one, other: np.maximum(one, other),
 }
 """How to combine the results of some threads with those of others, each reduced from the old value, for integer
-reductions.
-"""
+reductions."""
 
 
 def cas(old: Lanes, b: Lanes, c: Lanes) -> Lanes:
@@ -290,8 +289,7 @@ class Reduction:
 
 def shared_update(op: Op) -> Update | None:
     """The update in shared memory, if it differs, as on an H100: f32 keeps subnormals, and of two f64 NaNs the old
-    value's stays.
-    """
+    value's stays."""
     if op.get("op") != "add" or op.type.kind != "f" or op.type.bits < 32:
         return None
     return _add if op.type.bits == 32 else lambda old, b: floating.add(b, old)

@@ -18,9 +18,8 @@ Factors = Callable[..., tuple[Lanes, Lanes]] | None
 
 
 def branches(root: str, op: Op) -> bool:
-    """Whether the assembler makes code with a branch of an instruction, for operands that a short sequence cannot take: no
-    product is fused with a sum behind it.
-    """
+    """Whether the assembler makes code with a branch of an instruction, for operands that a short sequence cannot take:
+    no product is fused with a sum behind it."""
     if root in ("div", "rem") and op.modifiers[-1] in ("u64", "s64"):
         return True
     return root in ("div", "rcp", "sqrt") and not {"rn", "rz", "rm", "rp"}.isdisjoint(op.modifiers)
@@ -28,8 +27,7 @@ def branches(root: str, op: Op) -> bool:
 
 def fused(type: str, factors: Factors = None, *, negative_product: bool, negative_sum: bool) -> Callable[..., Lanes]:
     """``±(a * b) ± c`` as the meaning of an add or sub of this type, whose op says how to flush and saturate.
-    ``factors`` computes a and b from the product's sources, if they differ.
-    """
+    ``factors`` computes a and b from the product's sources, if they differ."""
     return functools.partial(_fused, type, factors, negative_product=negative_product, negative_sum=negative_sum)
 
 

@@ -143,8 +143,7 @@ def _address_type(op: Op) -> ScalarType:
 )
 def cvta(op: Op, a: Lanes) -> Lanes:
     """Convert an address in a state space to a generic one; compilers shorten those of constants and parameters to 32
-    bits.
-    """
+    bits."""
     if op.space == "const" or op.space.startswith("param"):
         window = CONST_WINDOW if op.space == "const" else PARAM_WINDOW
         return a.astype(np.uint32).astype(np.uint64) + window if a.dtype.itemsize == 8 else a

@@ -24,9 +24,8 @@ _ROLES = {"mul": Contraction.PRODUCT, "add": Contraction.SUM, "sub": Contraction
 
 
 def contractible(op: Op) -> Traits:
-    """For add, sub, mul, neg and abs: those without a rounding modifier; a product must not be saturated. A neg of bf16x2, or
-    one of halves that flushes, is itself a product.
-    """
+    """For add, sub, mul, neg and abs: those without a rounding modifier; a product must not be saturated. A neg of
+    bf16x2, or one of halves that flushes, is itself a product."""
     root, *words = op.text.split(".")
     type = words.pop()
     if root == "neg":

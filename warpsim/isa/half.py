@@ -127,8 +127,7 @@ def fma(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
 )
 def fma_oob(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """a * b + c, or +0 where a or b is the NaN that tensor copies fill with: 0x7FF7 of either sign (observed on an
-    H200).
-    """
+    H200)."""
     out = []
     for r, x, y in zip(_split(op, fma(op, a, b, c)), _split(op, a), _split(op, b), strict=True):
         outside = (x.view(np.uint16) & 0x7FFF == 0x7FF7) | (y.view(np.uint16) & 0x7FFF == 0x7FF7)

@@ -135,8 +135,7 @@ def _joined(parts: list[Lanes]) -> Lanes:
 
 def _unpacked(words: Words, source: str) -> Words:
     """Unpack rows of sixteen 6-bit or 4-bit elements and padding into four words of bytes, with each element in the low
-    bits.
-    """
+    bits."""
     bits = int(source[1])
     mask = np.uint32((1 << bits) - 1)
     out = []
@@ -203,8 +202,7 @@ def stmatrix(op: Op, p: Lanes, r: tuple[Lanes, ...], *, memory: MemoryPort, acti
 
 def _columns(lanes: Lanes) -> Words:
     """The 8 columns of 16 bytes of accumulator fragments ``[n, 8 (g), 4 (t), m]``: bytes (g, 2t), (g, 2t+1), (g+8, 2t),
-    (g+8, 2t+1).
-    """
+    (g+8, 2t+1)."""
     n, _, _, m = lanes.shape
     words: list[Lanes] = [np.empty((n, 8, m), np.uint32) for _ in range(4)]
     for word in range(4):

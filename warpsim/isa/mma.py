@@ -182,8 +182,7 @@ def mma_quads(op: Op, a: Registers, b: Registers, c: Registers, *, device: Devic
 
 def kind_gate(op: Op) -> Gate:
     """6-bit and 4-bit types, and f16 results of sparse A, need sm_120's family; two fp8 types run wherever there are
-    kinds.
-    """
+    kinds."""
     sparse_half = any(word.split("::")[0] == "sp" for word in op.modifiers) and op.dtype.bits == 16
     fp8 = op.atype.name in FP8 and op.btype.name in FP8
     if not fp8 or sparse_half:

@@ -150,8 +150,7 @@ def _sums(op: Op) -> str | None:
 
 def _declare(pattern: str, classes: str, multiplicand: str) -> Callable[[Function], Function]:
     """Declare both orders of metadata; ``pattern`` is the line from the shape on, ``multiplicand`` the register type of
-    A and B.
-    """
+    A and B."""
     return instruction(
         "; ".join(f"{root}.{pattern} d, a, b, c, e, f" for root in _ROOTS) + f"; {classes}",
         anchor=_ANCHOR,

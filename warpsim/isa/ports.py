@@ -34,8 +34,7 @@ class Choose(Protocol):
 
     def __call__(self, type: ScalarType, *, flush: bool) -> Callable[[Lanes, Lanes], Lanes] | None:
         """The update ``new = update(old, operand)`` on elements of a type, flushing f32 subnormals or not; None if it
-        does not exist.
-        """
+        does not exist."""
 
 
 class MemoryPort(Protocol):
@@ -84,13 +83,11 @@ class MemoryPort(Protocol):
 
     def outside(self, space: str, address: Any) -> Lanes:
         """A mask of lanes whose addresses are outside a space; for generic addresses, outside both global and shared
-        memory.
-        """
+        memory."""
 
     def read_words(self, space: str, address: Lanes, count: int) -> tuple[Lanes, ...]:
         """Load ``count`` 32-bit words from addresses of any shape ``[n, k, m]`` (matrix rows), with the same checks as
-        `load`.
-        """
+        `load`."""
 
     def write_words(self, space: str, address: Lanes, words: tuple[Lanes, ...], active: Lanes) -> None:
         """Store words at such addresses."""
@@ -132,8 +129,7 @@ class ReportPort(Protocol):
         **values: object,
     ) -> None:
         """Report a finding. ``lanes`` is a mask of the lanes at fault, in the operands' shape; None: all that execute
-        the instruction.
-        """
+        the instruction."""
 
 
 class AsyncGroupsPort(Protocol):
@@ -189,8 +185,7 @@ class BulkPort(Protocol):
         self, dst: Any, bar: Any, type: ScalarType, values: tuple[Lanes, ...], operation: str | None = None
     ) -> None:
         """Store each lane's values at ``dst`` in the cluster's shared memory, or reduce them into it, and count the
-        bytes at the mbarrier.
-        """
+        bytes at the mbarrier."""
 
     def commit(self) -> None:
         """Commit the group of copies that complete by groups."""
@@ -218,8 +213,7 @@ class ObjectsPort(Protocol):
         arrivals: bool = False,
     ) -> Lanes | None:
         """Replace each word by ``change(word, *operands)``, one lane after another; returns the word before.
-        ``arrivals``: the operand only counts arrivals.
-        """
+        ``arrivals``: the operand only counts arrivals."""
 
     def look(self, space: str, address: Any, parity: Lanes) -> Lanes:
         """Read the word, for a thread that waits for the phase with ``parity`` to complete."""

@@ -25,8 +25,7 @@ Gate = tuple[Target | None, tuple[int, int] | None]
 """(targets, minimum PTX version) that something requires; None for no requirement."""
 Limit = tuple[int, int] | Collection[int]
 """The allowed values of an immediate: (least, greatest), a set or a range. A list has one of these per element of a
-vector.
-"""
+vector."""
 
 
 @attrs.frozen
@@ -382,8 +381,7 @@ def _filled(
     function: Callable[..., Any], parameters: list[str], operands: tuple[OperandSpec, ...], text: str, scope: Scope
 ) -> Callable[..., Any]:
     """The function itself, or a wrapper that passes None for operands that this form lacks; ``places`` says where each
-    is.
-    """
+    is."""
     if scope is Scope.CONTROL or parameters[-1:] == ["*"]:
         return function
     wanted = [plain(name) for name in parameters]

@@ -47,8 +47,7 @@ class Slot:
 @attrs.frozen
 class OperandPattern:
     """One operand as written in the block. ``kind`` is value, address, vector, sink, carry, or a role in control flow:
-    target, tlist, fname, ret_list, param_list, flist. ``sign`` is ``-`` or ``{-}`` if a minus precedes the name.
-    """
+    target, tlist, fname, ret_list, param_list, flist. ``sign`` is ``-`` or ``{-}`` if a minus precedes the name."""
 
     name: str
     kind: str = "value"

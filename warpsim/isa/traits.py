@@ -108,8 +108,7 @@ class Asynchronous:
 @attrs.frozen
 class Metadata:
     """The operands of a sparse product that are its metadata and its selector. So many lanes of each quad hold metadata
-    that counts; the selector says which.
-    """
+    that counts; the selector says which."""
 
     words: str
     selector: str
@@ -129,8 +128,7 @@ class Barrier:
 @attrs.frozen
 class Fence:
     """A fence of the memory model: between proxies if one is named, for initialised mbarriers only, or for all
-    accesses.
-    """
+    accesses."""
 
     proxy: str | None = None
     mbarrier_init: bool = False
@@ -241,8 +239,7 @@ class Traits:
     @property
     def aligned_barrier(self) -> bool:
         """Whether all lanes of a warp must execute a CTA or cluster barrier together: ``bar`` always, ``barrier`` with
-        ``.aligned``.
-        """
+        ``.aligned``."""
         return self.barrier is not None and self.barrier.among != "warp" and self.aligned
 
     def is_async(self, family: Family, stage: Stage = Stage.ISSUE) -> bool:

@@ -1,6 +1,5 @@
 """The elements of boxes moved by tensor copies: their places in the tensor and in shared memory, for many boxes at
-once.
-"""
+once."""
 
 from __future__ import annotations
 
@@ -45,9 +44,8 @@ class Form:
 
 @functools.lru_cache(maxsize=32)
 def form_of(given: Fields, *, units: bool, stored: bool) -> Form:
-    """The form of a map's boxes. With ``units``, neighbouring elements that always move together count as one. Boxes that
-    are ``stored`` have elements beyond the tensor (`tensor_map.as_stored`).
-    """
+    """The form of a map's boxes. With ``units``, neighbouring elements that always move together count as one. Boxes
+    that are ``stored`` have elements beyond the tensor (`tensor_map.as_stored`)."""
     slot = PACK * given.packed // 8 if given.padded else 0
     fields = tensor_map.in_parts(given)
     single = tensor_map.as_stored(fields) if stored else fields
@@ -126,8 +124,7 @@ class Boxes:
 
     def elements(self, which: Array) -> tuple[Array, Array]:
         """The byte offset in the tensor ``[boxes, count]`` (int64) of each element of some boxes, and a mask of those
-        that are moved.
-        """
+        that are moved."""
         place, moved = self._elements(self._form.moved, which)
         if self._form.beyond and self._end is not None:
             moved = moved & (self.inside(which) | (self.fields.address + place < self._end))
@@ -144,9 +141,8 @@ class Boxes:
         return tile_elements(fields, self._first[:, which])
 
     def granules(self, size: int) -> tuple[Array, Array] | None:
-        """The addresses of whole granules of ``size`` bytes (ascending) that boxes fill, and their boxes; None where boxes leave
-        the tensor, or fill some partly.
-        """
+        """The addresses of whole granules of ``size`` bytes (ascending) that boxes fill, and their boxes; None where
+        boxes leave the tensor, or fill some partly."""
         if self.fields.im2col or self.fields.interleave or self._form.beyond:
             return None
         moved = self._form.moved
@@ -172,8 +168,7 @@ class Boxes:
 
     def shared(self, start: Array) -> Array:
         """Shared addresses ``[boxes, count]`` in bytes of boxes that begin at ``start``, swizzled; ``[1, count]`` if
-        they are the same for all of them.
-        """
+        they are the same for all of them."""
         if len(start) and (start == start[0]).all():
             start = start[:1]
         address = start[:, None] + self._form.offsets
@@ -213,8 +208,7 @@ def _granules(fields: Fields, size: int) -> Array | None:
 
 def _misplaced(fields: Fields, first: Array) -> Array:
     """Mask of the boxes that do not begin at a multiple of 16 bytes of the innermost dimension, or of 128 for padded
-    elements.
-    """
+    elements."""
     if fields.padded:
         return first % PADDED_BOX != 0
     bits = fields.packed or 8 * fields.pixel
@@ -223,8 +217,7 @@ def _misplaced(fields: Fields, first: Array) -> Array:
 
 def _offsets(values: list[Array], rank: int) -> list[Array]:
     """The im2col offsets that count: 16 bits, 8 bits each of two, or 5 bits each of three, which the assembler packs by
-    addition.
-    """
+    addition."""
     wide = [np.asarray(v).astype(np.int64) & 0xFFFF for v in values]
     if rank == 5:
         packed = sum(v << 5 * i for i, v in enumerate(wide))
@@ -247,9 +240,8 @@ def _signed(values: Array, width: int) -> Array:
 
 @attrs.frozen(eq=False)
 class Tile:
-    """The elements of a box of a tiled map: offsets in bytes from that of its first, which lies at ``strides`` times its
-    coordinates, and how far it extends.
-    """
+    """The elements of a box of a tiled map: offsets in bytes from that of its first, which lies at ``strides`` times
+    its coordinates, and how far it extends."""
 
     offsets: Array
     strides: Array
@@ -277,8 +269,7 @@ def tile_of(fields: Fields) -> Tile:
 
 def tile_elements(fields: Fields, coordinates: Array) -> tuple[Array, Array]:
     """Places of the elements of boxes at ``coordinates`` (``[axes, boxes]``, dimension 0 innermost): byte offset in the
-    tensor ``[boxes, elements]`` (int64), and a mask of those inside.
-    """
+    tensor ``[boxes, elements]`` (int64), and a mask of those inside."""
     tile = tile_of(fields)
     offset: Array = (tile.strides @ coordinates)[:, None] + tile.offsets
     inside: Array = np.ones(offset.shape, np.bool_)

@@ -25,8 +25,7 @@ ADDRESS_MASK = (1 << 18) - 1
 @attrs.frozen
 class Descriptor:
     """The fields of descriptors, as arrays of the same shape. Offsets are in bytes; ``span`` is the swizzle row in
-    bytes (0: none).
-    """
+    bytes (0: none)."""
 
     start: Array
     leading: Array
@@ -86,8 +85,7 @@ def byte_addresses(fields: Descriptor, k: int, extent: int, itemsize: int, *, tr
 
 def problem(bits: int, k: int, extent: int, itemsize: int, *, transposed: bool) -> str | None:
     """Why a descriptor is undefined according to the text; None if it is not. Checks its fields only, not the size of
-    shared memory.
-    """
+    shared memory."""
     fields = decode(np.array([bits], np.uint64))
     if bool(fields.reserved[0]):
         return f"reserved bits are set: 0x{bits & RESERVED:x}"

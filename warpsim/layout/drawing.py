@@ -19,8 +19,7 @@ HUES = 32
 @attrs.frozen
 class Cell:
     """A cell: two lines of text, its colour (0 to 31, -1 for none), a tooltip, and a ``key`` shared by cells that are
-    highlighted together.
-    """
+    highlighted together."""
 
     first: str
     second: str

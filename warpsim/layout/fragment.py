@@ -1,6 +1,5 @@
 """Which lane holds which element of a matrix: one description, from which gather, scatter, pictures and tables are
-derived.
-"""
+derived."""
 
 from __future__ import annotations
 
@@ -83,8 +82,7 @@ class Fragment:
 
     def holders(self, first: int = 0, *, swapped: bool = False) -> list[list[list[Holder]]]:
         """All holders of each element, by row and column (by column and row if ``swapped``); registers count from
-        ``first``.
-        """
+        ``first``."""
         rows, columns = self.table()
         shape = (self.columns, self.rows) if swapped else (self.rows, self.columns)
         grid: list[list[list[Holder]]] = [[[] for _ in range(shape[1])] for _ in range(shape[0])]
@@ -157,8 +155,7 @@ def layout_of(*modes: tuple[int, int]) -> Layout:
 class _Plan:
     """The matrix as axes. ``shape`` reshapes ``[rows, columns]`` (or the transpose); ``view`` orders the axes of the
     values (slowest first), then those of the threads; ``first`` picks one of the threads that hold the same element;
-    ``where`` is the place of each value among the value axes.
-    """
+    ``where`` is the place of each value among the value axes."""
 
     shape: tuple[int, ...]
     view: tuple[int, ...]

@@ -184,8 +184,7 @@ def sparse_nibbles(words: Array, selector: int, n: int, m: int, itemsize: int) -
 
 def sparse_positions(nibbles: Array, itemsize: int) -> Array:
     """The k, in the full row, of each stored element of A, ``[W, K / 2, 64]`` (int64), from the result of
-    `sparse_nibbles`.
-    """
+    `sparse_nibbles`."""
     chunks = nibbles.shape[1]
     first = np.arange(chunks)[:, None]
     if itemsize == 4:

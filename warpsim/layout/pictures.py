@@ -106,8 +106,7 @@ Pictures = dict[str, Operand | Tile]
 @attrs.frozen
 class Placing:
     """How matrices lie in shared memory: a swizzle and whether M or N runs along the lines (``transposed``), or the
-    bits of a ``descriptor``, which give everything but that.
-    """
+    bits of a ``descriptor``, which give everything but that."""
 
     swizzle: str = "128B"
     transposed: bool = False

@@ -103,9 +103,8 @@ class Fields:
     rounds: bool = attrs.field(
         default=attrs.Factory(lambda self: is_tf32(self.data_type), takes_self=True), converter=bool, kw_only=True
     )
-    """Whether loads round to tf32. On an H100 a map that did so once does so ever after: tensormap.replace does not take it
-    back, and loads of other elements than 32-bit floats fault.
-    """
+    """Whether loads round to tf32. On an H100 a map that did so once does so ever after: tensormap.replace does not
+    take it back, and loads of other elements than 32-bit floats fault."""
 
     @property
     def itemsize(self) -> int:
@@ -215,8 +214,7 @@ def in_units(fields: Fields) -> Fields | None:
 
 def as_stored(fields: Fields) -> Fields:
     """The map by which boxes are stored: rows end at multiples of 16 bytes, because an H100 stores and combines whole
-    units of 16 bytes along dimension 0, what is beyond the tensor included.
-    """
+    units of 16 bytes along dimension 0, what is beyond the tensor included."""
     per = ROW_UNIT // fields.itemsize
     if fields.interleave or fields.packed or fields.dims[0] % per == 0:
         return fields
@@ -225,15 +223,13 @@ def as_stored(fields: Fields) -> Fields:
 
 def row_axis(fields: Fields, axis: int) -> bool:
     """Whether a box extends along an axis. The last but one dimension of an interleaved map counts slices of channels;
-    a box has one of them, whatever ``box`` says (observed on an H200, like everything about interleaved maps here).
-    """
+    a box has one of them, whatever ``box`` says (observed on an H200, like everything about interleaved maps here)."""
     return not (fields.interleave and axis == fields.rank - 2)
 
 
 def box_extent(fields: Fields, axis: int) -> int:
     """Elements (pixels of a slice in interleaved maps) of a box along an axis: every ``element_strides``-th. Dimension
-    0 has no stride unless it counts pixels.
-    """
+    0 has no stride unless it counts pixels."""
     if not row_axis(fields, axis):
         return 1
     return -(-fields.box[axis] // step_of(fields, axis))

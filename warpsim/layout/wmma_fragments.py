@@ -29,8 +29,7 @@ def dimensions(shape: str) -> tuple[int, int, int]:
 
 def is_older(sm: int, shape: str) -> bool:
     """Whether a GPU (capability times ten) has the older fragments. Only those of 16x16x16 were ever published; other
-    shapes are assumed to be as on newer GPUs.
-    """
+    shapes are assumed to be as on newer GPUs."""
     return sm < 75 and shape == "m16n16k16"
 
 

@@ -1,6 +1,5 @@
-"""Halves of packed registers, small reductions with little call overhead, functions that NumPy lacks, and large temporaries for
-reuse, because fresh ones cost page faults.
-"""
+"""Halves of packed registers, small reductions with little call overhead, functions that NumPy lacks, and large
+temporaries for reuse, because fresh ones cost page faults."""
 
 from __future__ import annotations
 

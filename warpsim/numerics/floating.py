@@ -83,8 +83,7 @@ def flush(x: Array) -> Array:
 
 def flush_product(r: Array, mode: str, a: Array, b: Array, c: Array | None = None) -> Array:
     """a * b (+ c), rounded to the f32 ``r``, with subnormal results flushed to zero, including results that reach the
-    least normal number only through the coarser rounding of subnormals (as on an H100).
-    """
+    least normal number only through the coarser rounding of subnormals (as on an H100)."""
     least = np.abs(r) == _TINY
     if least.any():
         a, b, *rest = (x.astype(F64) for x in np.broadcast_arrays(a, b, *([] if c is None else [c])))
@@ -241,8 +240,7 @@ def _common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 def _round_again(r: Array, p: Array, c: Array, doubtful: Array) -> None:
     """Round p + c to the f32 ``r`` once, in the doubtful lanes: those at a tie, or below the normal range. Where the
-    sum was exact, ``r`` is right.
-    """
+    sum was exact, ``r`` is right."""
     lanes = np.flatnonzero(doubtful)
     p = p.reshape(-1).take(lanes)
     c = c.reshape(-1).take(lanes) if c.size == r.size else np.broadcast_to(c, r.shape)[np.unravel_index(lanes, r.shape)]

@@ -339,8 +339,7 @@ def clamp_part(value: Array, bits: int, *, signed: bool) -> Array:
 
 def merge(c: Array, value: Array, selector: str) -> Array:
     """c with a byte or half replaced by the low bits of a value; ``h1`` takes the value's own upper half, as an H100
-    does.
-    """
+    does."""
     if selector == "h1":
         return (c.view(np.uint32) & np.uint32(0xFFFF)) | (value.astype(np.uint32) & np.uint32(0xFFFF0000))
     bits = 8 if selector[0] == "b" else 16

@@ -28,8 +28,7 @@ ABSENT = -(1 << 14)
 @attrs.frozen
 class Unit:
     """A tensor core: fraction bits kept while aligning, bytes of K per block, the least exponent that terms are aligned
-    to with f32 and f16 results, the fraction bits of an f32 result, and the least exponent of an f32 C.
-    """
+    to with f32 and f16 results, the fraction bits of an f32 result, and the least exponent of an f32 C."""
 
     fraction: int
     block_bytes: int
@@ -46,8 +45,7 @@ UNITS: dict[int, Unit] = {
     90: Unit(25, 32, -133, -21),
 }
 """By the least capability (times ten) of a generation. sm_90 was measured on an H100, the others are from public
-models.
-"""
+models."""
 WGMMA_FP8 = Unit(13, 32, -133, -21, 13)
 """fp8 of wgmma: 13 fraction bits, also of an f32 result (measured on an H100; the text promises more)."""
 
@@ -142,8 +140,7 @@ def _cut(factors: Factors, piece: tuple[slice, ...]) -> Factors:
 
 def _whole_numbers(av: Array, bv: Array, c: Array, unit: Unit) -> Array | None:
     """Compute tiles ``[K, W, M, 1]`` and ``[K, W, 1, N]`` of small integers, all of whose sums are exact in f32 with no
-    term losing bits, as a matrix product. None for anything else, which sixteen elements mostly reveal.
-    """
+    term losing bits, as a matrix product. None for anything else, which sixteen elements mostly reveal."""
     few = av.reshape(-1)[:16]
     if (np.rint(few) != few).any():
         return None
@@ -361,8 +358,7 @@ def decode(bits: Array, kind: str, name: str = "") -> Factors:
 
 def _shifted(bits: Array, kind: str, name: str, *, by_place: bool = False) -> Factors:
     """Decode by shifts in place: scaling by the power of two between their biases turns an f16 into an f32. With
-    ``by_place``, the first elements of all words come first, then the second ones.
-    """
+    ``by_place``, the first elements of all words come first, then the second ones."""
     exponent, fraction = FORMATS[kind]
 
     def scratch(what: str, shape: tuple[int, ...], dtype: Any) -> Array:
@@ -445,8 +441,7 @@ def _name_specials(values: Array, kind: str) -> bool:
 
 def unpacked(bits: Array, kind: str, together: int, name: str) -> Factors:
     """Convert fp8 to f16, which is exact: subnormals of e4m3 are normal in f16. The even runs of ``together`` along K
-    come first, then the odd ones.
-    """
+    come first, then the odd ones."""
     if bits.dtype.itemsize == 1:
         runs = bits.reshape(-1, 2, together, *bits.shape[1:])
         bits = runs.swapaxes(0, 1).reshape(bits.shape)

@@ -17,8 +17,7 @@ AT_ONCE = 1 << 20
 
 def dot_ieee(a: Array, b: Array, c: Array, kinds: tuple[str, str], present: Array | None = None) -> Array:
     """Multiply and add bits of floats in float64, rounded once; for sparse A (`operands.expand`), only the stored
-    elements.
-    """
+    elements."""
     left, right = (
         decode(np.moveaxis(x, axis, 0), kind).values for x, axis, kind in ((a, -1, kinds[0]), (b, -2, kinds[1]))
     )
@@ -33,8 +32,7 @@ def dot_ieee(a: Array, b: Array, c: Array, kinds: tuple[str, str], present: Arra
 
 def _products(left: Array, right: Array) -> Array:
     """Sum the products of ``[K, ..., M]`` and ``[K, ..., N]`` in order of K, which BLAS does not guarantee on every
-    machine.
-    """
+    machine."""
     total = left[0][..., :, None] * right[0][..., None, :]
     term = np.empty_like(total)
     for row, column in zip(left[1:], right[1:], strict=True):
@@ -77,8 +75,7 @@ def _as_f32(name: str, integers: Array) -> Array:
 
 def nibbles(name: str, packed: Array, *, signed: bool) -> Array:
     """Unpack 4-bit integers from bytes ``[..., K / 2]``: those of the low halves, then those of the high ones, ``[...,
-    K]``; in the workspace, by ``name``.
-    """
+    K]``; in the workspace, by ``name``."""
     both = WORKSPACE.take(name, (*packed.shape[:-1], 2, packed.shape[-1]), np.uint8)
     np.left_shift(packed, np.uint8(4), out=both[..., 0, :])
     both[..., 1, :] = packed
@@ -89,8 +86,7 @@ def nibbles(name: str, packed: Array, *, signed: bool) -> Array:
 
 def dot_bits(a: Array, b: Array, c: Array, *, exclusive: bool) -> Array:
     """Population counts of words combined by xor or and, added to s32. ``[K, ...]`` arrays broadcast to C; K is at most
-    15.
-    """
+    15."""
     combine = np.bitwise_xor if exclusive else np.bitwise_and
     both, count = np.empty(c.shape, np.uint32), np.empty(c.shape, np.uint8)
     total = np.zeros(c.shape, np.uint16)
@@ -107,8 +103,7 @@ def dot_common_bits(a: Array, b: Array, c: Array) -> Array:
 
 def dot_f64(a: Array, b: Array, c: Array, rounding: str) -> Array:
     """A chain of fmas in ascending k, in the given rounding mode; NaN payloads propagate. Operands are ``[K, ...]``
-    arrays that broadcast to C.
-    """
+    arrays that broadcast to C."""
     for left, right in zip(a, b, strict=True):
         c = fma64(left, right, c, rounding)
     return c

@@ -34,9 +34,8 @@ def check_target(module: ast.Module, problems: Problems) -> None:
 
 
 def check_module(module: ast.Module, resolver: Resolver, problems: Problems) -> None:
-    """Check what depends on the whole module, which the assembler does at the end: version and size of addresses, pragmas, what
-    a debugger needs, constant memory.
-    """
+    """Check what depends on the whole module, which the assembler does at the end: version and size of addresses,
+    pragmas, what a debugger needs, constant memory."""
     target = module.target[0] if module.target else ""
     if _known_target(target):
         least = max(LEAST_VERSION.get(int(target[3:].rstrip("af")), (1, 0)), LEAST_OF_SUFFIX.get(target[-1], (1, 0)))

@@ -105,8 +105,7 @@ class Ranges:
 
 def numbered(name: str) -> tuple[str, int | None]:
     """Split a name such as ``%r17`` into prefix and number, for lookup in ranges; the number is None if no range can
-    cover it.
-    """
+    cover it."""
     prefix = name.rstrip("0123456789")
     digits = name[len(prefix) :]
     if not digits or len(digits) > 10 or (len(digits) > 1 and digits[0] == "0"):

@@ -492,9 +492,8 @@ class Values:
         return fits(type, register, packed, relaxed=s.relaxed)
 
     def _is_element(self, type: ScalarType) -> bool:
-        """Whether an operand is a vector whose elements the assembler compares by size: not the fragments of matrices, but
-        those of mma in f64.
-        """
+        """Whether an operand is a vector whose elements the assembler compares by size: not the fragments of matrices,
+        but those of mma in f64."""
         return bool(self.typed.count) and (type.bits == 64 if self.typed.spec.braces else self.typed.count != 1)
 
     def _of_float(self, type: ScalarType, node: ast.Float) -> Operand:
@@ -547,8 +546,7 @@ def limits_in_words(limit: spec.Limit | None) -> str:
 
 def fits(type: ScalarType, register: ScalarType, packed: str = "bu", *, relaxed: bool) -> bool:
     """Whether a register of one type may be an operand of another. ``packed``: kinds of types that accept .f16x2
-    registers.
-    """
+    registers."""
     if type.kind == "p" or register.kind == "p":
         return type.kind == register.kind
     if relaxed and type.name == "f16x2":

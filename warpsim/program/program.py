@@ -299,6 +299,5 @@ class Program:
     @property
     def debug(self) -> bool:
         """Whether the module is compiled for debugging (``.target sm_90, debug``): the assembler then does not
-        optimise.
-        """
+        optimise."""
         return "debug" in self.module.target

@@ -50,8 +50,7 @@ class Resolver:
 
     def lookup(self, scope: Scope, name: str, builder: FunctionBuilder) -> Symbol:
         """Look up a register, variable, parameter or function, innermost scope first. None if nothing with this name is
-        declared before its use.
-        """
+        declared before its use."""
         at: Scope | None = scope
         while at is not None:
             found = at.symbols.get(name) or at.made.get(name)
@@ -241,9 +240,8 @@ class Resolver:
         )
 
     def params(self, nodes: tuple[ast.Variable, ...], of: str = "func", *, here: bool = True) -> tuple[Param, ...]:
-        """Make parameters with their offsets in the parameter block; those of .extern functions, which are not ``here``, are
-        hardly looked at, as by ptxas.
-        """
+        """Make parameters with their offsets in the parameter block; those of .extern functions, which are not
+        ``here``, are hardly looked at, as by ptxas."""
         made: list[Param] = []
         offset = 0
         for node in nodes:

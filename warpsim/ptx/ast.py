@@ -167,8 +167,7 @@ class Label:
 @attrs.frozen
 class Initialiser:
     """One leaf of an initialiser list: a literal, or the address of a symbol (``generic`` for ``generic(sym)``;
-    ``mask`` for ``0xFF(sym)``, which selects a byte).
-    """
+    ``mask`` for ``0xFF(sym)``, which selects a byte)."""
 
     value: Integer | Float | None
     symbol: Name | None
@@ -274,8 +273,7 @@ class Variable:
 class Directive:
     """A directive with plain arguments: ``.maxntid 256, 1, 1``, ``.pragma "nounroll"``, ``.file``, ``.loc``,
     ``.branchtargets``, ``.calltargets``, ``.alias``, ``.noreturn``. A label in front of it is a separate Label
-    statement.
-    """
+    statement."""
 
     name: str
     arguments: tuple[int | str, ...]

@@ -31,9 +31,8 @@ class _Prefix:
 
 
 class Declarations:
-    """Parses declarations. ``unfinished`` is the one that cannot be read to its end, with the names that can; ``opaque``:
-    the initial value that is read may name fields.
-    """
+    """Parses declarations. ``unfinished`` is the one that cannot be read to its end, with the names that can;
+    ``opaque``: the initial value that is read may name fields."""
 
     def __init__(self, expressions: Expressions) -> None:
         self.s, self.expressions = expressions.s, expressions
@@ -81,8 +80,7 @@ class Declarations:
 
     def variable(self, linkage: str | None, *, parameter: bool = False) -> ast.Variable:
         """Parse ``.space .align N .vN .type declarators``, up to what ends it. Alignments and attributes may come
-        first; the largest alignment counts.
-        """
+        first; the largest alignment counts."""
         s = self.s
         span, found = s.span(), _Prefix()
         while s.text in LEADING:

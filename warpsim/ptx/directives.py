@@ -47,9 +47,8 @@ EXCLUDED = {"reqnctapercluster": "maxclusterrank", "maxclusterrank": "reqnctaper
 
 
 class Directives:
-    """Parses directives. ``files`` and ``places`` are those that .file and .loc have named, ``named`` the labels of functions'
-    names, ``place`` is where a .pragma would stand: in the module, a heading, an entry or a func.
-    """
+    """Parses directives. ``files`` and ``places`` are those that .file and .loc have named, ``named`` the labels of
+    functions' names, ``place`` is where a .pragma would stand: in the module, a heading, an entry or a func."""
 
     def __init__(self, expressions: Expressions) -> None:
         self.s, self.expressions = expressions.s, expressions

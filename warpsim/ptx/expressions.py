@@ -34,9 +34,8 @@ _SELECTOR = re.compile(r"b[0-7]{1,4}|h[0-3]{1,2}")
 
 
 def decode_integer(text: str) -> tuple[int, bool]:
-    """The 64 bits and unsignedness of an integer literal. The assembler drops what leaves them at the top, unless the top bit
-    is set before another digit follows (tried with ptxas 13.0).
-    """
+    """The 64 bits and unsignedness of an integer literal. The assembler drops what leaves them at the top, unless the
+    top bit is set before another digit follows (tried with ptxas 13.0)."""
     unsigned = text.endswith("U")
     digits = text[:-1] if unsigned else text
     prefix, base = digits[:2].lower(), 10

@@ -1,6 +1,5 @@
-"""Splits PTX text into tokens, which are parallel lists: one regular expression finds the pieces, and each different piece is
-looked at once.
-"""
+"""Splits PTX text into tokens, which are parallel lists: one regular expression finds the pieces, and each different
+piece is looked at once."""
 
 from __future__ import annotations
 
