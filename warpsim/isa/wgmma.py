@@ -257,7 +257,7 @@ def operands(
     trans_b: int,
     shared_matrix: SharedMatrixPort,
     report: ReportPort,
-) -> tuple[Lanes, Lanes, Lanes | None]:
+) -> tuple[Any, Any, Lanes | None]:
     """A ``[W, K, 64]`` (stored elements), B ``[W, K, N]``, and the places of sparse A's elements."""
     n, m = shared_matrix.extent
     dtype = np.dtype(STORAGE[op.atype.name])

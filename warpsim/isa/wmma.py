@@ -282,7 +282,7 @@ def _stride(
             advice=f"align the address to {nbytes} bytes",
         )
     if stride is None:
-        return np.int64(default)
+        return np.array(default, np.int64)
     ld = stride.astype(np.int64)
     wrong = (ld < default) & active
     if wrong.any():
