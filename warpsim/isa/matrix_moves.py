@@ -6,6 +6,8 @@ The text has no figures for the byte forms; their layouts are those that CUTLASS
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from warpsim.isa.ports import Lanes, MemoryPort

@@ -9,19 +9,6 @@ import attrs
 import numpy as np
 
 from warpsim.isa import mma
-from warpsim.isa.mma import (
-    BITS,
-    MULTIPLIES,
-    accumulator,
-    disordered,
-    extents,
-    floats,
-    multiplicand,
-    product_of_integers,
-    scattered,
-    storage,
-    words,
-)
 from warpsim.isa.ports import DevicePort, Lanes, ReportPort
 from warpsim.isa.spec import Function, Gate, Op, Scope, instruction
 from warpsim.isa.traits import Metadata
