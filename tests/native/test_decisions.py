@@ -498,7 +498,7 @@ def test_products_of_matrices_that_pay(monkeypatch):
     monkeypatch.setattr(matrices, "compiled_function", lambda what, text, name: made.append(what) or text)
     monkeypatch.setattr(matrices, "function_at", lambda address: address)
     monkeypatch.setattr(matrices, "compile_queue", lambda: SimpleNamespace(submit=submitted.append))
-    monkeypatch.setattr(matrices, "share_of", lambda launches: [None, 0.1, 8.0][launches])
+    monkeypatch.setattr(matrices, "share_of", lambda launches: [None, 0.04, 8.0][launches])
     codes = matrices.Codes()
 
     def of(key, policy):
@@ -510,7 +510,7 @@ def test_products_of_matrices_that_pay(monkeypatch):
     assert of("kept", Policy.AUTO) is True
     assert [of("b", Policy.AUTO) for _ in range(2)] == [None, None]
     assert sought == ["product a", "product kept", "product b"]  # each once
-    codes.accounts["b"].interpreted = 3.2
+    codes.accounts["b"].interpreted = 8.0
     assert of("b", Policy.AUTO)
     assert (len(made), codes.wanted.keys()) == (2, {"b"})
     codes.wanted.clear()

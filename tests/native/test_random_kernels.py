@@ -53,6 +53,9 @@ def differing(seed: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return rng.random() < 0.6 and advance(self, *place)
 
     found = {"at once": outcome(made, "compiled")}
+    with monkeypatch.context() as patched:  # the default pace: from the disk, where the launch before has left its code
+        patched.delenv("WARPSIM_COMPILE", raising=False)
+        found["by default"] = outcome(made, "auto")
     with monkeypatch.context() as patched:
         patched.setattr(CompiledEngine, "advance", sometimes)
         found["now and then"] = outcome(made, "compiled")

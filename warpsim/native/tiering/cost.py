@@ -15,7 +15,7 @@ BEGIN, WRITE = 0.05, 1e-3
 """Seconds per region beside its lines, and per instruction to emit it."""
 FIRST = 0.12
 """Seconds to import LLVM."""
-FIRST_SHARE, LATER_SHARE, BLOCKING_SHARE, QUEUED_SHARE = 1 / 10, 8.0, 1.0, 50.0
+FIRST_SHARE, LATER_SHARE, BLOCKING_SHARE, QUEUED_SHARE = 1 / 25, 8.0, 1.0, 50.0
 """Seconds of compilation allowed per interpreted second: in a kernel's first launch; in later ones, because what was launched
 twice is launched again, and what is compiled is kept for other processes; in these while they wait, without a spare core; and
 queued after a launch that asked for it."""
