@@ -245,7 +245,7 @@ def test_command_line(tmp_path, capsys):
 
 def test_costs_nothing_unasked():
     """A launch without a profile has none, and does not even load what counts; a short one nothing that compiles."""
-    code = "import sys, warpsim; k = warpsim.load('.version 8.0\\n.target sm_80\\n.address_size 64\\n.visible .entry k() { ret; }')['k']; r = k((1,), (1,), (), engine='auto'); print(r.profile, *(n in sys.modules for n in ('warpsim.observe.profiler', 'warpsim.native.compiling.cache', 'warpsim.native.tiering.engine')))"
+    code = "import sys, warpsim; k = warpsim.load('.version 8.0\\n.target sm_80\\n.address_size 64\\n.visible .entry k() { ret; }')['k']; r = k((1,), (1,), (), engine='auto'); print(r.profile, *(n in sys.modules for n in ('warpsim.observe.profiler', 'warpsim.native.compiling.compiler', 'warpsim.native.tiering.engine')))"
 
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split() == [
         "None",
