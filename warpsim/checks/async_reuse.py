@@ -13,6 +13,7 @@ from warpsim.checks.async_global import GlobalStores
 from warpsim.checks.epochs import EpochSheets, Overlaps
 from warpsim.machine.asynchrony.transfers import late
 from warpsim.machine.reporting import present
+from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array, as_array
 from warpsim.machine.watcher import ATOMIC, READ, WRITE, MemoryAccess, Watcher
 
@@ -29,7 +30,8 @@ ADVICE = {
     EARLY: "wait for the copy (wait_group, or the phase of its mbarrier) before touching its destination",
     OVERWRITE: "wait until the operation has read its source before writing there again",
 }
-NAME = "async"
+UNWAITED: Note[GlobalStores] = Note("async")
+IN_FLIGHT: Note[InFlight] = Note("async")
 _NEVER = np.iinfo(np.int32).max
 
 
@@ -208,23 +210,23 @@ class AsyncReuse(Watcher):
 
     def batch_began(self, machine: Machine) -> None:
         """Start with nothing in flight."""
-        machine.launch.notes.setdefault(NAME, GlobalStores())
-        machine.batch.notes[NAME] = InFlight(machine)
+        machine.launch.notes.setdefault(UNWAITED, GlobalStores())
+        machine.batch.notes[IN_FLIGHT] = InFlight(machine)
 
     def batch_ended(self, machine: Machine) -> None:
         """Keep the stores that nobody has waited for: only the end of the kernel completes them for other CTAs."""
-        machine.launch.notes[NAME].inherit(machine, machine.batch.notes[NAME].stores)
+        machine.launch.notes[UNWAITED].inherit(machine, machine.batch.notes[IN_FLIGHT].stores)
 
     def _in_flight(self, machine: Machine) -> InFlight:
-        found: InFlight = machine.batch.notes[NAME]
+        found = machine.batch.notes[IN_FLIGHT]
         found.settle()
         return found
 
     def _stores(self, machine: Machine) -> list[GlobalStores]:
         """The stores in flight: those of batches that have ended, and of others."""
         launch = machine.launch
-        running = [batch.notes[NAME].stores for batch in launch.batches]
-        return [stores for stores in (launch.notes[NAME], *running) if stores.busy]
+        running = [batch.notes[IN_FLIGHT].stores for batch in launch.batches]
+        return [stores for stores in (launch.notes[UNWAITED], *running) if stores.busy]
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Check accesses of threads."""
@@ -265,7 +267,7 @@ class AsyncReuse(Watcher):
 
     def wgmma_waited(self, machine: Machine, group: Group) -> None:
         """Drop completed wgmma."""
-        found: InFlight = machine.batch.notes[NAME]
+        found = machine.batch.notes[IN_FLIGHT]
         if not found.matrices or machine.batch.wgmma is None:
             return
         n_ctas, kept = machine.batch.shape.n_ctas, []
@@ -296,8 +298,8 @@ class AsyncReuse(Watcher):
     def async_waited(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """Note that sources may be free."""
         if len(which):
-            machine.batch.notes[NAME].released = True
+            machine.batch.notes[IN_FLIGHT].released = True
 
     def async_visible(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """Note that copies may be complete."""
-        machine.batch.notes[NAME].completed = True
+        machine.batch.notes[IN_FLIGHT].completed = True

@@ -21,6 +21,7 @@ from warpsim.machine.collectives import FULL, Members, masks_of, named_by, place
 from warpsim.machine.reporting import counted, party, present
 from warpsim.machine.stalled import BARRIER, LANES, PHASE, REGISTERS, WARP
 from warpsim.machine.state.batch import NEVER
+from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Affine, Array, as_array
 from warpsim.machine.watcher import Watcher
 from warpsim.program.program import Instruction
@@ -36,7 +37,7 @@ MEMBERMASK, DIVERGENCE, EXITED = "membermask", "aligned-divergence", "exited-lan
 RULES = frozenset({MEMBERMASK, DIVERGENCE, EXITED})
 COLLECTIVES = frozenset({"collective_reached", "collective_waits", "collective_passed", "collective_incomplete"})
 """A collective of a whole warp with a full membermask cannot go wrong, and no other is compiled."""
-DIVERGED = "diverged"
+DIVERGED: Note[Array] = Note("diverged")
 """Key of a batch's marks ``[n]`` for threads that skipped a collective of their warps."""
 
 
@@ -109,7 +110,7 @@ class Absences(Watcher):
     def collective_incomplete(self, machine: Machine, group: Group, active: Array | None) -> None:
         """All live lanes are here: report those that diverged and, for a matrix instruction, those that exited."""
         matrix = present(group).traits.matrix is not None
-        diverged: Array | None = machine.batch.notes.get(DIVERGED)
+        diverged = machine.batch.notes.get(DIVERGED)
         if not matrix and diverged is None:
             return
         here = taking_part(group, active)
@@ -146,7 +147,7 @@ class Absences(Watcher):
 
 
 def _diverged(machine: Machine) -> Array:
-    found: Array | None = machine.batch.notes.get(DIVERGED)
+    found = machine.batch.notes.get(DIVERGED)
     if found is None:
         found = machine.batch.notes[DIVERGED] = np.zeros(machine.batch.shape.n, np.bool_)
     return found
@@ -196,6 +197,7 @@ class Stalls(Watcher):
 
 
 BARRIER_RULE, OPERANDS = "barrier-divergence", "nonuniform-operand"
+ARRIVALS: Note[dict[int, Last]] = Note("arrivals")
 BARRIER_RULES = frozenset({BARRIER_RULE, OPERANDS})
 BARRIERS = 16
 
@@ -236,7 +238,7 @@ class Barriers(Watcher):
 
     def batch_began(self, machine: Machine) -> None:
         """Start with no arrivals."""
-        machine.batch.notes[BARRIER_RULE] = {}
+        machine.batch.notes[ARRIVALS] = {}
 
     def barrier_operands_differ(self, machine: Machine, group: Group, operands: list[Array]) -> None:
         """Report the number or the count of an aligned barrier that differs within a warp; elsewhere they may differ."""
@@ -257,8 +259,8 @@ class Barriers(Watcher):
 
     def barrier_reached(self, machine: Machine, group: Group, number: int, count: int) -> None:
         """Report what no barrier can have, and what differs from the operands of threads that have arrived in this phase."""
-        here, barrier, arrived = present(group), machine.batch.barrier(number), machine.batch.notes[BARRIER_RULE]
-        last: Last = arrived.setdefault(number, Last.of(len(barrier.arrived)))
+        here, barrier, arrived = present(group), machine.batch.barrier(number), machine.batch.notes[ARRIVALS]
+        last = arrived.setdefault(number, Last.of(len(barrier.arrived)))
         for message, advice in _problems(here.traits.barrier, number, count, machine.batch.shape.n_threads):
             machine.fault(BARRIER_RULE, message, group, advice=advice)
         votes = here.traits.barrier is not None and here.traits.barrier.reduction is not None
@@ -307,6 +309,7 @@ def _threads(count: int) -> str:
 
 
 SETMAXNREG = "setmaxnreg"
+CHANGES: Note[Changes] = Note(SETMAXNREG)
 SAME_COUNT = "all warps of the warpgroup must execute the same setmaxnreg"
 
 
@@ -334,11 +337,11 @@ class RegisterCountRules(Watcher):
     def batch_began(self, machine: Machine) -> None:
         """Start without any."""
         shape = machine.batch.shape
-        machine.batch.notes[SETMAXNREG] = Changes(np.zeros((-(-shape.n_threads // 128) * 4, shape.n_ctas), np.int64))
+        machine.batch.notes[CHANGES] = Changes(np.zeros((-(-shape.n_threads // 128) * 4, shape.n_ctas), np.int64))
 
     def registers_changed(self, machine: Machine, group: Group, count: int) -> None:
         """Report warps of a warpgroup that request different counts."""
-        known: Changes = machine.batch.notes[SETMAXNREG]
+        known = machine.batch.notes[CHANGES]
         warps, place = _warps(known, group), present(group)
         for number in np.unique(known.done[warps]).tolist():
             here = warps & (known.done == number)
@@ -360,7 +363,7 @@ class RegisterCountRules(Watcher):
 
     def group_exited(self, machine: Machine, group: Group) -> None:
         """Check warpgroups whose threads have exited, because they execute no more setmaxnreg."""
-        known: Changes = machine.batch.notes[SETMAXNREG]
+        known = machine.batch.notes[CHANGES]
         if known.changes:
             _check_left(machine, known)
 

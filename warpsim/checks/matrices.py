@@ -14,13 +14,13 @@ import numpy as np
 from warpsim.analysis.wmma_fragments import ADVICE as FRAGMENT_ADVICE
 from warpsim.analysis.wmma_fragments import RULE as FRAGMENT
 from warpsim.analysis.wmma_fragments import Mismatch, mismatches
-from warpsim.checks.proxies import RULE as PROXY
-from warpsim.checks.proxies import Proxies
+from warpsim.checks.proxies import PROXIES, Proxies
 from warpsim.layout import descriptors, tensor_map
 from warpsim.layout.tensor_map import ROW_UNIT
 from warpsim.machine.memory.addresses import RowProblem
 from warpsim.machine.memory.word_access import report_rows
 from warpsim.machine.reporting import present
+from warpsim.machine.state.notes import Note
 from warpsim.machine.state.transfers import BoxLoad, BoxStore
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import BoxProblem, Watcher
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 
 RULE = "descriptor"
+SWIZZLES: Note[TileSwizzles] = Note(RULE)
+MISMATCHES: Note[dict[int, Mismatch]] = Note(FRAGMENT)
 ADVICE = "see the matrix descriptor format and its table of canonical layouts"
 ROW = 128
 
@@ -77,14 +79,14 @@ class Descriptors(Watcher):
 
     def batch_began(self, machine: Machine) -> None:
         """Start without any tiles."""
-        machine.batch.notes[RULE] = TileSwizzles(machine.batch.shared.size, machine.batch.shape.n_ctas)
+        machine.batch.notes[SWIZZLES] = TileSwizzles(machine.batch.shared.size, machine.batch.shape.n_ctas)
 
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:
         """Record tiles laid out by copies."""
         if transfer.writes is not None and not transfer.kind:
             work = transfer.work
             span = tensor_map.SPANS[work.boxes.fields.swizzle] if isinstance(work, BoxLoad) else 0
-            swizzles: TileSwizzles = machine.batch.notes[RULE]
+            swizzles = machine.batch.notes[SWIZZLES]
             swizzles.copied(present(transfer.group), transfer.writes, span)
 
     def descriptor_read(
@@ -119,10 +121,10 @@ class Descriptors(Watcher):
 
 def _mislaid(machine: Machine, tile: descriptors.Elements, columns: Array) -> str | None:
     """The message if tensor copies laid out the tile with the pattern at multiples of its size."""
-    proxies: Proxies | None = machine.batch.notes.get(PROXY)
+    proxies = machine.batch.notes.get(PROXIES)
     if proxies is None or tile.low < 0 or tile.high > machine.batch.shared.size:
         return None
-    swizzles: TileSwizzles = machine.batch.notes[RULE]
+    swizzles = machine.batch.notes[SWIZZLES]
     copy = swizzles.made_by(tile.chunks, np.unique(columns), tile.moved_span, proxies)
     if copy is None:
         return None
@@ -140,9 +142,9 @@ class Fragments(Watcher):
     def collective_reached(self, machine: Machine, group: Group, members: Members, active: Array | None) -> None:
         """Look the instruction up among those with wrong fragments."""
         plan = group.plan
-        wrong: dict[int, Mismatch] | None = plan.notes.get(FRAGMENT)
+        wrong = plan.notes.get(MISMATCHES)
         if wrong is None:
-            wrong = plan.notes[FRAGMENT] = mismatches(plan.function, plan.flow)
+            wrong = plan.notes[MISMATCHES] = mismatches(plan.function, plan.flow)
         found = wrong.get(plan.flow[group.block].first + group.at) if wrong else None
         if found is not None:
             register, maker = found.register, found.found.maker

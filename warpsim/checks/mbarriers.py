@@ -10,6 +10,7 @@ import numpy as np
 from warpsim.isa.traits import Family, Stage
 from warpsim.layout import mbarriers
 from warpsim.machine.reporting import present
+from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import Watcher
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from warpsim.machine.state.group import Group
 
 RULE = "mbarrier"
+INITIALISED: Note[Initialised] = Note(RULE)
 FENCE_ADVICE = (
     "add fence.mbarrier_init.release.cluster after mbarrier.init, before the barrier that the other threads wait at"
 )
@@ -47,7 +49,7 @@ class MbarrierRules(Watcher):
 
     def batch_began(self, machine: Machine) -> None:
         """Start without objects."""
-        machine.batch.notes[RULE] = Initialised()
+        machine.batch.notes[INITIALISED] = Initialised()
 
     def mbarrier_initialised(
         self, machine: Machine, group: Group, columns: Array, place: Array, count: Array, active: Array | None
@@ -58,7 +60,7 @@ class MbarrierRules(Watcher):
             n = int(count[wrong][0])
             message = f"an mbarrier is initialised for {n} arrivals; it can count 1 to {mbarriers.MAX_COUNT}"
             _report(machine, group, active, message)
-        known: Initialised = machine.batch.notes[RULE]
+        known = machine.batch.notes[INITIALISED]
         keys = _keys(columns, place)
         ctas, addresses = np.divmod(keys, 1 << 32)
         passed, again = machine.batch.barriers_passed[ctas], np.isin(keys, known.keys)
@@ -81,12 +83,12 @@ class MbarrierRules(Watcher):
     ) -> None:
         """Report an object that does not exist, and remove it."""
         _check_valid(machine, group, active, words)
-        known: Initialised = machine.batch.notes[RULE]
+        known = machine.batch.notes[INITIALISED]
         known.take(~np.isin(known.keys, _keys(columns, place)))
 
     def mbarrier_fenced(self, machine: Machine, group: Group, active: Array | None) -> None:
         """Mark objects of these CTAs as visible."""
-        known: Initialised = machine.batch.notes[RULE]
+        known = machine.batch.notes[INITIALISED]
         if len(known.keys) and not known.fenced.all():
             ctas = np.unique(group.lanes(active) % machine.batch.shape.n_ctas)
             known.fenced = known.fenced | np.isin(known.keys >> 32, ctas)
@@ -114,7 +116,7 @@ class MbarrierRules(Watcher):
         self, machine: Machine, group: Group, columns: Array, place: Array, active: Array | None
     ) -> None:
         """Report an object used by others than its CTA that no fence made visible."""
-        known: Initialised = machine.batch.notes[RULE]
+        known = machine.batch.notes[INITIALISED]
         if known.fenced.all():
             return
         hidden = np.isin(columns << 32 | place, known.keys[~known.fenced])

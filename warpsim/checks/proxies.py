@@ -24,6 +24,7 @@ from warpsim.checks.cells import LARGEST, SHIFT, THREAD, Cells, Log, cells_of
 from warpsim.errors import Finding
 from warpsim.isa.traits import Family, Mbarrier
 from warpsim.machine.reporting import finding_at, present
+from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array, spread
 from warpsim.machine.watcher import WRITE, MemoryAccess, Watcher
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 
 RULE = "proxy-fence"
+OF_LAUNCH: Note[LaunchProxies] = Note(RULE)
+PROXIES: Note[Proxies] = Note(RULE)
 ADVICE = "add fence.proxy.async after the generic accesses, before the barrier that the issuing thread waits at (async proxy)"
 MAP_BYTES = 128
 MAP_ADVICE = (
@@ -486,14 +489,13 @@ class ProxyFences(Watcher):
 
     def batch_began(self, machine: Machine) -> None:
         """Make a state for each batch."""
-        shared = machine.launch.notes.get(RULE)
+        shared = machine.launch.notes.get(OF_LAUNCH)
         if shared is None:
-            shared = machine.launch.notes[RULE] = LaunchProxies()
-        machine.batch.notes[RULE] = Proxies(shared, machine)
+            shared = machine.launch.notes[OF_LAUNCH] = LaunchProxies()
+        machine.batch.notes[PROXIES] = Proxies(shared, machine)
 
     def _proxies(self, machine: Machine) -> Proxies:
-        found: Proxies = machine.batch.notes[RULE]
-        return found
+        return machine.batch.notes[PROXIES]
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Note accesses through the generic proxy."""

@@ -22,6 +22,7 @@ from warpsim.machine.binding.ports import PORTS
 from warpsim.machine.binding.warp_steps import spread, warp_ports
 from warpsim.machine.memory.addresses import Address
 from warpsim.machine.state.global_memory import LOCAL_WINDOW
+from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array, as_array, retype
 from warpsim.program.program import Instruction, Operand
 from warpsim.types import ScalarType
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 Rule = Callable[["Machine", "Group", "Array | None"], dict[int, Array]]
 """Bits of the results of a step that are undefined, by destination register."""
+KNOWN: Note[Known] = Note(RULE)
 SCALE_D = "pass scale-d = false to the first wgmma of a sum, or zero the accumulators before its wgmma.fence"
 
 
@@ -332,9 +334,9 @@ class Known:
 
 def known_of(plan: FunctionPlan) -> Known:
     """What the rule knows about a function, cached."""
-    found: Known | None = plan.notes.get(RULE)
+    found = plan.notes.get(KNOWN)
     if found is None:
-        found = plan.notes[RULE] = Known(plan)
+        found = plan.notes[KNOWN] = Known(plan)
     return found
 
 

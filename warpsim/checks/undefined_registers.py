@@ -16,6 +16,7 @@ from warpsim.isa.traits import Access
 from warpsim.machine.memory.addresses import Address
 from warpsim.machine.reporting import party
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW
+from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array, DType
 from warpsim.program.program import called
 from warpsim.types import B128
@@ -125,6 +126,7 @@ def _place(instruction: Instruction, address: Address) -> tuple[str, Array]:
 
 
 RULE = "uninitialised"
+ORIGINS: Note[Origins] = Note(RULE)
 UNDEFINED = "undefined"
 """Shadow of registers: the undefined bits; of 128-bit registers, those of the low half."""
 HIGH = "undefined high half"
@@ -196,8 +198,7 @@ def together(one: Array, other: Array) -> Array:
 
 def origins(machine: Machine) -> Origins:
     """The origins of undefined bits in registers."""
-    found: Origins = machine.batch.notes[RULE]
-    return found
+    return machine.batch.notes[ORIGINS]
 
 
 def report_use(

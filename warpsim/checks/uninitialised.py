@@ -19,6 +19,7 @@ import numpy as np
 from warpsim.checks.undefined_bits import TransferFunction, check_end, known_of, transfer_of
 from warpsim.checks.undefined_memory import UndefinedMemory, landed, muted, stored
 from warpsim.checks.undefined_registers import (
+    ORIGINS,
     PADDING,
     RULE,
     Origins,
@@ -92,7 +93,7 @@ class Uninitialised(WrittenBytes):
 
     def batch_began(self, machine: Machine) -> None:
         """Start with nothing written in shared and local memory, but for what is the system's."""
-        machine.batch.notes[RULE] = Origins()
+        machine.batch.notes[ORIGINS] = Origins()
         for space in (machine.batch.shared, machine.batch.local):
             space.shadow = WrittenBits(space.size, space.n_columns)
         reserved = np.arange(0, machine.launch.plan.shared.reserved, 4)

@@ -20,19 +20,23 @@ from warpsim.checks.wgmma_registers import RULES as WGMMA
 from warpsim.checks.wgmma_registers import WgmmaRegisters
 from warpsim.checks.written import WrittenBytes
 from warpsim.machine.state.launch import BATCH_BYTES
+from warpsim.machine.state.notes import Note
 from warpsim.machine.watcher import Watcher
 
 if TYPE_CHECKING:
     from warpsim.machine.plan import Uses
     from warpsim.machine.state.launch import LaunchState
 
+KINDS: Note[dict[frozenset[str], list[Callable[[], Watcher]]]] = Note("watchers")
+
 
 def watchers_of(launch: LaunchState) -> list[Watcher]:
     """The watchers for the rules that a launch checks."""
     plan, checks = launch.plan, launch.settings.checks
-    kinds = plan.main.notes.get((watchers_of, checks))
+    known = plan.main.notes.setdefault(KINDS, {})
+    kinds = known.get(checks)
     if kinds is None:
-        kinds = plan.main.notes[watchers_of, checks] = _kinds(checks, plan.uses)
+        kinds = known[checks] = _kinds(checks, plan.uses)
     return [kind() for kind in kinds]
 
 

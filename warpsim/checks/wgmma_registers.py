@@ -12,6 +12,7 @@ import numpy as np
 
 from warpsim.analysis.wgmma_order import ADVICE, FENCE, IN_FLIGHT, SERIALISED, UNCOMMITTED, WAIT_ADVICE
 from warpsim.machine.reporting import present
+from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import Watcher
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from warpsim.machine.state.group import Group
     from warpsim.program.program import Instruction
 
+REGISTERS: Note[Registers] = Note(FENCE)
 RULES = {FENCE, IN_FLIGHT, UNCOMMITTED}
 ORDERED, MOVED, ACCESSED = 0, 1, 2
 """What happened to a register since the last fence: nothing, plain moves, anything else."""
@@ -75,7 +77,7 @@ class WgmmaRegisters(Watcher):
     def batch_began(self, machine: Machine) -> None:
         """Start without any wgmma."""
         shape = machine.batch.shape
-        machine.batch.notes[FENCE] = Registers(-(-shape.n_threads // 128) * shape.n_ctas)
+        machine.batch.notes[REGISTERS] = Registers(-(-shape.n_threads // 128) * shape.n_ctas)
 
     def wgmma_fenced(self, machine: Machine, group: Group) -> None:
         """Order earlier register accesses with later wgmma."""
@@ -149,8 +151,7 @@ class WgmmaRegisters(Watcher):
 
 
 def _known(machine: Machine) -> Registers:
-    found: Registers = machine.batch.notes[FENCE]
-    return found
+    return machine.batch.notes[REGISTERS]
 
 
 def _wgmma(machine: Machine) -> Wgmma:

@@ -11,13 +11,14 @@ from warpsim.debug.threads import Standing, cta_at, peek, ranges, standing
 from warpsim.layout import mbarriers as words
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
+from warpsim.machine.state.notes import Note
 from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array
 from warpsim.program.program import Instruction, Variable
 from warpsim.types import StateSpace
 
 Dims = tuple[int, int, int]
-MBARRIERS = "mbarriers in use"
+MBARRIERS: Note[set[tuple[int, int]]] = Note("mbarriers in use")
 """The key under which a batch records where mbarriers were initialised."""
 
 
@@ -112,7 +113,7 @@ def note_mbarriers(
     shape = group.selection.shape
     here = np.broadcast_to(True if active is None else active, shape)
     pairs = (np.broadcast_to(values, shape)[here].tolist() for values in (columns, place))
-    known: set[tuple[int, int]] = machine.batch.notes.setdefault(MBARRIERS, set())
+    known = machine.batch.notes.setdefault(MBARRIERS, set())
     (known.update if valid else known.difference_update)(zip(*pairs, strict=True))
 
 
@@ -121,7 +122,7 @@ def mbarriers_of(machines: Iterable[Machine]) -> tuple[MbarrierState, ...]:
     found = []
     for machine in machines:
         waits = _waits(machine)
-        for column, address in sorted(machine.batch.notes.get(MBARRIERS, ())):
+        for column, address in sorted(machine.batch.notes.get(MBARRIERS) or ()):
             where = np.array([address]), np.array([column])
             word = machine.batch.shared.gather(*where, np.dtype(np.uint64))
             found.append(

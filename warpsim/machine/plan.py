@@ -10,7 +10,6 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Hashable
 from functools import cached_property
-from typing import Any
 
 import attrs
 import numpy as np
@@ -24,6 +23,7 @@ from warpsim.analysis.shared_layout import place_shared
 from warpsim.errors import InternalError
 from warpsim.isa.traits import Ending, Family
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW
+from warpsim.machine.state.notes import no_notes
 from warpsim.machine.values import Affine, Array, Value
 from warpsim.program.build import no_collection, program_of
 from warpsim.program.program import Function, Instruction, Operand, Param, Program, Variable
@@ -139,8 +139,8 @@ class FunctionPlan:
         self.wgmma_rows: dict[int, int] = {}
         self.issues: dict[int, Issue] = {}
         """The bound wgmma instructions, by identity of the instruction."""
-        self.notes: dict[Hashable, Any] = {}
-        """What watchers have derived about the function, by their names; valid for every launch."""
+        self.notes = no_notes()
+        """What watchers have derived about the function; valid for every launch."""
         self.flow: list[Block] = []
         self._loops: dict[int, Loop] = {}
 

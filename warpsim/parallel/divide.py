@@ -19,6 +19,7 @@ from warpsim.machine.engine import Progress, waves_of
 from warpsim.machine.plan import FunctionPlan, KernelPlan
 from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.state.launch import LaunchState
+from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array
 from warpsim.parallel.part import Change, Marks, Outcome, Part, Reduction, perform
 from warpsim.parallel.processes import Here, Memory, Pickled, Processes, Threads
@@ -88,7 +89,7 @@ PARTS_OF_A_WORKER = 2
 TRIES = 3
 """How often a part is given to workers that get lost before it runs here."""
 HEAP = frozenset({"malloc", "free"})
-TOGETHER = "parallel"
+TOGETHER: Note[str | None] = Note("parallel")
 """The key under which a kernel's plan caches why its CTAs must run together."""
 
 
@@ -246,8 +247,7 @@ def kept_together(plan: KernelPlan, *, cooperative: bool) -> str | None:
     notes = plan.main.notes
     if TOGETHER not in notes:
         notes[TOGETHER] = why_together(plan)
-    reason: str | None = notes[TOGETHER]
-    return reason
+    return notes[TOGETHER]
 
 
 def why_together(plan: KernelPlan) -> str | None:

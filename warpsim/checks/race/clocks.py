@@ -22,6 +22,7 @@ from warpsim.checks.race.vector_clocks import Numbering, Past, Rows
 from warpsim.errors import Span
 from warpsim.machine.selection import Rect, Selection
 from warpsim.machine.specials import clusters_of
+from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array, as_array
 
 if TYPE_CHECKING:
@@ -112,12 +113,16 @@ class LaunchRaces:
         return (number % gx, number // gx % gy, number // (gx * gy)), t >> 5, (t & 31,)
 
 
+FOUND: Note[dict[Callable[[Function], Iterable[Span]], set[Span]]] = Note("found")
+
+
 def is_found(plan: KernelPlan, instruction: Instruction, find: Callable[[Function], Iterable[Span]]) -> bool:
     """Whether an analysis of a module's functions finds an instruction."""
-    found: set[Span] | None = plan.main.notes.get(find)
+    known = plan.main.notes.setdefault(FOUND, {})
+    found = known.get(find)
     if found is None:
         functions = plan.program.functions.values()
-        found = plan.main.notes[find] = {span for function in functions for span in find(function)}
+        found = known[find] = {span for function in functions for span in find(function)}
     return instruction.span in found
 
 

@@ -22,6 +22,7 @@ from warpsim.layout import mbarriers
 from warpsim.machine.asynchrony.transfers import late
 from warpsim.machine.reporting import present
 from warpsim.machine.selection import Rect
+from warpsim.machine.state.notes import Note
 from warpsim.machine.state.transfers import Footprint
 from warpsim.machine.values import Affine, Array
 from warpsim.machine.watcher import WRITE, MemoryAccess, Watcher
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from warpsim.program.program import Instruction
 
 
+OF_LAUNCH: Note[LaunchRaces] = Note(RACE)
+RACES: Note[Races] = Note(RACE)
 KEPT = 4096
 """Number of copies from an allocation that are kept until somebody writes near what they have read."""
 
@@ -316,7 +319,7 @@ class RaceWatcher(Watcher):
 
     def _at(self, machine: Machine, group: Group) -> Races:
         """The detector of the batch, at the time of the group's step."""
-        races: Races = machine.batch.notes[RACE]
+        races = machine.batch.notes[RACES]
         step = group.number, group.block, group.at, len(group.stack)
         if step != races.clocks.launch.step:
             races.clocks.launch.step = step
@@ -329,16 +332,16 @@ class RaceWatcher(Watcher):
 
     def _at_new_step(self, machine: Machine) -> Races:
         """The detector of the batch, for an event that belongs to a new step."""
-        races: Races = machine.batch.notes[RACE]
+        races = machine.batch.notes[RACES]
         races.clocks.launch.step = None
         return races
 
     def batch_began(self, machine: Machine) -> None:
         """Make a detector for each batch."""
-        shared = machine.launch.notes.get(RACE)
+        shared = machine.launch.notes.get(OF_LAUNCH)
         if shared is None:
-            shared = machine.launch.notes[RACE] = LaunchRaces(machine.launch)
-        machine.batch.notes[RACE] = Races(shared, machine)
+            shared = machine.launch.notes[OF_LAUNCH] = LaunchRaces(machine.launch)
+        machine.batch.notes[RACES] = Races(shared, machine)
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Check accesses of threads; copies were checked when they started."""
@@ -361,7 +364,7 @@ class RaceWatcher(Watcher):
             for differs, before in self._in_doubt[1:]:
                 changed, lost = changed | before, lost | differs()
             self._in_doubt = []
-            machine.batch.notes[RACE].reports.settle(machine, group, changed, lost)
+            machine.batch.notes[RACES].reports.settle(machine, group, changed, lost)
 
     def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Check matrix rows."""
@@ -443,11 +446,11 @@ class RaceWatcher(Watcher):
 
     def async_visible(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """Note that copies may be complete."""
-        machine.batch.notes[RACE].sources.changed = True
+        machine.batch.notes[RACES].sources.changed = True
 
     def async_signalled(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """Release copies through their mbarriers."""
-        machine.batch.notes[RACE].signalled(transfer, which)
+        machine.batch.notes[RACES].signalled(transfer, which)
 
     def wgmma_waited(self, machine: Machine, group: Group) -> None:
         """Order what wgmma read before what follows."""

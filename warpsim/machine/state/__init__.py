@@ -17,6 +17,7 @@ A launch pauses only at step boundaries (`warpsim.machine.engine.Run.advance`), 
 
 Code that writes to the bytes of an `Allocation` or the words of a `WordSpace` calls ``own()`` first, so that copies
 keep the old contents. Watchers store what they learn about a launch in ``launch.notes`` and ``batch.notes`` under their
-names, and in shadows: data like the rest, so that it goes back in time too. The watchers of a copy are made anew
-(`warpsim.checks.watchers.watchers_of`) or reused, because they keep only immutable state themselves.
+keys (`warpsim.machine.state.notes.Note`), and in shadows: data like the rest, so that it goes back in time too. The
+watchers of a copy are made anew (`warpsim.checks.watchers.watchers_of`) or reused, because they keep only immutable
+state themselves.
 """

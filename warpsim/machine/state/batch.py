@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
 import numpy as np
 
 from warpsim.machine.plan import FunctionPlan
 from warpsim.machine.selection import Selection, Shape
 from warpsim.machine.state.group import Frame, Group
+from warpsim.machine.state.notes import Notes, no_notes
 from warpsim.machine.state.transfers import Transfers
 from warpsim.machine.state.word_space import WordSpace
 from warpsim.machine.values import Array, Value
@@ -162,8 +161,8 @@ class BatchState:
     exited: Array | None = None
     warpgroups: tuple[int, Array] | None = None
     """Number of threads that have not exited, and per warpgroup."""
-    notes: dict[str, Any] = attrs.field(factory=dict)
-    """What watchers know about the batch, by their names."""
+    notes: Notes = attrs.field(factory=no_notes)
+    """What watchers know about the batch."""
 
     def groups(self) -> list[Group]:
         """All groups except the running one."""

@@ -6,7 +6,6 @@ import copy
 import io
 import pickle
 from collections.abc import Callable
-from typing import Any
 
 import attrs
 import numpy as np
@@ -17,6 +16,7 @@ from warpsim.machine.selection import Shape
 from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.global_memory import PARAM_ADDRESS, GlobalMemory
 from warpsim.machine.state.group import Group
+from warpsim.machine.state.notes import Notes, no_notes
 from warpsim.machine.state.schedule import Schedule
 from warpsim.program.program import Instruction
 
@@ -170,8 +170,8 @@ class LaunchState:
     """The memory version when the running group reached a loop's head."""
     printed: list[tuple[int, str]] = attrs.field(factory=list)
     findings: dict[tuple[str, int, int, str], Finding] = attrs.field(factory=dict)
-    notes: dict[str, Any] = attrs.field(factory=dict)
-    """What watchers know about the launch, by their names."""
+    notes: Notes = attrs.field(factory=no_notes)
+    """What watchers know about the launch."""
     _param_address: int | None = None
     _workspace: int | None = None
 

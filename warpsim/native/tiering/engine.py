@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Matrix
 from warpsim.machine.selection import Rect
+from warpsim.machine.state.notes import Note
 from warpsim.native.regions.options import Options, Place
 from warpsim.native.tiering.cost import (
     PRODUCTS,
@@ -73,7 +74,9 @@ class CompiledEngine:
         key = id(plan), shadowed
         found = self._profiles.get(key)
         if found is None:
-            name = f"{'shadowed ' * shadowed}native{' kept' * self._keeps}{sorted(self._stops) or ''}"
+            name: Note[Profile] = Note(
+                f"{'shadowed ' * shadowed}native{' kept' * self._keeps}{sorted(self._stops) or ''}"
+            )
             kept = plan.notes.get(name)
             if kept is None:
                 kept = plan.notes[name] = Profile(

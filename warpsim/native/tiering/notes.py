@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from warpsim.machine.state.notes import Note
 from warpsim.native.compiling.cache import digest, has_note
 from warpsim.version import VERSION
 
 if TYPE_CHECKING:
     from warpsim.machine.plan import KernelPlan
 
-_NOTE = "native on disk"
+_NOTE: Note[bool] = Note("native on disk")
 
 
 def note_of(plan: KernelPlan) -> str:
@@ -23,5 +24,4 @@ def on_disk(plan: KernelPlan) -> bool:
     notes = plan.main.notes
     if _NOTE not in notes:
         notes[_NOTE] = has_note(note_of(plan))
-    found: bool = notes[_NOTE]
-    return found
+    return notes[_NOTE]
