@@ -133,8 +133,8 @@ class LaunchState:
     block: Dims
     params: bytes
     memory: GlobalMemory
-    device: DeviceSpec
-    settings: Settings
+    device: DeviceSpec = DeviceSpec()
+    settings: Settings = Settings()
     shared_size: int = attrs.field()
     schedule: Schedule | None = None
     """A legal order other than the usual one."""
