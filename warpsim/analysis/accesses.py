@@ -17,11 +17,11 @@ import numpy as np
 from warpsim.analysis.dataflow import NOTHING, GroupStates, walk
 from warpsim.analysis.facts import SHARED, WRITE, Access, Facts, Marks
 from warpsim.analysis.flow import members
-from warpsim.analysis.values import Array
 from warpsim.errors import Finding
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access as Kind
 from warpsim.isa.traits import Ending, Family, Traits
+from warpsim.numerics.arrays import Array
 from warpsim.program.program import Instruction, Variable
 from warpsim.types import StateSpace
 

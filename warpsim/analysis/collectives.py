@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from warpsim.analysis.facts import Facts, Step, matrices
-from warpsim.analysis.values import WARP, WARPGROUP, Array, Value
+from warpsim.analysis.values import WARP, WARPGROUP, Value
 from warpsim.errors import Finding
 from warpsim.isa.traits import Ending, Family, Traits
+from warpsim.numerics.arrays import Array
 from warpsim.program.program import Instruction
 
 MASKED = "the mask must name exactly the lanes that execute the instruction together"

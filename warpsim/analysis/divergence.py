@@ -15,10 +15,11 @@ import numpy as np
 
 from warpsim.analysis.facts import Facts
 from warpsim.analysis.flow import members
-from warpsim.analysis.values import WARP, WARPGROUP, Array, Spread, mixed
+from warpsim.analysis.values import WARP, WARPGROUP, Spread, mixed
 from warpsim.errors import Finding
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Ending, Stop
+from warpsim.numerics.arrays import Array
 from warpsim.program.program import Instruction
 
 ASSERT = "__assertfail"

@@ -16,7 +16,6 @@ from warpsim.analysis.shared_layout import place_shared
 from warpsim.analysis.values import (
     ANYTHING,
     WARP,
-    Array,
     Evaluator,
     Read,
     Spread,
@@ -32,6 +31,7 @@ from warpsim.isa.traits import Access as Kind
 from warpsim.isa.traits import Ending, Family, Matrix, Stage
 from warpsim.isa.wgmma import STORAGE, columns
 from warpsim.layout import descriptors
+from warpsim.numerics.arrays import Array
 from warpsim.program.program import Function, Instruction, Operand, Program
 
 State = dict[int, Value]

@@ -11,7 +11,6 @@ of them, nothing ends it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import attrs
 import numpy as np
@@ -20,13 +19,12 @@ from warpsim.analysis.flow import Block, callers, calls_into
 from warpsim.graph.nodes import Untraceable
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Ending
+from warpsim.numerics.arrays import Array
 from warpsim.program.program import Function, Instruction, Operand, Program, Register
 
 CLOCKS = frozenset({"clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"})
 HARMLESS = frozenset({"accumulator", "active", "cluster", "device", "lane", "report"})
 """Ports of instructions whose only effect is their result."""
-
-Array = np.ndarray[Any, Any]
 
 
 @attrs.frozen(eq=False)

@@ -11,21 +11,20 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from warpsim.analysis.shared_layout import SharedLayout
 from warpsim.graph.evaluate import Walk, computed
 from warpsim.graph.nodes import Node, Untraceable
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Ending, Mbarrier
+from warpsim.numerics.arrays import Array, DType
 from warpsim.program.program import Function, Instruction, Operand, Variable
 from warpsim.types import ScalarType, StateSpace
 
-Array = NDArray[Any]
 U64 = np.dtype(np.uint64)
 WARP, WARPGROUP, MOST = 32, 128, 1024
 ZERO = np.zeros(1, U64)
@@ -334,7 +333,7 @@ def _word(number: int) -> Array:
     return np.array([number & (2**64 - 1)], U64)
 
 
-def _typed(value: Value, dtype: np.dtype[Any]) -> Array:
+def _typed(value: Value, dtype: DType) -> Array:
     """An exact value as a type."""
     return value.bits != 0 if dtype.kind == "b" else value.bits.astype(f"u{dtype.itemsize}").view(dtype)
 

@@ -13,13 +13,13 @@ import numpy as np
 
 from warpsim.capture.launches import Captured
 from warpsim.errors import WarpsimError
-from warpsim.host.arrays import Array
 from warpsim.host.cases import Case, CaseResult, run_prepared
 from warpsim.host.kernel import Module, load_text
 from warpsim.host.recipes import DTYPES
 from warpsim.host.recording import FORMAT, write_case
 from warpsim.layout import tensor_map as layout
 from warpsim.machine.watcher import MemoryAccess, Watcher
+from warpsim.numerics.arrays import Array
 from warpsim.program.program import Param
 
 if TYPE_CHECKING:

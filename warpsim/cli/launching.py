@@ -23,7 +23,6 @@ import numpy as np
 
 from warpsim.cli.output import Unusable, internal
 from warpsim.errors import LaunchError, PtxError, plural
-from warpsim.host.arrays import Array
 from warpsim.host.cases import CaseResult, failed_case, run_case
 from warpsim.host.defaults import defaults
 from warpsim.host.device import Device, runs_on
@@ -32,6 +31,7 @@ from warpsim.host.kernel import Kernel, LaunchResult, load_file
 from warpsim.host.options import Dim
 from warpsim.host.recipes import DTYPES, GENERATORS, recipe
 from warpsim.host.recording import record
+from warpsim.numerics.arrays import Array
 from warpsim.observe.timing import StopWatch
 from warpsim.parallel.processes import Processes
 from warpsim.report.profile import Timing

@@ -26,11 +26,12 @@ import numpy as np
 from warpsim.driver import properties
 from warpsim.driver.results import of_finding, text_of
 from warpsim.errors import ExecutionError, LaunchError
-from warpsim.host.arrays import Array, extent
+from warpsim.host.arrays import extent
 from warpsim.host.device import Device
 from warpsim.host.kernel import load_text
 from warpsim.host.tensor_map import TensorMap
 from warpsim.layout import tensor_map as layout
+from warpsim.numerics.arrays import Array
 
 __all__ = ["Driver", "install"]
 

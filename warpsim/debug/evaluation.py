@@ -26,6 +26,7 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.word_space import WordSpace
 from warpsim.machine.values import Array, as_array
+from warpsim.numerics.arrays import DType
 from warpsim.program.names import SPECIALS
 from warpsim.program.program import Param, Register, Variable
 from warpsim.types import ELEMENTS, TYPES, ScalarType, StateSpace
@@ -412,7 +413,7 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-def plain_type(type: ScalarType) -> np.dtype[Any]:
+def plain_type(type: ScalarType) -> DType:
     """The NumPy dtype of a type in memory."""
     return np.dtype(np.uint8) if type.kind == "p" else type.dtype
 

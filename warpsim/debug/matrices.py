@@ -16,6 +16,7 @@ from warpsim.layout import descriptors, fragments, instructions
 from warpsim.layout.fragment import Fragment, matrix_of
 from warpsim.layout.instructions import Operand as Spec
 from warpsim.machine.values import Array
+from warpsim.numerics.arrays import DType
 from warpsim.program.program import Instruction, Operand, Register
 from warpsim.report import pages
 from warpsim.types import ELEMENTS
@@ -279,7 +280,7 @@ def _descriptor(context: Context, operand: Operand) -> int:
     return int(held[0, lane])
 
 
-def _bytes_at(context: Context, address: Array, dtype: np.dtype[Any]) -> Array:
+def _bytes_at(context: Context, address: Array, dtype: DType) -> Array:
     """Elements in the shared memory of the CTA in focus."""
     low, high = int(address.min()), int(address.max()) + dtype.itemsize
     raw = np.frombuffer(context.place("shared", low).read(high - low), np.uint8)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import attrs
 import numpy as np
@@ -14,6 +13,7 @@ from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.values import Array, as_array
+from warpsim.numerics.arrays import DType
 from warpsim.program.program import Instruction
 
 
@@ -159,7 +159,7 @@ def is_written(group: Group, index: int) -> bool:
     return group.env[index] is not None or group.frame.values[index] is not None
 
 
-def of_type(values: Array, dtype: np.dtype[Any]) -> Array:
+def of_type(values: Array, dtype: DType) -> Array:
     """View register bits as a type of the same width; return them unchanged if the widths differ."""
     values = np.ascontiguousarray(values)
     return values.view(dtype) if values.dtype.itemsize == dtype.itemsize else values

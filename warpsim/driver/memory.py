@@ -19,9 +19,10 @@ from warpsim.checks.written import nothing_written
 from warpsim.driver.raw import mapped
 from warpsim.driver.results import DriverError, Result, require
 from warpsim.errors import LaunchError
-from warpsim.host.arrays import Array, DeviceArray, Mapping, pages
+from warpsim.host.arrays import DeviceArray, Mapping, pages
 from warpsim.host.device import Device
 from warpsim.machine.state.global_memory import CAPACITY, CONST_ADDRESS, FIRST_ADDRESS, GUARD, Allocation
+from warpsim.numerics.arrays import Array
 
 SIMULATED = ((FIRST_ADDRESS - GUARD, 1 << 45), (CONST_ADDRESS - GUARD, CONST_ADDRESS + (1 << 40)))
 """Ranges of the simulator's own addresses, which contain no host memory."""

@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from warpsim.graph.nodes import LANES, PRIMITIVES, Node, bits, cast, operate, where
 from warpsim.numerics import floating
+from warpsim.numerics.arrays import Array
 
-Array = NDArray[Any]
 WARP = (1, LANES, 1)
 
 Value = TypeVar("Value")

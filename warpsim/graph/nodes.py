@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from warpsim.numerics.arrays import Array, DType
 from warpsim.types import ScalarType
 
 LANES = 32
@@ -46,7 +47,7 @@ class Node:
 
     op: str
     args: tuple[Node, ...]
-    dtype: np.dtype[Any]
+    dtype: DType
     value: Any = None
 
     @property
@@ -55,12 +56,12 @@ class Node:
         return self.op in CONSTANT
 
 
-def constant(value: Any, dtype: np.dtype[Any]) -> Node:
+def constant(value: Any, dtype: DType) -> Node:
     """The same value in every lane."""
     return Node("const", (), dtype, np.asarray(value, dtype).reshape(()))
 
 
-def of_array(array: np.ndarray[Any, Any]) -> Node:
+def of_array(array: Array) -> Node:
     """A constant, or one for each lane of a warp.
 
     Raises:
@@ -75,7 +76,7 @@ def of_array(array: np.ndarray[Any, Any]) -> Node:
     raise Untraceable(f"a constant array of shape {array.shape}")
 
 
-def cast(node: Node, dtype: np.dtype[Any]) -> Node:
+def cast(node: Node, dtype: DType) -> Node:
     """A value converted as ``astype`` does."""
     if node.dtype == dtype:
         return node
@@ -85,7 +86,7 @@ def cast(node: Node, dtype: np.dtype[Any]) -> Node:
     return Node("cast", (node,), dtype)
 
 
-def bits(node: Node, dtype: np.dtype[Any]) -> Node:
+def bits(node: Node, dtype: DType) -> Node:
     """The same bits as another type of that width."""
     if node.dtype == dtype:
         return node
@@ -107,7 +108,7 @@ def where(condition: Node, yes: Node, no: Node) -> Node:
     return yes if yes is no else Node("where", (condition, yes, no), yes.dtype)
 
 
-def operate(ufunc: Any, nodes: Sequence[Node], dtype: np.dtype[Any]) -> Node:
+def operate(ufunc: Any, nodes: Sequence[Node], dtype: DType) -> Node:
     """A ufunc on values of the types that it takes."""
     if all(n.known for n in nodes):
         with np.errstate(all="ignore"):
@@ -139,7 +140,7 @@ class Input:
     the place of the operand among the sources."""
 
     name: str
-    dtype: np.dtype[Any]
+    dtype: DType
     source: int
     address: bool = False
 

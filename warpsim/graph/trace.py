@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.graph.nodes import LANES, Node, Untraceable, bits, cast, constant, of_array, operate, where
+from warpsim.numerics.arrays import DType
 from warpsim.numerics.floating import canonical, nan64
 
 
@@ -176,7 +177,7 @@ def shape_of(values: Sequence[Any]) -> tuple[int, ...]:
     return next((v.shape for v in values if isinstance(v, Lane) and v.shape != (2,)), (2,))
 
 
-def node_of(value: Any, dtype: np.dtype[Any] | None = None) -> Node:
+def node_of(value: Any, dtype: DType | None = None) -> Node:
     """A node of a stand-in, or a constant of anything else; Python's numbers take ``dtype``."""
     if isinstance(value, Lane):
         return value.node

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from warpsim.errors import LaunchError, shown
-from warpsim.host.arrays import Array, DeviceArray, Mapping, bytes_of, extent, plain, readable
+from warpsim.host.arrays import DeviceArray, Mapping, bytes_of, extent, plain, readable
 from warpsim.host.device import Device
 from warpsim.host.tensor_map import TensorMap
+from warpsim.numerics.arrays import Array, DType
 from warpsim.program.program import Function, Param
 
 _writeable = operator.attrgetter("writeable")
@@ -216,5 +217,5 @@ def _float(value: Any, kind: str, bits: int, *, typed: bool) -> bytes:
 
 
 @functools.cache
-def _named(dtype: np.dtype[Any]) -> str:
+def _named(dtype: DType) -> str:
     return str(dtype)

@@ -10,12 +10,12 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from numpy.typing import NDArray
 
 from warpsim.checks.written import all_written
 from warpsim.errors import LaunchError, shown
 from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.values import address_of
+from warpsim.numerics.arrays import Array, DType
 
 NARROW = {
     (4, 16): ml_dtypes.bfloat16,
@@ -96,7 +96,6 @@ def _memory(address: int, nbytes: int, owner: Any) -> ctypes.Array[ctypes.c_uint
     return memory
 
 
-Array = NDArray[Any]
 CPU = 1
 """DLPack's device type for host memory."""
 
@@ -124,7 +123,7 @@ class DeviceArray:
         return self._data.shape
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> DType:
         """Element type."""
         return self._data.dtype
 
@@ -283,7 +282,7 @@ def _address_of(interface: Any) -> int:
 
 
 @functools.cache
-def plain(dtype: np.dtype[Any]) -> None:
+def plain(dtype: DType) -> None:
     """Reject elements that a GPU cannot read: Python objects and big-endian numbers."""
     if dtype.hasobject:
         raise LaunchError("an array of Python objects cannot be mapped")

@@ -19,13 +19,14 @@ import numpy as np
 
 from warpsim.errors import Finding, LaunchError, PtxError, WarpsimError
 from warpsim.host import defaults
-from warpsim.host.arrays import Array, DeviceArray
+from warpsim.host.arrays import DeviceArray
 from warpsim.host.device import Device, runs_on
 from warpsim.host.files import named, problems, read_archive, reason, text_of
 from warpsim.host.kernel import Kernel, LaunchResult, Module, load_text
 from warpsim.host.recipes import DTYPES, LOGICAL, Recipe
 from warpsim.host.sources import read
 from warpsim.host.tensor_map import TensorMap
+from warpsim.numerics.arrays import Array, DType
 
 if TYPE_CHECKING:
     from warpsim.machine.fidelity import Executed
@@ -417,7 +418,7 @@ class OutputResult:
     first: dict[str, Any] | None
 
 
-def is_float(dtype: np.dtype[Any]) -> bool:
+def is_float(dtype: DType) -> bool:
     """Whether elements are floating-point numbers of NumPy or ml_dtypes (most ml_dtypes types have no kind)."""
     if dtype.kind in "fV" and dtype.names is None:
         try:

@@ -15,10 +15,11 @@ import numpy as np
 
 from warpsim.checks.written import nothing_written, some_written
 from warpsim.errors import LaunchError, shown
-from warpsim.host.arrays import Array, DeviceArray, Mapping, array_of, bytes_of, is_buffer, plain
+from warpsim.host.arrays import DeviceArray, Mapping, array_of, bytes_of, is_buffer, plain
 from warpsim.host.options import choice, integer
 from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.state.launch import DeviceSpec
+from warpsim.numerics.arrays import Array
 from warpsim.parallel.processes import Processes, Threads
 
 SHARED_LIMIT = {

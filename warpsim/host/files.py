@@ -19,7 +19,7 @@ from typing import IO, Any
 import numpy as np
 
 from warpsim.errors import LaunchError, shown
-from warpsim.host.arrays import Array
+from warpsim.numerics.arrays import Array
 
 LARGEST = 1 << 36
 """Largest size that an archive may claim to unpack to, in bytes."""

@@ -22,6 +22,7 @@ from warpsim.machine.state.launch import BATCH_THREADS, LaunchState
 from warpsim.machine.state.schedule import Schedule
 from warpsim.machine.watcher import Watcher
 from warpsim.native.tiering.eligibility import compiled_for
+from warpsim.numerics.arrays import Array
 from warpsim.parallel.divide import divided
 from warpsim.program.program import Function, Program
 from warpsim.types import TYPES, StateSpace
@@ -452,7 +453,7 @@ class Module:
             self._relocate(image, variable, data)
         return image
 
-    def _relocate(self, image: Image, variable: Variable, data: np.ndarray[Any, Any]) -> None:
+    def _relocate(self, image: Image, variable: Variable, data: Array) -> None:
         """Put the addresses of symbols among the bytes of a variable."""
         symbols = {(r.symbol, r.generic) for r in variable.relocations}
         bases = {key: self._symbol(image, key[0], generic=key[1]) for key in symbols}

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from warpsim.errors import LaunchError, shown
-from warpsim.host.arrays import Array
 from warpsim.host.device import Device
 from warpsim.host.snippet import run
 from warpsim.layout import instructions
 from warpsim.layout.fragment import matrix_of, registers_of
 from warpsim.layout.instructions import Operand
+from warpsim.numerics.arrays import Array
 from warpsim.types import ELEMENTS
 
 RANGES = {"s32": (-(2**31), 2**31 - 1), "s8": (-128, 127), "u8": (0, 255), "s4": (-8, 7), "u4": (0, 15), "b1": (0, 1)}

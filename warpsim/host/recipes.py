@@ -14,10 +14,10 @@ import ml_dtypes
 import numpy as np
 
 from warpsim.errors import LaunchError, shown
-from warpsim.host.arrays import Array
+from warpsim.numerics.arrays import Array, DType
 
 _INTEGER = {f"{k}{n}": np.dtype(f"{'i' if k == 's' else 'u'}{n // 8}") for k in "su" for n in (8, 16, 32, 64)}
-DTYPES: dict[str, np.dtype[Any]] = {
+DTYPES: dict[str, DType] = {
     **_INTEGER,
     **{f"b{n}": np.dtype(f"u{n // 8}") for n in (8, 16, 32, 64)},
     "f16": np.dtype(np.float16),
@@ -28,7 +28,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "e5m2": np.dtype(np.uint8),
 }
 """The element types of a case, as stored in data.npz."""
-LOGICAL: dict[str, np.dtype[Any]] = {
+LOGICAL: dict[str, DType] = {
     **DTYPES,
     "bf16": np.dtype(ml_dtypes.bfloat16),
     "e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
@@ -37,7 +37,7 @@ LOGICAL: dict[str, np.dtype[Any]] = {
 """The same element types, as numbers."""
 
 
-def name_of(dtype: np.dtype[Any]) -> str | None:
+def name_of(dtype: DType) -> str | None:
     """A case's name for a NumPy type; None for a type that it stores as bytes."""
     return next((name for name, known in LOGICAL.items() if known == dtype), None)
 
@@ -119,26 +119,26 @@ def _unit(words: Array) -> Array:
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def _full(words: Array, dtype: np.dtype[Any], value: float) -> Array:
+def _full(words: Array, dtype: DType, value: float) -> Array:
     return np.full(words.shape, value).astype(dtype)
 
 
-def _arange(words: Array, dtype: np.dtype[Any], start: float, step: float) -> Array:
+def _arange(words: Array, dtype: DType, start: float, step: float) -> Array:
     return (start + step * np.arange(len(words), dtype=np.float64)).astype(dtype)
 
 
-def _uniform(words: Array, dtype: np.dtype[Any], low: float, high: float) -> Array:
+def _uniform(words: Array, dtype: DType, low: float, high: float) -> Array:
     return (low + (high - low) * _unit(words)).astype(dtype)
 
 
-def _normal(words: Array, dtype: np.dtype[Any], mean: float, deviation: float) -> Array:
+def _normal(words: Array, dtype: DType, mean: float, deviation: float) -> Array:
     """The sum of four uniform 16-bit numbers, with variance 1: exact, where a logarithm would differ between machines."""
     parts = [(words >> np.uint64(16 * i)) & np.uint64(0xFFFF) for i in range(4)]
     total = (parts[0] + parts[1] + parts[2] + parts[3]).astype(np.float64) - 2 * 65535.0
     return (mean + deviation * (total * (1.7320508075688772 / 65536))).astype(dtype)
 
 
-def _integers(words: Array, dtype: np.dtype[Any], low: float, high: float) -> Array:
+def _integers(words: Array, dtype: DType, low: float, high: float) -> Array:
     span = int(high) - int(low) + 1
     if not 0 < span <= 1 << 64:
         raise LaunchError(f"there are no integers from {low} to {high}")
@@ -147,11 +147,11 @@ def _integers(words: Array, dtype: np.dtype[Any], low: float, high: float) -> Ar
     return values.astype(dtype) if dtype.kind in "iu" else values.view(np.int64).astype(np.float64).astype(dtype)
 
 
-def _bits(words: Array, dtype: np.dtype[Any]) -> Array:
+def _bits(words: Array, dtype: DType) -> Array:
     return (words >> np.uint64(64 - 8 * dtype.itemsize)).astype(f"u{dtype.itemsize}").view(dtype)
 
 
-def _hurtful(words: Array, dtype: np.dtype[Any]) -> Array:
+def _hurtful(words: Array, dtype: DType) -> Array:
     """Ordinary numbers at every other place, and values at which kernels often fail at the others."""
     if dtype.kind in "iu":
         info = np.iinfo(dtype)

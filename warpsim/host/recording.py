@@ -18,7 +18,7 @@ import numpy as np
 
 from warpsim.errors import LaunchError, WarpsimError
 from warpsim.host.arguments import bytes_argument, pack_scalar, refused
-from warpsim.host.arrays import Array, DeviceArray, Mapping, extent, readable
+from warpsim.host.arrays import DeviceArray, Mapping, extent, readable
 from warpsim.host.cases import Case, checked
 from warpsim.host.device import Device
 from warpsim.host.files import named, reason
@@ -28,6 +28,7 @@ from warpsim.host.recipes import DTYPES, LOGICAL, Recipe, name_of
 from warpsim.host.tensor_map import TensorMap
 from warpsim.layout import tensor_map as layout
 from warpsim.machine.state.global_memory import Allocation
+from warpsim.numerics.arrays import Array
 from warpsim.version import VERSION
 
 FORMAT = 2

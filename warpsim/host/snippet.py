@@ -13,7 +13,6 @@ from warpsim.checks.convergence import DIVERGENCE
 from warpsim.checks.watchers import watchers_of
 from warpsim.errors import Finding, LaunchError, WarpsimError, shown
 from warpsim.host import defaults
-from warpsim.host.arrays import Array
 from warpsim.host.device import Device
 from warpsim.host.options import budget, integer, resolve_checks
 from warpsim.machine.binding.bind import bind_function
@@ -25,6 +24,7 @@ from warpsim.machine.state.group import Frame, Group
 from warpsim.machine.state.launch import LaunchState, Settings
 from warpsim.machine.values import as_array
 from warpsim.machine.watcher import Watcher
+from warpsim.numerics.arrays import Array
 from warpsim.program.program import Register
 from warpsim.program.snippet import KERNEL, snippet_program
 

@@ -9,6 +9,7 @@ import numpy as np
 from warpsim.isa.ports import ClusterPort, Lanes
 from warpsim.isa.spec import Op, instruction
 from warpsim.isa.traits import Traits
+from warpsim.numerics.arrays import DType
 from warpsim.types import TYPES, ScalarType
 
 SHARED_WINDOW = 0x7E00_0000_0000
@@ -78,7 +79,7 @@ def mov_pack(op: Op, a: tuple[Lanes, ...]) -> Lanes:
     return out
 
 
-def _join(parts: tuple[Lanes, ...], bits: int, dtype: np.dtype[Any]) -> Lanes:
+def _join(parts: tuple[Lanes, ...], bits: int, dtype: DType) -> Lanes:
     total, *others = [part.view(f"u{bits // 8}").astype(dtype) for part in parts]
     for k, word in enumerate(others, 1):
         total = total | (word << dtype.type(bits * k))

@@ -4,16 +4,13 @@ once."""
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from warpsim.layout import tensor_map
 from warpsim.layout.tensor_map import PACK, PADDED_BOX, Fields, bounding_box, box_extent, step_of, stride_of
-
-Array = NDArray[Any]
+from warpsim.numerics.arrays import Array, DType
 
 
 @attrs.frozen(eq=False)
@@ -29,9 +26,9 @@ class Form:
     """The map by which elements, or units of them, are found."""
     beyond: bool
     """Whether it has elements beyond the tensor."""
-    element: np.dtype[Any]
+    element: DType
     """The type of a single element."""
-    dtype: np.dtype[Any]
+    dtype: DType
     nbytes: int
     inner: int
     slot: int

@@ -9,13 +9,12 @@ leading byte offset.
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from warpsim.numerics.arrays import Array
+
 SPANS = np.array([0, 128, 64, 32], np.int64)
 """Size of a swizzle row in bytes, by the descriptor's mode; 0 without swizzle."""
 RESERVED = 0x3FF1_C000_C000_C000

@@ -7,9 +7,9 @@ from typing import Any
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from warpsim.layout import descriptors
+from warpsim.numerics.arrays import Array
 
 HEIGHT = 32
 HUES = 32
@@ -103,7 +103,6 @@ def _cell(cell: Cell, x: int, y: int, wide: int) -> str:
     )
 
 
-Array = NDArray[Any]
 CHUNK = 16
 LINE = 128
 """Bytes of all 32 banks."""

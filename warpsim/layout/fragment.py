@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from warpsim.layout.algebra import Layout, Tree, product
+from warpsim.numerics.arrays import Array
 
 if TYPE_CHECKING:
     from warpsim.layout.drawing import Cell, Drawing
 import functools
 
-Array = NDArray[Any]
 Holder = tuple[int, int, int]
 """Lane, register, and part of the register, counted from its low end."""
 

@@ -8,14 +8,13 @@ accumulator pair the columns ``2t`` and ``2t + 1`` of a row.
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from warpsim.layout.algebra import Layout
 from warpsim.layout.fragment import Fragment, fragment, gather, layout_of
+from warpsim.numerics.arrays import Array, DType
 
 
 @functools.cache
@@ -111,9 +110,6 @@ def moved(shape: str, *, transposed: bool) -> Fragment:
     return fragment(8, 8, 16, layout_of((4, 16), (8, 1)), layout_of((2, 8)))
 
 
-Array = NDArray[Any]
-
-
 # ---- wgmma ------------------------------------------------------------------------------------------
 #
 # Registers come stacked, ``[registers, n, 128, m]``: ``n`` warpgroups, ``m`` CTAs side by side. Matrices are ``[W, ...]``
@@ -163,7 +159,7 @@ def scatter_packed(matrix: Array, n: int, m: int) -> Array:
     return np.ascontiguousarray(view).view(np.uint32).reshape(count, n, 128, m)
 
 
-def gather_a(registers: tuple[Array, ...], n: int, m: int, dtype: np.dtype[Any]) -> Array:
+def gather_a(registers: tuple[Array, ...], n: int, m: int, dtype: DType) -> Array:
     """Gather the four registers of A into ``[W, K, 64]``; the ``K`` elements of a row occupy 32 bytes."""
     words = tuple(r.view(np.uint32) for r in registers)
     matrix = gather(warpgroup_multiplicand(8 * dtype.itemsize), words, n, m, dtype)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from warpsim.numerics.arrays import Array
+
 _COUNT = np.uint64(0xFFFFF)
 _TX = np.uint64(0x3FFFFF)
 _ONE = np.uint64(1)

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
 MAGIC = 0x5754_4D31
 _PLACES = {
     "magic": ("u4", 0),

@@ -9,13 +9,9 @@ or, in a tile 8 rows high and 32 wide, rows ``2t, 2t + 1`` of column ``g``. The 
 from __future__ import annotations
 
 import functools
-from typing import Any
-
-from numpy.typing import NDArray
 
 from warpsim.layout.fragment import Fragment, fragment, layout_of
 
-Array = NDArray[Any]
 BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f64": 64, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}
 ACCUMULATOR_BITS = {"f16": 16, "f32": 32, "s32": 32, "f64": 64}
 

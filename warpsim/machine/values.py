@@ -11,13 +11,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from ctypes import addressof, c_char
-from typing import Any, NoReturn, TypeAlias, final
+from typing import Any, NoReturn, final
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
-DType: TypeAlias = "np.dtype[Any]"
+from warpsim.numerics.arrays import Array as Array
+from warpsim.numerics.arrays import DType as DType
+
 FLAT = (0, 0, 0, 0)
 SINGLE = (1, 1, 1, 1)
 

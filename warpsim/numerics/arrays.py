@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -64,6 +64,7 @@ def least(x: Any) -> Any:
 
 
 Array = NDArray[Any]
+DType: TypeAlias = "np.dtype[Any]"
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16, F32, F64 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)
 EXPONENT = {F16: 0x7C00, BF16: 0x7F80, F32: 0x7F800000, F64: 0x7FF0000000000000}
@@ -71,7 +72,7 @@ EXPONENT = {F16: 0x7C00, BF16: 0x7F80, F32: 0x7F800000, F64: 0x7FF0000000000000}
 SIGN = {F16: 0x8000, BF16: 0x8000, F32: 0x80000000, F64: 0x8000000000000000}
 
 
-def halves(a: Array, dtype: np.dtype[Any] | str) -> tuple[Array, Array]:
+def halves(a: Array, dtype: DType | str) -> tuple[Array, Array]:
     """The lower and the upper 16 bits of u32 registers, as a 16-bit type."""
     return a.astype(np.uint16).view(dtype), (a >> np.uint32(16)).astype(np.uint16).view(dtype)
 

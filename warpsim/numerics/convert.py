@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from warpsim.numerics.arrays import BF16, EXPONENT, F16, F32, F64, Array, halves, lookup, words
+from warpsim.numerics.arrays import BF16, EXPONENT, F16, F32, F64, Array, DType, halves, lookup, words
 from warpsim.numerics.floating import canonical, narrow
 
 _NAMES = {F16: "f16", BF16: "bf16", F32: "f32", F64: "f64"}
@@ -27,13 +27,13 @@ def has_nan(x: Array) -> bool:
 # ---- to and from integers -----------------------------------------------------------------------
 
 
-def integer_to_integer(x: Array, dtype: np.dtype[Any]) -> Array:
+def integer_to_integer(x: Array, dtype: DType) -> Array:
     """Clamp to the target's range."""
     own, info = np.iinfo(x.dtype), np.iinfo(dtype)
     return np.clip(x, max(int(info.min), int(own.min)), min(int(info.max), int(own.max))).astype(dtype)
 
 
-def to_integer(x: Array, dtype: np.dtype[Any], mode: str) -> Array:
+def to_integer(x: Array, dtype: DType, mode: str) -> Array:
     """Round f16, f32 or f64 to an integer and clamp. NaN gives 0, or only the top bit set if either side has 64 bits."""
     r = _INTEGRAL[mode](x)
     info = np.iinfo(dtype)
@@ -49,7 +49,7 @@ def to_integer(x: Array, dtype: np.dtype[Any], mode: str) -> Array:
     return out
 
 
-def _to_64(r: Array, dtype: np.dtype[Any]) -> Array:
+def _to_64(r: Array, dtype: DType) -> Array:
     info = np.iinfo(dtype)
     over, under = r >= float(info.max), r <= float(info.min)
     inside = np.where(over | under | np.isnan(r), 0.0, r)
@@ -62,7 +62,7 @@ def _to_64(r: Array, dtype: np.dtype[Any]) -> Array:
     return np.where(over, dtype.type(info.max), np.where(under, dtype.type(info.min), out))
 
 
-def integer_to_float(x: Array, dtype: np.dtype[Any], mode: str) -> Array:
+def integer_to_float(x: Array, dtype: DType, mode: str) -> Array:
     """Convert an integer to float, rounded once."""
     if dtype == F64:
         return x.astype(F64) if x.dtype.itemsize < 8 or mode == "rn" else _directed_double(x, mode)
@@ -116,7 +116,7 @@ def round_integral(x: Array, mode: str) -> Array:
     return to_half(_INTEGRAL[mode](x.astype(F32)), x.dtype, "rn")
 
 
-def to_half(x: Array, dtype: np.dtype[Any], mode: str) -> Array:
+def to_half(x: Array, dtype: DType, mode: str) -> Array:
     """Convert f32 or f64 to f16 or bf16, rounded once; NaN becomes 0x7FFF."""
     if x.dtype == F32 and mode == "rn":
         if dtype == F16:
@@ -133,7 +133,7 @@ def to_half(x: Array, dtype: np.dtype[Any], mode: str) -> Array:
     return out.view(dtype)
 
 
-def float_to_float(x: Array, dtype: np.dtype[Any], mode: str) -> Array:
+def float_to_float(x: Array, dtype: DType, mode: str) -> Array:
     """Convert between f16, bf16, f32 and f64, rounded once, with the NaN that the instruction produces."""
     if dtype == x.dtype:
         return _same(x)
@@ -169,7 +169,7 @@ def quiet_double(x: Array) -> Array:
     return out
 
 
-def _from_double(x: Array, dtype: np.dtype[Any], mode: str) -> Array:
+def _from_double(x: Array, dtype: DType, mode: str) -> Array:
     if dtype == F32 and mode == "rn" and not has_nan(x):
         return x.astype(F32)
     code = round_bits(x, _NAMES[dtype], mode)

@@ -6,20 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.numerics.arrays import Array
+from warpsim.numerics.arrays import Array, DType
 
 
-def bits(dtype: np.dtype[Any]) -> int:
+def bits(dtype: DType) -> int:
     """Width of an integer type."""
     return dtype.itemsize * 8
 
 
-def unsigned(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def unsigned(dtype: DType) -> DType:
     """The unsigned type of this width."""
     return np.dtype(f"u{dtype.itemsize}")
 
 
-def limits(dtype: np.dtype[Any]) -> tuple[int, int]:
+def limits(dtype: DType) -> tuple[int, int]:
     """Smallest and largest value."""
     info = np.iinfo(dtype)
     return int(info.min), int(info.max)
@@ -67,7 +67,7 @@ def _truncate(a: Array, b: Array) -> Array:
     return q + ((q * b != a) & ((a < 0) != (b < 0))).astype(a.dtype)
 
 
-def _all_ones(dtype: np.dtype[Any]) -> Any:
+def _all_ones(dtype: DType) -> Any:
     return dtype.type(-1) if dtype.kind == "i" else dtype.type(limits(dtype)[1])
 
 
@@ -79,7 +79,7 @@ def remainder(a: Array, b: Array) -> Array:
     return np.where(zero, _all_ones(a.dtype), np.fmod(a, np.where(zero, b.dtype.type(1), b)))
 
 
-def shift_amount(amount: Array, dtype: np.dtype[Any]) -> Array:
+def shift_amount(amount: Array, dtype: DType) -> Array:
     """A u32 shift amount in the type of the shifted value; NumPy's shifts clamp as the hardware does."""
     if dtype.itemsize == 2:
         amount = np.minimum(amount, np.uint32(16))
@@ -159,7 +159,7 @@ def find_leading(a: Array, *, shift_amount: bool) -> Array:
     return np.where(unsigned == 0, np.uint32(0xFFFFFFFF), found).astype(np.uint32)
 
 
-def _field(position: Array, length: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+def _field(position: Array, length: Array, dtype: DType) -> tuple[Array, Array]:
     """Position and length of a bit field, clamped to the width; 32-bit instructions use 8 bits of each."""
     n = np.uint32(bits(dtype))
     if n == 32:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
 from warpsim.errors import Span
+from warpsim.numerics.arrays import Array
 from warpsim.program.problems import Problems
 from warpsim.program.program import Relocation, Variable
 from warpsim.ptx import ast
@@ -32,7 +32,7 @@ class InitialValues:
                 if type.bytes > 8:
                     data += b"".join([value.to_bytes(type.bytes, "little") for value in leaf.values])
                     continue
-                values: np.ndarray[Any, Any] = np.array(leaf.values, np.uint64)
+                values: Array = np.array(leaf.values, np.uint64)
                 if leaf.width > type.bits == 32:
                     with np.errstate(all="ignore"):
                         values = values.view(np.float64).astype(np.float32).view(np.uint32)

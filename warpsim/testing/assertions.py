@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from warpsim.host.arrays import Array, array_of, is_buffer
+from warpsim.host.arrays import array_of, is_buffer
 from warpsim.host.cases import Comparison
 from warpsim.host.device import Device
 from warpsim.host.options import Dim
 from warpsim.host.recipes import name_of
 from warpsim.numerics import matrix
+from warpsim.numerics.arrays import Array
 from warpsim.testing.differences import explain
 
 Dims = Dim | tuple[Dim, Dim]

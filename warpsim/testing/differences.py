@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from warpsim.errors import plural
-from warpsim.host.arrays import Array
 from warpsim.host.cases import Comparison, bits_of
 from warpsim.host.recipes import name_of
+from warpsim.numerics.arrays import Array
 
 SHOWN = 5
 """Elements that a message lists."""

@@ -12,12 +12,12 @@ import attrs
 import numpy as np
 
 from warpsim.errors import Finding, WarpsimError, describe
-from warpsim.host.arrays import Array
 from warpsim.host.cases import Case, CaseResult, Comparison, Prepared, counting, run_prepared
 from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import finding_at, locate
 from warpsim.machine.state.group import Group
 from warpsim.machine.watcher import READ, MemoryAccess, Watcher
+from warpsim.numerics.arrays import Array
 from warpsim.testing.differences import explain, index_text
 
 TRACED = 3

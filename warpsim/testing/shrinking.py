@@ -15,11 +15,11 @@ import attrs
 import numpy as np
 
 from warpsim.errors import LaunchError, WarpsimError
-from warpsim.host.arrays import Array
 from warpsim.host.cases import Case, run_prepared
 from warpsim.host.files import named
 from warpsim.host.recipes import DTYPES
 from warpsim.host.recording import FORMAT, write_case
+from warpsim.numerics.arrays import Array
 from warpsim.version import VERSION
 
 SLOWER = 4.0

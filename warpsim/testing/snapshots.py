@@ -21,10 +21,11 @@ import numpy as np
 import pytest
 
 from warpsim.errors import Finding, describe
-from warpsim.host.arrays import Array, array_of, is_buffer
+from warpsim.host.arrays import array_of, is_buffer
 from warpsim.host.cases import Comparison, bits_of, is_float
 from warpsim.host.files import Target, read_archive
 from warpsim.host.recipes import name_of
+from warpsim.numerics.arrays import Array, DType
 from warpsim.testing.differences import explain
 
 FOLDER = "__snapshots__"
@@ -238,7 +239,7 @@ def _parts(text: str) -> list[str]:
     return parts
 
 
-def _element(element: Any, dtype: np.dtype[Any]) -> str:
+def _element(element: Any, dtype: DType) -> str:
     if not is_float(dtype):
         return str(int(element)) if dtype.kind in "iub" else "0x" + element.tobytes()[::-1].hex()
     number = float(element)

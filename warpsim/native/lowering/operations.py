@@ -3,16 +3,15 @@ conversions out of range) is written out."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from warpsim.native.lowering.values import BF16, FLOATS, IRBuilder, Unlowerable, Val, bits_of, element, width
+from warpsim.numerics.arrays import DType
 
 # ---- conversions ----------------------------------------------------------------------------------
 
 
-def cast(code: IRBuilder, value: Val, source: np.dtype[Any], target: np.dtype[Any]) -> Val:
+def cast(code: IRBuilder, value: Val, source: DType, target: DType) -> Val:
     """What ``astype`` does."""
     if source == BF16 or target == BF16:
         return _cast_brain(code, value, source, target)
@@ -47,7 +46,7 @@ def cast(code: IRBuilder, value: Val, source: np.dtype[Any], target: np.dtype[An
     return code.convert("sext" if source.kind == "i" else "zext", value, type)
 
 
-def _cast_brain(code: IRBuilder, value: Val, source: np.dtype[Any], target: np.dtype[Any]) -> Val:
+def _cast_brain(code: IRBuilder, value: Val, source: DType, target: DType) -> Val:
     if source != BF16 or target not in (np.dtype(np.float32), np.dtype(np.float64)):
         raise Unlowerable(f"{source} as {target}")
     wide = code.op("shl", code.convert("zext", value, "i32"), code.number(16, "i32"))
@@ -70,7 +69,7 @@ _COMPARE = {"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": 
 _ROUND = {"rint": "rint", "trunc": "trunc", "floor": "floor", "ceil": "ceil", "sqrt": "sqrt"}
 
 
-def operate(code: IRBuilder, name: str, values: list[Val], dtype: np.dtype[Any]) -> Val:
+def operate(code: IRBuilder, name: str, values: list[Val], dtype: DType) -> Val:
     """A ufunc of values of a type."""
     if dtype == BF16:
         if name not in ("isnan", "signbit", "equal", "not_equal", *_COMPARE):

@@ -15,6 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from warpsim.graph.nodes import LANES
+from warpsim.numerics.arrays import DType
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 FLOATS = {"half": (16, 0x7C00), "float": (32, 0x7F800000), "double": (64, 0x7FF0000000000000)}
@@ -53,7 +54,7 @@ def bits_of(value: Any) -> int:
     return int.from_bytes(np.asarray(value).tobytes(), "little")
 
 
-def element(dtype: np.dtype[Any]) -> str:
+def element(dtype: DType) -> str:
     """The LLVM type of an element."""
     if dtype.kind == "b":
         return "i1"

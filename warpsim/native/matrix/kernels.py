@@ -12,6 +12,7 @@ from warpsim.layout.fragment import Fragment, gather, scatter
 from warpsim.native.matrix.operands import Read, Source, from_lines, from_words
 from warpsim.native.matrix.products import ROWS, Product, Tiles, emit_operands, load_half, round_half, store_half
 from warpsim.native.matrix.text import WIDE, Text, same
+from warpsim.numerics.arrays import DType
 
 LANES = 32
 
@@ -159,7 +160,7 @@ class Warp:
     dense: bool
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> DType:
         """The type of D's registers."""
         return np.dtype(np.uint32 if self.halves[1] else np.float32)
 
@@ -196,7 +197,7 @@ class Plain:
     saturates: bool = False
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> DType:
         """The type of D's registers."""
         return np.dtype(np.float64 if self.how == "f64" else np.int32)
 

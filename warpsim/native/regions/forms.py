@@ -16,6 +16,7 @@ from warpsim.machine.memory.addresses import space_of
 from warpsim.machine.plan import literal
 from warpsim.machine.state.global_memory import CONST_ADDRESS
 from warpsim.machine.values import as_array
+from warpsim.numerics.arrays import DType
 from warpsim.program.program import Instruction, Operand
 from warpsim.types import ScalarType, StateSpace
 
@@ -78,7 +79,7 @@ class Traced:
         return any(e.kind != "load" for e in self.effects)
 
 
-def _unsigned(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _unsigned(dtype: DType) -> DType:
     return BOOL if dtype.kind == "b" else np.dtype(f"u{dtype.itemsize}")
 
 
@@ -113,7 +114,7 @@ class Reader:
         self.known = known or {}
         self.keys: list[Key] = []
 
-    def _key(self, key: Key, dtype: np.dtype[Any]) -> Node:
+    def _key(self, key: Key, dtype: DType) -> Node:
         """What a key holds, as unsigned integers."""
         if key not in self.keys:
             self.keys.append(key)
