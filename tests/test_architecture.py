@@ -11,6 +11,7 @@ from warpsim.isa import spec
 
 PACKAGE = Path(warpsim.__file__).parent
 ORDER = {
+    "records": -1,
     "errors": 0,
     "owned": 0,
     "types": 0,

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import attrs
 
+from warpsim.records import frozen
+
 EXCERPT = 400
 """Most characters of a line that a message shows."""
 COLOURS = {"error": "#d1242f", "warning": "#bf8700", "note": "#0969da"}
@@ -29,7 +31,7 @@ class Span(NamedTuple):
     length: int = 1
 
 
-@attrs.frozen
+@frozen
 class Finding:
     """One broken rule, at one place in a module or a launch.
 

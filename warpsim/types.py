@@ -5,15 +5,16 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-import attrs
 import ml_dtypes
 import numpy as np
+
+from warpsim.records import frozen
 
 B128 = np.dtype([("lo", "<u8"), ("hi", "<u8")])
 """Dtype of 128-bit registers: two 64-bit words, low first."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class ScalarType:
     """A PTX type. ``kind`` is 'u', 's', 'f', 'b' or 'p'; ``dtype`` is the NumPy type of a register of this type."""
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import attrs
 import numpy as np
 
 from warpsim.analysis.dataflow import NOTHING, GroupStates, walk
@@ -23,6 +22,7 @@ from warpsim.isa.traits import Access as Kind
 from warpsim.isa.traits import Ending, Family, Traits
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Instruction, Variable
+from warpsim.records import frozen
 from warpsim.types import StateSpace
 
 ALIGNED = {
@@ -108,7 +108,7 @@ EVERYTHING = -1
 NOBODY, SEVERAL = -1, -2
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Site:
     """A weak access and the thread that makes it, per byte."""
 

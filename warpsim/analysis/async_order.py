@@ -21,11 +21,12 @@ from warpsim.analysis.flow import members
 from warpsim.errors import Finding
 from warpsim.isa.traits import Ending, Family, Mbarrier, Stage
 from warpsim.program.program import Instruction
+from warpsim.records import frozen
 
 COPY, LOAD, STORE, GENERIC, INIT = "cp.async", "bulk load", "bulk store", "generic access", "mbarrier.init"
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Site:
     """An access that later accesses may have to wait for or be fenced from."""
 
@@ -34,7 +35,7 @@ class Site:
     at: int
 
 
-@attrs.frozen
+@frozen
 class Conflict:
     """How a conflicting pair of accesses is reported."""
 

@@ -32,6 +32,7 @@ from warpsim.isa.contracted import branches, fused
 from warpsim.isa.spec import Op, Scope
 from warpsim.isa.traits import PLAIN, Contraction
 from warpsim.program.program import Function, Instruction, Operand, Register
+from warpsim.records import define
 
 REPEATED = frozenset(f"{root}.{type}" for root in ("min", "max") for type in ("f16", "f32", "ftz.f32", "f64"))
 NEGATED = frozenset(f"neg.{type}" for type in ("f16", "f16x2", "bf16", "f32", "f64"))
@@ -114,7 +115,7 @@ def identity(instruction: Instruction, source: Operand, meaning: Callable[[Op, A
     return attrs.evolve(instruction, form=form, traits=traits, operands=(operands[0], source))
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Product:
     """A product in the code: factors, type and flushing, uses as (sum, operand, negated), what the factors are
     ``made_of``, whether they have been ``written`` since, whether a sum would use it ``late``, after that, and whether a

@@ -10,6 +10,7 @@ from typing import TypeVar
 import attrs
 
 from warpsim.analysis.flow import Block
+from warpsim.records import frozen
 
 State = TypeVar("State")
 Join = Callable[[State, State], State]
@@ -72,7 +73,7 @@ GROUPS = 8
 """wait_group takes 0 to 7, so older groups cannot be distinguished."""
 
 
-@attrs.frozen
+@frozen
 class GroupStates:
     """Sets of operations: ``done``: waited for or fenced; ``open``: not committed; ``lost``: not committed when a wait
     passed; ``passed``: in flight when a wait passed; ``ages[k]``: committed, with ``k`` groups committed since (the

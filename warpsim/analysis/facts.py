@@ -33,6 +33,7 @@ from warpsim.isa.wgmma import STORAGE, columns
 from warpsim.layout import descriptors
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Function, Instruction, Operand, Program
+from warpsim.records import frozen
 
 State = dict[int, Value]
 UNSEEN = anything(Spread.CTA)
@@ -53,7 +54,7 @@ MOST_DESCRIPTORS = 8
 """One per warpgroup of a CTA."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Marks:
     """Data about each byte of shared memory from ``low`` on."""
 
@@ -75,7 +76,7 @@ class Marks:
         return self.content[low - self.low : high - self.low], other.content[low - other.low : high - other.low]
 
 
-@attrs.frozen(eq=False, slots=False)
+@frozen(eq=False, slots=False)
 class Access:
     """An access through one operand. Each lane in ``lanes`` accesses at least ``nbytes``; ``whole`` says that it is
     exactly that many. ``fixed`` are the bytes of a matrix named by a descriptor.
@@ -246,7 +247,7 @@ def _descriptors(step: Step) -> Iterator[Access]:
         )
 
 
-@attrs.frozen(eq=False, slots=False)
+@frozen(eq=False, slots=False)
 class Step:
     """An instruction, by its index in the code and its block; ``read`` gives what is known of a register before it."""
 

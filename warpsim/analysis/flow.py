@@ -14,6 +14,7 @@ import numpy as np
 
 from warpsim.isa.traits import Ending, Family, Stage
 from warpsim.program.program import Function, Instruction, Program, Register
+from warpsim.records import define, frozen
 
 KEEP = "keep_registers"
 """A directive of our own: every register is live at the function's end (for snippets)."""
@@ -21,7 +22,7 @@ FEW = 20
 """So many bits are found one by one."""
 
 
-@attrs.define
+@define
 class Block:
     """Instructions ``[first, last)`` of the function. ``successors`` and ``index`` are positions in the block order."""
 
@@ -33,7 +34,7 @@ class Block:
     waits: bool = False
 
 
-@attrs.frozen
+@frozen
 class _Flow:
     """The blocks of a function, which nobody changes; ``alive``: with their liveness."""
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import attrs
 import numpy as np
 
 from warpsim.analysis.flow import Block, callers, calls_into
@@ -21,13 +20,14 @@ from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Ending
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Function, Instruction, Operand, Program, Register
+from warpsim.records import frozen
 
 CLOCKS = frozenset({"clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"})
 HARMLESS = frozenset({"accumulator", "active", "cluster", "device", "lane", "report"})
 """Ports of instructions whose only effect is their result."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Counter:
     """A loop of one block that is left where ``comparison`` of ``register`` and ``bound`` gives ``leaves``."""
 
@@ -59,7 +59,7 @@ class Counter:
         return ~left
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Loop:
     """The blocks between a block and itself that do not pass an earlier one, and what determines their behaviour.
 

@@ -6,10 +6,9 @@ import re
 from bisect import bisect_left, bisect_right
 from operator import itemgetter
 
-import attrs
-
 from warpsim.isa.traits import Ending
 from warpsim.program.program import Function, Operand, Program, Variable
+from warpsim.records import frozen
 from warpsim.types import StateSpace
 
 RESERVED = 1024
@@ -18,7 +17,7 @@ RESERVED = 1024
 SYSTEM = "reserved shared memory"
 
 
-@attrs.frozen
+@frozen
 class SharedLayout:
     """Offsets in bytes by unique name.
 

@@ -13,7 +13,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import attrs
 import numpy as np
 
 from warpsim.analysis.shared_layout import SharedLayout
@@ -23,6 +22,7 @@ from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Ending, Mbarrier
 from warpsim.numerics.arrays import Array, DType
 from warpsim.program.program import Function, Instruction, Operand, Variable
+from warpsim.records import frozen
 from warpsim.types import ScalarType, StateSpace
 
 U64 = np.dtype(np.uint64)
@@ -40,7 +40,7 @@ class Spread(enum.IntEnum):
     THREAD = 4
 
 
-@attrs.frozen(eq=False, slots=False)
+@frozen(eq=False, slots=False)
 class Value:
     """A value: ``bits``, as 64-bit words, exact (``unknown`` is ``KNOWN``) or modulo ``2**zeros``. ``symbols`` are the
     variables whose addresses it was computed from.

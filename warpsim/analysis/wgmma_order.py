@@ -12,14 +12,13 @@ import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import attrs
-
 from warpsim.analysis.dataflow import NOTHING, GroupStates, settle, walk
 from warpsim.analysis.flow import Block
 from warpsim.errors import Finding
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Ending, Family, Stage
 from warpsim.program.program import Function, Instruction
+from warpsim.records import define
 
 if TYPE_CHECKING:
     from warpsim.analysis.facts import Facts
@@ -95,7 +94,7 @@ ORDERED, MOVED, ACCESSED = 0, 1, 2
 EVERYBODY = -1
 
 
-@attrs.define
+@define
 class State:
     """The states of the wgmma, those that accumulate in a register or read A from it, accesses to a register since the
     last fence, the shapes for which it was the accumulator since then, and whether every path has a fence since the

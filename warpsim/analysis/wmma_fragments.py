@@ -16,6 +16,7 @@ from warpsim.analysis.flow import Block
 from warpsim.errors import Finding
 from warpsim.isa.traits import Matrix
 from warpsim.program.program import Function, Instruction
+from warpsim.records import frozen
 from warpsim.types import ScalarType
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ State = dict[int, frozenset["Fragment"]]
 NONE: frozenset[Fragment] = frozenset()
 
 
-@attrs.frozen
+@frozen
 class Fragment:
     """The contents of a register: operand ``a``, ``b`` or ``accumulator``, shape, layout (of a and b) and element type."""
 
@@ -42,7 +43,7 @@ class Fragment:
         return " ".join(p for p in parts if p)
 
 
-@attrs.frozen
+@frozen
 class Mismatch:
     """A register of an instruction that can only hold wrong fragments."""
 

@@ -21,6 +21,7 @@ from warpsim.layout import tensor_map as layout
 from warpsim.machine.watcher import MemoryAccess, Watcher
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Param
+from warpsim.records import define
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -35,7 +36,7 @@ REPLAY: dict[str, Any] = {
 }
 
 
-@attrs.define
+@define
 class Touched:
     """What a launch accesses in an allocation, and the types that it uses."""
 

@@ -6,9 +6,8 @@ import ctypes
 from collections.abc import Iterator
 from typing import Any
 
-import attrs
-
 from warpsim.capture.gpu import CLUSTER, COOPERATIVE, Attribute, Config, Driver, KernelNode, Memset, pointer, u32, u64
+from warpsim.records import define
 
 KERNEL, COPY, FILL, CHILD = 0, 1, 2, 4
 HARMLESS = {5: "empty", 6: "wait for an event", 7: "record of an event"}
@@ -23,7 +22,7 @@ class Refused(Exception):
     """A graph cannot be run node by node; the message says why."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Kernel:
     """A kernel node; ``given`` holds its parameters as the graph has them."""
 
@@ -57,7 +56,7 @@ class Kernel:
         )  # fmt: skip
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Copy:
     """A copy node."""
 
@@ -73,7 +72,7 @@ class Copy:
         return self.driver.ok("cuMemcpy3D_v2", ctypes.byref(self.given))
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Fill:
     """A memset node."""
 

@@ -41,6 +41,7 @@ from warpsim.capture.gpu import (
 )
 from warpsim.capture.graphs import Graphs, Kernel, Node, Refused
 from warpsim.host import sources
+from warpsim.records import define
 
 LARGEST = 1 << 28
 """Largest allocation that is copied, and largest image that is read, in bytes."""
@@ -159,7 +160,7 @@ def _in_cache(image: bytes) -> Iterator[str]:
 # ---- launches --------------------------------------------------------------------------------------
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Captured:
     """A launch. ``memory`` maps the start of an allocation to its bytes before and after; ``variables`` are the
     module's variables by name; ``maps`` are the tensor maps among the parameters, by parameter.

@@ -27,6 +27,7 @@ from warpsim.machine.state.transfers import (
     Transfer,
 )
 from warpsim.machine.values import Array, spread
+from warpsim.records import frozen
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from warpsim.program.program import Instruction
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Source:
     """What ``receivers`` of a copy get: each one of the runs or boxes of ``extent``, which have ``numbers``."""
 
@@ -152,7 +153,7 @@ EARLY = "async-read-early"
 ADVICE = "use cp.async.bulk.wait_group without .read: .read waits only until the sources have been read"
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Use:
     """Global memory that a copy writes, or reads as its ``source``. It may outlive the copy's batch, and so keeps no more of
     the copy than the mask of the receivers that are ``incomplete``.

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-import attrs
 import numpy as np
 
 from warpsim.checks.async_global import GlobalStores
@@ -16,6 +15,7 @@ from warpsim.machine.reporting import present
 from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array, as_array
 from warpsim.machine.watcher import ATOMIC, READ, WRITE, MemoryAccess, Watcher
+from warpsim.records import frozen
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -61,7 +61,7 @@ class MatrixFootprint:
         return found if access.active is None else found & access.active
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class SharedAccess:
     """Accesses of ``nbytes`` at each ``place`` of shared memory in ``columns`` (broadcast), one per lane of the step; ``by``: one
     per thread at these positions (empty: by a warpgroup); ``rows``: one per matrix row ``[n, k, m]`` of the warps.

@@ -13,13 +13,13 @@ import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-import attrs
 import numpy as np
 
 from warpsim.machine.memory.addresses import pattern_of
 from warpsim.machine.selection import Axis, Rect, Selection, Shape
 from warpsim.machine.state.word_space import WIDEST
 from warpsim.machine.values import Affine, Array
+from warpsim.records import frozen
 
 if TYPE_CHECKING:
     from warpsim.machine.state.global_memory import Allocation
@@ -36,7 +36,7 @@ Lanes = tuple[tuple[Axis, ...], tuple[int, ...], int]
 """The axes of a selection, the extents of its batch, and the number of the batch's first thread."""
 
 
-@attrs.frozen
+@frozen
 class Strided:
     """An access in which each lane has its own bytes, at ``start`` plus strides from the beginning of an allocation,
     between ``low`` and ``high``.

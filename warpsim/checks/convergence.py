@@ -25,6 +25,7 @@ from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Affine, Array, as_array
 from warpsim.machine.watcher import Watcher
 from warpsim.program.program import Instruction
+from warpsim.records import define
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -202,7 +203,7 @@ BARRIER_RULES = frozenset({BARRIER_RULE, OPERANDS})
 BARRIERS = 16
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Last:
     """Where threads of each CTA last arrived at a barrier, by number in ``places``, and whether they vote there.
 
@@ -313,7 +314,7 @@ CHANGES: Note[Changes] = Note(SETMAXNREG)
 SAME_COUNT = "all warps of the warpgroup must execute the same setmaxnreg"
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Change:
     """One setmaxnreg of a sequence that warps execute: the count requested by each warp ``[W, n_ctas]``, 0 if it has
     not reached it; who requested, and where.
@@ -323,7 +324,7 @@ class Change:
     groups: list[tuple[Group, Instruction]]
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Changes:
     """The setmaxnreg of a batch, and how many each warp ``[W, n_ctas]`` (W: whole warpgroups) has executed."""
 

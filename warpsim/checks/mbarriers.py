@@ -13,6 +13,7 @@ from warpsim.machine.reporting import present
 from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import Watcher
+from warpsim.records import define
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -25,7 +26,7 @@ FENCE_ADVICE = (
 )
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Initialised:
     """The objects of a batch as sorted ``keys`` (see `_keys`), whether a fence has made them visible, and the number of
     barriers that their CTAs had passed when they were initialised.

@@ -27,6 +27,7 @@ from warpsim.machine.reporting import finding_at, present
 from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array, spread
 from warpsim.machine.watcher import WRITE, MemoryAccess, Watcher
+from warpsim.records import frozen
 
 if TYPE_CHECKING:
     from warpsim.machine.hooks import MemoryAccess
@@ -49,7 +50,7 @@ MAP_ADVICE = (
 )
 
 
-@attrs.frozen
+@frozen
 class Earlier:
     """The access through the generic proxy, a ``write`` or a ``read``: its thread, and whether a barrier has ordered what
     its CTA does now after it.
@@ -68,7 +69,7 @@ class Earlier:
         return found
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Uses:
     """Accesses of a step through the async proxy: of ``nbytes`` at each of ``at``, in ``columns`` of the ``cells`` of shared
     memory or of an ``allocation``, by ``users`` (the first of ``lanes`` threads each).

@@ -19,6 +19,7 @@ from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW
 from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array, DType
 from warpsim.program.program import called
+from warpsim.records import define
 from warpsim.types import B128
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ REGISTER = "register"
 """Key of the register's name in the values of an origin that is no load."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Stored:
     """Undefined values that an instruction stored in shared or local memory: address range and origin."""
 

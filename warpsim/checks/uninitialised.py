@@ -39,6 +39,7 @@ from warpsim.machine.reporting import present
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import WRITE, MemoryAccess
 from warpsim.program.program import Instruction
+from warpsim.records import frozen
 from warpsim.types import TYPES
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from warpsim.machine.state.transfers import Transfer
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Begun:
     """A step before which undefined bits were computed. ``new`` are those that its destinations will get, ``old`` those
     that they had, ``unsure`` the lanes whose guard is undefined, ``later`` what is left to do after the step.
@@ -68,7 +69,7 @@ class Begun:
         return not self.tainted and self.unsure is None
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Met:
     """A step that read bytes never written, with its operands at that time; ``bits`` are those of its results, if it has
     written those bytes since.

@@ -18,7 +18,6 @@ from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
-import attrs
 import numpy as np
 
 from warpsim.cli.output import Unusable, internal
@@ -34,10 +33,11 @@ from warpsim.host.recording import record
 from warpsim.numerics.arrays import Array
 from warpsim.observe.timing import StopWatch
 from warpsim.parallel.processes import Processes
+from warpsim.records import frozen
 from warpsim.report.profile import Timing
 
 
-@attrs.frozen
+@frozen
 class Argument:
     """A kernel argument, and the file to write it to afterwards."""
 
@@ -45,7 +45,7 @@ class Argument:
     path: str | None = None
 
 
-@attrs.frozen
+@frozen
 class Launched:
     """A finished launch; ``unsaved`` lists the files that could not be written, and why."""
 
@@ -279,7 +279,7 @@ def executor_of(address: str | None) -> Executor | None:
     return found
 
 
-@attrs.frozen
+@frozen
 class Shipped:
     """A recorded launch as bytes: its name, and its files by name."""
 

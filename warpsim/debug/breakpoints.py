@@ -27,6 +27,7 @@ from warpsim.machine.values import Array
 from warpsim.machine.watcher import MemoryAccess
 from warpsim.program.names import SPECIALS
 from warpsim.program.program import Function, Instruction, Program, Register
+from warpsim.records import define, frozen
 from warpsim.report.rules import ALWAYS
 
 EVENTS = {
@@ -46,7 +47,7 @@ TILE = re.compile(
 )
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class RegisterTarget:
     """A register of a function, in the lane or the warp of ``focus``, or in any thread if ``focus`` is None."""
 
@@ -56,7 +57,7 @@ class RegisterTarget:
     lane: int | None
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class MemoryTarget:
     """Bytes of a state space; for shared and local memory, those of one CTA and thread."""
 
@@ -96,7 +97,7 @@ class MemoryTarget:
         return np.broadcast_to(inside, shape) & np.broadcast_to(active, shape)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class TileTarget:
     """Rows and columns of a matrix instruction's operand, in the warp or warpgroup of ``focus``."""
 
@@ -110,7 +111,7 @@ class TileTarget:
 Target = RegisterTarget | MemoryTarget | TileTarget
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Breakpoint:
     """Stops every warp that reaches a place.
 
@@ -133,7 +134,7 @@ class Breakpoint:
         return tuple(sorted({line for line, _ in self.locations}))
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Watchpoint:
     """Stops when an expression's value changes or is read.
 
@@ -151,7 +152,7 @@ class Watchpoint:
     hits: int = 0
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Catchpoint:
     """Stops at an event or a broken rule, given by name."""
 

@@ -29,6 +29,7 @@ from warpsim.machine.values import Array, as_array
 from warpsim.numerics.arrays import DType
 from warpsim.program.names import SPECIALS
 from warpsim.program.program import Param, Register, Variable
+from warpsim.records import frozen
 from warpsim.types import ELEMENTS, TYPES, ScalarType, StateSpace
 
 CUDA = {"threadIdx": "tid", "blockIdx": "ctaid", "blockDim": "ntid", "gridDim": "nctaid"}
@@ -39,7 +40,7 @@ LARGEST = 1 << 30
 """Most bytes that are read at once."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Value:
     """The value of an expression.
 
@@ -53,7 +54,7 @@ class Value:
     at: Location | None = None
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Location:
     """Elements of a type in a state space: at one address, or at one address per lane."""
 
@@ -68,7 +69,7 @@ class Location:
         return self.type.bytes
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Context:
     """The thread for which expressions are evaluated. ``group`` is None if the thread does not stand anywhere."""
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import attrs
 import numpy as np
 
 from warpsim.debug.errors import DebugError
 from warpsim.errors import shown
+from warpsim.records import frozen
 from warpsim.types import TYPES
 
 SPACES = ("global", "const", "shared", "local", "param", "generic")
@@ -39,21 +39,21 @@ _LEVELS = ("||", "&&", "|", "^", "&", "== !=", "< <= > >=", "<< >>", "+ -", "* /
 _PRECEDENCE = {operator: level for level, operators in enumerate(_LEVELS) for operator in operators.split()}
 
 
-@attrs.frozen
+@frozen
 class Number:
     """A constant: an integer, or a float of its width; a decimal one has 64 bits."""
 
     value: int | float | np.floating[Any]
 
 
-@attrs.frozen
+@frozen
 class Name:
     """A register, a special register, a variable or a parameter, by name."""
 
     text: str
 
 
-@attrs.frozen
+@frozen
 class Memory:
     """The base of an index into memory: ``space.type``, or a variable with another element type."""
 
@@ -61,7 +61,7 @@ class Memory:
     type: str
 
 
-@attrs.frozen
+@frozen
 class Index:
     """One element, or the elements from ``index`` up to ``stop``."""
 
@@ -70,7 +70,7 @@ class Index:
     stop: Node | None = None
 
 
-@attrs.frozen
+@frozen
 class Field:
     """A part of packed bits, or a component of a vector."""
 
@@ -78,7 +78,7 @@ class Field:
     name: str
 
 
-@attrs.frozen
+@frozen
 class Bits:
     """The bits of a value reinterpreted as a type."""
 
@@ -86,7 +86,7 @@ class Bits:
     operand: Node
 
 
-@attrs.frozen
+@frozen
 class Operation:
     """An operator and its one or two operands; ``&`` of one is the address of a variable."""
 

@@ -18,13 +18,14 @@ from warpsim.layout.instructions import Operand as Spec
 from warpsim.machine.values import Array
 from warpsim.numerics.arrays import DType
 from warpsim.program.program import Instruction, Operand, Register
+from warpsim.records import frozen
 from warpsim.report import pages
 from warpsim.types import ELEMENTS
 
 NO_OWNER = "not stored: the metadata skip this element"
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Matrix:
     """An operand as it stands now: ``values`` ``[rows, columns]``, masked where the owning thread does not stand here.
 

@@ -31,6 +31,7 @@ from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.watcher import WRITE, MemoryAccess
 from warpsim.program.program import Instruction
+from warpsim.records import frozen
 
 Arrived = Callable[[Group, Instruction], bool]
 Where = tuple[object, int, int]
@@ -297,7 +298,7 @@ def _report(position: Position, reason: str, stops: _Stops) -> Stop:
 # ---- what stops the launch -----------------------------------------------------------------------
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _Hit:
     """A breakpoint, watchpoint or catchpoint that was hit, and the thread to focus on."""
 

@@ -18,11 +18,12 @@ from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.watcher import READ, MemoryAccess
 from warpsim.program.program import Instruction, Operand
+from warpsim.records import frozen
 
 DEEPEST = 32
 
 
-@attrs.frozen
+@frozen
 class Origin:
     """The step that gave ``what`` its value: the thread, the instruction, and the ``values`` of its sources at that
     moment, by name.

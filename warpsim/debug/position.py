@@ -29,9 +29,10 @@ from warpsim.errors import Finding
 from warpsim.machine.machine import Machine
 from warpsim.machine.values import Array
 from warpsim.program.program import Instruction, Program
+from warpsim.records import frozen
 
 
-@attrs.frozen
+@frozen
 class Stop:
     """Where a session stopped, and why.
 
@@ -54,7 +55,7 @@ class Stop:
     event: str = ""
 
 
-@attrs.frozen
+@frozen
 class Call:
     """A frame of the call stack."""
 
@@ -64,7 +65,7 @@ class Call:
     text: str
 
 
-@attrs.frozen
+@frozen
 class WarpState:
     """Lanes of one warp that stand together: where they stand, and what they do or wait for."""
 

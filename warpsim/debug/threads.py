@@ -15,9 +15,10 @@ from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.values import Array, as_array
 from warpsim.numerics.arrays import DType
 from warpsim.program.program import Instruction
+from warpsim.records import frozen
 
 
-@attrs.frozen
+@frozen
 class Focus:
     """The thread that a session looks at: CTA (x, y, z), warp within the CTA, lane."""
 
@@ -29,7 +30,7 @@ class Focus:
         return f"{cta_text(self.cta)}, warp {self.warp}, lane {self.lane}"
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Standing:
     """A group of threads, the instruction where it stands, and its state: ``runs``, ``ready``, or what it waits for."""
 

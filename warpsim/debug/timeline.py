@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-import attrs
 import numpy as np
 
 from warpsim.checks.watchers import watchers_of
@@ -30,6 +29,7 @@ from warpsim.machine.values import Array
 from warpsim.machine.watcher import MemoryAccess, Watcher
 from warpsim.native.tiering.eligibility import compiled_for
 from warpsim.program.program import Instruction
+from warpsim.records import frozen
 
 Turn = tuple[int, int, int]
 """From a step on, the warp of this CTA and number runs (linear)."""
@@ -51,7 +51,7 @@ BETWEEN_LOOKS = 0.02
 """Seconds between these checks."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Change:
     """A change made by the user at a position. ``act(timeline)`` applies it, and again whenever the launch reaches that
     position anew.
@@ -62,7 +62,7 @@ class Change:
     act: Callable[[Timeline], None]
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Snapshot:
     """A snapshot: the state at a position, after some number of changes."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import attrs
 import numpy as np
 
 from warpsim.debug.threads import Standing, cta_at, peek, ranges, standing
@@ -15,6 +14,7 @@ from warpsim.machine.state.notes import Note
 from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array
 from warpsim.program.program import Instruction, Variable
+from warpsim.records import frozen
 from warpsim.types import StateSpace
 
 Dims = tuple[int, int, int]
@@ -22,7 +22,7 @@ MBARRIERS: Note[set[tuple[int, int]]] = Note("mbarriers in use")
 """The key under which a batch records where mbarriers were initialised."""
 
 
-@attrs.frozen
+@frozen
 class BarrierState:
     """A barrier: its ``number`` (None for the barrier of ``cta``'s cluster), threads arrived and expected, and the
     waiting warps.
@@ -35,7 +35,7 @@ class BarrierState:
     waiting: tuple[int, ...]
 
 
-@attrs.frozen
+@frozen
 class MbarrierState:
     """An mbarrier: its place, the parity of its phase, the pending arrivals and bytes, the arrivals of a phase, and the
     waiting warps.
@@ -51,7 +51,7 @@ class MbarrierState:
     waiting: tuple[int, ...]
 
 
-@attrs.frozen
+@frozen
 class InFlight:
     """Operations started by one step whose completion no thread has observed.
 

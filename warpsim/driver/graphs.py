@@ -13,6 +13,7 @@ from warpsim.driver.memory import Memory
 from warpsim.driver.modules import DriverInterface
 from warpsim.driver.results import DriverError, Result, require
 from warpsim.driver.work import Allocate, Free, Work
+from warpsim.records import define
 
 KERNEL, COPY, FILL, HOST, CHILD, ALLOCATE, FREE, CONDITIONAL = 0, 1, 2, 3, 4, 10, 11, 13
 """CUgraphNodeType."""
@@ -37,7 +38,7 @@ class UserObject:
             self._destroy()
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Node:
     """A piece of work, and the nodes that it depends on with the data of the edges (CUgraphEdgeData)."""
 
@@ -50,7 +51,7 @@ class Node:
     """C memory whose address was given to the program."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Condition:
     """The variable of conditional nodes: a word in memory. Each launch sets it to the default, if there is one."""
 
@@ -182,7 +183,7 @@ def _release(objects: Counter[UserObject]) -> None:
     objects.clear()
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class GraphWork:
     """A graph as a node of another."""
 
@@ -194,7 +195,7 @@ class GraphWork:
         GraphExec(self.graph).run(driver)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Conditional:
     """Graphs that run depending on a condition; ``type`` is the CUgraphConditionalNodeType."""
 

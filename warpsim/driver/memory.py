@@ -12,7 +12,6 @@ import enum
 from collections.abc import Callable
 from typing import Any
 
-import attrs
 import numpy as np
 
 from warpsim.checks.written import nothing_written
@@ -23,6 +22,7 @@ from warpsim.host.arrays import DeviceArray, Mapping, pages
 from warpsim.host.device import Device
 from warpsim.machine.state.global_memory import CAPACITY, CONST_ADDRESS, FIRST_ADDRESS, GUARD, Allocation
 from warpsim.numerics.arrays import Array
+from warpsim.records import define, frozen
 
 SIMULATED = ((FIRST_ADDRESS - GUARD, 1 << 45), (CONST_ADDRESS - GUARD, CONST_ADDRESS + (1 << 40)))
 """Ranges of the simulator's own addresses, which contain no host memory."""
@@ -37,7 +37,7 @@ class Kind(enum.Enum):
     REGISTERED = "registered"
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Block:
     """An allocation. ``keeps`` keeps its memory alive; ``ordinal`` is its device; it ends with its ``owner``."""
 
@@ -50,7 +50,7 @@ class Block:
     owner: object
 
 
-@attrs.frozen
+@frozen
 class Side:
     """One side of a box copy: the address of its first byte, and the pitch of rows and planes."""
 

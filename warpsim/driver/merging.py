@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import attrs
-
 from warpsim.ptx.tokens import Tokens
+from warpsim.records import frozen
 
 UNENDED = {".version": 2, ".address_size": 2, ".target": 2, ".file": 3}
 """Statements without a semicolon, and their number of tokens; each comma adds two."""
@@ -19,7 +18,7 @@ _VERSION = re.compile(r"\.version\s+(\d+)\.(\d+)")
 _TARGET = re.compile(r"\.target\s+(sm_(\d+)([af]?))")
 
 
-@attrs.frozen
+@frozen
 class Statement:
     """A declaration or definition at module scope, by character offsets."""
 

@@ -20,6 +20,7 @@ from warpsim.errors import LaunchError, PtxError
 from warpsim.host import sources
 from warpsim.host.device import Device
 from warpsim.host.kernel import Kernel, Module, load_text
+from warpsim.records import define
 from warpsim.types import StateSpace
 
 DEFAULT_SHARED = 48 << 10
@@ -140,7 +141,7 @@ class DriverInterface(Protocol):
         """The file name that findings use for a module's text."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Function:
     """A kernel with its settable attributes."""
 
@@ -293,7 +294,7 @@ class Library:
         return found
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class LibraryKernel:
     """A kernel of a library; in each context, it becomes a function with these attributes."""
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import attrs
-
 from warpsim.driver.modules import Function
 from warpsim.host.device import SHARED_LIMIT
 from warpsim.host.launch_options import MAX_BLOCK, MAX_CLUSTER, MAX_GRID
 from warpsim.machine.state.global_memory import CAPACITY
+from warpsim.records import frozen
 
 
-@attrs.frozen
+@frozen
 class Model:
     """Properties of a GPU that do not follow from its capability; clocks in kHz, sizes in bytes."""
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import attrs
-
 from warpsim.driver.graphs import Graph, Node
 from warpsim.driver.modules import DriverInterface
 from warpsim.driver.results import DriverError, Result, present, require
 from warpsim.driver.work import Work
+from warpsim.records import frozen
 
 
 class Capture:
@@ -125,7 +124,7 @@ class Event:
         return (self.nanoseconds - other.nanoseconds) / 1e6
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Record:
     """An event recorded by a graph node."""
 
@@ -137,7 +136,7 @@ class Record:
         self.event.take_place()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Wait:
     """A graph node that waits for an event."""
 

@@ -11,6 +11,7 @@ from warpsim.driver.memory import Side
 from warpsim.driver.modules import DriverInterface, Function
 from warpsim.driver.results import DriverError, Result, of_finding
 from warpsim.errors import ExecutionError, LaunchError
+from warpsim.records import define, frozen
 
 Dims = tuple[int, int, int]
 
@@ -26,7 +27,7 @@ class Work(Protocol):
         """Do the work."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Launch:
     """A kernel with its parameter block."""
 
@@ -73,7 +74,7 @@ class Launch:
             driver.report.finding(finding, "CUDA_SUCCESS")
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Copy:
     """A copy of a box of bytes; a linear copy is a box of one row."""
 
@@ -92,7 +93,7 @@ class Copy:
             driver.memory.copy_box(self.target, self.source, self.width, self.height, self.depth)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Fill:
     """A fill of rows with one value."""
 
@@ -114,7 +115,7 @@ class Fill:
         driver.memory.fill(self.address, self.value, self.unit, self.count, self.pitch, self.rows)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Call:
     """A host function; ``address`` and ``data`` are the program's."""
 
@@ -128,7 +129,7 @@ class Call:
         self.function()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Nothing:
     """An empty node, for ordering only."""
 
@@ -138,7 +139,7 @@ class Nothing:
         """Do nothing."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Allocate:
     """Allocate memory at a reserved address; ``owner`` is its graph, ``freed_by`` are the graphs that free it."""
 
@@ -154,7 +155,7 @@ class Allocate:
         driver.memory.allocate(self.nbytes, self.ordinal, self.address)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Free:
     """Free what an `Allocate` allocated."""
 
@@ -166,7 +167,7 @@ class Free:
         driver.memory.free(self.address)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Operation:
     """An operation of cuStreamBatchMemOp; ``kind`` is its CUstreamBatchMemOpType."""
 
@@ -207,7 +208,7 @@ class Operation:
 WAIT_32, WRITE_32, FLUSH, WAIT_64, WRITE_64, BARRIER = 1, 2, 3, 4, 5, 6
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Operations:
     """A batch of operations on memory."""
 

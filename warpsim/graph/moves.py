@@ -11,6 +11,7 @@ import numpy as np
 
 from warpsim.graph.evaluate import Walk
 from warpsim.graph.nodes import Graph, Node
+from warpsim.records import frozen
 
 NONE: frozenset[int] = frozenset()
 
@@ -26,7 +27,7 @@ class Fate(enum.Enum):
     """Any bit of the result may depend on any bit."""
 
 
-@attrs.frozen
+@frozen
 class Moves:
     """What a form does with bits: ``moved`` are the places of the sources whose bits are moved."""
 
@@ -51,7 +52,7 @@ def moves_of(graph: Graph) -> Moves:
     return Moves(Fate.BITWISE if bitwise else Fate.COMPUTED)
 
 
-@attrs.frozen
+@frozen
 class Held:
     """What a value holds: bits of the inputs ``moved``, at places, out of ``places``, that the inputs ``used`` decide, and zeros; or
     what was ``computed`` from these. ``aligned``: each bit depends on bits of the same place."""

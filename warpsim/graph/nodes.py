@@ -6,10 +6,10 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 
 from warpsim.numerics.arrays import Array, DType
+from warpsim.records import frozen
 from warpsim.types import ScalarType
 
 LANES = 32
@@ -27,7 +27,7 @@ class Untraceable(Exception):
     """A body does something that has no place in a graph."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Node:
     """One operation on lanes. ``op`` is the name of a ufunc, or
 
@@ -134,7 +134,7 @@ UPDATES = {
 """Of integers, the updates whose order does not matter, by their operations."""
 
 
-@attrs.frozen
+@frozen
 class Input:
     """What a form reads: a register (an element of one, if the name has a number), or the ``address`` of an operand; ``source`` is
     the place of the operand among the sources."""
@@ -145,7 +145,7 @@ class Input:
     address: bool = False
 
 
-@attrs.frozen
+@frozen
 class Place:
     """Where an access goes: an input that is an address, and what is added to it."""
 
@@ -153,7 +153,7 @@ class Place:
     offset: int = 0
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class MemoryAccess:
     """An access of memory: ``values`` are what is stored, or the operands of an atomic's ``update``, a graph of which input
     0 is what memory holds. ``space`` is as written."""
@@ -175,7 +175,7 @@ class MemoryAccess:
         return UPDATES.get(update.op, "")
 
 
-@attrs.frozen(eq=False, slots=False)
+@frozen(eq=False, slots=False)
 class Graph:
     """A form with modifiers and types of operands; ``outputs`` are the elements of each destination, none where the form
     gives nothing."""

@@ -27,6 +27,7 @@ from warpsim.host.recipes import DTYPES, LOGICAL, Recipe
 from warpsim.host.sources import read
 from warpsim.host.tensor_map import TensorMap
 from warpsim.numerics.arrays import Array, DType
+from warpsim.records import define, frozen
 
 if TYPE_CHECKING:
     from warpsim.machine.fidelity import Executed
@@ -51,7 +52,7 @@ EXPECTED = ("assert", "trap")
 NOTHING = "nothing to compare: the case holds no output, no printed text and no expected error; record it again"
 
 
-@attrs.frozen
+@frozen
 class CaseResult:
     """The result of running a recorded launch. ``ok``: what it left is as recorded, and no finding fails it;
     ``bits_equal``: what it left is the same in every bit, whatever was found.
@@ -106,7 +107,7 @@ def reading(path: Path) -> Iterator[None]:
         raise LaunchError(f"{path} is not a recorded case: {reason(problem)}") from None
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Case:
     """A recorded launch: case.json, the arrays of data.npz, and the module's text."""
 
@@ -406,7 +407,7 @@ def _tensor_map(spec: dict[str, Any], buffer: DeviceArray) -> TensorMap:
 # ---- comparing -------------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class OutputResult:
     """How one output compares with its recording."""
 

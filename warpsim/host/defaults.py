@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from warpsim.errors import Finding, describe
+from warpsim.records import define
 
 if TYPE_CHECKING:
     from warpsim.host.device import Device
@@ -82,7 +83,7 @@ Listener = Callable[["LaunchState"], object]
 Hearer = Callable[[Sequence[Finding]], object]
 
 
-@attrs.define
+@define
 class Defaults:
     """Defaults for ``device=``, ``checks=``, ``async_effects=``, ``schedule=`` and ``max_seconds=``; None leaves the
     usual default.

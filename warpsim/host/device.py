@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import attrs
 import numpy as np
 
 from warpsim.checks.written import nothing_written, some_written
@@ -21,6 +20,7 @@ from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.state.launch import DeviceSpec
 from warpsim.numerics.arrays import Array
 from warpsim.parallel.processes import Processes, Threads
+from warpsim.records import frozen
 
 SHARED_LIMIT = {
     70: 96,
@@ -51,7 +51,7 @@ def runs_on(target: str) -> str:
     return f"sm_{newer[0]}" if newer else target
 
 
-@attrs.frozen
+@frozen
 class Extent:
     """A run of device memory."""
 

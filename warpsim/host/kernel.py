@@ -25,6 +25,7 @@ from warpsim.native.tiering.eligibility import compiled_for
 from warpsim.numerics.arrays import Array
 from warpsim.parallel.divide import divided
 from warpsim.program.program import Function, Program
+from warpsim.records import frozen
 from warpsim.types import TYPES, StateSpace
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ from warpsim.program.build import program_of
 from warpsim.program.program import Variable
 
 
-@attrs.frozen
+@frozen
 class KernelParam:
     """A kernel parameter: name, PTX type, size, alignment and offset in the parameter block in bytes, and whether it is
     an array of bytes (a structure) rather than a scalar.
@@ -68,7 +69,7 @@ class KernelParam:
         return f".{self.type} {self.name}" + (f"[{count}]" if count > 1 else "")
 
 
-@attrs.frozen
+@frozen
 class LaunchResult:
     """The result of a launch.
 

@@ -21,6 +21,7 @@ from warpsim.machine.plan import KernelPlan
 from warpsim.machine.state.launch import BATCH_THREADS, Settings
 from warpsim.machine.state.schedule import Schedule
 from warpsim.program.program import Function
+from warpsim.records import frozen
 
 MAX_GRID = (2**31 - 1, 65535, 65535)
 MAX_BLOCK = (1024, 1024, 64)
@@ -42,7 +43,7 @@ EFFECTS = ("eager", "at_wait")
 ON_FINDING = ("raise", "collect")
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@frozen(kw_only=True, slots=False)
 class Options:
     """The options of a launch as a caller gives them, not checked yet; `Kernel.__call__` says what they are. None leaves
     the session's default, or the usual one. The metadata are argparse's, for options of commands.
@@ -98,7 +99,7 @@ class Options:
         return attrs.evolve(self, **found) if found else self
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@frozen(kw_only=True, slots=False)
 class CommandOptions(Options):
     """The options of commands that launch: those of the launch, the GPU, and how the launch is run."""
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from warpsim.errors import LaunchError, shown
 from warpsim.numerics.arrays import Array, DType
+from warpsim.records import frozen
 
 _INTEGER = {f"{k}{n}": np.dtype(f"{'i' if k == 's' else 'u'}{n // 8}") for k in "su" for n in (8, 16, 32, 64)}
 DTYPES: dict[str, DType] = {
@@ -57,7 +58,7 @@ def element_type(dtype: Any) -> str:
     return name
 
 
-@attrs.frozen
+@frozen
 class Recipe:
     """How to make an array: generator, seed, parameters, element type and shape."""
 

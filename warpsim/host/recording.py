@@ -29,6 +29,7 @@ from warpsim.host.tensor_map import TensorMap
 from warpsim.layout import tensor_map as layout
 from warpsim.machine.state.global_memory import Allocation
 from warpsim.numerics.arrays import Array
+from warpsim.records import define
 from warpsim.version import VERSION
 
 FORMAT = 2
@@ -246,7 +247,7 @@ def renew(folder: str | os.PathLike[str], **options: Any) -> None:
 # ---- what a case says of a launch -----------------------------------------------------------------
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Region:
     """A buffer of a case: memory that arguments refer to, with its element type."""
 

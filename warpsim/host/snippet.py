@@ -27,12 +27,13 @@ from warpsim.machine.watcher import Watcher
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Register
 from warpsim.program.snippet import KERNEL, snippet_program
+from warpsim.records import frozen
 
 MAX_WARPS = 1 << 15
 """Most warps of a snippet, more than a CTA has: they are independent unless the snippet synchronises them."""
 
 
-@attrs.frozen
+@frozen
 class SnippetResult:
     """Registers by name as arrays ``[lanes]`` in their declared type, the shared array, and findings."""
 

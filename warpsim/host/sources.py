@@ -14,10 +14,9 @@ import struct
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-import attrs
-
 from warpsim.errors import Finding, PtxError, shown
 from warpsim.host.files import TooLong, contents
+from warpsim.records import frozen
 
 ELF = b"\x7fELF"
 CUBIN = b"\xbe\x00"
@@ -128,7 +127,7 @@ class Packed(Exception):
     """A payload cannot be unpacked; the message says why."""
 
 
-@attrs.frozen
+@frozen
 class Entry:
     """PTX for one GPU: capability times ten, and the payload as stored."""
 

@@ -14,6 +14,7 @@ from warpsim.isa.spec import Op, instruction
 from warpsim.isa.traits import Access, Traits
 from warpsim.numerics import floating
 from warpsim.numerics.convert import to_half
+from warpsim.records import frozen
 from warpsim.types import TYPES, ScalarType
 
 Update = Callable[..., Lanes]
@@ -266,7 +267,7 @@ def update_of(op: Op) -> Update:
     return add_flushed if op.op == "add" and op.type.name == "f32" else UPDATES[op.op]
 
 
-@attrs.frozen
+@frozen
 class Reduction:
     """A reduction through the async proxy, on elements of ``types`` (None: of any type)."""
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 import functools
 from importlib import resources
 
-import attrs
-
 from warpsim.isa.spec import Form
+from warpsim.records import frozen
 
 RECORDED, RECOVERED, EXACT, MODELLED, STATED = "recorded", "recovered", "exact", "modelled", "stated"
 MEANING = {
@@ -27,7 +26,7 @@ FUNCTIONS = frozenset({"ex2", "lg2", "sin", "cos", "tanh", "rsqrt"})
 WHOLE = ("s8", "u8", "s4", "u4", "b1", "f64")
 
 
-@attrs.frozen
+@frozen
 class Evidence:
     """A form's kind of evidence (one of `MEANING`), and its source."""
 

@@ -16,10 +16,11 @@ from warpsim.errors import InternalError
 from warpsim.isa import syntax
 from warpsim.isa.spec import REGISTRY, Form, Gate, Limit, Op, OperandSpec, plain
 from warpsim.isa.traits import Traits, completed
+from warpsim.records import frozen
 from warpsim.types import TYPES, ScalarType
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class TypedOperand:
     """An operand of a `Candidate`: its spec with type, number of elements, limits and spaces resolved."""
 
@@ -31,7 +32,7 @@ class TypedOperand:
     checked_as: ScalarType | None = None
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Candidate:
     """A form with its modifiers filled in, to check operands against.
 

@@ -13,11 +13,10 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-import attrs
-
 from warpsim.errors import InternalError
 from warpsim.isa import syntax
 from warpsim.isa.traits import PLAIN, Traits
+from warpsim.records import frozen
 
 Target = int | str | tuple[int | str, ...]
 """80: sm_80 and newer. "90a": that target alone. "100f": that family (sm_100a, sm_103f ...). A tuple: any of these."""
@@ -28,7 +27,7 @@ Limit = tuple[int, int] | Collection[int]
 vector."""
 
 
-@attrs.frozen
+@frozen
 class LowBits(Collection[int]):
     """The numbers whose low 32 bits are ``allowed``: the assembler looks at no others of some immediates."""
 
@@ -91,7 +90,7 @@ class Op:
         return f"Op({self.text})"
 
 
-@attrs.frozen
+@frozen
 class OperandSpec:
     """One operand of a form. ``kind``: value, address, sink, carry (never written), target, tlist, fname, ret_list,
     param_list or flist.
@@ -125,7 +124,7 @@ class OperandSpec:
     selectors: frozenset[str] = frozenset()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Form:
     """One line of a syntax block, with the function that gives its meaning.
 
@@ -153,7 +152,7 @@ class Form:
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Declaration:
     """Declares the forms of a ``block``, with the function below as their meaning. May be stacked.
 

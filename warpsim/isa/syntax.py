@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from warpsim.records import frozen
 from warpsim.types import TYPES
 
 ROLES = frozenset(("target", "tlist", "fname", "ret_list", "param_list", "flist"))
@@ -25,7 +26,7 @@ _OPCODE = re.compile(rf"\s*([A-Za-z_]\w*)((?:\.{_WORD}|\{{\s*\.[^}}]*\}})*)(?:\s
 _PIECE = re.compile(rf"\.({_WORD})|\{{\s*((?:\.{_WORD}\s*)+)\}}")
 
 
-@attrs.frozen
+@frozen
 class Slot:
     """One place for a modifier: ``values`` are its words, ``name`` its attribute on ``Op``.
 
@@ -44,7 +45,7 @@ class Slot:
         return self.group is not None
 
 
-@attrs.frozen
+@frozen
 class OperandPattern:
     """One operand as written in the block. ``kind`` is value, address, vector, sink, carry, or a role in control flow:
     target, tlist, fname, ret_list, param_list, flist. ``sign`` is ``-`` or ``{-}`` if a minus precedes the name."""
@@ -60,7 +61,7 @@ class OperandPattern:
     selectors: frozenset[str] = frozenset()
 
 
-@attrs.frozen
+@frozen
 class Pattern:
     """One form of a block."""
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import attrs
 
+from warpsim.records import frozen
+
 SPACES = frozenset({"global", "shared", "local", "param", "const"})
 SCOPES = frozenset({"cta", "cluster", "gpu", "sys"})
 
@@ -95,7 +97,7 @@ class Stage(enum.Enum):
     WAIT_ALL = "wait for all"
 
 
-@attrs.frozen
+@frozen
 class Asynchronous:
     """A stage of asynchronous operations: whether they complete by groups, and whether a tensor map gives the place."""
 
@@ -105,7 +107,7 @@ class Asynchronous:
     tensor: bool = False
 
 
-@attrs.frozen
+@frozen
 class Metadata:
     """The operands of a sparse product that are its metadata and its selector. So many lanes of each quad hold metadata
     that counts; the selector says which."""
@@ -115,7 +117,7 @@ class Metadata:
     lanes: int
 
 
-@attrs.frozen
+@frozen
 class Barrier:
     """A barrier among the threads of a ``warp``, a ``cta`` or a ``cluster``; ``reduction`` is that of the predicates."""
 
@@ -125,7 +127,7 @@ class Barrier:
     reduction: str | None = None
 
 
-@attrs.frozen
+@frozen
 class Fence:
     """A fence of the memory model: between proxies if one is named, for initialised mbarriers only, or for all
     accesses."""
@@ -134,7 +136,7 @@ class Fence:
     mbarrier_init: bool = False
 
 
-@attrs.frozen
+@frozen
 class Order:
     """An access's order in the memory consistency model: weak, or ``strong`` within ``scope`` (None: the GPU)."""
 
@@ -144,7 +146,7 @@ class Order:
     scope: str | None = None
 
 
-@attrs.frozen
+@frozen
 class Traits:
     """Properties of an instruction; the defaults are those of plain arithmetic."""
 

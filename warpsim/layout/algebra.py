@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-import attrs
 import numpy as np
+
+from warpsim.records import frozen
 
 SHOWN = 4096
 """Largest layout that a notebook shows as a table, in coordinates."""
@@ -35,7 +36,7 @@ def product(tree: Tree) -> int:
     return total
 
 
-@attrs.frozen(repr=False)
+@frozen(repr=False)
 class Layout:
     """A layout ``shape:stride``; both are integers, or tuples nested alike.
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import functools
 
-import attrs
 import numpy as np
 
 from warpsim.layout import tensor_map
 from warpsim.layout.tensor_map import PACK, PADDED_BOX, Fields, bounding_box, box_extent, step_of, stride_of
 from warpsim.numerics.arrays import Array, DType
+from warpsim.records import frozen
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Form:
     """What all boxes of a map have in common.
 
@@ -235,7 +235,7 @@ def _signed(values: Array, width: int) -> Array:
     return np.asarray(values).astype(np.int64) << shift >> shift
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Tile:
     """The elements of a box of a tiled map: offsets in bytes from that of its first, which lies at ``strides`` times
     its coordinates, and how far it extends."""

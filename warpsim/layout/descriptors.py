@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import functools
 
-import attrs
 import numpy as np
 
 from warpsim.numerics.arrays import Array
+from warpsim.records import frozen
 
 SPANS = np.array([0, 128, 64, 32], np.int64)
 """Size of a swizzle row in bytes, by the descriptor's mode; 0 without swizzle."""
@@ -21,7 +21,7 @@ RESERVED = 0x3FF1_C000_C000_C000
 ADDRESS_MASK = (1 << 18) - 1
 
 
-@attrs.frozen
+@frozen
 class Descriptor:
     """The fields of descriptors, as arrays of the same shape. Offsets are in bytes; ``span`` is the swizzle row in
     bytes (0: none)."""

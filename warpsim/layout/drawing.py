@@ -10,13 +10,14 @@ import numpy as np
 
 from warpsim.layout import descriptors
 from warpsim.numerics.arrays import Array
+from warpsim.records import frozen
 
 HEIGHT = 32
 HUES = 32
 """Number of cell colours: eight hues in four shades."""
 
 
-@attrs.frozen
+@frozen
 class Cell:
     """A cell: two lines of text, its colour (0 to 31, -1 for none), a tooltip, and a ``key`` shared by cells that are
     highlighted together."""
@@ -28,7 +29,7 @@ class Cell:
     key: str = ""
 
 
-@attrs.frozen
+@frozen
 class Drawing:
     """A grid with a title, notes, names of its rows and columns, and their headings."""
 
@@ -108,7 +109,7 @@ LINE = 128
 """Bytes of all 32 banks."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Tile:
     """Elements of ``itemsize`` bytes at byte ``addresses`` ``[rows, columns]``, contiguous along columns.
 

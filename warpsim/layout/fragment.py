@@ -10,6 +10,7 @@ import numpy as np
 
 from warpsim.layout.algebra import Layout, Tree, product
 from warpsim.numerics.arrays import Array
+from warpsim.records import frozen
 
 if TYPE_CHECKING:
     from warpsim.layout.drawing import Cell, Drawing
@@ -19,7 +20,7 @@ Holder = tuple[int, int, int]
 """Lane, register, and part of the register, counted from its low end."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Fragment:
     """The distribution of a ``rows x columns`` matrix over lanes.
 
@@ -150,7 +151,7 @@ def layout_of(*modes: tuple[int, int]) -> Layout:
     return Layout(shape, tuple(stride for _, stride in modes))
 
 
-@attrs.frozen
+@frozen
 class _Plan:
     """The matrix as axes. ``shape`` reshapes ``[rows, columns]`` (or the transpose); ``view`` orders the axes of the
     values (slowest first), then those of the threads; ``first`` picks one of the threads that hold the same element;

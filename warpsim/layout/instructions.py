@@ -12,6 +12,7 @@ import attrs
 
 from warpsim.layout import fragments, wmma_fragments
 from warpsim.layout.fragment import Fragment, Holder
+from warpsim.records import frozen
 
 if TYPE_CHECKING:
     from warpsim.layout.drawing import Drawing
@@ -28,7 +29,7 @@ _SHAPE = re.compile(r"m(\d+)n(\d+)(?:k(\d+))?")
 _SCALES = ("ue8m0", "ue4m3")
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Operand:
     """A matrix operand: its fragment, the names of its rows and columns, and whether it is shown transposed.
 

@@ -11,6 +11,7 @@ from warpsim.layout import drawing, fragments, instructions
 from warpsim.layout.drawing import Tile
 from warpsim.layout.fragment import Holder
 from warpsim.layout.instructions import BITS, Operand
+from warpsim.records import frozen
 
 WIDTH = 132
 """Longest line in characters; further columns are left out."""
@@ -103,7 +104,7 @@ _TILE = re.compile(r"(\d+)x(\d+)")
 Pictures = dict[str, Operand | Tile]
 
 
-@attrs.frozen
+@frozen
 class Placing:
     """How matrices lie in shared memory: a swizzle and whether M or N runs along the lines (``transposed``), or the
     bits of a ``descriptor``, which give everything but that."""

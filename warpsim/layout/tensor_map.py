@@ -11,6 +11,8 @@ import math
 import attrs
 import numpy as np
 
+from warpsim.records import frozen
+
 MAGIC = 0x5754_4D31
 _PLACES = {
     "magic": ("u4", 0),
@@ -77,7 +79,7 @@ def is_tf32(data_type: int) -> bool:
     return DATA_TYPES[data_type].startswith("TFLOAT32")
 
 
-@attrs.frozen
+@frozen
 class Fields:
     """A decoded map. Strides are in bytes, for dimensions 1 and up."""
 

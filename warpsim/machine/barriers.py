@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
 import numpy as np
 
 from warpsim.isa import traits
@@ -23,6 +22,7 @@ from warpsim.machine.state.batch import NEVER, Barrier, BatchState, ClusterBarri
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
 from warpsim.program.program import Instruction
+from warpsim.records import frozen
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -341,7 +341,7 @@ def bind_sync(plan: FunctionPlan, instruction: Instruction) -> Step:
     return _cta_barrier(plan, instruction, barrier, guard)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _CtaBarrier:
     """A barrier of the CTA: how many threads come, whether they wait, and what they vote."""
 

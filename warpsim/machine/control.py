@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
 import numpy as np
 
 from warpsim.isa.traits import Ending
@@ -17,6 +16,7 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array, as_array, extend
 from warpsim.machine.waiting import back_edge
 from warpsim.program.program import Instruction, Operand, Param
+from warpsim.records import frozen
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -187,7 +187,7 @@ def _exit(machine: Machine, group: Group) -> int | None:
     return None
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _Call:
     """A call in a function; ``following`` is the block behind it."""
 

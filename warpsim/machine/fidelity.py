@@ -10,9 +10,10 @@ import attrs
 from warpsim.isa.evidence import evidence
 from warpsim.isa.spec import Form
 from warpsim.machine.plan import BoundBlock
+from warpsim.records import frozen
 
 
-@attrs.frozen
+@frozen
 class Executed:
     """An instruction as written, its form, how often warps executed it, and the evidence for its result."""
 

@@ -10,10 +10,10 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
-import attrs
 import numpy as np
 
 from warpsim.machine.values import Affine, Array, Place
+from warpsim.records import frozen
 
 if TYPE_CHECKING:
     from warpsim.machine.state.global_memory import Allocation
@@ -26,7 +26,7 @@ READ, WRITE, ATOMIC = 0, 1, 2
 NO_COLUMNS: Array = np.empty(0, np.int64)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class MemoryAccess:
     """An access of ``nbytes`` of memory per lane; created only if there is a listener."""
 
@@ -66,7 +66,7 @@ class MemoryAccess:
         return self.kind != READ
 
 
-@attrs.frozen
+@frozen
 class BoxProblem:
     """Why boxes of a tensor cannot be copied; ``address`` is that of the map, if the map is the reason."""
 

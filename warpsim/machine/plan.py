@@ -27,10 +27,11 @@ from warpsim.machine.state.notes import no_notes
 from warpsim.machine.values import Affine, Array, Value
 from warpsim.program.build import no_collection, program_of
 from warpsim.program.program import Function, Instruction, Operand, Param, Program, Variable
+from warpsim.records import frozen
 from warpsim.types import ScalarType, StateSpace
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Issue:
     """Slots of the accumulator, and of operands other than it and A; rows (`FunctionPlan.wgmma_rows`) of the
     accumulator and of A. ``execute(machine, group)`` computes the product at once.
@@ -248,7 +249,7 @@ class FunctionPlan:
         return slot
 
 
-@attrs.frozen
+@frozen
 class Uses:
     """What the instructions of a module use: the async proxy (wgmma, bulk copies); anything asynchronous (these,
     cp.async, mbarriers); setmaxnreg; wmma fragments.

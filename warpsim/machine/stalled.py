@@ -11,6 +11,7 @@ from warpsim.isa.spec import Scope
 from warpsim.machine.collectives import alive, membermask, wanted, warps_of
 from warpsim.machine.reporting import counted, party, present, stop
 from warpsim.program.program import Instruction
+from warpsim.records import frozen
 
 if TYPE_CHECKING:
     from warpsim.errors import Finding
@@ -43,7 +44,7 @@ class StallValues(TypedDict):
     other: Finding | None
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Stall:
     """Waiting threads: what they wait for (a constant above), a description, whether the threads that they wait for
     poll memory elsewhere (``polled_for``), and their place if it is not their step.

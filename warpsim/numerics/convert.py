@@ -9,11 +9,11 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import attrs
 import numpy as np
 
 from warpsim.numerics.arrays import BF16, EXPONENT, F16, F32, F64, Array, DType, halves, lookup, words
 from warpsim.numerics.floating import canonical, narrow
+from warpsim.records import frozen
 
 _NAMES = {F16: "f16", BF16: "bf16", F32: "f32", F64: "f64"}
 _INTEGRAL: dict[str, Any] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
@@ -277,7 +277,7 @@ def pack_saturated(a: Array, dtype_bits: int, *, signed: bool) -> Array:
     return np.clip(a, low, high).astype(np.int32).view(np.uint32) & np.uint32((1 << dtype_bits) - 1)
 
 
-@attrs.frozen
+@frozen
 class Format:
     """A binary format; ``infinity`` and ``nan`` are magnitudes, None if the format has none."""
 

@@ -14,10 +14,10 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-import attrs
 import numpy as np
 
 from warpsim.numerics.arrays import F16, F32, F64, WORKSPACE, Array
+from warpsim.records import frozen
 
 PRODUCTS = 1 << 18
 """Products per piece of work: few NumPy calls matter more than the second-level cache."""
@@ -25,7 +25,7 @@ ABSENT = -(1 << 14)
 """The exponent of a sum without a nonzero term, in 64-bit arithmetic."""
 
 
-@attrs.frozen
+@frozen
 class Unit:
     """A tensor core: fraction bits kept while aligning, bytes of K per block, the least exponent that terms are aligned
     to with f32 and f16 results, the fraction bits of an f32 result, and the least exponent of an f32 C."""
@@ -331,7 +331,7 @@ FEW = 768
 """Number of operands (or words of them) up to which decoding by table is faster."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Factors:
     """Operands as ``[K, ...]``: values (f32), exponents (u8, raised, or i16), and whether any is an Inf or NaN."""
 

@@ -22,6 +22,7 @@ from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array, Place, as_array
 from warpsim.machine.watcher import MemoryAccess, Watcher
 from warpsim.program.program import Instruction
+from warpsim.records import define, frozen
 from warpsim.report.profile import Conflict, Counts, Line, Profile
 
 BANKS = 32
@@ -29,7 +30,7 @@ BANKS = 32
 SECTOR = 32
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Lanes:
     """Lanes of accesses, one row per warp.
 
@@ -70,7 +71,7 @@ def warp_rows(group: Group, place: Place, active: Array | None, *, of_rows: bool
     )
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Passes:
     """Passes of each piece (``[rows, pieces]``), 0 where no lane takes part; ``words``, ``[rows * pieces, 32]``, are -1
     for none.
@@ -120,7 +121,7 @@ def sectors(lanes: Lanes) -> int:
     return int(np.count_nonzero(new)) * lanes.weight
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Entry:
     """Counts of one instruction."""
 

@@ -24,6 +24,7 @@ from warpsim.machine.values import Array
 from warpsim.parallel.part import Change, Marks, Outcome, Part, Reduction, perform
 from warpsim.parallel.processes import Here, Memory, Pickled, Processes, Threads
 from warpsim.program.program import Instruction
+from warpsim.records import frozen
 from warpsim.types import TYPES
 
 
@@ -150,7 +151,7 @@ def _done(
     return done
 
 
-@attrs.frozen
+@frozen
 class Shipment:
     """Memory as an executor takes it with a part: the ``first`` time, and where the part is done ``again``."""
 

@@ -7,7 +7,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import ClassVar, TypeVar
 
-import attrs
 import numpy as np
 
 from warpsim.checks.watchers import watchers_of
@@ -26,6 +25,7 @@ from warpsim.machine.watcher import READ, MemoryAccess, Watcher
 from warpsim.native.tiering.eligibility import compiled_for
 from warpsim.parallel.processes import Memory
 from warpsim.program.build import program_of
+from warpsim.records import frozen
 
 Reduction = tuple[str, str]
 """Operation and type of a reduction."""
@@ -156,7 +156,7 @@ KEPT = 8
 """Number of bound modules that a worker caches."""
 
 
-@attrs.frozen
+@frozen
 class Part:
     """The batches ``first`` to ``last`` (exclusive) of a launch, with everything they need, as plain data."""
 
@@ -175,7 +175,7 @@ class Part:
     last: int
 
 
-@attrs.frozen
+@frozen
 class Marks:
     """A set of bytes of an allocation: all from ``first`` to ``last`` (exclusive), or those whose bits in ``packed``
     are set.
@@ -225,7 +225,7 @@ class Marks:
         return self.first + np.flatnonzero(self._unpacked())
 
 
-@attrs.frozen
+@frozen
 class Change:
     """Bytes that a part wrote or reduced into, and their final values, in order."""
 
@@ -233,7 +233,7 @@ class Change:
     values: Array
 
 
-@attrs.frozen
+@frozen
 class Outcome:
     """The result of a part: the bytes that it read, wrote and reduced into, by allocation address."""
 

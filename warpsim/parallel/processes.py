@@ -23,10 +23,10 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecu
 from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar
 
-import attrs
 import numpy as np
 
 from warpsim.owned import cache_folder
+from warpsim.records import frozen
 
 if sys.platform != "win32":
     import fcntl
@@ -50,7 +50,7 @@ class Memory(Protocol):
         """The memory as sent, and a working copy that shares its bytes until it changes them."""
 
 
-@attrs.frozen
+@frozen
 class Pickled:
     """A pickle, with the bytes of its arrays separate."""
 
@@ -84,7 +84,7 @@ class Here:
         return self.memory, copy.deepcopy(self.memory) if work is None else work
 
 
-@attrs.frozen
+@frozen
 class Mapped:
     """A pickle, and the bytes of its arrays in a file, with their offsets and lengths."""
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-import attrs
-
 from warpsim.errors import Span
 from warpsim.program.program import CARRY, Param, Register, Variable
 from warpsim.ptx import ast
+from warpsim.records import define
 from warpsim.types import TYPES, ScalarType
 
 _THREE = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
@@ -60,14 +59,14 @@ Symbol: TypeAlias = "Register | VectorRegister | Variable | Param | ast.Function
 """What a name means."""
 
 
-@attrs.define
+@define
 class VectorRegister:
     """The elements of ``.reg .v2 .f32 v``."""
 
     elements: tuple[Register, ...]
 
 
-@attrs.define
+@define
 class Prototype:
     """A ``.callprototype``."""
 
@@ -75,14 +74,14 @@ class Prototype:
     returns: tuple[ast.Variable, ...]
 
 
-@attrs.define
+@define
 class Label:
     """A label, as an index into ``Function.code``."""
 
     target: int
 
 
-@attrs.define
+@define
 class TargetList:
     """A ``.branchtargets`` (``labels``) or a ``.calltargets`` (``functions``)."""
 

@@ -11,6 +11,7 @@ import attrs
 from warpsim.errors import Span
 from warpsim.isa.graphs import EVERYBODY, POINTER, Given, graph_of
 from warpsim.isa.traits import Ending
+from warpsim.records import frozen
 from warpsim.types import TYPES, ScalarType, StateSpace
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from warpsim.ptx import ast
 
 
-@attrs.frozen
+@frozen
 class Register:
     """A scalar register of one function; ``index`` counts from 0 within the function."""
 
@@ -55,7 +56,7 @@ class Relocation(NamedTuple):
     mask: int | None
 
 
-@attrs.frozen
+@frozen
 class Variable:
     """A variable in memory. ``size`` in bytes (0 for ``[]``); ``initial`` its bytes before symbols are placed;
     ``relocations`` are the addresses of symbols among the initial values.
@@ -82,7 +83,7 @@ class Variable:
         return self.space in (StateSpace.LOCAL, StateSpace.PARAM)
 
 
-@attrs.frozen
+@frozen
 class Param:
     """A parameter of a kernel or function at ``offset`` in its parameter block; ``array`` for ``.b8 x[N]``.
 
@@ -166,7 +167,7 @@ def vector(elements: Iterable[Operand]) -> Operand:
     return Operand(each[0].type, elements=each)
 
 
-@attrs.frozen(slots=False)
+@frozen(slots=False)
 class Instruction:
     """One typed instruction.
 
@@ -261,7 +262,7 @@ def _given(spec: OperandSpec, operand: Operand) -> Given:
     return operand.type.dtype if operand.elements is None else tuple([e.type.dtype for e in operand.elements])
 
 
-@attrs.frozen
+@frozen
 class Function:
     """A function with a body, flattened: ``code`` in text order, ``labels`` as indices into it."""
 
@@ -281,7 +282,7 @@ class Function:
     """Its blocks, cached by `warpsim.analysis.flow.blocks_of`."""
 
 
-@attrs.frozen
+@frozen
 class Program:
     """A loaded module. ``externs`` are declared functions without a body (``vprintf``, ``malloc`` ...)."""
 

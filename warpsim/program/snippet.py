@@ -15,6 +15,7 @@ from warpsim.program.names import SPECIALS
 from warpsim.program.program import Program, Register
 from warpsim.ptx import ast
 from warpsim.ptx.parser import parse
+from warpsim.records import frozen
 from warpsim.types import TYPES, ScalarType
 
 KERNEL = "snippet"
@@ -22,7 +23,7 @@ _END = "ret"
 _RESERVED = frozenset(("smem", "WARP_SZ"))
 
 
-@attrs.frozen
+@frozen
 class Snippet:
     """A program whose only kernel, ``snippet``, is the given code; its registers by name."""
 

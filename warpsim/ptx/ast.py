@@ -11,11 +11,12 @@ from typing import NamedTuple
 import attrs
 
 from warpsim.errors import Span
+from warpsim.records import frozen
 
 # ---- operands -----------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class Integer:
     """An integer literal or folded constant expression; ``unsigned`` if it had a U suffix."""
 
@@ -24,7 +25,7 @@ class Integer:
     span: Span = attrs.field(eq=False)
 
 
-@attrs.frozen
+@frozen
 class Float:
     """A float literal as bits of its own width: 32 for ``0f``, 64 for ``0d`` and decimals."""
 
@@ -33,7 +34,7 @@ class Float:
     span: Span = attrs.field(eq=False)
 
 
-@attrs.frozen
+@frozen
 class Name:
     """An identifier in operand position: register, label, symbol, function or special register.
 
@@ -44,14 +45,14 @@ class Name:
     span: Span = attrs.field(eq=False)
 
 
-@attrs.frozen
+@frozen
 class Sink:
     """The ``_`` destination."""
 
     span: Span = attrs.field(eq=False)
 
 
-@attrs.frozen
+@frozen
 class Negated:
     """``!p`` as an operand."""
 
@@ -59,7 +60,7 @@ class Negated:
     span: Span = attrs.field(eq=False)
 
 
-@attrs.frozen
+@frozen
 class Negative:
     """``-name``: a minus in front of a name (``-sym`` in old texts)."""
 
@@ -67,7 +68,7 @@ class Negative:
     span: Span = attrs.field(eq=False)
 
 
-@attrs.frozen
+@frozen
 class Vector:
     """``{a, b, ...}``."""
 
@@ -75,7 +76,7 @@ class Vector:
     span: Span = attrs.field(eq=False)
 
 
-@attrs.frozen
+@frozen
 class Pair:
     """``d|p``: two destinations in one operand."""
 
@@ -84,7 +85,7 @@ class Pair:
     span: Span = attrs.field(eq=False)
 
 
-@attrs.frozen
+@frozen
 class SymbolOffset:
     """``name+4`` outside brackets, and ``local0[4]`` (a subscripted symbol)."""
 
@@ -94,7 +95,7 @@ class SymbolOffset:
     subscript: bool = attrs.field(default=False, eq=False)
 
 
-@attrs.frozen
+@frozen
 class Component:
     """``r.x``: one element of a vector register."""
 
@@ -103,7 +104,7 @@ class Component:
     span: Span = attrs.field(eq=False)
 
 
-@attrs.frozen
+@frozen
 class Address:
     """``[base + offset]``; ``base`` is None for ``[imm]``. ``extra`` holds what follows a comma:
     ``[tensor_map, {c0, c1}]``."""
@@ -114,7 +115,7 @@ class Address:
     extra: tuple[Operand, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class Group:
     """``(a, b)``: the parenthesised lists of ``call``."""
 
@@ -131,7 +132,7 @@ Operand = (
 _WORD = re.compile(r"[,:+-]|[^\s,:+-]+(?:::[^\s,:+-]+)*")
 
 
-@attrs.frozen
+@frozen
 class Guard:
     """``@p`` or ``@!p``."""
 
@@ -140,7 +141,7 @@ class Guard:
     span: Span = attrs.field(eq=False)
 
 
-@attrs.frozen
+@frozen
 class Instruction:
     """``@p opcode.modifier.modifier a, b;``.
 
@@ -156,7 +157,7 @@ class Instruction:
     span: Span = attrs.field(eq=False)
 
 
-@attrs.frozen
+@frozen
 class Label:
     """``name:``."""
 
@@ -164,7 +165,7 @@ class Label:
     span: Span = attrs.field(eq=False)
 
 
-@attrs.frozen
+@frozen
 class Initialiser:
     """One leaf of an initialiser list: a literal, or the address of a symbol (``generic`` for ``generic(sym)``;
     ``mask`` for ``0xFF(sym)``, which selects a byte)."""
@@ -177,7 +178,7 @@ class Initialiser:
     span: Span = attrs.field(eq=False)
 
 
-@attrs.frozen
+@frozen
 class Numbers:
     """Consecutive leaves that are numbers: integers of 64 bits, or the bits of floating-point literals of a ``width``."""
 
@@ -196,7 +197,7 @@ class Leaf(NamedTuple):
     mask: int | None
 
 
-@attrs.frozen
+@frozen
 class Addresses:
     """Consecutive leaves, some of them addresses; ``text`` is what they were written as."""
 
@@ -227,7 +228,7 @@ class Addresses:
         return found
 
 
-@attrs.frozen
+@frozen
 class Field:
     """A field of a texture, sampler or surface, and its initial value: ``filter_mode = nearest``."""
 
@@ -239,7 +240,7 @@ class Field:
 InitialiserTree = Initialiser | Numbers | Addresses | Field | tuple["InitialiserTree", ...]
 
 
-@attrs.frozen
+@frozen
 class Declarator:
     """One declared name. ``count`` is N of ``%r<N>`` or None; ``dimensions`` of ``x[4][8]`` (None for ``[]``)."""
 
@@ -250,7 +251,7 @@ class Declarator:
     span: Span = attrs.field(eq=False)
 
 
-@attrs.frozen
+@frozen
 class Variable:
     """``.space .align N .type declarators``, at module level, in a body, or as a parameter.
 
@@ -269,7 +270,7 @@ class Variable:
     attributes: tuple[str, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class Directive:
     """A directive with plain arguments: ``.maxntid 256, 1, 1``, ``.pragma "nounroll"``, ``.file``, ``.loc``,
     ``.branchtargets``, ``.calltargets``, ``.alias``, ``.noreturn``. A label in front of it is a separate Label
@@ -280,7 +281,7 @@ class Directive:
     span: Span = attrs.field(eq=False)
 
 
-@attrs.frozen
+@frozen
 class CallPrototype:
     """``.callprototype (.param .b32 _) _ (.param .b64 _)``; its label precedes it."""
 
@@ -290,7 +291,7 @@ class CallPrototype:
     span: Span = attrs.field(eq=False)
 
 
-@attrs.frozen
+@frozen
 class Block:
     """``{ ... }``: a scope for registers, variables and labels; ``end`` is its closing brace."""
 
@@ -305,7 +306,7 @@ def statements(data: str) -> tuple[str, ...]:
     return tuple([" ".join(words).replace(" ,", ",").replace(" :", ":") for words in lines if words])
 
 
-@attrs.frozen
+@frozen
 class Section:
     """``.section .debug_info { ... }``: kept as text, a statement a line, and never interpreted."""
 
@@ -317,7 +318,7 @@ class Section:
 Statement = Instruction | Label | Variable | Directive | CallPrototype | Block | Section
 
 
-@attrs.frozen
+@frozen
 class Function:
     """``.entry`` or ``.func``; ``body`` is None for a declaration; ``heading`` is the token that ends its heading."""
 
@@ -333,7 +334,7 @@ class Function:
     attributes: tuple[str, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class Module:
     """A whole module. ``items`` keeps the order of everything after the three header directives."""
 

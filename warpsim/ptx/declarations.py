@@ -8,6 +8,7 @@ from warpsim.ptx import ast
 from warpsim.ptx.expressions import Expressions
 from warpsim.ptx.tokens import SyntaxProblem
 from warpsim.ptx.words import LEADING, OPAQUE, SPACES, TYPES
+from warpsim.records import define
 
 MAX_DEPTH = 64
 NO_NAMES = frozenset({"%", "$", "_", "WARP_SZ"})
@@ -19,7 +20,7 @@ STORED = frozenset({".v2", ".v4", *(f".{name}" for name in TYPES)})
 MASKS = frozenset(0xFF << shift for shift in range(0, 64, 8))
 
 
-@attrs.define
+@define
 class _Prefix:
     """What stands in front of the names of a declaration."""
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Mapping
 
-import attrs
-
 from warpsim.errors import Finding, plural
 from warpsim.layout.drawing import Drawing, svg
+from warpsim.records import frozen
 
 STYLE = """
 .warpsim{--fg:#1f2328;--dim:#59636e;--bg:#ffffff;--soft:#f3f5f7;--line:#d1d9e0;--hot:#fb8f4455;--accent:#0969da;
@@ -97,7 +96,7 @@ def layout_page(title: str, facts: str, drawings: Iterable[Drawing]) -> str:
     return page(title, "\n".join(parts), LAYOUT_STYLE, SCRIPT)
 
 
-@attrs.frozen
+@frozen
 class KernelFacts:
     """Static facts about a kernel: its parameters as PTX declares them, its resources, and the count of each opcode in
     its code.

@@ -9,10 +9,11 @@ from typing import Any
 import attrs
 
 from warpsim.errors import plural, source_lines, source_name, spans
+from warpsim.records import define, frozen
 from warpsim.report import pages
 
 
-@attrs.frozen
+@frozen
 class Conflict:
     """A line's worst bank conflict: a piece of a warp's access that takes ``passes``, because it accesses that many
     words of ``bank``.
@@ -33,7 +34,7 @@ class Conflict:
         return f"{self.passes} words of bank {self.bank} in CTA {self.cta}, warp {self.warp}: {wanted}"
 
 
-@attrs.define
+@define
 class Counts:
     """What the warps did in some lines.
 
@@ -88,7 +89,7 @@ class Counts:
 NAMES = tuple(field.name for field in attrs.fields(Counts))
 
 
-@attrs.frozen
+@frozen
 class Line:
     """A line of PTX or CUDA with its number, text and counts. ``source`` is the CUDA line of a PTX line."""
 
@@ -114,7 +115,7 @@ class Line:
         return {"file": self.file, "line": self.number, "text": self.text, "source": source, **counts, **more}
 
 
-@attrs.frozen
+@frozen
 class Profile:
     """What a launch of a kernel did in each PTX line that it executed. ``str()`` formats it as a table."""
 
@@ -310,7 +311,7 @@ SLOWEST = 40
 PHASES = ("load", "bind", "compile", "native", "interpreted", "checks", "rest")
 
 
-@attrs.define
+@define
 class LineTime:
     """Seconds of a line of PTX. ``native``: in machine code that begins there; ``why``: what keeps the line interpreted."""
 
@@ -334,7 +335,7 @@ class LineTime:
         return [str(self.line), *times, f"{text}  // {self.why}" if self.why else text]
 
 
-@attrs.frozen
+@frozen
 class Timing:
     """Seconds of a launch: ``load`` reads and checks the PTX, ``bind`` makes its steps, ``compile`` makes machine code, ``native``
     runs it, ``interpreted`` are steps, ``checks`` the rules that look on, ``rest`` what is between them. ``why`` says what

@@ -17,6 +17,7 @@ from warpsim.host.kernel import Kernel
 from warpsim.host.options import Dim
 from warpsim.host.recipes import LOGICAL, Recipe, element_type, recipe
 from warpsim.host.recording import record
+from warpsim.records import frozen
 from warpsim.testing.assertions import assert_bits_equal
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ GENERATORS = ("zeros", "full", "arange", "uniform", "normal", "bits", "hurtful")
 Oracle = Callable[[tuple[Any, ...], tuple[Any, ...]], object]
 
 
-@attrs.frozen
+@frozen
 class Launch:
     """A launch to try: grid, block, arguments (recipes allowed), and launch options."""
 

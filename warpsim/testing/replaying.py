@@ -18,6 +18,7 @@ from warpsim.machine.reporting import finding_at, locate
 from warpsim.machine.state.group import Group
 from warpsim.machine.watcher import READ, MemoryAccess, Watcher
 from warpsim.numerics.arrays import Array
+from warpsim.records import define
 from warpsim.testing.differences import explain, index_text
 
 TRACED = 3
@@ -129,7 +130,7 @@ def shown_path(path: Path) -> str:
 # ---- who wrote what ------------------------------------------------------------------------------
 
 
-@attrs.define
+@define
 class Writer:
     """The last write to an element, and the number of writes."""
 

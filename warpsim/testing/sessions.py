@@ -25,6 +25,7 @@ from warpsim.host.launch_options import EFFECTS
 from warpsim.host.options import budget, choice, integer, resolve_checks
 from warpsim.host.unhandled import UnhandledErrors, launching
 from warpsim.machine.state.launch import LaunchState
+from warpsim.records import define
 from warpsim.testing.coverage import Forms, Lines
 
 _CHECKS: dict[str, Callable[[str, Any], object]] = {
@@ -121,7 +122,7 @@ HANDED = "warpsim"
 """Key of the data that a pytest-xdist worker passes to the controller."""
 
 
-@attrs.define
+@define
 class Settings:
     """The options from the command line or the ini file, and what the session's launches have executed."""
 

@@ -20,6 +20,7 @@ from warpsim.host.files import named
 from warpsim.host.recipes import DTYPES
 from warpsim.host.recording import FORMAT, write_case
 from warpsim.numerics.arrays import Array
+from warpsim.records import frozen
 from warpsim.version import VERSION
 
 SLOWER = 4.0
@@ -32,7 +33,7 @@ _FUNCTION = re.compile(r"^(?:\.(?:visible|weak) )*\.(?:entry|func)\b.*?^}", re.M
 """A function as compilers print it."""
 
 
-@attrs.frozen
+@frozen
 class Symptom:
     """How a case fails: the rules that it breaks and the instructions where it does, or the first wrong element."""
 

@@ -17,12 +17,13 @@ from numpy.typing import ArrayLike
 from warpsim.errors import Finding, describe, plural, source_lines, source_name
 from warpsim.isa.traits import Traits
 from warpsim.program.program import Instruction
+from warpsim.records import frozen
 from warpsim.report import pages
 from warpsim.report.profile import Profile
 from warpsim.trace.rows import Flight
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Recording:
     """A launch, step by step.
 

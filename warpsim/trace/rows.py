@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import attrs
 import numpy as np
 
 from warpsim.machine.machine import Machine
@@ -13,12 +12,13 @@ from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array
+from warpsim.records import define, frozen
 
 KEPT = 4096
 """Number of selections whose rows are cached."""
 
 
-@attrs.frozen
+@frozen
 class Crew:
     """Warps that act together: their rows, and the lanes of each as bits."""
 
@@ -121,7 +121,7 @@ class Waits:
             self.close(what, range(self._n_rows), now + 1, f"{what}, which was never over")
 
 
-@attrs.define
+@define
 class Flight:
     """An operation in one CTA. ``kind`` is cp.async, load, store or wgmma; ``low`` to ``high`` are its bytes in shared
     memory.
@@ -143,7 +143,7 @@ class Flight:
     visible: int = -1
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Open:
     """A transfer in flight: its flights, the flight of each receiver, and how many receivers of each are pending."""
 

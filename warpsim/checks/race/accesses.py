@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-import attrs
 import numpy as np
 
 from warpsim.checks.cells import SHIFT, THREAD, Cells
@@ -14,6 +13,7 @@ from warpsim.checks.race.reports import EXITED, IN_TURN, UNFENCED, Race, Reports
 from warpsim.checks.race.vector_clocks import ALL, INITS
 from warpsim.isa.traits import Mbarrier
 from warpsim.machine.values import Array
+from warpsim.records import frozen
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from warpsim.machine.state.group import Group
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _Pairs:
     """Accesses and those that their cells remember: ``chosen`` of the step's, ``theirs`` are the threads that were there at
     ``times``, ``ends`` the first and last of those that are there now."""

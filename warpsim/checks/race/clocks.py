@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import numpy as np
 
 from warpsim.checks.cells import Cells, Log
@@ -24,6 +23,7 @@ from warpsim.machine.selection import Rect, Selection
 from warpsim.machine.specials import clusters_of
 from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array, as_array
+from warpsim.records import frozen
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -39,7 +39,7 @@ CTA, CLUSTER, GPU = 1, 2, 3
 """Reach of a strong access; 0 is a weak access."""
 
 
-@attrs.frozen
+@frozen
 class Role:
     """An instruction's role in the memory model."""
 

@@ -18,6 +18,7 @@ from warpsim.checks.cells import SHIFT, THREAD, Cells
 from warpsim.checks.race.clocks import CTA, BatchClocks, objects
 from warpsim.checks.race.vector_clocks import Past, by_column
 from warpsim.machine.values import Array
+from warpsim.records import frozen
 
 if TYPE_CHECKING:
     from warpsim.machine.state.group import Group
@@ -28,7 +29,7 @@ SHARED_BY_MANY = -1
 """The lead of a flag that is a sync variable."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class FlagAccess:
     """Strong accesses of a step (where ``active``) at each ``place``, of the memory of ``cells`` that begins at ``start``;
     ``columns`` is None for global memory.
@@ -57,7 +58,7 @@ class FlagAccess:
         return users, index if cells.width == 1 else index * cells.width + columns
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Users:
     """Threads at ``positions`` that use flags: at ``place`` in ``columns`` of shared memory, or of global memory (then the columns
     are their own).

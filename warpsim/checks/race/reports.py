@@ -18,6 +18,7 @@ from warpsim.checks.race.clocks import BatchClocks, is_found
 from warpsim.errors import Finding
 from warpsim.machine.reporting import finding_at, present
 from warpsim.machine.values import Array
+from warpsim.records import frozen
 
 if TYPE_CHECKING:
     from warpsim.checks.async_global import Use
@@ -55,7 +56,7 @@ ARRIVE = (
 ADVICE = "order the accesses with a barrier, a release and acquire of a flag, or an atomic (memory consistency model)"
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Race:
     """An access to byte ``at`` (of an ``allocation``, or of shared memory) and that of another ``thread`` at ``time``, which
     nothing orders; ``reason`` says why it is no error, if it is none.
@@ -70,7 +71,7 @@ class Race:
     reason: str = ""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Doubt:
     """A race of a store that is harmless if it changes nothing. ``together``: its own threads race. ``reason`` says why
     it is then no error.

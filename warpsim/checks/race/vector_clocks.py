@@ -13,6 +13,7 @@ import numpy as np
 
 from warpsim.machine.selection import Shape
 from warpsim.machine.values import Array
+from warpsim.records import define
 
 Rows = dict[int, Array]
 """CTA -> ``[n_threads]`` times."""
@@ -20,7 +21,7 @@ Past = tuple[int, int]
 """Times of the last barriers of the CTA and the warp."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Numbering:
     """Thread (and reader) numbers in a launch: the first of each batch, its CTAs, their number, and the total."""
 

@@ -10,8 +10,6 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-import attrs
-
 from warpsim.driver.abi.process import PROCESS, Context
 from warpsim.driver.graphs import Graph, GraphExec, Node, UserObject
 from warpsim.driver.memory import Pool
@@ -20,6 +18,7 @@ from warpsim.driver.raw import put32, put64, put_bytes, put_float, text_at
 from warpsim.driver.results import NAMES, DriverError, Result, RuntimeRefusal, require
 from warpsim.driver.streams import Event
 from warpsim.errors import LaunchError
+from warpsim.records import frozen
 
 # ---- kinds of arguments --------------------------------------------------------------------------
 
@@ -115,7 +114,7 @@ def launchable(handle: int) -> Function | LibraryKernel:
 # ---- declaring -----------------------------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class Call:
     """A function of a library; ``plain`` if it does not return an error code."""
 

@@ -16,6 +16,7 @@ from warpsim.driver.memory import Memory
 from warpsim.driver.modules import DriverModule
 from warpsim.driver.results import DriverError, Result, require
 from warpsim.driver.streams import Stream
+from warpsim.records import define
 
 T = TypeVar("T")
 DEFAULT_STREAMS = 2
@@ -26,7 +27,7 @@ STEP = 256
 """Handles are this far apart; the low bits hold the number of a type."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Entry:
     """An object with a handle, the entry that owns it, and those it owns."""
 
@@ -107,7 +108,7 @@ class Handles:
         return [entry.thing for entry in list(self._entries.values()) if isinstance(entry.thing, kind)]
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Context:
     """A context. A device's primary context lasts while it is retained; ``held`` means that the runtime retains it."""
 

@@ -22,11 +22,12 @@ from warpsim.driver.raw import bytes_at, get32, get64, library_at, put32, put64,
 from warpsim.driver.results import INVALID_CONFIGURATION, INVALID_FUNCTION, INVALID_SYMBOL, DriverError, RuntimeRefusal
 from warpsim.driver.streams import Stream
 from warpsim.driver.work import Copy, Launch
+from warpsim.records import define
 
 # ---- registration --------------------------------------------------------------------------------
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Registered:
     """A fatbin of the program. Its image is read when something in it is first used."""
 

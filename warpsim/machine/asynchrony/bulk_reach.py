@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
 import numpy as np
 
 from warpsim.isa.ports import Choose
@@ -18,6 +17,7 @@ from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WIN
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Receivers
 from warpsim.machine.values import Array, DType, Value, as_array, spread
+from warpsim.records import frozen
 from warpsim.types import TYPES, ScalarType
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ ALIGNMENT = 128
 OFFSET = (1 << CLUSTER_SHIFT) - 1
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Lanes:
     """The active lanes of a step: position in the group, CTA column, and flat position in the batch."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import attrs
 import numpy as np
 
 from warpsim.layout import descriptors
@@ -14,6 +13,7 @@ from warpsim.machine.selection import from_positions
 from warpsim.machine.state.batch import GROUPS, Pending, Wgmma
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array, DType, Value, as_array
+from warpsim.records import frozen
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -26,7 +26,7 @@ FEW = 16
 _FIRST = np.zeros((1, 1), np.int64)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Words:
     """Where matrices stand: the words of all CTAs, the CTA of each warpgroup ``[W]``, and the address in memory of the
     table of each ``[n, m]`` (both may be 1), which holds places in bytes, of column 0. ``held`` keeps the tables."""

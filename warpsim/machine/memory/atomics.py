@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import attrs
 import numpy as np
 
 from warpsim.machine.hooks import ATOMIC, WRITE, MemoryAccess
@@ -13,6 +12,7 @@ from warpsim.machine.memory.addresses import Address, bits_of
 from warpsim.machine.memory.port import Port
 from warpsim.machine.state.global_memory import Allocation
 from warpsim.machine.values import Array, DType, as_array, spread
+from warpsim.records import frozen
 
 CROWD = 8
 """One cell is served by itself where fewer than one in so many turns of all cells would be saved otherwise."""
@@ -28,7 +28,7 @@ DIRECT: dict[str, np.ufunc] = {
 Update = Callable[..., Array]
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Atomic:
     """What lanes do to the cells that they address: ``new = function(old, *operands)``.
 
@@ -238,7 +238,7 @@ def _distinct(owners: Array) -> Array:
     return np.unique(owners)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _Access:
     """Atomics of a group's lanes; old values go to ``out``. ``ordered``: in the order CTA, warp, lane."""
 

@@ -12,12 +12,13 @@ from warpsim.machine.state.notes import Notes, no_notes
 from warpsim.machine.state.transfers import Transfers
 from warpsim.machine.state.word_space import WordSpace
 from warpsim.machine.values import Array, Value
+from warpsim.records import define
 
 GROUPS = 8
 """wait_group takes 0 to 7, so older groups cannot be distinguished."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class RegisterUse:
     """Rows of the registers of one function in which a wgmma accumulates or from which it reads A: the last ticket as
     accumulator, and by slot the values that have not appeared.
@@ -27,7 +28,7 @@ class RegisterUse:
     held: dict[int, Array] = attrs.field(factory=dict)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Pending:
     """A wgmma without effect so far: the group at it, its operands by slot, the ``columns`` that remain, and those in
     which it has ``landed``, still unhandled.
@@ -41,7 +42,7 @@ class Pending:
     landed: Array
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Wgmma:
     """The wgmma of one batch in flight: accumulators in use, committed groups, and late results.
 
@@ -74,7 +75,7 @@ class Wgmma:
         return found
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Barrier:
     """One barrier of every CTA of a batch: threads that have arrived, and groups that wait.
 
@@ -100,7 +101,7 @@ NEVER = 1 << 62
 """The cluster barrier phase awaited by a thread that has not arrived since its last wait."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class ClusterBarrier:
     """The barriers of a batch's clusters: the ``cluster`` of each CTA, arrivals in each cluster's current ``phase``,
     the phase in which each thread ``entered``, and waiting groups, as for `Barrier`.
@@ -119,7 +120,7 @@ class ClusterBarrier:
         return cls(cluster, np.zeros(n, np.int64), np.zeros(n, np.int64), np.full(n_threads, NEVER, np.int64))
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class RegisterCounts:
     """The registers per thread of each warp ``[W, n_ctas]`` (W: whole warpgroups), the CTA's free registers, and the
     groups that wait for some. Groups wait only if ``bounded``.
@@ -131,7 +132,7 @@ class RegisterCounts:
     waiting: list[Group] = attrs.field(factory=list)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class BatchState:
     """CTAs that run side by side; ``ctas`` are their linear numbers, in batch order."""
 

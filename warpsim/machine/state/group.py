@@ -11,13 +11,13 @@ import copy
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
-import attrs
 import numpy as np
 
 from warpsim.machine.plan import FunctionPlan, literal
 from warpsim.machine.selection import Selection, Warps
 from warpsim.machine.values import Affine, Array, DType, Value, as_array
 from warpsim.program.program import Instruction, Operand
+from warpsim.records import define
 
 
 class Frame:
@@ -48,7 +48,7 @@ Stack = tuple[tuple["FunctionPlan", int, int, int], ...]
 """Return places, outermost first: (caller, block, step, the caller's frame base in local memory)."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Visit:
     """A group's last visit to the head of a loop; it has slept there for ``waited`` cycles.
 

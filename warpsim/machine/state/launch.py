@@ -19,6 +19,7 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Notes, no_notes
 from warpsim.machine.state.schedule import Schedule
 from warpsim.program.program import Instruction
+from warpsim.records import define, frozen
 
 Named = tuple[str, str, int]
 """The kind of a part of the plan, its function's name, and its index there."""
@@ -86,7 +87,7 @@ BATCH_BYTES = 1 << 28
 Dims = tuple[int, int, int]
 
 
-@attrs.frozen
+@frozen
 class DeviceSpec:
     """The GPU as the machine needs it: capability times ten, and how to compute matrix products."""
 
@@ -94,7 +95,7 @@ class DeviceSpec:
     numerics: str = "exact"
 
 
-@attrs.frozen
+@frozen
 class Settings:
     """How a launch runs; see `warpsim.Kernel`. ``batch_threads`` and ``batch_bytes`` (of shared memory) bound what runs
     side by side; ``whole_warps``: lanes wait at an aligned barrier for the rest of their warps as long as anything can
@@ -118,7 +119,7 @@ class Settings:
     """For debuggers: keep register contents that are never read again."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class LaunchState:
     """One kernel launch at a step boundary.
 

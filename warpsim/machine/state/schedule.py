@@ -8,11 +8,12 @@ import attrs
 import numpy as np
 
 from warpsim.machine.values import Array
+from warpsim.records import define
 
 ENDLESS = 1 << 30
 
 
-@attrs.define
+@define
 class Schedule:
     """How groups are picked, split and joined in one order. Seeds differ in the weights, so that some orders switch at
     every instruction and others let a warp run as far as it can.

@@ -17,13 +17,14 @@ from warpsim.machine.memory.addresses import Address
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
 from warpsim.program.program import Instruction
+from warpsim.records import define, frozen
 from warpsim.types import ScalarType
 
 GRANULE = 16
 """Bytes that copies write at once if possible."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Footprint:
     """Runs ``[start, start + nbytes)`` of bytes in the shared memory of a column, one per receiver."""
 
@@ -53,7 +54,7 @@ class Footprint:
         return _within(keys[order], open[order], np.maximum(wanted - self.nbytes + 1, columns << 32), wanted)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class GlobalTarget:
     """Global memory that copies write (or read), within ``[low, high)``: ``boxes`` of a tensor, or ``nbytes`` at each
     receiver's address.
@@ -127,7 +128,7 @@ Which = Array
 """Indices of receivers."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Receivers:
     """The receivers of copies to shared memory: lane, column, start there, and mbarrier of each."""
 
@@ -144,7 +145,7 @@ class Receivers:
 # ---- what there is to do ------------------------------------------------------------------------
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class ThreadCopy:
     """``cp.async``: ``nbytes`` from global to shared memory; ``take`` bytes (None: all) are read, the rest become zero.
     Addresses and ``take`` are those of the transfer's group, whose ``lanes`` are the receivers.
@@ -157,7 +158,7 @@ class ThreadCopy:
     take: Array | None
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class RemoteStore:
     """``st.async`` and ``red.async``: values of the transfer's group, stored in the cluster's shared memory, or combined
     with it.
@@ -169,7 +170,7 @@ class RemoteStore:
     operation: str | None
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class BoxLoad:
     """Boxes of a tensor, copied to shared memory."""
 
@@ -180,7 +181,7 @@ class BoxLoad:
         return self  # immutable
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class BoxStore:
     """Boxes copied from shared memory to a tensor, or combined with it; ``taken`` holds what was read."""
 
@@ -190,7 +191,7 @@ class BoxStore:
     reduction: Choose | None
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class RunLoad:
     """Runs of bytes copied to shared memory (or combined with it) from global memory or from shared memory
     (``source``).
@@ -207,7 +208,7 @@ class RunLoad:
         return self  # immutable
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class RunStore:
     """Runs of bytes copied from shared to global memory, or combined with it; ``taken`` holds what was read."""
 
@@ -224,7 +225,7 @@ Work = ThreadCopy | RemoteStore | BoxLoad | BoxStore | RunLoad | RunStore | None
 # ---- transfers ----------------------------------------------------------------------------------
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Signal:
     """The mbarrier of each receiver, and what completion counts there: bytes, or ``arrivals``."""
 
@@ -243,7 +244,7 @@ class Signal:
         return self  # immutable
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Transfer:
     """Copies of one step, started by threads of ``group``, which stands there until the copies have acted, at
     ``positions`` of the batch. ``asynchronous``: they use the async proxy; ``reduces``: they combine with memory.
@@ -309,7 +310,7 @@ class Transfer:
         return started[selection.positions]
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Transfers:
     """The copies of a batch, in start order.
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
 from warpsim.graph.nodes import LANES
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
 from warpsim.native.lowering.affine import add, first_of, times
@@ -13,6 +11,7 @@ from warpsim.native.lowering.graphs import Lowering
 from warpsim.native.lowering.values import Val, element, scalar
 from warpsim.native.regions.forms import Effect
 from warpsim.native.runtime.context import BAD_ACCESS, CONTEXT, LOG_FULL
+from warpsim.records import frozen
 
 if TYPE_CHECKING:
     from warpsim.native.codegen.builder import RegionBuilder
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 4
 
 
-@attrs.frozen
+@frozen
 class Rows:
     """Where the lanes of a warp go: from each of ``firsts`` on ``lanes`` lanes side by side; the pattern is repeated until
     all lanes have a place. One lane: all of its row go to the same place."""

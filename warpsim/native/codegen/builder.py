@@ -13,6 +13,7 @@ from warpsim.native.regions.options import Variant
 from warpsim.native.regions.region import BlockSlice, Region
 from warpsim.native.runtime.context import CONTEXT, MIXED, NOWHERE, OWN, SEEN
 from warpsim.program.program import Instruction
+from warpsim.records import define
 
 if TYPE_CHECKING:
     from warpsim.native.regions.traces import Traces
@@ -24,7 +25,7 @@ Visit = tuple[str, int]
 """Of a slice by converged warps, of a block by diverged ones, or of where warps start."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class RegisterKinds:
     """A lattice: kinds only grow during the analysis, and do not change once ``frozen``."""
 

@@ -13,11 +13,10 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
 from warpsim.native.regions.forms import Effect
 from warpsim.native.regions.options import spaces_of
 from warpsim.native.runtime.context import INTERFERED
+from warpsim.records import frozen
 
 if TYPE_CHECKING:
     from warpsim.native.codegen.builder import RegionBuilder
@@ -29,7 +28,7 @@ Name = tuple[int, int, int]
 """An access: block, step, and which of the step's."""
 
 
-@attrs.frozen
+@frozen
 class Segment:
     """Steps of a slice between two barriers."""
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import attrs
-
 from warpsim.native.compiling.compiler import LIGHT, compiler, load
 from warpsim.native.compiling.images import function_at
 from warpsim.native.compiling.linking import Linked
 from warpsim.native.runtime.compiled_region import CompiledRegion
+from warpsim.records import frozen
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class RegionModule:
     """A region's LLVM module, to be compiled."""
 

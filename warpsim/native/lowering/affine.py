@@ -12,6 +12,7 @@ import numpy as np
 from warpsim.graph.nodes import LANES, Node
 from warpsim.native.lowering.operations import cast, operate
 from warpsim.native.lowering.values import IRBuilder, Val, element, width
+from warpsim.records import frozen
 
 SPAN = LANES.bit_length() - 1
 """Bits of a lane's number."""
@@ -277,7 +278,7 @@ _MIRRORED = {"less": "greater", "greater": "less", "less_equal": "greater_equal"
 ALL = (1 << LANES) - 1
 
 
-@attrs.frozen
+@frozen
 class _Run:
     """How the lanes of a warp count: ``count`` steps, each of ``lanes`` lanes; all of it ``times`` times."""
 

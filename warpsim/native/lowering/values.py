@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import attrs
 import ml_dtypes
 import numpy as np
 
 from warpsim.graph.nodes import LANES
 from warpsim.numerics.arrays import DType
+from warpsim.records import frozen
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 FLOATS = {"half": (16, 0x7C00), "float": (32, 0x7F800000), "double": (64, 0x7FF0000000000000)}
@@ -25,7 +25,7 @@ class Unlowerable(Exception):
     """A graph holds an operation that has no machine code here."""
 
 
-@attrs.frozen
+@frozen
 class Val:
     """A value in the code: LLVM type of an element, its text, whether it is a scalar that all lanes share, and its bits where
     they are known.

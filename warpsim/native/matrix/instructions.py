@@ -13,7 +13,6 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import numpy as np
 
 from warpsim.isa import mma, mma_sp, wgmma, wmma
@@ -24,6 +23,7 @@ from warpsim.native.compiling.queue import compile_queue
 from warpsim.native.matrix.kernels import Plain, Warp, warp_kernel, warpgroup_kernel
 from warpsim.native.matrix.plans import mma_plan, plain_plan, sparse_plan, wgmma_product, wmma_plain_plan, wmma_plan
 from warpsim.native.tiering.cost import FIRST_SHARE, PRODUCT, QUEUED_SHARE, Account, Policy, share_of
+from warpsim.records import frozen
 
 if TYPE_CHECKING:
     from warpsim.isa.spec import Op
@@ -167,7 +167,7 @@ def _reported(*_: Any, **__: Any) -> None:
     """Metadata was checked when its positions were read."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _Warps:
     """mma, mma.sp and wmma."""
 
@@ -224,7 +224,7 @@ class _Places:
         return found
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _Warpgroup:
     """An instruction of wgmma; ``shared``: which matrices are read from shared memory in place."""
 
@@ -242,7 +242,7 @@ def _warpgroup(op: Op, sm: int, shared: tuple[bool, bool], across: tuple[int, in
     return _Warpgroup(op, wgmma_product(op, sm, sparse="sp" in op.modifiers, packed=packed), shared)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _Warpgroups:
     """Floats of wgmma."""
 

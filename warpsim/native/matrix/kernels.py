@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import attrs
 import numpy as np
 
 from warpsim.layout.fragment import Fragment, gather, scatter
@@ -13,11 +12,12 @@ from warpsim.native.matrix.operands import Read, Source, from_lines, from_words
 from warpsim.native.matrix.products import ROWS, Product, Tiles, emit_operands, load_half, round_half, store_half
 from warpsim.native.matrix.text import WIDE, Text, same
 from warpsim.numerics.arrays import DType
+from warpsim.records import frozen
 
 LANES = 32
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Moved:
     """The registers of an operand of one warp: ``places`` ``[registers, lanes, parts]`` are where their parts stand, of ``bits``
     each, among ``size`` in memory; what comes a second time stands behind the end."""
@@ -147,7 +147,7 @@ Positions = Callable[[int], str]
 """Emits the address of a warp's table of positions, of so many bytes."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Warp:
     """A product of floats by a warp. ``operands`` A and B come into the order of `Product`; C and D, of ``halves`` or f32, as the
     rows and columns of the result stand where they are ``dense``, else they are the accumulators of mma."""
@@ -182,7 +182,7 @@ class Warp:
         multiply(text, tiles, self.rows, self.columns, load[0], store[1], narrows=self.halves[1] and not product.half)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Plain:
     """A product by a warp that needs no model of a tensor core, as `warpsim.numerics.plain_matrix` has it. ``how`` is f64, sum (of
     integers of ``signs`` and ``bits``), and, or xor; ``lines`` of K: of elements of f64, else of words."""

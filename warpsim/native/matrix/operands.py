@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import attrs
-
 from warpsim.native.matrix.text import WIDE, Text, real, same
 from warpsim.numerics.matrix import FORMATS, NARROW, RAISED, WHOLE, ZERO
+from warpsim.records import frozen
 
 SPECIAL = frozenset(("f16", "bf16", "tf32", "e5m2", "e4m3"))
 """Types that have NaN."""
 
 
-@attrs.frozen
+@frozen
 class Source:
     """Where bits of A or B stand: ``[K / per, rows]``, words of ``per`` elements (the lowest first) or elements of ``bits``."""
 
@@ -86,7 +85,7 @@ def decoded(text: Text, raw: str, source: Source, part: int) -> tuple[str, str, 
     return value, text.to("trunc", "i32", field, source.exponent), special
 
 
-@attrs.frozen
+@frozen
 class Decoded:
     """Operands in memory: values ``[K, rows]``; exponents ``[rows / group, K, 32]``: of A four rows, each eight times over,
     of B eight columns four times over."""

@@ -6,18 +6,17 @@ This is the one meaning that is written twice. Names and cases are those of ``ma
 
 from __future__ import annotations
 
-import attrs
-
 from warpsim.native.matrix.operands import Decoded, Read, Source, emit_decoding
 from warpsim.native.matrix.text import WIDE, Text, real, same
 from warpsim.numerics.matrix import ABSENT, LEAST_SUM, RAISED, ZERO, Unit
+from warpsim.records import frozen
 
 ROWS = 4
 """Rows of a tile of the result, which has eight columns."""
 NAN32 = 0x7FFFFFFF
 
 
-@attrs.frozen
+@frozen
 class Product:
     """D = A * B + C. ``blocks`` are the stored elements of K that each step of the tensor core takes; ``half`` tells that the
     sum is rounded to f16; ``added`` that C joins at the end by an ordinary addition; ``sparse`` that the rows of B for

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import numpy as np
 
 from warpsim.graph.evaluate import Substitution
@@ -18,6 +17,7 @@ from warpsim.machine.state.global_memory import CONST_ADDRESS
 from warpsim.machine.values import as_array
 from warpsim.numerics.arrays import DType
 from warpsim.program.program import Instruction, Operand
+from warpsim.records import frozen
 from warpsim.types import ScalarType, StateSpace
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ PORTS = {
 """What instructions do that machine code does not, by the ports that they ask for; the first counts."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Effect:
     """An access of memory: ``values`` are what is stored, or the operands of an atomic's ``update``."""
 
@@ -48,7 +48,7 @@ class Effect:
     commutes: str = ""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Product:
     """A product of matrices: the machine code that computes it, what its registers hold, and how many registers it gives."""
 
@@ -58,7 +58,7 @@ class Product:
     results: int
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Traced:
     """An instruction: ``inputs`` are what it reads, as unsigned integers of the register's width; ``outputs`` the registers
     that it writes, with the value in that width. ``members`` is the membermask, which must name all lanes."""

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
 from warpsim.analysis.flow import KEEP, returned_by
 from warpsim.isa.traits import Ending
 from warpsim.native.regions.options import MOST, Options
 from warpsim.native.runtime.inputs import REGISTER, Source, source_of
+from warpsim.records import define, frozen
 
 if TYPE_CHECKING:
     from warpsim.machine.plan import FunctionPlan
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from warpsim.native.regions.traces import Traces
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class BlockSlice:
     """Steps ``[first, last)`` of a block; its branch leads to ``target``, under a ``guard`` else to ``following``.
     Without ``ends`` the region exits before the step ``last``."""
@@ -45,7 +44,7 @@ class BlockSlice:
         return any(b <= self.block for b in self.successors)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Region:
     """A single-entry region. ``entry`` is its first slice; ``slices`` are those of whole blocks."""
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import attrs
 import numpy as np
 
+from warpsim.records import define
+
 if TYPE_CHECKING:
     from warpsim.machine.plan import BoundBlock
     from warpsim.native.regions.options import Variant
@@ -25,7 +27,7 @@ class Access(NamedTuple):
     type: str
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class CompiledRegion:
     """A region compiled for one signature."""
 

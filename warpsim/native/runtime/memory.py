@@ -6,12 +6,12 @@ import operator
 from array import array
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import numpy as np
 
 from warpsim.machine.values import address_of
 from warpsim.native.regions.region import Region
 from warpsim.native.runtime.context import CONTEXT, OWN, SEEN
+from warpsim.records import define
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -113,7 +113,7 @@ def wants_copy(machine: Machine, region: Region) -> bool:
     return size > 0 and (region.loops or bool(region.barriers) or size <= LARGE)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class PrivateShared:
     """The copy of one call."""
 

@@ -20,6 +20,7 @@ from warpsim.native.runtime.inputs import INTEGERS, describe
 from warpsim.native.runtime.lane_tables import WarpTables
 from warpsim.native.runtime.memory import MemoryViews, PrivateShared, copy_in, publish_stores
 from warpsim.native.runtime.scratch import Scratch
+from warpsim.records import define
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -35,7 +36,7 @@ _OUTCOMES = {
 }
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Call:
     """One call of a region: whose it is, where its memory begins, and what it has left there."""
 
