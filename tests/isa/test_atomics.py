@@ -140,9 +140,14 @@ def test_atom(operation: str, crowded: bool, space: str) -> None:
     assert old == out.tolist()
 
 
-@pytest.mark.parametrize("operation", [o for o in OPERATIONS if not o.startswith("exch")])
-def test_red(operation: str) -> None:
-    """red leaves in memory what atom leaves."""
+REDUCTIONS = [f"red.global.{o}" for o in OPERATIONS if not o.startswith("exch")]
+ASYNCHRONOUS = ["add.u32", "add.u64", "inc.u32", "dec.u32", "min.s32", "max.u32", "and.b32", "or.b32", "xor.b32"]
+
+
+@pytest.mark.parametrize("instruction", REDUCTIONS + [f"red.async.release.gpu.global.{o}" for o in ASYNCHRONOUS])
+def test_red(instruction: str) -> None:
+    """red leaves in memory what atom leaves; red.async, too, when it is done."""
+    operation = instruction.split("global.")[1]
     bits, update = OPERATIONS[operation]
     cells, b, index = operands(operation, bits, 12)
     memory = [int(x) for x in cells]
@@ -150,7 +155,9 @@ def test_red(operation: str) -> None:
         memory[i] = update(memory[i], value) & (1 << bits) - 1
     out = np.zeros(THREADS, b.dtype)
 
-    text = kernel(f"mov.b{bits} d, b; red.global.{operation} [a], b;", bits, False)
+    text = (
+        kernel(f"mov.b{bits} d, b; {instruction} [a], b;", bits, False).replace("8.6", "8.7").replace("sm_90", "sm_100")
+    )
     warpsim.load(text)["k"]((1,), (THREADS,), (cells, b, index, out))
 
     assert memory == cells.tolist()

@@ -19,6 +19,17 @@ def run(body: str, source: np.ndarray, out: np.ndarray, threads: int = 32) -> np
     return out
 
 
+@pytest.mark.parametrize("bits", [16, 32, 64])
+def test_asynchronous_stores(bits: int) -> None:
+    """What st.async stores to global memory is there at the end."""
+    source = np.random.default_rng(bits).integers(0, 256, 4 * bits).astype(np.uint8)
+    register = {16: "h", 32: "s", 64: "w"}[bits]
+    body = f"""mad.wide.u32 x, t, {bits // 8}, pi; mad.wide.u32 v, t, {bits // 8}, po;
+    ld.global.b{bits} {register}, [x]; st.async.release.gpu.global.b{bits} [v], {register};"""
+
+    assert run(body, source, np.zeros_like(source)).tolist() == source.tolist()
+
+
 @pytest.mark.parametrize("space", ["global", "shared", "local", ""])
 @pytest.mark.parametrize("bits", [8, 16, 32, 64, 128])
 def test_every_width_in_every_space(bits: int, space: str) -> None:

@@ -44,12 +44,6 @@ cp.async.bulk.tensor.3d.shared::cta.global.im2col::w.mbarrier::complete_tx::byte
 cp.async.bulk.tensor.3d.shared::cluster.global.im2col::w.mbarrier::complete_tx::bytes [b0], [q1, {b2,b3,b4}], [b5], {uh1,uh2};
 cp.async.bulk.tensor.3d.shared::cta.global.im2col::w::128.mbarrier::complete_tx::bytes [b0], [q1, {b2,b3,b4}], [b5], {uh1,uh2};
 cp.async.bulk.prefetch.tensor.3d.L2.global.im2col::w [q1, {b2,b3,b4}], {uh1,uh2};
-cvt.rs.satfinite.f16x2.f32 x0, f1, f2, b3;
-cvt.rs.relu.satfinite.e5m2x4.f32 b0, {f1,f2,f3,f4}, b5;
-red.async.release.gpu.global.add.u32 [q0], u1;
-red.async.mmio.release.sys.global.add.u64 [q0], uq1;
-st.async.release.gpu.global.b32 [q0], b1;
-st.async.mmio.release.sys.global.u16 [q0], uh1;
 st.bulk.weak.shared::cta [b0], q1, 0;
 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [b0], b1;
 tcgen05.fence::before_thread_sync;

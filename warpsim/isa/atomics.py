@@ -182,6 +182,29 @@ def red(op: Op, a: Any, b: Any, cache_policy: Any = None, *, memory: MemoryPort)
     atomic(op, a, b, memory, returns=False)
 
 
+def _asynchronous_illegal(op: Op) -> str | None:
+    if op.op in ("min", "max") and op.type.bits == 64:
+        return f".{op.op} takes .u32, .s32, not .{op.type.name}"
+    if op.op in ("and", "or", "xor") and op.type.bits == 64:
+        return f".{op.op} takes .b32, not .{op.type.name}"
+    return None if op.type.name == "s64" and op.op == "add" else _illegal(op)
+
+
+@_red(
+    """
+    red.async{.mmio}.release.scope{.global}.op.type [a], b;
+    .scope = { .gpu, .sys };
+    .op = { .add, .min, .max, .inc, .dec, .and, .or, .xor };  // the text has add alone; the assembler takes all
+    .type = { .b32, .u32, .s32, .u64, .s64 };
+    """,
+    needs=(100, (8, 7)),
+    legal=_asynchronous_illegal,
+)
+def red_async_release(op: Op, a: Any, b: Any, *, memory: MemoryPort) -> None:
+    """The value at a = the value at a op b, at a moment that nothing tells: at once here."""
+    atomic(op, a, b, memory, returns=False)
+
+
 @_atom(
     f"""
     atom{{.sem}}{{.scope}}{{.space}}.exch.type       d, [a], b;

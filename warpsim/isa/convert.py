@@ -212,6 +212,56 @@ def cvt_half2(op: Op, a: Lanes, b: Lanes) -> Lanes:
 
 
 @_cvt(
+    "cvt.rs{.relu}{.satfinite}.dtype.f32 d, a, b, rbits; .dtype = { .f16x2, .bf16x2 };",
+    types={"d": "dtype", "a": ".f32", "b": ".f32", "rbits": ".b32"},
+    needs=(("100a", "103a"), (8, 7)),
+)
+def cvt_half2_stochastic(op: Op, a: Lanes, b: Lanes, rbits: Lanes) -> Lanes:
+    """Convert two f32 to packed halves; the random bits of each are the low ones of its half of rbits."""
+    name = op.dtype.name[:-2]
+    n = 13 if name == "f16" else 16
+    high, low = (
+        convert.stochastic_bits(x, name, r, n, relu=op.relu, finite=op.satfinite)
+        for x, r in ((a, rbits >> np.uint32(16)), (b, rbits))
+    )
+    return low | high << np.uint32(16)
+
+
+@_cvt(
+    "cvt.rs{.relu}.satfinite.small.f32 d, a, rbits; .small = { .e4m3x4, .e5m2x4, .e2m3x4, .e3m2x4 };",
+    types={"d": ".b32", "a": ".f32", "rbits": ".b32"},
+    vectors={"a": lambda op: 4},
+    needs=(("100a", "103a"), (8, 7)),
+)
+def cvt_small_stochastic(op: Op, a: tuple[Lanes, ...], rbits: Lanes) -> Lanes:
+    """Convert four f32 to packed 8-bit or 6-bit formats, the first in the upper part; the upper half of rbits rounds the first
+    two, the lower half the others."""
+    upper = rbits >> np.uint32(16)
+    codes = [
+        convert.stochastic_bits(x, op.small[:4], r, 16, relu=op.relu, finite=True)
+        for x, r in zip(a, (upper, upper, rbits, rbits), strict=True)
+    ]
+    return codes[0] << np.uint32(24) | codes[1] << np.uint32(16) | codes[2] << np.uint32(8) | codes[3]
+
+
+@_cvt(
+    "cvt.rs{.relu}.satfinite.e2m1x4.f32 d, a, rbits;",
+    types={"d": ".b16", "a": ".f32", "rbits": ".b32"},
+    vectors={"a": lambda op: 4},
+    needs=(("100a", "103a"), (8, 7)),
+)
+def cvt_fp4_stochastic(op: Op, a: tuple[Lanes, ...], rbits: Lanes) -> Lanes:
+    """Convert four f32 to packed 4-bit values, the first in the upper part. The upper bytes of both halves of rbits round the
+    first two, the lower bytes the others; which byte rounds which of two is not in the text (taken here: the upper half's the
+    first)."""
+    codes = [
+        convert.stochastic_bits(x, "e2m1", rbits >> np.uint32(shift), 8, relu=op.relu, finite=True).astype(np.uint16)
+        for x, shift in zip(a, (24, 8, 16, 0), strict=True)
+    ]
+    return codes[0] << np.uint16(12) | codes[1] << np.uint16(8) | codes[2] << np.uint16(4) | codes[3]
+
+
+@_cvt(
     """
     cvt.rna{.satfinite}.tf32.f32           d, a;
     cvt.frnd{.relu}{.satfinite}.tf32.f32   d, a;

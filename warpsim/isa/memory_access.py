@@ -232,6 +232,21 @@ def st_mmio(op: Op, a: Any, b: Any, *, memory: MemoryPort) -> None:
     memory.store(space_of(op), a, op.type, b if isinstance(b, tuple) else (b,))
 
 
+@instruction(
+    """
+    st.async{.mmio}.release.scope{.global}.type [a], b;
+    .scope = { .gpu, .sys };
+    .type = { .b8, .b16, .b32, .b64, .u8, .u16, .u32, .u64, .s8, .s16, .s32, .s64, .f32, .f64 };
+    """,
+    anchor="data-movement-and-conversion-instructions-st-async",
+    needs=(100, (8, 7)),
+    traits=Traits(access=Access.STORE),
+)
+def st_async_release(op: Op, a: Any, b: Any, *, memory: MemoryPort) -> None:
+    """The value at a = b, at a moment that nothing tells: at once here."""
+    memory.store(space_of(op), a, op.type, (b,))
+
+
 # ---- hints: what follows changes no value -------------------------------------------------------
 
 

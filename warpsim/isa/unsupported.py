@@ -37,10 +37,6 @@ MODIFIERS: dict[str, frozenset[str]] = {
 }
 """Modifiers that PTX has for an opcode, whether or not this version runs them."""
 
-TOGETHER: dict[str, tuple[frozenset[str], ...]] = dict.fromkeys(("st", "red"), (frozenset({"async", "release"}),))
-"""Modifiers that PTX has for an opcode in one instruction, each of which this version runs with others."""
-
-
 _TENSOR_MEMORY: Gate = (("100f", "110f"), (8, 6))
 _GATES: tuple[tuple[str, str, Gate], ...] = (
     ("clusterlaunchcontrol", "", (100, (8, 6))),
@@ -55,9 +51,6 @@ _GATES: tuple[tuple[str, str, Gate], ...] = (
     ("cp", "im2col::w prefetch", _TENSOR_MEMORY),
     ("cp", "im2col::w shared::cluster", _TENSOR_MEMORY),
     ("cp", "im2col::w::128", _TENSOR_MEMORY),
-    ("cvt", "rs", (("100a", "103a"), (8, 7))),
-    ("red", "async release", (100, (8, 7))),
-    ("st", "async release", (100, (8, 7))),
     ("st", "bulk", (100, (8, 6))),
     ("tcgen05", "", _TENSOR_MEMORY),
     ("tcgen05", "kind::i8", (("100a", "110a"), None)),
@@ -76,6 +69,4 @@ def gates(opcode: str, modifiers: tuple[str, ...]) -> Iterator[Gate]:
 
 def is_known(opcode: str, modifiers: tuple[str, ...], strange: list[str]) -> bool:
     """Whether PTX has what this version does not run; no form of the opcode takes the ``strange`` modifiers."""
-    if any(word in MODIFIERS.get(opcode, ()) for word in strange):
-        return True
-    return any(words <= set(modifiers) for words in TOGETHER.get(opcode, ()))
+    return any(word in MODIFIERS.get(opcode, ()) for word in strange)

@@ -208,6 +208,12 @@ def small_bits(x: Array, name: str, *, relu: bool) -> Array:
     return (relu_bits(code, name) if relu else code).astype(np.uint8)
 
 
+def stochastic_bits(x: Array, name: str, random: Array, n: int, *, relu: bool, finite: bool) -> Array:
+    """Convert f32 to codes (u32), rounded by the low ``n`` bits of ``random`` (PTX ISA, cvt.rs)."""
+    code = round_bits(x, name, "rs", finite=finite, random=(random & np.uint32((1 << n) - 1), n))
+    return (relu_bits(code, name) if relu else code).astype(np.uint32)
+
+
 def half2_to_single(a: Array) -> tuple[Array, Array]:
     """Convert the lower and upper halves of f16x2 registers to f32."""
     low, high = halves(a, F16)
@@ -312,9 +318,11 @@ FORMATS = {
 _SOURCES = {4: FORMATS["f32"], 8: FORMATS["f64"]}
 
 
-def round_bits(x: Array, target: str, mode: str, *, finite: bool = False) -> Array:
+def round_bits(
+    x: Array, target: str, mode: str, *, finite: bool = False, random: tuple[Array, int] | None = None
+) -> Array:
     """Convert f32 or f64 values to codes of ``target`` (int64), rounded once; ``finite`` clamps overflow and
-    infinities.
+    infinities. Mode ``rs`` adds ``random`` (bits, and how many) to the leading bits that are cut off, and rounds by the carry.
 
     NaN gives the target's NaN without sign, or the largest finite value if it has none (positive, too: CUDA's headers say so of
     the conversions to e2m1, e2m3 and e3m2); an f64 NaN keeps its sign and the leading bits of its payload.
@@ -328,9 +336,12 @@ def round_bits(x: Array, target: str, mode: str, *, finite: bool = False) -> Arr
     above = np.maximum(field, 1) - source.bias - (1 - form.bias)
     shift = np.minimum(source.fraction - form.fraction + np.maximum(-above, 0), 62)
     code = (significand >> shift) + (np.maximum(above, 0) << form.fraction)
-    code = code + rounds_up(
-        code, significand & ((np.int64(1) << shift) - 1), np.int64(1) << (shift - 1), negative, mode
-    )
+    rest = significand & ((np.int64(1) << shift) - 1)
+    if random is not None:
+        bits, n = random
+        code = code + ((rest >> (shift - n)) + bits.astype(np.int64) >> n)
+    else:
+        code = code + rounds_up(code, rest, np.int64(1) << (shift - 1), negative, mode)
     code = np.where(code > form.greatest, _overflow(form, negative, mode, finite=finite), code)
     infinite = source.infinity
     assert infinite is not None, "f32 and f64 have infinities"
@@ -348,7 +359,7 @@ def round_bits(x: Array, target: str, mode: str, *, finite: bool = False) -> Arr
 def _overflow(form: Format, negative: Array, mode: str, *, finite: bool) -> Any:
     if finite or form.infinity is None or mode == "rz":
         return form.greatest
-    if mode == "rn":
+    if mode in ("rn", "rs"):
         return form.infinity
     return np.where(negative == (mode == "rm"), form.infinity, form.greatest)
 
