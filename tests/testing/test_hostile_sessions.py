@@ -106,6 +106,15 @@ def test_allowed():
     result.assert_outcomes(passed=2)
 
 
+def test_a_skip_behind_an_allowed_finding(pytester):
+    """A fixture, or the test, may skip after a launch whose findings are allowed."""
+    skips = "launch()\n    pytest.skip('no GPU')\n"
+    pytester.makepyfile(
+        f"{RACES}@pytest.fixture\ndef out():\n    {skips}{MARK}def test_fixture(out): pass\n{MARK}def test_it():\n    {skips}"
+    )
+    pytester.runpytest_inprocess(*ALONE).assert_outcomes(skipped=2)
+
+
 STARTS = {
     "a program": "subprocess.run([sys.executable, '-c', 'import kernels; kernels.launch()'], check=True)",
     "a fork": "child = multiprocessing.get_context('fork').Process(target=launch); child.start(); child.join()",

@@ -284,7 +284,7 @@ def watched(item: pytest.Item) -> Iterator[None]:
     device = device_of(item) if given["target"] else None
     usual = {name: given[name] for name in ("checks", "max_seconds", "async_effects", "schedule")}
     settings.running += 1
-    unhandled: list[str] = []
+    stopped: BaseException | None = None
     try:
         with (
             defaults.defaults(**usual, device=device),
@@ -292,23 +292,21 @@ def watched(item: pytest.Item) -> Iterator[None]:
             settings.unhandled.hooks(),
         ):
             yield
-    except (pytest.skip.Exception, pytest.xfail.Exception):
-        unhandled = settings.taken()
-        if not collected and not unhandled:
-            raise
+    except (pytest.skip.Exception, pytest.xfail.Exception) as skipped:
+        stopped = skipped
     finally:
         settings.running -= 1
-    unhandled += settings.taken()
+    unhandled = settings.taken()
     said = [] if getattr(item, "judges_findings", False) else [describe(f) for f in collected]
-    if not said and not unhandled:
-        return
-    if _options(item)["findings"] != "allow":  # the test may have added a marker
+    if (said or unhandled) and _options(item)["findings"] != "allow":  # the test may have added a marker
         __tracebackhide__ = True
         broke = "a launch of this test broke a rule" if said else "an error that nobody looked at"
         pytest.fail(
             "\n".join([f"{broke}:", *said, *unhandled, 'where that is expected: @pytest.mark.ptx(findings="allow")']),
             pytrace=False,
         )
+    if stopped is not None:
+        raise stopped
 
 
 # ---- recorded launches ---------------------------------------------------------------------------
