@@ -202,7 +202,7 @@ def test_lanes(session):
         ("b128(1) + 1", "needs a part"),
         ("f32(b128(1))", "128-bit registers cannot be reinterpreted"),
         ("%r0.lo", "no field .lo"),
-        ("%r2[0:4]", "only arrays"),
+        ("%r2[30:34]", "not all of 30 to 33 stand here"),
         ("f[0:2]", "element 1 is out of range"),
         ("5[0]", "only arrays"),
         ("%r2[-1]", "lane -1"),

@@ -139,7 +139,8 @@ class Watchpoint:
     """Stops when an expression's value changes or is read.
 
     For a register, ``scope`` selects the threads: the ``lane`` or the ``warp`` that was in focus when the watchpoint
-    was set, or ``any``.
+    was set, or ``any``. ``hits`` counts the changes with ``condition`` true for the warp that made them; the next
+    ``ignore`` hits do not stop.
     """
 
     number: int
@@ -148,6 +149,9 @@ class Watchpoint:
     write: bool
     scope: str
     target: Target
+    condition: str | None = None
+    ignore: int = 0
+    temporary: bool = False
     enabled: bool = True
     hits: int = 0
 
@@ -270,14 +274,14 @@ def _some(names: set[str]) -> str:
     return (", ".join(shown[:8]) + (f" and {len(shown) - 8} more" if len(shown) > 8 else "")) or "none"
 
 
-def check_condition(condition: str, program: Program, locations: frozenset[LineColumn]) -> None:
-    """Check a condition of a breakpoint at some instructions.
+def check_condition(condition: str, program: Program, locations: frozenset[LineColumn] | None) -> None:
+    """Check a condition of a breakpoint at some instructions, or, for None, of a watchpoint.
 
     Raises:
         DebugError: it is no expression, or has a name that stands for nothing in each of their functions.
     """
     node = ex.parse(condition)
-    functions = [f for f in program.functions.values() if any(line_column(i) in locations for i in f.code)]
+    functions = [f for f in program.functions.values() if locations is None or any(line_column(i) in locations for i in f.code)]
     missing = [unknown_name(node, function, program) for function in functions]
     if missing and all(missing):
         raise DebugError(f"no register, variable or parameter {missing[0]} in {functions[0].name}")
@@ -289,7 +293,7 @@ def unknown_name(node: ex.Node, function: Function, program: Program) -> str | N
     known |= {p.name for p in (*function.params, *function.returns)}
     known |= {name for v in (*function.variables, *program.variables) for name in (v.name, v.unique)}
     known |= {f"%{name}" for name in SPECIALS}
-    return next((name for name in _names(node) if name not in known), None)
+    return next((name for name in _names(node) if name not in known and not name.startswith("$")), None)
 
 
 def _names(node: ex.Node) -> Iterator[str]:

@@ -77,6 +77,8 @@ class Context:
     machine: Machine | None
     group: Group | None
     focus: Focus
+    kept: Callable[[str], Value | None] = lambda name: None
+    """Looks up a value that the user keeps, such as ``$1``."""
 
     def value(self, text: str) -> Any:
         """Parse and evaluate an expression; returns what `result` does."""
@@ -209,6 +211,11 @@ class Context:
         at = self.variable(text)
         if at is not None:
             return self.load(at)
+        if text == "$pc" and self.group is not None:
+            return Value(np.array(self.group.instruction.span.line, object))
+        kept = self.kept(text)
+        if kept is not None:
+            return kept
         where = f" in {self.group.plan.function.name}" if self.group is not None else ""
         raise DebugError(f"no register, variable or parameter {text}{where}")
 
@@ -233,10 +240,16 @@ class Context:
             if not 0 <= number < size or stop is not None:
                 raise DebugError(f"index one part, 0 to {size - 1}")
             return Value(np.asarray(value.data[..., number]), value.lanes)
-        if value.lanes and stop is None:
-            if not 0 <= number < 32 or not self.lanes()[number]:
-                raise DebugError(f"lane {number} does not stand here")
-            return Value(np.asarray(value.data[number]))
+        if value.data.ndim:  # one value per lane, or the elements of an array that the user keeps
+            last = number + 1 if stop is None else one(self.evaluate(stop))
+            here = self.lanes() if value.lanes else np.ones(len(value.data), np.bool_)
+            if not 0 <= number <= last <= len(here) or not here[number:last].all():
+                raise DebugError(
+                    f"{'lane' if value.lanes else 'element'} {number} does not stand here"
+                    if stop is None
+                    else f"not all of {number} to {last - 1} stand here"
+                )
+            return Value(np.asarray(value.data[number] if stop is None else value.data[number:last]))
         raise DebugError("only arrays, registers (indexed by lane) and packed bits can be indexed")
 
     def location(self, base: ex.Node, first: Value | None, stop: Value | None) -> Location | None:

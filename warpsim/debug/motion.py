@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import attrs
 import numpy as np
@@ -24,7 +25,7 @@ from warpsim.debug.breakpoints import (
 from warpsim.debug.errors import DebugError
 from warpsim.debug.evaluation import Context
 from warpsim.debug.position import Position, Stop
-from warpsim.debug.threads import Focus, Standing, first_of, holds, warps_in
+from warpsim.debug.threads import Focus, Standing, first_of, holds, standing, warps_in
 from warpsim.debug.timeline import StopTest
 from warpsim.errors import Finding
 from warpsim.machine.machine import Machine
@@ -331,6 +332,7 @@ class _Stops:
         self._read: tuple[Watchpoint, Focus] | None = None
         self._events: list[tuple[Catchpoint | None, Focus | None, str | Finding]] = []
         self._last: Focus | None = None
+        self._machine: Machine | None = None
         self._conditions: dict[int, expressions.Node] = {}
         self._lacking: dict[tuple[int, str], str | None] = {}
         """By breakpoint and function: the first name in the condition that the function lacks."""
@@ -341,10 +343,10 @@ class _Stops:
             if isinstance(point, Breakpoint):
                 for line in point.lines:
                     self._marks.setdefault(line, []).append(point)
-                if point.condition is not None:
-                    self._conditions[point.number] = expressions.parse(point.condition)
             elif isinstance(point, Watchpoint):
                 self._watched.append((point, watch_of(point.target, position.timeline)))
+            if not isinstance(point, Catchpoint) and point.condition is not None:
+                self._conditions[point.number] = expressions.parse(point.condition)
         timeline = position.timeline
         timeline.accessed = self._accessed if any(point.read for point, _ in self._watched) else None
         caught = any(isinstance(point, Catchpoint) for point in enabled)
@@ -411,6 +413,13 @@ class _Stops:
             if found is None:
                 return False
             focus = found
+        if not self._counts(point):
+            return False
+        self.hit = _Hit("breakpoint", point.number, focus)
+        return True
+
+    def _counts(self, point: Breakpoint | Watchpoint) -> bool:
+        """Count a hit; whether it stops."""
         if self.counting:
             point.hits += 1
             if point.ignore > 0:
@@ -418,39 +427,52 @@ class _Stops:
                 return False
             if point.temporary:
                 self.position.breakpoints.pop(point.number, None)
-        self.hit = _Hit("breakpoint", point.number, focus)
         return True
 
-    def _where(self, point: Breakpoint, machine: Machine, group: Group, focus: Focus) -> Focus | None:
-        """The thread of a warp for which a condition holds: the one in focus, or the first."""
-        condition, function = self._conditions[point.number], group.plan.function
-        key = point.number, function.name
+    def _where(
+        self, point: Breakpoint | Watchpoint, machine: Machine, group: Group | None, focus: Focus
+    ) -> Focus | None:
+        """The thread of a warp for which a condition holds: the one in focus, or the first. ``group`` is None if the
+        thread has exited.
+        """
+        condition, plan = self._conditions[point.number], machine.launch.plan.main if group is None else group.plan
+        key = point.number, plan.function.name
         if key not in self._lacking:
-            self._lacking[key] = unknown_name(condition, function, machine.launch.plan.program)
+            self._lacking[key] = unknown_name(condition, plan.function, machine.launch.plan.program)
         if self._lacking[key] is not None:
             return None
-        context = Context(machine.launch, machine, group, focus)
+        context = Context(machine.launch, machine, group, focus, self.position.kept.find)
         value = context.evaluate(condition)
-        truth = np.broadcast_to(np.asarray(value.data != 0, np.bool_), 32) & context.lanes()
+        truth = np.broadcast_to(np.asarray(value.data != 0, np.bool_), 32)
+        truth = truth & context.lanes() if group is not None else truth
         if not truth.any():
             return None
         return focus if truth[focus.lane] else attrs.evolve(focus, lane=int(np.flatnonzero(truth)[0]))
 
     def _changes(self, machine: Machine, group: Group, instruction: Instruction) -> _Hit | None:
-        who, self._last = self._last, first_of(machine, group)
+        where, who = self._machine, self._last
+        self._machine, self._last = machine, first_of(machine, group)
         found: _Hit | None = None
         read, self._read = self._read, None
         if read is not None:
-            found = _Hit("watchpoint", read[0].number, read[1])
+            found = self._watch_hit(read[0], machine if where is None else where, read[1])
         for point, watch in self._watched:
             change = watch.changed(machine, group, instruction)
             if change is not None and point.write and found is None:
-                found = _Hit("watchpoint", point.number, who or self._last, *change)
-        if found is not None and self.counting:
-            hit = self.position.breakpoints.get(found.number or 0)
-            if hit is not None:
-                hit.hits += 1
+                found = self._watch_hit(point, machine if where is None else where, who or self._last, *change)
         return found
+
+    def _watch_hit(self, point: Watchpoint, machine: Machine, focus: Focus, *change: Any) -> _Hit | None:
+        """A hit of a watchpoint by the last step, which ``focus`` executed; None if its condition is false there, or if
+        it is to be passed.
+        """
+        if point.number in self._conditions:
+            group = next((at.group for at in standing(machine) if holds(machine, at.group, focus)), None)
+            met = self._where(point, machine, group, focus)
+            if met is None:
+                return None
+            focus = met
+        return _Hit("watchpoint", point.number, focus, *change) if self._counts(point) else None
 
     def _accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         if access.kind == WRITE:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from warpsim.debug.breakpoints import Catchpoint, Point, line_column
+from warpsim.debug.convenience import Convenience
 from warpsim.debug.evaluation import Context
 from warpsim.debug.threads import (
     Focus,
@@ -99,6 +100,8 @@ class Position:
         self.scheduler_locking = "step"
         self.stop_at_findings = True
         self.breakpoints: dict[int, Point] = {}
+        self.kept = Convenience()
+        """The values that the user keeps."""
         self.thread = Focus((0, 0, 0), 0, 0)
         """The thread in focus."""
         self.frame = 0
@@ -145,7 +148,7 @@ class Position:
     @property
     def context(self) -> Context:
         """The thread in focus and its selected frame, for evaluating expressions."""
-        return context_of(self.timeline, self.thread, self.frame)
+        return attrs.evolve(context_of(self.timeline, self.thread, self.frame), kept=self.kept.find)
 
     @property
     def program(self) -> Program:

@@ -252,6 +252,9 @@ class Session(Position):
         read: bool = False,  # noqa: FBT001, FBT002
         write: bool = True,  # noqa: FBT001, FBT002
         scope: str = "warp",
+        condition: str | None = None,
+        ignore: int = 0,
+        temporary: bool = False,  # noqa: FBT001, FBT002
     ) -> Watchpoint:
         """Stop after the step that changes a register, a variable or memory; with ``read``, before the step that reads
         it.
@@ -259,6 +262,8 @@ class Session(Position):
         ``matrix d`` or ``matrix d[0:8,0:8]`` watches an operand, or a tile of it, of the matrix instruction at or
         before the current one. ``scope`` selects whose register to watch: that of the ``lane`` or the ``warp`` in
         focus, or of ``any`` thread. Memory is watched for changes by any thread and by asynchronous copies.
+        ``condition``, an expression, must be true in some lane of the warp that executed the step; ``ignore`` and
+        ``temporary`` are those of `break_at`.
         """
         expression, read, write = text("expression", expression), flag("read", read), flag("write", write)
         if text("scope", scope) not in ("lane", "warp", "any"):
@@ -267,7 +272,12 @@ class Session(Position):
         target = tile_of(context, expression, self._instruction) or target_of(context, expression, scope, read=read)
         if read and isinstance(target, TileTarget):
             raise DebugError("a matrix can be watched for changes only: watch matrix d")
-        made = Watchpoint(next(self._numbers), expression, read, write, scope, target)
+        if condition is not None:
+            check_condition(condition, self.program, None)
+        ignore, temporary = number("ignore", ignore), flag("temporary", temporary)
+        made = Watchpoint(
+            next(self._numbers), expression, read, write, scope, target, condition, ignore, temporary
+        )
         self.breakpoints[made.number] = made
         return made
 

@@ -33,6 +33,11 @@ def assign(position: Position, what: str, value: object) -> None:
     given = context.evaluate(ex.parse(value)) if isinstance(value, str) else _value(value)
     base = node.base if isinstance(node, ex.Index) else node
     register = context.register(base.text) if isinstance(base, ex.Name) else None
+    if isinstance(node, ex.Name) and node.text.startswith("$") and context.variable(node.text) is None:
+        if not re.fullmatch(r"\$[A-Za-z_]\w*", node.text) or node.text == "$pc":
+            raise DebugError(f"{node.text} cannot be changed: a convenience variable is a $ and a name, such as $i")
+        position.kept.named[node.text] = given
+        return
     if register is not None:
         lane = _lane(context, node) if isinstance(node, ex.Index) else None
         data = _as_type(what, given, register.type, context.lanes() if lane is None else np.arange(32) == lane)
