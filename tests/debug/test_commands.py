@@ -13,6 +13,7 @@ import warpsim
 from warpsim.cli.debug import running
 from warpsim.cli.debug.console import grid, short, show
 from warpsim.cli.debug.shell import Shell
+from warpsim.cli.debug.table import GROUPS
 from warpsim.debug import Session
 from warpsim.errors import Finding
 
@@ -55,7 +56,10 @@ def talk():
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("foo", "'foo' is no command; try: help"),
+        ("foo", "there is no command 'foo'; the nearest is"),
+        ("brek 17", "there is no command 'brek'; the nearest is break"),
+        ("tui enable", "an editor shows the source beside the values"),
+        ("wehre", "there is no command 'wehre'; the nearest is where, which is backtrace"),
         ("re", "'re' is ambiguous: registers-of, reverse-continue, reverse-step, reverse-step-line, reverse-stepi"),
         ("5", "'5' is not a command; try: help"),
         ("(((", "'(((' is not a command; try: help"),
@@ -134,14 +138,13 @@ def talk():
         ("list 100", "there is no line 100: the module has"),
         ("step 0", "0 is too small: the least is 1"),
         ("next 1234567890123456", "expected a number, not '1234567890123456'"),
-        ("until", "until PLACE: a PTX line"),
         ("goto", "goto STEP"),
         ("goto -1", "expected a number, not '-1'"),
         ("source /nowhere/at/all", "cannot read /nowhere/at/all"),
-        ("help foo", "'foo' is no command; try: help"),
+        ("help foo", "there is no command 'foo'; the nearest is"),
         ("info", "info all|args|async|barriers|breakpoints|"),
         ("info li", "lines: "),
-        ("info nothing", "info all|args|"),
+        ("info nothing", "there is no list 'nothing'; the nearest is"),
         ("info registers %x0", "no register %x0 has been written"),
         ("info registers *q*", "no register *q* has been written"),
         ("print " + "-" * 70 + "1", "nests at most 64 deep"),
@@ -186,7 +189,7 @@ def test_what_makes_no_sense(talk, line, said):
         ("print b128(0x123)", "b128(0x123) = 0x00000000000000123"),
         ("print b128(-1)", "b128(-1) = 0x" + "f" * 32),
         ("p n", "n = 5"),
-        ("output n", "'output' is no command; try: help"),
+        ("output n", "5"),
         ("p s[0:3]", "s[0:3] = {0, 0, 0}"),
         ("p s[0:4]", "s[0:4] = {0 <repeats 4 times>}"),
         ("p/x s[0:2]", "s[0:2] = {0x0, 0x0}"),
@@ -204,8 +207,8 @@ def test_what_makes_no_sense(talk, line, said):
         ("info async", "Nothing is in flight."),
         ("info wgmma", "Nothing is in flight."),
         ("info registers", "No register has been written yet."),
-        ("help quit", "quit: end the session, even if the launch has not ended."),
-        ("h q", "quit: end the session, even if the launch has not ended."),
+        ("help quit", "quit  (q, exit, kill, detach)\nEnd the session, even if the launch has not ended."),
+        ("h q", "quit  (q, exit, kill, detach)\nEnd the session, even if the launch has not ended."),
         ("backtrace", "#0  k, line 17: ld.param.u64 %rd0, [out];"),
         ("x/2xw &s", "shared 0x0:  0x0  0x0"),
         ("x/3db s[2]", "shared 0x8:  0  0  0"),
@@ -234,10 +237,15 @@ def test_answers(talk, line, said):
 
 
 def test_help(talk):
-    """Every command has a line that begins with its name."""
+    """Every command has a line that begins with its name, in its group, and help of whole sentences."""
     lines = talk("help").splitlines()
+    table = talk.shell.commands
 
-    assert [line.split()[0].split("[")[0].split("/")[0].rstrip(":") for line in lines] == list(talk.shell.commands)
+    assert [line.rstrip(":") for line in lines if line[0] != " "] == list(GROUPS.values())
+    named = [line.split()[0].split("[")[0].rstrip(":") for line in lines if line[0] == " "]
+    assert named == sorted(table, key=lambda name: (list(GROUPS).index(table[name].group), name))
+    for each in (*table.values(), *talk.shell.infos.values()):
+        assert re.fullmatch(r"[A-Z!].*[.]", each.help), each.name
     assert talk("?").splitlines() == lines
 
 
@@ -296,21 +304,23 @@ def test_breakpoints(talk):
     assert talk("rwatch s[62]") == "Watchpoint 5: s[62]"
     assert talk("watch %r3 any") == "Watchpoint 6: %r3"
     assert talk("catch out-of-bounds") == "Catchpoint 7: out-of-bounds"
-    assert talk("commands 1", "p n", "silent", " end") == ""
+    assert talk("commands 1", "echo here", "p n", " end") == ""
     assert talk("disable 2 4") == talk("dis 5 6") == ""
     assert talk("info breakpoints").splitlines() == [
         "  1  break 26, line 26; if %tid.x == 45",
+        "       echo here",
         "       p n",
         "  2  break op:ld.param*, lines 7, 17, 26; once; disabled",
         "  4  awatch s[63]; disabled",
         "  5  rwatch s[62]; disabled",
-        "  6  watch %r3; disabled",
+        "  6  watch %r3 any; disabled",
         "  7  catch out-of-bounds",
     ]
     assert re.sub(r"step \d+", "step N", talk("c")).splitlines() == [
         "Breakpoint 1",
         "k, CTA (0,0,0), warp 1, lane 13; lanes 0-31 together; step N",
         "    26  ld.param.u32 %r1, [b];",
+        "here",
         "n = 5",
     ]
     assert "  1  break 26, line 26; hit 1 time; if %tid.x == 45" in talk("i b").splitlines()
@@ -320,11 +330,13 @@ def test_breakpoints(talk):
     assert talk("condition 1") == talk("en 5") == ""
     assert talk("ignore 1 2") == "Will ignore the next 2 hits of breakpoint 1."
     assert talk("info br").splitlines()[0] == "  1  break 26, line 26; hit 1 time; passed 2 more times"
-    assert talk("ignore 4 1") == "only breakpoints can be ignored; disable it instead"
-    assert talk("condition 7 1") == "only breakpoints have conditions"
+    assert talk("ignore 7 1") == "a catchpoint passes no hits; disable it instead"
+    assert talk("condition 7 1") == "a catchpoint has no condition"
     assert talk("c").splitlines()[0] == "Watchpoint 5: s[62]"
     assert talk("disable") == ""
-    assert all(line.endswith("disabled") for line in talk("i b").splitlines() if "p n" not in line)
+    assert all(
+        line.endswith("disabled") for line in talk("i b").splitlines() if "  p n" not in line and "  echo" not in line
+    )
     assert talk("enable") == ""
     assert "disabled" not in talk("i b")
     assert talk("delete 1 2") == ""
@@ -522,7 +534,7 @@ def test_behind_the_end(talk):
     assert talk.out.getvalue().splitlines()[-1] == "CTA (0,0,0), warp 0, lane 0 has exited"
     talk("d")
     talk("c")
-    assert talk("b") == "break PLACE: a PTX line, file.cu:N, a label, a function, op:PATTERN"
+    assert talk("b").startswith("no thread stands anywhere: name a PTX line, file.cu:N")
     assert "the CTA is not running, so it has no shared memory" in talk("info locals")
     assert talk("print " + "(" * 40 + "1").startswith("expected")
 

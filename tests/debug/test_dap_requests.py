@@ -356,14 +356,21 @@ def test_the_console(begun):
     assert begun.ask("evaluate", expression="n * 2", context="repl")["result"] == "10"
     for command, said in (
         ("info warps", "warp  1"),
-        ("help quit", "end the session"),
+        ("help quit", "End the session"),
         ("bt", "#0  k"),
-        ("warp 1", "moves"),
+        ("warp 1", "warp 1, lane 0"),
+        ("show step-by", "step-by: instruction"),
+        ("p n", "n = 5"),
+        ("p $1 + 1", "$1 + 1 = 6"),
+        ("stepi", "moves the launch"),
+        ("rc", "moves the launch"),
+        ("tb 26", "sets what stops"),
+        ("shell ls", "is for the prompt"),
     ):
         answer = begun.ask("evaluate", expression=command, context="repl")
         assert said in (answer if isinstance(answer, str) else answer["result"])
     for command in ("step", "q", "run"):
-        assert "moves the launch: use the editor's buttons" in begun.ask("evaluate", expression=command, context="repl")
+        assert ": use the editor" in begun.ask("evaluate", expression=command, context="repl")
     assert "no command" in begun.ask("evaluate", expression="zzz", context="repl")
     labels = [t["label"] for t in begun.ask("completions", text="info re", column=8)["targets"]]
     assert labels == ["registers"]

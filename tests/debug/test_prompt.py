@@ -164,7 +164,7 @@ def test_a_finding_is_told_in_full(prompt):
 @pytest.mark.parametrize(
     "command",
     ["foo", "b", "b ²", "b " + "9" * 5000, "focus 9", "focus 7,7,7 0", "focus x", "step ²", "step -1", "goto", "p", "p (",
-     "x", "x/99z", "x/99999xw s", "x 0", "set", "set %r0 =", "set n = 3", "info", "info x", "delete 7", "ignore 1", "commands 9",
+     "x", "x/99z", "x/99999xw s", "x 0", "set", "set foo-bar 3", "set %r0 =", "set n = 3", "info", "info x", "delete 7", "ignore 1", "commands 9",
      "undisplay 9", "list 0", "source /nowhere", "until", "condition", "d", "i", "\x00", "set scheduler-locking maybe", "watch 5",
      "rwatch %r0", "help foo", "block (9,9,9)", "thread (99,0,0)", "finish"],
 )  # fmt: skip

@@ -250,6 +250,15 @@ def _at_source(program: Program, file: str, line: int) -> frozenset[LineColumn]:
     return frozenset(lines[min(later)])
 
 
+def later(function: Function, instruction: Instruction, *, lines: bool) -> frozenset[LineColumn]:
+    """The instructions of a function in later lines than one of them: of the PTX, or of its CUDA file."""
+    source = instruction.source
+    if not lines or source is None:
+        return frozenset(line_column(i) for i in function.code if i.span.line > instruction.span.line)
+    found = (i for i in function.code if i.source is not None and i.source[0] == source[0] and i.source[1] > source[1])
+    return frozenset(line_column(i) for i in found)
+
+
 def _same_file(known: str, asked: str) -> bool:
     known, asked = known.replace(os.sep, "/"), asked.replace(os.sep, "/")
     return known == asked or known.endswith("/" + asked)
@@ -281,7 +290,9 @@ def check_condition(condition: str, program: Program, locations: frozenset[LineC
         DebugError: it is no expression, or has a name that stands for nothing in each of their functions.
     """
     node = ex.parse(condition)
-    functions = [f for f in program.functions.values() if locations is None or any(line_column(i) in locations for i in f.code)]
+    functions = [
+        f for f in program.functions.values() if locations is None or any(line_column(i) in locations for i in f.code)
+    ]
     missing = [unknown_name(node, function, program) for function in functions]
     if missing and all(missing):
         raise DebugError(f"no register, variable or parameter {missing[0]} in {functions[0].name}")

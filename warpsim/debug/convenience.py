@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from warpsim.debug.errors import DebugError
 from warpsim.debug.evaluation import Value
 
 _PRINTED = re.compile(r"\$(\$?)([0-9]*)")
@@ -19,6 +20,16 @@ class Convenience:
     def keep(self, value: Value) -> None:
         """Append a printed value to the history."""
         self.history.append(value)
+
+    def name(self, name: str, value: Value) -> None:
+        """Give a convenience variable a value.
+
+        Raises:
+            DebugError: this is not the name of one.
+        """
+        if not re.fullmatch(r"\$[A-Za-z_]\w*", name) or name == "$pc":
+            raise DebugError(f"{name} cannot be changed: a convenience variable is a $ and a name, such as $i")
+        self.named[name] = value
 
     def find(self, name: str) -> Value | None:
         """The value of ``$name``; of ``$3``, the third of the history; of ``$``, ``$$`` and ``$$3``, the last, the one

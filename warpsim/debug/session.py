@@ -23,6 +23,7 @@ from warpsim.debug.breakpoints import (
     Watchpoint,
     check_condition,
     check_event,
+    later,
     resolve,
     target_of,
     tile_of,
@@ -133,9 +134,15 @@ class Session(Position):
         """Run until the current function returns."""
         return self._repeat(1, motion.out)
 
-    def until(self, place: int | str) -> Stop:
-        """Run until the warp in focus reaches ``place`` or its function returns."""
-        locations = resolve(self.program, place, self.function)
+    def until(self, place: int | str | None = None, by: str = "instruction") -> Stop:
+        """Run until the warp in focus reaches ``place`` or its function returns. Without ``place``, run to a later line
+        of the function: of the PTX, or with ``by="line"`` of the current CUDA file.
+        """
+        at = self._instruction
+        if place is not None or at is None or self.function is None:
+            locations = resolve(self.program, place or 0, self.function)
+        else:
+            locations = later(self.program.functions[self.function], at, lines=not _unit(by))
         return self._repeat(1, lambda position: motion.until(position, locations))
 
     def cont(self) -> Stop:
@@ -275,9 +282,7 @@ class Session(Position):
         if condition is not None:
             check_condition(condition, self.program, None)
         ignore, temporary = number("ignore", ignore), flag("temporary", temporary)
-        made = Watchpoint(
-            next(self._numbers), expression, read, write, scope, target, condition, ignore, temporary
-        )
+        made = Watchpoint(next(self._numbers), expression, read, write, scope, target, condition, ignore, temporary)
         self.breakpoints[made.number] = made
         return made
 

@@ -28,16 +28,20 @@ if TYPE_CHECKING:
 def assign(position: Position, what: str, value: object) -> None:
     """Assign to a register, a variable or memory; recorded as a change of the launch at this position."""
     context, node = position.context, ex.parse(what)
-    if position.timeline.ended:
+    name = node.text if isinstance(node, ex.Name) and node.text.startswith("$") else None
+    keeps = name is not None and context.variable(name) is None
+    if position.timeline.ended and not keeps:
         raise DebugError("the launch has ended; go back first")
     given = context.evaluate(ex.parse(value)) if isinstance(value, str) else _value(value)
+    if name is not None and keeps:
+        position.kept.name(name, given)
+    else:
+        _assign(position, context, what, node, given)
+
+
+def _assign(position: Position, context: Context, what: str, node: ex.Node, given: Value) -> None:
     base = node.base if isinstance(node, ex.Index) else node
     register = context.register(base.text) if isinstance(base, ex.Name) else None
-    if isinstance(node, ex.Name) and node.text.startswith("$") and context.variable(node.text) is None:
-        if not re.fullmatch(r"\$[A-Za-z_]\w*", node.text) or node.text == "$pc":
-            raise DebugError(f"{node.text} cannot be changed: a convenience variable is a $ and a name, such as $i")
-        position.kept.named[node.text] = given
-        return
     if register is not None:
         lane = _lane(context, node) if isinstance(node, ex.Index) else None
         data = _as_type(what, given, register.type, context.lanes() if lane is None else np.arange(32) == lane)

@@ -24,23 +24,6 @@ Children = Callable[[], list[Body]]
 MOST = 4096
 """Most children of a variable that are shown."""
 
-INSPECTING = [
-    "info",
-    "print",
-    "x",
-    "matrix",
-    "origin",
-    "list",
-    "backtrace",
-    "set",
-    "help",
-    "frame",
-    "up",
-    "down",
-    "focus",
-]
-"""Commands of the prompt that do not move the launch."""
-
 
 class Values:
     """Numbers variables by reference. A reference is valid until the launch moves."""
@@ -48,6 +31,7 @@ class Values:
     def __init__(self, places: Places) -> None:
         self.live, self.places = places.live, places
         self._children: dict[int, Children] = {}
+        self._prompt: Shell | None = None
 
     def invalidate(self) -> None:
         """Invalidate all references, because the launch has moved."""
@@ -199,21 +183,28 @@ class Values:
 
     def _command(self, text: str) -> str:
         """Run a prompt command that only inspects, and return its output."""
-        out = io.StringIO()
-        shell = Shell(self.live(), out, colour=False)
-        word = text.split()[0] if text.split() else ""
-        name = shell.command(word).split()[0]
-        if name in INSPECTING:
-            shell.obey(text)
-            return out.getvalue().rstrip("\n")
-        raise DebugError(f"{name} moves the launch: use the editor's buttons")
+        shell = self._shell()
+        found = shell.find(text)
+        if not found.looks:
+            what = {"move": "moves the launch", "back": "moves the launch", "stop": "sets what stops the launch"}
+            raise DebugError(f"{found.name} {what.get(found.group, 'is for the prompt')}: use the editor")
+        assert isinstance(shell.console.out, io.StringIO)
+        shell.console.out.truncate(0)
+        shell.console.out.seek(0)
+        shell.execute(text)
+        return shell.console.out.getvalue().rstrip("\n")
+
+    def _shell(self) -> Shell:
+        """The prompt behind the console; it keeps values and displays."""
+        if self._prompt is None:
+            self._prompt = Shell(self.live(), io.StringIO(), colour=False)
+        return self._prompt
 
     def on_completions(self, given: Body, respond: Respond) -> None:
         """Complete the word under the cursor."""
         text = str(given["text"])[: max(int(given["column"]) - 1, 0)]
-        shell = Shell(self.live(), io.StringIO(), colour=False)
         word = text.split(" ")[-1]
-        respond({"targets": [{"label": found.strip()} for found in shell.complete(word, text)]})
+        respond({"targets": [{"label": found.strip()} for found in self._shell().complete(word, text)]})
 
     # ---- memory ------------------------------------------------------------------------------
 

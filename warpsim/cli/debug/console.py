@@ -4,9 +4,10 @@ and per lane.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, TextIO
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TextIO
 
+import attrs
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -14,6 +15,25 @@ from warpsim.debug import DebugError, Session
 from warpsim.debug.threads import ranges
 from warpsim.errors import Finding
 from warpsim.machine.values import Array
+
+if TYPE_CHECKING:
+    from warpsim.cli.debug.table import Command
+
+
+class Quiet(str):
+    """A line of a block, such as the commands of a breakpoint: it is not echoed."""
+
+
+@attrs.define
+class Defined:
+    """A command that the user has defined."""
+
+    lines: list[str]
+    help: str = "The user has defined this command."
+
+
+BLOCKS = ("commands", "define", "document", "if", "while")
+"""Commands that read lines up to their "end"."""
 
 
 class Console:
@@ -27,6 +47,14 @@ class Console:
         self.displays: dict[int, tuple[str, str]] = {}
         self.scripts: dict[int, list[str]] = {}
         """By breakpoint, the commands to run when it stops."""
+        self.defined: dict[str, Defined] = {}
+        self.commands: Mapping[str, Command] = {}
+        self.find: Callable[[str], Command]
+        """Finds the command that a line names."""
+        self.execute: Callable[[str], None]
+        """Executes a line; raises what is wrong with it."""
+        self.files = 0
+        """Command files that the lines to come are from."""
         self.previous: dict[str, Array] = {}
         """The registers before the last motion."""
         self.step_by = "instruction"
@@ -50,6 +78,37 @@ class Console:
     def further(self) -> str | None:
         """The next line of the dialogue; None if there is none."""
         return self.queue.pop(0) if self.queue else self.source()
+
+    def block(self) -> list[str]:
+        """The lines up to the "end" that belongs here, without indentation."""
+        lines: list[str] = []
+        depth = 1
+        while (line := self.further()) is not None:
+            word = line.split()[0] if line.strip() else ""
+            depth += (word in BLOCKS) - (word == "end")
+            if depth == 0:
+                break
+            lines.append(line.strip())
+        return lines
+
+    def place(self, text: str) -> str:
+        """A place as `Session.break_at` takes it: that of ``*EXPRESSION``, of ``+N`` and ``-N`` from here, of a line of
+        the current CUDA file where steps are CUDA lines, of the current line.
+        """
+        stop = self.session.stop
+        source = stop.source if self.step_by == "line" else None
+        if text.startswith("*"):
+            return str(_integer(self.session.evaluate(text[1:]), text))
+        if stop.line is None:
+            if not text or text[0] in "+-":
+                raise DebugError(
+                    "no thread stands anywhere: name a PTX line, file.cu:N, a label, a function, op:PATTERN"
+                )
+            return text
+        here = source[1] if source is not None else stop.line
+        if not text or (text[0] in "+-" and text[1:].isdigit()):
+            text = str(here + int(text or 0))
+        return f"{source[0]}:{text}" if source is not None and text.isdigit() else text
 
     def whereabouts(self) -> str:
         """Describe the thread in focus, and the lanes that move with it."""
@@ -75,6 +134,13 @@ def count_of(text: str, least: int = 1) -> int:
     if number < least:
         raise DebugError(f"{number} is too small: the least is {least}")
     return number
+
+
+def _integer(value: ArrayLike, text: str) -> int:
+    data = np.ma.getdata(value).reshape(-1)
+    if not len(data) or data.dtype.kind not in "iuO" or (data != data[0]).any():
+        raise DebugError(f"{text[:40]} is not the number of a line")
+    return int(data[0])
 
 
 def number_of(text: str, what: str) -> int:

@@ -1,4 +1,4 @@
-"""Commands that show and change values, code and threads, and the subcommands of ``info``."""
+"""Commands that show values and code, and most subcommands of ``info``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import fnmatch
 import os
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from warpsim.cli.debug.console import (
     short,
     show,
 )
+from warpsim.cli.debug.table import command
 from warpsim.debug import Call, DebugError, InFlight
 from warpsim.debug import expressions as ex
 from warpsim.debug.breakpoints import line_column, location_of, resolve
@@ -34,41 +34,36 @@ from warpsim.types import TYPES, StateSpace
 AROUND = 5
 UNITS = {"b": 1, "h": 2, "w": 4, "g": 8}
 
-SETTINGS: dict[str, tuple[tuple[str, ...], str]] = {
-    "scheduler-locking": (
-        ("on", "off", "step"),
-        "set scheduler-locking step (or on): only the warp in focus moves; off: all warps move",
-    ),
-    "step-by": (
-        ("line", "instruction"),
-        "set step-by line: step, next and reverse-step move by CUDA lines; set step-by instruction: by instructions",
-    ),
-    "history-bytes": ((), "set history-bytes N: memory budget for the state snapshots that going back uses"),
-    "stop-at-findings": (("on", "off"), "set stop-at-findings on|off"),
-}
-"""What ``set`` can change besides values: the words that it takes (none: a number), and how it is written."""
-
-
 FORMAT = re.compile(r"(?:/(\S*))?\s*(.*)", re.DOTALL)
 """The format and what follows it; only for commands that take one: for others a slash may begin the name of a file."""
 
 
 class Looking:
-    """The print, x, display, set, focus, list and backtrace commands."""
+    """The print, x, display, list and backtrace commands."""
 
     def __init__(self, console: Console) -> None:
         self.console, self.session, self.say = console, console.session, console.say
 
     # ---- values ------------------------------------------------------------------------------
 
+    @command("look", "[/FORMAT] [EXPRESSION]", aliases="p inspect call", takes="expression")
     def do_print(self, text: str) -> None:
-        """print[/FORMAT] EXPRESSION (p): show its value, per lane where lanes differ; formats x d u o t c a f z, or a
-        type: /f16x2.
+        """Show the value of EXPRESSION, per lane where lanes differ. A format is x, d, u, o, t, a, c, f or z as in
+        gdb, or a type, as in print/f16x2 %r5. The value is kept as $1, $2 and so on; $ is the last one, which print
+        alone shows again.
         """
         option, text = _formatted(text)
-        if not text:
+        if not text and not self.session.kept.history:
             raise DebugError("print EXPRESSION, for example %r1 + 4*%tid.x, s[3], f16x2(%r5).hi")
+        text = text or "$"
         self.say(equation(text, self.value(text, option)))
+        self.session.kept.keep(self.session.context.evaluate(ex.parse(text)))
+
+    @command("look", "[/FORMAT] EXPRESSION", takes="expression")
+    def do_output(self, text: str) -> None:
+        """Show the value of EXPRESSION by itself: print without the name, and without keeping it."""
+        option, text = _formatted(text)
+        self.say(self.value(text, option).lstrip("\n"))
 
     def value(self, text: str, option: str) -> str:
         """Format the value of an expression."""
@@ -78,11 +73,16 @@ class Looking:
             formatter(option)
         return show(self.session.evaluate(text), option)
 
+    @command("look", "[/NFU] PLACE", takes="expression")
     def do_x(self, text: str) -> None:
-        """x[/NFU] PLACE: show N elements of memory in format F and unit b, h, w or g: x/8xw &s, x/4f out, x shared
-        0x40.
+        """Show N elements of memory in format F and units of b, h, w or g: 1, 2, 4 or 8 bytes. A place is an object,
+        an address, or a state space and an address: x/8xw &s, x/4f out, x shared 0x40. x/4i $pc shows four
+        instructions.
         """
         option, text = _formatted(text)
+        if option.endswith("i"):
+            self.say(self.instructions(text, option))
+            return
         found = re.fullmatch(r"(\d{0,6})([a-z]*)", option)
         if found is None:
             raise DebugError(f"x/NFU: a number, a format, a unit, not /{option[:20]}")
@@ -91,7 +91,7 @@ class Looking:
         if len(letters) + len(units) != len(found[2]) or len(letters) > 1 or len(units) > 1:
             raise DebugError(f"/{found[2]} is not a format and unit: {LETTERS} and {''.join(UNITS)}")
         letter = letters[0] if letters else "x"
-        space, address = self._place(text)
+        space, address = self._place(text or "$_" * ("$_" in self.session.kept.named))
         size, count = UNITS[units[0]] if units else 4, int(found[1] or 1)
         raw = self.session.memory(space, address, size * count)
         one, data = formatter(letter), np.frombuffer(raw, f"u{size}")
@@ -99,6 +99,27 @@ class Looking:
         for start in range(0, count, across):
             row = "  ".join(one(value) for value in data[start : start + across])
             self.say(f"{space} 0x{address + start * size:x}:  {row}")
+        if count:
+            self.session.set("$_", address + (count - 1) * size)
+            self.session.set("$__", int(data[-1]))
+
+    def instructions(self, text: str, option: str) -> str:
+        """Instructions from a PTX line, a label or a function on; an arrow marks the one that comes next."""
+        digits = option[:-1] or "1"
+        if not (digits.isascii() and digits.isdigit() and len(digits) < 6):
+            raise DebugError(f"x/Ni: a number of instructions, not /{option[:20]}")
+        session, program = self.session, self.session.program
+        place = self.console.place(f"*{text or '$pc'}") if _is_number(text or "$pc") else text
+        (first, column), *_ = sorted(resolve(program, place, session.function))
+        calls = session.where()
+        here = calls[session.frame].line if calls else 0
+        names = {id(i): f"{f.name}+{n}" for f in program.functions.values() for n, i in enumerate(f.code)}
+        found = [i for i in session.code if line_column(i) >= (first, column)][: int(digits)]
+        return "\n".join(
+            f"{'=>' if i.span.line == here else '  '} {i.span.line} <{names[id(i)]}>:  "
+            + program.lines[i.span.line - 1].strip().expandtabs(1)
+            for i in found
+        )
 
     def _place(self, text: str) -> tuple[str, int]:
         """Parse a place: an expression with an address, or a state space and an address."""
@@ -122,19 +143,26 @@ class Looking:
             raise DebugError(f"{text[:40]} is not an address")
         return plain_number
 
+    @command("look", "[/FORMAT] [EXPRESSION]", aliases="disp", takes="expression")
     def do_display(self, text: str) -> None:
-        """display[/FORMAT] [EXPRESSION] (disp): show it at every stop; without EXPRESSION, show all displays now."""
+        """Show the value of EXPRESSION at every stop. Without EXPRESSION, show all displays now; display/i $pc shows
+        the next instruction.
+        """
         option, text = _formatted(text)
         if not text:
             self.show_displays()
             return
-        shown = self.value(text, option)
+        shown = self._displayed(text, option)
         number = max(self.console.displays, default=0) + 1
         self.console.displays[number] = text, option
         self.say(equation(f"{number}: {text}", shown))
 
+    def _displayed(self, text: str, option: str) -> str:
+        return "\n" + self.instructions(text, option) if option.endswith("i") else self.value(text, option)
+
+    @command("look", "[N...]")
     def do_undisplay(self, text: str) -> None:
-        """undisplay [N...]: delete displays; without a number, all of them."""
+        """Delete displays by number. Without a number, delete all of them."""
         for word in text.split():
             if self.console.displays.pop(number_of(word, "a display"), None) is None:
                 raise DebugError(f"no display {word}")
@@ -145,43 +173,14 @@ class Looking:
         """Show all displays."""
         for number, (text, option) in self.console.displays.items():
             try:
-                self.say(equation(f"{number}: {text}", self.value(text, option)))
+                self.say(equation(f"{number}: {text}", self._displayed(text, option)))
             except DebugError as problem:
                 self.say(f"{number}: {text}: {str(problem).splitlines()[0]}")
 
-    def do_set(self, text: str) -> None:
-        """set WHAT = VALUE: change a register, a variable or memory; or set scheduler-locking on|off|step,
-        stop-at-findings on|off.
-        """
-        words = text.split()
-        if words and words[0] in SETTINGS:
-            legal, advice = SETTINGS[words[0]]
-            if len(words) != 2 or (legal and words[1] not in legal):
-                raise DebugError(advice)
-            self._choose(words[0], words[1])
-            return
-        if words[:1] in (["var"], ["variable"]):
-            text = text.partition(" ")[2]
-        what, sign, value = re.sub(r"==|<=|>=|!=", lambda m: "\0" * len(m[0]), text).partition("=")
-        if not sign or not what.strip() or not value.strip():
-            raise DebugError("set WHAT = VALUE, for example set %r3 = 5, set s[2] = 1.5, set %r3[4] = %r2 + 1")
-        self.session.set(text[: len(what)].strip(), text[len(what) + 1 :].strip())
-
-    def _choose(self, setting: str, value: str) -> None:
-        """Change one of ``SETTINGS``."""
-        match setting:
-            case "scheduler-locking":
-                self.session.scheduler_locking = "off" if value == "off" else "step"
-            case "step-by":
-                self.console.step_by = value
-            case "history-bytes":
-                self.session.timeline.most_bytes = count_of(value, 0)
-            case "stop-at-findings":
-                self.session.stop_at_findings = value == "on"
-
+    @command("look", "OPERAND[R,C]")
     def do_matrix(self, text: str) -> None:
-        """matrix OPERAND[r,c]: show operand a, b, c, d or e of the matrix instruction here or before; for [r,c], its
-        value and owner.
+        """Show operand a, b, c, d or e of the matrix instruction here, or of the one before. With [R,C], show that
+        element, and the lane and register that hold it.
         """
         found = re.fullmatch(r"\s*([a-z_]{1,10})\s*(?:\[\s*(\d{1,6})\s*,\s*(\d{1,6})\s*\])?\s*", text.lower())
         if found is None:
@@ -200,9 +199,10 @@ class Looking:
         for line in grid(matrix.values):
             self.say(line)
 
+    @command("look", "WHAT [DEPTH]", takes="expression")
     def do_origin(self, text: str) -> None:
-        """origin WHAT [DEPTH]: show the step that gave a register, a variable or memory its value, and its inputs;
-        DEPTH steps back.
+        """Show the step that gave a register, a variable or memory its value, and what that step read. With DEPTH,
+        follow the chain so many steps back.
         """
         words = text.rsplit(None, 1)
         deep = len(words) == 2 and words[1].isascii() and words[1].isdigit() and len(words[1]) < 4
@@ -211,75 +211,21 @@ class Looking:
             raise DebugError("origin WHAT [DEPTH], for example origin %r3, origin s[5] 3")
         self.say(str(self.session.origin(what, depth)))
 
-    # ---- threads -----------------------------------------------------------------------------
-
-    def do_focus(self, text: str) -> None:
-        """focus [cta X,Y,Z] [warp W] [lane L], or block (X,Y,Z) thread (X,Y,Z): choose the thread for step, print and
-        watch.
-        """
-        if text:
-            self._focus(text)
-        self.say(self.console.whereabouts())
-        calls = self.session.where()
-        if calls and text:
-            self.say(f"{calls[0].line:6}  {calls[0].text.expandtabs(1)}")
-
-    def _focus(self, text: str) -> None:
-        chosen: dict[str, Any] = {}
-        pattern = r"(cta|block|warp|lane|thread)?\s*(\(\s*\d{1,9}(?:\s*,\s*\d{1,9})*\s*\)|\d{1,9}(?:,\d{1,9})*)"
-        if re.fullmatch(rf"(?:{pattern}\s*,?\s*)+", text) is None:
-            raise DebugError("focus cta X,Y,Z warp W lane L, or block (X,Y,Z) thread (X,Y,Z)")
-        found = re.findall(pattern, text)
-        bare = [("warp",)] if len(found) == 1 else [("cta",), ("warp",), ("lane",)]
-        for at, (word, digits) in enumerate(found):
-            numbers = [int(n) for n in re.findall(r"\d+", digits)]
-            word = word or (bare[at][0] if at < 3 else "")
-            if word == "thread":
-                bx, by, bz = self.session.timeline.state.block
-                x, y, z = (*numbers, 0, 0)[:3]
-                if not (x < bx and y < by and z < bz) or len(numbers) > 3:
-                    raise DebugError(f"there is no thread ({x},{y},{z}) in a block of {(bx, by, bz)}")
-                number = x + bx * (y + by * z)
-                chosen["warp"], chosen["lane"] = number >> 5, number & 31
-            elif word in ("cta", "block"):
-                chosen["cta"] = numbers
-            else:
-                chosen[word] = numbers[0]
-        self.session.focus(**chosen)
-
-    def do_cta(self, text: str) -> None:
-        """cta X,Y,Z: focus on another CTA; likewise block, warp, lane and thread."""
-        self.do_focus(f"cta {text}" if text else "")
-
-    def do_block(self, text: str) -> None:
-        """block (X,Y,Z) [thread (X,Y,Z)]: focus on another thread, in cuda-gdb's syntax."""
-        self.do_focus(f"block {text}" if text else "")
-
-    def do_warp(self, text: str) -> None:
-        """warp W: focus on another warp of the CTA."""
-        self.do_focus(f"warp {text}" if text else "")
-
-    def do_lane(self, text: str) -> None:
-        """lane L: focus on another lane of the warp."""
-        self.do_focus(f"lane {text}" if text else "")
-
-    def do_thread(self, text: str) -> None:
-        """thread (X,Y,Z): focus on another thread of the CTA."""
-        self.do_focus(f"thread {text}" if text else "")
-
     # ---- text --------------------------------------------------------------------------------
 
+    @command("look", aliases="bt where")
     def do_backtrace(self, text: str) -> None:
-        """backtrace (bt, where): show the calls of the thread in focus, innermost first; a star marks the selected
-        frame.
-        """
+        """Show the calls of the thread in focus, innermost first. A star marks the selected frame."""
         selected = self.session.frame or None
         calls = enumerate(self.session.where())
         lines = (f"{'*' if number == selected else '#'}{number}  {call_text(call)}" for number, call in calls)
         self.console.say_all(lines, f"{self.session.thread} is not running.")
 
+    @command("look", "[N]", aliases="f")
     def do_frame(self, text: str) -> None:
-        """frame [N] (f): show where the thread in focus stands, or select frame N for its registers and variables."""
+        """Show where the thread in focus stands. With N, select that frame: print, set and list then refer to its
+        registers, variables and code.
+        """
         if text:
             self._select(number_of(text, "a frame"))
             return
@@ -289,12 +235,14 @@ class Looking:
             call = calls[self.session.frame]
             self.say(f"{call.line:6}  {call.text.expandtabs(1)}")
 
+    @command("look", "[N]")
     def do_up(self, text: str) -> None:
-        """up [N]: select the caller; print, info and set then refer to its registers and variables."""
+        """Select the caller, N times (1)."""
         self._select(self.session.frame + count_of(text))
 
+    @command("look", "[N]", aliases="dn")
     def do_down(self, text: str) -> None:
-        """down [N]: select the function that this one called."""
+        """Select the function that this one called, N times (1)."""
         self._select(self.session.frame - count_of(text))
 
     def _select(self, frame: int) -> None:
@@ -302,8 +250,9 @@ class Looking:
         self.console.listed = None
         self.say(f"#{frame}  {call_text(call)}")
 
+    @command("look", "[LINE]", aliases="l disas disassemble", takes="place")
     def do_list(self, text: str) -> None:
-        """list [LINE] (l): show the code around the current line, or around another; repeat to continue."""
+        """Show the code around the current line, or around another. Repeat it to continue."""
         lines = self.session.program.lines
         calls = self.session.where()
         here = calls[self.session.frame].line if calls else self.session.stop.line
@@ -328,11 +277,17 @@ class Looking:
             self.say(f"{mark}{number:5}  {lines[number - 1].expandtabs(4)}".rstrip())
         self.console.listed = last + 1
 
+    @command("look", "PREFIX")
     def do_registers_of(self, text: str) -> None:
-        """registers-of PREFIX: show the registers whose names begin with PREFIX, per lane."""
+        """Show the registers whose names begin with PREFIX, per lane."""
         for name, values in self.session.registers.items():
             if name.startswith(text):
                 self.say(equation(name, show(values)))
+
+
+def _is_number(text: str) -> bool:
+    """Whether a place of code is an expression, not a label or a function."""
+    return text.lstrip("(")[:1] in "$0123456789"
 
 
 def call_text(call: Call) -> str:
@@ -356,9 +311,10 @@ class Infos:
     def __init__(self, console: Console) -> None:
         self.console, self.session, self.say = console, console.session, console.say
 
+    @command("look", "[NAME]", takes="expression")
     def info_registers(self, text: str) -> None:
-        """List written registers, those changed since the last stop with a star; for a name or %r1*, show values per
-        lane.
+        """List the registers that have been written, those changed since the last stop with a star. With a name, or
+        a pattern such as %r1*, show values per lane.
         """
         held = self.session.registers
         if "*" in text or "?" in text:
@@ -381,14 +337,16 @@ class Infos:
         changed = old is None or old.tobytes() != values.tobytes()
         return f"{'*' if changed and self.console.previous else ' '} {name:>12}  {short(values)}"
 
+    @command("look")
     def info_all(self, text: str) -> None:
-        """Show position, registers and locals."""
+        """Show the position, the registers and the locals."""
         self.say(self.console.whereabouts())
         self.info_registers("")
         self.info_locals("")
 
+    @command("look")
     def info_lanes(self, text: str) -> None:
-        """Show where the lanes of the warp stand."""
+        """Show where the lanes of the warp in focus stand."""
         focus = self.session.thread
         lines = (
             f"  lanes {part.lanes:<12} line {part.line:5}  {part.instruction}  {part.function}, {part.state}"
@@ -397,6 +355,7 @@ class Infos:
         )
         self.console.say_all(lines, f"CTA {focus.cta}, warp {focus.warp} is not running.")
 
+    @command("look")
     def info_warps(self, text: str) -> None:
         """Show where the warps of the running CTAs stand."""
         focus = self.session.thread
@@ -406,9 +365,10 @@ class Infos:
                 f"{mark} {cta_text(part.cta)}  warp {part.warp:2}  lanes {part.lanes:<10}  line {part.line:5}  {part.instruction}, {part.state}"
             )
 
+    @command("look", "[PLACE]", takes="place")
     def info_line(self, text: str) -> None:
-        """Show the current line and its CUDA line, or those of a place: a PTX line, file.cu:N, a label, a function,
-        op:PATTERN.
+        """Show the PTX line and the CUDA line of the next instruction, or those of a place: a PTX line, file.cu:N, a
+        label, a function, op:PATTERN.
         """
         stop = self.session.stop
         if text:
@@ -432,12 +392,14 @@ class Infos:
         name = os.path.basename(self.session.program.file)
         self.say(f"line {line} of {name}{f', {source_name(source)}' if source is not None else ''}: {instruction}")
 
+    @command("look")
     def info_frame(self, text: str) -> None:
         """Show where the thread in focus stands."""
         self.say(self.console.whereabouts())
 
+    @command("look")
     def info_locals(self, text: str) -> None:
-        """List parameters and variables of the current function and of the module."""
+        """List the parameters and variables of the current function, and the variables of the module."""
         context = self.session.context
         plan = context.group.plan if context.group is not None else self.session.timeline.state.plan.main
         for param in plan.function.params:
@@ -461,13 +423,15 @@ class Infos:
             shown = str(problem).splitlines()[0]
         self.say(f"  .{space} .{type} {name} = {shown}")
 
+    @command("look")
     def info_findings(self, text: str) -> None:
         """List the findings so far."""
         found = (f"{finding.severity}: {describe(finding)}" for finding in self.session.findings)
         self.console.say_all(found, "No findings so far.")
 
+    @command("look")
     def info_barriers(self, text: str) -> None:
-        """List barriers at which threads have arrived, and the waiting warps."""
+        """List the barriers at which threads have arrived, and the warps that wait."""
         lines = (
             f"  {cta_text(each.cta)}  barrier {'of the cluster' if each.number is None else each.number}: {each.arrived} of"
             f" {each.expected} threads{_waiting(each.waiting)}"
@@ -475,8 +439,11 @@ class Infos:
         )
         self.console.say_all(lines, "No thread has arrived at a barrier.")
 
+    @command("look")
     def info_mbarriers(self, text: str) -> None:
-        """List the mbarriers in use: phase, pending arrivals and bytes, waiting warps."""
+        """List the mbarriers in use with their phase, the arrivals and bytes that they lack, and the warps that
+        wait.
+        """
         lines = (
             f"  {cta_text(each.cta)}  {each.name} at 0x{each.address:x}: phase {each.phase}, lacks {each.pending} of"
             f" {plural(each.expected, 'arrival')} and {plural(each.bytes, 'byte')}{_waiting(each.waiting)}"
@@ -484,12 +451,14 @@ class Infos:
         )
         self.console.say_all(lines, "No mbarriers are in use.")
 
+    @command("look")
     def info_async(self, text: str) -> None:
-        """List copies and wgmma whose completion no thread has observed."""
+        """List the copies and wgmma whose completion no thread has observed."""
         self._in_flight(self.session.in_flight())
 
+    @command("look")
     def info_wgmma(self, text: str) -> None:
-        """List wgmma in flight, and the registers that they hold."""
+        """List the wgmma in flight, and the registers that they hold."""
         self._in_flight([each for each in self.session.in_flight() if each.registers])
 
     def _in_flight(self, found: Sequence[InFlight]) -> None:
@@ -509,14 +478,16 @@ class Infos:
         if not found:
             self.say("Nothing is in flight.")
 
+    @command("look")
     def info_display(self, text: str) -> None:
-        """List the expressions shown at every stop."""
+        """List the expressions that are shown at every stop."""
         shown = self.console.displays.items()
         lines = (f"{number:3}  {what}" + (f" /{option}" if option else "") for number, (what, option) in shown)
         self.console.say_all(lines, "No displays.")
 
+    @command("look")
     def info_program(self, text: str) -> None:
-        """Show how far the launch has come."""
+        """Show how far the launch has come, and what going back costs."""
         session = self.session
         end = "; it has ended" if session.timeline.ended else ""
         n_copies = len(session.timeline.snapshots)

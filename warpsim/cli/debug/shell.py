@@ -7,24 +7,23 @@ import re
 from collections.abc import Callable
 from typing import TextIO
 
-from warpsim.cli.debug.console import Console
+import attrs
+
+from warpsim.cli.debug.choosing import Choosing, Cuda
+from warpsim.cli.debug.console import Console, Quiet
 from warpsim.cli.debug.looking import Infos, Looking
-from warpsim.cli.debug.running import Breaking, Running
+from warpsim.cli.debug.running import Running
+from warpsim.cli.debug.scripting import Scripting
+from warpsim.cli.debug.settings import FIXED, SettingUp
+from warpsim.cli.debug.stopping import Stopping
+from warpsim.cli.debug.table import GROUPS, Command, chosen, command, commands
 from warpsim.debug import DebugError, Session
 from warpsim.debug.breakpoints import EVENTS
 from warpsim.errors import WarpsimError
-from warpsim.host.files import text_of
 from warpsim.host.options import EVERY
 
-ALIASES = {
-    "r": "run", "c": "continue", "cont": "continue", "fg": "continue", "s": "step", "n": "next", "si": "stepi", "sl": "step-line", "nl": "next-line",
-    "ni": "nexti", "fin": "finish", "u": "until", "advance": "until", "b": "break", "br": "break", "tb": "tbreak",
-    "d": "delete", "p": "print", "inspect": "print", "call": "print", "disp": "display", "i": "info", "inf": "info", "l": "list",
-    "bt": "backtrace", "where": "backtrace", "f": "frame", "rs": "reverse-step", "rsi": "reverse-stepi", "rsl": "reverse-step-line",
-    "back": "reverse-step", "rn": "reverse-step", "reverse-next": "reverse-step", "dn": "down", "disas": "list", "disassemble": "list", "rc": "reverse-continue", "q": "quit", "exit": "quit", "h": "help", "?": "help",
-    "registers": "info registers", "memory": "x", "cuda": "focus", "dis": "disable", "en": "enable",
-}  # fmt: skip
-COMMAND = re.compile(r"\s*([A-Za-z-]+|\?)\s*(.*)", re.DOTALL)
+PHRASES = {"registers": "info registers", "memory": "x"}
+LINE = re.compile(r"\s*([A-Za-z][\w-]*|[?!])\s*(.*)", re.DOTALL)
 
 
 class Leave(Exception):
@@ -41,11 +40,14 @@ class Shell:
         self.session, self.say = session, console.say
         looking = Looking(console)
         self.running = Running(console, looking.show_displays)
-        groups = self, self.running, Breaking(console), looking, Infos(console)
-        self.commands = _methods(groups, "do_")
-        self.infos = _methods(groups, "info_")
+        self.setting_up, self.scripting, cuda = SettingUp(console), Scripting(console), Cuda(console)
+        stopping = Stopping(console)
+        parts = self, self.running, stopping, looking, Choosing(console), self.setting_up, self.scripting
+        self.commands = console.commands = commands(parts, "do_")
+        self.infos = commands((Infos(console), stopping, cuda), "info_")
+        self.tables = cuda.tables
+        console.find, console.execute = self.find, self.execute
         self.last = ""
-        self.depth = 0
         self.refused: list[str] = []
         """What was wrong with commands from files and from the command line."""
 
@@ -75,11 +77,13 @@ class Shell:
         line = self.console.further()
         if line is None:
             return False
-        if queued or echo:
+        if (queued or echo) and not isinstance(line, Quiet):
             self.say(f"(warpsim) {line}")
+        if not queued:
+            self.console.files = 0
         if not line.strip():
             line = self.last if not queued else ""
-        elif not line.lstrip().startswith("#"):
+        elif not line.lstrip().startswith("#") and not isinstance(line, Quiet):
             self.last = line.strip()
         problem = self.obey(line)
         if problem is not None and queued:
@@ -87,82 +91,111 @@ class Shell:
         return True
 
     def obey(self, line: str) -> str | None:
-        """Execute a line. Prints what is wrong with it, and returns that."""
-        line = line.strip()
-        if not line or line.startswith("#"):
-            return None
+        """Execute a line. Prints what is wrong with it, drops the rest of its block, and returns that."""
         try:
-            self._dispatch(line)
+            self.execute(line)
         except (DebugError, WarpsimError) as problem:
             said = str(problem)
         except RecursionError:
             said = "expression nests too deep"
         else:
             return None
+        queue = self.console.queue
+        while queue and isinstance(queue[0], Quiet):
+            queue.pop(0)
         self.say(said)
         return said
 
-    def _dispatch(self, line: str) -> None:
-        found = COMMAND.fullmatch(line)
+    def execute(self, line: str) -> None:
+        """Execute a line.
+
+        Raises:
+            DebugError: what is wrong with it.
+        """
+        line = line.strip()
+        if not line or line.startswith("#"):
+            return
+        self.find(line).run(self._words(line)[1])
+
+    def _words(self, line: str) -> tuple[str, str]:
+        """The first word of a line, for which a phrase may stand, and the rest."""
+        found = LINE.fullmatch(line)
         if found is None:
             raise DebugError(f"{line[:60]!r} is not a command; try: help")
-        name, _, more = self.command(found[1]).partition(" ")
-        self.commands[name](f"{more} {found[2].strip()}".lstrip())
+        word, _, more = PHRASES.get(found[1], found[1]).partition(" ")
+        return word, f"{more} {found[2].strip()}".strip()
 
-    def command(self, word: str) -> str:
-        """The full name of a command, from gdb's abbreviation or any unique prefix."""
-        if word in ALIASES:
-            return ALIASES[word]
-        if word in self.commands:
-            return word
-        found = [name for name in self.commands if name.startswith(word)]
-        if found and all(name.startswith(found[0]) for name in found):  # step before stepi and step-line
-            return found[0]
-        if len(found) != 1:
-            many = f"ambiguous: {', '.join(found)}" if found else "no command; try: help"
-            raise DebugError(f"{word!r} is {many}")
-        return found[0]
+    def find(self, line: str) -> Command:
+        """The command that a line names.
+
+        Raises:
+            DebugError: there is none.
+        """
+        word = self._words(line.strip())[0]
+        if word in self.console.defined:
+            help = self.console.defined[word].help
+            return Command(word, self.scripting.caller(word), "talk", help=help)
+        return chosen(word, self.commands, "command")
 
     # ---- commands about the dialogue ---------------------------------------------------------
 
+    @command("talk", "[COMMAND]", aliases="h ?", takes="command", looks=True)
     def do_help(self, text: str) -> None:
-        """help [COMMAND]: list the commands, or explain one."""
-        if text:
-            self.say(str(self.commands[self.command(text.split()[0]).split()[0]].__doc__))
-            return
-        for method in self.commands.values():
-            self.say("  " + str(method.__doc__).partition("\n")[0])
-
-    def do_info(self, text: str) -> None:
-        """info WHAT (i): show registers, lanes, warps, line, locals, frame, findings, breakpoints, display ..."""
+        """List the commands, or explain one: help break, help info cuda, help set."""
         word, _, rest = text.partition(" ")
-        found = [name for name in self.infos if name.startswith(word)] if word else []
-        if word in self.infos:
-            found = [word]
-        if word in ("b", "br"):
-            found = ["breakpoints"]
-        if len(found) != 1:
-            raise DebugError("info " + "|".join(self.infos))
-        self.infos[found[0]](rest.strip())
+        if not word:
+            self._list()
+            return
+        found = self.find(word)
+        if found.name == "info":
+            if rest:
+                self.say("info " + chosen(rest.split()[0], self.infos, "list").explained())
+            else:
+                self.console.say_all((f"  info {each.line()}" for each in self.infos.values()), "")
+            return
+        self.say(found.explained())
+        if found.name in ("set", "show"):
+            for setting in self.setting_up.settings.values():
+                self.say(f"  {setting.help}")
 
+    def _list(self) -> None:
+        for group, title in GROUPS.items():
+            self.say(f"{title}:")
+            for each in self.commands.values():
+                if each.group == group:
+                    self.say(f"  {each.line()}")
+        for name, made in self.console.defined.items():
+            self.say(f"  {name}: {made.help.splitlines()[0] if made.help else ''}")
+
+    @command("talk", "WORD", looks=True)
+    def do_apropos(self, text: str) -> None:
+        """List the commands whose help has WORD in it."""
+        every = [*self.commands.values(), *(_named(each) for each in self.infos.values())]
+        found = (f"  {each.line()}" for each in every if text.lower() in f"{each.name} {each.help}".lower())
+        self.console.say_all(found, f"No command has {text!r} in its help.")
+
+    @command("look", "WHAT", aliases="i inf", takes="info")
+    def do_info(self, text: str) -> None:
+        """Show registers, lanes, warps, the line, locals, findings, breakpoints and more; help info lists them."""
+        word, _, rest = text.partition(" ")
+        if not word:
+            raise DebugError("info " + "|".join(self.infos))
+        name = {"b": "breakpoints", "br": "breakpoints", "watch": "watchpoints"}.get(word, word)
+        if name not in self.infos and len([each for each in self.infos if each.startswith(name)]) > 1:
+            raise DebugError("info " + "|".join(each for each in self.infos if each.startswith(name)))
+        chosen(name, self.infos, "list").run(rest.strip())
+
+    @command("talk", aliases="q exit kill detach")
     def do_quit(self, text: str) -> None:
-        """quit: end the session, even if the launch has not ended."""
+        """End the session, even if the launch has not ended."""
         raise Leave
 
-    def do_echo(self, text: str) -> None:
-        """echo TEXT: print TEXT."""
-        self.say(text.replace("\\n", "\n").rstrip("\n"))
-
-    def do_source(self, text: str) -> None:
-        """source FILE: execute the commands in FILE."""
-        if self.depth > 20:
-            raise DebugError("command files nest too deep")
-        try:
-            lines = text_of(text).splitlines()
-        except (OSError, ValueError) as problem:
-            raise DebugError(f"cannot read {text}: {problem}") from None
-        self.depth += 1
-        self.console.queue = [*lines, *self.console.queue]
+    @command("talk", "TEXT", takes="command", looks=True)
+    def do_complete(self, text: str) -> None:
+        """List what Tab would offer behind TEXT."""
+        before, _, word = text.rpartition(" ")
+        for found in self.complete(word, text):
+            self.say(f"{before} {found}".strip())
 
     # ---- completion --------------------------------------------------------------------------
 
@@ -170,27 +203,38 @@ class Shell:
         """Completions of the word under the cursor."""
         before = line[: len(line) - len(text)].split()
         if not before:
-            return [name + " " for name in self.commands if name.startswith(text)]
+            return [f"{name} " for name in sorted([*self.commands, *self.console.defined]) if name.startswith(text)]
         with contextlib.suppress(DebugError):
-            name = self.command(before[0])
-            if name == "info":
-                return [word for word in self.infos if word.startswith(text)]
-            if name == "help":
-                return [word for word in self.commands if word.startswith(text)]
-            if name == "catch":
-                checks = self.session.timeline.state.settings.checks
-                return sorted(word for word in {*EVENTS, *(checks & EVERY)} if word.startswith(text))
-            if name in ("break", "tbreak", "until"):
-                functions = self.session.program.functions
-                places = [*functions, *(label for f in functions.values() for label in f.labels)]
-                return sorted({place for place in places if place.startswith(text)})
+            found = self.find(line)
+            return sorted({word for word in self._offered(found, before[1:], text) if word.startswith(text)})
+        return []
+
+    def _offered(self, found: Command, before: list[str], text: str) -> list[str]:
+        """The words that may follow a command and the words behind it."""
+        if found.takes == "info":
+            return (
+                self._offered(self.infos[before[0]], before[1:], text)
+                if before[:1] and before[0] in self.infos
+                else [*self.infos]
+            )
+        if found.takes in ("command", "tables"):
+            return [*(self.commands if found.takes == "command" else self.tables)]
+        if found.takes == "setting":
+            settings = self.setting_up.settings
+            return [*settings[before[0]].words] if before and before[0] in settings else [*settings, *FIXED]
+        if found.takes == "event":
+            return [*EVENTS, *(self.session.timeline.state.settings.checks & EVERY)]
+        if found.takes == "place" and "if" not in before:
+            functions = self.session.program.functions
+            if text.startswith("op:"):
+                return [f"op:{i.text}" for i in self.session.code]
+            return [*functions, *(label for f in functions.values() for label in f.labels)]
+        if found.takes in ("expression", "place"):
             group = self.session.context.group
-            known = [r.name for r in group.plan.function.registers if not r.hidden] if group is not None else []
-            return [name for name in known if name.startswith(text)]
+            registers = group.plan.function.registers if group is not None else []
+            return [r.name for r in registers if not r.hidden] + [*self.session.kept.named]
         return []
 
 
-def _methods(groups: tuple[object, ...], prefix: str) -> dict[str, Callable[..., None]]:
-    """The methods with a prefix, by the rest of their names in alphabetical order."""
-    named = ((name, getattr(group, name)) for group in groups for name in dir(group) if name.startswith(prefix))
-    return dict(sorted((name.removeprefix(prefix).replace("_", "-"), method) for name, method in named))
+def _named(each: Command) -> Command:
+    return attrs.evolve(each, name=f"info {each.name}")

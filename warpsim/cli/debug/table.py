@@ -52,15 +52,15 @@ class Command:
     name: str
     run: Run
     group: str
-    usage: str
-    aliases: tuple[str, ...]
-    takes: str
-    looks: bool
-    help: str
+    usage: str = ""
+    aliases: tuple[str, ...] = ()
+    takes: str = ""
+    looks: bool = False
+    help: str = ""
 
     def __str__(self) -> str:
         names = f"  ({', '.join(self.aliases)})" if self.aliases else ""
-        return f"{self.name}{' ' * (self.usage[:1] not in ('', '/'))}{self.usage}{names}"
+        return f"{self.name}{' ' * (self.usage[:1] not in ('', '/') and self.usage[:2] != '[/')}{self.usage}{names}"
 
     def explained(self) -> str:
         """Its usage and its help."""
