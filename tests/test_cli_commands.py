@@ -20,6 +20,7 @@ from warpsim.cli.debug import Terminal
 from warpsim.cli.grammar import parser
 from warpsim.cli.launching import Argument, Progress, argument, dims
 from warpsim.cli.output import Unusable
+from warpsim.parallel import processes
 
 ROOT = Path(__file__).parent.parent
 SAXPY = ROOT / "programs" / "saxpy"
@@ -431,7 +432,7 @@ def test_cases_elsewhere(losses):
 def test_cases_here(monkeypatch):
     """One case, or one worker, needs no pool; several have one of as many processes as there are cases."""
     made = []
-    monkeypatch.setattr(launching, "Processes", lambda count: made.append(count) or Pool())
+    monkeypatch.setattr(processes, "Processes", lambda count: made.append(count) or Pool())
     for names, workers, count in ((["saxpy"], 4, None), (["saxpy"] * 2, None, None), (["saxpy"] * 2, 1, None), (["saxpy"] * 2, 4, 2), (["saxpy"] * 2, 2, 2)):  # fmt: skip
         made.clear()
         seen = []

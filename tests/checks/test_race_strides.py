@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import warpsim
-from warpsim.checks.race import detector
-from warpsim.checks.race.reports import RULE
+from warpsim.checks.race import RULE, detector
 
 HEAD = """.version 8.0
 .target sm_80

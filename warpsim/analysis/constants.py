@@ -28,8 +28,7 @@ from warpsim.types import ScalarType
 
 State = dict[int, int | None]
 """Contents of registers: bits, or None if unknown. A missing register has not been written on any path so far."""
-FOLDED = re.compile(
-    r"""
+FOLDED = r"""
     (add|sub|mul)(\.rn)?(\.ftz)?\.f32 | (add|sub|mul)(\.ftz)?\.sat\.f32 | (add|sub|mul)\.f64
     | (min|max|abs|neg)(\.ftz)?\.f32 | (min|max|abs|neg)\.f64 | abs\.f16(x2)? | neg\.(b?f16|f16x2)
     | (sin|cos|ex2|lg2|rcp|rsqrt|sqrt)\.approx(\.ftz)?\.f32 | div\.(approx|full)(\.ftz)?\.f32
@@ -44,13 +43,9 @@ FOLDED = re.compile(
     | cvt\.rn\.(f16\.f64|bf16\.f32|f16x2\.f32) | cvt\.rna\.tf32\.f32 | cvt\.r[nzmp]i(\.ftz)?\.f32\.f32 | cvt(\.ftz)?\.sat\.f32\.f32
     | cvt\.r[nz]i(\.ftz)?\.(u16|u32|s32|u64|s64)\.f32 | cvt\.r[nz]i\.(u16|u32|s32|u64|s64)\.f64 | cvt\.r[nz]i\.(u16|u32|s32)\.f16
     | cvt\.r[nz]i\.f64\.f64
-    """,
-    re.VERBOSE,
-)
+"""
 """The operations that the assembler evaluates."""
-BY_ONE = re.compile(
-    r"mul(\.rn)?(\.ftz)?\.f32 | mul\.f64 | mul(\.ftz)?\.f16 | mul\.bf16 | div\.(approx|full)(\.ftz)?\.f32", re.VERBOSE
-)
+BY_ONE = r"mul(\.rn)?(\.ftz)?\.f32 | mul\.f64 | mul(\.ftz)?\.f16 | mul\.bf16 | div\.(approx|full)(\.ftz)?\.f32"
 """Products and quotients by one and, without .rn, by minus one: the assembler drops them."""
 ONES = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000, "f64": 0x3FF0 << 48}
 MINUS_ONES = {"f16": 0xBC00, "bf16": 0xBF80, "f32": 0xBF800000, "f64": 0xBFF0 << 48}
@@ -82,7 +77,7 @@ def fold(function: Function) -> Function:
 
 def _shows(instruction: Instruction) -> bool:
     """Whether the result depends on who computes an instruction: an approximation, or a candidate for fusing."""
-    if BY_ONE.fullmatch(instruction.op.text):
+    if _by_one(instruction.op.text):
         return True
     if instruction.traits.contraction not in (None, Contraction.NEGATION):
         return _computed(instruction.text) and instruction.op.modifiers[-1] in ("f32", "f64")
@@ -238,7 +233,7 @@ class Constants:
 
     def _one(self, instruction: Instruction, state: State) -> tuple[int, int] | None:
         """The source that an instruction multiplies or divides by one or minus one, and that factor."""
-        if instruction.guard is not None or not BY_ONE.fullmatch(instruction.text):
+        if instruction.guard is not None or not _by_one(instruction.text):
             return None
         type = instruction.op.modifiers[-1]
         factors = (ONES[type],) if "rn" in instruction.op.modifiers else (ONES[type], MINUS_ONES[type])
@@ -292,7 +287,12 @@ class Constants:
 @functools.cache
 def _computed(text: str) -> bool:
     """Whether the assembler evaluates an operation on constants."""
-    return FOLDED.fullmatch(text) is not None
+    return re.fullmatch(FOLDED, text, re.VERBOSE) is not None
+
+
+@functools.cache
+def _by_one(text: str) -> bool:
+    return text.startswith(("mul", "div")) and re.fullmatch(BY_ONE, text, re.VERBOSE) is not None
 
 
 def _absorbing(instruction: Instruction) -> int | None:

@@ -14,7 +14,6 @@ import numpy as np
 from warpsim.analysis.wmma_fragments import ADVICE as FRAGMENT_ADVICE
 from warpsim.analysis.wmma_fragments import RULE as FRAGMENT
 from warpsim.analysis.wmma_fragments import Mismatch, mismatches
-from warpsim.checks.proxies import PROXIES, Proxies
 from warpsim.layout import descriptors, tensor_map
 from warpsim.layout.tensor_map import ROW_UNIT
 from warpsim.machine.memory.addresses import RowProblem
@@ -26,6 +25,7 @@ from warpsim.machine.values import Array
 from warpsim.machine.watcher import BoxProblem, Watcher
 
 if TYPE_CHECKING:
+    from warpsim.checks.proxies import Proxies
     from warpsim.machine.collectives import Members
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.group import Group
@@ -121,6 +121,8 @@ class Descriptors(Watcher):
 
 def _mislaid(machine: Machine, tile: descriptors.Elements, columns: Array) -> str | None:
     """The message if tensor copies laid out the tile with the pattern at multiples of its size."""
+    from warpsim.checks.proxies import PROXIES
+
     proxies = machine.batch.notes.get(PROXIES)
     if proxies is None or tile.low < 0 or tile.high > machine.batch.shared.size:
         return None

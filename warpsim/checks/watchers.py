@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from warpsim.analysis.wmma_fragments import RULE as FRAGMENT
 from warpsim.checks import convergence, matrices
-from warpsim.checks.async_reuse import EARLY, OVERWRITE, AsyncReuse
-from warpsim.checks.mbarriers import RULE as MBARRIER
-from warpsim.checks.mbarriers import MbarrierRules
-from warpsim.checks.proxies import RULE as PROXY
-from warpsim.checks.proxies import ProxyFences
-from warpsim.checks.race.detector import RaceWatcher
-from warpsim.checks.race.reports import RULE as RACE
+from warpsim.checks.race import RULE as RACE
 from warpsim.checks.undefined_registers import RULE as UNINITIALISED
 from warpsim.checks.uninitialised import Uninitialised
-from warpsim.checks.wgmma_registers import RULES as WGMMA
-from warpsim.checks.wgmma_registers import WgmmaRegisters
 from warpsim.checks.written import WrittenBytes
 from warpsim.machine.state.launch import BATCH_BYTES
 from warpsim.machine.state.notes import Note
@@ -48,17 +40,32 @@ def _kinds(checks: frozenset[str], uses: Uses) -> list[Callable[[], Watcher]]:
         (not checks.isdisjoint(convergence.BARRIER_RULES), convergence.Barriers),
         (not checks.isdisjoint(matrices.RULES), matrices.MatrixRows),
         (not checks.isdisjoint(convergence.BROKEN.values()), convergence.Stalls),
-        (not checks.isdisjoint((EARLY, OVERWRITE)) and uses.asynchronous, AsyncReuse),
-        (MBARRIER in checks and uses.asynchronous, MbarrierRules),
-        (not checks.isdisjoint(WGMMA) and uses.asynchronous, WgmmaRegisters),
-        (PROXY in checks and uses.async_proxy, ProxyFences),
-        (matrices.RULE in checks and uses.asynchronous, matrices.Descriptors),
-        (matrices.TENSOR_MAP in checks and uses.async_proxy, matrices.TensorMaps),
-        (RACE in checks, RaceWatcher),
+        *(_asynchronous(checks, uses) if uses.asynchronous or uses.async_proxy else ()),
+        *_races(checks),
         (convergence.SETMAXNREG in checks and uses.register_counts, convergence.RegisterCountRules),
         (True, Uninitialised if UNINITIALISED in checks else WrittenBytes),
     )
     return [kind for needed, kind in wanted if needed]
+
+
+def _asynchronous(checks: frozenset[str], uses: Uses) -> Iterator[tuple[bool, Callable[[], Watcher]]]:
+    """Rules for what few kernels use: imported when one does."""
+    from warpsim.checks import async_reuse, mbarriers, proxies, wgmma_registers
+
+    early = not checks.isdisjoint((async_reuse.EARLY, async_reuse.OVERWRITE))
+    yield early and uses.asynchronous, async_reuse.AsyncReuse
+    yield mbarriers.RULE in checks and uses.asynchronous, mbarriers.MbarrierRules
+    yield not checks.isdisjoint(wgmma_registers.RULES) and uses.asynchronous, wgmma_registers.WgmmaRegisters
+    yield proxies.RULE in checks and uses.async_proxy, proxies.ProxyFences
+    yield matrices.RULE in checks and uses.asynchronous, matrices.Descriptors
+    yield matrices.TENSOR_MAP in checks and uses.async_proxy, matrices.TensorMaps
+
+
+def _races(checks: frozenset[str]) -> Iterator[tuple[bool, Callable[[], Watcher]]]:
+    if RACE in checks:
+        from warpsim.checks.race.detector import RaceWatcher
+
+        yield True, RaceWatcher
 
 
 def bytes_at_once(checks: frozenset[str]) -> int:

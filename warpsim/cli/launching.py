@@ -9,14 +9,12 @@ import importlib
 import os
 import re
 import sys
-import tempfile
 import threading
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,12 +27,15 @@ from warpsim.host.files import Target, named, read_array
 from warpsim.host.kernel import Kernel, LaunchResult, load_file
 from warpsim.host.options import Dim
 from warpsim.host.recipes import DTYPES, GENERATORS, recipe
-from warpsim.host.recording import record
 from warpsim.numerics.arrays import Array
-from warpsim.observe.timing import StopWatch
-from warpsim.parallel.processes import Processes
 from warpsim.records import frozen
-from warpsim.report.profile import Timing
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
+
+    from warpsim.observe.timing import StopWatch
+    from warpsim.parallel.processes import Processes
+    from warpsim.report.profile import Timing
 
 
 @frozen
@@ -155,7 +156,7 @@ def launch_from(options: Namespace, launch: Callable[..., LaunchResult] | None =
 
     Files are opened before the launch. Afterwards each is written, however the launch ended.
     """
-    watch = StopWatch() if getattr(options, "timing", False) else None
+    watch = _stop_watch() if getattr(options, "timing", False) else None
     began = time.perf_counter()
     kernel = _kernel(options)
     if watch is not None:
@@ -210,6 +211,12 @@ def _kernel(options: Namespace) -> Kernel:
     return module[name]
 
 
+def _stop_watch() -> StopWatch:
+    from warpsim.observe.timing import StopWatch
+
+    return StopWatch()
+
+
 def _launch(
     folder: str | None,
     watch: StopWatch | None,
@@ -228,6 +235,8 @@ def _launch(
             return _launch(folder, None, kernel, grid, block, args, **options)
     if folder is None:
         return kernel(grid, block, args, **options)
+    from warpsim.host.recording import record
+
     return record(kernel, grid, block, args, folder, **options)
 
 
@@ -294,6 +303,8 @@ class Shipped:
 
 def run_shipped(case: Shipped, options: Mapping[str, Any]) -> CaseResult:
     """Run a case from its bytes, on any machine."""
+    import tempfile
+
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, case.name)
         path.mkdir()
@@ -312,6 +323,8 @@ def results_of(names: Sequence[str], options: Mapping[str, Any]) -> Iterator[tup
             yield _result(name, lambda name: run_case(find_case(name), **options))
         return
     alone = {**options, "workers": None, "executor": None, "progress": None}
+    from warpsim.parallel.processes import Processes
+
     pool = executor or Processes(min(workers or 1, len(names)))
     try:
         futures = {name: pool.submit(run_shipped, Shipped.of(path), alone) for name, path in _readable(names)}

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import sys
-import traceback
 from collections.abc import Iterator, Mapping
 from typing import TextIO
 
@@ -19,6 +18,8 @@ class Unusable(Exception):
 
 def internal(defect: BaseException) -> str:
     """The message for an unexpected exception: a defect of warpsim, to be reported."""
+    import traceback
+
     frames = [frame for frame in traceback.extract_tb(defect.__traceback__) if "warpsim" in frame.filename]
     places = " < ".join(f"{os.path.basename(frame.filename)}:{frame.lineno}" for frame in reversed(frames[-4:]))
     said = (str(defect).splitlines() or [""])[0][:200]

@@ -6,7 +6,7 @@ import json
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
@@ -19,9 +19,11 @@ from warpsim.host.files import Target
 from warpsim.host.kernel import LaunchResult
 from warpsim.host.options import resolve_checks
 from warpsim.report.findings import finding_record, sarif
-from warpsim.report.profile import Profile
-from warpsim.trace import Tracer
 from warpsim.version import VERSION
+
+if TYPE_CHECKING:
+    from warpsim.report.profile import Profile
+    from warpsim.trace import Tracer
 
 Launch = Callable[..., LaunchResult]
 
@@ -98,6 +100,8 @@ def command_trace(options: Namespace) -> int:
     """Write a launch as a page or for Perfetto, however it ends."""
     if not options.output.endswith((".html", ".htm", ".json")):
         raise Unusable(f"-o {options.output}: a trace goes to FILE.html, or to FILE.json for Perfetto")
+    from warpsim.trace import Tracer
+
     tracer, target = Tracer(_ctas(options), max(options.steps, 0)), Target(options.output)
     try:
         return run_one(options, lambda kernel, *given, **more: kernel(*given, watchers=[tracer], **more))

@@ -8,7 +8,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,8 +19,10 @@ from warpsim.host.options import choice, integer
 from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.state.launch import DeviceSpec
 from warpsim.numerics.arrays import Array
-from warpsim.parallel.processes import Processes, Threads
 from warpsim.records import frozen
+
+if TYPE_CHECKING:
+    from warpsim.parallel.processes import Processes, Threads
 
 SHARED_LIMIT = {
     70: 96,
@@ -116,6 +118,8 @@ class Device:
 
     def processes(self, count: int) -> Processes:
         """Local processes that run parts of launches. They end with the device."""
+        from warpsim.parallel.processes import Processes
+
         with self.lock:
             found = self._processes.get(count)
             if found is None:
@@ -124,6 +128,8 @@ class Device:
 
     def threads(self, count: int) -> Threads:
         """Threads that run parts of launches. They end with the device."""
+        from warpsim.parallel.processes import Threads
+
         with self.lock:
             found = self._threads.get(count)
             if found is None:

@@ -8,10 +8,8 @@ import io
 import itertools
 import os
 import re
-import shutil
 import stat
 import warnings
-import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -99,6 +97,8 @@ def read_archive(path: str | os.PathLike[str]) -> dict[str, Array]:
     Raises:
         LaunchError: the file is not a .npz file, or an array in it is damaged.
     """
+    import zipfile
+
     with _reading(path):
         # A device may have no end to look for the directory at.
         source: Any = path if os.path.isfile(path) else io.BytesIO(contents(path))
@@ -138,6 +138,8 @@ class Target:
         stream = open(beside, "xb")  # noqa: SIM115  `write` closes it
         self._beside = beside
         if is_file:
+            import shutil
+
             shutil.copymode(self._place, beside)
         return stream
 

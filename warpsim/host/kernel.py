@@ -23,7 +23,6 @@ from warpsim.machine.state.schedule import Schedule
 from warpsim.machine.watcher import Watcher
 from warpsim.native.tiering.eligibility import compiled_for
 from warpsim.numerics.arrays import Array
-from warpsim.parallel.divide import divided
 from warpsim.program.program import Function, Program
 from warpsim.records import frozen
 from warpsim.types import TYPES, StateSpace
@@ -232,6 +231,9 @@ class Kernel:
         )
         engine = chosen_engine(engine)
         pool, n_workers = workers_of(device, workers, executor, engine)
+        if pool is not None:
+            from warpsim.parallel.divide import divided
+
         looking = [*watchers, *([profiler] if profiler else [])]
         mapped: list[int] = []
         started = time.perf_counter()

@@ -95,7 +95,7 @@ WORDS: dict[str, frozenset[str]] = {
     **{rule: frozenset({rule}) for rule in EVERY},
 }
 _WORD = "|".join(sorted(map(re.escape, WORDS), key=len, reverse=True))
-_TERM = re.compile(rf"({_WORD})((?:[+-](?:{_WORD})(?=[+-]|$))*)")
+_TERM = rf"({_WORD})((?:[+-](?:{_WORD})(?=[+-]|$))*)"
 
 
 def resolve_checks(checks: str | Iterable[str] | None) -> frozenset[str]:
@@ -134,7 +134,7 @@ GRAMMAR = (
 
 def _term(term: str) -> frozenset[str]:
     """Resolve one word with its additions and removals, from left to right."""
-    match = _TERM.fullmatch(term)
+    match = re.fullmatch(_TERM, term)
     if match is None:
         raise LaunchError(f"{term[:200]!r} is neither a rule nor a group of rules; checks= takes {GRAMMAR}")
     chosen = WORDS[match[1]]

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Collection
 from typing import Any
@@ -185,6 +184,8 @@ def _hinted(form: Form, modifiers: tuple[str, ...]) -> bool:
 def nearest(root: str, modifiers: tuple[str, ...]) -> str | None:
     """The text of the form closest to a spelling without candidates."""
     if root not in REGISTRY:
+        import difflib
+
         close = difflib.get_close_matches(root, list(REGISTRY), 1)
         return REGISTRY[close[0]][0].syntax if close else None
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,8 @@ SIGN = np.uint32(0x80000000)
 @lru_cache(maxsize=1)
 def coefficients() -> dict[str, Array]:
     """Those of the functions' pieces, by their names."""
+    from importlib.resources import files
+
     with (files("warpsim.numerics") / "tables.npz").open("rb") as f, np.load(f, allow_pickle=False) as stored:
         return {name: stored[name].astype(np.int64) for name in stored.files}
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-
 import warpsim.isa  # noqa: F401  declares the instructions
 from warpsim.isa import matching, spec, unsupported
 from warpsim.isa.matching import Candidate
@@ -91,6 +89,8 @@ class Checker:
         elif node.opcode in unsupported.OPCODES:
             self._unsupported(node, text)
         else:
+            import difflib
+
             close = difflib.get_close_matches(node.opcode, spec.opcodes(), 1)
             advice = f"did you mean {close[0]}?" if close else ""
             self.problems.add("syntax", node.span, f"{node.opcode} is not a PTX instruction", advice, text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 from collections.abc import Iterable
@@ -79,6 +78,8 @@ def _result(finding: Finding, index: int) -> dict[str, Any]:
         "section": MANUAL + "#" + finding.section if finding.section else None,
         "text": describe(finding),
     }
+    import hashlib
+
     first, *related = places
     first.pop("message", None)
     return {

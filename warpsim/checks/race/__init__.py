@@ -1,1 +1,3 @@
 """The race rule: accesses (`accesses`) held against the happens-before relation (`order`)."""
+
+RULE = "race"

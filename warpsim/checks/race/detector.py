@@ -13,10 +13,10 @@ import numpy as np
 
 from warpsim.checks.async_global import GlobalSources, Source, changed, clashing, sources_of
 from warpsim.checks.cells import SHIFT, THREAD, Cells, cells_of, note_strided
+from warpsim.checks.race import RULE as RACE
 from warpsim.checks.race.accesses import AccessChecks, Accesses
 from warpsim.checks.race.clocks import CLUSTER, CTA, GPU, BatchClocks, LaunchRaces, Role, alike
 from warpsim.checks.race.flags import FlagAccess, Flags
-from warpsim.checks.race.reports import RULE as RACE
 from warpsim.checks.race.reports import Reports, check_exit
 from warpsim.layout import mbarriers
 from warpsim.machine.asynchrony.transfers import late

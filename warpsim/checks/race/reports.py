@@ -14,6 +14,7 @@ import numpy as np
 
 from warpsim.analysis.verified_loads import guesses, tests
 from warpsim.checks.cells import SHIFT, THREAD
+from warpsim.checks.race import RULE
 from warpsim.checks.race.clocks import BatchClocks, is_found
 from warpsim.errors import Finding
 from warpsim.machine.reporting import finding_at, present
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from warpsim.machine.state.group import Group
 
 
-RULE = "race"
 UNCHANGED = "; the value there stays the same"
 CHECKED = "; the value read is only a guess, which a compare-and-swap verifies"
 IN_TURN = "; the warp that reads also starts the copy, and no GPU so far starts the copy before the loads"
