@@ -13,10 +13,10 @@ import pytest
 
 import warpsim
 from ptx_text import module_head
-from warpsim.analysis.shared_layout import source_name
 from warpsim.cli import main
 from warpsim.errors import Finding, spans
 from warpsim.host.options import EVERY
+from warpsim.program.mangling import source_name
 from warpsim.report.findings import sarif
 from warpsim.report.rules import RULES
 
@@ -244,7 +244,10 @@ def test_every_rule_is_described():
         ("_ZZ6reduceE4tile", "tile"),
         ("_ZZ1fILi4EEvvE2As_0", "As"),
         ("smem", "smem"),
-        ("_ZN3abcE", "_ZN3abcE"),
+        ("_ZN3abcE", "abc"),
+        ("_ZN5table7weightsE", "table::weights"),
+        ("_ZN34_INTERNAL_5d314649_4_m_cu_ff59fef336_GLOBAL__N__5d314649_4_m_cu_ff59fef36hiddenE", "hidden"),
+        ("_ZNK1FclEi", "_ZNK1FclEi"),
         ("_ZZ1fE99x", "_ZZ1fE99x"),
     ],
 )

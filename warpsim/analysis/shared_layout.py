@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from operator import itemgetter
 
 from warpsim.isa.traits import Ending
+from warpsim.program.mangling import source_name
 from warpsim.program.program import Function, Operand, Program, Variable
 from warpsim.records import frozen
 from warpsim.types import StateSpace
@@ -51,17 +51,6 @@ class SharedLayout:
             if address < (start + length if length else size):
                 return f"{name}+0x{address - start:x}" if address > start else name
         return ""
-
-
-_LOCAL = re.compile(r"_ZZ.*E(\d+)(\w+)")
-
-
-def source_name(name: str) -> str:
-    """A variable's name in CUDA: ``tile`` for ``_ZZ6reduceE4tile``, which is declared in a function."""
-    match = _LOCAL.fullmatch(name)
-    if match is None or len(match[2]) < (length := int(match[1][:4])):
-        return name
-    return match[2][:length]
 
 
 def place_shared(program: Program, entry: Function) -> SharedLayout:

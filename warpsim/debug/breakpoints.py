@@ -14,10 +14,12 @@ from numpy.typing import ArrayLike
 
 from warpsim.debug import expressions as ex
 from warpsim.debug.errors import DebugError, number
-from warpsim.debug.evaluation import CUDA, Context, Location
+from warpsim.debug.evaluation import CUDA, Context
 from warpsim.debug.matrices import Matrix, matrix_at, nearest_matrix
+from warpsim.debug.symbols import symbols_of
 from warpsim.debug.threads import Focus, column_of, cta_at, holds, of_type, peek, places, standing, warps_in
 from warpsim.debug.timeline import Timeline
+from warpsim.debug.values import Location
 from warpsim.host.options import EVERY
 from warpsim.isa.traits import Family, Stage
 from warpsim.machine.machine import Machine
@@ -300,7 +302,7 @@ def check_condition(condition: str, program: Program, locations: frozenset[LineC
 
 def unknown_name(node: ex.Node, function: Function, program: Program) -> str | None:
     """The first name of an expression that stands for nothing in a function."""
-    known = {r.name for r in function.registers}
+    known = {r.name for r in function.registers} | symbols_of(program).names(function)
     known |= {p.name for p in (*function.params, *function.returns)}
     known |= {name for v in (*function.variables, *program.variables) for name in (v.name, v.unique)}
     known |= {f"%{name}" for name in SPECIALS}
@@ -352,7 +354,7 @@ def target_of(context: Context, text: str, scope: str, *, read: bool) -> Registe
             if not 0 <= number < 32:
                 raise DebugError(f"lane must be 0 to 31, not {number}")
             node, lane, scope = ex.Name(name), int(number), "lane"
-    register = context.register(node.text) if isinstance(node, ex.Name) else None
+    register = context.register_named(node.text) if isinstance(node, ex.Name) else None
     if register is not None:
         if read:
             raise DebugError("reads of registers cannot be watched; set breakpoints at the lines that read it")
@@ -366,7 +368,7 @@ def target_of(context: Context, text: str, scope: str, *, read: bool) -> Registe
         raise DebugError("watch a register, a variable, or memory such as s[3], global.u32[0x7f00000000]")
     if isinstance(at.address, np.ndarray):
         at = attrs.evolve(at, address=int(at.address[context.focus.lane]))
-    nbytes = at.each * (1 if at.count is None else at.count)
+    nbytes = at.nbytes
     place, focus = context.place(at.space, at.address), context.focus
     place.read(nbytes)
     if at.space == "shared" and context.machine is not None:
@@ -377,12 +379,7 @@ def target_of(context: Context, text: str, scope: str, *, read: bool) -> Registe
 
 def location_of(context: Context, node: ex.Node) -> Location | None:
     """The location of an expression in memory; None if it has none."""
-    if isinstance(node, ex.Index):
-        stop = context.evaluate(node.stop) if node.stop is not None else None
-        return context.location(node.base, context.evaluate(node.index), stop)
-    if isinstance(node, ex.Name) and context.register(node.text) is None:
-        return context.variable(node.text)
-    return None
+    return context.lvalue(node)
 
 
 def tile_of(context: Context, text: str, instruction: Instruction | None) -> TileTarget | None:
@@ -480,9 +477,12 @@ class MemoryWatch:
         return None if old is None or new is None or old == new else (self._shown(old), self._shown(new), "")
 
     def _shown(self, raw: bytes) -> Array:
-        dtype = self.target.location.type.dtype
+        location = self.target.location
+        if location.of is not None:
+            return np.asarray(np.frombuffer(raw, location.of.dtype)[0])
+        dtype = location.type.dtype
         values = np.frombuffer(raw, dtype if dtype != np.bool_ else np.uint8)
-        return values[0] if self.target.location.count is None and len(values) == 1 else values
+        return values[0] if location.count is None and len(values) == 1 else values
 
 
 class TileWatch:

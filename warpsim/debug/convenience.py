@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from warpsim.debug.errors import DebugError
-from warpsim.debug.evaluation import Value
+from warpsim.debug.values import Value
 
 _PRINTED = re.compile(r"\$(\$?)([0-9]*)")
 

@@ -2,8 +2,9 @@
 
 ::
 
-    expression   C operators with their precedence: || && | ^ & == != < <= > >= << >> + - * / % and unary - ~ ! &
-    value        12  0x1f  1.5  0f3F800000  %r3  %tid.x  name  threadIdx.x  (expression)
+    expression   C operators with their precedence: || && | ^ & == != < <= > >= << >> @ + - * / % and unary - ~ ! & *
+    value        12  0x1f  1.5  0f3F800000  %r3  %tid.x  name  space::name  threadIdx.x  (expression)
+    of C types   ring[1].a[3]  p->next  *tile@8 (8 elements from there on)  (float*)p  sizeof(ring)
     of an array  s[12]  s[4:8]  s.f32[12]  (elements of another type)  %r3[5]  (lane 5)
     of memory    global.f32[address]  shared.u32[64]  local.u8[0]  u64[address]  (a generic address)
     of bits      f16x2(%r5).hi  e4m3x4(%r5)[2]  f32(%r1)  s16(%r2)
@@ -18,24 +19,27 @@ import numpy as np
 
 from warpsim.debug.errors import DebugError
 from warpsim.errors import shown
+from warpsim.program.c_types import NAMED
 from warpsim.records import frozen
 from warpsim.types import TYPES
 
 SPACES = ("global", "const", "shared", "local", "param", "generic")
 LONGEST, DEEPEST = 4096, 64
 DIGITS = 400
+NUMBERS = {*NAMED, "unsigned", "void", "half"}
+"""Types of C that begin a cast."""
 _TOKEN = re.compile(
     r"""\s*(?:
     (?P<ptx>0[fF][0-9a-fA-F]{8}\b|0[dD][0-9a-fA-F]{16}\b)
     | (?P<hex>0[xX][0-9a-fA-F]+)
     | (?P<float>[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)
     | (?P<int>[0-9]+)
-    | (?P<name>%?[A-Za-z_$][A-Za-z0-9_$]*)
-    | (?P<op>\|\||&&|==|!=|<=|>=|<<|>>|[-+*/%&|^~!<>()\[\].:])
+    | (?P<name>%?[A-Za-z_$][A-Za-z0-9_$]*(?:::[A-Za-z_$][A-Za-z0-9_$]*)*)
+    | (?P<op>\|\||&&|==|!=|<=|>=|<<|>>|->|[-+*/%&|^~!<>()\[\].:@])
     )""",
     re.VERBOSE | re.ASCII,
 )
-_LEVELS = ("||", "&&", "|", "^", "&", "== !=", "< <= > >=", "<< >>", "+ -", "* / %")
+_LEVELS = ("||", "&&", "|", "^", "&", "== !=", "< <= > >=", "<< >>", "@", "+ -", "* / %")
 _PRECEDENCE = {operator: level for level, operators in enumerate(_LEVELS) for operator in operators.split()}
 
 
@@ -87,15 +91,26 @@ class Bits:
 
 
 @frozen
+class Cast:
+    """A value as a type of C; ``sizeof`` of a type is one without an operand."""
+
+    type: str
+    stars: int
+    operand: Node | None
+
+
+@frozen
 class Operation:
-    """An operator and its one or two operands; ``&`` of one is the address of a variable."""
+    """An operator and its one or two operands; ``&`` of one is the address of a variable, ``*`` what a pointer points to,
+    ``@`` of two an array of elements.
+    """
 
     operator: str
     left: Node
     right: Node | None = None
 
 
-Node = Number | Name | Memory | Index | Field | Bits | Operation
+Node = Number | Name | Memory | Index | Field | Bits | Cast | Operation
 
 
 def parse(text: str) -> Node:
@@ -173,12 +188,15 @@ class _Parser:
         if self.depth > DEEPEST:
             raise DebugError(f"an expression nests at most {DEEPEST} deep")
         operator = self.word
-        found = Operation(operator, self.unary()) if self.take(*"-~!&+") else self.postfix(self.primary())
+        found = Operation(operator, self.unary()) if self.take(*"-~!&+*") else self.postfix(self.primary())
         self.depth -= 1
         return found
 
     def primary(self) -> Node:
         if self.take("("):
+            type = self.type()
+            if type is not None:
+                return Cast(*type, self.unary())
             found = self.expression()
             self.expect(")")
             return found
@@ -186,11 +204,36 @@ class _Parser:
             self.at += 1
             return Number(self.number(*self.tokens[self.at - 1]))
         word = self.name("a value")
+        if word == "sizeof":
+            type = self.type() if self.take("(") else None
+            return Cast(*type, None) if type is not None else Operation("sizeof", self.sized())
         if word in TYPES and self.take("("):
             found = self.expression()
             self.expect(")")
             return Bits(word, found)
         return Name(word)
+
+    def sized(self) -> Node:
+        """What ``sizeof`` or ``sizeof (`` stands before."""
+        if self.tokens[self.at - 1][1] != "(":
+            return self.unary()
+        found = self.expression()
+        self.expect(")")
+        return found
+
+    def type(self) -> tuple[str, int] | None:
+        """The type of C before a closing parenthesis, and its stars; None, and nothing consumed, if none stands here."""
+        start, words = self.at, list[str]()
+        while self.kind == "name" and not self.word.startswith("%"):
+            words.append(self.name("a type"))
+        stars = 0
+        while words and self.take("*", "&"):
+            stars += 1
+        name = " ".join(word for word in words if word not in ("const", "volatile", "struct", "class"))
+        if words and (stars or name in NUMBERS or "struct" in words) and self.take(")"):
+            return name, stars
+        self.at = start
+        return None
 
     def number(self, kind: str, word: str, place: int) -> int | float | np.floating[Any]:
         if len(word) > DIGITS:
@@ -209,6 +252,8 @@ class _Parser:
                 index = self.expression()
                 base = Index(base, index, self.expression() if self.take(":") else None)
                 self.expect("]")
+            elif self.take("->"):
+                base = Field(Operation("*", base), self.name("a member"))
             elif self.take("."):
                 word = self.name("a field")
                 if not (isinstance(base, Name) and word in TYPES):

@@ -441,7 +441,7 @@ class _Stops:
             self._lacking[key] = unknown_name(condition, plan.function, machine.launch.plan.program)
         if self._lacking[key] is not None:
             return None
-        context = Context(machine.launch, machine, group, focus, self.position.kept.find)
+        context = Context(machine.launch, machine, group, focus, kept=self.position.kept.find)
         value = context.evaluate(condition)
         truth = np.broadcast_to(np.asarray(value.data != 0, np.bool_), 32)
         truth = truth & context.lanes() if group is not None else truth

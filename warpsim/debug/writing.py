@@ -12,12 +12,14 @@ from numpy.typing import ArrayLike
 from warpsim.debug import expressions as ex
 from warpsim.debug.breakpoints import location_of
 from warpsim.debug.errors import DebugError
-from warpsim.debug.evaluation import Context, Value, as_bits, integers, numbers
+from warpsim.debug.evaluation import Context
 from warpsim.debug.position import Position, context_of
 from warpsim.debug.threads import peek, places
+from warpsim.debug.values import Location, Value, as_bits, integers, numbers
 from warpsim.errors import shown
 from warpsim.host.cases import is_float
 from warpsim.machine.values import Array
+from warpsim.program.c_types import Scalar, Struct, elements, size, text
 from warpsim.program.program import Register
 from warpsim.types import ELEMENTS, ScalarType, bits_type
 
@@ -41,15 +43,14 @@ def assign(position: Position, what: str, value: object) -> None:
 
 def _assign(position: Position, context: Context, what: str, node: ex.Node, given: Value) -> None:
     base = node.base if isinstance(node, ex.Index) else node
-    register = context.register(base.text) if isinstance(base, ex.Name) else None
-    if register is not None:
+    register = context.register_named(base.text) if isinstance(base, ex.Name) else None
+    if isinstance(base, ex.Name) and register is not None:
         lane = _lane(context, node) if isinstance(node, ex.Index) else None
-        data = _as_type(what, given, register.type, context.lanes() if lane is None else np.arange(32) == lane)
+        type = _held_as(context, base.text, register)
+        data = _as_type(what, given, type, context.lanes() if lane is None else np.arange(32) == lane)
         _set_register(position, context, register, lane, data)
         return
-    at = location_of(context, node)
-    if at is None or at.space == "param":
-        raise DebugError(f"{what} cannot be changed: name a register, a variable, or memory such as shared.u32[64]")
+    at = _in_memory(context, what, node)
     data = _as_type(what, given, at.type, context.lanes())
     count = 1 if at.count is None else at.count
     pairs = []
@@ -71,6 +72,17 @@ def _assign(position: Position, context: Context, what: str, node: ex.Node, give
             there.place(space, address, lane).write(raw)
 
     position.timeline.change(("set", what), act)
+
+
+def _in_memory(context: Context, what: str, node: ex.Node) -> Location:
+    """Where what is changed is in memory."""
+    at = location_of(context, node)
+    if at is None or at.space == "param":
+        raise DebugError(f"{what} cannot be changed: name a register, a variable, or memory such as shared.u32[64]")
+    if at.of is not None and isinstance(struct := elements(at.of), Struct):
+        members = ", ".join(member.name for member in struct.members if member.name)
+        raise DebugError(f"{what} is of type {text(at.of)}: set a member, {members}")
+    return at
 
 
 def _value(value: Any) -> Value:
@@ -137,6 +149,14 @@ def _as_type(what: str, value: Value, type: ScalarType, lanes: Array) -> Array:
         return np.asarray(exact == 1, np.bool_)
     fit((-(1 << bits - 1) <= exact) & (exact < 1 << bits), whole, f"; write {type.name}({{}}) for its low bits")
     return as_bits(Value(np.asarray(exact & (1 << bits) - 1, object), value.lanes), plain).data
+
+
+def _held_as(context: Context, name: str, register: Register) -> ScalarType:
+    """The type of a register, or of the variable of C++ in it."""
+    symbol = None if register.name == name else context.symbol(name)
+    if symbol is None or not isinstance(symbol.type, Scalar) or size(symbol.type) != register.type.bytes:
+        return register.type
+    return symbol.type.type
 
 
 def _lane(context: Context, node: ex.Index) -> int:

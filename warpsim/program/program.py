@@ -296,6 +296,8 @@ class Program:
     module: ast.Module = attrs.field(repr=False)
     file: str = "<ptx>"
     lines: tuple[str, ...] = attrs.field(repr=False, default=())
+    symbols: Any = attrs.field(default=None, init=False, eq=False, repr=False)
+    """The variables of C++, cached by `warpsim.debug.symbols.symbols_of`."""
 
     @property
     def debug(self) -> bool:

@@ -1,0 +1,115 @@
+"""Names and types of C++: what is printed, watched and set by them, in what ``nvcc -lineinfo`` made of ``kernels/ring.cu``."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import warpsim
+from warpsim.debug import DebugError, Session
+
+KERNELS = Path(__file__).parent / "kernels"
+STEP = np.dtype([("scale", "<f4"), ("shift", "<i4"), ("bias", "<u8")])
+"""``struct Step``, as the compiler lays it out: 0, 4 and 8 of 16 bytes."""
+N = 100
+SCALE, SHIFT = 0.5, -7
+WEIGHTS = [1, 2, 3, 4, 3, 2, 1]
+
+
+def started(name):
+    """A session at the start of the kernel: ``x[i]`` is ``i + 1``."""
+    kernel = warpsim.load(KERNELS / name)["_Z7stencilPKfPfi4Step"]
+    device = kernel.device(None)
+    bias = device.array(np.array([100, 200], np.float32))
+    step = np.zeros((), STEP)
+    step["scale"], step["shift"], step["bias"] = SCALE, SHIFT, bias.ptr
+    x, y = np.arange(1, N + 1, dtype=np.float32), np.zeros(N, np.float32)
+    return Session(kernel, 2, 64, (x, y, N, step[()]), device=device)
+
+
+@pytest.fixture(scope="module")
+def lines():
+    """A session behind the first CTA's barrier, of a module with line information only."""
+    session = started("ring.ptx")
+    session.until("ring.cu:60")
+    return session
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("coef[0]", 0.5),
+        ("coef", [SCALE * w for w in WEIGHTS]),
+        ("*tile@8", [0, 0, 0, 1, 2, 3, 4, 5]),
+        ("tile[4]@3", [2, 3, 4]),
+        ("tile[4:7]", [2, 3, 4]),
+        ("table::weights", WEIGHTS),
+        ("weights[3] + 1", 5),
+        ("grid2", [1, 2, 3, -4, -5, -6]),
+        ("*(&coef[1] + 2)", 2),
+        ("&coef[3] - &coef[1]", 2),
+        ("(int)coef[2]", 1),
+        ("(unsigned char)-1", 255),
+        ("sizeof(coef)", 28),
+        ("sizeof(double)", 8),
+        ("sizeof coef[0]", 4),
+        ("square[6]", 6),
+        ("ring.u8[20]", ord("a")),
+        ("*(float*)&ring[28]@2", [10, 11]),
+        ("_Z7stencilPKfPfi4Step_param_0[3]", 4),
+        ("_ZZ7stencilPKfPfi4StepE4coef[3]", 63),  # the bytes of 0.5f: 00 00 00 3f
+    ],
+)
+def test_c_names(lines, text, expected):
+    """Variables go by their names in CUDA, as elements of the type as which the kernel accesses them."""
+    assert np.asarray(lines.evaluate(text)).tolist() == expected
+
+
+def test_an_index_by_lane(lines):
+    """An index that differs by lane gives an element to each."""
+    assert lines.evaluate("tile[%tid.x + 3]").tolist() == list(range(1, 33))
+    assert lines.evaluate("tile[%r1] == coef[0]").any() == np.False_
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("coef[7]", "element 7 is out of range: there are 7 elements"),
+        ("*coef[0]", "only pointers and arrays have a *"),
+        ("coef.x", "no member x in float"),
+        ("%r1@4", "write OBJECT@COUNT"),
+        ("*(void*)0", "void has no size"),
+        ("(Slot*)0", "no type Slot"),
+        ("(float)", "expected a value"),
+        ("nowhere::x", "no register, variable or parameter nowhere::x"),
+    ],
+)
+def test_what_has_no_value(lines, text, advice):
+    """What has no value is refused with what there is."""
+    with pytest.raises(DebugError, match=advice.replace("*", r"\*")):
+        lines.evaluate(text)
+
+
+def test_set():
+    """A variable takes numbers of its type."""
+    session = started("ring.ptx")
+    session.until("ring.cu:60")
+    session.set("coef[0]", "1.5")
+    session.set("*tile@2", [7, 8.5])
+    session.set("grid2[1]", -3)
+
+    assert session.evaluate("coef[0]") == 1.5
+    assert session.evaluate("tile[0:3]").tolist() == [7, 8.5, 0]
+    assert session.evaluate("grid2[1]") == -3
+    with pytest.raises(DebugError, match=r"grid2\[1\] is .s16, which takes integers of 16 bits"):
+        session.set("grid2[1]", 0.5)
+
+
+def test_watch():
+    """A watchpoint stops where the element changes."""
+    session = started("ring.ptx")
+    session.watch("tile[%tid.x + 3]")
+    stop = session.cont()
+
+    assert (stop.reason, stop.old, stop.new) == ("watchpoint", 0, 1)
+    assert session.break_at("ring.cu:60", "coef[%tid.x & 3] == 2").number == 2

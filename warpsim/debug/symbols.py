@@ -1,0 +1,203 @@
+"""What the names of C++ mean in a module: variables, their types, where they are, and the scopes in which they are seen.
+
+Types come from debug information (``nvcc -G``) where there is any. Without it, an array of bytes is one of the type as which
+the kernel accesses it, and a parameter that holds an address points to what is accessed there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from warpsim.analysis.element_types import Root, accessed, element
+from warpsim.program.c_types import VOID, Array, CType, Pointer, scalar_of, size
+from warpsim.program.mangling import source_name
+from warpsim.program.program import Function, Instruction, Param, Program, Variable
+from warpsim.records import frozen
+from warpsim.types import ScalarType
+
+
+@frozen(eq=False)
+class Place:
+    """Where a variable is while instructions from ``start`` up to ``stop`` come next: at an offset from a variable of PTX, or in
+    a register.
+    """
+
+    of: str
+    offset: int = 0
+    register: bool = False
+    start: int = 0
+    stop: int = 1 << 62
+
+
+@frozen(eq=False)
+class Symbol:
+    """A variable of C++. ``known`` says where its type comes from: ``PTX``, or the accesses of a module; it is empty for debug
+    information.
+    """
+
+    name: str
+    type: CType
+    places: tuple[Place, ...]
+    parameter: bool = False
+    known: str = ""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a name of PTX that means what it means there."""
+        return self.known == "PTX" and self.name == self.places[0].of
+
+    def place(self, at: int) -> Place | None:
+        """Where it is when the instruction ``at`` comes next."""
+        return next((place for place in self.places if place.start <= at < place.stop), None)
+
+
+@frozen(eq=False)
+class Scope:
+    """The variables of a block while instructions from ``start`` up to ``stop`` come next, and the blocks in it.
+
+    ``function`` is what a block is compiled from that was inlined, ``call`` the line of the call.
+    """
+
+    symbols: tuple[Symbol, ...]
+    scopes: tuple[Scope, ...] = ()
+    start: int = 0
+    stop: int = 1 << 62
+    function: str = ""
+    call: tuple[str, int] | None = None
+
+
+class Symbols:
+    """The variables of a module's functions, and of the module."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._bodies: dict[str, Scope] = {}
+        self._numbers: dict[str, dict[tuple[int, int], int]] = {}
+        self._accessed: dict[Root, set[ScalarType]] | None = None
+        self._globals: tuple[Symbol, ...] | None = None
+        self.types: dict[str, CType] = {}
+        """Structs, enumerations and names of types."""
+
+    # ---- look up -----------------------------------------------------------------------------
+
+    def find(self, name: str, function: Function, at: int, depth: int = 0) -> Symbol | None:
+        """The variable that a name means to a function when its instruction ``at`` comes next, ``depth`` calls of inlined
+        functions further out. A name without its namespace is enough if only one variable has it.
+        """
+        for symbol in self.visible(function, at, depth):
+            if symbol.name == name:
+                return symbol
+        last = [symbol for symbol in self.globals if symbol.name.rpartition("::")[2] == name]
+        return last[0] if len(last) == 1 else None
+
+    def visible(self, function: Function, at: int, depth: int = 0) -> Iterator[Symbol]:
+        """The variables that a function sees, innermost first."""
+        for scope in reversed(self.frame(function, at, depth)):
+            yield from scope.symbols
+        yield from self.globals
+
+    def frame(self, function: Function, at: int, depth: int = 0) -> list[Scope]:
+        """The scopes of a function, or of one inlined into it, when its instruction ``at`` comes next, outermost first."""
+        frames = self.frames(function, at)
+        return frames[min(depth, len(frames) - 1)]
+
+    def frames(self, function: Function, at: int) -> list[list[Scope]]:
+        """The scopes of each function that was inlined where the instruction ``at`` is, innermost first, and last those of the
+        function itself.
+        """
+        found, scope = [[self.body(function)]], self.body(function)
+        while inner := next((each for each in scope.scopes if each.start <= at < each.stop), None):
+            scope = inner
+            if scope.function:
+                found.insert(0, [])
+            found[0].append(scope)
+        return found
+
+    def names(self, function: Function) -> set[str]:
+        """Every name that means a variable somewhere in a function."""
+        found, work = {symbol.name for symbol in self.globals}, [self.body(function)]
+        found |= {name.rpartition("::")[2] for name in found}
+        while work:
+            scope = work.pop()
+            found |= {symbol.name for symbol in scope.symbols}
+            work += scope.scopes
+        return found
+
+    def number(self, function: Function, instruction: Instruction) -> int:
+        """The number of an instruction in its function."""
+        known = self._numbers.get(function.name)
+        if known is None:
+            spans = [(each.span.line, each.span.column) for each in function.code]
+            known = self._numbers[function.name] = {span: at for at, span in reversed([*enumerate(spans)])}
+        return known.get((instruction.span.line, instruction.span.column), len(function.code))
+
+    def variable(self, function: Function, name: str) -> Variable | Param | None:
+        """A variable or parameter of PTX that a place is in."""
+        held: tuple[Variable | Param, ...] = (*function.params, *function.variables, *self.program.variables)
+        return next((each for each in held if each.name == name), None)
+
+    # ---- without debug information -----------------------------------------------------------
+
+    @property
+    def globals(self) -> tuple[Symbol, ...]:
+        """The variables of the module."""
+        if self._globals is None:
+            self._globals = tuple([self._declared(variable) for variable in self.program.variables])
+        return self._globals
+
+    def body(self, function: Function) -> Scope:
+        """The outermost scope of a function."""
+        found = self._bodies.get(function.name)
+        if found is None:
+            held = [self._parameter(p) for p in function.params if not p.registers]
+            held += [self._declared(variable) for variable in function.variables]
+            found = self._bodies[function.name] = Scope(tuple(held))
+        return found
+
+    def _declared(self, variable: Variable) -> Symbol:
+        """A variable of PTX, an array of bytes as one of the elements accessed in it."""
+        type: CType = scalar_of(variable.type)
+        known, n_bytes = "PTX", variable.size
+        if variable.type.name == "b8" and variable.array and n_bytes:
+            accesses = self._accesses.get((variable.unique, 0), set())
+            found = element(accesses) if accesses else None
+            words = ", ".join(sorted(f".{each.name}" for each in accesses))
+            if found is not None and n_bytes % found.bytes == 0:
+                type, known = scalar_of(found), f"the accesses of the module, {words}"
+        if variable.array or n_bytes > size(type):
+            type = Array(type, n_bytes // size(type))
+        name = source_name(variable.name)
+        return Symbol(name, type, (Place(variable.name),), known=known)
+
+    def _parameter(self, param: Param) -> Symbol:
+        """A parameter of PTX; one that holds an address has the type of a pointer to what is accessed there."""
+        accesses = self._accesses.get((param.unique, 0), set())
+        type: CType = scalar_of(param.type)
+        known = "PTX"
+        if accesses and param.size == 8:
+            found = element(accesses)
+            target = scalar_of(found) if found is not None else VOID
+            known = f"the accesses of the module, {', '.join(sorted(f'.{each.name}' for each in accesses))}"
+            type = Pointer(lambda: target, scaled=False)
+        elif param.array:
+            type = Array(type, param.size // param.type.bytes)
+        return Symbol(param.name, type, (Place(param.name),), parameter=True, known=known)
+
+    @property
+    def _accesses(self) -> dict[Root, set[ScalarType]]:
+        if self._accessed is None:
+            found: dict[Root, set[ScalarType]] = {}
+            for function in self.program.functions.values():
+                for root, types in accessed(function).items():
+                    found.setdefault(root, set()).update(types)
+            self._accessed = found
+        return self._accessed
+
+
+def symbols_of(program: Program) -> Symbols:
+    """The variables of a module, looked for once."""
+    found: Symbols | None = program.symbols
+    if found is None:
+        found = Symbols(program)
+        object.__setattr__(program, "symbols", found)
+    return found
