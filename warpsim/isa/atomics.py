@@ -104,24 +104,25 @@ _atom = functools.partial(
     instruction, anchor=_ATOM, types={"cache_policy": ".u64"}, gates=_GATES, sinks=("d",), traits=_ATOMIC
 )
 _red = functools.partial(instruction, anchor=_RED, types={"cache_policy": ".u64"}, gates=_GATES, traits=_REDUCTION)
-_VECTOR: dict[str, Any] = {"vectors": {"d": _size, "b": _size}, "needs": (90, (8, 1)), "legal": _vector_illegal}
+_atom_vector, _red_vector = (
+    functools.partial(declare, vectors={"d": _size, "b": _size}, needs=(90, (8, 1)), legal=_vector_illegal)
+    for declare in (_atom, _red)
+)
 
 
-@_atom(
+@_atom_vector(
     f"""
     atom{{.sem}}{{.scope}}{{.global}}.op.noftz.vec.type       d, [a], b;
     atom{{.sem}}{{.scope}}{{.global}}.op.noftz.hint.vec.type  d, [a], b, cache_policy;
     {_HALVES}{_ATOM_SEM}
     """,
-    **_VECTOR,
 )
-@_atom(
+@_atom_vector(
     f"""
     atom{{.sem}}{{.scope}}{{.global}}.op.vec.type       d, [a], b;
     atom{{.sem}}{{.scope}}{{.global}}.op.hint.vec.type  d, [a], b, cache_policy;
     {_F32}{_ATOM_SEM}
     """,
-    **_VECTOR,
 )
 @_atom(
     f"""
@@ -140,26 +141,24 @@ _VECTOR: dict[str, Any] = {"vectors": {"d": _size, "b": _size}, "needs": (90, (8
     legal=_illegal,
     traits=lambda op: _COUNTER if op.op in _COUNTING else _ATOMIC,
 )
-def atom(op: Op, a: Any, b: Any, cache_policy: Any = None, *, memory: MemoryPort) -> Any:
+def atom(op: Op, a: Any, b: Any, cache_policy: Lanes | None = None, *, memory: MemoryPort) -> Any:
     """d = the value at a; the value at a = d op b. Of vectors, each element atomically; of packed halves, each half."""
     return atomic(op, a, b, memory, returns=True)
 
 
-@_red(
+@_red_vector(
     f"""
     red{{.sem}}{{.scope}}{{.global}}.op.noftz.vec.type       [a], b;
     red{{.sem}}{{.scope}}{{.global}}.op.noftz.hint.vec.type  [a], b, cache_policy;
     {_HALVES}{_RED_SEM}
     """,
-    **_VECTOR,
 )
-@_red(
+@_red_vector(
     f"""
     red{{.sem}}{{.scope}}{{.global}}.op.vec.type       [a], b;
     red{{.sem}}{{.scope}}{{.global}}.op.hint.vec.type  [a], b, cache_policy;
     {_F32}{_RED_SEM}
     """,
-    **_VECTOR,
 )
 @_red(
     f"""
@@ -177,7 +176,7 @@ def atom(op: Op, a: Any, b: Any, cache_policy: Any = None, *, memory: MemoryPort
     """,
     legal=_illegal,
 )
-def red(op: Op, a: Any, b: Any, cache_policy: Any = None, *, memory: MemoryPort) -> None:
+def red(op: Op, a: Any, b: Any, cache_policy: Lanes | None = None, *, memory: MemoryPort) -> None:
     """The value at a = the value at a op b."""
     atomic(op, a, b, memory, returns=False)
 
@@ -214,7 +213,7 @@ def red_async_release(op: Op, a: Any, b: Any, *, memory: MemoryPort) -> None:
     """,
     legal=_hint_illegal,
 )
-def atom_exch(op: Op, a: Any, b: Lanes, cache_policy: Any = None, *, memory: MemoryPort) -> Any:
+def atom_exch(op: Op, a: Any, b: Lanes, cache_policy: Lanes | None = None, *, memory: MemoryPort) -> Any:
     """d = the value at a; the value at a = b."""
     return memory.atomic(op.space or "", a, op.type, UPDATES["exch"], (b,), returns=True, kind="exch")
 

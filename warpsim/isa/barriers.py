@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
 
-from warpsim.isa.ports import Lanes, MapFencesPort, ObjectsPort
+from warpsim.isa.ports import Address, Lanes, MapFencesPort, ObjectsPort
 from warpsim.isa.spec import LowBits, Op, Scope, instruction
 from warpsim.isa.traits import Barrier, Fence, Order, Traits
 from warpsim.types import TYPES
@@ -36,45 +36,43 @@ def _cta_barrier(op: Op) -> Traits:
     )
 
 
-_CTA: dict[str, Any] = {
-    "anchor": "parallel-synchronization-and-communication-instructions-bar",
-    "scope": Scope.SYNC,
-    "limits": {"a": LowBits(range(16)), "b": _counts},
-    "gates": {"cta": (None, (7, 8))},
-    "gate": lambda op: (None, (6, 0)) if op.text.startswith("barrier") else None,
-    "traits": _cta_barrier,
-}
+_cta = functools.partial(
+    instruction,
+    anchor="parallel-synchronization-and-communication-instructions-bar",
+    scope=Scope.SYNC,
+    limits={"a": LowBits(range(16)), "b": _counts},
+    gates={"cta": (None, (7, 8))},
+    gate=lambda op: (None, (6, 0)) if op.text.startswith("barrier") else None,
+    traits=_cta_barrier,
+)
 
 
-@instruction(
+@_cta(
     """
     barrier{.cta}.sync{.aligned} a{, b};  barrier{.cta}.arrive{.aligned} a, b;
     bar{.cta}.sync a{, b};                bar{.cta}.arrive a, b;
     """,
     types=_B32,
-    **_CTA,
 )
 def bar(op: Op, a: Lanes, b: Lanes | None = None) -> None:
     """Wait for the CTA's threads at barrier a, or arrive without waiting."""
 
 
-@instruction(
+@_cta(
     "barrier{.cta}.red.popc{.aligned}.u32 d, a{, b}, {!}c;  bar{.cta}.red.popc.u32 d, a{, b}, {!}c;",
     types={"d": TYPES["u32"], "c": ".pred", **_B32},
-    **_CTA,
 )
 def bar_popc(op: Op, a: Lanes, b: Lanes, c: Lanes) -> None:
     """Wait, and count the threads whose predicate is true."""
 
 
-@instruction(
+@_cta(
     """
     barrier{.cta}.red.op{.aligned}.pred d, a, b, {!}c;  bar{.cta}.red.op.pred d, a, b, {!}c;
     barrier{.cta}.red.op{.aligned}.pred d, a, {!}c;     bar{.cta}.red.op.pred d, a, {!}c;
     .op = { .and, .or };
     """,
     types={"d": ".pred", "c": ".pred", **_B32},
-    **_CTA,
 )
 def bar_red(op: Op, a: Lanes, b: Lanes, c: Lanes) -> None:
     """Wait, and combine the predicates."""
@@ -202,7 +200,7 @@ def fence_mbarrier_init(op: Op, *, objects: ObjectsPort) -> None:
     needs=(90, (8, 3)),
     traits=Traits(fence=Fence(proxy="tensormap::generic")),
 )
-def fence_tensormap(op: Op, address: Any = None, size: Any = None, *, maps: MapFencesPort) -> None:
+def fence_tensormap(op: Op, address: Address | None = None, size: Lanes | None = None, *, maps: MapFencesPort) -> None:
     """Order accesses to a tensor map through the tensormap proxy."""
     if address is None:
         maps.release()

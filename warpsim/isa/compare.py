@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import operator
-from typing import Any
+from collections.abc import Callable
 
 import ml_dtypes
 import numpy as np
@@ -20,7 +21,7 @@ _TYPES = ".type = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, 
 _HALF = ".type = { .f16, .bf16 };"
 _PACKED = ".type = { .f16x2, .bf16x2 };"
 _GATES = {"f16": (53, (4, 2)), "f16x2": (53, (4, 2)), "bf16": (90, (7, 8)), "bf16x2": (90, (7, 8))}
-_INTEGER: dict[str, Any] = {
+_INTEGER: dict[str, Callable[[Lanes, Lanes], Lanes]] = {
     "eq": operator.eq,
     "ne": operator.ne,
     "lt": operator.lt,
@@ -38,7 +39,7 @@ def _ordered(a: Lanes, b: Lanes) -> Lanes:
     return (a == a) & (b == b)
 
 
-_FLOATING: dict[str, Any] = {
+_FLOATING: dict[str, Callable[[Lanes, Lanes], Lanes]] = {
     **_INTEGER,
     "ne": lambda a, b: (a < b) | (a > b),
     "equ": lambda a, b: ~((a < b) | (a > b)),
@@ -92,17 +93,18 @@ def combine(name: str, t: Lanes, c: Lanes) -> Lanes:
     return t & c if name == "and" else t | c if name == "or" else t ^ c
 
 
-_SETP: dict[str, Any] = {
-    "types": {"p": ".pred", "q": ".pred", "c": ".pred"},
-    "registers": {"c": _of_bf16},
-    "legal": _legal,
-    "gates": _GATES,
-    "sinks": ("p",),
-}
+_setp = functools.partial(
+    instruction,
+    types={"p": ".pred", "q": ".pred", "c": ".pred"},
+    registers={"c": _of_bf16},
+    legal=_legal,
+    gates=_GATES,
+    sinks=("p",),
+)
 _PREDICATES = Traits(wide_predicates=False)
 
 
-@instruction(
+@_setp(
     f"""
     setp.cmp{{.ftz}}.type p, a, b;
     setp.cmp.bool{{.ftz}}.type p, a, b, {{!}}c;
@@ -111,7 +113,6 @@ _PREDICATES = Traits(wide_predicates=False)
     """,
     anchor="comparison-and-selection-instructions-setp",
     traits=lambda op: Traits(wide_predicates=False, compares=op.bool is None),
-    **_SETP,
 )
 def setp(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """p = a compared with b, combined with c if given."""
@@ -119,7 +120,7 @@ def setp(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     return t if c is None else combine(op.bool, t, c)
 
 
-@instruction(
+@_setp(
     f"""
     setp.cmp{{.ftz}}.type p|q, a, b;
     setp.cmp.bool{{.ftz}}.type p|q, a, b, {{!}}c;
@@ -127,7 +128,6 @@ def setp(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """,
     anchor="comparison-and-selection-instructions-setp",
     traits=_PREDICATES,
-    **_SETP,
 )
 def setp_two(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> tuple[Lanes, Lanes]:
     """p = a compared with b, q = the opposite, both combined with c if given."""
@@ -135,7 +135,7 @@ def setp_two(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> tuple[Lanes,
     return (t, ~t) if c is None else (combine(op.bool, t, c), combine(op.bool, ~t, c))
 
 
-@instruction(
+@_setp(
     f"""
     setp.cmp{{.ftz}}.type p|_, a, b;
     setp.cmp.bool{{.ftz}}.type p|_, a, b, {{!}}c;
@@ -143,7 +143,6 @@ def setp_two(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> tuple[Lanes,
     """,
     anchor="half-precision-comparison-instructions-setp",
     traits=_PREDICATES,
-    **_SETP,
 )
 def setp_half(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> tuple[Lanes, Lanes]:
     """Compare scalar halves. There is no opposite result; the assembler accepts a sink in its place."""
@@ -151,7 +150,7 @@ def setp_half(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> tuple[Lanes
     return t, t
 
 
-@instruction(
+@_setp(
     f"""
     setp.cmp{{.ftz}}.type p{{|q}}, a, b;
     setp.cmp.bool{{.ftz}}.type p{{|q}}, a, b, {{!}}c;
@@ -159,7 +158,6 @@ def setp_half(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> tuple[Lanes
     """,
     anchor="half-precision-comparison-instructions-setp",
     traits=_PREDICATES,
-    **_SETP,
 )
 def setp_packed(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> tuple[Lanes, Lanes]:
     """p compares the lower halves, q the upper ones, both combined with c if given."""

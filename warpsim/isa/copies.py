@@ -8,23 +8,20 @@ from typing import Any
 import numpy as np
 
 from warpsim.isa.atomics import Reduction
-from warpsim.isa.ports import AsyncGroupsPort, BulkPort, Lanes, ObjectsPort, constant_of
-from warpsim.isa.spec import LowBits, Op, instruction
+from warpsim.isa.ports import Address, AsyncGroupsPort, BulkPort, Lanes, ObjectsPort, constant_of
+from warpsim.isa.spec import LowBits, Op, PerOp, TypeRule, instruction
 from warpsim.isa.traits import Access, Asynchronous, Family, Order, Stage, Traits
 from warpsim.layout import mbarriers
 
 _BULK = "data-movement-and-conversion-instructions-cp-async-bulk"
 _DIM = ".dim = { .1d, .2d, .3d, .4d, .5d };"
 _MODE = ".mode = { .tile, .im2col };"
-_OF_BULK: dict[str, Any] = {
-    "needs": (90, (8, 0)),
-}
-_TYPES: dict[str, Any] = {"mask": ".u16", "cache_policy": ".u64", "size": ".u32", "offsets": ".u16"}
+_TYPES: dict[str, TypeRule] = {"mask": ".u16", "cache_policy": ".u64", "size": ".u32", "offsets": ".u16"}
 _bulk = functools.partial(instruction, types=_TYPES, needs=(90, (8, 0)))
 _SIZES = LowBits(range(0, 1 << 31, 16))
 _BYTES = "mbarrier::complete_tx::bytes"
 _HINTS = {"multicast::cluster", "L2::cache_hint"}
-_BARE: dict[str, Any] = {"bar": lambda op: None if _HINTS & set(op.modifiers) else "value"}
+_BARE: dict[str, PerOp[str | None]] = {"bar": lambda op: None if _HINTS & set(op.modifiers) else "value"}
 """With neither mask nor cache policy after it, ptxas 13.0 accepts the mbarrier's address without brackets."""
 
 
@@ -52,12 +49,12 @@ def _illegal_mode(op: Op) -> str | None:
 )
 def tensor_load(
     op: Op,
-    dst: Any,
-    map: Any,
-    bar: Any,
-    offsets: Any = None,
-    mask: Any = None,
-    cache_policy: Any = None,
+    dst: Address,
+    map: Address,
+    bar: Address,
+    offsets: tuple[Lanes, ...] | None = None,
+    mask: Lanes | None = None,
+    cache_policy: Lanes | None = None,
     *,
     bulk: BulkPort,
 ) -> None:
@@ -75,7 +72,7 @@ def tensor_load(
     spaces={"src": {"shared"}, "map": {"global"}},
     traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True, tensor=True)),
 )
-def tensor_store(op: Op, map: Any, src: Any, cache_policy: Any = None, *, bulk: BulkPort) -> None:
+def tensor_store(op: Op, map: Address, src: Address, cache_policy: Lanes | None = None, *, bulk: BulkPort) -> None:
     """Copy a box from shared memory to a tensor."""
     bulk.tensor_store(map, src, None)
 
@@ -90,7 +87,7 @@ def tensor_store(op: Op, map: Any, src: Any, cache_policy: Any = None, *, bulk: 
     spaces={"src": {"shared"}, "map": {"global"}},
     traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True, tensor=True)),
 )
-def tensor_reduce(op: Op, map: Any, src: Any, cache_policy: Any = None, *, bulk: BulkPort) -> None:
+def tensor_reduce(op: Op, map: Address, src: Address, cache_policy: Lanes | None = None, *, bulk: BulkPort) -> None:
     """Reduce a box from shared memory into a tensor."""
     bulk.tensor_store(map, src, Reduction(op.redOp, _OF_MAPS[op.redOp]))
 
@@ -117,7 +114,9 @@ _OF_MAPS = {
     spaces={"map": {"global"}},
     traits=Traits(asynchronous=Asynchronous(Family.BULK, Stage.PREFETCH, tensor=True)),
 )
-def tensor_prefetch(op: Op, map: Any, offsets: Any = None, cache_policy: Any = None) -> None:
+def tensor_prefetch(
+    op: Op, map: Address, offsets: tuple[Lanes, ...] | None = None, cache_policy: Lanes | None = None
+) -> None:
     """No effect: caches change no value."""
 
 
@@ -135,10 +134,10 @@ def tensor_prefetch(op: Op, map: Any, offsets: Any = None, cache_policy: Any = N
 )
 def bulk_load(
     op: Op,
-    dst: Any,
-    src: Any,
+    dst: Address,
+    src: Address,
     size: Lanes,
-    bar: Any,
+    bar: Address,
     mask: Lanes | None = None,
     cache_policy: Lanes | None = None,
     *,
@@ -156,7 +155,7 @@ def bulk_load(
     bare=_BARE,
     traits=Traits(asynchronous=Asynchronous(Family.BULK)),
 )
-def bulk_send(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: BulkPort) -> None:
+def bulk_send(op: Op, dst: Address, src: Address, size: Lanes, bar: Address, *, bulk: BulkPort) -> None:
     """Copy shared memory to that of another CTA."""
     bulk.copy(("shared::cluster", dst), ("shared", src), size, bar)
 
@@ -168,7 +167,9 @@ def bulk_send(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: BulkPo
     spaces={"dst": {"global"}, "src": {"shared"}},
     traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True)),
 )
-def bulk_store(op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes | None = None, *, bulk: BulkPort) -> None:
+def bulk_store(
+    op: Op, dst: Address, src: Address, size: Lanes, cache_policy: Lanes | None = None, *, bulk: BulkPort
+) -> None:
     """Copy shared memory to global memory."""
     bulk.copy(("global", dst), ("shared", src), size)
 
@@ -208,7 +209,7 @@ def _illegal_in_shared(op: Op) -> str | None:
     traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True)),
 )
 def reduce_global(
-    op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes | None = None, *, bulk: BulkPort
+    op: Op, dst: Address, src: Address, size: Lanes, cache_policy: Lanes | None = None, *, bulk: BulkPort
 ) -> None:
     """Reduce elements of shared memory into global memory."""
     bulk.copy(("global", dst), ("shared", src), size, reduction=Reduction(op.redOp), type=op.type)
@@ -225,7 +226,7 @@ def reduce_global(
     traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True)),
 )
 def reduce_global_halves(
-    op: Op, dst: Any, src: Any, size: Lanes, cache_policy: Lanes | None = None, *, bulk: BulkPort
+    op: Op, dst: Address, src: Address, size: Lanes, cache_policy: Lanes | None = None, *, bulk: BulkPort
 ) -> None:
     """Add halves of shared memory to global memory."""
     bulk.copy(("global", dst), ("shared", src), size, reduction=Reduction("add"), type=op.type)
@@ -243,7 +244,7 @@ def reduce_global_halves(
     legal=_illegal_in_shared,
     traits=Traits(asynchronous=Asynchronous(Family.BULK)),
 )
-def reduce_shared(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: BulkPort) -> None:
+def reduce_shared(op: Op, dst: Address, src: Address, size: Lanes, bar: Address, *, bulk: BulkPort) -> None:
     """Reduce elements of shared memory into the shared memory of another CTA."""
     choose = Reduction(op.redOp)
     bulk.copy(("shared::cluster", dst), ("shared", src), size, bar, reduction=choose, type=op.type)
@@ -256,7 +257,7 @@ def reduce_shared(op: Op, dst: Any, src: Any, size: Lanes, bar: Any, *, bulk: Bu
     spaces={"src": {"global"}},
     traits=Traits(asynchronous=Asynchronous(Family.BULK, Stage.PREFETCH)),
 )
-def bulk_prefetch(op: Op, src: Any, size: Lanes, cache_policy: Lanes | None = None) -> None:
+def bulk_prefetch(op: Op, src: Address, size: Lanes, cache_policy: Lanes | None = None) -> None:
     """No effect: caches change no value."""
 
 
@@ -286,7 +287,7 @@ def wait_bulk_group(op: Op, n: Lanes, *, bulk: BulkPort) -> None:
     "prefetch{.space}.tensormap [address]; .space = { .param, .const };",
     anchor="data-movement-and-conversion-instructions-prefetch-prefetchu",
 )
-def prefetch_tensormap(op: Op, address: Any) -> None:
+def prefetch_tensormap(op: Op, address: Address) -> None:
     """No effect: caches change no value."""
 
 
@@ -329,11 +330,11 @@ def _sizes(op: Op) -> set[int]:
 )
 def cp_async(
     op: Op,
-    dst: Any,
-    src: Any,
+    dst: Address,
+    src: Address,
     size: Lanes,
     src_size: Lanes | None = None,
-    cache_policy: Any = None,
+    cache_policy: Lanes | None = None,
     *,
     async_groups: AsyncGroupsPort,
 ) -> None:
@@ -363,11 +364,11 @@ def cp_async(
 )
 def cp_async_ignore(
     op: Op,
-    dst: Any,
-    src: Any,
+    dst: Address,
+    src: Address,
     size: Lanes,
     ignore_src: Lanes,
-    cache_policy: Any = None,
+    cache_policy: Lanes | None = None,
     *,
     async_groups: AsyncGroupsPort,
 ) -> None:
@@ -423,7 +424,7 @@ def wait_all(op: Op, *, async_groups: AsyncGroupsPort) -> None:
     gates={"shared::cta": (80, (7, 8))},
     traits=Traits(asynchronous=Asynchronous(Family.CP_ASYNC, Stage.ARRIVE), order=Order(strong=True, release=True)),
 )
-def mbarrier_arrive(op: Op, address: Any, *, async_groups: AsyncGroupsPort, objects: ObjectsPort) -> None:
+def mbarrier_arrive(op: Op, address: Address, *, async_groups: AsyncGroupsPort, objects: ObjectsPort) -> None:
     """Arrive when the thread's copies complete; without noinc, the phase expects one more arrival."""
     space = op.space or ""
     if not op.noinc:
@@ -445,7 +446,7 @@ def mbarrier_arrive(op: Op, address: Any, *, async_groups: AsyncGroupsPort, obje
     needs=(90, (8, 1)),
     traits=Traits(access=Access.STORE, asynchronous=Asynchronous(Family.REMOTE)),
 )
-def st_async(op: Op, address: Any, b: Any, bar: Any, *, bulk: BulkPort) -> None:
+def st_async(op: Op, address: Address, b: Any, bar: Address, *, bulk: BulkPort) -> None:
     """Store to shared memory of the cluster, and count the bytes at an mbarrier."""
     bulk.remote(address, bar, op.type, b if isinstance(b, tuple) else (b,))
 
@@ -468,6 +469,6 @@ def _illegal_remote(op: Op) -> str | None:
     needs=(90, (8, 1)),
     traits=Traits(access=Access.ATOMIC, asynchronous=Asynchronous(Family.REMOTE)),
 )
-def red_async(op: Op, address: Any, b: Any, bar: Any, *, bulk: BulkPort) -> None:
+def red_async(op: Op, address: Address, b: Any, bar: Address, *, bulk: BulkPort) -> None:
     """Reduce into shared memory of the cluster, and count the bytes at an mbarrier."""
     bulk.remote(address, bar, op.type, (b,), op.op)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
 
 import numpy as np
 
@@ -168,11 +168,12 @@ def cvta_to(op: Op, a: Lanes) -> Lanes:
     return a - LOCAL_WINDOW if op.space == "local" else a
 
 
-_ISSPACEP: dict[str, Any] = {
-    "anchor": "data-movement-and-conversion-instructions-isspacep",
-    "needs": (20, (2, 0)),
-    "gates": {"const": (0, (3, 1)), **_CVTA_GATES},
-}
+_isspacep = functools.partial(
+    instruction,
+    anchor="data-movement-and-conversion-instructions-isspacep",
+    needs=(20, (2, 0)),
+    gates={"const": (0, (3, 1)), **_CVTA_GATES},
+)
 _WINDOWS = {
     "const": (CONST_WINDOW, LOCAL_WINDOW),
     "local": (LOCAL_WINDOW, LOCAL_WINDOW + WINDOW),
@@ -189,8 +190,8 @@ def _within(a: Lanes, space: str) -> Lanes:
 _ELSEWHERE = "isspacep.space p, a; .space = { .const, .global, .local, .shared::cluster, .param, .param::entry };"
 
 
-@instruction(_ELSEWHERE, types={"p": ".pred", "a": ".u32"}, **_ISSPACEP)
-@instruction(_ELSEWHERE, types={"p": ".pred", "a": ".u64"}, **_ISSPACEP)
+@_isspacep(_ELSEWHERE, types={"p": ".pred", "a": ".u32"})
+@_isspacep(_ELSEWHERE, types={"p": ".pred", "a": ".u64"})
 def isspacep(op: Op, a: Lanes) -> Lanes:
     """Whether a generic address is in a state space."""
     a = a.astype(np.uint64)
@@ -202,8 +203,8 @@ def isspacep(op: Op, a: Lanes) -> Lanes:
 _OWN = "isspacep.space p, a; .space = { .shared, .shared::cta };"
 
 
-@instruction(_OWN, types={"p": ".pred", "a": ".u32"}, **_ISSPACEP)
-@instruction(_OWN, types={"p": ".pred", "a": ".u64"}, **_ISSPACEP)
+@_isspacep(_OWN, types={"p": ".pred", "a": ".u32"})
+@_isspacep(_OWN, types={"p": ".pred", "a": ".u64"})
 def isspacep_own(op: Op, a: Lanes, *, cluster: ClusterPort) -> Lanes:
     """Whether a generic address is in the shared memory of the thread's own CTA."""
     a = a.astype(np.uint64)
@@ -212,42 +213,44 @@ def isspacep_own(op: Op, a: Lanes, *, cluster: ClusterPort) -> Lanes:
 
 # ---- clusters -----------------------------------------------------------------------------------
 
-_MAPA: dict[str, Any] = {
-    "anchor": "data-movement-and-conversion-instructions-mapa",
-    "types": {"d": _address_type, "a": _address_type, "b": ".u32"},
-    "traits": Traits(symbols="shared"),
-    "needs": (90, (7, 8)),
-}
+_mapa = functools.partial(
+    instruction,
+    anchor="data-movement-and-conversion-instructions-mapa",
+    types={"d": _address_type, "a": _address_type, "b": ".u32"},
+    traits=Traits(symbols="shared"),
+    needs=(90, (7, 8)),
+)
 
 
-@instruction("mapa.shared::cluster.size d, a, b;  .size = { .u32, .u64 };", **_MAPA)
+@_mapa("mapa.shared::cluster.size d, a, b;  .size = { .u32, .u64 };")
 def mapa_shared(op: Op, a: Lanes, b: Lanes, *, cluster: ClusterPort) -> Lanes:
     """The address in CTA b of the cluster that corresponds to a shared-memory address."""
     return cluster.map_shared(a, b)
 
 
-@instruction("mapa.size d, a, b;  .size = { .u32, .u64 };", **_MAPA)
+@_mapa("mapa.size d, a, b;  .size = { .u32, .u64 };")
 def mapa(op: Op, a: Lanes, b: Lanes, *, cluster: ClusterPort) -> Lanes:
     """The same for generic addresses."""
     window = np.uint64(SHARED_WINDOW).astype(a.dtype)
     return cluster.map_shared(a - window, b) + window
 
 
-_RANK: dict[str, Any] = {
-    "anchor": "data-movement-and-conversion-instructions-getctarank",
-    "types": {"d": ".u32", "a": _address_type},
-    "traits": Traits(symbols="shared"),
-    "needs": (90, (7, 8)),
-}
+_rank = functools.partial(
+    instruction,
+    anchor="data-movement-and-conversion-instructions-getctarank",
+    types={"d": ".u32", "a": _address_type},
+    traits=Traits(symbols="shared"),
+    needs=(90, (7, 8)),
+)
 
 
-@instruction("getctarank.shared::cluster.size d, a;  .size = { .u32, .u64 };", **_RANK)
+@_rank("getctarank.shared::cluster.size d, a;  .size = { .u32, .u64 };")
 def getctarank_shared(op: Op, a: Lanes, *, cluster: ClusterPort) -> Lanes:
     """The rank in the cluster of the CTA that contains a shared memory address."""
     return cluster.rank_of(a)
 
 
-@instruction("getctarank.size d, a;  .size = { .u32, .u64 };", **_RANK)
+@_rank("getctarank.size d, a;  .size = { .u32, .u64 };")
 def getctarank(op: Op, a: Lanes, *, cluster: ClusterPort) -> Lanes:
     """The same for generic addresses."""
     return cluster.rank_of(a - np.uint64(SHARED_WINDOW).astype(a.dtype))

@@ -153,24 +153,23 @@ def fused_f32(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     return _finish(op, floating.fma(a, b, c, "rn"))
 
 
-_PAIRS: dict[str, Any] = {
-    "types": dict.fromkeys("dabc", ".b64"),
-    "exact": "dabc",
-    "registers": "abc",
-    "needs": (100, (8, 6)),
-    "traits": contractible,
-}
+_pairs = functools.partial(
+    instruction,
+    types=dict.fromkeys("dabc", ".b64"),
+    exact="dabc",
+    registers="abc",
+    needs=(100, (8, 6)),
+    traits=contractible,
+)
 
 
-@instruction(
+@_pairs(
     f"add{{.rnd}}{{.ftz}}.f32x2 d, a, b; sub{{.rnd}}{{.ftz}}.f32x2 d, a, b; mul{{.rnd}}{{.ftz}}.f32x2 d, a, b; {RND}",
     anchor="floating-point-instructions-add",
-    **_PAIRS,
 )
-@instruction(
+@_pairs(
     f"fma.rnd{{.ftz}}.f32x2 d, a, b, c; {RND}",
     anchor="floating-point-instructions-fma",
-    **_PAIRS,
 )
 def pairs_f32(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """The same on two f32 in a 64-bit register."""

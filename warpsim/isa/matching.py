@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection
-from typing import Any
 
 import attrs
 
 from warpsim.errors import InternalError
 from warpsim.isa import syntax
-from warpsim.isa.spec import REGISTRY, Form, Gate, Limit, Op, OperandSpec, plain
+from warpsim.isa.spec import REGISTRY, Each, Form, Gate, Limit, Op, OperandSpec, chosen, plain
 from warpsim.isa.traits import Traits, completed
 from warpsim.records import frozen
 from warpsim.types import TYPES, ScalarType
@@ -29,6 +28,12 @@ class TypedOperand:
     limit: Limit | None
     spaces: frozenset[str] | None
     checked_as: ScalarType | None = None
+    register: bool = False
+    relaxed: bool = False
+    exact: bool = False
+    bare: str | None = None
+    limits: tuple[Limit, ...] = ()
+    """The limits of a vector's elements."""
 
 
 @frozen(eq=False)
@@ -243,7 +248,7 @@ def _assign(slots: tuple[syntax.Slot, ...], places: list[int], words: list[str])
 
 
 def _candidate(form: Form, filled: dict[int, str], text: str, modifiers: tuple[str, ...]) -> Candidate:
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for i, slot in enumerate(form.pattern.slots):
         word = filled.get(i)
         if slot.literal:
@@ -269,35 +274,33 @@ def _candidate(form: Form, filled: dict[int, str], text: str, modifiers: tuple[s
 
 
 def _typed(spec: OperandSpec, op: Op) -> TypedOperand:
-    count = spec.count
-    if callable(count):
-        count = count(op)
-    elif isinstance(count, str):
+    count = chosen(spec.count, op)
+    if isinstance(count, str):
         word = getattr(op, count)
         count = int(str(word)[1:]) if word else 1
-    limit = spec.limit(op) if callable(spec.limit) else spec.limit
-    spaces = spec.spaces(op) if callable(spec.spaces) else spec.spaces
+    spaces, limit = chosen(spec.spaces, op), chosen(spec.limit, op)
     if isinstance(spaces, str):
         word = op.given.get(spaces, spaces)
         spaces = {word} if word else None
-    if callable(spec.relaxed):
-        spec = attrs.evolve(spec, relaxed=spec.relaxed(op))
-    if callable(spec.register):
-        spec = attrs.evolve(spec, register=spec.register(op))
-    judged = spec.checked_as(op) if callable(spec.checked_as) else spec.checked_as
+    judged = chosen(spec.checked_as, op)
     return TypedOperand(
         spec,
         operand_type(spec, op),
         count,
-        limit,
+        None if isinstance(limit, Each) else limit,
         None if spaces is None else frozenset(space.split("::")[0].lstrip(".") for space in spaces),
         None if judged is None else _type_of(judged, op),
+        chosen(spec.register, op),
+        chosen(spec.relaxed, op),
+        chosen(spec.exact, op),
+        chosen(spec.bare, op),
+        limit.limits if isinstance(limit, Each) else (),
     )
 
 
 def operand_type(spec: OperandSpec, op: Op) -> ScalarType | None:
     """The type of an operand under these modifiers; None if it has none (labels, sinks)."""
-    rule = spec.rule(op) if callable(spec.rule) else spec.rule
+    rule = chosen(spec.rule, op)
     if isinstance(rule, ScalarType):
         return rule
     if rule is None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import numpy as np
 
-from warpsim.isa.ports import Lanes, ObjectsPort, ReportPort, first_of
-from warpsim.isa.spec import Op, instruction
+from warpsim.isa.ports import Address, Lanes, ObjectsPort, ReportPort, first_of
+from warpsim.isa.spec import Gate, Op, instruction
 from warpsim.isa.traits import Mbarrier, Order, Traits
 from warpsim.layout import mbarriers
 
@@ -17,7 +16,7 @@ _OWN = ".space = { .shared, .shared::cta };"
 _ANY = ".space = { .shared, .shared::cta, .shared::cluster };"
 _SCOPES = ".sem = { .release, .relaxed }; .scope = { .cta, .cluster };"
 _WAITS = ".sem = { .acquire, .relaxed }; .scope = { .cta, .cluster };"
-_GATES: dict[str, Any] = {
+_GATES: dict[str, Gate] = {
     "shared::cta": (80, (7, 8)),
     "shared::cluster": (90, (8, 0)),
     "expect_tx": (90, (8, 0)),
@@ -26,7 +25,7 @@ _GATES: dict[str, Any] = {
     "release": (80, (8, 0)),
     "acquire": (80, (8, 0)),
 }
-_COMMON: dict[str, Any] = {"needs": (80, (7, 0)), "gates": _GATES}
+_common = functools.partial(instruction, needs=(80, (7, 0)), gates=_GATES)
 
 
 def _incomplete(op: Op) -> str | None:
@@ -80,27 +79,25 @@ def _counted(count: Lanes | None, active: Lanes, report: ReportPort) -> Lanes:
     return np.minimum(count, np.uint32(mbarriers.MAX_COUNT))
 
 
-@instruction(
+@_common(
     f"mbarrier.init{{.space}}.b64 [address], count; {_OWN}",
     anchor=_ANCHOR + "init",
     types={"count": ".u32"},
     spaces=_SPACES,
-    **_COMMON,
     traits=Traits(mbarrier=Mbarrier.INIT, polls=True),
 )
-def init(op: Op, address: Any, count: Lanes, *, objects: ObjectsPort) -> None:
+def init(op: Op, address: Address, count: Lanes, *, objects: ObjectsPort) -> None:
     """Initialise an object that expects count arrivals."""
     objects.init(_space(op), address, count)
 
 
-@instruction(
+@_common(
     f"mbarrier.inval{{.space}}.b64 [address]; {_OWN}",
     anchor=_ANCHOR + "inval",
     spaces=_SPACES,
-    **_COMMON,
     traits=Traits(mbarrier=Mbarrier.INVAL, polls=True),
 )
-def inval(op: Op, address: Any, *, objects: ObjectsPort) -> None:
+def inval(op: Op, address: Address, *, objects: ObjectsPort) -> None:
     """Invalidate an object, so that its memory may be reused."""
     objects.invalidate(_space(op), address)
 
@@ -117,42 +114,41 @@ def inval(op: Op, address: Any, *, objects: ObjectsPort) -> None:
     needs=(90, (8, 0)),
     traits=_traits,
 )
-def transactions(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) -> None:
+def transactions(op: Op, address: Address, bytes: Lanes, *, objects: ObjectsPort) -> None:
     """Expect bytes, or complete them."""
     change = mbarriers.complete_bytes if "complete_tx" in op.modifiers else mbarriers.expect
     objects.update(_space(op), address, change, bytes)
 
 
-_ARRIVES: dict[str, Any] = {
-    "anchor": _ANCHOR + "arrive",
-    "types": {"state": ".u64", "count": ".u32", "bytes": ".u32"},
-    "limits": _COUNT,
-    "sinks": ("state",),
-    "spaces": _SPACES,
-    "gates": _GATES,
-    "traits": _traits,
-}
+_arrives = functools.partial(
+    instruction,
+    anchor=_ANCHOR + "arrive",
+    types={"state": ".u64", "count": ".u32", "bytes": ".u32"},
+    limits=_COUNT,
+    sinks=("state",),
+    spaces=_SPACES,
+    gates=_GATES,
+    traits=_traits,
+)
 
 
-@instruction(
+@_arrives(
     """
     mbarrier.arrive{.sem.scope}.shared::cluster.b64 _, [address]{, count};
     mbarrier.arrive_drop{.sem.scope}.shared::cluster.b64 _, [address]{, count};
     .sem = { .release, .relaxed }; .scope = { .cta, .cluster };
     """,
     needs=(90, (8, 0)),
-    **_ARRIVES,
 )
-@instruction(
+@_arrives(
     f"""
     mbarrier.arrive{{.sem.scope}}{{.space}}.b64 state, [address], count;
     mbarrier.arrive_drop{{.sem.scope}}{{.space}}.b64 state, [address], count;
     {_OWN} {_SCOPES}
     """,
     needs=(90, (7, 8)),
-    **_ARRIVES,
 )
-@instruction(
+@_arrives(
     f"""
     mbarrier.arrive{{.sem.scope}}{{.space}}.b64 state, [address];
     mbarrier.arrive_drop{{.sem.scope}}{{.space}}.b64 state, [address];
@@ -162,10 +158,9 @@ _ARRIVES: dict[str, Any] = {
     """,
     legal=_incomplete,
     needs=(80, (7, 0)),
-    **_ARRIVES,
 )
 def arrive(
-    op: Op, address: Any, count: Lanes | None = None, *, objects: ObjectsPort, active: Lanes, report: ReportPort
+    op: Op, address: Address, count: Lanes | None = None, *, objects: ObjectsPort, active: Lanes, report: ReportPort
 ) -> Lanes | None:
     """Arrive count times; the state is the phase before the arrival. In another CTA of the cluster there is none."""
     n = _counted(count, active, report)
@@ -178,25 +173,23 @@ def _is_remote(op: Op) -> bool:
     return "shared::cluster" in op.modifiers
 
 
-@instruction(
+@_arrives(
     """
     mbarrier.arrive.expect_tx{.sem.scope}.shared::cluster.b64 _, [address], bytes;
     mbarrier.arrive_drop.expect_tx{.sem.scope}.shared::cluster.b64 _, [address], bytes;
     .sem = { .release, .relaxed }; .scope = { .cta, .cluster };
     """,
     needs=(90, (8, 0)),
-    **_ARRIVES,
 )
-@instruction(
+@_arrives(
     f"""
     mbarrier.arrive.expect_tx{{.sem.scope}}{{.space}}.b64 state, [address], bytes;
     mbarrier.arrive_drop.expect_tx{{.sem.scope}}{{.space}}.b64 state, [address], bytes;
     {_OWN} {_SCOPES}
     """,
     needs=(80, (7, 0)),
-    **_ARRIVES,
 )
-def arrive_expect(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) -> Lanes | None:
+def arrive_expect(op: Op, address: Address, bytes: Lanes, *, objects: ObjectsPort) -> Lanes | None:
     """Expect bytes, then arrive once."""
     drop = "arrive_drop" in op.modifiers
     return objects.update(
@@ -221,7 +214,7 @@ def arrive_expect(op: Op, address: Any, bytes: Lanes, *, objects: ObjectsPort) -
     gates={**_GATES, "try_wait": (90, (7, 8))},
     traits=_traits,
 )
-def wait_state(op: Op, address: Any, state: Lanes, hint: Lanes | None = None, *, objects: ObjectsPort) -> Lanes:
+def wait_state(op: Op, address: Address, state: Lanes, hint: Lanes | None = None, *, objects: ObjectsPort) -> Lanes:
     """Whether the phase of a state has completed."""
     before = state.view(np.uint64)
     return mbarriers.has_passed(objects.look(_space(op), address, mbarriers.phase(before)), before)
@@ -240,7 +233,7 @@ def wait_state(op: Op, address: Any, state: Lanes, hint: Lanes | None = None, *,
     gates={**_GATES, "try_wait": (90, (7, 8))},
     traits=_traits,
 )
-def wait_parity(op: Op, address: Any, parity: Lanes, hint: Lanes | None = None, *, objects: ObjectsPort) -> Lanes:
+def wait_parity(op: Op, address: Address, parity: Lanes, hint: Lanes | None = None, *, objects: ObjectsPort) -> Lanes:
     """Whether the phase with a parity has completed."""
     return mbarriers.has_passed_parity(objects.look(_space(op), address, parity), parity)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -132,29 +133,27 @@ def _local_volatile(op: Op) -> Gate | None:
     return (None, (9, 1)) if op.get("volatile") and space_of(op) == "local" else None
 
 
-_OPTIONS: dict[str, Any] = {"relaxed": True, "gates": GATES, "gate": _local_volatile}
+_options = functools.partial(instruction, relaxed=True, gates=GATES, gate=_local_volatile)
 
 
-@instruction(
+@_options(
     LOADS.replace("{.vec}", ".vec") + WIDE,
     anchor=_LD,
     types={"cache_policy": ".u64"},
     vectors={"d": vector_size},
     needs=(100, (8, 8)),
     legal=_illegal_wide,
-    **_OPTIONS,
     traits=lambda op: Traits(access=Access.LOAD, polls=_is_strong(op)),
 )
-@instruction(
+@_options(
     LOADS + NARROW,
     anchor=_LD,
     types={"cache_policy": ".u64"},
     vectors={"d": vector_size},
     legal=_illegal,
-    **_OPTIONS,
     traits=lambda op: Traits(access=Access.LOAD, polls=_is_strong(op)),
 )
-def ld(op: Op, a: Any, cache_policy: Any = None, *, memory: MemoryPort) -> Any:
+def ld(op: Op, a: Any, cache_policy: Lanes | None = None, *, memory: MemoryPort) -> Any:
     """d = the value at a; caches, hints and memory order change no value."""
     count = vector_size(op)
     values = memory.load(space_of(op), a, op.type, count)
@@ -196,26 +195,24 @@ def ldu(op: Op, a: Any, *, memory: MemoryPort) -> Any:
     return values if count > 1 else values[0]
 
 
-@instruction(
+@_options(
     STORES.replace("{.vec}", ".vec") + WIDE,
     anchor=_ST,
     types={"cache_policy": ".u64"},
     vectors={"b": vector_size},
     needs=(100, (8, 8)),
     legal=_illegal_wide,
-    **_OPTIONS,
     traits=Traits(access=Access.STORE),
 )
-@instruction(
+@_options(
     STORES + NARROW,
     anchor=_ST,
     types={"cache_policy": ".u64"},
     vectors={"b": vector_size},
     legal=_illegal,
-    **_OPTIONS,
     traits=Traits(access=Access.STORE),
 )
-def st(op: Op, a: Any, b: Any, cache_policy: Any = None, *, memory: MemoryPort) -> None:
+def st(op: Op, a: Any, b: Any, cache_policy: Lanes | None = None, *, memory: MemoryPort) -> None:
     """The value at a = b."""
     memory.store(space_of(op), a, op.type, b if isinstance(b, tuple) else (b,))
 
@@ -277,7 +274,7 @@ def prefetch(op: Op, a: Any) -> None:
     constants={"size": {128}},
     needs=(80, (7, 4)),
 )
-def applypriority(op: Op, a: Any, size: Any) -> None:
+def applypriority(op: Op, a: Any, size: Lanes) -> None:
     """Change the eviction priority of a line."""
 
 
@@ -309,7 +306,7 @@ def discard(op: Op, a: Any, size: Lanes, *, memory: MemoryPort, active: Any, rep
     types={"d": ".u64", "fraction": ".f32"},
     needs=(80, (7, 4)),
 )
-def createpolicy(op: Op, fraction: Any = None) -> Lanes:
+def createpolicy(op: Op, fraction: Lanes | None = None) -> Lanes:
     """An opaque cache policy."""
     return np.zeros(1, TYPES["b64"].dtype)
 

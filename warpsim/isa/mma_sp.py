@@ -10,7 +10,7 @@ import numpy as np
 
 from warpsim.isa import mma
 from warpsim.isa.ports import DevicePort, Lanes, ReportPort
-from warpsim.isa.spec import Function, Gate, Op, Scope, instruction
+from warpsim.isa.spec import Each, Function, Gate, Op, Scope, instruction
 from warpsim.isa.traits import Metadata
 from warpsim.layout import fragments
 from warpsim.layout.fragment import extent, gather
@@ -367,7 +367,7 @@ def _declare_scaled(line: str, shape: str, types: str, *, sparse: bool) -> Calla
         types={"d": ".f32", "a": ".b32", "b": ".b32", "c": ".f32", **_SPARSE_TYPES, **_SCALE_TYPES},
         vectors={"d": _four, "c": _four, "a": _four, "b": _four if sparse else _two, "ia": _two, "ib": _two},
         constants={"f": (0, 0)},
-        limits={"ia": lambda op: [_byte_ids(op), (0, 1)], "ib": lambda op: [_byte_ids(op), (0, 3)]},
+        limits={"ia": lambda op: Each((_byte_ids(op), (0, 1))), "ib": lambda op: Each((_byte_ids(op), (0, 3)))},
         registers=("a", "b", "e", "sa", "sb"),
         exact=("a", "b"),
         legal=_scaled_legal if types is _FOUR else mma.disordered,

@@ -6,6 +6,7 @@ value itself, and a broadcast goes to the single copy.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from warpsim.isa.atomics import atomic
@@ -16,10 +17,7 @@ _ANCHOR = "data-movement-and-conversion-instructions-multimem"
 _SCOPE = ".scope = { .cta, .cluster, .gpu, .sys };"
 _HALVES = ".htype = { .f16, .bf16, .f16x2, .bf16x2 }; .vec = { .v2, .v4, .v8 };"
 _INTEGERS = ".type = { .b32, .b64, .u32, .u64, .s32, .s64 };"
-_OPTIONS: dict[str, Any] = {
-    "anchor": _ANCHOR,
-    "needs": (90, (8, 1)),
-}
+_options = functools.partial(instruction, anchor=_ANCHOR, needs=(90, (8, 1)))
 _OF_INTEGERS = {
     "add": ("u32", "s32", "u64"),
     **dict.fromkeys(("min", "max"), ("u32", "s32", "u64", "s64")),
@@ -67,34 +65,30 @@ _LOADS = """
 """
 
 
-@instruction(
+@_options(
     f"{_LOADS.replace('.WHAT', '.type')} {_INTEGERS} .op = {{ .add, .min, .max, .and, .or, .xor }}; {_SCOPE}",
     legal=_legal,
-    **_OPTIONS,
 )
-@instruction(
+@_options(
     f"{_LOADS.replace('.WHAT', '{.acc::f32}{.vec}.htype')} {_HALVES} .op = {{ .add }}; {_SCOPE}",
     vectors={"d": _size},
     types={"d": "htype"},
     checked_as={"d": _checked_as},
     legal=_legal,
     gates={"acc::f32": (90, (8, 2))},
-    **_OPTIONS,
 )
-@instruction(
+@_options(
     f"{_LOADS.replace('.WHAT', '{.vec}.htype')} {_HALVES} .op = {{ .min, .max }}; {_SCOPE}",
     vectors={"d": _size},
     types={"d": "htype"},
     checked_as={"d": _checked_as},
     legal=_legal,
-    **_OPTIONS,
 )
-@instruction(
+@_options(
     f"{_LOADS.replace('.WHAT', '{.vec}.ftype')} .ftype = {{ .f32, .f64 }}; .vec = {{ .v2, .v4 }}; .op = {{ .add }}; {_SCOPE}",
     vectors={"d": _size},
     types={"d": "ftype"},
     legal=_legal_float,
-    **_OPTIONS,
 )
 def multimem_ld_reduce(op: Op, a: Any, *, memory: MemoryPort) -> Any:
     """d = the reduction over all copies of the value at a."""
@@ -110,21 +104,19 @@ _STORES = """
 """
 
 
-@instruction(f"{_STORES.replace('.WHAT', '.type')} {_INTEGERS} {_SCOPE}", legal=_legal, **_OPTIONS)
-@instruction(
+@_options(f"{_STORES.replace('.WHAT', '.type')} {_INTEGERS} {_SCOPE}", legal=_legal)
+@_options(
     f"{_STORES.replace('.WHAT', '{.vec}.htype')} {_HALVES} {_SCOPE}",
     vectors={"b": _size},
     types={"b": "htype"},
     checked_as={"b": _checked_as},
     legal=_legal,
-    **_OPTIONS,
 )
-@instruction(
+@_options(
     f"{_STORES.replace('.WHAT', '{.vec}.ftype')} .ftype = {{ .f32, .f64 }}; .vec = {{ .v2, .v4 }}; {_SCOPE}",
     vectors={"b": _size},
     types={"b": "ftype"},
     legal=_legal_float,
-    **_OPTIONS,
 )
 def multimem_st(op: Op, a: Any, b: Any, *, memory: MemoryPort) -> None:
     """All copies of the value at a = b."""
@@ -138,24 +130,21 @@ _REDUCTIONS = """
 """
 
 
-@instruction(
+@_options(
     f"{_REDUCTIONS.replace('.WHAT', '.type')} {_INTEGERS} .op = {{ .add, .min, .max, .and, .or, .xor }}; {_SCOPE}",
     legal=_legal,
-    **_OPTIONS,
 )
-@instruction(
+@_options(
     f"{_REDUCTIONS.replace('.WHAT', '{.vec}.htype')} {_HALVES} .op = {{ .add, .min, .max }}; {_SCOPE}",
     vectors={"b": _size},
     types={"b": "htype"},
     legal=_legal,
-    **_OPTIONS,
 )
-@instruction(
+@_options(
     f"{_REDUCTIONS.replace('.WHAT', '{.vec}.ftype')} .ftype = {{ .f32, .f64 }}; .vec = {{ .v2, .v4 }}; .op = {{ .add }}; {_SCOPE}",
     vectors={"b": _size},
     types={"b": "ftype"},
     legal=_legal_float,
-    **_OPTIONS,
 )
 def multimem_red(op: Op, a: Any, b: Any, *, memory: MemoryPort) -> None:
     """All copies of the value at a = the value at a op b."""

@@ -9,14 +9,16 @@ broadcasts over the threads of the group; in warp-wide ones ``[n, 32, m]`` (warp
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from warpsim.numerics.arrays import Array, DType
 from warpsim.types import ScalarType
 
-Lanes = NDArray[Any]
+Lanes: TypeAlias = Array
+Address: TypeAlias = Any
+"""An address in brackets, with its coordinates in a tensor. Opaque: the machine has its own kind, and a trace another."""
 
 
 def constant_of(operand: Lanes) -> int:
@@ -38,24 +40,24 @@ class Choose(Protocol):
 
 
 class MemoryPort(Protocol):
-    """Memory as seen by the lanes of one step. In element-wise instructions, ``address`` is opaque and only passed on.
+    """Memory as seen by the lanes of one step. In element-wise instructions, ``address`` is only passed on.
 
     ``space`` is the text of a modifier: ``global``, ``shared``, ``shared::cta``, ``shared::cluster``, ``local``,
     ``const``, ``param``, ``param::func`` ... or "" for generic.
     """
 
-    def load(self, space: str, address: Any, type: ScalarType, count: int = 1) -> tuple[Lanes, ...]:
+    def load(self, space: str, address: Address, type: ScalarType, count: int = 1) -> tuple[Lanes, ...]:
         """Load ``count`` consecutive elements from each lane's address, each an array of ``type.dtype``."""
 
-    def store(self, space: str, address: Any, type: ScalarType, values: tuple[Lanes, ...]) -> None:
+    def store(self, space: str, address: Address, type: ScalarType, values: tuple[Lanes, ...]) -> None:
         """Store consecutive elements at each lane's address, in the order CTA, warp, lane."""
 
     def atomic(
         self,
         space: str,
-        address: Any,
+        address: Address,
         type: ScalarType,
-        update: Any,
+        update: Callable[..., Lanes],
         operands: tuple[Lanes, ...],
         *,
         returns: bool,
@@ -69,19 +71,19 @@ class MemoryPort(Protocol):
         way: ``add``, ``min``, ``and`` ... ``shared`` is the update in shared memory, if it differs.
         """
 
-    def advance(self, address: Any, nbytes: int) -> Any:
+    def advance(self, address: Address, nbytes: int) -> Address:
         """Advance an opaque address by ``nbytes``."""
 
-    def shifted(self, address: Any, nbytes: Lanes) -> Any:
+    def shifted(self, address: Address, nbytes: Lanes) -> Address:
         """Advance an opaque address by a number of bytes per lane."""
 
-    def residue(self, address: Any, nbytes: int) -> Lanes:
+    def residue(self, address: Address, nbytes: int) -> Lanes:
         """Each lane's address modulo a number of bytes."""
 
-    def uneven(self, value: Any) -> Lanes:
+    def uneven(self, value: Address | Lanes) -> Lanes:
         """A mask of lanes whose value (or address) differs from that of the first lane of their warp."""
 
-    def outside(self, space: str, address: Any) -> Lanes:
+    def outside(self, space: str, address: Address) -> Lanes:
         """A mask of lanes whose addresses are outside a space; for generic addresses, outside both global and shared
         memory."""
 
@@ -122,7 +124,7 @@ class ReportPort(Protocol):
         self,
         rule: str,
         message: str,
-        lanes: NDArray[np.bool_] | None,
+        lanes: Lanes | None,
         *,
         advice: str = "",
         severity: str = "error",
@@ -135,7 +137,7 @@ class ReportPort(Protocol):
 class AsyncGroupsPort(Protocol):
     """The groups of ``cp.async`` copies of each thread."""
 
-    def copy(self, dst: Any, src: Any, nbytes: int, take: Lanes | None) -> None:
+    def copy(self, dst: Address, src: Address, nbytes: int, take: Lanes | None) -> None:
         """Copy ``nbytes`` per active lane from global memory at ``src`` to shared memory at ``dst``. Of these, ``take``
         bytes (None: all) are read, and the rest become zero. The copy happens now or when its completion is observed.
         """
@@ -156,33 +158,35 @@ class MapFencesPort(Protocol):
     def release(self) -> None:
         """Release the active lanes' changes to tensor maps, for threads that acquire them."""
 
-    def acquire(self, map: Any) -> None:
+    def acquire(self, map: Address) -> None:
         """Acquire the tensor maps at these addresses, for the active lanes."""
 
 
 class BulkPort(Protocol):
     """Bulk copies of the active lanes. Addresses are opaque; a tensor address contains its coordinates."""
 
-    def tensor_load(self, dst: Any, map: Any, bar: Any, offsets: Any, mask: Any) -> None:
+    def tensor_load(
+        self, dst: Address, map: Address, bar: Address, offsets: tuple[Lanes, ...] | None, mask: Lanes | None
+    ) -> None:
         """Copy a box to shared memory (of the CTAs in ``mask``), and count its bytes at the mbarrier."""
 
-    def tensor_store(self, map: Any, src: Any, reduction: Choose | None) -> None:
+    def tensor_store(self, map: Address, src: Address, reduction: Choose | None) -> None:
         """Copy a box from shared memory to a tensor, or reduce it into the tensor."""
 
     def copy(
         self,
-        dst: tuple[str, Any],
-        src: tuple[str, Any],
+        dst: tuple[str, Address],
+        src: tuple[str, Address],
         size: Lanes,
-        bar: Any = None,
-        mask: Any = None,
+        bar: Address | None = None,
+        mask: Lanes | None = None,
         reduction: Choose | None = None,
         type: ScalarType | None = None,
     ) -> None:
         """Copy ``size`` bytes between (space, address) pairs."""
 
     def remote(
-        self, dst: Any, bar: Any, type: ScalarType, values: tuple[Lanes, ...], operation: str | None = None
+        self, dst: Address, bar: Address, type: ScalarType, values: tuple[Lanes, ...], operation: str | None = None
     ) -> None:
         """Store each lane's values at ``dst`` in the cluster's shared memory, or reduce them into it, and count the
         bytes at the mbarrier."""
@@ -197,16 +201,16 @@ class BulkPort(Protocol):
 class ObjectsPort(Protocol):
     """The mbarrier objects in shared memory, as the 64-bit words of `warpsim.layout.mbarriers`."""
 
-    def init(self, space: str, address: Any, count: Lanes) -> None:
+    def init(self, space: str, address: Address, count: Lanes) -> None:
         """Initialise objects that expect ``count`` arrivals."""
 
-    def invalidate(self, space: str, address: Any) -> None:
+    def invalidate(self, space: str, address: Address) -> None:
         """Invalidate objects."""
 
     def update(
         self,
         space: str,
-        address: Any,
+        address: Address,
         change: Callable[..., Lanes],
         *operands: Lanes,
         returns: bool = True,
@@ -215,13 +219,13 @@ class ObjectsPort(Protocol):
         """Replace each word by ``change(word, *operands)``, one lane after another; returns the word before.
         ``arrivals``: the operand only counts arrivals."""
 
-    def look(self, space: str, address: Any, parity: Lanes) -> Lanes:
+    def look(self, space: str, address: Address, parity: Lanes) -> Lanes:
         """Read the word, for a thread that waits for the phase with ``parity`` to complete."""
 
     def fence(self) -> None:
         """Make initialised objects visible to other proxies and CTAs."""
 
-    def places(self, space: str, address: Any) -> tuple[Lanes, Lanes]:
+    def places(self, space: str, address: Address) -> tuple[Lanes, Lanes]:
         """CTA column and offset of each active lane's object."""
 
 
@@ -234,7 +238,7 @@ class SharedMatrixPort(Protocol):
     extent: tuple[int, int]
     """``(n, m)``: warpgroups, and CTAs side by side."""
 
-    def read(self, bits: Lanes, k: int, extent: int, dtype: np.dtype[Any], *, transposed: bool) -> Lanes:
+    def read(self, bits: Lanes, k: int, extent: int, dtype: DType, *, transposed: bool) -> Lanes:
         """The matrix ``[n * m, k, extent]`` of descriptors ``[n, m]`` (both may be 1)."""
 
 

@@ -11,20 +11,31 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Union
 
 from warpsim.errors import InternalError
 from warpsim.isa import syntax
 from warpsim.isa.traits import PLAIN, Traits
 from warpsim.records import frozen
+from warpsim.types import ScalarType
 
 Target = int | str | tuple[int | str, ...]
 """80: sm_80 and newer. "90a": that target alone. "100f": that family (sm_100a, sm_103f ...). A tuple: any of these."""
 Gate = tuple[Target | None, tuple[int, int] | None]
 """(targets, minimum PTX version) that something requires; None for no requirement."""
 Limit = tuple[int, int] | Collection[int]
-"""The allowed values of an immediate: (least, greatest), a set or a range. A list has one of these per element of a
-vector."""
+"""The allowed values of an immediate: (least, greatest), a set or a range."""
+T = TypeVar("T")
+PerOp = Union[T, Callable[["Op"], T]]  # noqa: UP007  a generic alias
+"""An option: a value, or a function of the modifiers of one instruction that gives it."""
+TypeRule = PerOp[Union[str, "ScalarType", None]]
+Body = Callable[..., Any]
+"""The meaning of a form: ``body(op, *sources, **ports)`` on arrays gives its results."""
+
+
+def chosen(option: PerOp[T], op: Op) -> T:
+    """The value of an option for an instruction."""
+    return option(op) if callable(option) else option
 
 
 @frozen
@@ -41,6 +52,13 @@ class LowBits(Collection[int]):
 
     def __len__(self) -> int:
         return len(self.allowed)
+
+
+@frozen
+class Each:
+    """The limits of a vector's elements."""
+
+    limits: tuple[Limit, ...]
 
 
 class Scope(enum.Enum):
@@ -104,22 +122,22 @@ class OperandSpec:
     name: str
     kind: str
     dest: bool
-    rule: Any = None
-    count: Any = None
+    rule: TypeRule = None
+    count: PerOp[int | str | None] = None
     braces: bool = False
     constant: bool = False
-    register: Any = False
-    limit: Any = None
+    register: PerOp[bool] = False
+    limit: PerOp[Limit | Each | None] = None
     negatable: bool = False
     sign: str = ""
     sink: bool = False
     optional: bool = False
     pair: bool = False
-    relaxed: Any = False
-    exact: Any = False
-    checked_as: Any = None
-    spaces: Any = None
-    bare: Any = None
+    relaxed: PerOp[bool] = False
+    exact: PerOp[bool] = False
+    checked_as: PerOp[str | None] = None
+    spaces: PerOp[Collection[str] | str | None] = None
+    bare: PerOp[str | None] = None
     coordinates: tuple[str, ...] = ()
     selectors: frozenset[str] = frozenset()
 
@@ -136,7 +154,7 @@ class Form:
     pattern: syntax.Pattern
     operands: tuple[OperandSpec, ...]
     n_dest: int
-    function: Callable[..., Any]
+    function: Body
     anchor: str
     scope: Scope
     ports: frozenset[str]
@@ -149,7 +167,7 @@ class Form:
         return self.pattern.line
 
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Body)
 
 
 @frozen(eq=False)
@@ -165,11 +183,11 @@ class Declaration:
     anchor: str
     """The ``id`` of the section in the PTX ISA."""
     scope: Scope = Scope.THREAD
-    types: Mapping[str, Any] = {}
+    types: Mapping[str, TypeRule] = {}
     """Operand -> ``".u32"``, the name of a slot (``"atype"``), ``"2*type"``, ``"type/2"`` (bits of half the width), ``"bits"`` or
     ``"bits:atype"`` (untyped, of the same width), or a function of the op. Default: ``.pred`` for ``{!}c`` and the second of
     ``d|p``, else the slot ``type``."""
-    vectors: Mapping[str, Any] = {}
+    vectors: Mapping[str, PerOp[int | str | None]] = {}
     """Operand -> number of elements in braces, the name of a slot (``"vec"``: ``.v4`` is 4), or a function of the op. 1 is a scalar
     without braces, or in warp-wide instructions one element in braces; 0 takes as many elements as the type needs (mov).
     Default: ``d`` and ``b`` follow the slot ``.vec``, if the block has one."""
@@ -187,9 +205,9 @@ class Declaration:
     """Why these modifiers cannot be combined, or None."""
     classes: Mapping[str, Sequence[str]] = {}
     """Modifier classes besides those of the block: name -> words without dots."""
-    constants: Mapping[str, Any] = {}
+    constants: Mapping[str, PerOp[Limit | Each | None]] = {}
     """Operand -> the values of a mandatory immediate: ``(least, greatest)``, a set, None for any, or a function of the op."""
-    limits: Mapping[str, Any] = {}
+    limits: Mapping[str, PerOp[Limit | Each | None]] = {}
     """The same for operands that may also be registers."""
     registers: Collection[str] | Mapping[str, Callable[[Op], bool]] = ()
     """Operands that are never immediates, and never ``_``; in a mapping, if its function of the op says so."""
@@ -197,12 +215,12 @@ class Declaration:
     """Destinations for which ``_`` is allowed (it always is for elements of vectors and halves of pairs)."""
     exact: Collection[str] | Mapping[str, Callable[[Op], bool]] = ()
     """Operands whose register must be declared ``.bN``; in a mapping, if its function of the op says so."""
-    checked_as: Mapping[str, Any] = {}
+    checked_as: Mapping[str, PerOp[str | None]] = {}
     """Operand -> the type whose registers it takes, without pairs of halves if that is an integer; for where the assembler does
     not go by the operand's own type. As in ``types``, or None from a function of the op."""
-    spaces: Mapping[str, Any] = {}
+    spaces: Mapping[str, PerOp[Collection[str] | str | None]] = {}
     """Address operand -> the spaces of a symbol in it (``{"shared"}``); by default the slot ``space`` or ``ss``."""
-    bare: Mapping[str, Any] = {}
+    bare: Mapping[str, PerOp[str | None]] = {}
     """Address operand -> ``"address"`` if the assembler accepts it without brackets, ``"value"`` if it accepts a 64-bit register or
     a number, or a function of the op."""
     destinations: Collection[str] | None = None
@@ -224,12 +242,12 @@ class Registry(Mapping[str, list[Form]]):
 
     def __init__(self) -> None:
         self.revision = 0  # counts declarations, for users that cache results
-        self._declared: dict[str, list[tuple[Declaration, Callable[..., Any]]]] = {}
+        self._declared: dict[str, list[tuple[Declaration, Body]]] = {}
         self._forms: dict[str, list[Form]] = {}
-        self._blocks: dict[Callable[..., Any], list[Declaration]] = {}
+        self._blocks: dict[Body, list[Declaration]] = {}
         self._lock = threading.RLock()
 
-    def declare(self, declaration: Declaration, function: Callable[..., Any]) -> None:
+    def declare(self, declaration: Declaration, function: Body) -> None:
         """Keep a block for later."""
         self._blocks.setdefault(function, []).append(declaration)
         for root in syntax.roots(declaration.block):
@@ -282,9 +300,7 @@ def _lines(declaration: Declaration) -> list[syntax.Pattern]:
     return syntax.parse_block(declaration.block, declaration.classes)
 
 
-def forms_of(
-    root: str, declaration: Declaration, function: Callable[..., Any], blocks: list[Declaration]
-) -> list[Form]:
+def forms_of(root: str, declaration: Declaration, function: Body, blocks: list[Declaration]) -> list[Form]:
     """The forms of an opcode in one block among the ``blocks`` of its function; an op has the slots of all of them."""
     parameters = list(inspect.signature(function).parameters.values())[1:]
     ports = frozenset(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
@@ -334,14 +350,14 @@ def _operands(line: syntax.Pattern, parameters: list[str], options: Declaration)
                 count=count,
                 braces=options.scope in (Scope.WARP, Scope.WARPGROUP) or ".aligned" in line.line,
                 constant=atom.name in options.constants,
-                register=_chosen(options.registers, atom.name),
+                register=_named(options.registers, atom.name),
                 limit=options.constants.get(atom.name, options.limits.get(atom.name)),
                 negatable=atom.negatable,
                 sign=atom.sign,
                 sink=atom.name in options.sinks or bool(atom.second) or atom.kind == "sink",
                 pair=bool(atom.second),
                 relaxed=relaxed if isinstance(relaxed, bool) or callable(relaxed) else atom.name in relaxed,
-                exact=_chosen(options.exact, atom.name),
+                exact=_named(options.exact, atom.name),
                 checked_as=options.checked_as.get(atom.name),
                 spaces=options.spaces.get(atom.name, _space_slot(slots)) if kind == "address" else None,
                 bare=options.bare.get(atom.name),
@@ -364,21 +380,19 @@ def _operands(line: syntax.Pattern, parameters: list[str], options: Declaration)
     return tuple(found)
 
 
-def _chosen(operands: Any, name: str) -> Any:
+def _named(operands: Collection[str] | Mapping[str, Callable[[Op], bool]], name: str) -> PerOp[bool]:
     """Whether an option names an operand, or the function that says so."""
     return operands.get(name, False) if isinstance(operands, Mapping) else name in operands
 
 
-def _space_slot(slots: set[str]) -> Any:
+def _space_slot(slots: set[str]) -> PerOp[Collection[str] | str | None]:
     """Where an address gets its state space: from a slot, or from whether ``.global`` is written."""
     if "global" in slots:
         return lambda op: {"global"} if op.get("global") else None
     return next((name for name in ("space", "ss", "state_space") if name in slots), None)
 
 
-def _filled(
-    function: Callable[..., Any], parameters: list[str], operands: tuple[OperandSpec, ...], text: str, scope: Scope
-) -> Callable[..., Any]:
+def _filled(function: Body, parameters: list[str], operands: tuple[OperandSpec, ...], text: str, scope: Scope) -> Body:
     """The function itself, or a wrapper that passes None for operands that this form lacks; ``places`` says where each
     is."""
     if scope is Scope.CONTROL or parameters[-1:] == ["*"]:

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
 
 import numpy as np
 
-from warpsim.isa.ports import Lanes, MemoryPort, ReportPort, constant_of, first_of
+from warpsim.isa.ports import Address, Lanes, MemoryPort, ReportPort, constant_of, first_of
 from warpsim.isa.spec import LowBits, Op, instruction
 from warpsim.isa.traits import Traits
 from warpsim.layout import tensor_map
 from warpsim.types import TYPES, bits_type
 
 _ANCHOR = "data-movement-and-conversion-instructions-tensormap-replace"
-_COMMON: dict[str, Any] = {
-    "anchor": _ANCHOR,
-    "needs": (("90a", "100f", "110f", "120f"), (8, 3)),
-}
+_common = functools.partial(instruction, anchor=_ANCHOR, needs=(("90a", "100f", "110f", "120f"), (8, 3)))
 _SPACES = ".ss = { .global, .shared::cta };"
 _CHOICES = {"elemtype": 13, "interleave_layout": 3, "swizzle_mode": 4, "fill_mode": 2}
 
 
 def _store(
-    memory: MemoryPort, op: Op, address: Any, field: str, order: int, value: Lanes, active: Lanes, report: ReportPort
+    memory: MemoryPort,
+    op: Op,
+    address: Address,
+    field: str,
+    order: int,
+    value: Lanes,
+    active: Lanes,
+    report: ReportPort,
 ) -> None:
     """Change a field; the bytes are then a map."""
     space = op.ss or ""
@@ -41,18 +45,17 @@ def _store(
     memory.store(space, address, TYPES["u32"], (np.array([tensor_map.MAGIC], np.uint32),))
 
 
-@instruction(
+@_common(
     f"""
     tensormap.replace.tile.global_address{{.ss}}.b1024.b64 [address], value;
     tensormap.replace.tile.rank{{.ss}}.b1024.b32 [address], value;
     {_SPACES}
     """,
     types={"value": lambda op: ".b64" if "global_address" in op.modifiers else ".b32"},
-    **_COMMON,
     traits=Traits(tensor_map=True),
 )
 def replace_single(
-    op: Op, address: Any, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
+    op: Op, address: Address, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
 ) -> None:
     """Change the address or the rank; the rank is passed minus one."""
     if "rank" in op.modifiers:
@@ -68,7 +71,7 @@ def _field(op: Op) -> str:
     return next(_FIELDS[word] for word in op.modifiers if word in _FIELDS)
 
 
-@instruction(
+@_common(
     f"""
     tensormap.replace.tile.field{{.ss}}.b1024.b32 [address], order, value;
     tensormap.replace.tile.global_stride{{.ss}}.b1024.b64 [address], order, value;
@@ -76,11 +79,10 @@ def _field(op: Op) -> str:
     """,
     types={"order": ".u32", "value": lambda op: ".b64" if "global_stride" in op.modifiers else ".b32"},
     constants={"order": (0, 4)},
-    **_COMMON,
     traits=Traits(tensor_map=True),
 )
 def replace_ordered(
-    op: Op, address: Any, order: Lanes, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
+    op: Op, address: Address, order: Lanes, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
 ) -> None:
     """Change a dimension's entry; a stride is that of the next dimension, in bytes."""
     n = constant_of(order)
@@ -88,18 +90,17 @@ def replace_ordered(
         _store(memory, op, address, _field(op), n, value, active, report)
 
 
-@instruction(
+@_common(
     f"""
     tensormap.replace.tile.field{{.ss}}.b1024.b32 [address], value;
     .field = {{ .elemtype, .interleave_layout, .swizzle_mode, .fill_mode }}; {_SPACES}
     """,
     types={"value": ".u32"},
     constants={"value": lambda op: range(_CHOICES[op.field])},
-    **_COMMON,
     traits=Traits(tensor_map=True),
 )
 def replace_choice(
-    op: Op, address: Any, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
+    op: Op, address: Address, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
 ) -> None:
     """Change the element type, interleave layout, swizzle or fill mode."""
     number = constant_of(value)
@@ -120,7 +121,7 @@ def replace_choice(
     traits=Traits(tensor_map=True),
 )
 def replace_packed(
-    op: Op, address: Any, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
+    op: Op, address: Address, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
 ) -> None:
     """Change the element type to a packed one."""
     _store(memory, op, address, "data_type", 0, value, active, report)
@@ -138,7 +139,7 @@ def replace_packed(
     needs=(90, (8, 3)),
     traits=Traits(tensor_map=True),
 )
-def cp_fenceproxy(op: Op, dst: Any, src: Any, size: Lanes, *, memory: MemoryPort) -> None:
+def cp_fenceproxy(op: Op, dst: Address, src: Address, size: Lanes, *, memory: MemoryPort) -> None:
     """Copy a map from shared to global memory, and make it visible to the tensormap proxy."""
     for at in range(0, 128, 16):
         words = memory.load("shared", memory.advance(src, at), TYPES["b32"], 4)

@@ -7,7 +7,7 @@ instructions, a selector lists the elements of b:a that take part. ``op.selector
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
@@ -189,7 +189,7 @@ def vset(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     return _finish(op, _COMPARE[op.cmp](ta, tb).astype(np.int64), c, signed=op.atype.signed, saturate=False)
 
 
-_COMPARE: dict[str, Any] = {
+_COMPARE: dict[str, Callable[[Lanes, Lanes], Lanes]] = {
     "eq": np.equal,
     "ne": np.not_equal,
     "lt": np.less,

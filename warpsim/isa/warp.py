@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from functools import lru_cache, wraps
 from typing import Any
 
@@ -84,17 +85,17 @@ def _absent(source: Lanes, active: Lanes, report: ReportPort) -> Lanes:
     return reading
 
 
-_SHFL: dict[str, Any] = {
-    "anchor": "data-movement-and-conversion-instructions-shfl-sync",
-    "scope": Scope.WARP,
-    "types": {"p": ".pred", "membermask": ".u32", **dict.fromkeys("dabc", ".b32")},
-    "needs": (30, (6, 0)),
-}
+_shfl = functools.partial(
+    instruction,
+    anchor="data-movement-and-conversion-instructions-shfl-sync",
+    scope=Scope.WARP,
+    types={"p": ".pred", "membermask": ".u32", **dict.fromkeys("dabc", ".b32")},
+    needs=(30, (6, 0)),
+)
 
 
-@instruction(
+@_shfl(
     "shfl.sync.mode.b32 d, a, b, c, membermask;  .mode = { .up, .down, .bfly, .idx };",
-    **_SHFL,
     traits=Traits(shuffles=True),
 )
 def shfl_sync(op: Op, a: Lanes, b: Lanes, c: Lanes, membermask: Lanes, *, active: Lanes, report: ReportPort) -> Lanes:
@@ -102,9 +103,8 @@ def shfl_sync(op: Op, a: Lanes, b: Lanes, c: Lanes, membermask: Lanes, *, active
     return _shuffle(op.mode, a, b, c, active, report)[0]
 
 
-@instruction(
+@_shfl(
     "shfl.sync.mode.b32 d|p, a, b, c, membermask;  .mode = { .up, .down, .bfly, .idx };",
-    **_SHFL,
     registers=("d",),
     traits=Traits(shuffles=True),
 )
@@ -115,11 +115,11 @@ def shfl_sync_pred(
     return _shuffle(op.mode, a, b, c, active, report)
 
 
-_UNSYNCED: dict[str, Any] = {"scope": Scope.WARP, "until": (70, (6, 4))}
+_unsynced = functools.partial(instruction, scope=Scope.WARP, until=(70, (6, 4)))
 """Without .sync, the lanes that happen to be together take part. Not allowed since PTX 6.4 for sm_70 and newer."""
 
 
-@instruction(
+@_unsynced(
     """
     shfl.mode.b32 d{|p}, a, b, c;
     .mode = { .up, .down, .bfly, .idx };
@@ -127,7 +127,6 @@ _UNSYNCED: dict[str, Any] = {"scope": Scope.WARP, "until": (70, (6, 4))}
     anchor="data-movement-and-conversion-instructions-shfl",
     types={"p": ".pred", **dict.fromkeys("dabc", ".b32")},
     needs=(30, (3, 0)),
-    **_UNSYNCED,
     traits=Traits(shuffles=True),
 )
 def shfl(op: Op, a: Lanes, b: Lanes, c: Lanes, *, active: Lanes, report: ReportPort) -> tuple[Lanes, Lanes]:
@@ -204,12 +203,11 @@ def vote_ballot(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     return np.broadcast_to(_bits(a & _members(membermask, active)), active.shape)
 
 
-@instruction(
+@_unsynced(
     "vote.mode.pred d, {!}a; .mode = { .all, .any, .uni };",
     anchor="parallel-synchronization-and-communication-instructions-vote",
     types={"d": ".pred", "a": ".pred"},
     needs=(None, (1, 2)),
-    **_UNSYNCED,
     traits=Traits(uniform="warp"),
 )
 def vote(op: Op, a: Lanes, *, active: Lanes) -> Lanes:
@@ -217,12 +215,11 @@ def vote(op: Op, a: Lanes, *, active: Lanes) -> Lanes:
     return vote_sync(op, a, _EVERYBODY, active=active)
 
 
-@instruction(
+@_unsynced(
     "vote.ballot.b32 d, {!}a;",
     anchor="parallel-synchronization-and-communication-instructions-vote",
     types={"d": ".b32", "a": ".pred"},
     needs=(None, (2, 0)),
-    **_UNSYNCED,
     traits=Traits(uniform="warp"),
 )
 def vote_unsynced_ballot(op: Op, a: Lanes, *, active: Lanes) -> Lanes:

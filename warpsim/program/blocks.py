@@ -235,7 +235,7 @@ def _steps(of: Symbol, typed: TypedOperand) -> list[tuple[ScalarType, tuple[str,
     if wanted.bits not in SIZES or typed.spec.selectors:
         return []
     rule = typed.spec.rule  # masks, counts, policies and metadata are of their own size
-    fixed = typed.checked_as is not None or rule in (".u32", ".u64", ".b64") or (rule == ".b32" and typed.spec.register)
+    fixed = typed.checked_as is not None or rule in (".u32", ".u64", ".b64") or (rule == ".b32" and typed.register)
     if isinstance(of, (Variable, Param)) and integer and not (fixed and wanted.bits == 64):
         made = TYPES[f"u{max(wanted.bits, 32)}"]
         steps: list[tuple[ScalarType, tuple[str, ...]]] = [(made, ("mov", made.name))]

@@ -84,9 +84,9 @@ def _elements(values: Values, type: ScalarType, node: ast.Vector) -> Operand:
         raise Mismatch("operand-count", node.span, message, weight=4)
     if all(isinstance(e, ast.Sink) for e in node.elements):
         raise unfit(node.span, "a vector needs at least one register besides _", 2)
-    if isinstance(values.typed.limit, list):
+    if values.typed.limits:
         whole, parts = values.typed, []
-        for limit, element in zip(values.typed.limit, node.elements, strict=True):
+        for limit, element in zip(values.typed.limits, node.elements, strict=True):
             values.typed = attrs.evolve(whole, limit=limit)
             parts.append(values.value(type, element))
         return vector(parts)
@@ -168,8 +168,7 @@ def _address(values: Values, node: ast.Operand) -> Operand:
 
 def _bare(values: Values, node: ast.Operand) -> Operand | ast.Operand:
     """Convert an operand without brackets to an address, if the form accepts it as one."""
-    bare = values.typed.spec.bare
-    wanted = bare(values.op) if callable(bare) else bare
+    wanted = values.typed.bare
     if wanted == "value" and isinstance(node, ast.Integer):
         return Operand(ADDRESS, base=ZERO, offset=signed(node.value))
     if wanted == "value" and isinstance(node, ast.Name) and node.text == "WARP_SZ":
@@ -394,7 +393,7 @@ class Values:
     def immediate(self, type: ScalarType, node: ast.Integer | ast.Float) -> Operand:
         """Check a number against the form's limits."""
         s = self.typed.spec
-        if s.register:
+        if self.typed.register:
             raise unfit(node.span, f"{self.what} must be a register", 2)
         if self.typed.limit is not None and (isinstance(node, ast.Float) or not within(node.value, self.typed.limit)):
             message = f"{self.what} must be a constant{limits_in_words(self.typed.limit)}"
@@ -468,17 +467,17 @@ class Values:
         if not s.dest:
             raise unfit(node.span, "_ can only stand for a destination", 2)
         in_braces = self.typed.count is not None and (self.typed.count != 1 or s.braces)
-        if s.register or not (s.sink or in_braces):
+        if self.typed.register or not (s.sink or in_braces):
             raise unfit(node.span, f"the result of {self.op.text} cannot be discarded with _", 2)
         return Operand(type)
 
     def _takes(self, type: ScalarType, register: ScalarType) -> bool:
         """Whether the operand accepts a register of another type."""
         s = self.typed.spec
-        if s.exact(self.op) if callable(s.exact) else s.exact:
+        if self.typed.exact:
             return register.name == f"b{type.bits}"
         if self.typed.checked_as is not None:
-            return fits(self.typed.checked_as, register, "b", relaxed=s.relaxed)
+            return fits(self.typed.checked_as, register, "b", relaxed=self.typed.relaxed)
         if (
             type.name in ("f16", "f32", "f64")
             and register.kind in "us"
@@ -489,7 +488,7 @@ class Values:
         packed = (
             "b" if s.rule == ".u32" else "bu" if s.braces else "bus"
         )  # counts, fragments, operands of the form's type
-        return fits(type, register, packed, relaxed=s.relaxed)
+        return fits(type, register, packed, relaxed=self.typed.relaxed)
 
     def _is_element(self, type: ScalarType) -> bool:
         """Whether an operand is a vector whose elements the assembler compares by size: not the fragments of matrices,
