@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import attrs
 import numpy as np
 
-from warpsim.isa.ports import Lanes, MemoryPort
+from warpsim.isa.ports import Address, Elements, Lanes, MemoryPort
 from warpsim.isa.spec import Op, instruction
 from warpsim.isa.traits import Access, Traits
 from warpsim.numerics import floating
@@ -47,7 +46,9 @@ _GATES = {
 }
 
 
-def atomic(op: Op, a: Any, b: Any, memory: MemoryPort, *, returns: bool) -> Any:
+def atomic(
+    op: Op, a: Address, b: Elements, memory: MemoryPort, *, returns: bool
+) -> Elements | tuple[Lanes | None, ...] | None:
     """Do one read-modify-write per element of a scalar or vector operand."""
     space = op.get("space") or ("global" if op.get("global") else "")
     type, halves = op.type, op.type.name.removesuffix("x2") in ("f16", "bf16")
@@ -141,7 +142,9 @@ _atom_vector, _red_vector = (
     legal=_illegal,
     traits=lambda op: _COUNTER if op.op in _COUNTING else _ATOMIC,
 )
-def atom(op: Op, a: Any, b: Any, cache_policy: Lanes | None = None, *, memory: MemoryPort) -> Any:
+def atom(
+    op: Op, a: Address, b: Elements, cache_policy: Lanes | None = None, *, memory: MemoryPort
+) -> Elements | tuple[Lanes | None, ...] | None:
     """d = the value at a; the value at a = d op b. Of vectors, each element atomically; of packed halves, each half."""
     return atomic(op, a, b, memory, returns=True)
 
@@ -176,7 +179,7 @@ def atom(op: Op, a: Any, b: Any, cache_policy: Lanes | None = None, *, memory: M
     """,
     legal=_illegal,
 )
-def red(op: Op, a: Any, b: Any, cache_policy: Lanes | None = None, *, memory: MemoryPort) -> None:
+def red(op: Op, a: Address, b: Elements, cache_policy: Lanes | None = None, *, memory: MemoryPort) -> None:
     """The value at a = the value at a op b."""
     atomic(op, a, b, memory, returns=False)
 
@@ -213,13 +216,17 @@ def red_async_release(op: Op, a: Any, b: Any, *, memory: MemoryPort) -> None:
     """,
     legal=_hint_illegal,
 )
-def atom_exch(op: Op, a: Any, b: Lanes, cache_policy: Lanes | None = None, *, memory: MemoryPort) -> Any:
+def atom_exch(
+    op: Op, a: Address, b: Lanes, cache_policy: Lanes | None = None, *, memory: MemoryPort
+) -> Elements | None:
     """d = the value at a; the value at a = b."""
     return memory.atomic(op.space or "", a, op.type, UPDATES["exch"], (b,), returns=True, kind="exch")
 
 
 @_atom(f"atom{{.sem}}{{.scope}}{{.space}}.cas.type d, [a], b, c;  .type = {{ .b16, .b32, .b64, .b128 }}; {_ATOM_SEM}")
-def atom_cas(op: Op, a: Any, b: Lanes, c: Lanes, *, memory: MemoryPort) -> Any:
+def atom_cas(
+    op: Op, a: Address, b: Lanes, c: Lanes, *, memory: MemoryPort
+) -> Elements | tuple[Lanes | None, ...] | None:
     """d = the value at a; where that is b, the value at a = c."""
     return memory.atomic(op.space or "", a, op.type, cas, (b, c), returns=True, kind="cas")
 

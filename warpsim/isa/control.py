@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from warpsim.isa.ports import Lanes, StackPort, constant_of
 from warpsim.isa.spec import LowBits, Op, Scope, instruction
 from warpsim.isa.traits import Ending, Stop, Traits
@@ -15,7 +13,7 @@ from warpsim.isa.traits import Ending, Stop, Traits
     scope=Scope.CONTROL,
     traits=Traits(ending=Ending.BRANCH),
 )
-def bra(op: Op, target: Any) -> None:
+def bra(op: Op, target: object) -> None:
     """Continue at the label."""
 
 
@@ -27,7 +25,7 @@ def bra(op: Op, target: Any) -> None:
     needs=(30, (6, 0)),
     traits=Traits(ending=Ending.INDEXED_BRANCH),
 )
-def brx_idx(op: Op, index: Any, tlist: Any) -> None:
+def brx_idx(op: Op, index: Lanes, tlist: object) -> None:
     """Continue at the list's label with this index."""
 
 
@@ -38,7 +36,7 @@ def brx_idx(op: Op, index: Any, tlist: Any) -> None:
     scope=Scope.CONTROL,
     traits=Traits(ending=Ending.CALL),
 )
-def call(op: Op, fname: Any, param_list: Any, flist: Any) -> None:
+def call(op: Op, fname: object, param_list: object, flist: object) -> None:
     """Call a function, by name or by address."""
 
 
@@ -72,7 +70,7 @@ def brkpt(op: Op) -> None:
     needs=(70, (6, 2)),
     traits=Traits(sleeps=True),
 )
-def nanosleep(op: Op, t: Any) -> None:
+def nanosleep(op: Op, t: Lanes) -> None:
     """Let other threads run."""
 
 
@@ -95,7 +93,7 @@ def setmaxnreg(op: Op, n: Lanes) -> None:
     types={"a": ".u32"},
     constants={"a": lambda op: (0, 0xFFFF) if op.mask else (0, 15)},
 )
-def pmevent(op: Op, a: Any) -> None:
+def pmevent(op: Op, a: Lanes) -> None:
     """Performance monitor events have no effect on results."""
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from warpsim.isa.ports import Lanes
-from warpsim.isa.spec import Op, instruction
+from warpsim.isa.spec import Function, Op, instruction
 from warpsim.isa.traits import Traits
 from warpsim.numerics import convert
 from warpsim.numerics.arrays import BF16, F32, flush_subnormal, halves
@@ -174,7 +173,7 @@ _BLACKWELL = ("100f", "110f", "120f")
 _FINITE = {"satfinite": (80, (8, 1))}
 
 
-def _fp8(block: str, types: dict[str, str]) -> Callable[[Any], Any]:
+def _fp8(block: str, types: dict[str, str]) -> Callable[[Function], Function]:
     """Declare a conversion of e4m3 and e5m2: since PTX 7.8 on sm_90, since 8.1 on sm_89."""
     on_90, on_89 = _cvt(block, types=types, needs=(90, (7, 8))), _cvt(block, types=types, needs=(89, (8, 1)))
     return lambda function: on_90(on_89(function))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import numpy as np
 
 from warpsim.isa.atomics import Reduction
-from warpsim.isa.ports import Address, AsyncGroupsPort, BulkPort, Lanes, ObjectsPort, constant_of
+from warpsim.isa.ports import Address, AsyncGroupsPort, BulkPort, Elements, Lanes, ObjectsPort, constant_of
 from warpsim.isa.spec import LowBits, Op, PerOp, TypeRule, instruction
 from warpsim.isa.traits import Access, Asynchronous, Family, Order, Stage, Traits
 from warpsim.layout import mbarriers
@@ -446,7 +445,7 @@ def mbarrier_arrive(op: Op, address: Address, *, async_groups: AsyncGroupsPort, 
     needs=(90, (8, 1)),
     traits=Traits(access=Access.STORE, asynchronous=Asynchronous(Family.REMOTE)),
 )
-def st_async(op: Op, address: Address, b: Any, bar: Address, *, bulk: BulkPort) -> None:
+def st_async(op: Op, address: Address, b: Elements, bar: Address, *, bulk: BulkPort) -> None:
     """Store to shared memory of the cluster, and count the bytes at an mbarrier."""
     bulk.remote(address, bar, op.type, b if isinstance(b, tuple) else (b,))
 
@@ -469,6 +468,6 @@ def _illegal_remote(op: Op) -> str | None:
     needs=(90, (8, 1)),
     traits=Traits(access=Access.ATOMIC, asynchronous=Asynchronous(Family.REMOTE)),
 )
-def red_async(op: Op, address: Address, b: Any, bar: Address, *, bulk: BulkPort) -> None:
+def red_async(op: Op, address: Address, b: Lanes, bar: Address, *, bulk: BulkPort) -> None:
     """Reduce into shared memory of the cluster, and count the bytes at an mbarrier."""
     bulk.remote(address, bar, op.type, (b,), op.op)

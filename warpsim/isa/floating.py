@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import attrs
 import numpy as np
 
 from warpsim.isa.ports import Lanes
-from warpsim.isa.spec import Op, instruction
+from warpsim.isa.spec import Body, Op, instruction
 from warpsim.isa.traits import Contraction, Traits
 from warpsim.numerics import approx, floating
 from warpsim.numerics.floating import flush, saturate
@@ -174,13 +173,13 @@ _pairs = functools.partial(
 def pairs_f32(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """The same on two f32 in a 64-bit register."""
     root = op.text.split(".")[0]
-    plain: Any = {"add": add_f32, "sub": sub_f32, "mul": mul_f32, "fma": fma_f32}[root]
+    bodies: dict[str, Body] = {"add": add_f32, "sub": sub_f32, "mul": mul_f32, "fma": fma_f32}
     operands = [a, b] if c is None else [a, b, c]
     single = Op(op.text, op.modifiers, {"rnd": op.rnd, "ftz": op.ftz, "sat": False})
     halves = []
     for shift in (0, 32):
         parts = [(x >> np.uint64(shift)).astype(np.uint32).view(np.float32) for x in operands]
-        halves.append(plain(single, *parts).view(np.uint32).astype(np.uint64) << np.uint64(shift))
+        halves.append(bodies[root](single, *parts).view(np.uint32).astype(np.uint64) << np.uint64(shift))
     return halves[0] | halves[1]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import ml_dtypes
 import numpy as np
@@ -40,7 +40,7 @@ def _flush16(x: Lanes) -> Lanes:
     return np.where((bits & 0x7C00) == 0, bits & np.uint16(0x8000), bits).astype(np.uint16).view(F16)
 
 
-def _each(op: Op, function: Any, *values: Lanes) -> Lanes:
+def _each(op: Op, function: Callable[..., Lanes], *values: Lanes) -> Lanes:
     out = []
     for parts in zip(*[_split(op, v) for v in values], strict=True):
         half = parts[0].dtype

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import numpy as np
 
-from warpsim.isa.ports import Lanes, MemoryPort, ReportPort, constant_of, first_of
+from warpsim.isa.ports import Address, Elements, Lanes, MemoryPort, ReportPort, constant_of, first_of
 from warpsim.isa.spec import Gate, Op, instruction
 from warpsim.isa.traits import Access, Traits
 from warpsim.types import TYPES
@@ -153,7 +152,7 @@ _options = functools.partial(instruction, relaxed=True, gates=GATES, gate=_local
     legal=_illegal,
     traits=lambda op: Traits(access=Access.LOAD, polls=_is_strong(op)),
 )
-def ld(op: Op, a: Any, cache_policy: Lanes | None = None, *, memory: MemoryPort) -> Any:
+def ld(op: Op, a: Address, cache_policy: Lanes | None = None, *, memory: MemoryPort) -> Elements:
     """d = the value at a; caches, hints and memory order change no value."""
     count = vector_size(op)
     values = memory.load(space_of(op), a, op.type, count)
@@ -167,7 +166,7 @@ def ld(op: Op, a: Any, cache_policy: Lanes | None = None, *, memory: MemoryPort)
     relaxed=True,
     traits=lambda op: Traits(access=Access.LOAD, polls=_is_strong(op)),
 )
-def ld_mmio(op: Op, a: Any, *, memory: MemoryPort) -> Any:
+def ld_mmio(op: Op, a: Address, *, memory: MemoryPort) -> Elements:
     """d = the value at a, never merged with other accesses."""
     return memory.load(space_of(op), a, op.type, 1)[0]
 
@@ -188,7 +187,7 @@ def _ldu_illegal(op: Op) -> str | None:
     legal=_ldu_illegal,
     traits=Traits(access=Access.LOAD),
 )
-def ldu(op: Op, a: Any, *, memory: MemoryPort) -> Any:
+def ldu(op: Op, a: Address, *, memory: MemoryPort) -> Elements:
     """d = the value at a; the address is the same in all threads of the warp."""
     count = vector_size(op)
     values = memory.load(space_of(op), a, op.type, count)
@@ -212,7 +211,7 @@ def ldu(op: Op, a: Any, *, memory: MemoryPort) -> Any:
     legal=_illegal,
     traits=Traits(access=Access.STORE),
 )
-def st(op: Op, a: Any, b: Any, cache_policy: Lanes | None = None, *, memory: MemoryPort) -> None:
+def st(op: Op, a: Address, b: Elements, cache_policy: Lanes | None = None, *, memory: MemoryPort) -> None:
     """The value at a = b."""
     memory.store(space_of(op), a, op.type, b if isinstance(b, tuple) else (b,))
 
@@ -224,7 +223,7 @@ def st(op: Op, a: Any, b: Any, cache_policy: Lanes | None = None, *, memory: Mem
     relaxed=True,
     traits=Traits(access=Access.STORE),
 )
-def st_mmio(op: Op, a: Any, b: Any, *, memory: MemoryPort) -> None:
+def st_mmio(op: Op, a: Address, b: Elements, *, memory: MemoryPort) -> None:
     """The value at a = b, never merged with other accesses."""
     memory.store(space_of(op), a, op.type, b if isinstance(b, tuple) else (b,))
 
@@ -263,7 +262,7 @@ def st_async_release(op: Op, a: Any, b: Any, *, memory: MemoryPort) -> None:
     spaces={"a": {"global"}},
     needs=(20, (2, 0)),
 )
-def prefetch(op: Op, a: Any) -> None:
+def prefetch(op: Op, a: Address) -> None:
     """Prefetch a line into a cache."""
 
 
@@ -274,7 +273,7 @@ def prefetch(op: Op, a: Any) -> None:
     constants={"size": {128}},
     needs=(80, (7, 4)),
 )
-def applypriority(op: Op, a: Any, size: Lanes) -> None:
+def applypriority(op: Op, a: Address, size: Lanes) -> None:
     """Change the eviction priority of a line."""
 
 
@@ -285,7 +284,7 @@ def applypriority(op: Op, a: Any, size: Lanes) -> None:
     constants={"size": {128}},
     needs=(80, (7, 4)),
 )
-def discard(op: Op, a: Any, size: Lanes, *, memory: MemoryPort, active: Any, report: ReportPort) -> None:
+def discard(op: Op, a: Address, size: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort) -> None:
     """Drop a line without writing it back: its content is undefined afterwards, and unchanged here."""
     nbytes = constant_of(size)
     past = memory.residue(a, nbytes)
@@ -321,7 +320,7 @@ def createpolicy(op: Op, fraction: Lanes | None = None) -> Lanes:
     types={"d": ".u64", "primary_size": ".u32", "total_size": ".u32"},
     needs=(80, (7, 4)),
 )
-def createpolicy_range(op: Op, a: Any, primary_size: Lanes, total_size: Lanes) -> Lanes:
+def createpolicy_range(op: Op, a: Address, primary_size: Lanes, total_size: Lanes) -> Lanes:
     """An opaque cache policy for a range of addresses."""
     return np.zeros(1, TYPES["b64"].dtype)
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
-from warpsim.isa.ports import DevicePort, Lanes
-from warpsim.isa.spec import Gate, Op, Scope, instruction
+from warpsim.isa.ports import DevicePort, Lanes, Registers
+from warpsim.isa.spec import Gate, Op, Scope, TypeRule, instruction
 from warpsim.isa.traits import Matrix, Traits
 from warpsim.layout import fragments
 from warpsim.layout.fragment import extent, gather, scatter
 from warpsim.numerics import emulated, matrix, plain_matrix
 from warpsim.types import TYPES, ScalarType
 
-Registers = tuple[Lanes, ...]
 _ANCHOR = "warp-level-matrix-instructions-mma"
 BITS = {
     **{"f64": 64, "tf32": 32, "f16": 16, "bf16": 16, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1},
@@ -36,7 +35,7 @@ def extents(op: Op) -> tuple[int, int, int]:
     return int(m), int(n), int(k)
 
 
-def _registers(rows: int | None) -> Any:
+def _registers(rows: int | None) -> Callable[[Op], int]:
     """Registers per thread of A (``rows`` None) or B (8)."""
 
     def count(op: Op) -> int:
@@ -47,11 +46,11 @@ def _registers(rows: int | None) -> Any:
     return count
 
 
-def _accumulators(name: str) -> Any:
+def _accumulators(name: str) -> Callable[[Op], int]:
     return lambda op: extents(op)[0] * 8 // 32 // (2 if getattr(op, name).name == "f16" else 1)
 
 
-def storage(name: str) -> Any:
+def storage(name: str) -> Callable[[Op], ScalarType]:
     """The register type of an operand; f16 pairs share a register."""
 
     def rule(op: Op) -> ScalarType:
@@ -113,7 +112,7 @@ def floats(op: Op, a: Lanes, b: Lanes, c: Lanes, device: DevicePort, present: La
         parts = (a.transpose(2, 1, 0), b.transpose(2, 0, 1), c.transpose(2, 0, 1))
         return plain_matrix.dot_ieee(*parts, kinds, stored).transpose(1, 2, 0)
     stored = None if present is None else present[:, :, None]
-    dot: Any = matrix.dot_add if kinds[0] in FLOATS else emulated.dot_fp8
+    dot: Callable[..., Lanes] = matrix.dot_add if kinds[0] in FLOATS else emulated.dot_fp8
     return dot(a[:, :, None], b[:, None], c, kinds, device.sm, stored)
 
 
@@ -130,7 +129,7 @@ def disordered(op: Op) -> str | None:
     return None
 
 
-def _shapes(**types: str) -> Any:
+def _shapes(**types: str) -> Callable[[Op], str | None]:
     """Make a ``legal`` function that checks a type's shapes: ``f16="m16n8k8 m16n8k16"``."""
 
     def legal(op: Op) -> str | None:
@@ -195,7 +194,7 @@ def same_results(op: Op) -> str | None:
     return disordered(op) if op.dtype is op.ctype else ".dtype and .ctype must be the same"
 
 
-KIND_TYPES = {"d": storage("dtype"), "a": ".b32", "b": ".b32", "c": storage("ctype")}
+KIND_TYPES: dict[str, TypeRule] = {"d": storage("dtype"), "a": ".b32", "b": ".b32", "c": storage("ctype")}
 KINDS = f".kind = {{ .kind::f8f6f4 }};  .dtype = {{ .f16, .f32 }};  .ctype = {{ .f16, .f32 }};  {NARROW}"
 
 
@@ -271,7 +270,7 @@ def mma_f64(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     return scattered(op, d, n, m)
 
 
-def integer_shapes(eight: str, four: str) -> Any:
+def integer_shapes(eight: str, four: str) -> Callable[[Op], str | None]:
     """Make a ``legal`` function for integer types, by their width."""
     return _shapes(s8=eight, u8=eight, s4=four, u4=four)
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import attrs
 import numpy as np
 
 from warpsim.isa import mma
-from warpsim.isa.ports import DevicePort, Lanes, ReportPort
+from warpsim.isa.ports import DevicePort, Lanes, Registers, ReportPort
 from warpsim.isa.spec import Each, Function, Gate, Op, Scope, instruction
 from warpsim.isa.traits import Metadata
 from warpsim.layout import fragments
@@ -17,7 +16,6 @@ from warpsim.layout.fragment import extent, gather
 from warpsim.numerics import emulated
 from warpsim.numerics.matrix import expand
 
-Registers = tuple[Lanes, ...]
 _ANCHOR = "warp-level-matrix-instructions-mma-sp"
 _ROOTS = ("mma.sp.sync.aligned", "mma.sp::ordered_metadata.sync.aligned")
 
@@ -44,7 +42,7 @@ def _choices(op: Op) -> int:
     return 4 // (chunks(op) // 4)
 
 
-def _registers(rows: int, name: str, *, sparse: bool) -> Any:
+def _registers(rows: int, name: str, *, sparse: bool) -> Callable[[Op], int]:
     return lambda op: rows * mma.extents(op)[2] * mma.BITS[getattr(op, name).name] // (1024 * (2 if sparse else 1))
 
 

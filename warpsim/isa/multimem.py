@@ -7,11 +7,11 @@ value itself, and a broadcast goes to the single copy.
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 from warpsim.isa.atomics import atomic
-from warpsim.isa.ports import MemoryPort
+from warpsim.isa.ports import Address, Elements, MemoryPort
 from warpsim.isa.spec import Op, instruction
+from warpsim.types import ScalarType
 
 _ANCHOR = "data-movement-and-conversion-instructions-multimem"
 _SCOPE = ".scope = { .cta, .cluster, .gpu, .sys };"
@@ -34,8 +34,9 @@ def _checked_as(op: Op) -> str | None:
     return {"bf16": ".b16", "bf16x2": ".b32"}.get(op.htype.name)
 
 
-def _type(op: Op) -> Any:
-    return op.type or op.htype or op.ftype
+def _type(op: Op) -> ScalarType:
+    found: ScalarType = op.type or op.htype or op.ftype
+    return found
 
 
 def _legal(op: Op) -> str | None:
@@ -90,7 +91,7 @@ _LOADS = """
     types={"d": "ftype"},
     legal=_legal_float,
 )
-def multimem_ld_reduce(op: Op, a: Any, *, memory: MemoryPort) -> Any:
+def multimem_ld_reduce(op: Op, a: Address, *, memory: MemoryPort) -> Elements:
     """d = the reduction over all copies of the value at a."""
     count = _size(op)
     values = memory.load("global", a, _type(op), count)
@@ -118,7 +119,7 @@ _STORES = """
     types={"b": "ftype"},
     legal=_legal_float,
 )
-def multimem_st(op: Op, a: Any, b: Any, *, memory: MemoryPort) -> None:
+def multimem_st(op: Op, a: Address, b: Elements, *, memory: MemoryPort) -> None:
     """All copies of the value at a = b."""
     memory.store("global", a, _type(op), b if isinstance(b, tuple) else (b,))
 
@@ -146,7 +147,7 @@ _REDUCTIONS = """
     types={"b": "ftype"},
     legal=_legal_float,
 )
-def multimem_red(op: Op, a: Any, b: Any, *, memory: MemoryPort) -> None:
+def multimem_red(op: Op, a: Address, b: Elements, *, memory: MemoryPort) -> None:
     """All copies of the value at a = the value at a op b."""
     whole = Op(op.text, op.modifiers, {**op.given, "type": _type(op), "space": "global"})
     atomic(whole, a, b, memory, returns=False)

@@ -17,6 +17,9 @@ from warpsim.numerics.arrays import Array, DType
 from warpsim.types import ScalarType
 
 Lanes: TypeAlias = Array
+Registers: TypeAlias = tuple[Lanes, ...]
+Elements: TypeAlias = "Lanes | tuple[Lanes, ...]"
+"""A scalar or a vector."""
 Address: TypeAlias = Any
 """An address in brackets, with its coordinates in a tensor. Opaque: the machine has its own kind, and a trace another."""
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Any
 
 import attrs
 
+from warpsim.numerics.arrays import Array
 from warpsim.records import frozen
 
 SPACES = frozenset({"global", "shared", "local", "param", "const"})
@@ -198,11 +198,11 @@ class Traits:
     """What the assembler may contract it with."""
     metadata: Metadata | None = None
     """Where a sparse product has its metadata."""
-    factors: Callable[..., tuple[Any, Any]] | None = None
+    factors: Callable[..., tuple[Array, Array]] | None = None
     """The factors of a product, if they are not the operands: a function of its sources."""
     sorts: bool = False
     """The assembler sorts its first two sources."""
-    exchanged: Callable[..., Any] | None = None
+    exchanged: Callable[..., Array] | None = None
     """Its meaning with these exchanged, if that is another."""
     changes_sign: bool = False
     """It changes nothing but the sign, which the assembler does where the value is read."""

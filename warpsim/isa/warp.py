@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 from functools import lru_cache, wraps
-from typing import Any
 
 import numpy as np
 
-from warpsim.isa.ports import Lanes, ReportPort
-from warpsim.isa.spec import Op, Scope, instruction
+from warpsim.isa.ports import Elements, Lanes, ReportPort
+from warpsim.isa.spec import Body, Op, Scope, instruction
 from warpsim.isa.traits import Traits
 from warpsim.types import TYPES
 
@@ -146,17 +145,17 @@ def _members(membermask: Lanes, active: Lanes) -> Lanes:
     return active & (bits != 0)
 
 
-def _per_mask(body: Any) -> Any:
+def _per_mask(body: Body) -> Body:
     """Run a body once per distinct membermask: lanes of a warp may synchronise in several groups."""
 
     @wraps(body)
-    def run(op: Op, *operands: Lanes, active: Lanes) -> Any:
+    def run(op: Op, *operands: Lanes, active: Lanes) -> Elements | None:
         masks = operands[-1]
         if masks.shape[1] == 1 or masks.strides[1] == 0 or (masks.size == 32 and (masks == masks[:, :1]).all()):
             return body(op, *operands, active=active)
         full = np.broadcast_to(masks, active.shape)
         values = np.unique(full[active])
-        out: Any = None
+        out: Elements | None = None
         for value in values:
             here = active & (full == value)
             part = body(op, *operands[:-1], np.full((1, 1, 1), value, masks.dtype), active=here)

@@ -8,17 +8,17 @@ same form), and ``shared_matrix``, which reads matrices from the shared memory o
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
 
 import attrs
 import numpy as np
 
 from warpsim.isa.ports import DevicePort, Lanes, ReportPort, SharedMatrixPort, constant_of
-from warpsim.isa.spec import Gate, LowBits, Op, Scope, instruction
+from warpsim.isa.spec import Function, Gate, LowBits, Op, Scope, instruction
 from warpsim.isa.traits import Asynchronous, Family, Matrix, Metadata, Stage, Traits
 from warpsim.layout import fragments
 from warpsim.numerics import matrix, plain_matrix
+from warpsim.numerics.arrays import DType
 from warpsim.numerics.matrix import expand
 from warpsim.types import TYPES, ScalarType
 
@@ -35,7 +35,7 @@ STORAGE = {"f16": "u2", "bf16": "u2", "tf32": "u4", "e4m3": "u1", "e5m2": "u1", 
 _MULTIPLIES = Traits(matrix=Matrix.MULTIPLY, asynchronous=Asynchronous(Family.WGMMA))
 
 
-def _shapes(ns: Any, *ks: int) -> str:
+def _shapes(ns: Iterable[int], *ks: int) -> str:
     return ", ".join(f".m64n{n}k{k}" for k in ks for n in ns)
 
 
@@ -64,7 +64,7 @@ def _declare(
     scales: bool = True,
     selectors: int = 1,
     gate: Callable[[Op], Gate | None] | None = None,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+) -> Callable[[Function], Function]:
     """Declare the forms of ``opcode | classes``: A by descriptor or in registers, with the immediates of its types."""
     opcode, classes = block.split("|")
     sparse = opcode.startswith(_SPARSE)
@@ -139,7 +139,7 @@ _TYPED = ".dtype.atype.btype"
 @_declare(f"{_SPARSE}{_TYPED} | .shape = {{ {_shapes(_FLOAT_N, 64)} }}; {_FP8}")
 def mma_float(
     op: Op,
-    a: Any = None,
+    a: tuple[Lanes, ...] | None = None,
     a_desc: Lanes | None = None,
     b_desc: Lanes | None = None,
     sp_meta: Lanes | None = None,
@@ -196,7 +196,7 @@ def mma_float(
 )
 def mma_integer(
     op: Op,
-    a: Any = None,
+    a: tuple[Lanes, ...] | None = None,
     a_desc: Lanes | None = None,
     b_desc: Lanes | None = None,
     sp_meta: Lanes | None = None,
@@ -248,7 +248,7 @@ def _kept(c: Lanes, scale_d: Lanes | None, n: int, m: int) -> Lanes:
 
 def operands(
     op: Op,
-    a: Any,
+    a: tuple[Lanes, ...] | None,
     a_desc: Lanes | None,
     b_desc: Lanes | None,
     meta: Lanes | None,
@@ -257,7 +257,7 @@ def operands(
     trans_b: int,
     shared_matrix: SharedMatrixPort,
     report: ReportPort,
-) -> tuple[Any, Any, Lanes | None]:
+) -> tuple[Lanes, Lanes, Lanes | None]:
     """A ``[W, K, 64]`` (stored elements), B ``[W, K, N]``, and the places of sparse A's elements."""
     n, m = shared_matrix.extent
     dtype = np.dtype(STORAGE[op.atype.name])
@@ -299,7 +299,7 @@ def _from_shared(
     descriptor: Lanes | None,
     k: int,
     extent: int,
-    dtype: Any,
+    dtype: DType,
     transposed: int,
     shared_matrix: SharedMatrixPort,
     report: ReportPort,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import functools
+from collections.abc import Callable, Iterator
 
 import attrs
 import numpy as np
 
 from warpsim.isa.mma import product_of_integers
-from warpsim.isa.ports import DevicePort, Lanes, ReportPort, first_of
+from warpsim.isa.ports import Address, DevicePort, Lanes, MemoryPort, Registers, ReportPort, first_of
 from warpsim.isa.spec import Op, Scope, instruction
 from warpsim.isa.traits import Matrix, Traits
 from warpsim.layout import wmma_fragments as layout
@@ -18,7 +18,6 @@ from warpsim.numerics import matrix, plain_matrix
 from warpsim.numerics.arrays import halves, join
 from warpsim.types import TYPES, ScalarType
 
-Registers = tuple[Lanes, ...]
 MULTIPLIES_FRAGMENTS = Traits(matrix=Matrix.MULTIPLY, opaque_fragments=True)
 _BIG = ("m16n16k16", "m8n32k16", "m32n8k16")
 SHAPES = {
@@ -49,7 +48,7 @@ def register_type(type: ScalarType) -> ScalarType:
     return TYPES[found]
 
 
-def only_bits(name: str) -> Any:
+def only_bits(name: str) -> Callable[[Op], bool]:
     """Whether a multiplicand of the type in a slot must be declared .b32."""
     return lambda op: getattr(op, name).name in ("bf16", "tf32")
 
@@ -246,11 +245,11 @@ def _load_legal(op: Op) -> str | None:
 
 def _stride(
     op: Op,
-    p: Any,
+    p: Address,
     stride: Lanes | None,
     default: int,
     fragment: Fragment,
-    memory: Any,
+    memory: MemoryPort,
     active: Lanes,
     report: ReportPort,
 ) -> Lanes | np.int64:
@@ -323,10 +322,10 @@ def _stride(
 )
 def wmma_load(
     op: Op,
-    p: Any,
+    p: Address,
     stride: Lanes | None = None,
     *,
-    memory: Any,
+    memory: MemoryPort,
     lane: Lanes,
     device: DevicePort,
     active: Lanes,
@@ -347,7 +346,7 @@ def wmma_load(
             at = memory.shifted(p, (line * ld + depth) * bits // 8)
             out.append(memory.load(op.space or "", at, TYPES["f64" if bits == 64 else "b32"])[0])
             continue
-        word: Any = None
+        parts = []
         for h in range(per):
             line, depth = fragment.place(lane, first + h)
             place = line * ld + depth if along_k else depth * ld + line
@@ -355,8 +354,8 @@ def wmma_load(
             part = memory.load(op.space or "", at, op.type if bits == 64 else TYPES[f"u{bits}"])[0]
             if bits < 32:
                 part = part.astype(np.uint32) << np.uint32(h * bits)
-            word = part if word is None else word | part
-        out.append(word)
+            parts.append(part)
+        out.append(functools.reduce(np.bitwise_or, parts))
     if register_type(op.type).name == "s32":
         out = [word.view(np.int32) for word in out]
     return tuple(out * (fragment.registers // len(out)))
@@ -383,10 +382,10 @@ def _accumulator_legal(op: Op) -> str | None:
 )
 def wmma_load_c(
     op: Op,
-    p: Any,
+    p: Address,
     stride: Lanes | None = None,
     *,
-    memory: Any,
+    memory: MemoryPort,
     lane: Lanes,
     device: DevicePort,
     active: Lanes,
@@ -413,11 +412,11 @@ def wmma_load_c(
 )
 def wmma_store(
     op: Op,
-    p: Any,
+    p: Address,
     r: Registers,
     stride: Lanes | None = None,
     *,
-    memory: Any,
+    memory: MemoryPort,
     lane: Lanes,
     device: DevicePort,
     active: Lanes,
@@ -432,14 +431,14 @@ def wmma_store(
 
 def _places(
     op: Op,
-    p: Any,
+    p: Address,
     stride: Lanes | None,
-    memory: Any,
+    memory: MemoryPort,
     lane: Lanes,
     device: DevicePort,
     active: Lanes,
     report: ReportPort,
-) -> Iterator[Any]:
+) -> Iterator[Address]:
     """The address of each element of an accumulator fragment."""
     m, n, _ = layout.dimensions(op.shape)
     fragment = layout.accumulator(op.shape, op.type.name, device.sm)
