@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from warpsim.numerics.arrays import Array, DType
 from warpsim.records import frozen
@@ -56,7 +57,7 @@ class Node:
         return self.op in CONSTANT
 
 
-def constant(value: Any, dtype: DType) -> Node:
+def constant(value: ArrayLike, dtype: DType) -> Node:
     """The same value in every lane."""
     return Node("const", (), dtype, np.asarray(value, dtype).reshape(()))
 
@@ -108,7 +109,7 @@ def where(condition: Node, yes: Node, no: Node) -> Node:
     return yes if yes is no else Node("where", (condition, yes, no), yes.dtype)
 
 
-def operate(ufunc: Any, nodes: Sequence[Node], dtype: DType) -> Node:
+def operate(ufunc: np.ufunc, nodes: Sequence[Node], dtype: DType) -> Node:
     """A ufunc on values of the types that it takes."""
     if all(n.known for n in nodes):
         with np.errstate(all="ignore"):

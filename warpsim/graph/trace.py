@@ -6,14 +6,17 @@ as true and ``all()`` as false, and one pass through the body is enough. Constan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from warpsim.graph.nodes import LANES, Node, Untraceable, bits, cast, constant, of_array, operate, where
-from warpsim.numerics.arrays import DType
+from warpsim.numerics.arrays import Array, DType
 from warpsim.numerics.floating import canonical, nan64
+
+Axis: TypeAlias = "int | tuple[int, ...] | None"
 
 
 class Cell:
@@ -28,10 +31,10 @@ class Cell:
 class Reduced:
     """A number made of all lanes; nobody knows it, and what is asked of it holds."""
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **_: Any) -> Any:
+    def __array_ufunc__(self, *_: object, **__: object) -> bool:
         return True
 
-    def _holds(self, other: Any = None) -> bool:
+    def _holds(self, other: object = None) -> bool:
         return True
 
     __bool__ = __lt__ = __le__ = __gt__ = __ge__ = _holds
@@ -58,10 +61,10 @@ class Lane(np.lib.mixins.NDArrayOperatorsMixin):
         """Write through it."""
         self.cell.node = bits(cast(node, self.dtype), self.cell.node.dtype)
 
-    def __array__(self, *_: Any, **__: Any) -> Any:
+    def __array__(self, *_: object, **__: object) -> Array:
         raise Untraceable("an array is wanted")
 
-    def _refuse(self) -> Any:
+    def _refuse(self) -> NoReturn:
         raise Untraceable("a number is wanted")
 
     __bool__ = __int__ = __float__ = __index__ = __len__ = __iter__ = _refuse
@@ -84,11 +87,11 @@ class Lane(np.lib.mixins.NDArrayOperatorsMixin):
         """No axis is repeated."""
         return tuple([self.dtype.itemsize] * len(self.shape))
 
-    def view(self, dtype: Any) -> Lane:
+    def view(self, dtype: DTypeLike) -> Lane:
         """The same cell as another type."""
         return Lane(bits(self.node, np.dtype(dtype)), self.shape, self.cell)
 
-    def astype(self, dtype: Any, *, copy: bool = True, **_: Any) -> Lane:
+    def astype(self, dtype: DTypeLike, *, copy: bool = True, **_: object) -> Lane:
         """Converted, in a cell of its own."""
         return Lane(cast(self.node, np.dtype(dtype)), self.shape)
 
@@ -96,7 +99,7 @@ class Lane(np.lib.mixins.NDArrayOperatorsMixin):
         """A cell of its own."""
         return Lane(self.node, self.shape)
 
-    def reshape(self, *_: Any) -> Lane:
+    def reshape(self, *_: object) -> Lane:
         """Shapes mean nothing here."""
         return self
 
@@ -104,39 +107,39 @@ class Lane(np.lib.mixins.NDArrayOperatorsMixin):
         """Bytes in reverse order."""
         return Lane(Node("byteswap", (self.node,), self.dtype), self.shape)
 
-    def any(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+    def any(self, axis: Axis = None, *, keepdims: bool = False) -> Lane | bool:
         """True; along the lanes, a value."""
         return True if axis is None else self._along("or", axis)
 
-    def all(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+    def all(self, axis: Axis = None, *, keepdims: bool = False) -> Lane | bool:
         """False; along the lanes, a value."""
         return False if axis is None else self._along("and", axis)
 
-    def min(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+    def min(self, axis: Axis = None, *, keepdims: bool = False) -> Lane | Reduced:
         """The least."""
         return Reduced() if axis is None else self._along("minimum", axis)
 
-    def max(self, axis: Any = None, *, keepdims: bool = False) -> Any:
+    def max(self, axis: Axis = None, *, keepdims: bool = False) -> Lane | Reduced:
         """The greatest."""
         return Reduced() if axis is None else self._along("maximum", axis)
 
-    def _along(self, name: str, axis: Any) -> Lane:
+    def _along(self, name: str, axis: Axis) -> Lane:
         if axis != 1 or self.shape != (1, LANES, 1):
             raise Untraceable(f"a reduction along axis {axis}")
         return Lane(Node("reduce", (self.node,), self.dtype, name), self.shape)
 
-    def take(self, index: Any, axis: Any = None, **_: Any) -> Lane:
+    def take(self, index: ArrayLike, axis: Axis = None, **_: object) -> Lane:
         """Other lanes of the warp."""
         return take_lanes(self, index, axis)
 
-    def __getitem__(self, key: Any) -> Lane:
+    def __getitem__(self, key: object) -> Lane:
         if self.shape == (1, LANES, 1) and isinstance(key, tuple) and isinstance(key[1], slice):
             start, stop = key[1].start or 0, key[1].stop
             if stop == start + 1:
                 return Lane(Node("lane", (self.node,), self.dtype, start), self.shape)
         raise Untraceable("an index")
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: object, value: ArrayLike) -> None:
         if key is Ellipsis:
             self.put(node_of(value, self.dtype))
             return
@@ -146,7 +149,9 @@ class Lane(np.lib.mixins.NDArrayOperatorsMixin):
 
     # ---- NumPy's protocols ------------------------------------------------------------------------
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, out: tuple[object, ...] | None = None, **options: Any
+    ) -> Lane | Reduced | bool:
         if method == "reduce":
             if options.get("axis", 0) is None:
                 return Reduced()
@@ -172,12 +177,12 @@ class Lane(np.lib.mixins.NDArrayOperatorsMixin):
         return handler(*arguments, **keywords)
 
 
-def shape_of(values: Sequence[Any]) -> tuple[int, ...]:
+def shape_of(values: Sequence[object]) -> tuple[int, ...]:
     """The shape of what is computed from some values."""
     return next((v.shape for v in values if isinstance(v, Lane) and v.shape != (2,)), (2,))
 
 
-def node_of(value: Any, dtype: DType | None = None) -> Node:
+def node_of(value: ArrayLike, dtype: DType | None = None) -> Node:
     """A node of a stand-in, or a constant of anything else; Python's numbers take ``dtype``."""
     if isinstance(value, Lane):
         return value.node
@@ -186,7 +191,7 @@ def node_of(value: Any, dtype: DType | None = None) -> Node:
     return of_array(np.asarray(value))
 
 
-def _weak(value: Any) -> Any:
+def _weak(value: ArrayLike) -> DType | type:
     if isinstance(value, (bool, np.bool_)):
         return np.dtype(np.bool_)
     return (
@@ -196,40 +201,40 @@ def _weak(value: Any) -> Any:
     )
 
 
-def apply(ufunc: Any, inputs: Sequence[Any], dtype: Any = None) -> Node:
+def apply(ufunc: np.ufunc, inputs: Sequence[ArrayLike], dtype: DTypeLike | None = None) -> Node:
     """A ufunc on stand-ins and constants, in the types that NumPy would choose."""
     if ufunc.nout != 1:
         raise Untraceable(ufunc.__name__)
     try:
-        typed = {} if dtype is None else {"signature": (*(None for _ in inputs), np.dtype(dtype))}
+        typed: dict[str, Any] = {} if dtype is None else {"signature": (*(None for _ in inputs), np.dtype(dtype))}
         chosen = ufunc.resolve_dtypes((*map(_weak, inputs), None), **typed)
     except (TypeError, ValueError) as problem:
         raise Untraceable(f"{ufunc.__name__}: {problem}") from None
     return operate(ufunc, [cast(node_of(x, t), t) for x, t in zip(inputs, chosen, strict=False)], chosen[-1])
 
 
-def _where(condition: Any, yes: Any, no: Any) -> Lane:
+def _where(condition: ArrayLike, yes: ArrayLike, no: ArrayLike) -> Lane:
     dtype = np.result_type(*[x if type(x) in (int, float) else _weak(x) for x in (yes, no)])
     nodes = [cast(node_of(x, dtype), dtype) for x in (yes, no)]
     return Lane(where(cast(node_of(condition), np.dtype(np.bool_)), *nodes), shape_of((condition, yes, no)))
 
 
-def _clip(x: Lane, low: Any, high: Any, **_: Any) -> Lane:
+def _clip(x: Lane, low: ArrayLike, high: ArrayLike, **_: object) -> Array:
     return np.minimum(np.maximum(x, low), high)
 
 
-def _broadcast_to(x: Lane, shape: Any, **_: Any) -> Lane:
+def _broadcast_to(x: Lane, shape: Iterable[int], **_: object) -> Lane:
     return Lane(x.node, (1, LANES, 1)) if tuple(shape) == (1, LANES, 1) else x
 
 
-def _copyto(target: Lane, value: Any, *, where: Any = True, **_: Any) -> None:
+def _copyto(target: Lane, value: ArrayLike, *, where: Lane | bool = True, **_: object) -> None:
     if where is not True:
         target[where] = value
     else:
         target.put(cast(node_of(value, target.dtype), target.dtype))
 
 
-def take_lanes(x: Any, index: Any, axis: Any = None) -> Lane:
+def take_lanes(x: ArrayLike, index: ArrayLike, axis: Axis = None) -> Lane:
     """Each lane's value from the lane that ``index`` names."""
     if axis != 1:
         raise Untraceable("take")
@@ -237,26 +242,26 @@ def take_lanes(x: Any, index: Any, axis: Any = None) -> Lane:
     return Lane(Node("gather", (node, cast(node_of(index), np.dtype(np.int32))), node.dtype), (1, LANES, 1))
 
 
-def _lookup(table: Any, index: Lane) -> Lane:
+def _lookup(table: Array, index: Lane) -> Lane:
     return Lane(Node("table", (cast(index.node, np.dtype(np.int64)),), table.dtype, table), index.shape)
 
 
-def _rounded(op: str, mode: str, *operands: Any) -> Lane:
+def _rounded(op: str, mode: str, *operands: ArrayLike) -> Lane:
     """An operation that is rounded once."""
     dtype = next(x for x in operands if isinstance(x, Lane)).dtype
     nodes = tuple([cast(node_of(x, dtype), dtype) for x in operands])
     return Lane(Node(op, nodes, dtype, mode), shape_of(operands))
 
 
-def _fma32(a: Any, b: Any, c: Any) -> Any:
+def _fma32(a: ArrayLike, b: ArrayLike, c: ArrayLike) -> Array:
     return canonical(_rounded("fma", "rn", a, b, c))  # type: ignore[arg-type]
 
 
-def _fma64(a: Any, b: Any, c: Any, mode: str = "rn") -> Any:
+def _fma64(a: ArrayLike, b: ArrayLike, c: ArrayLike, mode: str = "rn") -> Array:
     return nan64(_rounded("fma", mode, a, b, c), b, c, a)  # type: ignore[arg-type]
 
 
-def _like(value: Any) -> Callable[..., Lane]:
+def _like(value: int) -> Callable[..., Lane]:
     return lambda x, dtype=None, **_: Lane(constant(value, np.dtype(dtype or x.dtype)), x.shape)
 
 

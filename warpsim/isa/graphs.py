@@ -5,19 +5,21 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from warpsim.graph.nodes import LANES, Graph, Input, MemoryAccess, Node, Place, Untraceable, bits, cast
 from warpsim.graph.trace import Lane, node_of, trace
 from warpsim.isa.data_movement import Unpacked
 from warpsim.isa.matching import Candidate, TypedOperand
 from warpsim.isa.spec import Form, Op, Scope
+from warpsim.numerics.arrays import DType
 from warpsim.types import ScalarType, bits_type
 
-POINTER = "address"
-Given = Any
+POINTER: Final = "address"
+Given: TypeAlias = "DType | tuple[DType, ...] | tuple[ScalarType, int | None] | Literal['address'] | None"
 """What stands for a source operand: the dtype of a register, a tuple of those of a vector, the type and bits of a constant, or
 `POINTER`; None for what has no value."""
 BEYOND = {Scope.WARPGROUP: "it is for a warpgroup", Scope.SYNC: "it waits", Scope.CONTROL: "it is control flow"}
@@ -40,7 +42,7 @@ def graph_of(form: Form, op: Op, given: tuple[Given, ...], counts: tuple[int | N
     inputs: list[Input] = []
     shape = WARP if form.scope is Scope.WARP else (2,)
 
-    def read(name: str, source: int, what: Given) -> Any:
+    def read(name: str, source: int, what: Any) -> Any:
         if isinstance(what, tuple) and isinstance(what[0], ScalarType):
             raw = np.array(what[1], f"u{what[0].dtype.itemsize}").view(what[0].dtype)
             return np.full([1] * len(shape), raw)
@@ -116,7 +118,7 @@ class _Memory:
         number = len(self.accesses) - 1
         return tuple([Lane(Node("load", (), type.dtype, (number, k))) for k in range(count)])
 
-    def store(self, space: str, address: Place, type: ScalarType, values: tuple[Any, ...]) -> None:
+    def store(self, space: str, address: Place, type: ScalarType, values: tuple[ArrayLike, ...]) -> None:
         """Note a store."""
         given = tuple([node_of(v, type.dtype) for v in values])
         self.accesses.append(MemoryAccess("store", space, address, type, len(values), given))
@@ -126,12 +128,12 @@ class _Memory:
         space: str,
         address: Place,
         type: ScalarType,
-        update: Callable[..., Any],
-        operands: tuple[Any, ...],
+        update: Callable[..., ArrayLike],
+        operands: tuple[ArrayLike, ...],
         *,
         returns: bool,
         kind: str = "",
-        shared: Callable[..., Any] | None = None,
+        shared: Callable[..., ArrayLike] | None = None,
     ) -> Lane | None:
         """Note an atomic; what it leaves in memory is a graph over what it finds there."""
         if shared is not None and space.startswith("shared"):
