@@ -202,7 +202,7 @@ def _asynchronous_illegal(op: Op) -> str | None:
     needs=(100, (8, 7)),
     legal=_asynchronous_illegal,
 )
-def red_async_release(op: Op, a: Any, b: Any, *, memory: MemoryPort) -> None:
+def red_async_release(op: Op, a: Address, b: Elements, *, memory: MemoryPort) -> None:
     """The value at a = the value at a op b, at a moment that nothing tells: at once here."""
     atomic(op, a, b, memory, returns=False)
 

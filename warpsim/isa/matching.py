@@ -8,8 +8,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection
 
-import attrs
-
 from warpsim.errors import InternalError
 from warpsim.isa import syntax
 from warpsim.isa.spec import REGISTRY, Each, Form, Gate, Limit, Op, OperandSpec, chosen, plain

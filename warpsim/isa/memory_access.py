@@ -238,7 +238,7 @@ def st_mmio(op: Op, a: Address, b: Elements, *, memory: MemoryPort) -> None:
     needs=(100, (8, 7)),
     traits=Traits(access=Access.STORE),
 )
-def st_async_release(op: Op, a: Any, b: Any, *, memory: MemoryPort) -> None:
+def st_async_release(op: Op, a: Address, b: Lanes, *, memory: MemoryPort) -> None:
     """The value at a = b, at a moment that nothing tells: at once here."""
     memory.store(space_of(op), a, op.type, (b,))
 
