@@ -166,7 +166,7 @@ def ld(op: Op, a: Address, cache_policy: Lanes | None = None, *, memory: MemoryP
     relaxed=True,
     traits=lambda op: Traits(access=Access.LOAD, polls=_is_strong(op)),
 )
-def ld_mmio(op: Op, a: Address, *, memory: MemoryPort) -> Elements:
+def ld_mmio(op: Op, a: Address, *, memory: MemoryPort) -> Lanes:
     """d = the value at a, never merged with other accesses."""
     return memory.load(space_of(op), a, op.type, 1)[0]
 
