@@ -284,3 +284,17 @@ def test_help_by_word(talk):
 def test_completions(talk, line, found):
     """Opcodes, tables, settings and their words, registers in conditions."""
     assert talk.shell.complete(line.split(" ")[-1], line) == found
+
+
+def test_jumps(talk):
+    """The lanes that stand together go on elsewhere in their function; a breakpoint there stops them, going back undoes it."""
+    talk("focus warp 1 lane 20")
+    talk("u 22")
+    assert talk("b small") == "Breakpoint 1 at small: line 24"
+    assert talk("jump small").splitlines()[-1] == "    24  st.param.u32 [a], %r0;"
+    talk("d")
+    assert talk("jump twice") == "twice is not in k: threads can jump within their function only"
+    talk("c")
+    out = int(talk.session.evaluate("out"))
+    assert talk(f"p u32[{out + 4 * 45}]").endswith("= 90"), "r0 = 7 has been left out"
+    assert talk("jump small").endswith("is not running, so it cannot jump")

@@ -35,7 +35,7 @@ from warpsim.debug.position import Call, Position, Stop, WarpState, context_of, 
 from warpsim.debug.threads import Focus, chosen_focus
 from warpsim.debug.timeline import Timeline
 from warpsim.debug.waiting import BarrierState, InFlight, MbarrierState
-from warpsim.debug.writing import assign
+from warpsim.debug.writing import assign, jump
 from warpsim.errors import ExecutionError, Finding
 from warpsim.host.defaults import run_past
 from warpsim.host.device import Device
@@ -428,6 +428,11 @@ class Session(Position):
         ``value`` is a number, an array ``[32]``, or an expression as text.
         """
         assign(self, what, value)
+
+    def jump(self, place: int | str) -> Stop:
+        """Move the threads that stand with the one in focus to ``place`` in their function; nothing in between is executed."""
+        jump(self, place)
+        return self.stopped("step")
 
     def origin(self, what: str, depth: int = 1) -> Origin:
         """Find the step that gave a register of the thread in focus, a variable or memory its value, and the values it

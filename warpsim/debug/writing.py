@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from warpsim.debug import expressions as ex
-from warpsim.debug.breakpoints import location_of
+from warpsim.debug.breakpoints import line_column, location_of, resolve
 from warpsim.debug.errors import DebugError
 from warpsim.debug.evaluation import Context
 from warpsim.debug.position import Position, context_of
@@ -83,6 +83,34 @@ def _in_memory(context: Context, what: str, node: ex.Node) -> Location:
         members = ", ".join(member.name for member in struct.members if member.name)
         raise DebugError(f"{what} is of type {text(at.of)}: set a member, {members}")
     return at
+
+
+def jump(position: Position, place: int | str) -> None:
+    """Move the threads that stand with the one in focus to another place of their function, executing nothing; recorded
+    as a change of the launch at this position.
+    """
+    at = position.standing()
+    if at is None or at.waits:
+        raise DebugError(f"{position.thread} {'is not running' if at is None else at.state}, so it cannot jump")
+    plan = at.group.plan
+    places = resolve(position.program, place, plan.function.name)
+    found = [
+        (block.index, number)
+        for block in plan.blocks
+        for number, instruction in enumerate(block.instructions)
+        if line_column(instruction) in places
+    ]
+    if not found:
+        raise DebugError(f"{place} is not in {plan.function.name}: threads can jump within their function only")
+    focus = position.thread
+
+    def act(timeline: Timeline) -> None:
+        group = context_of(timeline, focus).group
+        assert group is not None
+        group.block, group.at = found[0]
+        group.seen, group.turn = (), None
+
+    position.timeline.change(("jump", *found[0]), act)
 
 
 def _value(value: Any) -> Value:

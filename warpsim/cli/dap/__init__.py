@@ -13,6 +13,8 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import attrs
+
 from warpsim.cli.dap.places import Places, Respond
 from warpsim.cli.dap.protocol import Body, Broken, Printed, Wire, check_request, run_launch
 from warpsim.cli.dap.values import Values
@@ -24,7 +26,7 @@ from warpsim.errors import Finding, WarpsimError, describe
 from warpsim.host.kernel import Kernel, LaunchResult
 from warpsim.host.options import Dim
 
-CAPABILITIES = dict.fromkeys(("supportsConfigurationDoneRequest", "supportsFunctionBreakpoints", "supportsConditionalBreakpoints", "supportsHitConditionalBreakpoints", "supportsEvaluateForHovers", "supportsStepBack", "supportsSetVariable", "supportsRestartRequest", "supportsExceptionInfoRequest", "supportsReadMemoryRequest", "supportsWriteMemoryRequest", "supportsDisassembleRequest", "supportsInstructionBreakpoints", "supportsDataBreakpoints", "supportsCompletionsRequest", "supportsTerminateRequest", "supportsSteppingGranularity", "supportsLoadedSourcesRequest", "supportsExceptionFilterOptions"), True)  # fmt: skip
+CAPABILITIES = dict.fromkeys(("supportsConfigurationDoneRequest", "supportsFunctionBreakpoints", "supportsConditionalBreakpoints", "supportsHitConditionalBreakpoints", "supportsEvaluateForHovers", "supportsStepBack", "supportsSetVariable", "supportsRestartRequest", "supportsExceptionInfoRequest", "supportsReadMemoryRequest", "supportsWriteMemoryRequest", "supportsDisassembleRequest", "supportsInstructionBreakpoints", "supportsDataBreakpoints", "supportsCompletionsRequest", "supportsTerminateRequest", "supportsSteppingGranularity", "supportsLoadedSourcesRequest", "supportsExceptionFilterOptions", "supportsBreakpointLocationsRequest", "supportsGotoTargetsRequest", "supportsLogPoints", "supportsModulesRequest", "supportsSetExpression"), True)  # fmt: skip
 FILTERS = [
     {"filter": "findings", "label": "Findings", "description": "Stop before what breaks a rule", "default": True},
     {
@@ -178,7 +180,11 @@ class Adapter:
         respond()
         if self.places.options.get("stopOnEntry", True):
             return lambda: self.report(session.stop, "entry")
-        return lambda: self.report(session.cont())
+        return lambda: self.report(self._logged(session.cont(), session.cont))
+
+    def on_attach(self, given: Body, respond: Respond) -> None:
+        """Refuse to attach."""
+        raise DebugError("warpsim debugs launches that it starts itself: use the request launch")
 
     def on_disconnect(self, given: Body, respond: Respond) -> None:
         """Disconnect."""
@@ -186,10 +192,11 @@ class Adapter:
         self.leaving = True
 
     def on_terminate(self, given: Body, respond: Respond) -> None:
-        """End the launch."""
+        """End the launch. Whoever is there may ask on, and disconnects."""
         respond()
-        self.wire.event("terminated")
-        self.leaving = True
+        if self.status is not None or self.places.session is None:
+            self.wire.event("terminated")
+        self.ended = True
 
     def on_restart(self, given: Body, respond: Respond) -> Callable[[], None]:
         """Restart the launch."""
@@ -237,7 +244,12 @@ class Adapter:
             self.ended = True
 
     def _move(
-        self, given: Body, respond: Respond, move: Callable[[Session], Stop], body: Body | None = None
+        self,
+        given: Body,
+        respond: Respond,
+        move: Callable[[Session], Stop],
+        body: Body | None = None,
+        reason: str | None = None,
     ) -> Callable[[], None]:
         session = self.live()
         if "threadId" in given:
@@ -246,12 +258,23 @@ class Adapter:
 
         def go() -> None:
             try:
-                self.report(move(session))
+                self.report(self._logged(move(session), session.cont if body else None), reason)
             except DebugError as problem:
                 self.wire.event("output", category="stderr", output=f"{problem}\n")
                 self.report(session.stop, "step")
 
         return go
+
+    def _logged(self, stop: Stop, further: Callable[[], Stop] | None) -> Stop:
+        """Write the messages of the logpoints that are reached, and go on; without ``further``, stop there as a step."""
+        while stop.reason == "breakpoint" and (text := self.places.logs.get(stop.number or 0)) is not None:
+            self.wire.event("output", category="console", output=self.values.message(text) + "\n")
+            stop = attrs.evolve(stop, reason="step", number=None) if further is None else further()
+        return stop
+
+    def on_goto(self, given: Body, respond: Respond) -> Callable[[], None]:
+        """Move to a target of `gotoTargets`; nothing in between is executed."""
+        return self._move(given, respond, lambda session: session.jump(int(given["targetId"])), reason="goto")
 
     def on_continue(self, given: Body, respond: Respond) -> Callable[[], None]:
         """Run to the next stop."""

@@ -27,6 +27,8 @@ class Places:
         self.session: Session | None = None
         self.options: Body = {}
         self._set: dict[str, list[int]] = {}
+        self.logs: dict[int, str] = {}
+        """The messages of logpoints, by the number of the breakpoint."""
 
     def live(self) -> Session:
         """The current session.
@@ -123,6 +125,7 @@ class Places:
         points = self.live().breakpoints
         for number in self._set.pop(kind, []):
             points.pop(number, None)
+            self.logs.pop(number, None)
         before, found = set(points), []
         for setter in setters:
             try:
@@ -134,17 +137,52 @@ class Places:
 
     def _break_at(self, place: int | str, given: Body) -> Body:
         point = self.live().break_at(place, given.get("condition") or None, _passes(given))
+        if given.get("logMessage"):
+            self.logs[point.number] = str(given["logMessage"])
         return {"id": point.number, "line": given.get("line") or point.lines[0]}
 
     def on_setBreakpoints(self, given: Body, respond: Respond) -> None:
         """Set breakpoints at lines of the module or a CUDA file."""
-        session = self.live()
-        path = str(given["source"].get("path") or given["source"].get("name") or "")
-        program = session.program.file
-        own = os.path.basename(path) == os.path.basename(program) or path.endswith(".ptx")
+        path, own = self._file(given)
         prefix = "" if own else f"{os.path.basename(path)}:"
         setters = [partial(self._break_at, f"{prefix}{int(b['line'])}", b) for b in given.get("breakpoints") or []]
         respond(self._replace(f"source {path}", setters))
+
+    def _file(self, given: Body) -> tuple[str, bool]:
+        """The file of a source, and whether it is the module's PTX."""
+        path = str(given["source"].get("path") or given["source"].get("name") or "")
+        return path, os.path.basename(path) == os.path.basename(self.live().program.file) or path.endswith(".ptx")
+
+    def _lines(self, given: Body) -> list[tuple[int, int]]:
+        """The lines of a source that have code between those of a request, each with its first PTX line."""
+        path, own = self._file(given)
+        first = int(given["line"])
+        last = int(given.get("endLine") or first)
+        found: dict[int, int] = {}
+        for instruction in self.live().code:
+            source = (path, instruction.span.line) if own else instruction.source
+            if source is not None and os.path.basename(source[0]) == os.path.basename(path):
+                found.setdefault(source[1], instruction.span.line)
+        return sorted(pair for pair in found.items() if first <= pair[0] <= last)
+
+    def on_breakpointLocations(self, given: Body, respond: Respond) -> None:
+        """List the lines with code."""
+        respond({"breakpoints": [{"line": line} for line, _ in self._lines(given)]})
+
+    def on_gotoTargets(self, given: Body, respond: Respond) -> None:
+        """Name the PTX line to which a jump to a line leads, if the line has code."""
+        lines = self._lines(given)
+        respond({"targets": [{"id": ptx, "label": f"line {ptx} of the PTX", "line": line} for line, ptx in lines]})
+
+    def on_modules(self, given: Body, respond: Respond) -> None:
+        """List the module."""
+        program = self.live().program
+        source = self._source(program.file)
+        lines = any(i.source is not None for i in self.live().code)
+        module = {"id": 1, "name": source["name"], "symbolStatus": "CUDA lines" if lines else "no CUDA lines"}
+        module |= {"path": source["path"]} if "path" in source else {}
+        module["version"] = f"PTX {program.version[0]}.{program.version[1]}, {program.target}"
+        respond({"modules": [module], "totalModules": 1})
 
     def on_setFunctionBreakpoints(self, given: Body, respond: Respond) -> None:
         """Set breakpoints at functions, labels and op:PATTERN."""
@@ -178,10 +216,10 @@ class Places:
         respond(self._replace("data", setters))
 
     def _watch(self, what: str, given: Body) -> Body:
-        if given.get("condition") or given.get("hitCondition"):
-            raise DebugError("a data breakpoint has no condition here")
         kind = given.get("accessType") or "write"
-        return {"id": self.live().watch(what, read=kind != "write", write=kind != "read").number}
+        condition, passes = given.get("condition") or None, _passes(given)
+        point = self.live().watch(what, read=kind != "write", write=kind != "read", condition=condition, ignore=passes)
+        return {"id": point.number}
 
     def on_setExceptionBreakpoints(self, given: Body, respond: Respond) -> None:
         """Choose the findings and events that stop."""
@@ -226,8 +264,6 @@ class Places:
 
 def _passes(given: Body) -> int:
     """The hits of a breakpoint that do not stop."""
-    if given.get("logMessage"):
-        raise DebugError("a breakpoint cannot log a message here")
     text = str(given.get("hitCondition") or "1").strip()
     found = re.fullmatch(r"(>|>=|==?|)\s*([0-9]{1,9})", text)
     if found is None:

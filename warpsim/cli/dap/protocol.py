@@ -126,6 +126,7 @@ FORMAT = _keys("hex")
 SOURCE = _keys("name path sourceReference presentationHint origin sources adapterData checksums")
 STEP = _keys("threadId singleThread granularity targetId")
 REQUESTS: Mapping[str, Keys] = {
+    "breakpointLocations": _keys("line column endLine endColumn", source=SOURCE),
     "completions": _keys("frameId text column line"),
     "continue": _keys("threadId singleThread"),
     "dataBreakpointInfo": _keys("variablesReference name frameId bytes asAddress mode"),
@@ -133,6 +134,9 @@ REQUESTS: Mapping[str, Keys] = {
     "disconnect": _keys("restart terminateDebuggee suspendDebuggee"),
     "evaluate": _keys("expression frameId line column context", source=SOURCE, format=FORMAT),
     "exceptionInfo": _keys("threadId"),
+    "goto": _keys("threadId targetId"),
+    "gotoTargets": _keys("line column", source=SOURCE),
+    "modules": _keys("startModule moduleCount"),
     "next": STEP,
     "pause": _keys("threadId"),
     "readMemory": _keys("memoryReference offset count"),
@@ -147,6 +151,7 @@ REQUESTS: Mapping[str, Keys] = {
     "setExceptionBreakpoints": _keys(
         "filters", filterOptions=_keys("filterId condition mode"), exceptionOptions=_keys("path breakMode")
     ),
+    "setExpression": _keys("expression value frameId", format=FORMAT),
     "setFunctionBreakpoints": _keys("", breakpoints=_keys("name condition hitCondition")),
     "setInstructionBreakpoints": _keys(
         "", breakpoints=_keys("instructionReference offset condition hitCondition mode")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -163,6 +164,25 @@ class Values:
         target = next((str(c.get("evaluateName") or name) for c in children() if c["name"] == name), name)
         session.set(target, str(given["value"]))
         respond({"value": _one_line(session.evaluate(target))})
+
+    def on_setExpression(self, given: Body, respond: Respond) -> None:
+        """Change what an expression names."""
+        session, target = self.live(), str(given["expression"])
+        if "frameId" in given:
+            self.places.look_at_frame(int(given["frameId"]))
+        session.set(target, str(given["value"]))
+        respond({"value": _one_line(session.evaluate(target))})
+
+    def message(self, text: str) -> str:
+        """The message of a logpoint: each {EXPRESSION} in it stands for its value."""
+
+        def value(found: re.Match[str]) -> str:
+            try:
+                return _one_line(self.live().evaluate(found[1]))
+            except DebugError as problem:
+                return f"({str(problem).splitlines()[0]})"
+
+        return re.sub(r"\{([^{}]+)\}", value, text)
 
     def on_evaluate(self, given: Body, respond: Respond) -> None:
         """Evaluate an expression or, in the console, a command of the prompt."""

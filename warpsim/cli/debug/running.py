@@ -9,7 +9,7 @@ from types import FrameType
 
 from warpsim.cli.debug.console import Console, Quiet, count_of, show
 from warpsim.cli.debug.table import command
-from warpsim.debug import Catchpoint, DebugError, Focus, Session, Stop
+from warpsim.debug import Breakpoint, Catchpoint, DebugError, Focus, Session, Stop
 from warpsim.errors import describe, plural, source_text
 
 
@@ -81,6 +81,21 @@ class Running:
         if n > 1 and point is not None and not isinstance(point, Catchpoint):
             point.ignore = n - 1
         self.move(self.session.cont)
+
+    @command("move", "PLACE", takes="place")
+    def do_jump(self, text: str) -> None:
+        """Go on at PLACE in the current function, executing nothing in between; stop there if it has a breakpoint. The
+        threads that stand with the one in focus jump; going back undoes it.
+        """
+        place = self.console.place(text)
+
+        def jump() -> Stop:
+            stop = self.session.jump(place)
+            points = self.session.breakpoints.values()
+            here = any(isinstance(p, Breakpoint) and p.enabled and stop.line in p.lines for p in points)
+            return stop if here else self.session.cont()
+
+        self.move(jump)
 
     @command("move", aliases="r")
     def do_run(self, text: str) -> None:
