@@ -163,6 +163,7 @@ OTHER_WORDS = {
     "trap": "a rule",
     "mbarrier": "a rule",
     "setmaxnreg": "a rule",
+    "fence": "an event of watchers",
     "bar": "an operand",
     "tensormap": "a kind of argument in case.json",
     "set": "a mode of comparison in case.json",

@@ -471,20 +471,23 @@ def test_orders_of_single_bytes():
 @pytest.mark.parametrize(
     ("event", "served"),
     [
-        (None, (True, True, True)),
-        ("launch_ended", (True, True, True)),
-        ("step_after", (False, True, True)),
-        ("registers_written", (False, True, True)),
-        ("memory_accessed", (False, True, True)),
-        ("memory_written", (False, True, True)),
-        ("collective_reached", (True, False, True)),
-        ("warp_synchronised", (True, False, True)),
-        ("barrier_left", (True, True, False)),
-        ("barrier_completed", (True, True, False)),
+        (None, (True, True, True, True)),
+        ("launch_ended", (True, True, True, True)),
+        ("step_after", (False, True, True, True)),
+        ("registers_written", (False, True, True, True)),
+        ("wgmma_registers_accessed", (False, True, True, True)),
+        ("memory_accessed", (True, True, True, False)),
+        ("memory_written", (True, True, True, False)),
+        ("rows_accessed", (True, True, True, False)),
+        ("fence", (True, True, True, False)),
+        ("collective_reached", (True, False, True, True)),
+        ("warp_synchronised", (True, False, True, True)),
+        ("barrier_left", (True, True, False, True)),
+        ("barrier_completed", (True, True, False, True)),
     ],
 )
 def test_what_is_served_beside_a_watcher(event, served):
-    """Regions need that nobody follows steps or accesses, collectives and barriers in them that nobody hears of these."""
+    """Regions need that nobody follows steps; collectives, barriers and accesses in them that nobody hears of these."""
     assert tuple(_serves(frozenset() if event is None else frozenset({event, "launch_began"}))) == served
 
 

@@ -97,3 +97,92 @@ def test_barriers_behind_an_mbarrier(wait, inside, good, done):
     assert found[0] == found[1]
     assert any(code.region.loops for code in done)
     assert any(severity == "error" for _, severity, *_ in found[0][2]) != good
+
+
+class Accesses(warpsim.Watcher):
+    """Keeps the addresses of shared memory and the fences, in order."""
+
+    def __init__(self):
+        self.found = []
+
+    def fence(self, machine, group, instruction, active):
+        """One more."""
+        self.found.append((instruction.text, group.selection.n))
+
+    def memory_accessed(self, machine, group, access):
+        """One more."""
+        if access.space == "shared":
+            self.found.append((access.kind, np.broadcast_to(access.places, group.selection.shape).reshape(-1).tolist()))
+
+
+def test_who_follows_accesses_sees_each(done):
+    """Code holds none of them; what computes their addresses is compiled."""
+    text = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p) { .reg .b32 %r<8>; .reg .b64 %d<4>; .reg .pred %p<4>; .shared .align 8 .b32 s[64];
+ld.param.u64 %d1, [p]; mov.u32 %r1, %tid.x; mov.u32 %r2, %r1; mov.u32 %r3, 0;
+M: mov.u32 %r5, 0;
+L: mad.lo.u32 %r2, %r2, 5, 3; and.b32 %r2, %r2, 63; add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, %r1; @%p1 bra L;
+shl.b32 %r6, %r2, 2; mov.u32 %r7, s; add.u32 %r7, %r7, %r6; st.shared.u32 [%r7], %r1; membar.cta; ld.shared.u32 %r2, [%r7];
+membar.gl;
+add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, 3; @%p2 bra M;
+mul.wide.u32 %d2, %r1, 4; add.u64 %d1, %d1, %d2; st.global.u32 [%d1], %r2; ret; }"""
+    seen = []
+    for engine in ("compiled", "interpreter"):
+        words, watcher = np.zeros(64, np.uint32), Accesses()
+        result = warpsim.load(text)["k"]((1,), (64,), (words,), engine=engine, watchers=[watcher])
+        seen.append((words.tolist(), result.instructions, watcher.found))
+    assert seen[0] == seen[1]
+    assert any(code.region.loops for code in done)
+    assert not any(code.accesses for code in done)
+
+
+WGMMA = (
+    """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 p) { .reg .b32 %r<6>; .reg .b64 %d<5>; .reg .pred %p<3>; .reg .f32 %f<8>;
+.shared .align 128 .b8 s[4096];
+ld.param.u64 %d1, [p]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 16; add.u64 %d1, %d1, %d2; mov.u32 %r2, s;
+add.u32 %r4, %r2, 0; mad.lo.u32 %r4, %r1, 16, %r4; st.shared.v4.b32 [%r4], {%r1, %r1, %r1, %r1}; fence.proxy.async;
+shr.u32 %r3, %r2, 4; cvt.u64.u32 %d3, %r3; or.b64 %d3, %d3, 68720001024;
+mov.f32 %f1, 0f3F800000; mov.f32 %f2, %f1; mov.f32 %f3, %f2; mov.f32 %f4, %f3; setp.eq.u32 %p2, %r1, %r1; bar.sync 0; FIRST
+"""
+    + (MULTIPLY := "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %d3, %d3, %p2, 1, 1, 0, 0;")
+    + """
+AGAIN wgmma.commit_group.sync.aligned; BEFORE wgmma.wait_group.sync.aligned 0;
+mul.f32 %f1, %f1, %f2; add.f32 %f2, %f2, %f3; fma.rn.f32 %f3, %f1, %f2, %f4; mov.f32 %f5, %f3; mul.f32 %f5, %f5, %f5;
+setp.gt.f32 %p1, %f5, 0f40000000; @%p1 bra E; add.f32 %f4, %f4, %f1; mul.f32 %f4, %f4, %f3; add.f32 %f4, %f4, %f5;
+E: LAST st.global.v4.f32 [%d1], {%f1, %f2, %f3, %f4}; ret; }"""
+)
+FENCE = "wgmma.fence.sync.aligned;"
+TAIL = MULTIPLY + " wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "before", "last", "rules"),
+    [
+        (FENCE, "", "", "", set()),
+        (FENCE, "", "", FENCE + TAIL, set()),
+        ("", "", "", "", {"wgmma-missing-fence"}),
+        (FENCE, "", "", TAIL, {"wgmma-missing-fence"}),
+        (FENCE, "mul.f32 %f1, %f1, %f1; add.f32 %f2, %f2, %f2; add.f32 %f3, %f3, %f1;" + MULTIPLY, "", "", None),
+        (FENCE, "", "mul.f32 %f1, %f1, %f1; add.f32 %f2, %f2, %f2; add.f32 %f3, %f3, %f1;", "", {"wgmma-in-flight"}),
+        (FENCE, "", "mov.f32 %f5, %f1; mov.f32 %f1, %f2; mov.f32 %f2, %f5; mul.f32 %f6, %f7, %f7;", "", None),
+    ],
+)
+def test_registers_of_wgmma(first, again, before, last, rules, done):
+    """Code may use them between products, and what is found of fences and products in flight is as ever."""
+    text = WGMMA
+    for name, part in (("FIRST", first), ("AGAIN", again), ("BEFORE", before), ("LAST", last)):
+        text = text.replace(name, part.replace(";", ";\n"))
+    found = []
+    for engine in ("compiled", "interpreter"):
+        words = np.zeros((128, 4), np.uint32)
+        result = warpsim.load(text)["k"]((1,), (128,), (words,), engine=engine, on_finding="collect")
+        findings = [(f.rule, f.severity, f.line, f.message, f.lanes, str(f.other)) for f in result.findings]
+        found.append((words.tolist(), result.instructions, findings))
+    assert found[0] == found[1]
+    assert rules is None or {f[0] for f in found[0][2]} == rules
+    assert any(code.region.wgmma is not None for code in done)

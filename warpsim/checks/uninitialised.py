@@ -85,7 +85,7 @@ class Met:
 class Uninitialised(WrittenBytes):
     """The rule ``uninitialised``."""
 
-    compiled = frozenset({"shadow_accessed", "shadowed_before", "shadowed_after"})
+    compiled = frozenset({"shadow_accessed", "rows_accessed", "shadowed_before", "shadowed_after"})
 
     _begun: Begun | None = None
     _met: Met | None = None

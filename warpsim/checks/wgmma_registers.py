@@ -17,6 +17,7 @@ from warpsim.machine.values import Array
 from warpsim.machine.watcher import Watcher
 
 if TYPE_CHECKING:
+    from warpsim.machine.asynchrony.wgmma import RegisterAccesses
     from warpsim.machine.machine import Machine
     from warpsim.machine.plan import FunctionPlan, Issue
     from warpsim.machine.state.batch import Wgmma
@@ -30,10 +31,9 @@ ORDERED, MOVED, ACCESSED = 0, 1, 2
 
 
 class Rows:
-    """Rows of one function's registers: the last ticket as A, and what no fence has ordered yet."""
+    """Rows of one function's registers: what no fence has ordered yet."""
 
     def __init__(self, n_rows: int, n_columns: int) -> None:
-        self.operand = np.zeros((n_rows, n_columns), np.int64)
         self.unfenced = np.full((n_rows, n_columns), ACCESSED, np.uint8)
         self.shape = np.zeros((n_rows, n_columns), np.int64)
         self.user = np.full(n_rows, None, object)
@@ -74,6 +74,8 @@ class Registers:
 class WgmmaRegisters(Watcher):
     """Tracks the registers of wgmma in each batch."""
 
+    compiled = frozenset({"wgmma_registers_accessed"})
+
     def batch_began(self, machine: Machine) -> None:
         """Start without any wgmma."""
         shape = machine.batch.shape
@@ -101,8 +103,8 @@ class WgmmaRegisters(Watcher):
 
     def wgmma_issued(self, machine: Machine, group: Group, issue: Issue) -> None:
         """Check the registers of a wgmma."""
-        known, wgmma = _known(machine), _wgmma(machine)
-        rows, columns = known.rows(group.plan), group.selection.warpgroups
+        known, columns = _known(machine), group.selection.warpgroups
+        rows = known.rows(group.plan)
         again = rows.again is not None and rows.again[0] == issue.key and rows.again[1] is columns
         if not again:
             _check_issue(machine, group, issue, rows, columns)
@@ -110,7 +112,6 @@ class WgmmaRegisters(Watcher):
         rows.again = issue.key, columns
         if len(issue.rows_a):
             rows.again = None
-            rows.operand[issue.rows_a[:, None], columns[None]] = wgmma.issued[columns] + 1
         if not again or known.last_issue is not issue.instruction:
             rows.user[issue.rows] = issue.instruction
             known.last_issue = issue.instruction
@@ -118,10 +119,10 @@ class WgmmaRegisters(Watcher):
     def wgmma_registers_accessed(self, machine: Machine, group: Group, touched: Array, written: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Check registers that another instruction reads or writes."""
         wgmma, rows = _wgmma(machine), _known(machine).rows(group.plan)
-        columns = group.selection.warpgroups
+        columns, use = group.selection.warpgroups, wgmma.use(group.plan)
         rows.again = None
         where = np.ix_(touched, columns)
-        tickets = np.maximum(wgmma.use(group.plan).accumulator[where], rows.operand[where])
+        tickets = np.maximum(use.accumulator[where], use.operand[where])
         if (tickets > wgmma.done[columns]).any():
             _early(machine, group, rows, touched, columns, tickets, written=written)
         instruction = present(group)
@@ -129,11 +130,19 @@ class WgmmaRegisters(Watcher):
         rows.unfenced[where] = np.maximum(rows.unfenced[where], kind)
         rows.accessed[touched] = instruction
 
+    def wgmma_registers_used(self, machine: Machine, group: Group, accesses: RegisterAccesses) -> None:
+        """Note accesses in compiled code, to registers that are not in flight."""
+        rows, where = _known(machine).rows(group.plan), np.ix_(accesses.rows, group.selection.warpgroups)
+        rows.again = None
+        kinds = np.where(accesses.moves, MOVED, ACCESSED).astype(np.uint8)
+        rows.unfenced[where] = np.maximum(rows.unfenced[where], kinds[:, None])
+        rows.accessed[accesses.rows] = accesses.last
+
     def wgmma_registers_renamed(self, machine: Machine, group: Group, sources: Array, targets: Array) -> None:
         """Note renamed accumulators in flight; renaming does not count as use."""
         rows, columns = _known(machine).rows(group.plan), group.selection.warpgroups
         rows.again = None
-        for state in (rows.operand, rows.unfenced, rows.shape):
+        for state in (rows.unfenced, rows.shape):
             state[np.ix_(targets, columns)] = state[np.ix_(sources, columns)].max(axis=0)
         rows.user[targets], rows.accessed[targets] = rows.user[sources[-1]], rows.accessed[sources[-1]]
 
@@ -162,10 +171,10 @@ def _wgmma(machine: Machine) -> Wgmma:
 def _check_issue(machine: Machine, group: Group, issue: Issue, use: Rows, columns: Array) -> None:
     wgmma, known = _wgmma(machine), _known(machine)
     done, at = wgmma.done[columns], columns[None]
-    accumulators = wgmma.use(group.plan).accumulator
+    tickets_of = wgmma.use(group.plan)
     for rows, tickets, what in (
-        (issue.rows_a, accumulators, "it reads A from {}, the accumulator of a wgmma in flight"),
-        (issue.rows_d, use.operand, "it accumulates in {}, from which a wgmma in flight reads A"),
+        (issue.rows_a, tickets_of.accumulator, "it reads A from {}, the accumulator of a wgmma in flight"),
+        (issue.rows_d, tickets_of.operand, "it accumulates in {}, from which a wgmma in flight reads A"),
     ):
         busy = tickets[rows[:, None], at] > done
         if busy.any():

@@ -12,6 +12,7 @@ from warpsim.machine.hooks import ATOMIC, READ, WRITE, BoxProblem, Hooks, Memory
 
 if TYPE_CHECKING:
     from warpsim.errors import Finding
+    from warpsim.machine.asynchrony.wgmma import RegisterAccesses
     from warpsim.machine.collectives import Members
     from warpsim.machine.machine import Machine
     from warpsim.machine.memory.addresses import RowProblem
@@ -369,6 +370,9 @@ class Watcher:
         """Another instruction is about to read or write registers used by wgmma of the function; ``rows`` are their
         numbers in ``group.plan.wgmma_rows``.
         """
+
+    def wgmma_registers_used(self, machine: Machine, group: Group, accesses: RegisterAccesses) -> None:
+        """Compiled code has accessed registers used by wgmma, none of them in flight; in place of `wgmma_registers_accessed`."""
 
     def wgmma_registers_renamed(self, machine: Machine, group: Group, sources: Array, targets: Array) -> None:
         """A move copies in-flight accumulators, or halves of them, to other wgmma registers."""

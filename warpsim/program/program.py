@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -202,6 +202,10 @@ class Instruction:
     def writes(self) -> tuple[int, ...]:
         """Indices of the registers that it writes."""
         return tuple([register for operand in self.outputs for register in operand.registers])
+
+    def touches(self, registers: Container[int]) -> bool:
+        """Whether it reads or writes any of some registers."""
+        return any(slot in registers for slot in (*self.reads, *self.writes))
 
     @property
     def text(self) -> str:

@@ -16,8 +16,12 @@ from warpsim.machine.values import Array, DType, Value, as_array
 from warpsim.records import frozen
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from warpsim.machine.machine import Machine
+    from warpsim.machine.plan import FunctionPlan
     from warpsim.machine.state.schedule import Schedule
+    from warpsim.program.program import Instruction
 
 
 ADVICE = "see the matrix descriptor format and its table of canonical layouts"
@@ -222,6 +226,54 @@ def start(machine: Machine, group: Group, issue: Issue) -> None:
     state.issued[columns] = tickets
     use = state.use(group.plan)
     use.accumulator[issue.accumulators(columns)] = tickets
+    if len(issue.rows_a):
+        use.operand[issue.rows_a[:, None], group.selection.warpgroups] = tickets
+
+
+# ---- other accesses to their registers ----------------------------------------------------------
+
+
+@frozen(eq=False)
+class RegisterAccesses:
+    """What instructions, one after another, do to registers of wgmma: the ``rows`` (`FunctionPlan.wgmma_rows`) that they access,
+    whether all that they do to each ``moves`` it, and the ``last`` instruction of each.
+    """
+
+    rows: Array
+    moves: Array
+    last: Array
+
+
+def register_accesses(plan: FunctionPlan, instructions: Iterable[Instruction]) -> RegisterAccesses | None:
+    """Those of some instructions; None if there are none."""
+    moves: dict[int, bool] = {}
+    last: dict[int, Instruction] = {}
+    for instruction in instructions if plan.wgmma_rows else ():
+        for slot in {*instruction.reads, *instruction.writes} & plan.wgmma_rows.keys():
+            row = plan.wgmma_rows[slot]
+            moves[row] = moves.get(row, True) and instruction.traits.copies
+            last[row] = instruction
+    if not last:
+        return None
+    return RegisterAccesses(
+        np.array([*last], np.int64), np.array([*moves.values()]), np.array([*last.values()], object)
+    )
+
+
+def in_flight(machine: Machine, group: Group, rows: Array) -> bool:
+    """Whether a wgmma that accumulates in registers, or reads A from them, is in flight."""
+    state = machine.batch.wgmma
+    if state is None:
+        return False
+    columns, use = group.selection.warpgroups, state.use(group.plan)
+    where = np.ix_(rows, columns)
+    return bool((np.maximum(use.accumulator[where], use.operand[where]) > state.done[columns]).any())
+
+
+def accessed(machine: Machine, group: Group, accesses: RegisterAccesses) -> None:
+    """Note that machine code has accessed registers, none of them in flight."""
+    if machine.batch.wgmma is not None and machine.hooks.wgmma_registers_used is not None:
+        machine.hooks.wgmma_registers_used(machine, group, accesses)
 
 
 # ---- moves of other instructions ----------------------------------------------------------------
@@ -237,7 +289,8 @@ def rename(machine: Machine, group: Group, sources: Array, targets: Array) -> bo
         return False
     if state.pending:
         perform(machine, group, early=True)
-    use.accumulator[np.ix_(targets, columns)] = use.accumulator[np.ix_(sources, columns)].max(axis=0)
+    for tickets in (use.accumulator, use.operand):
+        tickets[np.ix_(targets, columns)] = tickets[np.ix_(sources, columns)].max(axis=0)
     if machine.hooks.wgmma_registers_renamed is not None:
         machine.hooks.wgmma_registers_renamed(machine, group, sources, targets)
     return True

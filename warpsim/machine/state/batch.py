@@ -20,11 +20,12 @@ GROUPS = 8
 
 @define(eq=False)
 class RegisterUse:
-    """Rows of the registers of one function in which a wgmma accumulates or from which it reads A: the last ticket as
-    accumulator, and by slot the values that have not appeared.
+    """Rows of the registers of one function in which a wgmma accumulates or from which it reads A: the last tickets as
+    accumulator and as A, and by slot the values that have not appeared.
     """
 
     accumulator: Array
+    operand: Array
     held: dict[int, Array] = attrs.field(factory=dict)
 
 
@@ -71,7 +72,7 @@ class Wgmma:
         found = self.uses.get(plan.name)
         if found is None:
             n_rows = len(plan.wgmma_rows)
-            found = self.uses[plan.name] = RegisterUse(np.zeros((n_rows, self.n_columns), np.int64))
+            found = self.uses[plan.name] = RegisterUse(*np.zeros((2, n_rows, self.n_columns), np.int64))
         return found
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
-Place = tuple[int, int, bool, bool, bool]
-"""Where a region begins: block and step, and whether a region there runs one warp alone, may hold collectives, may hold barriers."""
+Place = tuple[int, int, bool, bool, bool, bool]
+"""Where a region begins: block and step, and whether a region there runs one warp alone, may hold collectives, barriers,
+accesses of memory."""
 MOST = 600
 """Instructions of a region."""
 
@@ -25,7 +26,7 @@ class Outcome(enum.Enum):
 
 class Options(NamedTuple):
     """What a region may contain. ``alone``: one warp runs, so its order is the interpreter's; it ``keeps`` registers that
-    nothing reads any more."""
+    nothing reads any more; ``accesses`` of memory, which some rules follow one by one."""
 
     alone: bool
     stores: bool = True
@@ -33,6 +34,7 @@ class Options(NamedTuple):
     barriers: bool = False
     strides: bool = True
     keeps: bool = False
+    accesses: bool = True
 
 
 class Variant(NamedTuple):

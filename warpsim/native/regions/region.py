@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
+
 from warpsim.analysis.flow import KEEP, returned_by
 from warpsim.isa.traits import Ending
+from warpsim.machine.asynchrony.wgmma import RegisterAccesses, register_accesses
 from warpsim.native.regions.options import MOST, Options
-from warpsim.native.runtime.inputs import REGISTER, Source, source_of
+from warpsim.native.runtime.inputs import REGISTER, InputKind, Source, source_of
 from warpsim.records import define, frozen
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from warpsim.machine.plan import FunctionPlan
     from warpsim.native.regions.forms import Key
     from warpsim.native.regions.traces import Traces
@@ -74,6 +79,13 @@ class Region:
     """All registers that it reads or writes."""
     keeps: bool
     """Whether it leaves registers that nothing reads any more."""
+    wgmma: RegisterAccesses | None = attrs.field(init=False)
+    """How its first slice, and nothing else of it, accesses registers of wgmma."""
+
+    @wgmma.default
+    def _of_wgmma(self) -> RegisterAccesses | None:
+        block = self.plan.blocks[self.entry.block]
+        return register_accesses(self.plan, block.instructions[self.entry.first : self.entry.last])
 
     def all(self) -> list[BlockSlice]:
         """Its slices in the order of blocks, the first one first."""
@@ -109,8 +121,8 @@ class RegionFormer:
         self.plan = traces.plan
         self.options = options
 
-    def allowed(self, block: int, at: int) -> bool:
-        """Whether a step may be part of a region."""
+    def allowed(self, block: int, at: int, *, entry: bool) -> bool:
+        """Whether a step may be part of a region. ``entry``: of its first slice, which all lanes run."""
         plan = self.plan
         instruction = plan.blocks[block].instructions[at]
         made = None if self.traces.stopped(instruction) else self.traces.of(instruction)
@@ -118,6 +130,11 @@ class RegionFormer:
             return False
         if self.traces.undefined(instruction):
             self.traces.reasons[id(instruction)] = "a register that may be read before it is written"
+            return False
+        if plan.wgmma_rows and instruction.touches(plan.wgmma_rows) and not (entry and instruction.guard is None):
+            return False
+        if not self.options.accesses and (made.effects or instruction.traits.fence is not None):
+            self.traces.reasons[id(instruction)] = "a rule or a watcher follows single accesses"
             return False
         if made.barrier:
             return self.options.barriers
@@ -132,13 +149,13 @@ class RegionFormer:
                 )
         return True
 
-    def block_slice(self, block: int, first: int) -> BlockSlice | None:
+    def block_slice(self, block: int, first: int, *, entry: bool = False) -> BlockSlice | None:
         """The longest slice of a block from a step on; None if it is empty."""
         plan = self.plan
         bound = plan.blocks[block]
         steps = len(bound.steps)
         for at in range(first, steps):
-            if not self.allowed(block, at):
+            if not self.allowed(block, at, entry=entry):
                 return BlockSlice(block, first, at, ends=False) if at > first else None
         cut = BlockSlice(block, first, steps, ends=False) if steps > first else None
         following = plan.place_of.get(plan.flow[block].last)
@@ -171,7 +188,7 @@ class RegionFormer:
 
     def form(self, block: int, at: int) -> Region | None:
         """The region that begins at a step."""
-        entry = self.block_slice(block, at)
+        entry = self.block_slice(block, at, entry=True)
         if entry is None:
             return None
         slices: dict[int, BlockSlice] = {}
@@ -235,6 +252,27 @@ class RegionFormer:
             frozenset(written).union(k for k in reads if isinstance(k, int)),
             keeps,
         )
+
+
+FEW = 4
+"""So many steps on values that differ among lanes are worth a call."""
+
+
+def computes(region: Region, kinds: Sequence[InputKind]) -> bool:
+    """Whether a region without accesses is worth a call, with such live-ins. Indices, addresses and predicates are not: the
+    interpreter has them as bases and strides, and goes on with these."""
+    if region.loops:
+        return True
+    registers = region.plan.function.registers
+    numbers = {r.index for r in registers if r.type.dtype.kind != "b"}
+    varying = {key for key, kind in zip(region.reads, kinds, strict=True) if kind.how == "varying"} & numbers
+    steps = 0
+    for slice_ in region.all():
+        for instruction in region.plan.blocks[slice_.block].instructions[slice_.first : slice_.last]:
+            if not varying.isdisjoint(instruction.reads):
+                varying.update(numbers.intersection(instruction.writes))
+                steps += 1
+    return steps >= FEW
 
 
 def live_in_source(plan: FunctionPlan, key: Key, read: frozenset[int]) -> Source:

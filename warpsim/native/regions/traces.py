@@ -3,7 +3,6 @@ each lane's elements, `mma` as a call of the product's machine code."""
 
 from __future__ import annotations
 
-from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,8 +48,6 @@ class Traces:
         key = id(instruction), tuple(sorted((known or {}).items()))
         if key not in self._traced:
             try:
-                if self.plan.wgmma_rows and _touches(self.plan.wgmma_rows, instruction):
-                    raise Untraceable("registers of wgmma")
                 made = None
                 if self.sm is not None and instruction.traits.matrix is not None:
                     made = matrix_step(self.plan, instruction, self.sm)
@@ -66,13 +63,7 @@ class Traces:
 
     def undefined(self, instruction: Instruction) -> bool:
         """Whether an instruction is on registers that may be undefined."""
-        return bool(self.maybe_undefined) and _touches(self.maybe_undefined, instruction)
-
-
-def _touches(registers: Container[int], instruction: Instruction) -> bool:
-    """Whether an instruction reads or writes some registers."""
-    reads, writes = instruction.reads, instruction.writes
-    return any(slot in registers for slot in (*reads, *writes))
+        return bool(self.maybe_undefined) and instruction.touches(self.maybe_undefined)
 
 
 WARP = (1, LANES, 1)

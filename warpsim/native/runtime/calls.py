@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from warpsim.machine.asynchrony.wgmma import in_flight
 from warpsim.machine.waiting import LOOK_EVERY
 from warpsim.native.regions.options import Outcome, Place, Variant
+from warpsim.native.regions.region import Region, computes
 from warpsim.native.runtime.compiled_region import CompiledRegion
 from warpsim.native.runtime.extents import FootprintObserver
-from warpsim.native.runtime.inputs import input_kind, layout_of, values_of
+from warpsim.native.runtime.inputs import InputKind, input_kind, layout_of, values_of
 from warpsim.native.runtime.lane_tables import tables_of
 from warpsim.native.runtime.memory import wants_copy
 from warpsim.native.runtime.run import Runner
@@ -97,6 +99,8 @@ class Calls:
             return None
         if group.has_shadows and any(not region.registers.isdisjoint(file) for file in group.files()):
             return None
+        if region.wgmma is not None and in_flight(machine, group, region.wgmma.rows):
+            return None
         return values_of(machine, group, region.sources)
 
     def _run(
@@ -128,8 +132,11 @@ class Calls:
         layout = variant, *map(layout_of, values)
         code = entry.by_layout.get(layout)
         if code is None or code.region is not region:
-            code = self._code(
-                group, profile, place, entry, (tuple([input_kind(v, variant.row) for v in values]), variant)
+            signature = tuple([input_kind(v, variant.row) for v in values]), variant
+            code = (
+                None
+                if _idle(entry, region, layout, signature[0])
+                else self._code(group, profile, place, entry, signature)
             )
             if code is None:
                 return None
@@ -214,6 +221,14 @@ class Calls:
             profile.lock.release()
             profile.account.compiled += time.thread_time() - used
             self.budget.compiling += time.perf_counter() - began
+
+
+def _idle(entry: EntryPoint, region: Region, layout: Any, kinds: Sequence[InputKind]) -> bool:
+    """Whether a region computes next to nothing with such live-ins."""
+    if layout not in entry.idle and (entry.options.accesses or computes(region, kinds)):
+        return False
+    entry.pass_over(layout)
+    return True
 
 
 def _block_limit(group: Group, limit: Any) -> int:

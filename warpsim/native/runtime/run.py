@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
+from warpsim.machine.asynchrony.wgmma import accessed
 from warpsim.machine.control import compact, fork
 from warpsim.machine.selection import Lanes, split
 from warpsim.machine.values import Affine, address_of
@@ -167,6 +168,8 @@ class Runner:
         machine, group, code, found = call.machine, call.group, call.code, call.found
         assert found is not None
         region = code.region
+        if region.wgmma is not None:
+            accessed(machine, group, region.wgmma)
         if self.observer is not None and call.ranges is not None:
             notify(self.observer, machine.launch.memory, code.accesses, call.ranges, self.scratch.mark_stored)
         self.stored = found.log_used

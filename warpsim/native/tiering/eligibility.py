@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from warpsim.native.runtime.extents import FootprintObserver
     from warpsim.native.tiering.engine import CompiledEngine
 
-ACCESSES = frozenset({"memory_accessed", "memory_written", "shadow_accessed"})
+ACCESSES = frozenset({"memory_accessed", "memory_written", "shadow_accessed", "rows_accessed", "fence"})
 COLLECTIVES = frozenset(
     {"collective_reached", "collective_waits", "collective_passed", "collective_incomplete", "warp_synchronised"}
 )
@@ -32,6 +32,7 @@ STEPS = frozenset(
         "groups_met",
         "registers_read",
         "registers_written",
+        "wgmma_registers_accessed",
     }
 )
 
@@ -40,6 +41,7 @@ class _Serves(NamedTuple):
     runs_steps: bool
     collectives: bool
     barriers: bool
+    accesses: bool
 
 
 def compiled_for(
@@ -72,6 +74,7 @@ def compiled_for(
             collectives=serves.collectives,
             runs_steps=runs_steps,
             barriers=serves.barriers,
+            accesses=serves.accesses,
             joins=joins,
             keeps=state.settings.keeps,
             stops=stops,
@@ -99,7 +102,8 @@ def _compiles(*, kept: bool) -> bool:
 def _serves(events: frozenset[str]) -> _Serves:
     """What may run compiled without losing these events."""
     return _Serves(
-        runs_steps=not events & (STEPS | ACCESSES),  # rules that follow accesses follow their order, too
+        runs_steps=not events & STEPS,
         collectives=not events & COLLECTIVES,
         barriers=not events & BARRIERS,
+        accesses=not events & ACCESSES,
     )

@@ -52,11 +52,13 @@ class CompiledEngine:
         collectives: bool,
         runs_steps: bool = True,
         barriers: bool = False,
+        accesses: bool = True,
         joins: bool = False,
         keeps: bool = False,
         stops: frozenset[tuple[int, int]] = frozenset(),
     ) -> None:
         self.policy, self.collectives, self.runs_steps, self.barriers = policy, collectives, runs_steps, barriers
+        self.accesses = accesses
         self._joins, self._keeps, self._stops = joins, keeps, stops
         self._observer, self._sm = observer, device.sm if device.numerics == "exact" else None
         self.bodies = Bodies(policy)
@@ -86,6 +88,11 @@ class CompiledEngine:
             found.launches += 1
         return found
 
+    @property
+    def _begin(self) -> Place:
+        """Where batches begin."""
+        return 0, 0, False, self.collectives, self.barriers, self.accesses
+
     def reason(self, instruction: Instruction) -> str | None:
         """Why an instruction has no machine code, where compiling it was tried."""
         found = (profile.reasons.get(id(instruction)) for profile in self._profiles.values())
@@ -94,9 +101,10 @@ class CompiledEngine:
     def until(self, group: Group, last: int) -> int:
         """The next step of the group's block at which a region may begin, else ``last``."""
         profile = self.profile(group.plan, shadowed=group.has_shadows)
-        found = profile.begins.get(group.block)
+        key = group.block, self.accesses
+        found = profile.begins.get(key)
         if found is None:
-            found = profile.begins[group.block] = _begins(profile, group.block)
+            found = profile.begins[key] = _begins(profile, group.block, accesses=self.accesses)
         return next((at for at in found if at > group.at), last)
 
     def advance(self, machine: Machine, group: Group, limit: Any, room: int | None = None) -> bool:
@@ -108,11 +116,11 @@ class CompiledEngine:
         profile = self.profile(group.plan, shadowed=group.has_shadows)
         barriers = self.barriers and _whole_ctas(machine, group)
         alone = group.selection.n_warps == 1
-        place = group.block, group.at, alone, self.collectives, barriers
+        place = group.block, group.at, alone, self.collectives, barriers, self.accesses
         entry = profile.entries.get(place)
         if entry is None:
-            options = Options(alone, collectives=self.collectives, barriers=barriers, keeps=self._keeps)
-            entry = profile.entries[place] = EntryPoint(options)
+            holds = {"collectives": self.collectives, "barriers": barriers, "accesses": self.accesses}
+            entry = profile.entries[place] = EntryPoint(Options(alone, keeps=self._keeps, **holds))
         if entry.kept is None:
             profile.recall(place, entry)
         if entry.formed and entry.region is None:
@@ -135,13 +143,13 @@ class CompiledEngine:
         end."""
         if not self._joins or state.cluster != (1, 1, 1):
             return 1
-        entry = self.profile(state.plan.main).entries.get((0, 0, False, self.collectives, self.barriers))
+        entry = self.profile(state.plan.main).entries.get(self._begin)
         return 1 if entry is None else entry.waves(state.settings.batch_threads)
 
     def run_through(self, machine: Machine, group: Group) -> bool:
         """Run a batch from the first instruction of the kernel to the last; False if that failed and nothing ran."""
         profile = self.profile(group.plan)
-        place = 0, 0, False, self.collectives, self.barriers
+        place = self._begin
         if self._calls is None:
             from warpsim.native.runtime.calls import Calls
 
@@ -174,17 +182,20 @@ class CompiledEngine:
         return False
 
 
-def _begins(profile: Profile, block: int) -> tuple[int, ...]:
-    """Steps where a region may begin inside a block: after one that no region holds."""
-    bound, undefined = profile.plan.blocks[block], profile.maybe_undefined
+def _begins(profile: Profile, block: int, *, accesses: bool) -> tuple[int, ...]:
+    """Steps where a region may begin inside a block: after one that no region holds, and at the first on registers of wgmma,
+    which only the first slice of a region holds."""
+    plan, undefined = profile.plan, profile.maybe_undefined
+    bound = plan.blocks[block]
     steps = bound.instructions[: len(bound.steps)]
     other = [
-        not _plausible(i)
+        not _plausible(i, accesses=accesses)
         or (i.span.line, i.span.column) in profile.stops
         or any(not undefined.isdisjoint(part) for part in (i.reads, i.writes))
         for i in steps
     ]
-    return tuple(k for k in range(1, len(steps)) if other[k - 1] and not other[k])
+    first = next((k for k, i in enumerate(steps) if not other[k] and i.touches(plan.wgmma_rows)), 0)
+    return tuple(k for k in range(1, len(steps)) if not other[k] and (other[k - 1] or k == first))
 
 
 def _whole_ctas(machine: Machine, group: Group) -> bool:
@@ -195,9 +206,13 @@ def _whole_ctas(machine: Machine, group: Group) -> bool:
     return not any(barrier.waiting or barrier.arrived.any() for barrier in batch.barriers.values())
 
 
-def _plausible(instruction: Instruction) -> bool:
+def _plausible(instruction: Instruction, *, accesses: bool) -> bool:
     form = instruction.form
-    return form.scope in (Scope.THREAD, Scope.WARP) and form.ports <= {"memory", "active", "report"}
+    address = instruction.address
+    parameter = address is not None and address.base is not None and address.base.parameter is not None
+    taken = {"active", "report"} | ({"memory"} if accesses or parameter else set())
+    ends = instruction.traits.fence is not None and not accesses
+    return form.scope in (Scope.THREAD, Scope.WARP) and form.ports <= taken and not ends
 
 
 class Bodies:

@@ -46,6 +46,10 @@ class EntryPoint:
         self.codes: dict[Any, CompiledRegion | Waiting | None] = {}
         self.by_layout: dict[Any, CompiledRegion] = {}
         """The same by the layout of the inputs, which is cheaper to find than their kinds."""
+        self.idle: set[Any] = set()
+        """The layouts with which it computes next to nothing (`warpsim.native.regions.region.computes`)."""
+        self.passed = 0
+        """How often it was passed over with these."""
         self.ready = self.pending = False
         """Whether there is any code, and whether any is queued."""
         self.failures = self.visits = 0
@@ -105,6 +109,7 @@ class EntryPoint:
         """Drop all code."""
         self.codes.clear()
         self.by_layout.clear()
+        self.idle.clear()
         self.sought.clear()
         self.ready = False
 
@@ -113,6 +118,14 @@ class EntryPoint:
         self.codes[signature] = code
         self.ready = self.ready or code is not None
         self.next_check = 0
+
+    def pass_over(self, layout: Any) -> None:
+        """Leave what computes next to nothing to the interpreter, for good where nothing else comes."""
+        self.idle.add(layout)
+        self.passed += 1
+        if self.passed == TRIALS and not self.codes:
+            self.region, self.formed = None, True
+            self.forget()
 
     def record_trial(self, spent: float, interpreted: float) -> None:
         """Record a timed run. A region that was never faster than the interpreter is dropped after its trials."""
@@ -142,7 +155,7 @@ class Profile:
         given = {r.index for p in (*plan.function.params, *plan.function.returns) for r in p.registers}
         self.maybe_undefined = plan.blocks[0].live_in - given if shadowed else frozenset[int]()
         self.entries: dict[Place, EntryPoint] = {}
-        self.begins: dict[int, tuple[int, ...]] = {}
+        self.begins: dict[tuple[int, bool], tuple[int, ...]] = {}
         self.lock = threading.RLock()
         self.account = Account()
         self.size = sum(len(block.instructions) for block in plan.blocks)
