@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -12,6 +12,8 @@ from warpsim.records import frozen
 
 B128 = np.dtype([("lo", "<u8"), ("hi", "<u8")])
 """Dtype of 128-bit registers: two 64-bit words, low first."""
+JsonObject: TypeAlias = dict[str, Any]
+"""Plain data, for JSON."""
 
 
 @frozen(eq=False)

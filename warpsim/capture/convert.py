@@ -22,6 +22,7 @@ from warpsim.machine.watcher import MemoryAccess, Watcher
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Param
 from warpsim.records import define
+from warpsim.types import JsonObject
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
@@ -94,9 +95,7 @@ def convert(launch: Captured, folder: Path) -> CaseResult:
     return _written(launch, module, folder, reach)
 
 
-def _replayed(
-    launch: Captured, folder: Path, description: dict[str, Any], data: dict[str, Array]
-) -> dict[str, Touched]:
+def _replayed(launch: Captured, folder: Path, description: JsonObject, data: dict[str, Array]) -> dict[str, Touched]:
     """What a replay with whole allocations accesses; empty if the replay fails."""
     case = Case(folder, description, data, (launch.ptx, "kernel.ptx"), None)
     ready = case.prepare()
@@ -116,7 +115,7 @@ def _written(launch: Captured, module: Module, folder: Path, reach: dict[str, To
 
 def _describe(
     launch: Captured, module: Module, reach: dict[str, Touched], name: str
-) -> tuple[dict[str, Any], dict[str, Array]]:
+) -> tuple[JsonObject, dict[str, Array]]:
     """Make case.json and data.npz, with allocations cut to what is accessed."""
     data: dict[str, Array] = {}
     cuts: dict[int, tuple[str, int]] = {}
@@ -130,7 +129,7 @@ def _describe(
         dtype = DTYPES[kind]
         before, after = before[low:high].view(dtype), after[low:high].view(dtype)
         same, blank = bool((before == after).all()) and before.tobytes() == after.tobytes(), not before.any()
-        spec: dict[str, Any] = {"name": buffer, "dtype": kind, "shape": [len(before)], "nbytes": before.nbytes}
+        spec: JsonObject = {"name": buffer, "dtype": kind, "shape": [len(before)], "nbytes": before.nbytes}
         spec["role"] = "in" if same else "out" if blank else "inout"
         spec["in"] = None if blank else f"in_{buffer}"
         spec["out"] = spec["in"] if same else f"out_{buffer}"
@@ -200,7 +199,7 @@ def _place(address: int, launch: Captured, cuts: dict[int, tuple[str, int]]) -> 
     return None
 
 
-def _param(index: int, param: Param, raw: bytes, launch: Captured, cuts: dict[int, tuple[str, int]]) -> dict[str, Any]:
+def _param(index: int, param: Param, raw: bytes, launch: Captured, cuts: dict[int, tuple[str, int]]) -> JsonObject:
     if index in launch.maps:
         return _tensor_map(launch.maps[index], launch, cuts)
     if not param.array and param.type.bits == 64 and param.type.kind != "f":
@@ -223,7 +222,7 @@ def _param(index: int, param: Param, raw: bytes, launch: Captured, cuts: dict[in
     return {"kind": "scalar", "dtype": f"{kind}{8 * len(raw)}", "value": number}
 
 
-def _tensor_map(found: dict[str, Any], launch: Captured, cuts: dict[int, tuple[str, int]]) -> dict[str, Any]:
+def _tensor_map(found: JsonObject, launch: Captured, cuts: dict[int, tuple[str, int]]) -> JsonObject:
     place = _place(found["address"], launch, cuts)
     if place is None:
         raise WarpsimError(f"{launch.name}: the memory of a tensor map is not known")

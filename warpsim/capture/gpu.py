@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from warpsim.errors import LaunchError
+from warpsim.types import JsonObject
 
 u32, u64, pointer = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_void_p
 MEMORY_TYPE, RANGE_START, RANGE_SIZE = 2, 11, 12
@@ -130,7 +131,7 @@ class Driver:
         self.ok("cuGraphNodeGetType", pointer(node), ctypes.byref(kind))
         return kind.value
 
-    def hardware(self) -> dict[str, Any]:
+    def hardware(self) -> JsonObject:
         """The GPU of the current context, as a case names it."""
         device, name = ctypes.c_int(*self.ask("cuCtxGetDevice", ctypes.c_int)), (ctypes.c_char * 100)()
         self.ok("cuDeviceGetName", name, 100, device)

@@ -42,6 +42,7 @@ from warpsim.capture.gpu import (
 from warpsim.capture.graphs import Graphs, Kernel, Node, Refused
 from warpsim.host import sources
 from warpsim.records import define
+from warpsim.types import JsonObject
 
 LARGEST = 1 << 28
 """Largest allocation that is copied, and largest image that is read, in bytes."""
@@ -176,8 +177,8 @@ class Captured:
     params: list[bytes]
     memory: dict[int, list[bytes]] = attrs.field(factory=dict)
     variables: dict[str, list[bytes]] = attrs.field(factory=dict)
-    maps: dict[int, dict[str, Any]] = attrs.field(factory=dict)
-    hardware: dict[str, Any] = attrs.field(factory=dict)
+    maps: dict[int, JsonObject] = attrs.field(factory=dict)
+    hardware: JsonObject = attrs.field(factory=dict)
     places: dict[str, tuple[int, int]] = attrs.field(factory=dict)
 
 
@@ -190,7 +191,7 @@ class Recorder:
         self.graphs = Graphs(self.driver)
         self.launches: list[Captured] = []
         self.notes: list[str] = []
-        self.tensor_maps: dict[bytes, dict[str, Any]] = {}
+        self.tensor_maps: dict[bytes, JsonObject] = {}
         self._local = threading.local()
         self._subscription: Subscription | None = None
 
@@ -266,7 +267,7 @@ class Recorder:
         def values(address: int, kind: Any, count: int) -> list[int]:
             return [int(v) for v in (kind * count).from_address(address)] if count else []
 
-        found: dict[str, Any] = {
+        found: JsonObject = {
             "address": given.address or 0,
             "data_type": given.kind,
             "rank": n,

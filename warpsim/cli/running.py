@@ -6,7 +6,7 @@ import json
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -19,6 +19,7 @@ from warpsim.host.files import Target
 from warpsim.host.kernel import LaunchResult
 from warpsim.host.options import resolve_checks
 from warpsim.report.findings import finding_record, sarif
+from warpsim.types import JsonObject
 from warpsim.version import VERSION
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def run_one(options: Namespace, launch: Launch, problems: Sequence[str] = ()) ->
     return end("; ".join(problems), 2, as_json=False) if problems else status
 
 
-def _case_options(options: Namespace) -> dict[str, Any]:
+def _case_options(options: Namespace) -> JsonObject:
     return {"device": options.device, "numerics": options.numerics, **launch_options(options)}
 
 
@@ -170,8 +171,8 @@ def _good(result: CaseResult, *, bits: bool) -> bool:
     return result.ok and (result.bits_equal or not bits)
 
 
-def _case_json(result: CaseResult) -> dict[str, Any]:
-    record: dict[str, Any] = attrs.asdict(
+def _case_json(result: CaseResult) -> JsonObject:
+    record: JsonObject = attrs.asdict(
         result, recurse=True, filter=lambda field, value: field.name not in ("profile", "fidelity")
     )
     record["fidelity"] = [form.plain() for form in result.fidelity]

@@ -32,6 +32,7 @@ from warpsim.host.kernel import load_text
 from warpsim.host.tensor_map import TensorMap
 from warpsim.layout import tensor_map as layout
 from warpsim.numerics.arrays import Array
+from warpsim.types import JsonObject
 
 __all__ = ["Driver", "install"]
 
@@ -375,7 +376,7 @@ class Utilities:
         return False
 
 
-def _tensor(swizzle: int, element: int, data_type: int, shape: Any, strides: Any, padding: int) -> dict[str, Any]:
+def _tensor(swizzle: int, element: int, data_type: int, shape: Any, strides: Any, padding: int) -> JsonObject:
     """What tiled and im2col maps have in common; ``element`` is the size of an element, outer dimensions come first."""
     return {
         "data_type": layout.DATA_TYPES[data_type],

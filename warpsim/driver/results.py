@@ -10,6 +10,7 @@ import threading
 from typing import Any, TypeVar
 
 from warpsim.errors import Finding, PtxError, WarpsimError, describe
+from warpsim.types import JsonObject
 
 
 class Result(enum.IntEnum):
@@ -327,7 +328,7 @@ class Report:
         if not self.quiet and sys.stderr is not None:
             print(text, file=sys.stderr, flush=True)
 
-    def _append(self, record: dict[str, Any]) -> None:
+    def _append(self, record: JsonObject) -> None:
         if self.path is None:
             return
         line = json.dumps({"process": os.getpid(), **record}, default=str) + "\n"

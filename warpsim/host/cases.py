@@ -28,6 +28,7 @@ from warpsim.host.sources import read
 from warpsim.host.tensor_map import TensorMap
 from warpsim.numerics.arrays import Array, DType
 from warpsim.records import define, frozen
+from warpsim.types import JsonObject
 
 if TYPE_CHECKING:
     from warpsim.machine.fidelity import Executed
@@ -73,14 +74,14 @@ class CaseResult:
 
 
 @functools.cache
-def schema() -> dict[str, Any]:
+def schema() -> JsonObject:
     """The JSON schema of case.json."""
     text = resources.files("warpsim.host").joinpath("case.schema.json").read_text(encoding="utf-8")
-    found: dict[str, Any] = json.loads(text)
+    found: JsonObject = json.loads(text)
     return found
 
 
-def checked(description: Any, path: Path) -> dict[str, Any]:
+def checked(description: Any, path: Path) -> JsonObject:
     """Check a description against the schema, and return it.
 
     Raises:
@@ -88,7 +89,7 @@ def checked(description: Any, path: Path) -> dict[str, Any]:
     """
     for at, problem in problems(description, schema()):
         raise LaunchError(f"{path} is not a recorded case: case.json: {at or 'the document'} {problem}")
-    found: dict[str, Any] = description
+    found: JsonObject = description
     return found
 
 
@@ -112,7 +113,7 @@ class Case:
     """A recorded launch: case.json, the arrays of data.npz, and the module's text."""
 
     path: Path
-    description: dict[str, Any]
+    description: JsonObject
     data: dict[str, Array]
     source: tuple[str, str]
     stdout: str | None = None
@@ -340,7 +341,7 @@ def _typed(name: str, got: Array, expected: Array) -> tuple[Array, Array]:
     return stored_as(name, same), stored_as(name, expected)
 
 
-def _buffer(device: Device, spec: dict[str, Any], data: dict[str, Array]) -> DeviceArray:
+def _buffer(device: Device, spec: JsonObject, data: dict[str, Array]) -> DeviceArray:
     dtype = DTYPES[spec["dtype"]]
     if spec.get("recipe"):
         numbers = {k: v for k, v in spec["recipe"].items() if k not in ("generator", "seed")}
@@ -362,7 +363,7 @@ def _buffer(device: Device, spec: dict[str, Any], data: dict[str, Array]) -> Dev
     )  # zero-filled, as the format says, and so counts as written
 
 
-def _place_pointers(spec: dict[str, Any], buffers: dict[str, DeviceArray]) -> None:
+def _place_pointers(spec: JsonObject, buffers: dict[str, DeviceArray]) -> None:
     """Store the addresses that a buffer contains."""
     raw = buffers[spec["name"]].get()
     flat = raw.reshape(-1).view(np.uint8)
@@ -373,7 +374,7 @@ def _place_pointers(spec: dict[str, Any], buffers: dict[str, DeviceArray]) -> No
     buffers[spec["name"]].set(raw)
 
 
-def _argument(spec: dict[str, Any], buffers: dict[str, DeviceArray], device: Device) -> Any:
+def _argument(spec: JsonObject, buffers: dict[str, DeviceArray], device: Device) -> Any:
     kind = spec["kind"]
     if kind == "ptr":
         return buffers[spec["buffer"]].ptr + spec["byte_offset"] if spec.get("buffer") else spec["byte_offset"]
@@ -392,7 +393,7 @@ def _argument(spec: dict[str, Any], buffers: dict[str, DeviceArray], device: Dev
     return tensor.encode(buffers[spec["buffer"]].ptr + spec.get("byte_offset", 0))
 
 
-def _tensor_map(spec: dict[str, Any], buffer: DeviceArray) -> TensorMap:
+def _tensor_map(spec: JsonObject, buffer: DeviceArray) -> TensorMap:
     common = {
         "data_type": spec["data_type"],
         "global_dim": spec["global_dim"],
@@ -416,7 +417,7 @@ class OutputResult:
     bits_equal: bool
     differing: int
     max_ulp: int | None
-    first: dict[str, Any] | None
+    first: JsonObject | None
 
 
 def is_float(dtype: DType) -> bool:
@@ -441,7 +442,7 @@ def bits_of(values: Array) -> Array:
 class Comparison:
     """Compares ``got`` with ``expected``: two arrays of the same shape and element type."""
 
-    def __init__(self, name: str, got: Array, expected: Array, check: dict[str, Any] | None = None) -> None:
+    def __init__(self, name: str, got: Array, expected: Array, check: JsonObject | None = None) -> None:
         self.name, self.check = name, check or {"mode": "bits"}
         self.got, self.expected = np.ascontiguousarray(got), np.ascontiguousarray(expected)
         if self.check.get("mode") == "set":

@@ -18,6 +18,7 @@ import numpy as np
 
 from warpsim.errors import LaunchError, shown
 from warpsim.numerics.arrays import Array
+from warpsim.types import JsonObject
 
 LARGEST = 1 << 36
 """Largest size that an archive may claim to unpack to, in bytes."""
@@ -183,7 +184,7 @@ class _Plain:
         self.write = stream.write
 
 
-Schema = dict[str, Any]
+Schema = JsonObject
 Problems = Iterator[tuple[str, str]]
 """Pairs of a place in the document (``buffers[2].dtype``) and the problem there."""
 _TYPES: dict[str, Callable[[Any], bool]] = {

@@ -16,6 +16,7 @@ import numpy as np
 from warpsim.errors import LaunchError, shown
 from warpsim.numerics.arrays import Array, DType
 from warpsim.records import frozen
+from warpsim.types import JsonObject
 
 _INTEGER = {f"{k}{n}": np.dtype(f"{'i' if k == 's' else 'u'}{n // 8}") for k in "su" for n in (8, 16, 32, 64)}
 DTYPES: dict[str, DType] = {
@@ -90,7 +91,7 @@ class Recipe:
             values = make(np.asarray(words, np.uint64), LOGICAL[self.dtype], **{**takes, **self.numbers})
         return np.ascontiguousarray(values).reshape(self.shape)
 
-    def described(self) -> dict[str, Any]:
+    def described(self) -> JsonObject:
         """The recipe as stored in case.json."""
         return {"generator": self.generator, "seed": self.seed, **self.numbers}
 

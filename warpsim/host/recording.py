@@ -30,6 +30,7 @@ from warpsim.layout import tensor_map as layout
 from warpsim.machine.state.global_memory import Allocation
 from warpsim.numerics.arrays import Array
 from warpsim.records import define
+from warpsim.types import JsonObject
 from warpsim.version import VERSION
 
 FORMAT = 2
@@ -41,7 +42,7 @@ _ORDER = (
 FILES = ("case.json", "kernel.ptx", "data.npz", "stdout.txt")
 
 
-def case_text(description: dict[str, Any]) -> str:
+def case_text(description: JsonObject) -> str:
     """Format case.json for reviewers: one line per buffer and parameter, and the same text for the same launch."""
     known = [key for key in _ORDER if key in description]
     ordered = {key: description[key] for key in [*known, *(k for k in description if k not in known)]}
@@ -57,7 +58,7 @@ def case_text(description: dict[str, Any]) -> str:
 
 def write_case(
     folder: str | os.PathLike[str],
-    description: dict[str, Any],
+    description: JsonObject,
     data: dict[str, Array],
     ptx: str,
     stdout: str | None = None,
@@ -122,7 +123,7 @@ def record(
     directory: str | os.PathLike[str],
     *,
     note: str = "",
-    check: dict[str, dict[str, Any]] | None = None,
+    check: dict[str, JsonObject] | None = None,
     **options: Any,
 ) -> LaunchResult:
     """Launch a kernel and write the launch as a case: its inputs and its outputs.
@@ -166,7 +167,7 @@ def _write(
     grid: tuple[int, int, int],
     block: tuple[int, int, int],
     note: str,
-    check: dict[str, dict[str, Any]] | None,
+    check: dict[str, JsonObject] | None,
     options: dict[str, Any],
     result: LaunchResult | None,
 ) -> None:
@@ -277,8 +278,8 @@ class Description:
         self.kernel, self.device = kernel, device
         self.regions: list[Region] = []
         self.args: list[Any] = []
-        self.params: list[dict[str, Any]] = []
-        self._tables: dict[int, list[dict[str, Any]]] = {}
+        self.params: list[JsonObject] = []
+        self._tables: dict[int, list[JsonObject]] = {}
         arrays: list[tuple[str, Array, Recipe | None]] = []
         for index, (param, value) in enumerate(zip(kernel.params, args, strict=False)):
             name = _plain_name(kernel.name, param.name, index)
@@ -357,7 +358,7 @@ class Description:
 
     # ---- parameters --------------------------------------------------------------------------
 
-    def _param(self, index: int, param: Any, value: Any) -> dict[str, Any]:
+    def _param(self, index: int, param: Any, value: Any) -> JsonObject:
         name = _plain_name(self.kernel.name, param.name, index)
         if isinstance(value, TensorMap):
             place = self._pointer(value.array, name)
@@ -401,12 +402,12 @@ class Description:
         region = self._device_region(address, name) if address > 0 else None
         return None if region is None else (region, address - region.start)
 
-    def _bytes(self, raw: bytes) -> dict[str, Any]:
-        spec: dict[str, Any] = {"kind": "bytes", "size": len(raw), "hex": raw.hex()}
+    def _bytes(self, raw: bytes) -> JsonObject:
+        spec: JsonObject = {"kind": "bytes", "size": len(raw), "hex": raw.hex()}
         pointers = [{"at": at, **place} for at, place in self._addresses(raw)]
         return {**spec, "pointers": pointers} if pointers else spec
 
-    def _addresses(self, raw: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _addresses(self, raw: bytes) -> Iterator[tuple[int, JsonObject]]:
         """Words that are device addresses: their offset, and the buffer and offset that they point to."""
         for at in range(0, len(raw) - 7, 8):
             address = int.from_bytes(raw[at : at + 8], "little")
@@ -433,7 +434,7 @@ class Description:
 
     # ---- the case ----------------------------------------------------------------------------
 
-    def describe(self, *, ended: bool) -> tuple[dict[str, Any], dict[str, Array]]:
+    def describe(self, *, ended: bool) -> tuple[JsonObject, dict[str, Array]]:
         """Describe buffers, variables, parameters and arrays. ``ended``: the launch completed and has outputs."""
         data: dict[str, Array] = {}
         buffers = [self._buffer(region, data, ended=ended) for region in self.regions]
@@ -441,7 +442,7 @@ class Description:
         for name, after in self._variables():
             before = self.variables[name]
             initial = self.fresh.get(name, b"").ljust(before.size, b"\0")
-            spec: dict[str, Any] = {"name": name}
+            spec: JsonObject = {"name": name}
             if before.tobytes() != initial:
                 spec["in"] = f"in_variable_{name}"
                 data[spec["in"]] = before
@@ -450,15 +451,15 @@ class Description:
                 data[spec["out"]] = after.copy()
             if len(spec) > 1:
                 variables.append(spec)
-        described: dict[str, Any] = {"params": self.params, "buffers": buffers}
+        described: JsonObject = {"params": self.params, "buffers": buffers}
         if variables:
             described["globals"] = variables
         described["check"] = {b["name"]: {"mode": "bits"} for b in buffers if b["out"]}
         return described, data
 
-    def _buffer(self, region: Region, data: dict[str, Array], *, ended: bool) -> dict[str, Any]:
+    def _buffer(self, region: Region, data: dict[str, Array], *, ended: bool) -> JsonObject:
         dtype, after = region.elements()
-        spec: dict[str, Any] = {"name": region.name, "dtype": dtype, "shape": list(after.shape), "nbytes": after.nbytes}
+        spec: JsonObject = {"name": region.name, "dtype": dtype, "shape": list(after.shape), "nbytes": after.nbytes}
         changed = after.tobytes() != region.before.tobytes()
         blank = not region.before.any() and not np.signbit(_signed(dtype, region.before)).any()
         table = self._tables.get(id(region))
@@ -494,7 +495,7 @@ def _plain_name(kernel: str, param: str, index: int) -> str:
     return f"arg{index}" if re.fullmatch(rf"{re.escape(kernel)}_param_\d+", param) else re.sub(r"\W", "_", param)
 
 
-def _scalar(param: Any, value: Any) -> dict[str, Any]:
+def _scalar(param: Any, value: Any) -> JsonObject:
     kind, bits = param.type.kind, param.type.bits
     value = value[()] if isinstance(value, np.ndarray) else value
     number = isinstance(value, float) or (isinstance(value, np.generic) and value.dtype.kind in "fV")
@@ -510,8 +511,8 @@ def _scalar(param: Any, value: Any) -> dict[str, Any]:
     return {"kind": "scalar", "dtype": f"{'s' if int(value) < 0 else 'u'}{bits}", "value": int(value)}
 
 
-def _map_param(fields: layout.Fields, region: Region, offset: int) -> dict[str, Any]:
-    spec: dict[str, Any] = {
+def _map_param(fields: layout.Fields, region: Region, offset: int) -> JsonObject:
+    spec: JsonObject = {
         "kind": "tensormap",
         "buffer": region.name,
         **({"byte_offset": offset} if offset else {}),

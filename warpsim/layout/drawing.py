@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-from typing import Any
 
 import attrs
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from warpsim.layout import descriptors
 from warpsim.numerics.arrays import Array
 from warpsim.records import frozen
+from warpsim.types import JsonObject
 
 HEIGHT = 32
 HUES = 32
@@ -133,7 +133,7 @@ class Tile:
         per = CHUNK // self.itemsize * self.unit
         return f"{chunk * per}-{chunk * per + per - 1}"
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> JsonObject:
         """The tile as plain data, for JSON."""
         return {
             "rows": self.addresses.shape[0],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import attrs
 
@@ -12,12 +11,13 @@ from warpsim.layout.drawing import Tile
 from warpsim.layout.fragment import Holder
 from warpsim.layout.instructions import BITS, Operand
 from warpsim.records import frozen
+from warpsim.types import JsonObject
 
 WIDTH = 132
 """Longest line in characters; further columns are left out."""
 
 
-def record(operand: Operand) -> dict[str, Any]:
+def record(operand: Operand) -> JsonObject:
     """An operand as plain data, for JSON."""
     fragment = operand.fragment
     return {

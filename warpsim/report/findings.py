@@ -13,14 +13,15 @@ import attrs
 
 from warpsim.errors import Finding, describe, where
 from warpsim.report.rules import RULES
+from warpsim.types import JsonObject
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 MANUAL = "https://docs.nvidia.com/cuda/parallel-thread-execution/"
 
 
-def finding_record(finding: Finding) -> dict[str, Any]:
+def finding_record(finding: Finding) -> JsonObject:
     """Convert a finding to plain data, for JSON."""
-    record: dict[str, Any] = attrs.asdict(finding, recurse=False)
+    record: JsonObject = attrs.asdict(finding, recurse=False)
     record["other"] = finding_record(finding.other) if finding.other else None
     record["values"] = {k: _plain(v) for k, v in finding.values.items()}
     return record
@@ -33,7 +34,7 @@ def _plain(value: object) -> Any:
     return value if isinstance(value, int | str | None) else str(value)
 
 
-def sarif(findings: Iterable[Finding], version: str = "") -> dict[str, Any]:
+def sarif(findings: Iterable[Finding], version: str = "") -> JsonObject:
     """Convert findings to a SARIF log, as plain data.
 
     A finding's location is its CUDA line if `.loc` gives one; the PTX line, the calls that it is inlined at and
@@ -41,7 +42,7 @@ def sarif(findings: Iterable[Finding], version: str = "") -> dict[str, Any]:
     """
     found = list(findings)
     names = sorted({finding.rule for finding in found})
-    driver: dict[str, Any] = {
+    driver: JsonObject = {
         "name": "warpsim",
         "rules": [
             {"id": name, "shortDescription": {"text": RULES[name].sentence if name in RULES else name}}
@@ -57,7 +58,7 @@ def sarif(findings: Iterable[Finding], version: str = "") -> dict[str, Any]:
     }
 
 
-def _result(finding: Finding, index: int) -> dict[str, Any]:
+def _result(finding: Finding, index: int) -> JsonObject:
     text = [f"{finding.message}.", *([f"{where(finding)}."] if where(finding) else []), finding.advice]
     places = [_place(finding, "the PTX line")]
     if finding.source is not None:
@@ -95,8 +96,8 @@ def _result(finding: Finding, index: int) -> dict[str, Any]:
     }
 
 
-def _place(finding: Finding, message: str) -> dict[str, Any]:
-    region: dict[str, Any] = {"startLine": max(finding.line, 1), "startColumn": max(finding.column, 1)}
+def _place(finding: Finding, message: str) -> JsonObject:
+    region: JsonObject = {"startLine": max(finding.line, 1), "startColumn": max(finding.column, 1)}
     if finding.text:
         region["snippet"] = {"text": finding.text}
     return {
@@ -105,7 +106,7 @@ def _place(finding: Finding, message: str) -> dict[str, Any]:
     }
 
 
-def _cuda(finding: Finding, source: tuple[str, int], message: str) -> dict[str, Any]:
+def _cuda(finding: Finding, source: tuple[str, int], message: str) -> JsonObject:
     file, line = source
     beside = os.path.join(os.path.dirname(finding.file), file)
     return {

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable
-from typing import Any
 
 import attrs
 
 from warpsim.errors import plural, source_lines, source_name, spans
 from warpsim.records import define, frozen
 from warpsim.report import pages
+from warpsim.types import JsonObject
 
 
 @frozen
@@ -105,10 +105,10 @@ class Line:
         """Its number, and the CUDA line."""
         return f"line {self.number}" + (f" ({source_name(self.source)})" if self.source else "")
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> JsonObject:
         """The line as plain data."""
         counts = attrs.asdict(self.counts)
-        more: dict[str, Any] = {"conflicts": self.counts.conflicts}
+        more: JsonObject = {"conflicts": self.counts.conflicts}
         if self.conflict is not None:
             more["worst_conflict"] = attrs.asdict(self.conflict)
         source = list(self.source) if self.source else None
@@ -148,7 +148,7 @@ class Profile:
             lines.append(Line(source[0], source[1], text, _sum(p.counts for p in parts), conflict=conflict))
         return tuple(lines)
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> JsonObject:
         """The counts as plain data, for JSON."""
         return {
             "kernel": self.kernel,
@@ -351,7 +351,7 @@ class Timing:
     why: str
     lines: tuple[LineTime, ...]
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> JsonObject:
         """As JSON has it."""
         return attrs.asdict(self)
 

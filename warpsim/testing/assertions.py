@@ -18,6 +18,7 @@ from warpsim.host.recipes import name_of
 from warpsim.numerics import matrix
 from warpsim.numerics.arrays import Array
 from warpsim.testing.differences import explain
+from warpsim.types import JsonObject
 
 Dims = Dim | tuple[Dim, Dim]
 """The dimensions of a launch, or a pair of them."""
@@ -27,7 +28,7 @@ def _array(value: object) -> Array:
     return np.ascontiguousarray(array_of(value) if is_buffer(value) else value)
 
 
-def _compare(actual: object, expected: object, name: str, check: dict[str, Any]) -> None:
+def _compare(actual: object, expected: object, name: str, check: JsonObject) -> None:
     __tracebackhide__ = True
     got, want = _array(actual), _array(expected)
     if got.shape != want.shape or got.dtype != want.dtype:

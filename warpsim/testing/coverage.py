@@ -5,13 +5,13 @@ from __future__ import annotations
 import html
 import os
 from pathlib import Path
-from typing import Any
 
 from warpsim.errors import source_path
 from warpsim.isa.evidence import EXACT, MEANING, MODELLED, RECORDED, RECOVERED, STATED
 from warpsim.machine.fidelity import Executed, executed
 from warpsim.machine.state.launch import LaunchState
 from warpsim.program.program import Instruction
+from warpsim.types import JsonObject
 
 Counts = dict[str, dict[int, int]]
 
@@ -58,11 +58,11 @@ class Lines:
             name = f"{file} {number}"
         return name
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> JsonObject:
         """The counts as plain data, for another process."""
         return {"counts": self.counts, "texts": self.texts}
 
-    def merge(self, other: dict[str, Any]) -> None:
+    def merge(self, other: JsonObject) -> None:
         """Add the counts of another process."""
         for file, lines in other["counts"].items():
             text = other["texts"].get(file)
@@ -162,11 +162,11 @@ class Forms:
         key = form.without_count()
         self.counts[key] = self.counts.get(key, 0) + form.count
 
-    def plain(self) -> list[dict[str, Any]]:
+    def plain(self) -> list[JsonObject]:
         """The counts as plain data, for another process."""
         return [{**key.plain(), "count": count} for key, count in self.counts.items()]
 
-    def merge(self, other: list[dict[str, Any]]) -> None:
+    def merge(self, other: list[JsonObject]) -> None:
         """Add the counts of another process."""
         for record in other:
             self._count(Executed(**record))

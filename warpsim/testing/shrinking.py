@@ -21,6 +21,7 @@ from warpsim.host.recipes import DTYPES
 from warpsim.host.recording import FORMAT, write_case
 from warpsim.numerics.arrays import Array
 from warpsim.records import frozen
+from warpsim.types import JsonObject
 from warpsim.version import VERSION
 
 SLOWER = 4.0
@@ -142,7 +143,7 @@ class Shrinker:
                 while self._change(index, _halved):
                     pass
 
-    def _change(self, index: int, change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> bool:
+    def _change(self, index: int, change: Callable[[JsonObject], JsonObject | None]) -> bool:
         case = self.case
         changed = change(case.description["buffers"][index])
         if changed is None:
@@ -246,7 +247,7 @@ def _smaller(extents: list[int], axis: int, cluster: list[int] | None) -> Iterat
         value *= 2
 
 
-def _halved(buffer: dict[str, Any]) -> dict[str, Any] | None:
+def _halved(buffer: JsonObject) -> JsonObject | None:
     """The first half of a buffer, as a one-dimensional array."""
     count = buffer["nbytes"] // DTYPES[buffer["dtype"]].itemsize
     if count < 2 or buffer.get("content") or buffer.get("recipe"):

@@ -9,13 +9,13 @@ import sys
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from warpsim.native.compiling import mapping
 from warpsim.native.compiling.cache import read_object, write_object
 from warpsim.native.compiling.linking import Linked
+from warpsim.types import JsonObject
 from warpsim.version import VERSION
 
 _LENGTH = 4
@@ -27,19 +27,19 @@ def function_at(address: int) -> Function:
     return ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(address)
 
 
-def keep(key: str, linked: Linked, facts: dict[str, Any]) -> None:
+def keep(key: str, linked: Linked, facts: JsonObject) -> None:
     """Keep code, with what is known of it."""
     head = json.dumps({**facts, "functions": linked.functions, "outside": linked.outside}).encode()
     write_object(key, len(head).to_bytes(_LENGTH, "little") + head + linked.code)
 
 
-def find(key: str) -> tuple[dict[str, Any], dict[str, int]] | None:
+def find(key: str) -> tuple[JsonObject, dict[str, int]] | None:
     """What is known of code that was kept, and the addresses of its functions, where it is mapped from now on."""
     data = read_object(key) if mapping.possible() else None
     if data is None:
         return None
     end = _LENGTH + int.from_bytes(data[:_LENGTH], "little")
-    facts: dict[str, Any] = json.loads(data[_LENGTH:end])
+    facts: JsonObject = json.loads(data[_LENGTH:end])
     begins = mapping.map_code(data[end:], facts["outside"])
     return None if begins is None else (facts, {name: begins + at for name, at in facts["functions"].items()})
 

@@ -18,6 +18,7 @@ from warpsim.native.compiling.cache import digest, note, read_object, write_obje
 from warpsim.native.regions.region import BlockSlice, Region, live_at, live_in_source
 from warpsim.native.runtime.compiled_region import Access, CompiledRegion
 from warpsim.native.tiering.notes import note_of
+from warpsim.types import JsonObject
 
 if TYPE_CHECKING:
     from warpsim.machine.plan import FunctionPlan
@@ -117,7 +118,7 @@ def _slots(region: Region) -> list[int]:
 _DERIVED = "plan", "sources", "wgmma"
 
 
-def _facts(region: Region) -> dict[str, Any]:
+def _facts(region: Region) -> JsonObject:
     """A region without its function."""
     found = {field.name: getattr(region, field.name) for field in attrs.fields(Region) if field.name not in _DERIVED}
     return found | {"entry": _words(region.entry), "slices": [_words(slice_) for slice_ in region.slices.values()]}
@@ -127,7 +128,7 @@ def _words(slice_: BlockSlice) -> list[Any]:
     return [getattr(slice_, field.name) for field in attrs.fields(BlockSlice)]
 
 
-def _region(plan: FunctionPlan, facts: dict[str, Any]) -> Region:
+def _region(plan: FunctionPlan, facts: JsonObject) -> Region:
     """The region again."""
 
     def slice_of(values: list[Any]) -> BlockSlice:
