@@ -8,7 +8,7 @@ import itertools
 import operator
 import struct
 from collections.abc import Sequence, Sized
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -23,8 +23,11 @@ _writeable = operator.attrgetter("writeable")
 _LEAST_INFINITE = 3.4e38
 """`struct` refuses what rounds to an infinity of 32 bits."""
 
+Arguments: TypeAlias = Sequence[Any]
+"""One for each parameter: a number, an address, an array, or an object with a protocol of arrays."""
 
-def pack(function: Function, args: Sequence[Any], device: Device, mapped: list[int]) -> bytes:
+
+def pack(function: Function, args: Arguments, device: Device, mapped: list[int]) -> bytes:
     """Make the parameter block of a launch; adds the addresses of arrays that it maps to ``mapped``."""
     params, name = function.params, function.name
     if isinstance(args, (bytes, bytearray, memoryview)):
@@ -40,7 +43,7 @@ def pack(function: Function, args: Sequence[Any], device: Device, mapped: list[i
             + ", ".join(f"{p.name} (.{p.type.name})" for p in params)
         )
     block = bytearray(_size(function))
-    values: list[Any] = []
+    values: list[object] = []
     arrays: list[Array] = []
     param = None
     try:

@@ -10,12 +10,14 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from warpsim.checks.written import all_written
 from warpsim.errors import LaunchError, shown
 from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.values import address_of
 from warpsim.numerics.arrays import Array, DType
+from warpsim.types import JsonObject
 
 NARROW = {
     (4, 16): ml_dtypes.bfloat16,
@@ -90,7 +92,7 @@ def _narrow(value: Any) -> Array | None:
     return np.ndarray(tuple(shape), dtype, buffer=np.ctypeslib.as_array(memory), strides=strides)
 
 
-def _memory(address: int, nbytes: int, owner: Any) -> ctypes.Array[ctypes.c_uint8]:
+def _memory(address: int, nbytes: int, owner: object) -> ctypes.Array[ctypes.c_uint8]:
     memory = (ctypes.c_uint8 * nbytes).from_address(address)
     weakref.finalize(memory, lambda kept: None, owner)  # keep the owner alive as long as the view
     return memory
@@ -138,7 +140,7 @@ class DeviceArray:
         with self._memory.lock:
             return self._data.copy()
 
-    def set(self, values: Any) -> None:
+    def set(self, values: ArrayLike) -> None:
         """Replace the contents; ``values`` are broadcast to the shape."""
         self._check()
         with self._memory.lock:
@@ -173,14 +175,14 @@ class DeviceArray:
     def __deepcopy__(self, memo: object) -> DeviceArray:
         return self.__copy__()
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:  # noqa: FBT001  NumPy's protocol
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:  # noqa: FBT001  NumPy's protocol
         """A copy of the contents, for NumPy."""
         if copy is False:
             raise ValueError("the contents of a DeviceArray are in device memory: they can only be copied")
         found = self.get()
         return found if dtype is None else found.astype(dtype, copy=False)
 
-    def __dlpack__(self, **options: Any) -> Any:
+    def __dlpack__(self, **options: Any) -> object:
         """Export the memory itself. The consumer may write there without notice, so all of it counts as written."""
         self._check()
         with self._memory.lock:
@@ -192,7 +194,7 @@ class DeviceArray:
         return CPU, 0
 
     @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
+    def __cuda_array_interface__(self) -> JsonObject:
         """Version 3 of the interface; the address is one of the simulated device."""
         self._check()
         return {

@@ -9,7 +9,7 @@ import functools
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -321,7 +321,7 @@ def run_prepared(ready: Prepared, keep: dict[str, Array] | None = None, **option
     )
 
 
-def counting(description: Mapping[str, Any], findings: Sequence[Finding]) -> list[Finding]:
+def counting(description: JsonObject, findings: Sequence[Finding]) -> list[Finding]:
     """The findings that fail a case: those of severity error that it does not expect."""
     expected = EXPECTED if description.get("expect_error") else ()
     return [f for f in findings if f.severity == "error" and f.rule not in expected]
@@ -516,7 +516,7 @@ class Comparison:
             first = {"index": list(at), "got": self.shown(0, at), "expected": self.shown(1, at)}
         return OutputResult(self.name, not self.wrong.any(), self.count == 0, self.count, self.max_ulp, first)
 
-    def shown(self, side: int, at: tuple[int, ...]) -> Any:
+    def shown(self, side: int, at: tuple[int, ...]) -> object:
         """An element of ``got`` (0) or ``expected`` (1) as a JSON value."""
         if self.floats is None:
             value = (self.got, self.expected)[side][at]

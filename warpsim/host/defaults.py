@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from warpsim.errors import Finding, describe
+from warpsim.host.options import Checks
 from warpsim.records import define
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Defaults:
     """
 
     device: Device | None = None
-    checks: Any = None
+    checks: Checks = None
     async_effects: str | None = None
     schedule: int | None = None
     max_seconds: float | None = None

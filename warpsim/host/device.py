@@ -11,11 +11,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from warpsim.checks.written import nothing_written, some_written
 from warpsim.errors import LaunchError, shown
 from warpsim.host.arrays import DeviceArray, Mapping, array_of, bytes_of, is_buffer, plain
-from warpsim.host.options import choice, integer
+from warpsim.host.options import Checks, choice, integer
 from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.state.launch import DeviceSpec
 from warpsim.numerics.arrays import Array
@@ -98,7 +99,7 @@ class Device:
         self.sm = int(match.group(1))
         self.numerics = choice("numerics", numerics, ("exact", "ieee"))
         self.memory = GlobalMemory()
-        self.checks: Any = None
+        self.checks: Checks = None
         self._processes: dict[int, Processes] = {}
         self._threads: dict[int, Threads] = {}
         self.max_seconds: float | None = None
@@ -141,7 +142,7 @@ class Device:
         """The lock held while a launch runs on the device or its memory changes."""
         return self.memory.lock
 
-    def array(self, values: Any) -> DeviceArray:
+    def array(self, values: ArrayLike) -> DeviceArray:
         """Copy an array to device memory."""
         try:
             data = np.array(array_of(values) if is_buffer(values) else values, order="C", copy=True)
@@ -150,7 +151,7 @@ class Device:
         plain(data.dtype)
         return self._place(data)
 
-    def empty(self, shape: int | tuple[int, ...], dtype: Any, *, name: str | None = None) -> DeviceArray:
+    def empty(self, shape: int | tuple[int, ...], dtype: DTypeLike, *, name: str | None = None) -> DeviceArray:
         """Allocate memory that counts as unwritten. Here it holds zeros; a kernel that depends on them is reported.
 
         ``name`` is what findings call it; by default its shape and type.
@@ -207,7 +208,7 @@ class Device:
         with self.lock:
             return self._bytes_at(address, nbytes).tobytes()
 
-    def write(self, address: int, data: Any) -> None:
+    def write(self, address: int, data: ArrayLike) -> None:
         """Copy a buffer to device memory. The bytes count as written from then on."""
         given = array_of(data)
         plain(given.dtype)

@@ -108,7 +108,7 @@ def read_archive(path: str | os.PathLike[str]) -> dict[str, Array]:
         if size > LARGEST:
             raise LaunchError(f"{os.fsdecode(path)} unpacks to {size} bytes")
         with np.load(source, allow_pickle=False) as stored:
-            found: dict[str, Any] = {name: stored[name] for name in stored.files}
+            found: dict[str, Array] = {name: stored[name] for name in stored.files}
     for name, values in found.items():
         if not isinstance(values, np.ndarray):
             raise LaunchError(f"cannot read {os.fsdecode(path)}: its member {name} is not an array")
@@ -187,7 +187,7 @@ class _Plain:
 Schema = JsonObject
 Problems = Iterator[tuple[str, str]]
 """Pairs of a place in the document (``buffers[2].dtype``) and the problem there."""
-_TYPES: dict[str, Callable[[Any], bool]] = {
+_TYPES: dict[str, Callable[[object], bool]] = {
     "object": lambda v: isinstance(v, dict),
     "array": lambda v: isinstance(v, list),
     "string": lambda v: isinstance(v, str),
@@ -198,7 +198,7 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def problems(value: Any, schema: Schema, root: Schema | None = None, at: str = "") -> Problems:
+def problems(value: object, schema: Schema, root: Schema | None = None, at: str = "") -> Problems:
     """Find where a value does not fit a schema; ``root`` is the schema that ``$ref`` refers to.
 
     Supports type, enum, const, pattern, minimum, maximum, items, minItems, maxItems, required, properties,
@@ -230,7 +230,7 @@ def problems(value: Any, schema: Schema, root: Schema | None = None, at: str = "
         yield from _one_of(value, schema["oneOf"], root, at)
 
 
-def _number(value: Any, schema: Schema, at: str) -> Problems:
+def _number(value: object, schema: Schema, at: str) -> Problems:
     if not _TYPES["number"](value):
         return
     if "minimum" in schema and not value >= schema["minimum"]:
@@ -239,7 +239,7 @@ def _number(value: Any, schema: Schema, at: str) -> Problems:
         yield at, f"must be at most {schema['maximum']}, not {shown(value)}"
 
 
-def _array(value: Any, schema: Schema, root: Schema, at: str) -> Problems:
+def _array(value: object, schema: Schema, root: Schema, at: str) -> Problems:
     if not isinstance(value, list):
         return
     if len(value) < schema.get("minItems", 0) or len(value) > schema.get("maxItems", len(value)):
@@ -251,7 +251,7 @@ def _array(value: Any, schema: Schema, root: Schema, at: str) -> Problems:
         yield from problems(element, schema["items"], root, f"{at}[{index}]")
 
 
-def _object(value: Any, schema: Schema, root: Schema, at: str) -> Problems:
+def _object(value: object, schema: Schema, root: Schema, at: str) -> Problems:
     if not isinstance(value, dict):
         return
     for name in schema.get("required", []):
@@ -268,7 +268,7 @@ def _object(value: Any, schema: Schema, root: Schema, at: str) -> Problems:
             yield from problems(element, others, root, place)
 
 
-def _one_of(value: Any, choices: list[Schema], root: Schema, at: str) -> Problems:
+def _one_of(value: object, choices: list[Schema], root: Schema, at: str) -> Problems:
     """The problems of the choice that the value's constants (or its type) select."""
     found = [list(problems(value, choice, root, at)) for choice in choices]
     if [] in found:
@@ -281,6 +281,6 @@ def _one_of(value: Any, choices: list[Schema], root: Schema, at: str) -> Problem
     yield at, f"must be one of {', '.join(words)}, not {shown(value)}" if words else found[-1][0][1]
 
 
-def _picked(value: Any, choice: Schema) -> bool:
+def _picked(value: object, choice: Schema) -> bool:
     constants = {name: rule["const"] for name, rule in choice.get("properties", {}).items() if "const" in rule}
     return isinstance(value, dict) and bool(constants) and all(value.get(n) == c for n, c in constants.items())

@@ -11,11 +11,11 @@ import attrs
 from warpsim.checks.watchers import watchers_of
 from warpsim.errors import ExecutionError, Finding, LaunchError, WarpsimError, plural, shown
 from warpsim.host import defaults
-from warpsim.host.arguments import pack
+from warpsim.host.arguments import Arguments, pack
 from warpsim.host.device import Device
 from warpsim.host.launch_options import LaunchOptions, Options, chosen_engine, workers_of
-from warpsim.host.options import Dim, dims, integer
-from warpsim.machine.engine import opcodes_of, run
+from warpsim.host.options import Checks, Dim, dims, integer
+from warpsim.machine.engine import Progress, opcodes_of, run
 from warpsim.machine.fidelity import Executed, Fidelity
 from warpsim.machine.plan import Image
 from warpsim.machine.state.launch import BATCH_THREADS, LaunchState
@@ -127,7 +127,7 @@ class Kernel:
         )
         self._options = LaunchOptions(module.program.target, function)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self.module).get_function, (self.module, self.name)
 
     def __repr__(self) -> str:
@@ -150,13 +150,13 @@ class Kernel:
         self,
         grid: Dim,
         block: Dim,
-        args: Sequence[Any] | bytes,
+        args: Arguments | bytes,
         *,
         shared_mem: int = 0,
         cluster: Dim | None = None,
         cooperative: bool = False,
         device: Device | None = None,
-        checks: Any = None,
+        checks: Checks = None,
         on_finding: str = "raise",
         async_effects: str | None = None,
         max_instructions: int | None = 10**9,
@@ -168,7 +168,7 @@ class Kernel:
         executor: Any = None,
         schedule: int | None = None,
         batch_threads: int = BATCH_THREADS,
-        progress: Any = None,
+        progress: Progress | None = None,
     ) -> LaunchResult:
         """Run the kernel.
 
@@ -275,7 +275,7 @@ class Kernel:
         return device
 
     def begin(
-        self, grid: Dim, block: Dim, args: Sequence[Any], mapped: list[int], device: Device, options: Options
+        self, grid: Dim, block: Dim, args: Arguments, mapped: list[int], device: Device, options: Options
     ) -> LaunchState:
         """Set up a launch, before its first step. Adds the addresses of mapped arguments to ``mapped``; the caller
         holds the device's lock.
@@ -348,7 +348,7 @@ class Module:
         self._lock = threading.RLock()
         self._kernels = {name: Kernel(self, f) for name, f in program.functions.items() if f.entry}
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Copy by loading the text again; the copy has its own variables."""
         return load_text, (self.program.module.source, self.program.file)
 

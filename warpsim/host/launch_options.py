@@ -14,7 +14,7 @@ from warpsim.checks.convergence import DIVERGENCE
 from warpsim.checks.watchers import bytes_at_once
 from warpsim.errors import LaunchError, shown
 from warpsim.host.device import Device
-from warpsim.host.options import Dim, budget, choice, dims, integer, resolve_checks
+from warpsim.host.options import Checks, Dim, budget, choice, dims, integer, resolve_checks
 from warpsim.machine.memory.stack import LIMIT as MAX_LOCAL
 from warpsim.machine.plan import KernelPlan
 from warpsim.machine.state.launch import BATCH_THREADS, Settings
@@ -51,45 +51,45 @@ class Options:
     the session's default, or the usual one. The metadata are argparse's, for options of commands.
     """
 
-    shared_mem: Any = 0
-    cluster: Any = None
-    cooperative: Any = False
-    checks: Any = attrs.field(
+    shared_mem: int = 0
+    cluster: Dim | None = None
+    cooperative: bool = False
+    checks: Checks = attrs.field(
         default=None,
         metadata={
             "help": "default (every rule but race), all or none, then +NAME or -NAME to change it; or a list of rules and groups"
         },
     )
-    on_finding: Any = attrs.field(
+    on_finding: str = attrs.field(
         default="raise",
         metadata={"help": "end a launch at its first error, or continue where possible", "choices": ON_FINDING},
     )
-    async_effects: Any = attrs.field(
+    async_effects: str | None = attrs.field(
         default=None,
         metadata={
             "help": "asynchronous operations act at issue (eager), or as late as the rules allow",
             "choices": EFFECTS,
         },
     )
-    max_instructions: Any = attrs.field(
+    max_instructions: float | None = attrs.field(
         default=10**9,
         metadata={"help": "stop after N warp-instructions (1000000000), or none", "type": number, "metavar": "N"},
     )
-    max_seconds: Any = attrs.field(
+    max_seconds: float | None = attrs.field(
         default=None,
         metadata={"help": "stop after S seconds of wall-clock time, or none", "type": number, "metavar": "S"},
     )
-    schedule: Any = attrs.field(
+    schedule: int | None = attrs.field(
         default=None,
         metadata={"help": "run warps, CTAs and completions in another legal order", "type": int, "metavar": "SEED"},
     )
-    batch_threads: Any = BATCH_THREADS
+    batch_threads: int = BATCH_THREADS
     by_warp: bool = False
     """Whether the launch runs warp by warp, as a debug session steps it."""
     keeps: bool = False
     """Whether the state before each step may be asked for again."""
 
-    def over(self, *defaults: Any) -> Options:
+    def over(self, *defaults: object) -> Options:
         """These, and where they are None those of ``defaults``, the first that has one."""
         names = [name for name in ("checks", "async_effects", "max_seconds", "schedule") if getattr(self, name) is None]
         found = {
@@ -105,32 +105,32 @@ class Options:
 class CommandOptions(Options):
     """The options of commands that launch: those of the launch, the GPU, and how the launch is run."""
 
-    device: Any = attrs.field(default=None, metadata={"help": "the GPU, for example sm_90a"})
-    numerics: Any = attrs.field(
+    device: str | None = attrs.field(default=None, metadata={"help": "the GPU, for example sm_90a"})
+    numerics: str | None = attrs.field(
         default=None,
         metadata={
             "help": "matrix products with the GPU's bits, or in float64 rounded once",
             "choices": ("exact", "ieee"),
         },
     )
-    profile: Any = attrs.field(default=False, metadata={"help": "count what each line does", "action": "store_true"})
-    engine: Any = attrs.field(
+    profile: bool = attrs.field(default=False, metadata={"help": "count what each line does", "action": "store_true"})
+    engine: str | None = attrs.field(
         default=None,
         metadata={
             "help": "compile to machine code where it pays (auto), never, or wherever possible",
             "choices": ENGINES,
         },
     )
-    workers: Any = attrs.field(
+    workers: int | None = attrs.field(
         default=None, metadata={"help": "divide the work among N local processes", "type": int, "metavar": "N"}
     )
-    executor: Any = attrs.field(
+    executor: str | None = attrs.field(
         default=None,
         metadata={"help": "divide the work among the workers of a cluster: dask://HOST:PORT", "metavar": "ADDRESS"},
     )
 
 
-def add_options(add: Callable[..., object], names: str, **defaults: Any) -> None:
+def add_options(add: Callable[..., object], names: str, **defaults: object) -> None:
     """Declare options by their names; ``add`` is argparse's ``add_argument``. An option's default is its field's, unless
     ``defaults`` has one.
     """
@@ -145,7 +145,7 @@ class LaunchOptions:
 
     def __init__(self, target: str, function: Function) -> None:
         self.target, self.function, self.name = target, function, function.name
-        self._known: dict[tuple[Any, ...], tuple[KernelPlan, Settings]] = {}
+        self._known: dict[tuple[object, ...], tuple[KernelPlan, Settings]] = {}
 
     def settings(
         self, plan: KernelPlan, device: Device, shape: tuple[Dims, Dims], options: Options, order: Schedule | None
@@ -265,7 +265,7 @@ def chosen_engine(given: str | None) -> str:
     return chosen
 
 
-def workers_of(device: Device, workers: Any, executor: Any, engine: str) -> tuple[Executor | None, int]:
+def workers_of(device: Device, workers: int | None, executor: Any, engine: str) -> tuple[Executor | None, int]:
     """The executor of a launch (None: run it in one piece), and the number of workers to divide it among.
 
     Args:

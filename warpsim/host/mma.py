@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from warpsim.errors import LaunchError, shown
 from warpsim.host.device import Device
@@ -24,12 +24,12 @@ WARPS = 256
 def mma(
     instruction: str,
     *,
-    a: Any,
-    b: Any,
-    c: Any,
-    e: Any = None,
-    scale_a: Any = None,
-    scale_b: Any = None,
+    a: ArrayLike,
+    b: ArrayLike,
+    c: ArrayLike,
+    e: ArrayLike | None = None,
+    scale_a: ArrayLike | None = None,
+    scale_b: ArrayLike | None = None,
     target: str = "sm_90a",
     bits: bool = False,
 ) -> Array:
@@ -75,7 +75,7 @@ def mma(
     wide = "c" in operands and operands["c"].note.startswith("four")  # m8n8k4: the same matrix for each quad pair
     stored = operands["a"].fragment.columns
     k = operands["b"].fragment.columns if "b" in operands else stored * (2 if "sp" in words else 1)
-    given: dict[str, tuple[Any, str, tuple[int, int]]] = {
+    given: dict[str, tuple[ArrayLike, str, tuple[int, int]]] = {
         "a": (a, a_type, (m, stored)),
         "b": (b, b_type, (k, 8 if wide else n)),
         "c": (c, c_type if "c" in operands else d_type, (m, 8 if wide else n)),
@@ -117,7 +117,7 @@ def mma(
     return d if bits else d.view(element)
 
 
-def _bits(name: str, values: Any, type: str, shape: tuple[int, int], *, raw: bool) -> Array:
+def _bits(name: str, values: ArrayLike, type: str, shape: tuple[int, int], *, raw: bool) -> Array:
     """Elements as unsigned bits ``[..., rows, columns]``, in the shape that the instruction takes."""
     try:
         array, dtype = np.asarray(values), ELEMENTS[type]

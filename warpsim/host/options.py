@@ -16,12 +16,14 @@ from warpsim.errors import LaunchError, shown
 from warpsim.report.rules import GROUPS
 
 Dim = int | Sequence[int]
+Checks = str | Iterable[str] | None
+"""What ``checks=`` takes."""
 
 
-def integer(what: str, value: Any, least: int = 0, most: int = 2**63 - 1) -> int:
+def integer(what: str, value: object, least: int = 0, most: int = 2**63 - 1) -> int:
     """An integer of Python or NumPy, from ``least`` to ``most``."""
     try:
-        number = operator.index(value)
+        number = operator.index(value)  # type: ignore[arg-type]
     except Exception:
         raise LaunchError(f"{what} must be an integer, not {shown(value)}") from None
     if not least <= number <= most:
@@ -48,7 +50,7 @@ def budget(what: str, value: Any) -> float | None:
     return min(number, 2**63)
 
 
-def choice(what: str, value: Any, words: Sequence[str]) -> str:
+def choice(what: str, value: object, words: Sequence[str]) -> str:
     """One of a few words."""
     if not isinstance(value, str) or value not in words:
         raise LaunchError(f"{what} must be {' or '.join(map(repr, words))}, not {shown(value)}")
@@ -98,7 +100,7 @@ _WORD = "|".join(sorted(map(re.escape, WORDS), key=len, reverse=True))
 _TERM = rf"({_WORD})((?:[+-](?:{_WORD})(?=[+-]|$))*)"
 
 
-def resolve_checks(checks: str | Iterable[str] | None) -> frozenset[str]:
+def resolve_checks(checks: Checks) -> frozenset[str]:
     """Return the set of rules that a ``checks=`` value selects.
 
     Args:

@@ -7,11 +7,11 @@ and single roundings.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import attrs
 import ml_dtypes
 import numpy as np
+from numpy.typing import DTypeLike
 
 from warpsim.errors import LaunchError, shown
 from warpsim.numerics.arrays import Array, DType
@@ -44,7 +44,7 @@ def name_of(dtype: DType) -> str | None:
     return next((name for name, known in LOGICAL.items() if known == dtype), None)
 
 
-def element_type(dtype: Any) -> str:
+def element_type(dtype: DTypeLike) -> str:
     """A case's name for a type that a caller gives, by that name or as NumPy's.
 
     Raises:
@@ -97,7 +97,7 @@ class Recipe:
 
 
 def recipe(
-    generator: str, shape: int | tuple[int, ...], dtype: Any = "f32", *, seed: int = 0, **numbers: float
+    generator: str, shape: int | tuple[int, ...], dtype: DTypeLike = "f32", *, seed: int = 0, **numbers: float
 ) -> Recipe:
     """Make an argument that a case stores as a recipe instead of bytes: ``recipe("normal", (64, 64), "f16", seed=3)``.
 

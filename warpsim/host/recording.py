@@ -9,7 +9,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import attrs
 import numpy as np
 
 from warpsim.errors import LaunchError, WarpsimError
-from warpsim.host.arguments import bytes_argument, pack_scalar, refused
+from warpsim.host.arguments import Arguments, bytes_argument, pack_scalar, refused
 from warpsim.host.arrays import DeviceArray, Mapping, extent, readable
 from warpsim.host.cases import Case, checked
 from warpsim.host.device import Device
@@ -29,6 +29,7 @@ from warpsim.host.tensor_map import TensorMap
 from warpsim.layout import tensor_map as layout
 from warpsim.machine.state.global_memory import Allocation
 from warpsim.numerics.arrays import Array
+from warpsim.program.program import Param
 from warpsim.records import define
 from warpsim.types import JsonObject
 from warpsim.version import VERSION
@@ -119,7 +120,7 @@ def record(
     kernel: Kernel,
     grid: Dim,
     block: Dim,
-    args: Sequence[Any],
+    args: Arguments,
     directory: str | os.PathLike[str],
     *,
     note: str = "",
@@ -202,7 +203,7 @@ def _write(
     write_case(directory, description, data, kernel.module.program.module.source, stdout)
 
 
-def _word(value: Any) -> Any:
+def _word(value: object) -> object:
     return value if isinstance(value, str | int) else ",".join(sorted(value)) if isinstance(value, Iterable) else value
 
 
@@ -274,10 +275,10 @@ class Region:
 class Description:
     """Describes a launch's inputs before it runs, and its outputs afterwards."""
 
-    def __init__(self, kernel: Kernel, args: Sequence[Any], device: Device) -> None:
+    def __init__(self, kernel: Kernel, args: Arguments, device: Device) -> None:
         self.kernel, self.device = kernel, device
         self.regions: list[Region] = []
-        self.args: list[Any] = []
+        self.args: list[object] = []
         self.params: list[JsonObject] = []
         self._tables: dict[int, list[JsonObject]] = {}
         arrays: list[tuple[str, Array, Recipe | None]] = []
@@ -358,7 +359,7 @@ class Description:
 
     # ---- parameters --------------------------------------------------------------------------
 
-    def _param(self, index: int, param: Any, value: Any) -> JsonObject:
+    def _param(self, index: int, param: Param, value: Any) -> JsonObject:
         name = _plain_name(self.kernel.name, param.name, index)
         if isinstance(value, TensorMap):
             place = self._pointer(value.array, name)
@@ -495,7 +496,7 @@ def _plain_name(kernel: str, param: str, index: int) -> str:
     return f"arg{index}" if re.fullmatch(rf"{re.escape(kernel)}_param_\d+", param) else re.sub(r"\W", "_", param)
 
 
-def _scalar(param: Any, value: Any) -> JsonObject:
+def _scalar(param: Param, value: Any) -> JsonObject:
     kind, bits = param.type.kind, param.type.bits
     value = value[()] if isinstance(value, np.ndarray) else value
     number = isinstance(value, float) or (isinstance(value, np.generic) and value.dtype.kind in "fV")

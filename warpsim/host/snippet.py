@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import attrs
 import numpy as np
+from numpy.typing import ArrayLike
 
 from warpsim.analysis.flow import KEEP
 from warpsim.checks.convergence import DIVERGENCE
@@ -14,7 +15,7 @@ from warpsim.checks.watchers import watchers_of
 from warpsim.errors import Finding, LaunchError, WarpsimError, shown
 from warpsim.host import defaults
 from warpsim.host.device import Device
-from warpsim.host.options import budget, integer, resolve_checks
+from warpsim.host.options import Checks, budget, integer, resolve_checks
 from warpsim.machine.binding.bind import bind_function
 from warpsim.machine.engine import run as run_launch
 from warpsim.machine.machine import Machine
@@ -72,11 +73,11 @@ class _Registers(Watcher):
 def run(
     code: str,
     *,
-    registers: Mapping[str, Any] | None = None,
+    registers: Mapping[str, ArrayLike] | None = None,
     warps: int = 1,
     target: str = "sm_90a",
-    shared: Any = None,
-    checks: Any = None,
+    shared: ArrayLike | int | None = None,
+    checks: Checks = None,
     max_seconds: float | None = None,
 ) -> SnippetResult:
     """Run bare instructions, without a kernel around them.
@@ -149,7 +150,7 @@ def run(
     return SnippetResult(out, memory, tuple(state.findings.values()))
 
 
-def _content(shared: Any, device: Device) -> Array:
+def _content(shared: ArrayLike | int | None, device: Device) -> Array:
     """The initial bytes of the shared array."""
     if shared is None:
         return np.zeros(0, np.uint8)
@@ -161,7 +162,7 @@ def _content(shared: Any, device: Device) -> Array:
     return np.ascontiguousarray(content).reshape(-1).view(np.uint8)
 
 
-def _array(what: str, values: Any) -> Array:
+def _array(what: str, values: ArrayLike) -> Array:
     """An array of numbers or raw elements."""
     try:
         array = np.asarray(values)
@@ -174,7 +175,7 @@ def _array(what: str, values: Any) -> Array:
     return array
 
 
-def _values(name: Any, values: Any, by_name: dict[str, Register], lanes: int) -> dict[int, Array]:
+def _values(name: object, values: ArrayLike, by_name: dict[str, Register], lanes: int) -> dict[int, Array]:
     if not isinstance(name, str):
         raise LaunchError(f"register names must be text, not {shown(name)}")
     value = _array(f"register {shown(name)}", values)

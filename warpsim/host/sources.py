@@ -12,7 +12,7 @@ import os
 import re
 import struct
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from warpsim.errors import Finding, PtxError, shown
 from warpsim.host.files import TooLong, contents
@@ -25,7 +25,7 @@ _BEGINS = re.compile(r"\s*\.(version|target|address_size)\b")
 _EXTRACT = "or extract it: cuobjdump -xptx all FILE"
 
 
-def read(source: Any) -> tuple[str, str]:
+def read(source: str | bytes | bytearray | memoryview | os.PathLike[str]) -> tuple[str, str]:
     """Read a source; returns its text and file name, ``<ptx>`` for text passed as such.
 
     Raises:

@@ -156,11 +156,11 @@ def _choice(what: str, word: Any, words: tuple[str, ...]) -> int:
     raise LaunchError(f"{what} must be one of {', '.join(words)}, not {shown(word)}")
 
 
-def _fill(word: Any) -> int:
+def _fill(word: object) -> int:
     return _choice("oob_fill", _FILL_NAMES.get(word, word) if isinstance(word, str) else word, layout.FILLS)
 
 
-def _rank(values: Any) -> int:
+def _rank(values: Sequence[int]) -> int:
     try:
         rank = len(values)
     except Exception:  # whatever an object of the caller's raises
@@ -170,7 +170,7 @@ def _rank(values: Any) -> int:
     return rank
 
 
-def _integers(what: str, values: Any, count: int) -> tuple[int, ...]:
+def _integers(what: str, values: Sequence[int], count: int) -> tuple[int, ...]:
     found = tuple(integer(f"{what}[{i}]", v, -(2**31)) for i, v in enumerate(elements(values, count + 1)))
     if len(found) != count:
         raise LaunchError(f"{what} needs {count} integers here, not {shown(values)}")
