@@ -10,7 +10,7 @@ import random_kernels
 import warpsim
 from random_kernels import WORDS
 from state_equality import difference
-from warpsim.debug import Session, timeline
+from warpsim.debug import DebugError, Session, motion, origins, timeline
 from warpsim.host.cases import Case, run_case
 
 ROOT = Path(__file__).parents[2]
@@ -139,6 +139,78 @@ def test_compiled_code_between_stops_of_random_kernels(seed, monkeypatch):
         assert compiled.goto(step) == stepped.stop
         assert seen(compiled) == seen(stepped)
     assert (compiled.cont().step, str(compiled.error)) == (last, error)
+
+
+CONDITIONS = (
+    "{a} > {b}",
+    "{a} % 7 == 3 && threadIdx.x < 40",
+    "({a} ^ {b}) & 1",
+    "s32({a}) / 3 > {b} >> 2 || !{a}",
+    "-{a} + 5 < ~{b}",
+    "f32({a}) * 2 < f32({b})",
+    "u8({a}) == u8({b})",
+    "{a} << 3 != {b} - {a} * 4",
+    "s16({a}) < -300 || s64({b}) == 12",
+    "{a} == 0 && table[3] != {b}",
+)
+MOTIONS = ("cont", "cont", "reverse_cont", "cont", "cont", "reverse_cont", "reverse_cont", "cont")
+
+
+def set_points(session, kind, generator):
+    """Set points of a kind at random; what they are."""
+    code = [i for i in session.program.functions["k"].code if i.span.line > 15]
+    lines, a, b = [i.span.line for i in code], *(f"%r{generator.randrange(10)}" for _ in range(2))
+    if kind == "break":
+        for condition in generator.sample(CONDITIONS, 2):
+            session.break_at(generator.choice(lines), condition.format(a=a, b=b))
+    elif kind == "catch":
+        session.catch(generator.choice(("arrival", "barrier")))
+    elif kind == "register":
+        session.goto(60)
+        session.watch(a, scope=generator.choice(("lane", "warp", "any")))
+    else:
+        session.goto(60)
+        arrays = [a.start for a in session.timeline.state.memory.allocations if a.data.nbytes >= 4 * WORDS]
+        for place in ("shared.u32[{}]", f"global.u32[{generator.choice(arrays)} + {{}}]"):
+            session.watch(place.format(4 * generator.randrange(8)), read=generator.random() < 0.5)
+
+
+def stops(seed, engine, kind):
+    """Where a session of a random kernel stops, what it sees there, and where that comes from."""
+    generator, found = random.Random(seed), []
+    session = of_random_kernel(random_kernels.kernel(seed), engine)
+    set_points(session, kind, generator)
+    register, place = f"%r{generator.randrange(10)}", f"shared.u32[{4 * generator.randrange(64)}]"
+    for move in MOTIONS:
+        stop = getattr(session, move)()
+        values = [None if v is None else np.ma.getdata(v).tolist() for v in (stop.old, stop.new)]
+        found.append((stop, stop.old is None, values, {n: p.hits for n, p in session.breakpoints.items()}))
+        for what in (register, place):
+            try:
+                found.append(str(session.origin(what)))
+            except DebugError as problem:
+                found.append(str(problem))
+    return found
+
+
+QUICK = (4, "break"), (4, "register"), (4, "catch"), (5, "memory")
+
+
+@pytest.mark.parametrize(
+    ("seed", "kind"),
+    [
+        pytest.param(seed, kind, marks=[] if (seed, kind) in QUICK else [pytest.mark.long])
+        for seed in (1, 2, 4, 5, 6, 9, 14, 15, 16)
+        for kind in ("break", "register", "memory", "catch")
+    ],
+)
+def test_stops_of_random_kernels(seed, kind, monkeypatch):
+    """Sessions that run compiled code to what is watched stop where those do that look at every step."""
+    monkeypatch.setenv("WARPSIM_COMPILE", "at-once")
+    compiled = stops(seed, "compiled", kind)
+    for module, name in ((motion, "places_of"), (origins, "writers")):
+        monkeypatch.setattr(module, name, lambda *given: None)
+    assert compiled == stops(seed, "interpreter", kind)
 
 
 def test_many_steps_are_single_steps():

@@ -428,9 +428,7 @@ class RegisterWatch:
     def _may_write(self, instruction: Instruction) -> bool:
         found = self._writes.get(id(instruction))
         if found is None:
-            late = instruction.traits.is_async(Family.WGMMA, Stage.WAIT)
-            found = late or self.target.register.index in instruction.writes
-            self._writes[id(instruction)] = found
+            found = self._writes[id(instruction)] = may_write(instruction, self.target.register.index)
         return found
 
     def _values(self, group: Group, at: Array) -> Array:
@@ -454,6 +452,11 @@ class RegisterWatch:
             return before[lane], after[lane], ""
         mask = ~lanes
         return np.ma.MaskedArray(before, mask), np.ma.MaskedArray(after, mask), ""
+
+
+def may_write(instruction: Instruction, register: int) -> bool:
+    """Whether a step may change a register."""
+    return instruction.traits.is_async(Family.WGMMA, Stage.WAIT) or register in instruction.writes
 
 
 def _raw(values: Array) -> Array:
@@ -490,7 +493,7 @@ class TileWatch:
 
     def __init__(self, target: TileTarget, machines: list[Machine]) -> None:
         self.target = target
-        self._written = _registers_of(target.instruction)
+        self._written = registers_of(target.instruction)
         self._pending = False
         self._known: tuple[Array, Array] | None = None
         for machine in machines:
@@ -542,15 +545,18 @@ class TileWatch:
 
     def _may_change(self, machine: Machine, instruction: Instruction) -> bool:
         """Whether a step may change the operand: it writes one of its registers, or the operand is in memory."""
-        if column_of(machine, self.target.focus.cta) is None:
-            return False
-        traits = instruction.traits
-        if traits.is_async(Family.WGMMA, Stage.WAIT) or traits.spaces or traits.polls:
-            return True
-        return not self._written.isdisjoint(instruction.writes)
+        return column_of(machine, self.target.focus.cta) is not None and may_change(instruction, self._written)
 
 
-def _registers_of(instruction: Instruction) -> frozenset[int]:
+def may_change(instruction: Instruction, registers: frozenset[int]) -> bool:
+    """Whether a step may change a matrix in these registers, or in memory."""
+    traits = instruction.traits
+    if traits.is_async(Family.WGMMA, Stage.WAIT) or traits.spaces or traits.polls:
+        return True
+    return not registers.isdisjoint(instruction.writes)
+
+
+def registers_of(instruction: Instruction) -> frozenset[int]:
     """The registers of all operands."""
     parts = [part for operand in instruction.operands for part in operand.parts]
     return frozenset(part.register.index for part in parts if part.register is not None)

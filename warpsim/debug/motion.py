@@ -24,6 +24,7 @@ from warpsim.debug.breakpoints import (
 )
 from warpsim.debug.errors import DebugError
 from warpsim.debug.evaluation import Context
+from warpsim.debug.places import places_of
 from warpsim.debug.position import Position, Stop
 from warpsim.debug.threads import Focus, Standing, first_of, holds, standing, warps_in
 from warpsim.debug.timeline import StopTest
@@ -337,8 +338,6 @@ class _Stops:
         self._lacking: dict[tuple[int, str], str | None] = {}
         """By breakpoint and function: the first name in the condition that the function lacks."""
         enabled = [point for point in position.breakpoints.values() if point.enabled]
-        self.places: frozenset[LineColumn] | None = None
-        """The instructions before which the launch may stop; None where it may stop anywhere."""
         for point in enabled:
             if isinstance(point, Breakpoint):
                 for line in point.lines:
@@ -351,8 +350,7 @@ class _Stops:
         timeline.accessed = self._accessed if any(point.read for point, _ in self._watched) else None
         caught = any(isinstance(point, Catchpoint) for point in enabled)
         timeline.occurred = self._occurred if caught or (position.stop_at_findings and findings) else None
-        if timeline.occurred is None and all(isinstance(point, Breakpoint) for point in enabled):
-            self.places = frozenset().union(*(point.locations for point in enabled if isinstance(point, Breakpoint)))
+        self.places = places_of([point for point in enabled if not isinstance(point, Catchpoint)], timeline.state)
         if timeline.machine is not None and timeline.group is not None:
             self._changes(timeline.machine, timeline.group, timeline.group.instruction)
 

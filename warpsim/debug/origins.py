@@ -11,6 +11,7 @@ import numpy as np
 from warpsim.debug import expressions as ex
 from warpsim.debug.breakpoints import MemoryTarget, RegisterTarget, target_of
 from warpsim.debug.errors import DebugError, number
+from warpsim.debug.places import writers
 from warpsim.debug.position import Position
 from warpsim.debug.threads import Focus, cta_at, cta_text, holds, peek, places
 from warpsim.debug.timeline import StopTest
@@ -92,7 +93,7 @@ def _found(position: Position, what: str, target: RegisterTarget | MemoryTarget,
         lane = focus.lane if target.lane is None else target.lane
         who = attrs.evolve(target.focus or focus, lane=lane)
         position.thread = who
-        step = timeline.latest(_writes_register(target, who), who=position.who)
+        step = timeline.latest(_writes_register(target, who), places=writers(target, timeline.state), who=position.who)
     else:
         step, writer = _memory_writer(position, target)
         who = writer or focus
@@ -190,7 +191,7 @@ def _memory_writer(position: Position, target: MemoryTarget) -> tuple[int | None
 
     timeline.accessed = accessed
     try:
-        step = timeline.latest(asked)
+        step = timeline.latest(asked, places=writers(target, timeline.state))
     finally:
         timeline.accessed = None
     return step, next((who for at, who in reversed(seen) if at == step), None)

@@ -12,8 +12,10 @@ import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
+from attrs import field
 
 from warpsim.checks.watchers import watchers_of
 from warpsim.debug import waiting
@@ -27,14 +29,13 @@ from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import MemoryAccess, Watcher
+from warpsim.native.regions.stops import Stops
 from warpsim.native.tiering.eligibility import compiled_for
 from warpsim.program.program import Instruction
 from warpsim.records import frozen
 
 Turn = tuple[int, int, int]
 """From a step on, the warp of this CTA and number runs (linear)."""
-Places = frozenset[tuple[int, int]]
-"""Lines and columns of instructions."""
 StopTest = Callable[[Machine, Group, Instruction], int]
 """Called before each step. Returns 1 to stop there, 2 to stop for the step just executed, 0 to continue."""
 Catch = Callable[[Finding], bool]
@@ -60,6 +61,17 @@ class Change:
     step: int
     key: tuple[object, ...]
     act: Callable[[Timeline], None]
+
+
+@frozen
+class Places:
+    """Where a motion may stop: before the instructions of ``stops``, on their conditions, and after those of ``after``. ``who``:
+    only the steps of this CTA matter, or only those of this warp of it (linear).
+    """
+
+    stops: Stops = field(factory=dict)
+    after: frozenset[tuple[int, int]] = frozenset()
+    who: tuple[int, int | None] | None = None
 
 
 @frozen(eq=False)
@@ -107,7 +119,10 @@ class Timeline(Watcher):
         self._known: set[tuple[int, str, int, int]] = set()
         self._hit: StopTest | None = None
         self._alarm = self._ahead = -2
-        self._between_stops: tuple[Places, Run] | None = None
+        self._between_stops: tuple[Places, bool, Run] | None = None
+        self._places: Places | None = None
+        self._holding = False
+        """Whether the step to come next is executed alone: something may have to be seen after the last one, or before it."""
         self.machine: Machine | None = None
         self.group: Group | None = None
         self.error: ExecutionError | None = None
@@ -123,7 +138,9 @@ class Timeline(Watcher):
         if group is not self.group:
             self._note_turn(machine, group)
         self.machine, self.group = machine, group
-        self._run.room -= 1
+        places = self._places
+        self._holding = places is not None and (instruction.span.line, instruction.span.column) in places.after
+        self._leave_room()
         if self.step == self._ahead:
             machine.hooks.pausing = True
         elif self._hit is not None and self._hit(machine, group, instruction):
@@ -135,6 +152,7 @@ class Timeline(Watcher):
         """Handle a finding; each is reported once."""
         key = (self.step, finding.rule, finding.line, finding.column)
         if self.occurred is not None:
+            self._hold()
             self.occurred("finding", machine, group, finding)
         if self._catching is not None and key not in self._known and self._catching(finding):
             self._known.add(key)
@@ -144,16 +162,23 @@ class Timeline(Watcher):
     def group_exiting(self, machine: Machine, group: Group) -> None:
         """Report threads that exit."""
         if self.leaving is not None:
+            self._hold()
             self.leaving(machine, group)
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Report memory accesses."""
         if self.accessed is not None:
+            self._hold()
             self.accessed(machine, group, access)
 
     def _report(self, event: str, machine: Machine, group: Group | None, text: Callable[[], str]) -> None:
         if self.occurred is not None:
+            self._hold()
             self.occurred(event, machine, group, text())
+
+    def _hold(self) -> None:
+        """Execute the next step alone."""
+        self._holding, self._run.room = True, 0
 
     def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Report an arrival."""
@@ -232,7 +257,7 @@ class Timeline(Watcher):
     def _leave_room(self) -> None:
         """Let compiled code run up to where the launch may have to stop."""
         ahead = min(self._alarm, self._ahead if self._ahead > self.step else self._alarm)
-        self._run.room = max(ahead - self.step - 1, 0)
+        self._run.room = 0 if self._holding else max(ahead - self.step - 1, 0)
 
     # ---- states ------------------------------------------------------------------------------
 
@@ -339,14 +364,15 @@ class Timeline(Watcher):
     ) -> str:
         """Run to position ``target``, to the first position where ``hit`` says so, or to the end.
 
-        ``hit`` is asked before each step, or, with ``places``, at least before those of the instructions there.
+        ``hit`` is asked before each step, or, with ``places``, at least before and after those that they name.
         ``catch`` decides which findings stop the run. For a finding caused by a step, the run stops before that step.
 
         Returns:
             Why it stopped: ``target``, ``hit``, ``finding``, ``end`` or ``interrupted``.
         """
         self._hit, self._catching, self.cut, self.found = hit, catch, False, None
-        self._run = self._run_for(frozenset() if hit is None else places)
+        self._move_by(None if hit is not None and places is None else places or Places())
+        self._holding = hit is not None
         try:
             return self._forward(target)
         except KeyboardInterrupt:  # in the middle of a step
@@ -356,15 +382,21 @@ class Timeline(Watcher):
         finally:
             self._hit, self._catching = None, None
 
-    def _run_for(self, places: Places | None) -> Run:
-        """What runs the launch: compiled code, too, but at ``places``; step by step for None."""
+    def _move_by(self, places: Places | None) -> None:
+        """Run the launch by compiled code, too, but at ``places``; step by step for None."""
+        self._places, accesses = places, self.accessed is not None
         if places is None:
-            return self._each_step
-        if self._between_stops is None or self._between_stops[0] != places:
-            watchers: list[Listening] = [*self._checks, _BetweenStops(self)]
-            compiled = compiled_for(self.engine, watchers, self.state, joins=False, stops=places)
-            self._between_stops = places, Run(self.state, watchers, compiled=compiled)
-        return self._between_stops[1]
+            self._run = self._each_step
+            return
+        if self._between_stops is None or self._between_stops[:2] != (places, accesses):
+            watchers: list[Listening] = [*self._checks, _BetweenStops(self, accesses=accesses)]
+            made = [
+                compiled_for(self.engine, watchers, self.state, joins=False, stops=stops)
+                for stops in (places.stops, *([{}] if places.who else []))
+            ]
+            compiled = made[0] if places.who is None or made[0] is None else _ByWarp(made, places.who)
+            self._between_stops = places, accesses, Run(self.state, watchers, compiled=compiled)
+        self._run = self._between_stops[2]
 
     def _forward(self, target: int | None) -> str:
         self._make_changes()
@@ -425,7 +457,8 @@ class Timeline(Watcher):
     def _again(self, step: int) -> None:
         """Abandon an unfinished step, and return to the position before it."""
         self._restore(self._nearest(step))
-        self._hit, self._catching, self._run = None, None, self._run_for(frozenset())
+        self._hit, self._catching, self._holding = None, None, False
+        self._move_by(Places())
         self._forward(step)
 
     @property
@@ -487,8 +520,8 @@ class Timeline(Watcher):
         span = SPAN
         while high > 0:
             found.clear()
-            slices = [(self._nearest(high - 1).step, high)] if who is None else self._slices(who, high, span)
-            span *= 2
+            slices = [(max(high - span, 0), high)] if who is None else self._slices(who, high, span)
+            span *= 8
             if not slices:
                 return None
             for first, last in slices:
@@ -540,11 +573,42 @@ def _copies(text: str, machine: Machine, transfer: Transfer) -> str:
 
 
 class _BetweenStops:
-    """Listens for a `Timeline` where only stops matter: single accesses do not, and compiled code may take steps."""
+    """Listens for a `Timeline` where only stops matter: compiled code may take steps, and ``accesses`` between them."""
 
-    events = tuple(event for event in Timeline.events if event != "memory_accessed")
-    compiled = frozenset({"step_before"})
+    compiled = frozenset({"step_before", "memory_accessed"})
 
-    def __init__(self, timeline: Timeline) -> None:
+    def __init__(self, timeline: Timeline, *, accesses: bool) -> None:
+        self.events = tuple(event for event in Timeline.events if accesses or event != "memory_accessed")
         for event in self.events:
             setattr(self, event, getattr(timeline, event))
+
+
+class _ByWarp:
+    """Runs the warps of ``who`` (a CTA, and a warp or None for all of it) by the first of two engines, all others by the second."""
+
+    def __init__(self, engines: Sequence[Any], who: tuple[int, int | None]) -> None:
+        self.engines, (self.cta, self.warp) = engines, who
+        self.runs_steps, self.bodies = engines[0].runs_steps, engines[0].bodies
+
+    def advance(
+        self, machine: Machine, group: Group, limit: tuple[int, tuple[int, ...]] | None, room: int | None = None
+    ) -> bool:
+        """Run the region that begins where a group stands; False if it did not run."""
+        cta, warp = machine.number_of(group)
+        mine = cta == self.cta and (self.warp is None or warp == self.warp)
+        return bool(self.engines[0 if mine else 1].advance(machine, group, limit, room))
+
+    def until(self, group: Group, last: int) -> int:
+        """The next step of the group's block at which code may begin, else ``last``."""
+        return min(engine.until(group, last) for engine in self.engines)
+
+    def joined(self, state: LaunchState) -> int:
+        """Each CTA is a batch."""
+        return 1
+
+    def run_through(self, machine: Machine, group: Group) -> bool:
+        """Only joined batches run through."""
+        return False
+
+    def over(self) -> None:
+        """The launch is over."""

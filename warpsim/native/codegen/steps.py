@@ -9,7 +9,7 @@ from warpsim.graph.nodes import LANES
 from warpsim.native.lowering.graphs import Lowering
 from warpsim.native.lowering.values import IRBuilder, Val, scalar
 from warpsim.native.regions.forms import Key, Product, Traced
-from warpsim.native.runtime.context import DIVERGED, WRAPPED
+from warpsim.native.runtime.context import DIVERGED, STOPPED, WRAPPED
 from warpsim.program.program import Instruction
 
 if TYPE_CHECKING:
@@ -113,6 +113,8 @@ class Steps:
         inputs = [self.value(k) for k in made.inputs]
         results: dict[tuple[int, int], Val] = {}
         lower = Lowering(code, inputs, lambda node: results[node.value])
+        if made.stop is not None:
+            builder.fail_unless(code.make(f"icmp eq i32 {self.among(lower(made.stop), here).text}, 0"), STOPPED)
         guard = None if made.guard is None else self.condition(made.guard)
         if made.collective:
             self._gate(made, lower, here)

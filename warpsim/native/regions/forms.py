@@ -72,6 +72,8 @@ class Traced:
     barrier: bool = False
     """All threads of the CTA wait here for one another, and it does nothing else."""
     product: Product | None = None
+    stop: Node | None = None
+    """Where it holds for any lane that comes here, the launch may have to stop before the instruction."""
 
     @property
     def stores(self) -> bool:
@@ -114,7 +116,7 @@ class Reader:
         self.known = known or {}
         self.keys: list[Key] = []
 
-    def _key(self, key: Key, dtype: DType) -> Node:
+    def read(self, key: Key, dtype: DType) -> Node:
         """What a key holds, as unsigned integers."""
         if key not in self.keys:
             self.keys.append(key)
@@ -129,11 +131,11 @@ class Reader:
             mask = (1 << 8 * dtype.itemsize) - 1
             return bits(constant(self.known[register.index] & mask, _unsigned(dtype)), dtype)
         if register is not None:
-            node = self._key(register.index, register.type.dtype)
+            node = self.read(register.index, register.type.dtype)
         elif slot is not None:
-            node = self._key((slot, operand.type.name), dtype)
+            node = self.read((slot, operand.type.name), dtype)
         elif (at := self.plan.in_frame(operand)) is not None:
-            node = self._key(("frame", at, dtype.str), dtype)
+            node = self.read(("frame", at, dtype.str), dtype)
         else:
             raise Untraceable("a clock")
         if node.dtype.itemsize > dtype.itemsize:
@@ -149,16 +151,16 @@ class Reader:
             raise Untraceable(PORTS["maps"])
         variable, at, number = base.variable, self.plan.in_frame(base), self.plan.number(base)
         if base.register is not None:
-            node = self._key(base.register.index, base.type.dtype)
+            node = self.read(base.register.index, base.type.dtype)
             return cast(node, U64 if base.type.bits == 64 else U32), offset
         if at is not None:
-            return self._key(("frame", at + offset, U64.str), U64), 0
+            return self.read(("frame", at + offset, U64.str), U64), 0
         if number is None:
             assert base.parameter is not None
-            return self._key(("parameters", base.parameter.offset + offset), U64), 0
+            return self.read(("parameters", base.parameter.offset + offset), U64), 0
         if variable is None or variable.space is StateSpace.SHARED:
             return constant(number, U64), offset
-        return self._key(("number", number), U64), offset
+        return self.read(("number", number), U64), offset
 
 
 def written(operand: Operand, node: Node, found: list[tuple[int, Node]]) -> None:

@@ -22,6 +22,7 @@ class Outcome(enum.Enum):
     WRAPPED = "values that wrap round within a warp"
     OUT_OF_ORDER = "warps have run past others that access memory first"
     OVER_BUDGET = "the budget ends within"
+    STOPPED = "the launch may have to stop within"
 
 
 class Options(NamedTuple):

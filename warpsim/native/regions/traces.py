@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import numpy as np
 
 from warpsim.graph.nodes import LANES, Node, Untraceable, bits, cast, where
@@ -17,6 +18,7 @@ from warpsim.native.matrix.instructions import codes
 from warpsim.native.matrix.kernels import Warp, warp_kernel
 from warpsim.native.matrix.plans import mma_plan
 from warpsim.native.regions.forms import U32, U64, Effect, Product, Reader, Traced, place_of, traced, written
+from warpsim.native.regions.stops import Stops
 from warpsim.program.program import Instruction
 from warpsim.types import TYPES
 
@@ -27,16 +29,16 @@ if TYPE_CHECKING:
 
 class Traces:
     """A function's traced instructions. ``sm``: the GPU whose tensor cores to model exactly, None for approximate ones.
-    Instructions at ``stops`` (line, column) stay interpreted."""
+    Instructions at ``stops`` without a condition stay interpreted."""
 
     def __init__(
         self,
         plan: FunctionPlan,
         sm: int | None,
         maybe_undefined: frozenset[int] = frozenset(),
-        stops: frozenset[tuple[int, int]] = frozenset(),
+        stops: Stops | None = None,
     ) -> None:
-        self.plan, self.sm, self.maybe_undefined, self.stops = plan, sm, maybe_undefined, stops
+        self.plan, self.sm, self.maybe_undefined, self.stops = plan, sm, maybe_undefined, stops or {}
         self._traced: dict[Any, Traced | None] = {}
         self.reasons: dict[int, str] = {}
 
@@ -51,15 +53,28 @@ class Traces:
                 made = None
                 if self.sm is not None and instruction.traits.matrix is not None:
                     made = matrix_step(self.plan, instruction, self.sm)
-                self._traced[key] = traced(self.plan, instruction, known) if made is None else made
+                self._traced[key] = self._stopping(instruction, made or traced(self.plan, instruction, known))
             except (Untraceable, Unlowerable) as problem:
                 self._traced[key] = None
                 self.reasons[id(instruction)] = str(problem)
         return self._traced[key]
 
+    def _stopping(self, instruction: Instruction, made: Traced) -> Traced:
+        """An instruction's graphs with the condition on which the launch may have to stop before it."""
+        condition = self.stops.get((instruction.span.line, instruction.span.column))
+        if condition is None or made.barrier:
+            return made
+        reader = Reader(self.plan)
+        reader.keys += made.inputs
+        holds = condition.holds(reader, instruction, made.effects)
+        return attrs.evolve(made, inputs=tuple(reader.keys), stop=holds)
+
     def stopped(self, instruction: Instruction) -> bool:
-        """Whether an instruction is at one of ``stops``."""
-        return (instruction.span.line, instruction.span.column) in self.stops
+        """Whether the launch may stop before an instruction whatever its registers hold."""
+        if (instruction.span.line, instruction.span.column) not in self.stops:
+            return False
+        made = self.of(instruction)
+        return made is None or made.stop is None
 
     def undefined(self, instruction: Instruction) -> bool:
         """Whether an instruction is on registers that may be undefined."""

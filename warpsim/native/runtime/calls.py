@@ -25,6 +25,7 @@ from warpsim.native.tiering.entry_points import WAITING, Budget, EntryPoint, Pro
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.group import Group
+    from warpsim.native.regions.region import Region
 
 WORK = 100_000_000
 """Warp-instructions of a region between two checks of the time limit."""
@@ -49,6 +50,8 @@ class Calls:
     def __init__(self, budget: Budget, observer: FootprintObserver | None) -> None:
         self.budget, self.policy = budget, budget.policy
         self.runner = Runner(_MINE.scratch, observer)
+        self._reach, self._held = FAR, 0
+        """How often regions may go back, less where the launch may have to stop; how often the interpreter takes over there."""
 
     def advance(
         self,
@@ -77,9 +80,9 @@ class Calls:
                 limited = min(limited, self.runner.ahead)
             elif outcome is Outcome.WRAPPED:
                 entry.restrict(outcome)
-            else:
+            elif outcome is not Outcome.STOPPED or not self._reach:
                 break
-        if outcome is not Outcome.DONE:
+        if outcome not in (Outcome.DONE, Outcome.STOPPED):
             entry.restrict(outcome)
         return outcome is Outcome.DONE
 
@@ -141,18 +144,17 @@ class Calls:
             if code is None:
                 return None
             entry.by_layout[layout] = code
-        work = max(WORK // (region.size * selection.n_warps), 16)
-        back_edges = min(LOOK_EVERY - 1 - group.back_edges % LOOK_EVERY, work)
-        if room is not None:
-            back_edges = min(back_edges, room // region.size - 1)
-            if back_edges < 0:
-                return None
-        if region.loops and (back_edges <= 0 or (group.seen and group.seen[-1].followed)):
+        back_edges = self._back_edges(group, region, room)
+        if back_edges < int(region.loops) or not self._reaches(region):
             return None
         before, runner = machine.launch.thread_instructions, self.runner
         # The thread's own time: that of a busy machine would condemn regions at random.
         began = time.thread_time() if entry.on_trial else 0.0
         outcome = runner.run(machine, group, code, tables, values, limit, back_edges, through=through, room=room)
+        if outcome is Outcome.STOPPED:
+            self._reach, self._held = back_edges // 2 if region.loops else 0, len(region.slices)
+        elif outcome is Outcome.DONE:
+            self._reach = min(2 * self._reach, FAR)
         if outcome is Outcome.DONE:
             done = machine.launch.thread_instructions - before
             if place[:2] == (0, 0):
@@ -161,6 +163,22 @@ class Calls:
                 interpreted = max(done, region.size * selection.n) * (STEP / selection.n + LANE)
                 entry.record_trial(0.0 if self.policy is Policy.AT_ONCE else time.thread_time() - began, interpreted)
         return outcome
+
+    def _back_edges(self, group: Group, region: Region, room: int | None) -> int:
+        """How often a region may go back; -1: it may not run."""
+        if region.loops and group.seen and group.seen[-1].followed:
+            return -1
+        work = max(WORK // (region.size * group.selection.n_warps), 16)
+        found = min(LOOK_EVERY - 1 - group.back_edges % LOOK_EVERY, work, self._reach or 1)
+        return found if room is None else min(found, room // region.size - 1)
+
+    def _reaches(self, region: Region) -> bool:
+        """Whether a region may run: near a stop, the interpreter goes through a loop once."""
+        if self._reach:
+            return True
+        self._held -= 1
+        self._reach = int(self._held <= 0)
+        return False
 
     def _code(
         self, group: Group, profile: Profile, place: Place, entry: EntryPoint, signature: Any

@@ -40,7 +40,7 @@ CONTEXT = {name: place for place, name in enumerate(_WORDS.split())}
 """The words of the context: all 64 bits wide."""
 CALL_AT = CONTEXT[CallWords._fields[0]]
 """Where `CallWords` begin."""
-BAD_ACCESS, LOG_FULL, DIVERGED, WRAPPED, INTERFERED, UNREACHABLE = 1, 2, 3, 4, 5, 6
+BAD_ACCESS, LOG_FULL, DIVERGED, WRAPPED, INTERFERED, UNREACHABLE, STOPPED = 1, 2, 3, 4, 5, 6, 7
 """Why a region is rolled back."""
 SEEN, OWN = 1, 2
 """In ``changed``: memory that others see, or a thread's own."""

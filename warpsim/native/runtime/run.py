@@ -15,7 +15,7 @@ from warpsim.machine.selection import Lanes, split
 from warpsim.machine.values import Affine, address_of
 from warpsim.native.regions.options import Outcome
 from warpsim.native.regions.region import Region, live_at
-from warpsim.native.runtime.context import DIVERGED, INTERFERED, LOG_FULL, WRAPPED, CallWords
+from warpsim.native.runtime.context import DIVERGED, INTERFERED, LOG_FULL, STOPPED, WRAPPED, CallWords
 from warpsim.native.runtime.extents import FootprintObserver, conflicts, notify
 from warpsim.native.runtime.inputs import INTEGERS, describe
 from warpsim.native.runtime.lane_tables import WarpTables
@@ -34,6 +34,7 @@ _OUTCOMES = {
     INTERFERED: Outcome.CONFLICT,
     DIVERGED: Outcome.DIVERGED,
     WRAPPED: Outcome.WRAPPED,
+    STOPPED: Outcome.STOPPED,
 }
 
 

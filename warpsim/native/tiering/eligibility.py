@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from warpsim.machine.hooks import Listener
 from warpsim.machine.state.launch import LaunchState
+from warpsim.native.regions.stops import Stops
 from warpsim.native.tiering.cost import interpreted, policy_of
 from warpsim.native.tiering.deferred import DeferredEngine
 from warpsim.native.tiering.notes import on_disk
@@ -51,11 +52,11 @@ def compiled_for(
     observer: FootprintObserver | None = None,
     *,
     joins: bool = True,
-    stops: frozenset[tuple[int, int]] = frozenset(),
+    stops: Stops | None = None,
 ) -> CompiledEngine | DeferredEngine | None:
     """The compiled engine of a launch, None where the interpreter runs it alone. ``observer`` is notified of the
     regions' accesses of global memory; ``joins`` allows several waves as one batch (rules keep their state with a
-    batch). Instructions at ``stops`` (line, column) stay interpreted."""
+    batch). It gives way where the launch may have to stop (``stops``)."""
     if engine == "interpreter":
         return None
     policy, serves = policy_of(engine), _serves(frozenset(e for w in watchers for e in w.events if e not in w.compiled))

@@ -14,6 +14,7 @@ from warpsim.isa.traits import Matrix
 from warpsim.machine.selection import Rect
 from warpsim.machine.state.notes import Note
 from warpsim.native.regions.options import Options, Place
+from warpsim.native.regions.stops import Stops, described
 from warpsim.native.tiering.cost import (
     PRODUCTS,
     Policy,
@@ -55,11 +56,11 @@ class CompiledEngine:
         accesses: bool = True,
         joins: bool = False,
         keeps: bool = False,
-        stops: frozenset[tuple[int, int]] = frozenset(),
+        stops: Stops | None = None,
     ) -> None:
         self.policy, self.collectives, self.runs_steps, self.barriers = policy, collectives, runs_steps, barriers
         self.accesses = accesses
-        self._joins, self._keeps, self._stops = joins, keeps, stops
+        self._joins, self._keeps, self._stops = joins, keeps, stops or {}
         self._observer, self._sm = observer, device.sm if device.numerics == "exact" else None
         self.bodies = Bodies(policy)
         self._budget = Budget(policy)
@@ -77,7 +78,7 @@ class CompiledEngine:
         found = self._profiles.get(key)
         if found is None:
             name: Note[Profile] = Note(
-                f"{'shadowed ' * shadowed}native{' kept' * self._keeps}{sorted(self._stops) or ''}"
+                f"{'shadowed ' * shadowed}native{' kept' * self._keeps}{described(self._stops) or ''}"
             )
             kept = plan.notes.get(name)
             if kept is None:
@@ -85,7 +86,7 @@ class CompiledEngine:
                     plan, self._sm, shadowed=shadowed, keeps=self._keeps, stops=self._stops
                 )
             found = self._profiles[key] = kept
-            found.launches += 1
+            found.launches += 1 + self._keeps  # what a session runs, it runs again
         return found
 
     @property
@@ -183,19 +184,22 @@ class CompiledEngine:
 
 
 def _begins(profile: Profile, block: int, *, accesses: bool) -> tuple[int, ...]:
-    """Steps where a region may begin inside a block: after one that no region holds, and at the first on registers of wgmma,
-    which only the first slice of a region holds."""
+    """Steps where a region may begin inside a block: after one that no region holds, one further after a stop, and at the first
+    on registers of wgmma, which only the first slice of a region holds."""
     plan, undefined = profile.plan, profile.maybe_undefined
     bound = plan.blocks[block]
     steps = bound.instructions[: len(bound.steps)]
+    stops = [(i.span.line, i.span.column) in profile.stops and profile.traces.stopped(i) for i in steps]
     other = [
-        not _plausible(i, accesses=accesses)
-        or (i.span.line, i.span.column) in profile.stops
+        stop
+        or not _plausible(i, accesses=accesses)
         or any(not undefined.isdisjoint(part) for part in (i.reads, i.writes))
-        for i in steps
+        for i, stop in zip(steps, stops, strict=True)
     ]
     first = next((k for k, i in enumerate(steps) if not other[k] and i.touches(plan.wgmma_rows)), 0)
-    return tuple(k for k in range(1, len(steps)) if not other[k] and (other[k - 1] or k == first))
+    return tuple(
+        k for k in range(1, len(steps)) if not other[k] and (other[k - 1] or k == first or (k > 1 and stops[k - 2]))
+    )
 
 
 def _whole_ctas(machine: Machine, group: Group) -> bool:

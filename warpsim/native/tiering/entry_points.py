@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from warpsim.native.regions.options import MOST, Options, Outcome, Place
+from warpsim.native.regions.stops import Stops
 from warpsim.native.tiering.cost import LANE, QUEUED_SHARE, STEP, Account, Policy, cost, has_spare_core, share_of
 from warpsim.native.tiering.notes import on_disk
 
@@ -139,7 +140,7 @@ class EntryPoint:
 class Profile:
     """The entry points of a function and the time spent in it, kept with its plan for all launches. ``shadowed``: for
     groups whose registers have shadows; instructions on ``maybe_undefined`` registers (read before any write on some
-    path) and at ``stops`` stay interpreted."""
+    path) and at ``stops`` without a condition stay interpreted."""
 
     def __init__(
         self,
@@ -148,9 +149,9 @@ class Profile:
         *,
         shadowed: bool = False,
         keeps: bool = False,
-        stops: frozenset[tuple[int, int]] = frozenset(),
+        stops: Stops | None = None,
     ) -> None:
-        self.plan, self.sm, self.stops = plan, sm, stops
+        self.plan, self.sm, self.stops = plan, sm, stops or {}
         self.keeps_registers = keeps
         given = {r.index for p in (*plan.function.params, *plan.function.returns) for r in p.registers}
         self.maybe_undefined = plan.blocks[0].live_in - given if shadowed else frozenset[int]()

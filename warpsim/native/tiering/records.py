@@ -16,6 +16,7 @@ import numpy as np
 from warpsim.native.compiling import images
 from warpsim.native.compiling.cache import digest, note, read_object, write_object
 from warpsim.native.regions.region import BlockSlice, Region, live_at, live_in_source
+from warpsim.native.regions.stops import Stops, described
 from warpsim.native.runtime.compiled_region import Access, CompiledRegion
 from warpsim.native.tiering.notes import note_of
 from warpsim.types import JsonObject
@@ -32,9 +33,7 @@ _dumps = partial(json.dumps, default=lambda value: sorted(value) if isinstance(v
 class Records:
     """Those of a function on a GPU ``sm``; instructions on ``maybe_undefined`` registers are in no region."""
 
-    def __init__(
-        self, plan: FunctionPlan, sm: int | None, maybe_undefined: frozenset[int], stops: frozenset[tuple[int, int]]
-    ) -> None:
+    def __init__(self, plan: FunctionPlan, sm: int | None, maybe_undefined: frozenset[int], stops: Stops) -> None:
         self.plan = plan
         self._slots = plan.n_registers + len(plan.extras)
         what = (
@@ -43,7 +42,7 @@ class Records:
             plan.kernel.program.debug,
             sm,
             sorted(maybe_undefined),
-            sorted(stops),
+            described(stops),
         )
         self._name = partial(digest, note_of(plan.kernel), plan.name, what, images.made_by())
 
