@@ -1,30 +1,10 @@
 """Names and types of C++: what is printed, watched and set by them, in what ``nvcc -lineinfo`` made of ``kernels/ring.cu``."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-import warpsim
-from warpsim.debug import DebugError, Session
-
-KERNELS = Path(__file__).parent / "kernels"
-STEP = np.dtype([("scale", "<f4"), ("shift", "<i4"), ("bias", "<u8")])
-"""``struct Step``, as the compiler lays it out: 0, 4 and 8 of 16 bytes."""
-N = 100
-SCALE, SHIFT = 0.5, -7
-WEIGHTS = [1, 2, 3, 4, 3, 2, 1]
-
-
-def started(name):
-    """A session at the start of the kernel: ``x[i]`` is ``i + 1``."""
-    kernel = warpsim.load(KERNELS / name)["_Z7stencilPKfPfi4Step"]
-    device = kernel.device(None)
-    bias = device.array(np.array([100, 200], np.float32))
-    step = np.zeros((), STEP)
-    step["scale"], step["shift"], step["bias"] = SCALE, SHIFT, bias.ptr
-    x, y = np.arange(1, N + 1, dtype=np.float32), np.zeros(N, np.float32)
-    return Session(kernel, 2, 64, (x, y, N, step[()]), device=device)
+from ring_kernel import SCALE, WEIGHTS, started
+from warpsim.debug import DebugError
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,8 @@ import numpy as np
 from warpsim.debug import expressions as ex
 from warpsim.debug.errors import DebugError
 from warpsim.debug.memory import Place
-from warpsim.debug.symbols import Symbol, Symbols, symbols_of
+from warpsim.debug.scopes import Symbol
+from warpsim.debug.symbols import Symbols, symbols_of
 from warpsim.debug.threads import Focus, column_of, is_written, of_type, peek, places
 from warpsim.debug.values import (
     Location,
@@ -67,6 +68,11 @@ class Context:
     def value(self, text: str) -> Any:
         """Parse and evaluate an expression; returns what `result` does."""
         return self.result(self.evaluate(ex.parse(text)))
+
+    def typed(self, text: str) -> tuple[Any, CType | None]:
+        """The value of an expression, and its type in C, if it has one."""
+        value = self.evaluate(ex.parse(text))
+        return self.result(value), value.type
 
     # ---- names -------------------------------------------------------------------------------
 
@@ -146,7 +152,10 @@ class Context:
         at = None if place.register else self.plain_variable(place.of)
         if at is None:
             return None
-        return typed(at.space, at.address + place.offset, symbol.type)
+        of = symbol.type
+        if isinstance(of, ArrayType) and not of.count:  # of dynamic size
+            of = ArrayType(of.of, at.nbytes // size(of.of))
+        return typed(at.space, at.address + place.offset, of)
 
     def plain_variable(self, name: str) -> Location | None:
         """Look up a variable or parameter of PTX."""
@@ -447,6 +456,8 @@ class Context:
         return found
 
     def _size(self, node: ex.Node) -> Value:
+        if isinstance(node, ex.Name) and node.text in self.symbols.types and self.symbol(node.text) is None:
+            return _count(size(self.symbols.types[node.text]))
         at = self.lvalue(node)
         if at is not None:
             return _count(at.nbytes)
@@ -462,9 +473,8 @@ class Context:
             data = narrowed(data)
         if value.lanes:
             mask = ~self.lanes()
-            return np.ma.MaskedArray(
-                data, mask if data.ndim == 1 else np.broadcast_to(mask[:, None], data.shape).copy()
-            )
+            wide = np.broadcast_to(mask.reshape(32, *(1,) * (data.ndim - 1)), data.shape)
+            return np.ma.MaskedArray(data, wide.copy())
         return data[()] if data.ndim == 0 else data
 
 

@@ -8,62 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import attrs
+
 from warpsim.analysis.element_types import Root, accessed, element
+from warpsim.debug.debug_info import DebugInfo
+from warpsim.debug.scopes import Place, Scope, Symbol
 from warpsim.program.c_types import VOID, Array, CType, Pointer, scalar_of, size
 from warpsim.program.mangling import source_name
 from warpsim.program.program import Function, Instruction, Param, Program, Variable
-from warpsim.records import frozen
 from warpsim.types import ScalarType
-
-
-@frozen(eq=False)
-class Place:
-    """Where a variable is while instructions from ``start`` up to ``stop`` come next: at an offset from a variable of PTX, or in
-    a register.
-    """
-
-    of: str
-    offset: int = 0
-    register: bool = False
-    start: int = 0
-    stop: int = 1 << 62
-
-
-@frozen(eq=False)
-class Symbol:
-    """A variable of C++. ``known`` says where its type comes from: ``PTX``, or the accesses of a module; it is empty for debug
-    information.
-    """
-
-    name: str
-    type: CType
-    places: tuple[Place, ...]
-    parameter: bool = False
-    known: str = ""
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it is a name of PTX that means what it means there."""
-        return self.known == "PTX" and self.name == self.places[0].of
-
-    def place(self, at: int) -> Place | None:
-        """Where it is when the instruction ``at`` comes next."""
-        return next((place for place in self.places if place.start <= at < place.stop), None)
-
-
-@frozen(eq=False)
-class Scope:
-    """The variables of a block while instructions from ``start`` up to ``stop`` come next, and the blocks in it.
-
-    ``function`` is what a block is compiled from that was inlined, ``call`` the line of the call.
-    """
-
-    symbols: tuple[Symbol, ...]
-    scopes: tuple[Scope, ...] = ()
-    start: int = 0
-    stop: int = 1 << 62
-    function: str = ""
-    call: tuple[str, int] | None = None
 
 
 class Symbols:
@@ -75,16 +28,18 @@ class Symbols:
         self._numbers: dict[str, dict[tuple[int, int], int]] = {}
         self._accessed: dict[Root, set[ScalarType]] | None = None
         self._globals: tuple[Symbol, ...] | None = None
-        self.types: dict[str, CType] = {}
+        self.info = DebugInfo(program)
+        self.types = self.info.types
         """Structs, enumerations and names of types."""
 
     # ---- look up -----------------------------------------------------------------------------
 
     def find(self, name: str, function: Function, at: int, depth: int = 0) -> Symbol | None:
         """The variable that a name means to a function when its instruction ``at`` comes next, ``depth`` calls of inlined
-        functions further out. A name without its namespace is enough if only one variable has it.
+        functions further out. Where none is seen, it is a parameter or a static variable of the function that the calls are
+        in. A name without its namespace is enough if only one variable has it.
         """
-        for symbol in self.visible(function, at, depth):
+        for symbol in (*self.visible(function, at, depth), *self.body(function).symbols):
             if symbol.name == name:
                 return symbol
         last = [symbol for symbol in self.globals if symbol.name.rpartition("::")[2] == name]
@@ -106,9 +61,9 @@ class Symbols:
         function itself.
         """
         found, scope = [[self.body(function)]], self.body(function)
-        while inner := next((each for each in scope.scopes if each.start <= at < each.stop), None):
+        while inner := next((each for each in scope.scopes if each.holds(at)), None):
             scope = inner
-            if scope.function:
+            if scope.call is not None:
                 found.insert(0, [])
             found[0].append(scope)
         return found
@@ -142,29 +97,33 @@ class Symbols:
     def globals(self) -> tuple[Symbol, ...]:
         """The variables of the module."""
         if self._globals is None:
-            self._globals = tuple([self._declared(variable) for variable in self.program.variables])
+            known = {place.of for symbol in self.info.globals for place in symbol.places}
+            others = [self._declared(each) for each in self.program.variables if each.name not in known]
+            self._globals = (*self.info.globals, *others)
         return self._globals
 
     def body(self, function: Function) -> Scope:
         """The outermost scope of a function."""
         found = self._bodies.get(function.name)
         if found is None:
-            held = [self._parameter(p) for p in function.params if not p.registers]
-            held += [self._declared(variable) for variable in function.variables]
-            found = self._bodies[function.name] = Scope(tuple(held))
+            told = self.info.bodies.get(function.name, Scope(()))
+            held = [] if told.function else [self._parameter(p) for p in function.params if not p.registers]
+            known = {place.of for symbol in told.symbols for place in symbol.places}
+            held += [self._declared(v) for v in function.variables if v.name not in known]
+            found = self._bodies[function.name] = attrs.evolve(told, symbols=(*told.symbols, *held))
         return found
 
     def _declared(self, variable: Variable) -> Symbol:
         """A variable of PTX, an array of bytes as one of the elements accessed in it."""
         type: CType = scalar_of(variable.type)
         known, n_bytes = "PTX", variable.size
-        if variable.type.name == "b8" and variable.array and n_bytes:
+        if variable.type.name == "b8" and variable.array:
             accesses = self._accesses.get((variable.unique, 0), set())
             found = element(accesses) if accesses else None
             words = ", ".join(sorted(f".{each.name}" for each in accesses))
             if found is not None and n_bytes % found.bytes == 0:
                 type, known = scalar_of(found), f"the accesses of the module, {words}"
-        if variable.array or n_bytes > size(type):
+        if variable.array or n_bytes > size(type):  # one of dynamic size has no elements here
             type = Array(type, n_bytes // size(type))
         name = source_name(variable.name)
         return Symbol(name, type, (Place(variable.name),), known=known)

@@ -12,26 +12,20 @@ import numpy as np
 from warpsim.records import frozen
 from warpsim.types import ELEMENTS, TYPES, ScalarType
 
-_CHARACTERS = ("char", "signed char", "unsigned char")
-
 
 @frozen(eq=False)
 class Scalar:
-    """A number, or an enumeration: then ``words`` are the names of its values."""
+    """A number, which may be a ``character``, too, or an enumeration: then ``words`` are the names of its values."""
 
     name: str
     type: ScalarType
     words: dict[int, str] = attrs.field(factory=dict)
+    character: bool = False
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type in memory."""
         return ELEMENTS.get(self.type.name, self.type.dtype)
-
-    @property
-    def is_character(self) -> bool:
-        """Whether it prints as a character, too."""
-        return self.name in _CHARACTERS
 
 
 @frozen(eq=False, slots=False)
@@ -117,7 +111,10 @@ NAMED = {
     "__nv_fp8_e4m3": "e4m3", "__nv_fp8_e5m2": "e5m2",
 }  # fmt: skip
 """The PTX types of C's."""
-SCALARS = {name: Scalar(name, TYPES[type]) for name, type in NAMED.items()}
+TRUTH = {0: "false", 1: "true"}
+SCALARS = {
+    name: Scalar(name, TYPES[type], TRUTH if name == "bool" else {}, "char" in name) for name, type in NAMED.items()
+}
 """C's types of numbers by name."""
 _OF_PTX = {
     "f32": "float", "f64": "double", "f16": "__half", "bf16": "__nv_bfloat16", "s32": "int", "s16": "short", "s8": "signed char",

@@ -5,6 +5,7 @@ and per lane.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
 import attrs
@@ -15,6 +16,9 @@ from warpsim.debug import DebugError, Session
 from warpsim.debug.threads import ranges
 from warpsim.errors import Finding
 from warpsim.machine.values import Array
+from warpsim.program import c_types
+from warpsim.program.c_types import CType
+from warpsim.types import B128
 
 if TYPE_CHECKING:
     from warpsim.cli.debug.table import Command
@@ -155,6 +159,8 @@ def number_of(text: str, what: str) -> int:
 LETTERS = "xduotacfz"
 ACROSS = 8
 """Lanes per row of text."""
+WIDEST = 24
+"""Most characters of an element of which several stand in a row."""
 FLOATS = {2: np.float16, 4: np.float32, 8: np.float64}
 
 
@@ -199,15 +205,22 @@ def plain(value: Any) -> str:
     kind = getattr(value, "dtype", None)
     if isinstance(value, (bool, np.bool_)):
         return "1" if value else "0"
-    if kind is not None and kind.names is not None:
+    if kind == B128:
         return f"0x{int(value['hi']):x}{int(value['lo']):016x}"
+    if kind is not None and kind.names is not None:
+        return "{" + ", ".join(f"{name} = {show(value[name])}" for name in kind.names) + "}"
     if isinstance(value, (int, np.integer)):
         return str(int(value))
     return str(value if isinstance(value, (float, np.floating)) else np.float32(value))
 
 
-def show(value: ArrayLike, letter: str = "") -> str:
-    """Format a value: one element, the parts of packed bits, an array, or one element per lane."""
+def show(value: ArrayLike, letter: str = "", of: CType | None = None) -> str:
+    """Format a value: one element, the parts of packed bits, an array, or one element per lane; as a type of C, if it has
+    one.
+    """
+    if of is not None:
+        typed = partial(_typed, of, letter)
+        return _lanes(value, typed) if isinstance(value, np.ma.MaskedArray) else typed(value)
     one = formatter(letter) if letter else plain
     if isinstance(value, np.ma.MaskedArray):
         return _lanes(value, one)
@@ -221,6 +234,25 @@ def show(value: ArrayLike, letter: str = "") -> str:
     if data.ndim == 0:
         return one(data[()])
     return "{" + ", ".join(_run(count, show(item, letter)) for count, item in _runs(data)) + "}"
+
+
+def _typed(of: CType, letter: str, value: ArrayLike) -> str:
+    """Format an object of a type of C."""
+    data = np.asarray(value)
+    match of:
+        case c_types.Array():
+            return "{" + ", ".join(_run(count, _typed(of.of, letter, item)) for count, item in _runs(data)) + "}"
+        case c_types.Struct():
+            names = data.dtype.names or ()
+            parts = [f"{n} = {_typed(m.type, letter, data[n])}" for n, m in zip(names, of.members, strict=False)]
+            return "{" + ", ".join(parts) + "}"
+        case c_types.Pointer() if not letter:
+            return hex(int(data[()]))
+        case c_types.Scalar() if not letter and of.words:
+            return of.words.get(int(data[()]), str(int(data[()])))
+        case c_types.Scalar(character=True) if not letter:
+            return f"{int(data[()])} {chr(int(data[()]) & 255)!r}"
+    return formatter(letter)(data[()]) if letter else plain(data[()])
 
 
 def _runs(data: Array) -> list[tuple[int, ArrayLike]]:
@@ -240,17 +272,24 @@ def _run(count: int, text: str) -> str:
 
 
 def _lanes(value: Array, one: Callable[[Any], str]) -> str:
-    data, mask = np.ma.getdata(value), np.ma.getmaskarray(value)
-    away: Array = mask if data.ndim == 1 else np.all(mask, axis=tuple(range(1, data.ndim)))
+    data = np.ma.getdata(value)
+    mask: Array = np.ma.getmaskarray(value)
+    while mask.dtype.names:
+        mask = mask[mask.dtype.names[0]]
+    away: Array = mask if mask.ndim == 1 else np.all(mask, axis=tuple(range(1, mask.ndim)))
 
     def element(item: Any) -> str:
-        return one(item) if np.asarray(item).ndim == 0 else "(" + ", ".join(one(part) for part in item) + ")"
+        if np.asarray(item).ndim == 0 or isinstance(one, partial):
+            return one(item)
+        return "(" + ", ".join(one(part) for part in item) + ")"
 
     texts = ["-" if away[lane] else element(data[lane]) for lane in range(len(data))]
     here = {text for lane, text in enumerate(texts) if not away[lane]}
     if len(here) == 1:
         return next(iter(here)) + (" in all lanes" if not away.any() else f" in lanes {ranges(np.flatnonzero(~away))}")
     width = max(len(text) for text in texts)
+    if width > WIDEST:
+        return "\n" + "\n".join(f"  lane {lane:2}: {text}" for lane, text in enumerate(texts) if not away[lane])
     rows = [
         f"  lane {start:2}: " + " ".join(text.rjust(width) for text in texts[start : start + ACROSS])
         for start in range(0, len(texts), ACROSS)
@@ -258,12 +297,12 @@ def _lanes(value: Array, one: Callable[[Any], str]) -> str:
     return "\n" + "\n".join(rows)
 
 
-def abridged(value: ArrayLike) -> str:
+def abridged(value: ArrayLike, of: CType | None = None) -> str:
     """Format a value; of a long array, the first 8 elements."""
     data = np.asarray(value)
     if isinstance(value, np.ma.MaskedArray) or data.ndim == 0 or len(data) <= 8:
-        return show(value)
-    return show(data[:8])[:-1] + f", ...}} ({len(data)} elements)"
+        return show(value, of=of)
+    return show(data[:8], of=of)[:-1] + f", ...}} ({len(data)} elements)"
 
 
 def short(value: Array) -> str:

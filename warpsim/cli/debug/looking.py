@@ -71,7 +71,8 @@ class Looking:
             return show(self.session.evaluate(f"{option}({text})"))
         if option and (len(option) > 1 or option not in LETTERS):
             formatter(option)
-        return show(self.session.evaluate(text), option)
+        value, of = self.session.context.typed(text)
+        return show(value, option, of)
 
     @command("look", "[/NFU] PLACE", takes="expression")
     def do_x(self, text: str) -> None:
