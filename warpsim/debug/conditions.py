@@ -15,7 +15,8 @@ import numpy as np
 
 from warpsim.debug import expressions as ex
 from warpsim.debug.evaluation import CUDA
-from warpsim.debug.symbols import Place, symbols_of
+from warpsim.debug.scopes import Place
+from warpsim.debug.symbols import symbols_of
 from warpsim.graph.nodes import Node, Untraceable, bits, cast, constant, operate
 from warpsim.machine.state.global_memory import SHARED_WINDOW
 from warpsim.native.regions.stops import Condition
