@@ -14,6 +14,7 @@ import warpsim
 pytest.importorskip("llvmlite", reason="the extra jit is not installed")
 
 from warpsim.native.compiling import cache, images, mapping
+from warpsim.native.compiling.compiler import compiler
 from warpsim.native.regions.region import BlockSlice, Region
 from warpsim.native.tiering.records import _dumps, _facts, _region
 
@@ -125,6 +126,23 @@ def test_other_code(folder, done):
     again["k"]((1,), (64,), (words := np.zeros(64, np.uint32),), engine="compiled")
     assert words.tolist() == [k + 450 for k in range(64)]
     assert set(os.listdir(folder)) > names
+
+
+def test_a_note_that_is_missing(folder, monkeypatch, done):
+    """Code is not looked for before the first step; what is compiled later finds it, and leaves the note again."""
+    launched()
+    notes = list(folder.glob("*.n"))
+    assert len(notes) == 1
+    notes[0].unlink()
+    with monkeypatch.context() as usual:
+        usual.delenv("WARPSIM_COMPILE")
+        del done[:]
+        launched("auto")
+        assert not done
+
+    before = compiler().compiled
+    launched()
+    assert (compiler().compiled, list(folder.glob("*.n"))) == (before, notes)
 
 
 @pytest.mark.parametrize(

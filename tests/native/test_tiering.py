@@ -129,6 +129,25 @@ def test_a_share_of_the_time(monkeypatch, processors):
     assert 0 < native(module).account.compiled < 20
 
 
+def test_a_module_read_anew(monkeypatch, processors):
+    """It goes on with the account of its text where code is kept, and is launched for the first time where none is."""
+    monkeypatch.setattr("warpsim.native.tiering.engine.HOT", 0.001)
+    text = PTX.replace("SALT", f"{10 + processors}")
+    first, again = warpsim.load(text), warpsim.load(text)
+    launch(first, "auto", 10 + processors)
+    native(first).account.interpreted = 100.0
+    launch(again, "auto", 10 + processors)
+    assert native(again).account is native(first).account
+    for _ in range(0 if processors == 1 else 8):
+        assert compile_queue().wait(60)
+        launch(again, "auto", 10 + processors)
+    assert len(codes(again)) == 1
+
+    monkeypatch.setattr(cache, "cache_folder", lambda: None)
+    launch(other := warpsim.load(text), "auto", 10 + processors)
+    assert (native(other).account.launches, codes(other)) == (1, [])
+
+
 @pytest.mark.parametrize("processors", [2], indirect=True)
 def test_a_long_first_launch(monkeypatch, processors):
     """A launch does not wait for the thread, and goes on as machine code when that is there."""

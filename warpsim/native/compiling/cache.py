@@ -32,6 +32,11 @@ def available() -> bool:
     return importlib.util.find_spec("llvmlite") is not None
 
 
+def has_folder() -> bool:
+    """Whether there is a folder to keep objects in."""
+    return cache_folder() is not None
+
+
 def has_object(key: str) -> bool:
     """Whether the cache has an object."""
     folder = cache_folder()

@@ -196,7 +196,7 @@ class Calls:
                 return None
             found = None if self.policy is Policy.AT_ONCE else WAITING
         if found is WAITING and not entry.pending:
-            if has_spare_core() and profile.allows(entry, share_of(profile.launches)):
+            if has_spare_core() and profile.allows(entry, share_of(profile.account.launches)):
                 entry.codes[signature] = WAITING
                 enqueue_urgent(request)
             elif self.policy is Policy.ASKED:

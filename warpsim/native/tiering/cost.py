@@ -41,14 +41,22 @@ PRODUCT = 0.3125
 
 
 class Account:
-    """Seconds that the interpreter has spent on something, about, in all launches, and those that compiling it took."""
+    """Seconds that the interpreter has spent on something, about, in all launches, those that compiling it took, and how many
+    launches there were."""
 
     def __init__(self) -> None:
         self.interpreted = self.compiled = 0.0
+        self.launches = 0
 
     def allows(self, seconds: float, share: float) -> bool:
         """Whether so many more seconds of compilation stay within a share of the interpreted time."""
         return self.compiled + seconds <= self.interpreted * share
+
+
+@lru_cache(maxsize=256)
+def account_of(name: str) -> Account:
+    """This process's account of what has a name."""
+    return Account()
 
 
 LAUNCHES = 0.05

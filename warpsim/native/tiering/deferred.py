@@ -42,6 +42,8 @@ class DeferredEngine:
         self._engine = self._make()
         if self._engine is None:
             self._look = math.inf
+        else:  # asked at every block: without a call between
+            self.advance, self.until = self._engine.advance, self._engine.until  # type: ignore[method-assign]
         return self._engine
 
     def advance(self, machine: Machine, group: Group, limit: Any, room: int | None = None) -> bool:
@@ -51,7 +53,7 @@ class DeferredEngine:
 
     def until(self, group: Group, last: int) -> int:
         """The next step of the group's block at which code may begin, else ``last``."""
-        return last if self._engine is None else self._engine.until(group, last)
+        return last
 
     def joined(self, state: LaunchState) -> int:
         """How many waves may begin as one batch."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Matrix
-from warpsim.machine.selection import Rect
+from warpsim.machine.selection import Rect, Selection
 from warpsim.machine.state.notes import Note
 from warpsim.native.regions.options import Options, Place
 from warpsim.native.regions.stops import Stops, described
@@ -65,6 +65,9 @@ class CompiledEngine:
         self.bodies = Bodies(policy)
         self._budget = Budget(policy)
         self._profiles: dict[tuple[int, bool], Profile] = {}
+        self._begins: dict[tuple[FunctionPlan, int, bool], tuple[int, ...]] = {}
+        self._resting: dict[tuple[int, int], tuple[FunctionPlan, Selection, EntryPoint]] = {}
+        """By block and step, an entry point that is not checked at every visit, and for whom."""
         self._calls: Calls | None = None
 
     @property
@@ -86,7 +89,7 @@ class CompiledEngine:
                     plan, self._sm, shadowed=shadowed, keeps=self._keeps, stops=self._stops
                 )
             found = self._profiles[key] = kept
-            found.launches += 1 + self._keeps  # what a session runs, it runs again
+            found.account.launches += 1 + self._keeps  # what a session runs, it runs again
         return found
 
     @property
@@ -101,19 +104,31 @@ class CompiledEngine:
 
     def until(self, group: Group, last: int) -> int:
         """The next step of the group's block at which a region may begin, else ``last``."""
-        profile = self.profile(group.plan, shadowed=group.has_shadows)
-        key = group.block, self.accesses
-        found = profile.begins.get(key)
+        key = group.plan, group.block, group.has_shadows
+        found = self._begins.get(key)
         if found is None:
-            found = profile.begins[key] = _begins(profile, group.block, accesses=self.accesses)
-        return next((at for at in found if at > group.at), last)
+            profile, place = self.profile(group.plan, shadowed=group.has_shadows), (group.block, self.accesses)
+            if place not in profile.begins:
+                profile.begins[place] = _begins(profile, group.block, accesses=self.accesses)
+            found = self._begins[key] = profile.begins[place]
+        return next((at for at in found if at > group.at), last) if found else last
 
     def advance(self, machine: Machine, group: Group, limit: Any, room: int | None = None) -> bool:
         """Run the region that begins where a group stands, up to ``limit`` and for at most ``room`` warp-instructions; False if
         none ran. Otherwise the group has moved on, or (block -1) was split into its parts."""
+        resting = self._resting.get((group.block, group.at))
+        if resting is not None and resting[0] is group.plan and resting[1] is group.selection:
+            entry = resting[2]
+            if entry.visits + 1 < entry.next_check:
+                entry.visits += 1
+                return False
         block = group.plan.blocks[group.block]
         if group.at == len(block.steps) and not block.successors:
             return False
+        return self._visit(machine, group, limit, room)
+
+    def _visit(self, machine: Machine, group: Group, limit: Any, room: int | None) -> bool:
+        """Look at the entry point where a group stands: compile, run its region, or rest."""
         profile = self.profile(group.plan, shadowed=group.has_shadows)
         barriers = self.barriers and _whole_ctas(machine, group)
         alone = group.selection.n_warps == 1
@@ -129,6 +144,7 @@ class CompiledEngine:
         entry.visits += 1
         if self.policy is not Policy.AT_ONCE and not entry.ready and not entry.kept:
             if entry.visits < entry.next_check:
+                self._resting[group.block, group.at] = group.plan, group.selection, entry
                 return False
             entry.next_check = entry.visits + 1 + entry.visits // AGAIN
             if not self._pays(group, profile, place, entry):
@@ -172,10 +188,10 @@ class CompiledEngine:
         entry.last_check = entry.visits
         if entry.pending:
             return False
-        if entry.formed and (self.policy is Policy.ASKED or profile.launches > 1):
+        if entry.formed and (self.policy is Policy.ASKED or profile.account.launches > 1):
             return True
-        if entry.visits * one > HOT and profile.allows(entry, share_of(profile.launches)):
-            if entry.formed or profile.launches > 1 or not has_spare_core():
+        if entry.visits * one > HOT and profile.allows(entry, share_of(profile.account.launches)):
+            if entry.formed or profile.account.launches > 1 or not has_spare_core():
                 return True
             enqueue_urgent(Request(profile, place, entry))
         elif self.policy is Policy.ASKED:

@@ -6,10 +6,21 @@ import threading
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from warpsim.native.compiling.cache import has_folder
 from warpsim.native.regions.options import MOST, Options, Outcome, Place
-from warpsim.native.regions.stops import Stops
-from warpsim.native.tiering.cost import LANE, QUEUED_SHARE, STEP, Account, Policy, cost, has_spare_core, share_of
-from warpsim.native.tiering.notes import on_disk
+from warpsim.native.regions.stops import Stops, described
+from warpsim.native.tiering.cost import (
+    LANE,
+    QUEUED_SHARE,
+    STEP,
+    Account,
+    Policy,
+    account_of,
+    cost,
+    has_spare_core,
+    share_of,
+)
+from warpsim.native.tiering.notes import note_of, on_disk
 
 if TYPE_CHECKING:
     from warpsim.machine.plan import FunctionPlan
@@ -158,9 +169,10 @@ class Profile:
         self.entries: dict[Place, EntryPoint] = {}
         self.begins: dict[tuple[int, bool], tuple[int, ...]] = {}
         self.lock = threading.RLock()
-        self.account = Account()
+        variant = plan.name, shadowed, keeps, described(self.stops)
+        self.account = account_of(f"{note_of(plan.kernel)} {variant}") if has_folder() else Account()
+        """A module that is read again goes on with it: it finds on disk what was compiled before."""
         self.size = sum(len(block.instructions) for block in plan.blocks)
-        self.launches = 0
 
     @cached_property
     def traces(self) -> Traces:
@@ -204,7 +216,7 @@ class Profile:
 
     def waits(self, entry: EntryPoint) -> bool:
         """Whether a launch waits for an entry point's code: no other core can compile it meanwhile, and it pays."""
-        return not has_spare_core() and self.allows(entry, share_of(self.launches))
+        return not has_spare_core() and self.allows(entry, share_of(self.account.launches))
 
     def covers(self, place: Place) -> bool:
         """Whether a place lies within a region of another entry point that has not run yet: that one may serve it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from warpsim.machine.state.notes import Note
@@ -16,7 +17,12 @@ _NOTE: Note[bool] = Note("native on disk")
 
 def note_of(plan: KernelPlan) -> str:
     """The name of a kernel's note."""
-    return digest(VERSION, plan.entry.name, plan.program.module.source)
+    return _note(plan.entry.name, plan.program.module.source)
+
+
+@lru_cache(maxsize=16)
+def _note(kernel: str, source: str) -> str:
+    return digest(VERSION, kernel, source)
 
 
 def on_disk(plan: KernelPlan) -> bool:
