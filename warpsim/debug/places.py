@@ -20,9 +20,10 @@ from warpsim.debug.conditions import accesses, any_of, condition_of
 from warpsim.debug.threads import Focus
 from warpsim.debug.timeline import Places
 from warpsim.isa.spec import Scope
+from warpsim.isa.traits import Ending
 from warpsim.machine.state.launch import LaunchState
 from warpsim.native.regions.stops import Condition, Stops
-from warpsim.program.program import Instruction, Program
+from warpsim.program.program import Instruction
 
 Stopping = tuple[LineColumn, Condition | None]
 Who = tuple[int, int | None]
@@ -43,7 +44,7 @@ def places_of(points: Sequence[Breakpoint | Watchpoint], launch: LaunchState) ->
             who.add(None)
         else:
             kinds = CHANGES | READS if point.read else CHANGES
-            watched = list(_watched(point.target, launch.plan.program, kinds))
+            watched = list(_watched(point.target, launch, kinds))
             found += watched
             after |= {place for place, _ in watched}
             who.add(_who(point.target, launch))
@@ -52,7 +53,7 @@ def places_of(points: Sequence[Breakpoint | Watchpoint], launch: LaunchState) ->
 
 def writers(target: RegisterTarget | MemoryTarget, launch: LaunchState) -> Places:
     """Where a register or memory may be written."""
-    found = _joined(_watched(target, launch.plan.program, CHANGES))
+    found = _joined(_watched(target, launch, CHANGES))
     return Places(found, frozenset(found), _who(target, launch))
 
 
@@ -66,9 +67,10 @@ def _joined(found: Iterable[Stopping]) -> Stops:
     }
 
 
-def _watched(target: Target, program: Program, kinds: frozenset[str]) -> Iterator[Stopping]:
+def _watched(target: Target, launch: LaunchState, kinds: frozenset[str]) -> Iterator[Stopping]:
     """The instructions that may change what is watched, or read it."""
-    for function in program.functions.values():
+    kernel = launch.plan
+    for function in [f for f in kernel.program.functions.values() if f is kernel.entry or not f.entry]:
         for instruction in function.code:
             place = line_column(instruction)
             if isinstance(target, MemoryTarget):
@@ -85,6 +87,8 @@ def _watched(target: Target, program: Program, kinds: frozenset[str]) -> Iterato
 
 def _plain(instruction: Instruction) -> bool:
     """Whether all that an instruction does is done when it has been executed."""
+    if instruction.traits.ending is Ending.BRANCH:
+        return True
     return instruction.form.scope in (Scope.THREAD, Scope.WARP) and instruction.form.ports <= {
         "memory", "active", "report",
     }  # fmt: skip

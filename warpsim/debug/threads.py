@@ -70,7 +70,10 @@ def standing(machine: Machine) -> Iterator[Standing]:
 def column_of(machine: Machine, cta: tuple[int, int, int]) -> int | None:
     """The column of a CTA in a batch; None if the batch does not hold it."""
     gx, gy, _ = machine.launch.grid
-    found = np.flatnonzero(np.asarray(machine.batch.ctas) == cta[0] + gx * (cta[1] + gy * cta[2]))
+    number, ctas = cta[0] + gx * (cta[1] + gy * cta[2]), machine.batch.ctas
+    if len(ctas) == 1:
+        return 0 if ctas[0] == number else None
+    found = np.flatnonzero(ctas == number)
     return int(found[0]) if len(found) else None
 
 

@@ -39,7 +39,7 @@ Turn = tuple[int, int, int]
 StopTest = Callable[[Machine, Group, Instruction], int]
 """Called before each step. Returns 1 to stop there, 2 to stop for the step just executed, 0 to continue."""
 Catch = Callable[[Finding], bool]
-SNAPSHOT_EVERY = 0.2
+SNAPSHOT_EVERY = 0.05
 """Minimum run time between two snapshots, in seconds."""
 SNAPSHOT_SHARE = 10
 """Minimum run time between two snapshots, as a multiple of the time that taking one needs."""
