@@ -93,7 +93,7 @@ def test_a_region():
     region = RegionFormer(traces, Options(alone=True)).form(0, 0)
     values, tables = values_of(machine, group, region.sources), tables_of(group.selection)
     code, _ = compile_module(
-        emit(traces, region, [input_kind(v, tables.row) for v in values], Variant(True, tables.row))
+        emit(traces, region, tuple(input_kind(v, tables.row) for v in values), Variant(True, tables.row))
     )
 
     outcome = Runner(Scratch()).run(machine, group, code, tables, values, limit=1, back_edges=1)

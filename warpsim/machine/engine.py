@@ -170,14 +170,14 @@ def act_before(machine: Machine) -> None:
 
 
 Progress = Callable[[int, int, int], object]
+Limit = tuple[int, tuple[int, ...]] | None
+"""Up to where a group may run: a generation, and a place as in `Group.key`."""
 
 
 class Compiled(Protocol):
     """Machine code for a launch (`warpsim.native`)."""
 
-    def advance(
-        self, machine: Machine, group: Group, limit: tuple[int, tuple[int, ...]] | None, room: int | None = None
-    ) -> bool:
+    def advance(self, machine: Machine, group: Group, limit: Limit, room: int | None = None) -> bool:
         """Run the code for a group's place up to ``limit``, for at most ``room`` warp-instructions; False if there is none.
         Block -1: its parts replaced it."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from warpsim.graph.nodes import LANES
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
 from warpsim.native.lowering.affine import add, first_of, times
 from warpsim.native.lowering.graphs import Lowering
-from warpsim.native.lowering.values import Val, element, scalar
+from warpsim.native.lowering.values import IRBuilder, Val, element, scalar
 from warpsim.native.regions.forms import Effect
 from warpsim.native.runtime.context import BAD_ACCESS, CONTEXT, LOG_FULL
 from warpsim.records import frozen
@@ -30,7 +30,7 @@ class Rows:
     lanes: int
 
 
-def rows_of(code: Any, address: Val, step: int) -> Rows | None:
+def rows_of(code: IRBuilder, address: Val, step: int) -> Rows | None:
     """How accesses of so many bytes lie, None where they do not lie in rows."""
     if address.uniform:
         return Rows([address], 1)

@@ -7,7 +7,7 @@ the kinds of its registers allow it.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from warpsim.native.codegen.inputs import key_type
 from warpsim.native.codegen.steps import Steps
@@ -242,7 +242,7 @@ class Diverged:
         builder.left_by(f"{MIXED}")
         rows = code.make(f"mul i64 {builder.now}, 32")
         lanes = code.at(builder.words["exit_lanes"], "i32", rows)
-        value: Any = code.splat(scalar("i32", f"{exit}"))
+        value = code.splat(scalar("i32", f"{exit}"))
         for block in self.diverging:
             waiting = code.load("i32", self._pending(block))
             mine = code.make(f"and i32 {waiting}, {code.make(f'xor i32 {stopped}, -1')}")

@@ -8,7 +8,6 @@ stack slots, which LLVM's SROA promotes; inside a block they are SSA values.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -36,7 +35,7 @@ POINTERS = """rows ctas masks columns threads t1 t0 c1 c0 lives outs counts exit
     exit_lanes ranges frames states private cleans"""
 
 
-def emit(traces: Traces, region: Region, given: Sequence[InputKind], variant: Variant) -> RegionModule:
+def emit(traces: Traces, region: Region, given: tuple[InputKind, ...], variant: Variant) -> RegionModule:
     """Analyse a region, then emit it."""
     differing = frozenset(k for k, g in zip(region.reads, given, strict=True) if g.how != "uniform")
     varying = varying_of(traces, region, differing)
@@ -72,7 +71,7 @@ class FunctionEmitter:
         traces: Traces,
         region: Region,
         varying: frozenset[Key],
-        given: Sequence[InputKind],
+        given: tuple[InputKind, ...],
         variant: Variant,
         kinds: RegisterKinds,
         code: IRBuilder,

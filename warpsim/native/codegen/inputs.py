@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,7 +45,7 @@ def special_name(region: Region, key: Key) -> str:
 class Inputs:
     """Emits the live-ins. ``fixed`` holds those that are no vectors and that the region does not write."""
 
-    def __init__(self, builder: RegionBuilder, given: Sequence[InputKind]) -> None:
+    def __init__(self, builder: RegionBuilder, given: tuple[InputKind, ...]) -> None:
         self.builder = builder
         self.given = dict(zip(builder.region.reads, given, strict=True))
         self.fixed: dict[Key, Val] = {}

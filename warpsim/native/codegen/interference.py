@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from warpsim.native.regions.forms import Effect
 from warpsim.native.regions.options import spaces_of
+from warpsim.native.regions.region import BlockSlice
 from warpsim.native.runtime.context import INTERFERED
 from warpsim.records import frozen
 
@@ -80,7 +81,7 @@ class Interference:
     def _cut(self) -> None:
         builder, region = self.builder, self.builder.region
         firsts: dict[int, Segment] = {}
-        lasts: list[tuple[Segment, Any]] = []
+        lasts: list[tuple[Segment, BlockSlice]] = []
         for slice_ in region.all():
             cuts = [at for block, at in region.barriers if block == slice_.block and slice_.first <= at < slice_.last]
             bounds = [slice_.first, *[at + 1 for at in sorted(cuts)], slice_.last]
@@ -140,7 +141,9 @@ class Interference:
             found[one.block] |= {s.block for s in self._after[one]}
         return found
 
-    def _pairs(self, segments: set[Segment], found: set[tuple[Name, Name]], stores: set[str], again: Any) -> None:
+    def _pairs(
+        self, segments: set[Segment], found: set[tuple[Name, Name]], stores: set[str], again: Callable[[Segment], bool]
+    ) -> None:
         names = [
             (name, segment)
             for segment in segments
@@ -259,21 +262,23 @@ class Interference:
         """What is compared: single accesses, or, where these are many, all stores to global memory together."""
         if len(pairs) <= MOST_PAIRS:
             return [((a,), (b,)) for a, b in sorted(pairs)]
-        members: dict[Any, list[Name]] = {}
+        members: dict[str | Name, list[Name]] = {}
         for name in sorted({name for pair in pairs for name in pair}):
             members.setdefault(self._group(name), []).append(name)
         found = sorted({(self._group(a), self._group(b)) for a, b in pairs}, key=str)
         return [(tuple(members[a]), tuple(members[b])) for a, b in found]
 
-    def _group(self, name: Name) -> Any:
+    def _group(self, name: Name) -> str | Name:
         effect = self.effects[name]
         return effect.space if effect.kind == "store" and effect.space == "global" else name
 
-    def _overlaps(self, pairs: set[tuple[Name, Name]], now: Any, before: Any) -> list[tuple[Name, Name, str]]:
+    def _overlaps(
+        self, pairs: set[tuple[Name, Name]], now: list[str] | dict[int, str], before: dict[int, str]
+    ) -> list[tuple[Name, Name, str]]:
         """Whether extents have addresses in common: an access on each side, and a condition."""
-        code, kept = self.builder.code, dict[Any, tuple[str, str]]()
+        code, kept = self.builder.code, dict[tuple[str, tuple[Name, ...]], tuple[str, str]]()
 
-        def extent(which: str, names: tuple[Name, ...], places: Any) -> tuple[str, str]:
+        def extent(which: str, names: tuple[Name, ...], places: list[str] | dict[int, str]) -> tuple[str, str]:
             if (which, names) not in kept:
                 pointers = [places[self.numbers[n]] for n in names]
                 lows = [code.load("i64", p) for p in pointers]

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from warpsim.graph.nodes import LANES
-from warpsim.numerics.arrays import DType
+from warpsim.numerics.arrays import Array, DType
 from warpsim.records import frozen
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -49,7 +48,7 @@ def scalar(type: str, text: str) -> Val:
     return Val(type, text, uniform=True)
 
 
-def bits_of(value: Any) -> int:
+def bits_of(value: Array) -> int:
     """The bits of a number of NumPy's."""
     return int.from_bytes(np.asarray(value).tobytes(), "little")
 
@@ -180,7 +179,7 @@ class IRBuilder(Function):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tables: list[Any] = []
+        self.tables: list[Array] = []
         self.products: dict[str, str] = {}
         """Machine code of products that it calls, by its names; and the arguments and registers of each."""
         self.frames: dict[str, tuple[str, list[str]]] = {}

@@ -9,20 +9,23 @@ import hashlib
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from warpsim.isa import mma, mma_sp, wgmma, wmma
+from warpsim.isa.ports import Registers
+from warpsim.isa.spec import Body
 from warpsim.layout.fragment import extent
 from warpsim.native.compiling.compiler import compiled_function, kept_function
-from warpsim.native.compiling.images import function_at
+from warpsim.native.compiling.images import Function, function_at
 from warpsim.native.compiling.queue import compile_queue
 from warpsim.native.matrix.kernels import Plain, Warp, warp_kernel, warpgroup_kernel
 from warpsim.native.matrix.plans import mma_plan, plain_plan, sparse_plan, wgmma_product, wmma_plain_plan, wmma_plan
 from warpsim.native.tiering.cost import FIRST_SHARE, PRODUCT, QUEUED_SHARE, Account, Policy, share_of
+from warpsim.numerics.arrays import Array, DType
 from warpsim.records import frozen
 
 if TYPE_CHECKING:
@@ -31,30 +34,31 @@ if TYPE_CHECKING:
     from warpsim.native.matrix.products import Product
     from warpsim.program.program import Instruction
 
-Array = Any
-Body = Callable[..., Any]
 WORD = np.dtype(np.uint32)
 NEWEST = 90
 """Stands for the GPU where the body does not ask which it is."""
+
+
+T = TypeVar("T")
 
 
 class Codes:
     """Compiled products, and the time that bodies took while there were none."""
 
     def __init__(self) -> None:
-        self.accounts: defaultdict[Any, Account] = defaultdict(Account)
-        self.texts: dict[Any, tuple[str, str]] = {}
-        self.functions: dict[Any, Any] = {}
-        self.sought: set[Any] = set()
+        self.accounts: defaultdict[Hashable, Account] = defaultdict(Account)
+        self.texts: dict[Hashable, tuple[str, str]] = {}
+        self.functions: dict[Hashable, Function] = {}
+        self.sought: set[Hashable] = set()
         """What was looked up on disk."""
-        self.wanted: dict[Any, Callable[[str], str]] = {}
+        self.wanted: dict[Hashable, Callable[[str], str]] = {}
         """What this launch has asked for in vain."""
-        self.launches: Counter[Any] = Counter()
+        self.launches: Counter[Hashable] = Counter()
         """How many launches have."""
-        self.plans: dict[Any, Any] = {}
+        self.plans: dict[Hashable, Any] = {}
         self.lock = threading.RLock()
 
-    def of(self, key: Any, make: Callable[[str], str], policy: Policy) -> Any:
+    def of(self, key: Hashable, make: Callable[[str], str], policy: Policy) -> Function | None:
         """A function, None while it does not pay. ``make`` writes it under a name."""
         if key in self.functions:
             return self.functions[key]
@@ -72,7 +76,7 @@ class Codes:
         self.wanted[key] = make
         return None
 
-    def text(self, key: Any, make: Callable[[str], str]) -> tuple[str, str]:
+    def text(self, key: Hashable, make: Callable[[str], str]) -> tuple[str, str]:
         """A product's module, and its function's name."""
         with self.lock:
             if key not in self.texts:
@@ -91,17 +95,17 @@ class Codes:
                 compile_queue().submit(partial(self._make, key, make))
         self.wanted.clear()
 
-    def _make(self, key: Any, make: Callable[[str], str]) -> None:
+    def _make(self, key: Hashable, make: Callable[[str], str]) -> None:
         text, name = self.text(key, make)
         self.functions[key] = function_at(compiled_function(_name(key), text, name))
 
-    def planned(self, key: Any, make: Callable[[], Any]) -> Any:
+    def planned(self, key: Hashable, make: Callable[[], T]) -> T:
         """A key's plan, made once."""
         if key not in self.plans:
             self.plans[key] = make()
         return self.plans[key]
 
-    def timed(self, key: Any, body: Callable[[], Any]) -> Any:
+    def timed(self, key: Hashable, body: Callable[[], T]) -> T:
         """A body's result; its time is accounted for."""
         began = time.perf_counter()
         result = body()
@@ -109,7 +113,7 @@ class Codes:
         return result
 
 
-def _name(key: Any) -> str:
+def _name(key: Hashable) -> str:
     return f"product {key}"
 
 
@@ -154,7 +158,7 @@ def _filled(body: Body, places: list[int] | None) -> Body:
     return lambda op, *given, **ports: body(op, *(given[k] if k >= 0 else None for k in places), **ports)
 
 
-def described(arrays: Any) -> list[int]:
+def described(arrays: Iterable[Array]) -> list[int]:
     """Address and strides of registers ``[n, 32, m]``."""
     words: list[int] = []
     for array in arrays:
@@ -163,7 +167,7 @@ def described(arrays: Any) -> list[int]:
     return words
 
 
-def _reported(*_: Any, **__: Any) -> None:
+def _reported(*_: object, **__: object) -> None:
     """Metadata was checked when its positions were read."""
 
 
@@ -175,8 +179,17 @@ class _Warps:
     policy: Policy
     plan: Callable[[Op, int], Warp | Plain | None]
 
-    def __call__(self, op: Op, a: Any, b: Any, c: Any, e: Any = None, f: Any = None, **ports: Any) -> Any:
-        def itself(**more: Any) -> Any:
+    def __call__(
+        self,
+        op: Op,
+        a: Registers,
+        b: Registers,
+        c: Registers,
+        e: Array | None = None,
+        f: Array | None = None,
+        **ports: Any,
+    ) -> Registers:
+        def itself(**more: object) -> Registers:
             sparse = () if e is None else (e, f)
             return self.function(op, a, b, c, *sparse, **(ports | more))
 
@@ -193,7 +206,7 @@ class _Warps:
             return codes().timed(key, itself)
         n, m = extent(given if e is None else (*given, e))
         table = None
-        if e is not None:
+        if e is not None and f is not None:
             where = mma_sp.positions(op, e, mma_sp.one(f), n, m, ports["active"], ports["report"])
             table = np.ascontiguousarray(where.transpose(2, 0, 1), np.int32)
             if (table[:, 1:] == table[:, :-1]).any():
@@ -214,7 +227,7 @@ class _Places:
         self.port, self.extent = port, port.extent
         self.gathered = iter(gathered)
 
-    def read(self, bits: Array, k: int, extent: int, dtype: Any, *, transposed: bool) -> Any:
+    def read(self, bits: Array, k: int, extent: int, dtype: DType, *, transposed: bool) -> Any:
         """The next matrix."""
         if not next(self.gathered):
             return self.port.read(bits, k, extent, dtype, transposed=transposed)
@@ -265,7 +278,7 @@ class _Warpgroups:
         if function is None:
             return codes().timed(key, lambda: self.function(op, *operands, **ports))
 
-        def again() -> Any:
+        def again() -> Array:
             """By the body, without reporting twice."""
             shared_matrix.reported = True
             return self.function(op, *operands, **(ports | {"report": _reported}))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from warpsim.layout.fragment import Fragment, gather, scatter
 from warpsim.native.matrix.operands import Read, Source, from_lines, from_words
 from warpsim.native.matrix.products import ROWS, Product, Tiles, emit_operands, load_half, round_half, store_half
 from warpsim.native.matrix.text import WIDE, Text, same
-from warpsim.numerics.arrays import DType
+from warpsim.numerics.arrays import Array, DType
 from warpsim.records import frozen
 
 LANES = 32
@@ -22,7 +21,7 @@ class Moved:
     """The registers of an operand of one warp: ``places`` ``[registers, lanes, parts]`` are where their parts stand, of ``bits``
     each, among ``size`` in memory; what comes a second time stands behind the end."""
 
-    places: Any
+    places: Array
     bits: int
     size: int
 
@@ -80,7 +79,7 @@ class Mover:
         self.warp, self.cta = warp, cta
         self.tables: list[str] = []
 
-    def _table(self, places: Any) -> str:
+    def _table(self, places: Array) -> str:
         name = f"@places{len(self.tables)}"
         flat = places.reshape(-1)
         values = ", ".join(f"i32 {int(v)}" for v in flat)

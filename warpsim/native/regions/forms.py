@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from warpsim.types import ScalarType, StateSpace
 if TYPE_CHECKING:
     from warpsim.machine.plan import FunctionPlan
 
-Key = Any
+Key: TypeAlias = "int | tuple[Any, ...]"
 """What a region reads: the slot of a register, constant or special register, or ("param", offset, type) and the like."""
 U32, U64, BOOL = np.dtype(np.uint32), np.dtype(np.uint64), np.dtype(np.bool_)
 PORTS = {

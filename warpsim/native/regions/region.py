@@ -277,8 +277,9 @@ def computes(region: Region, kinds: Sequence[InputKind]) -> bool:
 
 def live_in_source(plan: FunctionPlan, key: Key, read: frozenset[int]) -> Source:
     """How a live-in is read. Registers that are only kept, not ``read``, may never have been written."""
-    kept = isinstance(key, int) and key < plan.n_registers and key not in read
-    return (REGISTER, key, plan.function.registers[key].type.dtype) if kept else source_of(key)
+    if isinstance(key, int) and key < plan.n_registers and key not in read:
+        return REGISTER, key, plan.function.registers[key].type.dtype
+    return source_of(key)
 
 
 # ---- what all lanes share -------------------------------------------------------------------------

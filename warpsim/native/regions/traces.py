@@ -3,7 +3,8 @@ each lane's elements, `mma` as a call of the product's machine code."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -19,6 +20,7 @@ from warpsim.native.matrix.kernels import Warp, warp_kernel
 from warpsim.native.matrix.plans import mma_plan
 from warpsim.native.regions.forms import U32, U64, Effect, Product, Reader, Traced, place_of, traced, written
 from warpsim.native.regions.stops import Stops
+from warpsim.numerics.arrays import Array
 from warpsim.program.program import Instruction
 from warpsim.types import TYPES
 
@@ -39,7 +41,7 @@ class Traces:
         stops: Stops | None = None,
     ) -> None:
         self.plan, self.sm, self.maybe_undefined, self.stops = plan, sm, maybe_undefined, stops or {}
-        self._traced: dict[Any, Traced | None] = {}
+        self._traced: dict[Hashable, Traced | None] = {}
         self.reasons: dict[int, str] = {}
 
     def __deepcopy__(self, memo: object) -> Traces:
@@ -108,7 +110,7 @@ def matrix_step(plan: FunctionPlan, instruction: Instruction, sm: int) -> Traced
 class _Numbered:
     """A memory whose rows hold the numbers of their halves: which lane brings a row, and which of its eight it is."""
 
-    def read_words(self, space: str, rows: Any, count: int) -> tuple[Any, ...]:
+    def read_words(self, space: str, rows: Array, count: int) -> tuple[Array, ...]:
         """Words of the rows."""
         return tuple([2 * (count * rows + k) | (2 * (count * rows + k) + 1) << np.uint32(16) for k in range(count)])
 
@@ -150,12 +152,12 @@ def _in_shared(address: Lane) -> Node:
     return where((address >> np.uint64(32) != np.uint64(0)).node, node_of(NOWHERE), cast(address.node, U32))
 
 
-def _lanes_of(value: Lane, index: Any) -> Lane:
+def _lanes_of(value: Lane, index: Array) -> Lane:
     """What other lanes hold."""
     return Lane(Node("gather", (value.node, node_of(index.astype(np.int32))), value.dtype), WARP)
 
 
-def _picked(words: list[Lane], halves: Any) -> Lane:
+def _picked(words: list[Lane], halves: Array) -> Lane:
     """For each lane the word that holds a half (see `_Numbered`)."""
     rows, which = halves // (2 * WORDS), halves % (2 * WORDS) // 2
     found = _lanes_of(words[0], rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from warpsim.machine.asynchrony.wgmma import in_flight
 from warpsim.machine.waiting import LOOK_EVERY
@@ -23,15 +23,23 @@ from warpsim.native.tiering.enqueue import enqueue_urgent
 from warpsim.native.tiering.entry_points import WAITING, Budget, EntryPoint, Profile, Request
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from warpsim.machine.engine import Limit
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.group import Group
+    from warpsim.machine.values import Value
     from warpsim.native.regions.region import Region
+    from warpsim.native.runtime.inputs import Signature
 
 WORK = 100_000_000
 """Warp-instructions of a region between two checks of the time limit."""
 FAR = 1 << 40
 DIVERGED = "diverged"
 """The note by which a batch tells that rules of collectives need their events (`warpsim.checks.convergence`)."""
+
+
+T = TypeVar("T")
 
 
 class _OfThread(threading.local):
@@ -57,7 +65,7 @@ class Calls:
         self,
         machine: Machine,
         group: Group,
-        limit: Any,
+        limit: Limit,
         profile: Profile,
         place: Place,
         entry: EntryPoint,
@@ -95,7 +103,7 @@ class Calls:
         entry.stopped += outcome is not Outcome.DONE
         return outcome is Outcome.DONE
 
-    def _values(self, machine: Machine, group: Group, entry: EntryPoint) -> list[Any] | None:
+    def _values(self, machine: Machine, group: Group, entry: EntryPoint) -> list[Value | int] | None:
         """A region's live-in values, None if it cannot run."""
         region = entry.region
         if region is None or (region.collective and DIVERGED in machine.batch.notes):
@@ -113,7 +121,7 @@ class Calls:
         profile: Profile,
         place: Place,
         entry: EntryPoint,
-        values: list[Any],
+        values: list[Value | int],
         limit: int,
         *,
         through: bool = False,
@@ -181,7 +189,7 @@ class Calls:
         return False
 
     def _code(
-        self, group: Group, profile: Profile, place: Place, entry: EntryPoint, signature: Any
+        self, group: Group, profile: Profile, place: Place, entry: EntryPoint, signature: Signature
     ) -> CompiledRegion | None:
         """The code for a signature: compiled before, now if that pays, or later."""
         found = entry.codes.get(signature)
@@ -206,7 +214,9 @@ class Calls:
             self.budget.interpret(group, profile, 1)
         return None
 
-    def _recalled(self, profile: Profile, place: Place, entry: EntryPoint, signature: Any) -> CompiledRegion | None:
+    def _recalled(
+        self, profile: Profile, place: Place, entry: EntryPoint, signature: Signature
+    ) -> CompiledRegion | None:
         """The code for a signature that an earlier process has left."""
         if not entry.kept or entry.region is None or signature in entry.sought:
             return None
@@ -224,11 +234,11 @@ class Calls:
         from warpsim.native.tiering.build import make
 
         made: CompiledRegion | None = self._timed(request.profile, lambda: make(self.policy, request))
-        if made is not None:
+        if made is not None and request.signature is not None:
             request.entry.put(request.signature, made)
         return made
 
-    def _timed(self, profile: Profile, do: Callable[[], Any]) -> Any:
+    def _timed(self, profile: Profile, do: Callable[[], T]) -> T | None:
         """Compile under the profile's lock and account for the time; None if another thread holds it."""
         if not profile.lock.acquire(blocking=self.policy is Policy.AT_ONCE):
             return None
@@ -241,7 +251,7 @@ class Calls:
             self.budget.compiling += time.perf_counter() - began
 
 
-def _idle(entry: EntryPoint, region: Region, layout: Any, kinds: Sequence[InputKind]) -> bool:
+def _idle(entry: EntryPoint, region: Region, layout: Hashable, kinds: Sequence[InputKind]) -> bool:
     """Whether a region computes next to nothing with such live-ins."""
     if layout not in entry.idle and (entry.options.accesses or computes(region, kinds)):
         return False
@@ -249,7 +259,7 @@ def _idle(entry: EntryPoint, region: Region, layout: Any, kinds: Sequence[InputK
     return True
 
 
-def _block_limit(group: Group, limit: Any) -> int:
+def _block_limit(group: Group, limit: Limit) -> int:
     """The block before which the group's lanes wait for others to reconverge."""
     if limit is None or limit[0] > group.generation:
         return FAR

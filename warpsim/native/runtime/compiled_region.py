@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 import numpy as np
 
+from warpsim.numerics.arrays import Array, DType
 from warpsim.records import define
 
 if TYPE_CHECKING:
@@ -32,11 +33,11 @@ class CompiledRegion:
     """A region compiled for one signature."""
 
     region: Region
-    given: Sequence[InputKind]
+    given: tuple[InputKind, ...]
     variant: Variant
-    function: Any
+    function: Callable[[int], int]
     """``int f(void *context)``."""
-    tables: list[Any]
+    tables: list[Array]
     """Arrays that the code looks up."""
     left: list[tuple[int, bool]]
     """The live-out registers that it leaves: number, and whether it varies."""
@@ -51,7 +52,7 @@ class CompiledRegion:
     products: bool
     """Whether it multiplies matrices."""
 
-    outs: list[tuple[int, int, bool, Any]] = attrs.field(init=False)
+    outs: list[tuple[int, int, bool, DType]] = attrs.field(init=False)
     """Live-out registers: number, register, whether it varies, type."""
     blocks: list[tuple[int, BoundBlock]] = attrs.field(init=False)
     hows: list[str] = attrs.field(init=False)
@@ -60,7 +61,7 @@ class CompiledRegion:
     total."""
     counts_at: int = attrs.field(init=False)
     n_words: int = attrs.field(init=False)
-    addresses: Any = attrs.field(init=False)
+    addresses: Array = attrs.field(init=False)
     """The addresses of ``tables``."""
     tables_at: int = attrs.field(init=False)
 

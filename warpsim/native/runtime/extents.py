@@ -10,6 +10,7 @@ import numpy as np
 from warpsim.native.regions.options import spaces_of
 from warpsim.native.runtime.compiled_region import Access
 from warpsim.native.runtime.lane_tables import WarpTables
+from warpsim.numerics.arrays import Array
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +22,7 @@ Distinct = Callable[[int, int], bool]
 
 
 def conflicts(
-    accesses: list[Access], once: list[bool], ranges: Any, tables: WarpTables, distinct: Distinct, *, warps: bool
+    accesses: list[Access], once: list[bool], ranges: Array, tables: WarpTables, distinct: Distinct, *, warps: bool
 ) -> bool:
     """Whether the order of ``warps`` (else of CTAs) may have been observable: one may have stored where another loaded
     or stored. ``distinct`` says whether no byte of global memory between two addresses was stored twice."""
@@ -43,7 +44,7 @@ def conflicts(
 
 
 def _conflict_within(
-    accesses: list[Access], once: list[bool], low: Any, high: Any, starts: Any, distinct: Distinct | None
+    accesses: list[Access], once: list[bool], low: Array, high: Array, starts: Array, distinct: Distinct | None
 ) -> bool:
     """The same within one space; warps of one CTA lie between two ``starts``."""
     first, last = np.minimum.reduceat(low, starts, axis=0), np.maximum.reduceat(high, starts, axis=0)
@@ -73,7 +74,7 @@ def _conflict_within(
     return False
 
 
-def _disjoint(low: Any, high: Any, starts: Any) -> bool:
+def _disjoint(low: Array, high: Array, starts: Array) -> bool:
     """Whether no two warps of a CTA have bytes in common between their extremes."""
     cta = np.zeros(len(low), np.int64)
     cta[starts[1:]] = 1
@@ -104,7 +105,13 @@ class FootprintObserver(Protocol):
         """All that a reduction (its operation and type) has changed lies in there."""
 
 
-def notify(observer: FootprintObserver, memory: GlobalMemory, accesses: list[Access], ranges: Any, mark: Any) -> None:
+def notify(
+    observer: FootprintObserver,
+    memory: GlobalMemory,
+    accesses: list[Access],
+    ranges: Array,
+    mark: Callable[[int, int, int], None],
+) -> None:
     """Notify of a region that is done: ``ranges`` ``[n, accesses, 2]`` are the least and the greatest address of each
     access."""
     chosen = [(k, e) for k, e in enumerate(accesses) if "global" in spaces_of(e.space)]
@@ -120,7 +127,7 @@ def notify(observer: FootprintObserver, memory: GlobalMemory, accesses: list[Acc
             observer.extents_reduced(memory, found, (access.commutes, access.type))
 
 
-def _extents(ranges: Any) -> list[tuple[int, int]]:
+def _extents(ranges: Array) -> list[tuple[int, int]]:
     """Merge overlapping ranges."""
     low, high = ranges[..., 0].reshape(-1), ranges[..., 1].reshape(-1)
     there = low < high

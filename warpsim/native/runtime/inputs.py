@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from warpsim.graph.nodes import LANES
-from warpsim.machine.values import FLAT, Affine, retype
+from warpsim.machine.selection import Rect
+from warpsim.machine.values import FLAT, Affine, Value, retype
+from warpsim.numerics.arrays import DType
 from warpsim.types import TYPES
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
+    from warpsim.machine.selection import Selection
     from warpsim.machine.state.group import Group
     from warpsim.native.regions.forms import Key
+    from warpsim.native.regions.options import Variant
 
 
 SMALL = 64
@@ -28,6 +33,8 @@ class InputKind(NamedTuple):
     strides: tuple[int | None, int | None] = (0, 0)
 
 
+Signature: TypeAlias = "tuple[tuple[InputKind, ...], Variant]"
+"""What code is compiled for."""
 _UNIFORM, _VARYING, _PER_CTA = InputKind("uniform"), InputKind("varying"), InputKind("per_cta")
 
 
@@ -47,7 +54,7 @@ def input_kind(value: Any, row: int) -> InputKind:
     return _PER_CTA if value.ndim == 4 and value.shape[0] == value.shape[1] == 1 else _VARYING
 
 
-def layout_of(value: Any) -> Any:
+def layout_of(value: Any) -> Hashable:
     """What decides a value's kind, cheap to compare."""
     if type(value) is int:
         return 0
@@ -58,9 +65,9 @@ def _known(stride: int) -> int | None:
     return stride if -SMALL <= stride <= SMALL else None
 
 
-def row_of(selection: Any) -> int:
+def row_of(selection: Selection) -> int:
     """How many lanes of a warp lie in a row of the threads of a selection, 0 where they do not lie in rows."""
-    if not hasattr(selection, "axes") or not selection.warp_range:
+    if not isinstance(selection, Rect) or not selection.warp_range:
         return 0
     wide = selection.batch_shape.extents[1]
     n1, n0 = selection.shape[:2]
@@ -92,9 +99,9 @@ def source_of(key: Key) -> Source:
     return {"frame": FRAME, "parameters": PARAMETERS}.get(kind, NUMBER), key[1], None
 
 
-def values_of(machine: Machine, group: Group, sources: list[Source]) -> list[Any] | None:
+def values_of(machine: Machine, group: Group, sources: list[Source]) -> list[Value | int] | None:
     """What a region reads; None where nothing ever was written to a register."""
-    env, params, values = group.env, machine.launch.params, list[Any]()
+    env, params, values = group.env, machine.launch.params, list[Value | int]()
     for kind, at, more in sources:
         value: Any
         if kind == PARAM:
@@ -119,7 +126,7 @@ def values_of(machine: Machine, group: Group, sources: list[Source]) -> list[Any
     return values
 
 
-def _of_frame(group: Group, at: int, unwritten: Any) -> Any:
+def _of_frame(group: Group, at: int, unwritten: DType | None) -> Value | None:
     """A register that the group has not loaded; where nothing ever was written, zeros of type ``unwritten``, or None."""
     if group.frame.values[at] is not None:
         return group.fetch(at)
@@ -131,7 +138,7 @@ def _signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
-def describe(words: list[int], values: list[Any], hows: list[str], shape: tuple[int, ...]) -> None:
+def describe(words: list[int], values: list[Value | int], hows: list[str], shape: tuple[int, ...]) -> None:
     """The descriptors of values, into the first of ``words``, which are 0."""
     at = 0
     for value, how in zip(values, hows, strict=True):

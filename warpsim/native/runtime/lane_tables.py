@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
 from warpsim.machine.selection import Axis, Rect, Selection, Shape
 from warpsim.native.runtime.inputs import row_of
+from warpsim.numerics.arrays import Array
 
 
 class WarpTables:
@@ -54,13 +54,13 @@ class WarpTables:
         self.rows = np.tile(np.arange(count, dtype=np.int32), n_ctas)
         self.ctas = np.repeat(np.arange(n_ctas, dtype=np.int32), count)
 
-    def _rows(self, threads: Any, i: Any, j: Any) -> None:
+    def _rows(self, threads: Array, i: Array, j: Array) -> None:
         """Rows of threads in ascending order."""
         warps, where = np.unique(threads >> 5, return_inverse=True)
         slots = where * 32 + (threads & 31)
         count = len(warps)
 
-        def spread(values: Any) -> Any:
+        def spread(values: Array) -> Array:
             out = np.zeros(count * 32, np.int32)
             out[slots] = values
             return out
@@ -94,7 +94,7 @@ class WarpTables:
         self.rows = np.arange(count, dtype=np.int32)
 
     @property
-    def cta_starts(self) -> Any:
+    def cta_starts(self) -> Array:
         """Where in the order of warps each CTA begins."""
         columns = self.columns[self.ctas]
         return np.flatnonzero(np.r_[True, columns[1:] != columns[:-1]])

@@ -11,6 +11,8 @@ import numpy as np
 from warpsim.machine.values import address_of
 from warpsim.native.regions.region import Region
 from warpsim.native.runtime.context import CONTEXT, OWN, SEEN
+from warpsim.native.runtime.scratch import Scratch
+from warpsim.numerics.arrays import Array
 from warpsim.records import define
 
 if TYPE_CHECKING:
@@ -28,12 +30,12 @@ class MemoryViews:
     """Describes them in the context of calls, and tells who waits for memory what calls have changed."""
 
     def __init__(self) -> None:
-        self._held: list[Any] | None = None
+        self._held: list[object] | None = None
         """What the table of allocations was made of: nothing else can lie there meanwhile. None before there is one."""
-        self._table: Any = None
+        self._table = array("q")
         self._address = 0
 
-    def describe(self, machine: Machine, code: CompiledRegion, context: Any) -> None:
+    def describe(self, machine: Machine, code: CompiledRegion, context: Array) -> None:
         """Before a call."""
         memory, batch, spaces = machine.launch.memory, machine.batch, code.spaces
         if code.region.stored:
@@ -56,7 +58,7 @@ class MemoryViews:
 
     def allocations(self, memory: GlobalMemory) -> tuple[int, int]:
         """How many there are, and the address of their table, which is rebuilt where any of them has moved."""
-        held, allocations = list[Any](), memory.allocations
+        held, allocations = list[object](), memory.allocations
         for a in allocations:
             held += a, a.data, None if a.shadow is None else a.shadow.data
         if self._held is None or len(held) != len(self._held) or any(map(operator.is_not, held, self._held)):
@@ -120,9 +122,9 @@ class PrivateShared:
     machine: Machine
     group: Group
     region: Region
-    columns: Any
-    data: Any
-    marks: Any
+    columns: Array
+    data: Array
+    marks: Array
     tracked: bool
 
     def copy_out(self) -> None:
@@ -144,7 +146,7 @@ class PrivateShared:
 
 
 def copy_in(
-    machine: Machine, group: Group, region: Region, tables: WarpTables, scratch: Any, *, one_by_one: bool
+    machine: Machine, group: Group, region: Region, tables: WarpTables, scratch: Scratch, *, one_by_one: bool
 ) -> PrivateShared:
     """The copy for a call, described in its context. ``one_by_one``: CTAs that begin, and whose memory nobody needs when they
     have ended, have the same one after each other."""

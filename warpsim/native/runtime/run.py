@@ -4,7 +4,7 @@ group's registers and place. A region that gives up leaves no trace."""
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -21,11 +21,14 @@ from warpsim.native.runtime.inputs import INTEGERS, describe
 from warpsim.native.runtime.lane_tables import WarpTables
 from warpsim.native.runtime.memory import MemoryViews, PrivateShared, copy_in, publish_stores
 from warpsim.native.runtime.scratch import Scratch
+from warpsim.numerics.arrays import Array, DType
 from warpsim.records import define
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
+    from warpsim.machine.selection import Selection
     from warpsim.machine.state.group import Group
+    from warpsim.machine.values import Value
     from warpsim.native.runtime.compiled_region import CompiledRegion
 
 
@@ -36,6 +39,9 @@ _OUTCOMES = {
     WRAPPED: Outcome.WRAPPED,
     STOPPED: Outcome.STOPPED,
 }
+
+
+EMPTY = np.zeros(0, np.int32)
 
 
 @define(eq=False)
@@ -50,12 +56,12 @@ class _Call:
     tables: WarpTables
     room: int | None = None
     n_groups: int = 1
-    words: Any = None
+    words: memoryview = memoryview(b"")
     """What it reads, what it leaves, and its counts."""
-    results: list[Any] = attrs.field(factory=list)
-    exits: Any = None
-    lanes: Any = None
-    ranges: Any = None
+    results: list[Array | None] = attrs.field(factory=list)
+    exits: Array = EMPTY
+    lanes: Array = EMPTY
+    ranges: Array | None = None
     own: PrivateShared | None = None
     found: CallWords | None = None
     """The words of the context as they are left."""
@@ -79,7 +85,7 @@ class Runner:
         group: Group,
         code: CompiledRegion,
         tables: WarpTables,
-        values: list[Any],
+        values: list[Value | int],
         limit: int,
         back_edges: int,
         *,
@@ -98,7 +104,7 @@ class Runner:
             self.scratch.rollback()
         return outcome
 
-    def _prepare(self, call: _Call, values: list[Any], back_edges: int) -> None:
+    def _prepare(self, call: _Call, values: list[Value | int], back_edges: int) -> None:
         """Describe what the region is given."""
         code, machine, tables, scratch = call.code, call.machine, call.tables, self.scratch
         region, selection, context = code.region, call.group.selection, scratch.context
@@ -160,7 +166,7 @@ class Runner:
             ):  # where lanes have stopped, they go on before any that stand behind them: run up to there
                 self.ahead = max(first + 1, region.entry.block + 1)
                 return Outcome.OUT_OF_ORDER if call.limit > self.ahead else Outcome.DIVERGED
-        if call.ranges is not None and found.suspect and self._interferes(call, found.suspect):
+        if call.ranges is not None and found.suspect and self._interferes(call, call.ranges, found.suspect):
             return Outcome.CONFLICT
         return Outcome.DONE if self._count(call) else Outcome.OVER_BUDGET
 
@@ -186,21 +192,21 @@ class Runner:
             machine.batch.barriers_passed[call.tables.columns] += -(-found.passed // call.n_groups)
         leave(machine, group, region, found.common_exit, call.exits, call.lanes, call.tables)
 
-    def _interferes(self, call: _Call, suspect: int) -> bool:
+    def _interferes(self, call: _Call, ranges: Array, suspect: int) -> bool:
         """Whether the order of warps or CTAs may have been seen."""
         code, chosen = call.code, call.code.outer
         distinct = partial(self.scratch.distinct, call.machine.launch.memory)
         if suspect & 2:
             stores = [k for k in chosen if code.accesses[k].kind == "store" and code.accesses[k].space == "global"]
-            low, high = call.ranges[:, stores, 0], call.ranges[:, stores, 1]
+            low, high = ranges[:, stores, 0], ranges[:, stores, 1]
             there = low < high
             if not distinct(int(low[there].min()), int(high[there].max())):
                 return True
         if not suspect & 1:
             return False
         accesses, once = [code.accesses[k] for k in chosen], [code.once[k] for k in chosen]
-        ranges, warps = call.ranges[:, chosen], not code.region.barriers
-        return conflicts(accesses, once, ranges, call.tables, distinct, warps=warps)
+        warps = not code.region.barriers
+        return conflicts(accesses, once, ranges[:, chosen], call.tables, distinct, warps=warps)
 
     # ---- what comes of it -------------------------------------------------------------------------
 
@@ -223,7 +229,7 @@ class Runner:
         return True
 
 
-def _left_behind(selection: Any, words: list[int], at: int, dtype: Any) -> Any:
+def _left_behind(selection: Selection, words: list[int], at: int, dtype: DType) -> Array:
     """Where a register is left whose lanes differ, described in ``words``: lanes of a warp side by side."""
     size = dtype.itemsize
     if len(selection.shape) == 1:
@@ -240,16 +246,19 @@ def _left_behind(selection: Any, words: list[int], at: int, dtype: Any) -> Any:
 def _commit_registers(call: _Call) -> None:
     """The registers that the region has left become the group's."""
     env, dirty = call.group.env, call.group.dirty
+    value: Value
     for (number, slot, _, dtype), array in zip(call.code.outs, call.results, strict=True):
-        if array is None:
+        if array is not None:
+            value = array
+        else:
             raw = call.words[call.code.outs_at + 6 * number] & ((1 << 8 * dtype.itemsize) - 1)
             if dtype.kind in "iu":
-                array = Affine.constant(raw, dtype)
+                value = Affine.constant(raw, dtype)
             elif dtype.kind == "b":
-                array = np.array([bool(raw & 1)])
+                value = np.array([bool(raw & 1)])
             else:
-                array = np.array([raw], INTEGERS[dtype.itemsize]).view(dtype)
-        env[slot] = array
+                value = np.array([raw], INTEGERS[dtype.itemsize]).view(dtype)
+        env[slot] = value
         dirty.add(slot)
 
 
@@ -265,7 +274,7 @@ def _ahead(call: _Call, block: int) -> bool:
     )
 
 
-def first_stop(machine: Machine, group: Group, region: Region, common: int, exits: Any, lanes: Any) -> int:
+def first_stop(machine: Machine, group: Group, region: Region, common: int, exits: Array, lanes: Array) -> int:
     """The lowest block in which any lane has stopped that has more to do, or whose end somebody waits for; ``common`` is the exit
     of all lanes, -1 where they have left by several."""
     numbers = [common] if common >= 0 else _exits(region, exits, lanes)
@@ -274,7 +283,7 @@ def first_stop(machine: Machine, group: Group, region: Region, common: int, exit
     return min(stops, default=len(group.plan.blocks))
 
 
-def _exits(region: Region, exits: Any, lanes: Any) -> list[int]:
+def _exits(region: Region, exits: Array, lanes: Array) -> list[int]:
     """The exits by which any lane has left."""
     reached = np.zeros(len(region.exits) + 1, np.bool_)  # the last: none
     reached[exits] = True
@@ -298,7 +307,7 @@ def all_leave(machine: Machine, group: Group, region: Region, common: int) -> bo
 
 
 def leave(
-    machine: Machine, group: Group, region: Region, common: int, exits: Any, lanes: Any, tables: WarpTables
+    machine: Machine, group: Group, region: Region, common: int, exits: Array, lanes: Array, tables: WarpTables
 ) -> None:
     """The group stands where its lanes have left; where these are several places, the parts are made runnable."""
     places = region.exits
@@ -321,7 +330,7 @@ def leave(
     group.block = -1
 
 
-def _ids(group: Group, exits: Any, lanes: Any, tables: WarpTables) -> Any:
+def _ids(group: Group, exits: Array, lanes: Array, tables: WarpTables) -> Array:
     """Where each lane has left, in the group's shape."""
     n = tables.n
     every = np.where(exits[:, None] >= 0, exits[:, None], lanes[: n * 32].reshape(n, 32))

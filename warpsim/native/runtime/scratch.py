@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from warpsim.native.runtime.context import CALL_AT, CONTEXT, CallWords
+from warpsim.numerics.arrays import Array
 
 if TYPE_CHECKING:
     from warpsim.machine.state.global_memory import GlobalMemory
@@ -29,11 +31,11 @@ class Scratch:
         self.context[CONTEXT["log"]] = self.log.ctypes.data
         self.context[CONTEXT["log_size"]] = LOG_BYTES
         self.pointer = self.context.ctypes.data
-        self.kept: dict[str, Any] = {}
+        self.kept: dict[str, Array] = {}
         self._context = self.context.data
         self._words, self._words_address = memoryview(b""), 0
 
-    def array(self, name: str, size: int, dtype: Any) -> Any:
+    def array(self, name: str, size: int, dtype: DTypeLike) -> Array:
         """An array of at least a size, kept from call to call."""
         found = self.kept.get(name)
         if found is None or len(found) < size:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from warpsim.isa.traits import Matrix
 from warpsim.native.tiering.cost import LAUNCHES, interpreted
 
 if TYPE_CHECKING:
+    from warpsim.isa.spec import Body
+    from warpsim.machine.engine import Limit
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.group import Group
     from warpsim.machine.state.launch import LaunchState
@@ -46,7 +48,7 @@ class DeferredEngine:
             self.advance, self.until = self._engine.advance, self._engine.until  # type: ignore[method-assign]
         return self._engine
 
-    def advance(self, machine: Machine, group: Group, limit: Any, room: int | None = None) -> bool:
+    def advance(self, machine: Machine, group: Group, limit: Limit, room: int | None = None) -> bool:
         """Run the region that begins where a group stands; False if it did not run."""
         engine = self._wanted()
         return engine is not None and engine.advance(machine, group, limit, room)
@@ -70,7 +72,7 @@ class DeferredEngine:
         """The semantics to use in place of the forms' own."""
         return self
 
-    def of(self, instruction: Instruction) -> Callable[..., Any]:
+    def of(self, instruction: Instruction) -> Body:
         """The function that executes an instruction. It is bound for the whole launch, so a product imports the engine
         at once."""
         engine = None

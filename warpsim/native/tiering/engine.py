@@ -6,7 +6,6 @@ The compiler is imported with the first region: an interpreted launch does not w
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from warpsim.isa.spec import Scope
@@ -26,6 +25,8 @@ from warpsim.native.tiering.enqueue import enqueue, enqueue_urgent
 from warpsim.native.tiering.entry_points import Budget, EntryPoint, Profile, Request
 
 if TYPE_CHECKING:
+    from warpsim.isa.spec import Body
+    from warpsim.machine.engine import Limit
     from warpsim.machine.machine import Machine
     from warpsim.machine.plan import FunctionPlan
     from warpsim.machine.state.group import Group
@@ -113,7 +114,7 @@ class CompiledEngine:
             found = self._begins[key] = profile.begins[place]
         return next((at for at in found if at > group.at), last) if found else last
 
-    def advance(self, machine: Machine, group: Group, limit: Any, room: int | None = None) -> bool:
+    def advance(self, machine: Machine, group: Group, limit: Limit, room: int | None = None) -> bool:
         """Run the region that begins where a group stands, up to ``limit`` and for at most ``room`` warp-instructions; False if
         none ran. Otherwise the group has moved on, or (block -1) was split into its parts."""
         resting = self._resting.get((group.block, group.at))
@@ -244,7 +245,7 @@ class Bodies:
         self._interpreted = interpreted()
         self._matrices: Matrices | None = None
 
-    def of(self, instruction: Instruction) -> Callable[..., Any]:
+    def of(self, instruction: Instruction) -> Body:
         """The function that executes an instruction."""
         if instruction.traits.matrix is not Matrix.MULTIPLY:
             return instruction.form.function
@@ -256,7 +257,7 @@ class Bodies:
             self._matrices = Matrices(self.policy)
         return self._matrices.of(instruction)
 
-    def _timed(self, body: Callable[..., Any], operands: Any, ports: Any) -> Any:
+    def _timed(self, body: Body, operands: Any, ports: Any) -> Any:
         began = time.perf_counter()
         result = body(*operands, **ports)
         self._interpreted.products += time.perf_counter() - began

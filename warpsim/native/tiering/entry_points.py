@@ -23,11 +23,14 @@ from warpsim.native.tiering.cost import (
 from warpsim.native.tiering.notes import note_of, on_disk
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from warpsim.machine.plan import FunctionPlan
     from warpsim.machine.state.group import Group
     from warpsim.native.regions.region import Region
     from warpsim.native.regions.traces import Traces
     from warpsim.native.runtime.compiled_region import CompiledRegion
+    from warpsim.native.runtime.inputs import Signature
     from warpsim.native.tiering.records import Records
 
 FAILURES = 3
@@ -55,8 +58,8 @@ class EntryPoint:
         self.options = options
         self.region: Region | None = None
         self.formed = False
-        self.codes: dict[Any, CompiledRegion | Waiting | None] = {}
-        self.by_layout: dict[Any, CompiledRegion] = {}
+        self.codes: dict[Signature, CompiledRegion | Waiting | None] = {}
+        self.by_layout: dict[Hashable, CompiledRegion] = {}
         """The same by the layout of the inputs, which is cheaper to find than their kinds."""
         self.idle: set[Any] = set()
         """The layouts with which it computes next to nothing (`warpsim.native.regions.region.computes`)."""
@@ -74,7 +77,7 @@ class EntryPoint:
         """How often joined waves did not run to the end."""
         self.kept: bool | None = None
         """Whether code of its region lies on disk; None: not looked up yet."""
-        self.sought: set[Any] = set()
+        self.sought: set[Signature] = set()
         """The signatures whose code was looked up there."""
         self.cost: float | None = None
         """Seconds to compile it, once its lines are known."""
@@ -125,13 +128,13 @@ class EntryPoint:
         self.sought.clear()
         self.ready = False
 
-    def put(self, signature: Any, code: CompiledRegion | None) -> None:
+    def put(self, signature: Signature, code: CompiledRegion | None) -> None:
         """Keep the code for a signature (None: it cannot be compiled), and check at the next visit."""
         self.codes[signature] = code
         self.ready = self.ready or code is not None
         self.next_check = 0
 
-    def pass_over(self, layout: Any) -> None:
+    def pass_over(self, layout: Hashable) -> None:
         """Leave what computes next to nothing to the interpreter, for good where nothing else comes."""
         self.idle.add(layout)
         self.passed += 1
@@ -244,7 +247,7 @@ class Request(NamedTuple):
     profile: Profile
     place: Place
     entry: EntryPoint
-    signature: Any = None
+    signature: Signature | None = None
     now: bool = False
 
 
@@ -254,7 +257,7 @@ class Budget:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.compiling = 0.0
-        self.asked: dict[Any, Request] = {}
+        self.asked: dict[Hashable, Request] = {}
 
     def ask(self, request: Request) -> None:
         """Leave a request for after the launch."""

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from warpsim.machine.plan import FunctionPlan
     from warpsim.native.compiling.linking import Linked
     from warpsim.native.regions.options import Options, Place
+    from warpsim.native.runtime.inputs import Signature
 
-Signature = Any
 _dumps = partial(json.dumps, default=lambda value: sorted(value) if isinstance(value, frozenset) else int(value))
 
 
@@ -46,7 +46,7 @@ class Records:
         )
         self._name = partial(digest, note_of(plan.kernel), plan.name, what, images.made_by())
 
-    def _key(self, place: Place, options: Options, signature: Signature = None) -> str:
+    def _key(self, place: Place, options: Options, signature: Signature | None = None) -> str:
         return self._name(place, tuple(options), _dumps(signature))
 
     def region(self, place: Place, options: Options) -> Region | None:
