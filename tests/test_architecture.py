@@ -141,6 +141,7 @@ OPCODES_ELSEWHERE = {
     "__init__.py": "the public function mma",
     "analysis/values.py": "operations of graphs",
     "analysis/loops.py": "operations of graphs",
+    "analysis/made_from.py": "operations of graphs",
     "analysis/constants.py": "which spellings the assembler computes from constants, with the units it asks",
     "layout/instructions.py": "fragments by the names of their instructions: layout lies below isa, and declares none",
     "host/mma.py": "the names by which a user asks for a product, beside layout/instructions.py",

@@ -93,6 +93,7 @@ class Finding:
 SECTIONS = {
     "out-of-bounds": "addresses-as-operands",
     "misaligned": "addresses-as-operands",
+    "other-variable": "addresses-as-operands",
     "uninitialised": "initialization",
     "race": "conflict-and-data-races",
     "proxy-fence": "proxies",

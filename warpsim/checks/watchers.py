@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from warpsim.analysis.wmma_fragments import RULE as FRAGMENT
 from warpsim.checks import convergence, matrices
+from warpsim.checks.other_variables import RULE as OTHER
+from warpsim.checks.other_variables import OtherVariables
 from warpsim.checks.race import RULE as RACE
 from warpsim.checks.undefined_registers import RULE as UNINITIALISED
 from warpsim.checks.uninitialised import Uninitialised
@@ -35,6 +37,7 @@ def watchers_of(launch: LaunchState) -> list[Watcher]:
 def _kinds(checks: frozenset[str], uses: Uses) -> list[Callable[[], Watcher]]:
     wanted: tuple[tuple[bool, Callable[[], Watcher]], ...] = (
         (FRAGMENT in checks and uses.fragments, matrices.Fragments),
+        (OTHER in checks, OtherVariables),
         (convergence.MEMBERMASK in checks, convergence.Membermasks),
         (not checks.isdisjoint(convergence.RULES), convergence.Absences),
         (not checks.isdisjoint(convergence.BARRIER_RULES), convergence.Barriers),

@@ -10,6 +10,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Hashable
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -19,16 +20,20 @@ from warpsim.analysis.contraction import contract, drop_identities
 from warpsim.analysis.flow import Block, calls_into, polling_functions
 from warpsim.analysis.loops import CLOCKS, Clocks, Loop, clock_readers, loop_at
 from warpsim.analysis.operand_order import order_operands
-from warpsim.analysis.shared_layout import place_shared
+from warpsim.analysis.shared_layout import place_shared, source_name
 from warpsim.errors import InternalError
 from warpsim.isa.traits import Ending, Family
-from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW
+from warpsim.machine.memory.addresses import Extent, space_of
+from warpsim.machine.state.global_memory import LOCAL_WINDOW, PARAM_ADDRESS, SHARED_WINDOW, WINDOW
 from warpsim.machine.state.notes import no_notes
 from warpsim.machine.values import Affine, Array, Value
 from warpsim.program.build import no_collection, program_of
 from warpsim.program.program import Function, Instruction, Operand, Param, Program, Variable
 from warpsim.records import frozen
 from warpsim.types import ScalarType, StateSpace
+
+if TYPE_CHECKING:
+    from warpsim.analysis.made_from import Symbol
 
 
 @frozen(eq=False)
@@ -180,6 +185,61 @@ class FunctionPlan:
         """Offset of a local or parameter in the frame."""
         return self.offsets[item.unique]
 
+    @cached_property
+    def made_from(self) -> dict[tuple[int, int], Symbol]:
+        """The variable behind an instruction's register in brackets, by both, where an access could reach another one."""
+        named = {o.variable or o.parameter for i in self.function.code for o in i.inputs}
+        if not any(symbol is not None and self.extent(symbol) is not None for symbol in named):
+            return {}
+        from warpsim.analysis.made_from import made_from
+
+        return made_from(self.function, lambda symbol: self.extent(symbol) is not None)
+
+    def extent(self, symbol: Symbol) -> Extent | None:
+        """Where a variable or a kernel's parameter lies (in local memory: from the start of the frame); None where an access
+        beyond it reaches no other one.
+        """
+        if isinstance(symbol, Param):
+            if not self.function.entry or len(self.function.params) < 2:
+                return None
+            return _extent("global", PARAM_ADDRESS + symbol.offset, symbol.size, symbol.name)
+        if symbol.space is StateSpace.SHARED:
+            layout = self.kernel.shared
+            if len({start for _, start, _ in layout.variables}) < 2:
+                return None
+            size = symbol.size if symbol.linkage != "extern" and symbol.size else WINDOW
+            return _extent("shared", layout.address(symbol), size, symbol.name)
+        if symbol.space is StateSpace.LOCAL:
+            if sum(v.space is StateSpace.LOCAL for v in self.function.variables) < 2:
+                return None
+            return _extent("local", self.offset(symbol), symbol.size, symbol.name)
+        if symbol.space is StateSpace.PARAM or not symbol.size:
+            return None
+        return _extent("global", self.kernel.address(symbol), symbol.size, symbol.name)
+
+    def within(self, instruction: Instruction, operand: Operand) -> Extent | None:
+        """The variable from which the address of an access, of a copy by threads or of rows of a matrix is made, if that is
+        known and another one could be reached.
+        """
+        base, traits = operand.base, instruction.traits
+        if base is None or not (traits.access or traits.matrix or traits.is_async(Family.CP_ASYNC)):
+            return None
+        symbol = (
+            (base.variable or base.parameter)
+            if base.register is None
+            else self.made_from.get((id(instruction), base.register.index))
+        )
+        extent = None if symbol is None else self.extent(symbol)
+        if extent is None or not _may_lead(instruction.op.get("space") or "", extent.kind):
+            return None
+        if traits.access and base.register is None and not base.offset and operand.offset >= 0:
+            end = operand.offset + max(
+                sum(p.type.bytes for p in o.parts) for o in instruction.operands if o.base is None
+            )
+            if end <= extent.high - extent.low:
+                return None
+        return extent
+
     def in_frame(self, operand: Operand) -> int | None:
         """Where in the frame the variable or parameter lies whose address an operand is; None if elsewhere."""
         variable, param = operand.variable, operand.parameter
@@ -247,6 +307,16 @@ class FunctionPlan:
             slot = self._extra_slots[key] = self.n_registers + len(self.extras)
             self.extras.append(content)
         return slot
+
+
+def _extent(kind: str, low: int, size: int, name: str) -> Extent:
+    return Extent(kind, low, low + size, source_name(name))
+
+
+def _may_lead(space: str, kind: str) -> bool:
+    """Whether an access to a state space may go to a kind of memory."""
+    name = space_of(space)
+    return name.startswith(kind) or name == "" or name == "param"
 
 
 @frozen

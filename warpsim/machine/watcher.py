@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from warpsim.machine.asynchrony.wgmma import RegisterAccesses
     from warpsim.machine.collectives import Members
     from warpsim.machine.machine import Machine
-    from warpsim.machine.memory.addresses import RowProblem
+    from warpsim.machine.memory.addresses import Extent, RowProblem
     from warpsim.machine.plan import Issue
     from warpsim.machine.stalled import Stall, StallValues
     from warpsim.machine.state.global_memory import Allocation
@@ -172,6 +172,13 @@ class Watcher:
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Lanes are about to access memory, each at its own address (`MemoryAccess`)."""
+
+    def variable_left(
+        self, machine: Machine, group: Group, within: Extent, place: Array, nbytes: int, left: Array
+    ) -> None:
+        """Lanes are about to access ``nbytes`` at ``place``, addresses made from the variable ``within``; those of ``left`` are
+        not all inside it. Called before `memory_accessed`, also for accesses that fault.
+        """
 
     def memory_written(self, machine: Machine, group: Group) -> None:
         """The store that `memory_accessed` announced is done."""

@@ -66,6 +66,7 @@ BY_GROUP = {
         "out-of-bounds": "An access lies outside any live allocation.",
         "misaligned": "An address is not a multiple of the access size.",
         "read-only": "A store targets read-only memory.",
+        "other-variable": "An address that is made from one variable reaches another one.",
         "limit": "A limit on instructions, time, memory or call depth is exceeded.",
     },
     "init": {"uninitialised": "A value that was never written affects the result."},

@@ -15,6 +15,7 @@ from warpsim.machine.asynchrony.mbarrier_objects import use_by_copies
 from warpsim.machine.asynchrony.transfers import BULK, CP_ASYNC, copy_threads
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.addresses import Address, Coordinate
+from warpsim.machine.memory.port import leave
 from warpsim.machine.memory.word_access import locate
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import (
@@ -53,6 +54,9 @@ class AsyncGroups:
             copy_threads(memory, dst, src, nbytes, take)
             return
         place, _, columns, _, active = locate(memory, "shared", dst, nbytes)
+        if src.within is not None:
+            leave(memory, src.within, src.places, nbytes, self.active)
+        dst, src = dst.anywhere, src.anywhere  # reported here, not where the copy takes effect
         shape = group.selection.shape
         lanes = (
             np.arange(group.selection.n)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 import numpy as np
 
 from warpsim.isa.data_movement import Unpacked
-from warpsim.machine.memory.addresses import Address
+from warpsim.machine.memory.addresses import Address, Extent
 from warpsim.machine.plan import FunctionPlan
 from warpsim.machine.specials import clock
 from warpsim.machine.state.group import Group
@@ -79,7 +79,7 @@ def _number_getter(plan: FunctionPlan, operand: Operand) -> Callable[[Machine, G
     return lambda machine, group: group.local_base + at
 
 
-def _address_in_slot(slot: int, kind: ScalarType, offset: int) -> AddressGetter:
+def _address_in_slot(slot: int, kind: ScalarType, offset: int, within: Extent | None) -> AddressGetter:
     """An address in a register, or one that a launch has; one of fewer than 32 bits is extended."""
     dtype = U64 if kind.bits == 64 else U32
     narrow = np.dtype(f"u{kind.bytes}") if kind.bits < 32 else None
@@ -97,27 +97,37 @@ def _address_in_slot(slot: int, kind: ScalarType, offset: int) -> AddressGetter:
                 value = Affine.constant(int(value.reshape(-1)[0]), dtype)
         elif value.dtype is not dtype:
             value = value.view(dtype)
-        return Address(value, offset)
+        return Address(value, offset, (), within)
 
     return get
 
 
-def address_getter(plan: FunctionPlan, base: Operand, offset: int) -> AddressGetter:
+def address_getter(plan: FunctionPlan, base: Operand, offset: int, within: Extent | None) -> AddressGetter:
     """A closure that returns an address in the form that the memory port takes."""
+    if within is not None and within.kind == "local":
+        get = address_getter(plan, base, offset, None)
+
+        def get_local(machine: Machine, group: Group) -> Address:
+            address = get(machine, group)
+            return Address(address.base, offset, (), within.moved(group.local_base))
+
+        return get_local
     fixed, slot = plan.number(base), plan.slot(base)
     if fixed is not None:
-        address = Address(Affine.constant(fixed, U64), offset)
+        address = Address(Affine.constant(fixed, U64), offset, (), within)
         return lambda machine, group: address
     if slot is not None:
-        return _address_in_slot(slot, base.type, offset)
+        return _address_in_slot(slot, base.type, offset, within)
     number = _number_getter(plan, base)
     return lambda machine, group: Address(Affine.constant(number(machine, group), U64), offset)
 
 
-def source_getter(plan: FunctionPlan, operand: Operand, *, linear: bool = False) -> Getter:
-    """A closure for any source operand."""
+def source_getter(
+    plan: FunctionPlan, operand: Operand, *, linear: bool = False, within: Extent | None = None
+) -> Getter:
+    """A closure for any source operand; an address is made from the variable ``within``."""
     if operand.base is not None:
-        get_address = address_getter(plan, operand.base, operand.offset)
+        get_address = address_getter(plan, operand.base, operand.offset, within)
         if not operand.coordinates:
             return get_address
         rest: list[Any] = [source_getter(plan, c) for c in operand.coordinates]

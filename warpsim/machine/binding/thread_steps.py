@@ -16,7 +16,7 @@ from warpsim.isa.traits import Access
 from warpsim.machine.binding.operand_slots import Guard, commit_of, destination, guard_of, source_getter
 from warpsim.machine.binding.ports import PORTS
 from warpsim.machine.memory.access import Memory
-from warpsim.machine.memory.addresses import last_along, space_of
+from warpsim.machine.memory.addresses import Extent, last_along, space_of
 from warpsim.machine.memory.global_access import in_one_allocation
 from warpsim.machine.memory.word_access import in_rows, rows_view
 from warpsim.machine.plan import ATTEND, FunctionPlan, Step
@@ -41,7 +41,7 @@ def bind_parameter_load(plan: FunctionPlan, instruction: Instruction) -> Step | 
         return None
     address = instruction.inputs[0]
     param = address.base.parameter if address.base is not None else None
-    if param is None or not plan.function.entry:
+    if param is None or not plan.function.entry or plan.within(instruction, address) is not None:
         return None
     offset, target = param.offset + address.offset, instruction.operands[0]
     setters, type = [destination(r) for r in target.parts], target.type
@@ -200,7 +200,7 @@ def bind_thread(plan: FunctionPlan, instruction: Instruction, *, unread: bool) -
     single = all(plan.slot(o) is not None or plan.in_frame(o) is not None for o in instruction.inputs)
     types = tuple([o.type.dtype for o in instruction.inputs])
     linear = single and not form.ports and instruction.guard is None and stays_affine(function, op, types)
-    getters = [source_getter(plan, o, linear=linear) for o in instruction.inputs]
+    getters = [source_getter(plan, o, linear=linear, within=plan.within(instruction, o)) for o in instruction.inputs]
     commit = commit_of(instruction)
     guard = guard_of(instruction)
     ports = [(name, _unread if unread and name == "memory" else PORTS[name]) for name in sorted(form.ports)]
@@ -238,8 +238,9 @@ def _unread(machine: Machine, group: Group, active: Array | None) -> Memory:
     return Memory(machine, group, active, unused=True)
 
 
-View = Callable[["Machine", Group, Affine, int, DType, int], "list[Array] | None"]
-"""Views of consecutive elements of memory at affine addresses plus an offset; None if the general step is needed."""
+View = Callable[["Machine", Group, Affine, int, "Extent | None", DType, int], "list[Array] | None"]
+"""Views of consecutive elements of memory at affine addresses plus an offset, within a variable; None if the general step is
+needed."""
 
 
 class _Asked:
@@ -278,7 +279,7 @@ def bind_access(plan: FunctionPlan, instruction: Instruction, general: Step) -> 
         return general
     make = _load if access is Access.LOAD else _store
     slots = tuple([r.index for r in registers])
-    step = make(view, start.index, address.offset, slots, kind.dtype, general)
+    step = make(view, start.index, address.offset, plan.within(instruction, address), slots, kind.dtype, general)
     guard = guard_of(instruction)
     return step if guard is None else _guarded(guard, step, general)
 
@@ -308,13 +309,15 @@ def _guarded(guard: Guard, step: Step, general: Step) -> Step:
     return guarded
 
 
-def _load(view: View, at: int, offset: int, slots: tuple[int, ...], dtype: DType, general: Step) -> Step:
+def _load(
+    view: View, at: int, offset: int, within: Extent | None, slots: tuple[int, ...], dtype: DType, general: Step
+) -> Step:
     count = len(slots)
 
     def step(machine: Machine, group: Group) -> object:
         start = group.env[at]
         if type(start) is Affine and machine.hooks.memory_accessed is None:
-            found = view(machine, group, start, offset, dtype, count)
+            found = view(machine, group, start, offset, within, dtype, count)
             if found is not None:
                 flat = start.strides == FLAT and len(group.selection.shape) == 1
                 for slot, one in zip(slots, found, strict=True):
@@ -326,7 +329,9 @@ def _load(view: View, at: int, offset: int, slots: tuple[int, ...], dtype: DType
     return step
 
 
-def _store(view: View, at: int, offset: int, slots: tuple[int, ...], dtype: DType, general: Step) -> Step:
+def _store(
+    view: View, at: int, offset: int, within: Extent | None, slots: tuple[int, ...], dtype: DType, general: Step
+) -> Step:
     count = len(slots)
 
     def step(machine: Machine, group: Group) -> object:
@@ -341,7 +346,7 @@ def _store(view: View, at: int, offset: int, slots: tuple[int, ...], dtype: DTyp
             stored.append(as_array(value))
         if hooks.memory_accessed is not None or hooks.memory_written is not None:
             return general(machine, group)
-        found = view(machine, group, start, offset, dtype, count)
+        found = view(machine, group, start, offset, within, dtype, count)
         if found is None:
             return general(machine, group)
         machine.launch.memory.version += 1
@@ -353,7 +358,15 @@ def _store(view: View, at: int, offset: int, slots: tuple[int, ...], dtype: DTyp
 
 
 def _shared(
-    machine: Machine, group: Group, start: Affine, offset: int, dtype: DType, count: int, *, write: bool = False
+    machine: Machine,
+    group: Group,
+    start: Affine,
+    offset: int,
+    within: Extent | None,
+    dtype: DType,
+    count: int,
+    *,
+    write: bool = False,
 ) -> list[Array] | None:
     space, selection = machine.batch.shared, group.selection
     if dtype.itemsize != 4 or not selection.all_ctas or (space.shadow is not None and not space.shadow.settled):
@@ -361,20 +374,28 @@ def _shared(
     if write and space.shared:
         space.own()
     first = start.base + offset
-    asked = first, start.strides, start.extents, dtype.char, count, write
+    asked = first, start.strides, start.extents, dtype.char, count, write, within and within.low
     found = space.views.get(asked)
-    if found is None and in_rows(space, start, offset, 4 * count, write=write):
+    if found is None and in_rows(space, start, offset, 4 * count, within, write=write):
         extents = machine.batch.shape.extents
         found = space.keep(asked, [rows_view(space, start, first + 4 * k, extents, dtype) for k in range(count)])
     return found
 
 
 def _global(
-    machine: Machine, group: Group, start: Affine, offset: int, dtype: DType, count: int, *, write: bool = False
+    machine: Machine,
+    group: Group,
+    start: Affine,
+    offset: int,
+    within: Extent | None,
+    dtype: DType,
+    count: int,
+    *,
+    write: bool = False,
 ) -> list[Array] | None:
     if start.dtype.itemsize != 8 or (start.strides != FLAT and len(group.selection.shape) == 1):
         return None
-    found = in_one_allocation(machine.launch.memory, start, offset, dtype.itemsize * count)
+    found = in_one_allocation(machine.launch.memory, start, offset, dtype.itemsize * count, within)
     if found is None:
         return None
     allocation, pattern = found

@@ -46,6 +46,7 @@ def bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
     ports = tuple(sorted(form.ports - {"active", "accumulator"}))
     accumulates = "accumulator" in form.ports
     loads = "memory" in ports
+    within = next((found for o in instruction.inputs if (found := plan.within(instruction, o)) is not None), None)
 
     def step(machine: Machine, group: Group) -> object:
         active = None if guard is None else guard(machine, group)
@@ -54,6 +55,8 @@ def bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
         warps = group.warps
         arguments = [spread(warps, get(machine, group), wide=wide) for get in getters]
         keywords = warp_ports(machine, group, active, form)
+        if within is not None:
+            keywords["memory"].within = within  # type: ignore[union-attr]
         if accumulates:
             keywords["accumulator"] = read_accumulator(machine, group)
         body = function if machine.bodies is None else machine.bodies.of(instruction)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from warpsim.machine.memory import global_access, word_access
-from warpsim.machine.memory.addresses import Address, lifted, space_of
+from warpsim.machine.memory.addresses import Address, Extent, lifted, space_of
 from warpsim.machine.memory.atomics import apply_atomic
 from warpsim.machine.memory.port import Port
 from warpsim.machine.memory.word_access import access_rows
@@ -165,11 +165,10 @@ class Memory(Port):
         low, high = int(array.min()) + offset, int(array.max()) + offset
         for kind, window in (("shared::cluster", SHARED_WINDOW), ("local", LOCAL_WINDOW)):
             if window <= low and high < window + WINDOW:
-                return access(
-                    self, kind, Address(base - window if isinstance(base, Affine) else array - window, offset)
-                )
+                moved = base - window if isinstance(base, Affine) else array - window
+                return access(self, kind, Address(moved, offset, within=_of(kind, address)))
         if high < LOCAL_WINDOW or low >= SHARED_WINDOW + WINDOW:
-            return access(self, "global", address)
+            return access(self, "global", Address(base, offset, within=_of("global", address)))
         place = array + offset
         in_shared = (place >= SHARED_WINDOW) & (place < SHARED_WINDOW + WINDOW)
         in_local = (place >= LOCAL_WINDOW) & (place < LOCAL_WINDOW + WINDOW)
@@ -182,7 +181,9 @@ class Memory(Port):
             mask = mask if self.active is None else mask & self.active
             if mask.any():
                 here = spread(mask, self.group.selection.shape)
-                parts.append((here, access(self.among(here), kind, Address(array - window, offset))))
+                parts.append(
+                    (here, access(self.among(here), kind, Address(array - window, offset, within=_of(kind, address))))
+                )
         if type is None:
             return ()
         shape = self.group.selection.shape
@@ -191,6 +192,12 @@ class Memory(Port):
             for target, value in zip(out, values, strict=True):
                 np.copyto(target, value, where=mask)
         return out
+
+
+def _of(kind: str, address: Address) -> Extent | None:
+    """The variable that a generic address is made from, if it is in this kind of memory."""
+    within = address.within
+    return within if within is not None and kind.startswith(within.kind) else None
 
 
 def _view(value: Value, dtype: DType) -> Array:

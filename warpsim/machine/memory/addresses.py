@@ -15,21 +15,44 @@ Coordinate = Value | tuple[Value, ...]
 """A coordinate, or several in braces."""
 
 
+class Extent(NamedTuple):
+    """The bytes ``[low, high)`` of a variable in a ``kind`` of memory (``shared``, ``local``, ``global``); ``name`` is its
+    name in CUDA."""
+
+    kind: str
+    low: int
+    high: int
+    name: str
+
+    def moved(self, nbytes: int) -> Extent:
+        """The same further up."""
+        return Extent(self.kind, self.low + nbytes, self.high + nbytes, self.name)
+
+
 class Address:
     """``base + offset``: the base is a `Value` of the lanes (a traced one while compiling), the offset is from the
-    text. ``coordinates`` are those of a box in a tensor.
+    text. ``coordinates`` are those of a box in a tensor. ``within`` is the variable that the address is made from, if that
+    is known and an access could reach another one.
     """
 
-    __slots__ = ("base", "coordinates", "offset")
+    __slots__ = ("base", "coordinates", "offset", "within")
 
-    def __init__(self, base: Value, offset: int = 0, coordinates: tuple[Coordinate, ...] = ()) -> None:
+    def __init__(
+        self, base: Value, offset: int = 0, coordinates: tuple[Coordinate, ...] = (), within: Extent | None = None
+    ) -> None:
         self.base = base
         self.offset = offset
         self.coordinates = coordinates
+        self.within = within
 
     def advance(self, nbytes: int) -> Address:
         """Advance the address by ``nbytes``."""
-        return Address(self.base, self.offset + nbytes)
+        return Address(self.base, self.offset + nbytes, within=self.within)
+
+    @property
+    def anywhere(self) -> Address:
+        """The same, whatever it was made from."""
+        return self if self.within is None else Address(self.base, self.offset)
 
     @property
     def places(self) -> Array:
@@ -122,8 +145,9 @@ def lifted(name: str, address: Address) -> Address:
         return address
     wide = as_array(base).astype(np.uint64)
     if name == "const":
-        return Address(wide + np.uint64(CONST_ADDRESS), offset)
-    return Address(np.where(wide >= PARAM_ADDRESS - PARAM_WINDOW, wide + np.uint64(PARAM_WINDOW), wide), offset)
+        return Address(wide + np.uint64(CONST_ADDRESS), offset, within=address.within)
+    wide = np.where(wide >= PARAM_ADDRESS - PARAM_WINDOW, wide + np.uint64(PARAM_WINDOW), wide)
+    return Address(wide, offset, within=address.within)
 
 
 def space_of(name: str, address: Address | None = None, active: Array | None = None) -> str:

@@ -270,11 +270,12 @@ class _Access:
         port, size = self.port, self.dtype.itemsize
         values = [self.flat(as_array(v)) for v in self.operands]
         base, offset = as_array(self.address.base).view(np.int64), self.address.offset
-        alone = global_access.only_allocation(port, base, offset, size)
+        within = self.address.within
+        alone = global_access.only_allocation(port, base, offset, size, within)
         if alone is not None and not alone.read_only:
             self.in_allocation(alone, base + offset, values)
             return
-        places, owners, good = global_access.resolve(port, base, offset, size, write=True)
+        places, owners, good = global_access.resolve(port, base, offset, size, within, write=True)
         if port.hooks.memory_accessed is not None:
             for index in np.unique(owners[good]):
                 allocation, here = port.globals.allocation(int(index)), good & (owners == index)

@@ -12,6 +12,7 @@ import numpy as np
 from warpsim.machine.hooks import NO_COLUMNS, READ, WRITE, MemoryAccess
 from warpsim.machine.memory.addresses import (
     Address,
+    Extent,
     Pattern,
     bits_of,
     last_along,
@@ -19,19 +20,21 @@ from warpsim.machine.memory.addresses import (
     outside_global,
     pattern_of,
 )
-from warpsim.machine.memory.port import Port
+from warpsim.machine.memory.port import Port, leave
 from warpsim.machine.state.global_memory import Allocation, GlobalMemory
 from warpsim.machine.values import FLAT, Affine, Array, DType, as_array, spread
 
 I64 = np.dtype(np.int64)
 
 
-def affine_view(port: Port, base: Affine, offset: int, dtype: DType, count: int, *, write: bool) -> Array | None:
+def affine_view(port: Port, address: Address, dtype: DType, count: int, *, write: bool) -> Array | None:
     """A strided view of global memory ``[T1, T0, C1, C0, count]`` (without the last axis if count is 1); None if
     the checked path is needed. Lanes that take no part must have the address of the others.
     """
+    base, offset = address.base, address.offset
+    assert type(base) is Affine
     strides, first, nbytes = base.strides, base.base + offset, dtype.itemsize * count
-    found = in_one_allocation(port.globals, base, offset, nbytes)
+    found = in_one_allocation(port.globals, base, offset, nbytes, address.within)
     if found is None:
         return None
     allocation, pattern = found
@@ -54,7 +57,7 @@ def load(port: Port, address: Address, dtype: DType, count: int) -> tuple[Array,
     """Load ``count`` consecutive elements from each lane's address; zeros where a fault was reported."""
     base, offset = address.base, address.offset
     if type(base) is Affine and (port.active is None or base.strides == FLAT):
-        view = affine_view(port, base, offset, dtype, count, write=False)
+        view = affine_view(port, address, dtype, count, write=False)
         if view is not None:
             if count == 1:
                 one = view.copy()
@@ -64,26 +67,32 @@ def load(port: Port, address: Address, dtype: DType, count: int) -> tuple[Array,
             return tuple([view[..., k].copy() for k in range(count)])
     array = as_array(base).view(np.int64)
     nbytes = dtype.itemsize * count
-    allocation = only_allocation(port, array, offset, nbytes)
+    allocation = only_allocation(port, array, offset, nbytes, address.within)
     if allocation is not None:
         if port.hooks.memory_accessed is not None:
             report(port, READ, allocation, array + offset, nbytes, port.active)
         report_shadow(port, READ, allocation, array + offset, nbytes, port.active)
         return _take(allocation, array, offset, dtype, count)
-    return _load_checked(port, array, offset, dtype, count)
+    return _load_checked(port, array, offset, dtype, count, address.within)
 
 
-def only_allocation(port: Port, array: Array, offset: int, nbytes: int) -> Allocation | None:
-    """The allocation that contains all lanes' accesses, of those that do not execute too; None if there is none, or
-    an address is misaligned.
+def only_allocation(
+    port: Port, array: Array, offset: int, nbytes: int, within: Extent | None = None
+) -> Allocation | None:
+    """The allocation that contains all lanes' accesses, of those that do not execute too; None if there is none, an
+    address is misaligned, or one is not ``within`` the variable that it is made from.
     """
     low, high = int(np.minimum.reduce(array, axis=None)) + offset, int(np.maximum.reduce(array, axis=None)) + offset
+    if within is not None and (low < within.low or high + nbytes > within.high):
+        return None
     allocation = port.globals.find(low, high + nbytes)
     return None if allocation is None or misaligned(array, offset, nbytes) else allocation
 
 
-def _load_checked(port: Port, array: Array, offset: int, dtype: DType, count: int) -> tuple[Array, ...]:
-    place, owner, good = resolve(port, array, offset, dtype.itemsize * count, write=False)
+def _load_checked(
+    port: Port, array: Array, offset: int, dtype: DType, count: int, within: Extent | None
+) -> tuple[Array, ...]:
+    place, owner, good = resolve(port, array, offset, dtype.itemsize * count, within, write=False)
     out = tuple([np.zeros(place.shape, dtype) for _ in range(count)])
     for index in np.unique(owner[good]):
         here = good & (owner == index)
@@ -96,7 +105,9 @@ def _load_checked(port: Port, array: Array, offset: int, dtype: DType, count: in
     return out
 
 
-def resolve(port: Port, array: Array, offset: int, nbytes: int, *, write: bool) -> tuple[Array, Array, Array]:
+def resolve(
+    port: Port, array: Array, offset: int, nbytes: int, within: Extent | None = None, *, write: bool
+) -> tuple[Array, Array, Array]:
     """Absolute addresses in the group's shape, their allocations, and a mask of the lanes that may access (faults
     are reported).
     """
@@ -122,6 +133,8 @@ def resolve(port: Port, array: Array, offset: int, nbytes: int, *, write: bool) 
             first = int(place[outside][0])
             text, advice = outside_global(port.globals, first, nbytes)
             port.machine.fault("out-of-bounds", text, port.group, outside, address=first, advice=advice)
+    elif within is not None:
+        leave(port, within, place, nbytes, active)
     if write and good.any():
         locked = np.array([a.read_only for a in port.globals._allocations] or [False])
         wrong = good & locked[np.maximum(owner, 0)]
@@ -228,7 +241,7 @@ def _store_global(port: Port, address: Address, values: tuple[Array, ...]) -> No
     nbytes = dtype.itemsize * count
     in_order = port.group.selection.in_order
     if type(base) is Affine and port.active is None:
-        view = affine_view(port, base, offset, dtype, count, write=True)
+        view = affine_view(port, address, dtype, count, write=True)
         if view is not None:
             for k, value in enumerate(values):
                 target = view if count == 1 else view[..., k]
@@ -237,13 +250,13 @@ def _store_global(port: Port, address: Address, values: tuple[Array, ...]) -> No
             return
     array = as_array(base).view(np.int64)
     shape = port.group.selection.shape
-    allocation = None if port.active is not None else only_allocation(port, array, offset, nbytes)
+    allocation = None if port.active is not None else only_allocation(port, array, offset, nbytes, address.within)
     if allocation is not None and not allocation.read_only:
         report_shadow(port, WRITE, allocation, array + offset, nbytes, None)
         index = spread((array + (offset - allocation.start)) // nbytes, shape)
         _put(allocation, in_order(index), tuple([in_order(spread(v, shape)) for v in values]))
         return
-    place, owner, good = resolve(port, array, offset, nbytes, write=True)
+    place, owner, good = resolve(port, array, offset, nbytes, address.within, write=True)
     full = [in_order(spread(v, shape)) for v in values]
     for which in np.unique(owner[good]):
         chosen, mask = port.globals.allocation(int(which)), good & (owner == which)
@@ -253,14 +266,16 @@ def _store_global(port: Port, address: Address, values: tuple[Array, ...]) -> No
 
 
 def in_one_allocation(
-    memory: GlobalMemory, base: Affine, offset: int, nbytes: int
+    memory: GlobalMemory, base: Affine, offset: int, nbytes: int, within: Extent | None = None
 ) -> tuple[Allocation, Pattern] | None:
     """The allocation that contains aligned accesses at affine addresses plus an offset, and their pattern; None if they
-    are misaligned, or no allocation contains them all.
+    are misaligned, no allocation contains them all, or they are not ``within`` the variable that they are made from.
     """
     first, pattern = base.base + offset, pattern_of(base.strides, base.extents, nbytes)
     low = first + pattern.low
     if low < 0 or not pattern.aligned or first % nbytes:
+        return None
+    if within is not None and (low < within.low or first + pattern.high > within.high):
         return None
     allocation = memory.find(low, first + pattern.high)
     return None if allocation is None else (allocation, pattern)

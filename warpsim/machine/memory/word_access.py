@@ -13,6 +13,7 @@ from warpsim.machine.memory.addresses import (
     INDEX,
     OUTRIGHT,
     Address,
+    Extent,
     RowProblem,
     bits_of,
     last_along,
@@ -20,7 +21,7 @@ from warpsim.machine.memory.addresses import (
     pattern_of,
     space_of,
 )
-from warpsim.machine.memory.port import Port, shared_advice
+from warpsim.machine.memory.port import Port, leave, shared_advice
 from warpsim.machine.selection import Rect
 from warpsim.machine.state.global_memory import SHARED_WINDOW, WINDOW
 from warpsim.machine.state.group import Group
@@ -49,31 +50,36 @@ def locate(port: Port, kind: str, address: Address, nbytes: int) -> tuple[Place,
     """Byte address (int or int64 array) in a column, the space, the columns, whether rows suffice, and a mask of
     the lanes that may access.
     """
-    base, offset = address.base, address.offset
+    base, offset, within = address.base, address.offset, address.within
     space, columns, covered = columns_of(port, kind)
+    first, last = (0, space.size) if within is None else (within.low, min(within.high, space.size))
     if type(base) is Affine:
         low, high = base.limits()
-        if low + offset >= 0 and high + offset + nbytes <= space.size:  # so there is no CTA rank above the offset
-            first = base.base + offset
+        if low + offset >= first and high + offset + nbytes <= last:  # so there is no CTA rank above the offset
+            at = base.base + offset
             if base.strides == FLAT:
-                if first % nbytes == 0:
-                    return first, space, columns, covered, port.active
-            elif not any(part % nbytes for part in (first, *base.strides)):
+                if at % nbytes == 0:
+                    return at, space, columns, covered, port.active
+            elif not any(part % nbytes for part in (at, *base.strides)):
                 place = base.array().astype(np.int64) + offset
                 # a base below zero has wrapped around: only with the offset is it an address
                 return place if low >= 0 else place & 0xFFFFFFFF, space, columns, covered, port.active
     array = as_array(base)
-    inside = _inside(array, offset, nbytes, space.size)
+    inside = _inside(array, offset, nbytes, first, last)
     if inside is not None:
         return inside, space, columns, covered, port.active
     array = (array.astype(np.int64) + offset) & 0xFFFFFFFF
     if kind == "shared::cluster" and int(array.max()) >> CLUSTER_SHIFT:
         array, columns = _remote(port, array, columns)
         covered = False
-    low, high = int(array.min()), int(array.max())
-    if low >= 0 and high + nbytes <= space.size and not misaligned(array, 0, nbytes):
-        return array, space, columns, covered, port.active
-    return _word_faults(port, kind, array, space, columns, nbytes)
+    low, high, errors = int(array.min()), int(array.max()), port.machine.errors
+    if low < 0 or high + nbytes > space.size or misaligned(array, 0, nbytes):
+        found, space, columns, covered, active = _word_faults(port, kind, array, space, columns, nbytes)
+    else:
+        found, active = array, port.active
+    if within is not None and port.machine.errors == errors:
+        leave(port, within, found, nbytes, active)
+    return found, space, columns, covered, active
 
 
 def _remote(port: Port, array: Array, columns: Array) -> tuple[Array, Array]:
@@ -131,7 +137,9 @@ def _alike(port: Port, kind: str, address: Address, nbytes: int, *, write: bool)
         return None
     if not isinstance(selection, Rect) or not selection.all_ctas:
         return None
-    if not in_rows(port.shared, base, address.offset, nbytes, write=write) or (write and port.active is not None):
+    if not in_rows(port.shared, base, address.offset, nbytes, address.within, write=write) or (
+        write and port.active is not None
+    ):
         return None
     return Affine(base.base + address.offset, base.strides, base.extents, I64)
 
@@ -293,9 +301,9 @@ def _store_rows(
         space.words[index + k] = rows
 
 
-def in_rows(space: WordSpace, base: Affine, offset: int, nbytes: int, *, write: bool) -> bool:
-    """Whether affine addresses plus an offset are whole words, within a space, and the same in all its columns; for a
-    store, also that no two lanes of a column share a byte.
+def in_rows(space: WordSpace, base: Affine, offset: int, nbytes: int, within: Extent | None, *, write: bool) -> bool:
+    """Whether affine addresses plus an offset are whole words, within a space (or a variable in it), and the same in all its
+    columns; for a store, also that no two lanes of a column share a byte.
     """
     strides, first = base.strides, base.base + offset
     if strides[2] or strides[3] or first % nbytes:
@@ -303,7 +311,8 @@ def in_rows(space: WordSpace, base: Affine, offset: int, nbytes: int, *, write: 
     pattern = pattern_of(strides, base.extents, nbytes)
     if not pattern.aligned or (write and not pattern.disjoint):
         return False
-    return first + pattern.low >= 0 and first + pattern.high <= space.size
+    low, high = (0, space.size) if within is None else (within.low, min(within.high, space.size))
+    return first + pattern.low >= low and first + pattern.high <= high
 
 
 def rows_view(space: WordSpace, place: Affine, first: int, extents: tuple[int, ...], dtype: DType) -> Array:
@@ -313,10 +322,10 @@ def rows_view(space: WordSpace, place: Affine, first: int, extents: tuple[int, .
     return np.ndarray(shape, dtype, space.words, first * n, (one * n, other * n, 4 * b0, 4))
 
 
-def _inside(array: Array, offset: int, nbytes: int, size: int) -> Array | None:
-    """Byte addresses as int64 if all are aligned and within ``size`` bytes; else None."""
+def _inside(array: Array, offset: int, nbytes: int, first: int, last: int) -> Array | None:
+    """Byte addresses as int64 if all are aligned and within ``[first, last)``; else None."""
     low, high = int(np.minimum.reduce(array, axis=None)) + offset, int(np.maximum.reduce(array, axis=None)) + offset
-    if low < 0 or high + nbytes > size:
+    if low < first or high + nbytes > last:
         return None
     place = array.astype(np.int64)
     if offset:
@@ -377,8 +386,10 @@ def access_rows(
 
 def _offsets(port: Port, kind: str, address: Array, nbytes: int) -> tuple[Array, bool]:
     """Addresses as offsets in shared memory, and whether all rows are inside it and aligned."""
-    few = address.size <= FEW
-    asked = (kind == "", nbytes, address.dtype.char, address.shape, address.tobytes()) if few else None
+    few, within = address.size <= FEW, port.within
+    asked = None
+    if few:
+        asked = kind == "", nbytes, address.dtype.char, address.shape, address.tobytes(), within and within.low
     found = port.shared.views.get(asked)
     if found is not None:
         return found[0], True
@@ -387,9 +398,22 @@ def _offsets(port: Port, kind: str, address: Array, nbytes: int) -> tuple[Array,
         array = array - SHARED_WINDOW
     if int(array.min()) < 0 or int(array.max()) + nbytes > port.shared.size or misaligned(array, 0, nbytes):
         return array, False
+    if within is not None and (int(array.min()) < within.low or int(array.max()) + nbytes > within.high):
+        _leave_rows(port, within, array, nbytes)
+        return array, True
     if few:
         port.shared.keep(asked, [array])
     return array, True
+
+
+def _leave_rows(port: Port, within: Extent, array: Array, nbytes: int) -> None:
+    """Notify of rows that leave the variable that their addresses are made from, by the first of them."""
+    warps = port.group.warps
+    rows = spread((array < within.low) | (array + nbytes > within.high), (warps.n, array.shape[1], warps.m))
+    first = int(spread(array, rows.shape)[rows][0])
+    lanes = lanes_of_rows(port.group, rows)
+    if port.hooks.variable_left is not None:
+        port.hooks.variable_left(port.machine, port.group, within, np.full(lanes.shape, first), nbytes, lanes)
 
 
 def _row_faults(port: Port, array: Array, address: Array, nbytes: int, active: Array | None) -> tuple[Array, Array]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from warpsim.graph.nodes import LANES
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
+from warpsim.native.codegen.interference import FIRST, LAST
 from warpsim.native.lowering.affine import add, first_of, times
 from warpsim.native.lowering.graphs import Lowering
 from warpsim.native.lowering.values import IRBuilder, Val, element, scalar
@@ -14,6 +15,7 @@ from warpsim.native.runtime.context import BAD_ACCESS, CONTEXT, LOG_FULL
 from warpsim.records import frozen
 
 if TYPE_CHECKING:
+    from warpsim.machine.memory.addresses import Extent
     from warpsim.native.codegen.builder import RegionBuilder
     from warpsim.native.codegen.interference import Interference, Name
 
@@ -73,6 +75,9 @@ class RowAccess:
             whole = "true" if lanes.text == builder.mask else code.make(f"icmp eq i32 {lanes.text}, {builder.mask}")
         else:
             whole = code.make(f"icmp eq i32 {lanes.text}, -1")
+        if effect.within is not None:
+            inside = self._within(effect.within, rows, effect.type.bytes * effect.count)
+            whole = inside if whole == "true" else code.make(f"and i1 {whole}, {inside}")
         if effect.space == "shared":
             pointers = self._shared_places(effect, rows, whole, fast, slow)
         else:
@@ -98,6 +103,19 @@ class RowAccess:
             type = f"i{n}" if one else f"<32 x i{n}>"
             found.append(self.lanes.typed(effect, Val(f"i{n}", code.load(type, result), one)))
         return found
+
+    def _within(self, within: Extent, rows: Rows, step: int) -> str:
+        """Whether all rows are inside the variable that their addresses are made from."""
+        code, room = self.builder.code, within.high - within.low - step * rows.lanes
+        if room < 0:
+            return "false"
+        good = "true"
+        for first in rows.firsts:
+            at = code.convert("zext", first, "i64") if first.type == "i32" else first
+            above = code.op("sub", at, code.number(within.low, "i64"))
+            one = code.op("icmp ule", above, code.number(room, "i64"), type="i1").text
+            good = one if good == "true" else code.make(f"and i1 {good}, {one}")
+        return good
 
     def _ends(self, rows: Rows, bytes: int) -> tuple[str, str]:
         code = self.builder.code
@@ -414,7 +432,7 @@ class LaneAccess:
         if one:
             some = code.make(f"icmp ne i32 {mask.text}, 0")
             lanes = code.make(f"zext i1 {some} to i32")
-        range_ = self.interference.range(name)
+        range_ = self.range(name, effect)
         buffer = self._buffer = code.slot(f"[{effect.count * 32} x i{size * 8}]")
         self._one = one
         for k in range(effect.count):
@@ -427,9 +445,30 @@ class LaneAccess:
                 code.store(f"<32 x i{size * 8}>", "zeroinitializer", place, 64)
         what = f"{size}_{effect.count}"
         if effect.space == "generic":
-            self._generic(effect.kind, what, where, lanes, buffer, range_)
+            self._generic(name, effect, what, where, lanes, buffer, range_)
             return
         self.check(self.call(effect.kind, effect.space, what, where, lanes, buffer, range_))
+        self.checked(name, effect, effect.space, range_)
+
+    def range(self, name: Name, effect: Effect) -> str:
+        """Where the library notes the extent of an access: for itself, if it is to stay in a variable."""
+        if effect.within is None:
+            return self.interference.range(name)
+        code, own = self.builder.code, self.builder.code.slot("[2 x i64]")
+        code.store("i64", FIRST, own)
+        code.store("i64", LAST, code.at(own, "i64", 1))
+        return own
+
+    def checked(self, name: Name, effect: Effect, space: str, own: str) -> None:
+        """Leave an access that is not inside the variable that its address is made from to the interpreter."""
+        within, code = effect.within, self.builder.code
+        if within is None:
+            return
+        low, high = code.load("i64", own), code.load("i64", code.at(own, "i64", 1))
+        self.interference.note(name, low, high)
+        if within.kind == space:
+            good = code.make(f"icmp sge i64 {low}, {within.low}"), code.make(f"icmp sle i64 {high}, {within.high}")
+            self.builder.fail_unless(code.make(f"and i1 {good[0]}, {good[1]}"), BAD_ACCESS)
 
     def _element(self, effect: Effect, k: int) -> str:
         return self.builder.code.at(self._buffer, f"i{effect.type.bytes * 8}", k * 32)
@@ -464,7 +503,7 @@ class LaneAccess:
         with code.when(code.make(f"icmp ne i32 {status}, 0"), leaves=True):
             code.line(f"ret i32 {status}")
 
-    def _generic(self, kind: str, what: str, where: str, lanes: str, buffer: str, range_: str) -> None:
+    def _generic(self, name: Name, effect: Effect, what: str, where: str, lanes: str, buffer: str, range_: str) -> None:
         """A generic access to one space by all lanes; rolled back where lanes go to several."""
         code = self.builder.code
         all = Val("i64", code.load("<32 x i64>", where, 64), uniform=False)
@@ -482,14 +521,15 @@ class LaneAccess:
             code.branch(code.make(f"icmp eq i32 {here}, {lanes}"), words, next)
             code.label(words)
             code.put(moved, where, 64)
-            self._reach(kind, what, space, where, lanes, buffer, "null" if space == "local" else range_, result)
+            noted = "null" if space == "local" else range_
+            self._reach(name, effect, what, space, where, lanes, buffer, noted, result)
             code.line(f"br label %{done}")
             code.label(next)
             windows = code.make(f"or i32 {windows}, {here}")
         plain = code.fresh("plain")
         code.branch(code.make(f"icmp eq i32 {windows}, 0"), plain, beyond)
         code.label(plain)
-        self._reach(kind, what, "global", where, lanes, buffer, range_, result)
+        self._reach(name, effect, what, "global", where, lanes, buffer, range_, result)
         code.line(f"br label %{done}")
         code.label(beyond)
         code.line(f"ret i32 {BAD_ACCESS}")
@@ -501,12 +541,23 @@ class LaneAccess:
         return code.make(f"and i32 {code.make(f'bitcast {code.of(condition)} to i32')}, {lanes}")
 
     def _reach(
-        self, kind: str, what: str, space: str, where: str, lanes: str, buffer: str, range_: str, result: str
+        self,
+        name: Name,
+        effect: Effect,
+        what: str,
+        space: str,
+        where: str,
+        lanes: str,
+        buffer: str,
+        range_: str,
+        result: str,
     ) -> None:
         """A generic access that goes to one space; what is stored there may be seen by others, or not."""
         code = self.builder.code
-        code.store("i32", self.call(kind, space, what, where, lanes, buffer, range_), result)
-        if kind == "store":
+        code.store("i32", self.call(effect.kind, space, what, where, lanes, buffer, range_), result)
+        if range_ != "null":
+            self.checked(name, effect, space, range_)
+        if effect.kind == "store":
             self.builder.changes(space)
 
 
@@ -546,8 +597,9 @@ class Atomics:
 
     def _cells(self, name: Name, effect: Effect, address: Val, lanes: str, cells: str) -> None:
         """The address of each lane's element, by a library function."""
-        where, range_ = self.lanes.addresses(address), self.interference.range(name)
+        where, range_ = self.lanes.addresses(address), self.lanes.range(name, effect)
         self.lanes.check(self.lanes.call("cells", effect.space, f"{effect.type.bytes}", where, lanes, cells, range_))
+        self.lanes.checked(name, effect, effect.space, range_)
 
     def _own_cells(self, name: Name, effect: Effect, address: Val, mask: Val, cells: str) -> None:
         """The same in the CTA's private copy of shared memory: inline where it is known to be written."""
@@ -561,12 +613,17 @@ class Atomics:
         good = code.make(
             f"and i1 {good}, {code.make('icmp eq i32 ' + code.make(f'and i32 {odd}, {size - 1}') + ', 0')}"
         )
-        code.branch(good, fast, slow)
-        code.label(fast)
-        if name in self.interference.numbers:
+        low, followed, within = "", name in self.interference.numbers, effect.within
+        if followed or within is not None:
             shown = code.select(here, code.splat(address), code.number(-1, "i32"))
             least = code.call("llvm.vector.reduce.umin.v32i32", "i32", code.of(shown))
             low = code.make(f"zext i32 {least} to i64")
+        if within is not None:
+            for inside in (f"icmp uge i64 {low}, {within.low}", f"icmp ule i64 {end}, {within.high}"):
+                good = code.make(f"and i1 {good}, {code.make(inside)}")
+        code.branch(good, fast, slow)
+        code.label(fast)
+        if followed:
             some = code.make(f"icmp ne i32 {mask.text}, 0")
             none = (1 << 63) - 1
             self.interference.note(

@@ -11,7 +11,7 @@ from warpsim.graph.evaluate import Substitution
 from warpsim.graph.nodes import MemoryAccess, Node, Untraceable, bits, cast, constant, of_array, operate
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Matrix
-from warpsim.machine.memory.addresses import space_of
+from warpsim.machine.memory.addresses import Extent, space_of
 from warpsim.machine.plan import literal
 from warpsim.machine.state.global_memory import CONST_ADDRESS
 from warpsim.machine.values import as_array
@@ -46,6 +46,8 @@ class Effect:
     values: tuple[Node, ...] = ()
     update: Node | None = None
     commutes: str = ""
+    within: Extent | None = None
+    """The variable that the address is made from, if an access could reach another one."""
 
 
 @frozen(eq=False)
@@ -186,6 +188,8 @@ def _parameters(plan: FunctionPlan, instruction: Instruction) -> Traced | None:
     param = address.base.parameter if address.base is not None else None
     if param is None or not plan.function.entry:
         return None
+    if plan.within(instruction, address) is not None:
+        raise Untraceable("a load beyond a parameter")
     if instruction.guard is not None:
         raise Untraceable("a guarded load of parameters")
     offset, target = param.offset + address.offset, instruction.operands[0]
@@ -250,8 +254,10 @@ def traced(plan: FunctionPlan, instruction: Instruction, known: Mapping[int, int
         raise Untraceable("a collective under a guard")
     reader, members = Reader(plan, known), None
     nodes: list[tuple[Node, int]] = []
+    extents: dict[int, Extent | None] = {}
     for spec, operand in zip(form.operands[form.n_dest :], instruction.inputs, strict=False):
         if operand.base is not None:
+            extents[len(nodes)] = plan.within(instruction, operand)
             nodes.append(reader.address(operand))
         elif collective and spec.name == "membermask":
             members = reader.value(operand)
@@ -262,12 +268,14 @@ def traced(plan: FunctionPlan, instruction: Instruction, known: Mapping[int, int
     for operand, results in zip(instruction.outputs, graph.outputs, strict=False):
         for part, result in zip(operand.parts, results, strict=True):
             written(part, bind(result), found)
-    effects = tuple([_effect(access, *nodes[access.place.input], bind) for access in graph.accesses])
+    effects = tuple([_effect(a, *nodes[a.place.input], extents[a.place.input], bind) for a in graph.accesses])
     return Traced(tuple(reader.keys), tuple(found), effects, guard, collective, members)
 
 
-def _effect(access: MemoryAccess, base: Node, offset: int, bind: Substitution) -> Effect:
+def _effect(access: MemoryAccess, base: Node, offset: int, within: Extent | None, bind: Substitution) -> Effect:
     """An access with the operands of an instruction."""
+    if within is not None and within.kind == "local":
+        raise Untraceable("one of several local variables")
     space, address = place_of(access.space, base, offset + access.place.offset)
     values, type = tuple([bind(v) for v in access.values]), access.type
     if access.count * type.bytes > 16:
@@ -278,4 +286,4 @@ def _effect(access: MemoryAccess, base: Node, offset: int, bind: Substitution) -
         raise Untraceable("an atomic of 64 bits in shared memory")
     if access.kind == "store":
         values = tuple([bits(v, _unsigned(type.dtype)) for v in values])
-    return Effect(access.kind, space, address, type, access.count, values, access.update, access.commutes)
+    return Effect(access.kind, space, address, type, access.count, values, access.update, access.commutes, within)
