@@ -75,7 +75,7 @@ class RowAccess:
             whole = "true" if lanes.text == builder.mask else code.make(f"icmp eq i32 {lanes.text}, {builder.mask}")
         else:
             whole = code.make(f"icmp eq i32 {lanes.text}, -1")
-        if effect.within is not None:
+        if effect.within is not None and effect.space == "global":
             inside = self._within(effect.within, rows, effect.type.bytes * effect.count)
             whole = inside if whole == "true" else code.make(f"and i1 {whole}, {inside}")
         if effect.space == "shared":
@@ -129,23 +129,24 @@ class RowAccess:
         """Pointers to the rows; goes to ``fast`` where they are inside, aligned and (for a load) written, else to ``slow``."""
         code = self.builder.code
         step, load = effect.type.bytes * effect.count, effect.kind == "load"
-        clean = code.load("i64", self.memory.clean)
+        part = self.memory.part(effect.within)
+        clean = code.load("i64", part.clean)
         pointers, places, good, old = [], [], whole, "true"
         for first in rows.firsts:
-            at = code.convert("zext", first, "i64")
+            at = code.convert("zext", add(code, "sub", first, code.number(part.low, "i32")), "i64")
             end = code.op("add", at, code.number(step * rows.lanes, "i64")).text
             inside, written = (
-                code.make(f"icmp ule i64 {end}, {self.memory.size}"),
+                code.make(f"icmp ule i64 {end}, {part.size}"),
                 code.make(f"icmp ule i64 {end}, {clean}"),
             )
             if step > 1:
-                odd = code.op("and", at, code.number(step - 1, "i64"))
+                odd = code.op("and", code.convert("zext", first, "i64"), code.number(step - 1, "i64"))
                 even = code.make(f"icmp eq i64 {odd.text}, 0")
                 inside, written = (code.make(f"and i1 {v}, {even}") for v in (inside, written))
             good = inside if good == "true" else code.make(f"and i1 {good}, {inside}")
             old = written if old == "true" else code.make(f"and i1 {old}, {written}")
             places.append(at)
-            pointers.append(code.at(self.memory.shared, "i8", at.text))
+            pointers.append(code.at(part.shared, "i8", at.text))
         look, new = code.fresh("look"), code.fresh("new")
         if whole != "true":
             old = code.make(f"and i1 {old}, {whole}")
@@ -157,7 +158,7 @@ class RowAccess:
         wide = f"i{step * rows.lanes * 8}"
         every = "true"
         for at in places:
-            mark = code.at(self.memory.marks, "i8", at.text)
+            mark = code.at(part.marks, "i8", at.text)
             if load:
                 one = code.make(f"icmp eq {wide} {code.make(f'load {wide}, ptr {mark}, align 1')}, -1")
                 every = one if every == "true" else code.make(f"and i1 {every}, {one}")
@@ -299,6 +300,18 @@ class RowAccess:
         return parts[0]
 
 
+@attrs.define
+class Part:
+    """A CTA's own copy of shared memory from ``low`` on, all of it or a variable: where it and its ``marks`` begin, its ``size``,
+    and how much of it is known to be written, from its start on (``clean``, a slot)."""
+
+    low: int = 0
+    shared: str = ""
+    marks: str = ""
+    size: str = ""
+    clean: str = ""
+
+
 class Memory:
     """``columns``: the column of each lane's CTA in shared memory, and in ``positions`` its own in local memory. Of a CTA that has
     its own copy of shared memory: ``shared``, its ``marks``, its ``size``, and how far it is known to be written (``clean``)."""
@@ -318,6 +331,10 @@ class Memory:
             self.spaces |= {"shared", "local", "global"}
         self.memos: dict[tuple[int, Name], str] = {}
         """For each access a memo of its last allocation."""
+        within = [e.within for made in traced for e in made.effects if e.within is not None]
+        self.noted = dict.fromkeys(within, "")
+        """For each variable that addresses are made from, the extent of accesses by the library."""
+        self.parts = {v: Part(v.low) for v in within if v.kind == "shared"}
 
     @property
     def private(self) -> bool:
@@ -328,8 +345,14 @@ class Memory:
         """Once per call."""
         builder, code = self.builder, self.builder.code
         self.columns, self.positions = code.slot("[32 x i64]"), code.slot("[32 x i64]")
+        for within in self.noted:
+            self.noted[within] = own = code.slot("[2 x i64]")
+            code.store("i64", FIRST, own)
+            code.store("i64", LAST, code.at(own, "i64", 1))
         if self.private:
             self.clean = code.slot("i64")
+            for part in self.parts.values():
+                part.clean = code.slot("i64")
             self.bytes, self.stride = builder.word("private_bytes"), builder.word("private_stride")
             self.size = builder.word("shared_size")
             self.tracked = builder.word("private_tracked")
@@ -351,10 +374,38 @@ class Memory:
             builder.put_word("shared_columns", "1")
             builder.put_word("shared_written", self.marks, "ptr")
             place = code.at(builder.words["cleans"], "i64", builder.cta64)
-            code.store("i64", code.load("i64", place), self.clean)
+            for within, part in self.parts.items():
+                part.shared, part.marks = (code.at(p, "i8", part.low) for p in (self.shared, self.marks))
+                part.size = self._of_part(within, self.size)
+            self._known(code.load("i64", place))
         elif "shared" in self.spaces:
             column = scalar("i64", builder.column)
             code.put(code.splat(column), self.columns, 64)
+
+    def part(self, within: Extent | None) -> Part:
+        """A variable, or all of the copy."""
+        return self.parts[within] if within in self.parts else Part(0, self.shared, self.marks, self.size, self.clean)
+
+    def _of_part(self, within: Extent, end: str) -> str:
+        """How much of a variable lies before the end of so many bytes of shared memory."""
+        code = self.builder.code
+        least = code.call("llvm.umin.i64", "i64", f"i64 {end}", f"i64 {within.high}")
+        return code.call("llvm.usub.sat.i64", "i64", f"i64 {least}", f"i64 {within.low}")
+
+    def _known(self, clean: str) -> None:
+        """So much is known to be written."""
+        code = self.builder.code
+        code.store("i64", clean, self.clean)
+        for within, part in self.parts.items():
+            code.store("i64", self._of_part(within, clean), part.clean)
+
+    def finish(self) -> None:
+        """Leave accesses that were not inside the variable that their address is made from to the interpreter."""
+        code = self.builder.code
+        for within, own in self.noted.items():
+            low, high = code.load("i64", own), code.load("i64", code.at(own, "i64", 1))
+            good = code.make(f"icmp sge i64 {low}, {within.low}"), code.make(f"icmp sle i64 {high}, {within.high}")
+            self.builder.fail_unless(code.make(f"and i1 {good[0]}, {good[1]}"), BAD_ACCESS)
 
     def _clear(self, size: str) -> None:
         """Zero a copy that CTAs share one after the other."""
@@ -384,7 +435,7 @@ class Memory:
         with code.when(code.make(f"icmp ult i64 {clean}, {self.size}")):
             more = code.call("ws_clean", "i64", f"ptr {self.marks}", f"i64 {clean}", f"i64 {self.size}")
             code.store("i64", more, place)
-            code.store("i64", more, self.clean)
+            self._known(more)
 
 
 class LaneAccess:
@@ -432,7 +483,6 @@ class LaneAccess:
         if one:
             some = code.make(f"icmp ne i32 {mask.text}, 0")
             lanes = code.make(f"zext i1 {some} to i32")
-        range_ = self.range(name, effect)
         buffer = self._buffer = code.slot(f"[{effect.count * 32} x i{size * 8}]")
         self._one = one
         for k in range(effect.count):
@@ -445,30 +495,28 @@ class LaneAccess:
                 code.store(f"<32 x i{size * 8}>", "zeroinitializer", place, 64)
         what = f"{size}_{effect.count}"
         if effect.space == "generic":
-            self._generic(name, effect, what, where, lanes, buffer, range_)
+            self._generic(name, effect, what, where, lanes, buffer)
             return
+        range_ = self.range(name, effect, effect.space)
         self.check(self.call(effect.kind, effect.space, what, where, lanes, buffer, range_))
-        self.checked(name, effect, effect.space, range_)
+        self.checked(name, effect, effect.space)
 
-    def range(self, name: Name, effect: Effect) -> str:
-        """Where the library notes the extent of an access: for itself, if it is to stay in a variable."""
-        if effect.within is None:
-            return self.interference.range(name)
-        code, own = self.builder.code, self.builder.code.slot("[2 x i64]")
-        code.store("i64", FIRST, own)
-        code.store("i64", LAST, code.at(own, "i64", 1))
-        return own
+    def range(self, name: Name, effect: Effect, space: str) -> str:
+        """Where the library notes the extent of an access."""
+        followed = self.interference.range(name)
+        if followed == "null" and effect.within is not None and effect.within.kind == space:
+            return self.memory.noted[effect.within]
+        return followed
 
-    def checked(self, name: Name, effect: Effect, space: str, own: str) -> None:
-        """Leave an access that is not inside the variable that its address is made from to the interpreter."""
+    def checked(self, name: Name, effect: Effect, space: str) -> None:
+        """Note the extent of an access for its variable, too, where it was noted to find interference."""
         within, code = effect.within, self.builder.code
-        if within is None:
-            return
-        low, high = code.load("i64", own), code.load("i64", code.at(own, "i64", 1))
-        self.interference.note(name, low, high)
-        if within.kind == space:
+        if within is not None and within.kind == space and (followed := self.interference.range(name)) != "null":
+            low, high = code.load("i64", followed), code.load("i64", code.at(followed, "i64", 1))
+            some = code.make(f"icmp sge i64 {high}, {low}")
             good = code.make(f"icmp sge i64 {low}, {within.low}"), code.make(f"icmp sle i64 {high}, {within.high}")
-            self.builder.fail_unless(code.make(f"and i1 {good[0]}, {good[1]}"), BAD_ACCESS)
+            inside = code.make(f"and i1 {good[0]}, {good[1]}")
+            self.builder.fail_unless(code.make(f"select i1 {some}, i1 {inside}, i1 true"), BAD_ACCESS)
 
     def _element(self, effect: Effect, k: int) -> str:
         return self.builder.code.at(self._buffer, f"i{effect.type.bytes * 8}", k * 32)
@@ -503,7 +551,7 @@ class LaneAccess:
         with code.when(code.make(f"icmp ne i32 {status}, 0"), leaves=True):
             code.line(f"ret i32 {status}")
 
-    def _generic(self, name: Name, effect: Effect, what: str, where: str, lanes: str, buffer: str, range_: str) -> None:
+    def _generic(self, name: Name, effect: Effect, what: str, where: str, lanes: str, buffer: str) -> None:
         """A generic access to one space by all lanes; rolled back where lanes go to several."""
         code = self.builder.code
         all = Val("i64", code.load("<32 x i64>", where, 64), uniform=False)
@@ -521,15 +569,14 @@ class LaneAccess:
             code.branch(code.make(f"icmp eq i32 {here}, {lanes}"), words, next)
             code.label(words)
             code.put(moved, where, 64)
-            noted = "null" if space == "local" else range_
-            self._reach(name, effect, what, space, where, lanes, buffer, noted, result)
+            self._reach(name, effect, what, space, where, lanes, buffer, result)
             code.line(f"br label %{done}")
             code.label(next)
             windows = code.make(f"or i32 {windows}, {here}")
         plain = code.fresh("plain")
         code.branch(code.make(f"icmp eq i32 {windows}, 0"), plain, beyond)
         code.label(plain)
-        self._reach(name, effect, what, "global", where, lanes, buffer, range_, result)
+        self._reach(name, effect, what, "global", where, lanes, buffer, result)
         code.line(f"br label %{done}")
         code.label(beyond)
         code.line(f"ret i32 {BAD_ACCESS}")
@@ -549,14 +596,14 @@ class LaneAccess:
         where: str,
         lanes: str,
         buffer: str,
-        range_: str,
         result: str,
     ) -> None:
         """A generic access that goes to one space; what is stored there may be seen by others, or not."""
         code = self.builder.code
+        range_ = "null" if space == "local" else self.range(name, effect, space)
         code.store("i32", self.call(effect.kind, space, what, where, lanes, buffer, range_), result)
         if range_ != "null":
-            self.checked(name, effect, space, range_)
+            self.checked(name, effect, space)
         if effect.kind == "store":
             self.builder.changes(space)
 
@@ -597,9 +644,9 @@ class Atomics:
 
     def _cells(self, name: Name, effect: Effect, address: Val, lanes: str, cells: str) -> None:
         """The address of each lane's element, by a library function."""
-        where, range_ = self.lanes.addresses(address), self.lanes.range(name, effect)
+        where, range_ = self.lanes.addresses(address), self.lanes.range(name, effect, effect.space)
         self.lanes.check(self.lanes.call("cells", effect.space, f"{effect.type.bytes}", where, lanes, cells, range_))
-        self.lanes.checked(name, effect, effect.space, range_)
+        self.lanes.checked(name, effect, effect.space)
 
     def _own_cells(self, name: Name, effect: Effect, address: Val, mask: Val, cells: str) -> None:
         """The same in the CTA's private copy of shared memory: inline where it is known to be written."""

@@ -265,6 +265,7 @@ class FunctionEmitter:
         code.store("i64", code.make("add i64 " + code.load("i64", builder.group) + ", 1"), builder.group)
         code.line("br label %group")
         code.label("finish")
+        self.memory.finish()
         for number, slot in enumerate(region.outs):
             if slot not in builder.varying:
                 value = code.load("i64", builder.results[slot])
