@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from warpsim.analysis.shared_layout import source_name
 from warpsim.machine.memory.addresses import INDEX
 from warpsim.machine.state.global_memory import PARAM_ADDRESS
 from warpsim.machine.watcher import Watcher
+from warpsim.program.mangling import source_name
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine

@@ -20,7 +20,7 @@ from warpsim.analysis.contraction import contract, drop_identities
 from warpsim.analysis.flow import Block, calls_into, polling_functions
 from warpsim.analysis.loops import CLOCKS, Clocks, Loop, clock_readers, loop_at
 from warpsim.analysis.operand_order import order_operands
-from warpsim.analysis.shared_layout import place_shared, source_name
+from warpsim.analysis.shared_layout import place_shared
 from warpsim.errors import InternalError
 from warpsim.isa.traits import Ending, Family
 from warpsim.machine.memory.addresses import Extent, space_of
@@ -28,6 +28,7 @@ from warpsim.machine.state.global_memory import LOCAL_WINDOW, PARAM_ADDRESS, SHA
 from warpsim.machine.state.notes import no_notes
 from warpsim.machine.values import Affine, Array, Value
 from warpsim.program.build import no_collection, program_of
+from warpsim.program.mangling import source_name
 from warpsim.program.program import Function, Instruction, Operand, Param, Program, Variable
 from warpsim.records import frozen
 from warpsim.types import ScalarType, StateSpace

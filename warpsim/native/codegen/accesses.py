@@ -12,7 +12,7 @@ from warpsim.native.lowering.graphs import Lowering
 from warpsim.native.lowering.values import IRBuilder, Val, element, scalar
 from warpsim.native.regions.forms import Effect
 from warpsim.native.runtime.context import BAD_ACCESS, CONTEXT, LOG_FULL
-from warpsim.records import frozen
+from warpsim.records import define, frozen
 
 if TYPE_CHECKING:
     from warpsim.machine.memory.addresses import Extent
@@ -300,7 +300,7 @@ class RowAccess:
         return parts[0]
 
 
-@attrs.define
+@define
 class Part:
     """A CTA's own copy of shared memory from ``low`` on, all of it or a variable: where it and its ``marks`` begin, its ``size``,
     and how much of it is known to be written, from its start on (``clean``, a slot)."""
