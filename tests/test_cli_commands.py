@@ -16,9 +16,10 @@ import pytest
 
 from ptx_text import module_head
 from warpsim.cli import commands, executing, launching, main, output
+from warpsim.cli.arguments import Argument, argument, dims
 from warpsim.cli.debug import Terminal
 from warpsim.cli.grammar import parser
-from warpsim.cli.launching import Argument, Progress, argument, dims
+from warpsim.cli.launching import Progress
 from warpsim.cli.output import Unusable
 from warpsim.parallel import processes
 

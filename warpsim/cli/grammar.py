@@ -42,7 +42,10 @@ def _common(max_seconds: float | None) -> _Parser:
 def _launch() -> _Parser:
     """The options that describe a launch."""
     launch = _Parser(add_help=False)
-    launch.add_argument("file", help=PTX)
+    launch.add_argument("file", help=f"{PTX}; or CUDA C++ (.cu), compiled with your nvcc, or NVRTC from pip")
+    launch.add_argument(
+        "--cuda-flags", default="", metavar="FLAGS", help='for that compiler: --cuda-flags="-I include -DN=4"'
+    )
     launch.add_argument("--kernel", metavar="NAME", help="the kernel (the first one)")
     launch.add_argument("--grid", required=True, metavar="X,Y,Z", help="CTAs, for example 4 or 16,16")
     launch.add_argument("--block", required=True, metavar="X,Y,Z", help="threads per CTA")
@@ -55,7 +58,16 @@ def _launch() -> _Parser:
         metavar="KIND:VALUE",
         help="one per parameter, in order: a number (i32:5, f32:2.0), a file (in:x.npy, inout:y.npy=z.npy), zeros "
         "(zeros:f16:64x64, out:f32:1024=y.npy), raw bytes (bytes:00ff), or a generator (normal:f16:64x64:seed=3, "
-        "arange:u32:1000, also uniform, integers, full, bits, hurtful)",
+        "arange:u32:1000, also uniform, integers, full, bits, hurtful), an array of --array (array:A), a tensor map "
+        "of an array (tensormap:A:box=64x64:swizzle=128B, the innermost dimension first), or a struct (struct:FILE.json, "
+        "an object whose members are written as arguments)",
+    )
+    launch.add_argument(
+        "--array",
+        action="append",
+        default=[],
+        metavar="NAME=KIND:VALUE",
+        help="an array that arguments refer to by name: A=normal:f16:128x64, C=out:f32:64=c.npy",
     )
     return launch
 

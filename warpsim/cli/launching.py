@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import importlib
 import os
-import re
+import shlex
 import sys
 import threading
 import time
@@ -16,17 +16,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from warpsim.cli.arguments import Argument, Given, Placed, StructArgument, argument, dims, named_arrays
 from warpsim.cli.output import Unusable, internal
 from warpsim.errors import LaunchError, PtxError, plural
 from warpsim.host.cases import CaseResult, failed_case, run_case
 from warpsim.host.defaults import defaults
 from warpsim.host.device import Device, runs_on
-from warpsim.host.files import Target, named, read_array
-from warpsim.host.kernel import Kernel, LaunchResult, load_file
+from warpsim.host.files import Target, named
+from warpsim.host.kernel import Kernel, LaunchResult, Module, load_file, load_text
 from warpsim.host.options import Dim
-from warpsim.host.recipes import DTYPES, GENERATORS, recipe
 from warpsim.numerics.arrays import Array
 from warpsim.records import frozen
 
@@ -39,19 +37,11 @@ if TYPE_CHECKING:
 
 
 @frozen
-class Argument:
-    """A kernel argument, and the file to write it to afterwards."""
-
-    value: Any
-    path: str | None = None
-
-
-@frozen
 class Launched:
     """A finished launch; ``unsaved`` lists the files that could not be written, and why."""
 
     result: LaunchResult
-    arguments: list[Argument]
+    arguments: list[Given]
     unsaved: list[str]
     timing: Timing | None = None
 
@@ -96,57 +86,6 @@ def _printed(text: str) -> None:
     sys.stdout.write(text)
 
 
-def dims(text: str) -> tuple[int, ...]:
-    """Parse ``16,16`` or ``16x16`` as integers."""
-    try:
-        return tuple(int(v) for v in text.replace("x", ",").split(","))
-    except ValueError:
-        raise Unusable(f"{text!r} is not an extent; use the form 16,16") from None
-
-
-def argument(text: str) -> Argument:
-    """Parse one ``--arg``."""
-    kind, _, rest = text.partition(":")
-    body, _, path = rest.partition("=")
-    dtype = DTYPES.get("s" + kind[1:] if kind.startswith("i") else kind)
-    try:
-        if kind in ("in", "inout"):
-            return Argument(read_array(body), path or (body if kind == "inout" else None))
-        if kind in ("zeros", "out"):
-            return Argument(_zeros(body), path or None)
-        if dtype is not None:
-            with np.errstate(over="ignore"):
-                return Argument(dtype.type(float(body)) if kind.startswith("f") else int(body, 0))
-        if kind == "bytes":
-            return Argument(bytes.fromhex(body))
-        if kind in GENERATORS:
-            return _generated(kind, rest)
-    except (ValueError, OverflowError, MemoryError, LaunchError, Unusable) as problem:
-        raise Unusable(f"--arg {text}: {problem}") from None
-    kinds = dict.fromkeys(["in", "inout", "out", "zeros", "bytes", *DTYPES, *GENERATORS])
-    raise Unusable(f"--arg {text}: unknown kind {kind!r}; kinds: {', '.join(kinds)}")
-
-
-def _generated(generator: str, text: str) -> Argument:
-    """Parse ``TYPE:SHAPE``, then numbers of the generator, then a file: ``f16:64x64:seed=3:mean=1=x.npy``."""
-    found = re.fullmatch(r"(\w+):([\dx,]+)((?::\w+=[-+.\w]+)*)(?:=(.+))?", text)
-    if found is None:
-        raise Unusable(f"use the form {generator}:f32:64x64 or {generator}:f32:64x64:seed=3")
-    name, shape, numbers, path = found.groups()
-    named = {key: float(value) for key, _, value in (part.partition("=") for part in numbers.split(":")[1:])}
-    seed = int(named.pop("seed", 0))
-    dtype = "s" + name[1:] if re.fullmatch(r"i\d+", name) else name
-    return Argument(recipe(generator, dims(shape), dtype, seed=seed, **named).array(), path)
-
-
-def _zeros(text: str) -> Array:
-    name, _, shape = text.partition(":")
-    dtype = DTYPES.get("s" + name[1:] if name.startswith("i") else name)
-    if dtype is None:
-        raise Unusable(f"{name!r} is not a type; types: {', '.join(DTYPES)}")
-    return np.zeros(dims(shape), dtype)
-
-
 class Left(Exception):
     """The user left a launch before its end, so there is nothing to save."""
 
@@ -161,7 +100,10 @@ def launch_from(options: Namespace, launch: Callable[..., LaunchResult] | None =
     kernel = _kernel(options)
     if watch is not None:
         watch.load = time.perf_counter() - began
-    arguments = [argument(a) for a in options.arg]
+    arrays = named_arrays(options.array)
+    arguments = [argument(a, arrays) for a in options.arg]
+    held = list({id(each): each for given in [*arrays.values(), *arguments] for each in given.arrays()}.values())
+    placed: Placed | None = None
     targets: list[tuple[Argument, Target]] = []
     try:
         device = Device(
@@ -169,14 +111,16 @@ def launch_from(options: Namespace, launch: Callable[..., LaunchResult] | None =
             numerics=options.numerics or "exact",
             stdout=(lambda text: None) if options.json else _printed,
         )
-        for given in arguments:
+        if any(isinstance(given, StructArgument) for given in arguments):
+            placed = Placed(device)
+        for given in held:
             if given.path:
                 targets.append((given, Target(given.path)))
         result = (launch or functools.partial(_launch, getattr(options, "record", None), watch))(
             kernel,
             dims(options.grid),
             dims(options.block),
-            tuple(a.value for a in arguments),
+            tuple([given.made(placed or _itself) for given in arguments]),
             shared_mem=options.shared,
             cluster=dims(options.cluster) if options.cluster else None,
             device=device,
@@ -191,16 +135,25 @@ def launch_from(options: Namespace, launch: Callable[..., LaunchResult] | None =
         raise Unusable(str(problem)) from None
     except BaseException:
         PROGRESS.erase()
-        for line in _save(targets):
+        for line in _save(targets, placed):
             print(f"warpsim: {line}", file=sys.stderr)
         raise
     PROGRESS.erase()
-    return Launched(result, arguments, _save(targets), watch.timing() if watch is not None else None)
+    return Launched(result, arguments, _save(targets, placed), watch.timing() if watch is not None else None)
+
+
+def _module(options: Namespace) -> Module:
+    if not options.file.endswith(".cu"):
+        return load_file(options.file)
+    from warpsim.cli.compiling import compiled
+
+    text = compiled(options.file, options.device, shlex.split(options.cuda_flags))
+    return load_text(text, options.file.removesuffix(".cu") + ".ptx")
 
 
 def _kernel(options: Namespace) -> Kernel:
     try:
-        module = load_file(options.file)
+        module = _module(options)
     except PtxError as problem:
         if any(f.rule == "unreadable" for f in problem.findings):
             raise Unusable(str(problem)) from None
@@ -240,8 +193,14 @@ def _launch(
     return record(kernel, grid, block, args, folder, **options)
 
 
-def _save(targets: list[tuple[Argument, Target]]) -> list[str]:
+def _itself(array: Array) -> Array:
+    return array
+
+
+def _save(targets: list[tuple[Argument, Target]], placed: Placed | None) -> list[str]:
     problems = []
+    if placed is not None:
+        placed.fetch()
     for given, target in targets:
         try:
             target.write_array(given.value)

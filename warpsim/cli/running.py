@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 
-from warpsim.cli.launching import PROGRESS, Launched, dims, find_case, launch_from, launch_options, results_of
+from warpsim.cli.arguments import dims
+from warpsim.cli.launching import PROGRESS, Launched, find_case, launch_from, launch_options, results_of
 from warpsim.cli.output import Unusable, document, end
 from warpsim.errors import ExecutionError, Finding, PtxError, plural
 from warpsim.host.cases import CaseResult, run_case
@@ -220,8 +221,8 @@ def report_launch(launch: Launched, problems: Iterable[str] = (), *, as_json: bo
             f"{plural(result.instructions, 'warp-instruction')}, {plural(result.thread_instructions, 'thread-instruction')} in {result.seconds:.3f} s"
         )
         for number, argument in enumerate(launch.arguments):
-            value, target = argument.value, f" -> {argument.path}" if argument.path else ""
-            if isinstance(value, np.ndarray):
+            for each in argument.arrays():
+                value, target = each.value, f" -> {each.path}" if each.path else ""
                 shown = np.array2string(value.reshape(-1)[:6], threshold=6)
                 print(f"  argument {number}: {value.dtype} {value.shape} {shown}{target}")
         if launch.timing is not None:

@@ -215,14 +215,21 @@ def check_launch(given: Mapping[str, object], known: Mapping[str, object]) -> No
 NAMES = ("device", "checks", "async-effects", "numerics", "max-instructions", "max-seconds", "schedule")
 OPTIONS = {re.sub("-.", lambda found: found[0][1].upper(), name): f"--{name}" for name in NAMES}
 """The options of a launch as a configuration spells them: ``asyncEffects``."""
-LAUNCH = {"kernel": "--kernel", "grid": "--grid", "block": "--block", "shared": "--shared", "cluster": "--cluster"}
+LAUNCH = {
+    "kernel": "--kernel",
+    "grid": "--grid",
+    "block": "--block",
+    "shared": "--shared",
+    "cluster": "--cluster",
+    "cudaFlags": "--cuda-flags",
+}
 SHOWN: dict[str, tuple[object, ...]] = {
     "stopOnEntry": (True, False),
     "stayAtEnd": (True, False),
     "sources": ("ptx", "cuda"),
 }
 """What the adapter itself looks at, and its legal values."""
-KNOWN = {**OPTIONS, **LAUNCH, **SHOWN, "program": "", "case": "", "args": ""}
+KNOWN = {**OPTIONS, **LAUNCH, **SHOWN, "program": "", "case": "", "arrays": "", "args": ""}
 
 
 def run_launch(given: Body, serve: Callable[..., LaunchResult]) -> int:
@@ -240,7 +247,7 @@ def run_launch(given: Body, serve: Callable[..., LaunchResult]) -> int:
             raise DebugError(f"launch: {name} is {' or '.join(map(json.dumps, values))}, not {json.dumps(given[name])}")
     if ("case" in given) == ("program" in given):
         raise DebugError("a launch configuration needs a program (PTX) or a case (a recorded launch)")
-    foreign = [name for name in (*LAUNCH, "args") if name in given] if "case" in given else []
+    foreign = [name for name in (*LAUNCH, "arrays", "args") if name in given] if "case" in given else []
     if foreign:
         raise DebugError(f"launch: a recorded launch has its own {', '.join(foreign)}")
     words = ["debug", "replay", str(given["case"])] if "case" in given else ["debug", "run", str(given["program"])]
@@ -248,8 +255,8 @@ def run_launch(given: Body, serve: Callable[..., LaunchResult]) -> int:
     for name, option in chosen.items():
         if given.get(name) is not None:
             words.append(f"{option}={_text(given[name])}")
-    for argument in given.get("args") or [] if "program" in given else []:
-        words.append(f"--arg={argument}")
+    for name, option in (("arrays", "--array"), ("args", "--arg")):
+        words += [f"{option}={each}" for each in given.get(name) or []]
     return run_one(parser().parse_args(words), serve)
 
 
