@@ -205,7 +205,7 @@ def test_breakpoints(begun):
         ({"gird": 1}, 'launch: unknown key "gird"; did you mean "grid"?'),
         ({"max_seconds": 5}, 'launch: unknown key "max_seconds"; did you mean "maxSeconds"?'),
         ({"stoponentry": False}, 'launch: unknown key "stoponentry"; did you mean "stopOnEntry"?'),
-        ({"threads": 5}, 'launch: unknown key "threads"; keys: args, asyncEffects, block, case, '),
+        ({"threads": 5}, 'launch: unknown key "threads"; keys: args, arrays, asyncEffects, block, case, '),
         ({"stopOnEntry": "no"}, 'launch: stopOnEntry is true or false, not "no"'),
         ({"stayAtEnd": 2}, "launch: stayAtEnd is true or false, not 2"),
         ({"sources": "CUDA"}, 'launch: sources is "ptx" or "cuda", not "CUDA"'),

@@ -143,6 +143,9 @@ def parser() -> argparse.ArgumentParser:
     kinds.add_parser("run", parents=[launch, common, script], help="as warpsim run")
     _case(kinds.add_parser("replay", parents=[common, script], help="as warpsim replay"), 1)
     _add_exec(command("exec", "executing", "run a CUDA program on the simulated GPU"))
+    completion = command("completion", "completion", "print the completion of this command line for a shell")
+    completion.add_argument("shell", choices=["bash", "zsh", "fish"], help="for which shell")
+    completion.add_argument("word", nargs="*", help="instead list what may stand for the last of these words, after --")
     return top
 
 

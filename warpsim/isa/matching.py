@@ -206,6 +206,31 @@ def nearest(root: str, modifiers: tuple[str, ...]) -> str | None:
     return min(REGISTRY[root], key=distance).syntax if REGISTRY[root] else None
 
 
+def continued(text: str) -> list[str]:
+    """The spellings that begin with a text, up to the next dot: opcodes, then an opcode with one modifier more, in the order of
+    a form's slots.
+    """
+    root, *words = text.split(".")
+    if not words:
+        return sorted(name for name in REGISTRY if name.startswith(root))
+    given, found = words[:-1], set[str]()
+    for form in REGISTRY.get(root, ()):
+        slots = list(form.pattern.slots)
+        for word in given:
+            while slots and word not in slots[0].values:
+                if not slots.pop(0).optional:
+                    slots = []
+            slots = slots[1:] if slots else [_NOTHING]
+        for slot in slots:
+            found |= slot.values
+            if not slot.optional:
+                break
+    return sorted(".".join([root, *given, word]) for word in found if word.startswith(words[-1]))
+
+
+_NOTHING = syntax.Slot("", frozenset(), literal=False, typed=False, group=None)
+
+
 def _fill(slots: tuple[syntax.Slot, ...], words: tuple[str, ...]) -> dict[int, str] | None:
     """Assign each word to a slot; None if the words do not fit."""
     filled = _assign(slots, [i for i, slot in enumerate(slots) if slot.typed], [w for w in words if w in TYPES])
