@@ -62,7 +62,7 @@ def rewritten(function: Function, code: Sequence[Instruction], registers: Sequen
     changed = [(old, new) for old, new in zip(function.code, code, strict=True) if old is not new]
     if not changed:
         return function
-    made = attrs.evolve(function, code=tuple(code), registers=(*function.registers, *registers))
+    made = function.with_code(code, registers)
     flow: _Flow | None = function.flow
     if flow is not None:
         alive = flow.alive and all(_lives(old) == _lives(new) for old, new in changed)
@@ -217,12 +217,12 @@ def members(bits: int) -> list[int]:
 
 def polling_functions(program: Program) -> frozenset[str]:
     """Functions that poll, directly or through calls."""
-    return callers(program, {name for name, f in program.functions.items() if any(i.traits.polls for i in f.code)})
+    return callers(program, {name for name, f in program.functions.items() if any(i.traits.polls for i in f.kinds)})
 
 
 def callers(program: Program, found: set[str]) -> frozenset[str]:
     """Some functions, and those that may call one of them, directly or not. An indirect call may enter any."""
-    calls = {name: [i for i in f.code if i.traits.ending is Ending.CALL] for name, f in program.functions.items()}
+    calls = {name: [i for i in f.kinds if i.traits.ending is Ending.CALL] for name, f in program.functions.items()}
     grown = True
     while grown:
         more = {name for name, made in calls.items() if any(calls_into(i, found, program) for i in made)}

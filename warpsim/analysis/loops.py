@@ -201,7 +201,7 @@ class Clocks:
 
 def clock_readers(program: Program) -> frozenset[str]:
     """Functions that read a clock, directly or through calls."""
-    names = (n for n, f in program.functions.items() if any(_names_a_clock(o) for i in f.code for o in i.operands))
+    names = (n for n, f in program.functions.items() if any(_names_a_clock(o) for i in f.kinds for o in i.operands))
     found = set(names)
     return callers(program, found) if found else frozenset()
 

@@ -105,7 +105,7 @@ def _reachable_names(program: Program, entry: Function) -> set[str]:
         if name in seen or name not in program.functions:
             continue
         seen.add(name)
-        for instruction in program.functions[name].code:
+        for instruction in program.functions[name].kinds:
             for operand in instruction.operands:
                 if operand.is_plain:
                     continue

@@ -382,9 +382,10 @@ class Module:
 
     def to_ptx(self) -> str:
         """Print the program as PTX text."""
+        from warpsim.ptx.parser import parse
         from warpsim.ptx.printer import print_module
 
-        return print_module(self.program.module)
+        return print_module(parse(self.source))
 
     @property
     def device(self) -> Device:

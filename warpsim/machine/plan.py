@@ -337,7 +337,7 @@ def uses_of(program: Program) -> Uses:
     ports: set[str] = set()
     families, counts, fragments = set(), False, False
     for function in program.functions.values():
-        for instruction in function.code:
+        for instruction in function.kinds:
             traits = instruction.traits
             ports |= instruction.form.ports
             if traits.asynchronous is not None:

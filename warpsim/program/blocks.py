@@ -8,6 +8,8 @@ type, then converted to the operand's size (ptxas 13.0, seen in its code).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import attrs
 
 from warpsim.isa import matching
@@ -33,15 +35,15 @@ class Blocks:
         """File and line of the last ``.loc``, then those that it is inlined at."""
         self._known: dict[tuple[object, ...], tuple[Place, ...]] = {}
 
-    def add(self, node: ast.Block, scope: Scope) -> None:
-        """Flatten a block, whose names are those of ``scope``."""
+    def add(self, statements: Iterable[ast.Statement], scope: Scope) -> None:
+        """Flatten statements of a block, whose names are those of ``scope``."""
         label: str | None = None
-        for statement in node.statements:
+        for statement in statements:
             previous, label = label, None
             match statement:
                 case ast.Instruction():
                     for each in expanded(statement, scope, self.builder, self.resolver):
-                        self.builder.code.append((each, scope, self.places))
+                        self.builder.code.append((each, scope, self.places, 0))
                 case ast.Label():
                     label = self._label(statement, scope)
                 case ast.Variable(space="reg"):
@@ -50,15 +52,14 @@ class Blocks:
                     at, name = len(self.builder.code), self.builder.name
                     self.builder.variables += self.resolver.variable(statement, name, scope, at)
                 case ast.Block():
-                    self.add(statement, Scope(scope))
+                    self.add(statement.statements, Scope(scope))
                 case ast.Directive(name="loc"):
-                    self._location(statement)
+                    self.locate(*statement.arguments)
                 case ast.CallPrototype() | ast.Directive() if previous is not None:
                     self._labelled(previous, statement, scope)
 
-    def _location(self, node: ast.Directive) -> None:
+    def locate(self, number: int | str, line: int | str, column: int | str, *rest: int | str) -> None:
         """Follow a ``.loc``; what it is inlined at is the place that a ``.loc`` before it has named."""
-        number, line, column, *rest = node.arguments
         callers: tuple[Place, ...] = ()
         if "inlined_at" in rest:
             at = tuple(rest[-3:])

@@ -5,22 +5,25 @@ from __future__ import annotations
 import functools
 import gc
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import attrs
 
 from warpsim.errors import Finding, PtxError
 from warpsim.isa import matching
-from warpsim.isa.traits import Ending
 from warpsim.program.blocks import Blocks
+from warpsim.program.late import Late, ended
+from warpsim.program.lines import Unusual, read_body
 from warpsim.program.linking import check_links, check_target
 from warpsim.program.names import FunctionBuilder, Scope, VectorRegister
 from warpsim.program.problems import LAST, Problems
-from warpsim.program.program import Function, Instruction, Param, Program, Variable
+from warpsim.program.program import Function, Param, Program, Variable
 from warpsim.program.resolve import Resolver
 from warpsim.program.typecheck import Checker
 from warpsim.ptx import ast
+from warpsim.ptx.outline import Outline, outline_of
 from warpsim.ptx.parser import read
+from warpsim.ptx.tokens import SyntaxProblem
 
 KEPT = 1 << 16
 """Longest text whose program is cached, in characters; longer ones would hold too much memory."""
@@ -55,6 +58,10 @@ def _kept_program(text: str, file: str) -> Program:
 
 @no_collection()
 def _program(text: str, file: str) -> Program:
+    found = outline_of(text, file, matching.is_name)
+    if found is not None:
+        with suppress(PtxError, SyntaxProblem, Unusual):  # it is read again below, which says what is wrong where
+            return load_program(found.module, text, outline=found)
     module, findings = read(text, file, matching.is_name)
     if module is not None and not findings:
         return load_program(module, text)
@@ -67,12 +74,15 @@ def _program(text: str, file: str) -> Program:
     raise PtxError(findings=(*early, *findings))
 
 
-def load_program(module: ast.Module, source: str = "", *, link: bool = True, before: int = LAST) -> Program:
+def load_program(
+    module: ast.Module, source: str = "", *, link: bool = True, before: int = LAST, outline: Outline | None = None
+) -> Program:
     """Load a module as a typed program; without ``link``, names may be undefined. Problems from the line ``before`` on do not
-    count.
+    count. With an ``outline``, the bodies of functions are read in it.
 
     Raises:
         PtxError: with every problem of the module.
+        SyntaxProblem, Unusual: a body of the outline has to be parsed as a whole.
     """
     problems = Problems(module.file, source or module.source, before)
     resolver = Resolver(module, problems)
@@ -88,7 +98,9 @@ def load_program(module: ast.Module, source: str = "", *, link: bool = True, bef
             )
     functions = {}
     for resolver.item, body in bodies:
-        functions[body.name] = _function(body, resolver, problems, module)
+        functions[body.name] = _function(body, resolver, problems, module, outline)
+    if outline is not None:
+        outline.end()
     problems.raise_any()
     if link:
         check_links(resolver, functions, problems)
@@ -181,7 +193,9 @@ def _alias(item: ast.Directive, resolver: Resolver, problems: Problems) -> None:
     resolver.aliases[name] = aliasee
 
 
-def _function(node: ast.Function, resolver: Resolver, problems: Problems, module: ast.Module) -> Function:
+def _function(
+    node: ast.Function, resolver: Resolver, problems: Problems, module: ast.Module, outline: Outline | None
+) -> Function:
     builder = FunctionBuilder(node.name, entry=node.entry)
     outer = Scope(None)
     builder.results = frozenset(p.declarators[0].name for p in node.returns)
@@ -196,42 +210,31 @@ def _function(node: ast.Function, resolver: Resolver, problems: Problems, module
     assert node.body is not None
     builder.end = node.body.end.line
     blocks = Blocks(builder, resolver)
-    blocks.add(node.body, outer)
-    blocks.branch_targets()
     checker = Checker(resolver, builder, problems, module)
-    code = []
-    for number, (instruction, scope, places) in enumerate(builder.code):
-        if problems.full:
-            break
-        builder.at = number
-        checked = checker.check(instruction, scope, places)
-        if checked is not None:
-            code.append(checked)
-    # The closing brace returns; a label there, what may be passed, and a function without code need an instruction to run.
-    if not problems.findings and (not code or len(builder.code) in builder.labels.values() or _goes_on(code[-1])):
-        ret = matching.candidates("ret", ())[0]
-        code.append(Instruction(ret.form, ret.op, ret.traits, (), None, node.body.span))
+    if outline is None:
+        blocks.add(node.body.statements, outer)
+        blocks.branch_targets()
+        body = ended(builder, list(checker.all()), node.body.span)
+        made, samples = (lambda: body), None
+    else:
+        texts = read_body(outline.bodies[node.name], blocks, outer, outline.parser)
+        blocks.branch_targets()
+        late = Late(checker, outer, texts, node.body.span)
+        made, samples = late.body, late.samples
     directives = {d.name: d.arguments for d in node.directives}
     return Function(
         node.name,
         node.entry,
         params,
         returns,
-        tuple(builder.registers),
         tuple(builder.variables),
-        tuple(code),
-        builder.labels,
+        made,
         directives,
         node.span,
         node.linkage,
         "noreturn" in directives,
+        samples,
     )
-
-
-def _goes_on(instruction: Instruction) -> bool:
-    """Whether a block's last instruction lets threads come to what is behind it."""
-    ending = instruction.traits.ending
-    return ending is Ending.CALL or (ending is not None and instruction.guard is not None)
 
 
 def _parameter(

@@ -86,7 +86,7 @@ def check_links(resolver: Resolver, functions: Mapping[str, Function], problems:
 def _check_function(function: Function, resolver: Resolver, problems: Problems) -> None:
     """Check a function's calls and accesses, and a kernel's shared memory."""
     shared = {v.unique: v.size for v in function.variables if v.space.value == "shared"}
-    for instruction in function.code:
+    for instruction in function.kinds:
         for operand in instruction.operands:
             name = operand.function
             if not name:

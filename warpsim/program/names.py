@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeAlias
 
 from warpsim.errors import Span
 from warpsim.program.program import CARRY, Param, Register, Variable
+from warpsim.program.statements import Statement
 from warpsim.ptx import ast
 from warpsim.records import define
 from warpsim.types import TYPES, ScalarType
@@ -102,6 +106,7 @@ class Ranges:
         return found[1:] if found is not None and number is not None and number < found[0] else None
 
 
+@functools.lru_cache(maxsize=1 << 14)
 def numbered(name: str) -> tuple[str, int | None]:
     """Split a name such as ``%r17`` into prefix and number, for lookup in ranges; the number is None if no range can
     cover it."""
@@ -124,6 +129,13 @@ class Scope:
         self.made: dict[str, Register | VectorRegister] = {}
         self.since: dict[str, int] = {}  # the first instruction after the declaration of a name, or of a range: %r<
         self.lists: dict[str, Span] = {}
+
+    def chain(self) -> Iterator[Scope]:
+        """The scope and those around it, outward."""
+        at: Scope | None = self
+        while at is not None:
+            yield at
+            at = at.outer
 
     def declared_later(self, name: str, span: Span) -> bool:
         """Whether the target list of this name is declared after a place in the text."""
@@ -148,7 +160,8 @@ class FunctionBuilder:
         self.entry = entry
         self.registers: list[Register] = []
         self.variables: list[Variable] = []
-        self.code: list[tuple[ast.Instruction, Scope, tuple[Place, ...]]] = []
+        self.code: list[tuple[ast.Instruction | Statement, Scope, tuple[Place, ...], int]] = []
+        """Instructions with the names and the places they are at; of a statement the line in the body, too."""
         self.labels: dict[str, int] = {}
         self.pending: list[tuple[str, ast.Directive, Scope]] = []
         self.results: frozenset[str] = frozenset()
@@ -173,3 +186,14 @@ class FunctionBuilder:
         if self._carry is None:
             self._carry = self.register(CARRY, TYPES["pred"])
         return self._carry
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Look names up inside, and afterwards have no register that was made there."""
+        scopes = dict.fromkeys(each for _, scope, _, _ in self.code for each in scope.chain())
+        before, made = len(self.registers), [(scope, dict(scope.made)) for scope in scopes]
+        yield
+        del self.registers[before:]
+        self._carry = None
+        for scope, known in made:
+            scope.made = known

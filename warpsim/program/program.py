@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -267,28 +267,68 @@ def _given(spec: OperandSpec, operand: Operand) -> Given:
 
 
 @frozen
+class Body:
+    """The registers of a function and its code, flattened: in text order, with ``labels`` as indices into it."""
+
+    registers: tuple[Register, ...]
+    code: tuple[Instruction, ...]
+    labels: dict[str, int]
+
+
+@frozen(slots=False, eq=False)
 class Function:
-    """A function with a body, flattened: ``code`` in text order, ``labels`` as indices into it."""
+    """A function with a body, which is ``made`` when it is first asked for."""
 
     name: str
     entry: bool
     params: tuple[Param, ...]
     returns: tuple[Param, ...]
-    registers: tuple[Register, ...]
     variables: tuple[Variable, ...]
-    code: tuple[Instruction, ...]
-    labels: dict[str, int]
+    made: Callable[[], Body] = attrs.field(repr=False)
     directives: dict[str, tuple[int | str, ...]]
     span: Span
     linkage: str | None = None
     noreturn: bool = False
-    flow: Any = attrs.field(default=None, init=False, eq=False, repr=False)
+    samples: Callable[[], tuple[Instruction, ...]] | None = attrs.field(default=None, repr=False)
+    flow: Any = attrs.field(default=None, init=False, repr=False)
     """Its blocks, cached by `warpsim.analysis.flow.blocks_of`."""
+
+    @cached_property
+    def body(self) -> Body:
+        """Its registers, code and labels."""
+        return self.made()
+
+    @property
+    def registers(self) -> tuple[Register, ...]:
+        """Its registers, by index."""
+        return self.body.registers
+
+    @property
+    def code(self) -> tuple[Instruction, ...]:
+        """Its instructions in text order."""
+        return self.body.code
+
+    @property
+    def labels(self) -> dict[str, int]:
+        """Its labels, as indices into ``code``."""
+        return self.body.labels
+
+    @cached_property
+    def kinds(self) -> tuple[Instruction, ...]:
+        """An instruction of each kind in its code, with anybody's registers and branch targets, for those who look at others
+        than these in functions that may never run."""
+        return self.code if self.samples is None else self.samples()
+
+    def with_code(self, code: Iterable[Instruction], registers: Iterable[Register] = ()) -> Function:
+        """The function with other instructions, and with further ``registers`` behind its own."""
+        body = Body((*self.registers, *registers), tuple(code), self.labels)
+        return attrs.evolve(self, made=lambda: body, samples=None)
 
 
 @frozen
 class Program:
-    """A loaded module. ``externs`` are declared functions without a body (``vprintf``, ``malloc`` ...)."""
+    """A loaded module. ``externs`` are declared functions without a body (``vprintf``, ``malloc`` ...). The functions of the
+    syntax tree may be without their statements."""
 
     target: str
     version: tuple[int, int]

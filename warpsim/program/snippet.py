@@ -55,7 +55,7 @@ def snippet_program(
         attrs.evolve(i, span=i.span._replace(column=i.span.column - len(header))) if i.span.line == 1 else i
         for i in kernel.code
     )
-    kernel = attrs.evolve(kernel, code=placed)
+    kernel = kernel.with_code(placed)
     program = attrs.evolve(program, functions={**program.functions, KERNEL: kernel}, lines=tuple(code.split("\n")))
     return Snippet(program, {register.name: register for register in kernel.registers})
 

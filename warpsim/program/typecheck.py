@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import warpsim.isa  # noqa: F401  declares the instructions
 from warpsim.isa import matching, spec, unsupported
 from warpsim.isa.matching import Candidate
@@ -28,6 +30,16 @@ class Checker:
         target = module.target[0] if module.target else "sm_90"
         self.target = target
         self.values = Values(resolver, builder)
+
+    def all(self) -> Iterator[Instruction]:
+        """The typed instructions of the function that are right, until there are too many problems."""
+        for number, (node, scope, places, _) in enumerate(self.builder.code):
+            if self.problems.full:
+                return
+            self.builder.at = number
+            made = self.check(node, scope, places) if isinstance(node, ast.Instruction) else None
+            if made is not None:
+                yield made
 
     def check(self, node: ast.Instruction, scope: Scope, places: tuple[Place, ...]) -> Instruction | None:
         """The typed instruction; None after noting what is wrong with it."""

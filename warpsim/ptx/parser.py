@@ -47,12 +47,14 @@ def read(
     text: str, file: str = "<ptx>", is_name: IsName = lambda name: False
 ) -> tuple[ast.Module | None, tuple[Finding, ...]]:
     """Parse what can be read of a module (None if its header cannot), and return the problems of the rest."""
-    parser = _Parser(text, file, is_name)
+    parser = Parser(text, file, is_name)
     module = parser.module()
     return module, tuple(parser.expressions.findings)
 
 
-class _Parser:
+class Parser:
+    """Parses a module, or statements of its functions."""
+
     def __init__(self, text: str, file: str, is_name: IsName) -> None:
         self.is_name = is_name
         self.s = Stream(text, file)
@@ -105,6 +107,7 @@ class _Parser:
     # ---- module ------------------------------------------------------------------------------
 
     def module(self) -> ast.Module | None:
+        """Parse the module; None if its header cannot be read. Problems are in ``expressions.findings``."""
         s = self.s
         items: list[ast.Function | ast.Variable | ast.Directive | ast.Section] = []
         try:
@@ -262,6 +265,19 @@ class _Parser:
         return text in LINKAGES or text in DECLARING or text[1:] in ("entry", "func", "section", "file", "alias")
 
     # ---- statements --------------------------------------------------------------------------
+
+    def statements(self, text: str, line: int, place: str = "entry") -> list[ast.Statement]:
+        """Parse statements of the body of an "entry" or a "func", which begin on a ``line`` of the file.
+
+        Raises:
+            SyntaxProblem: they cannot be read to their end.
+        """
+        self.s.open(text, line)
+        self.directives.place = place
+        found: list[ast.Statement] = []
+        while self.s.kind != "end":
+            self._statement(found, 1)
+        return found
 
     def _block(self, depth: int) -> ast.Block:
         s = self.s

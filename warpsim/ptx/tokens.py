@@ -229,7 +229,7 @@ def _apart(pieces: list[str], kinds: list[str]) -> list[int]:
         if kinds[i] == "numbers":
             whole = numbers(pieces[i]) is not None or (_initial(passed) and addresses(pieces[i]) is not None)
         else:
-            whole = depth == 0 and before == "}"
+            whole = depth == 0 and (before == "}" or before.startswith('"'))
             before = "}"
         if not whole:
             found.append(i)
@@ -268,12 +268,17 @@ class Stream:
     """The tokens of a text, and the parser's position."""
 
     def __init__(self, text: str, file: str) -> None:
-        tokens = Tokens(text, file, whole=True)
+        self.file = file
+        self.open(text)
+
+    def open(self, text: str, line: int = 1) -> None:
+        """Go to the beginning of a text, whose first line is a ``line`` of the file."""
+        tokens = Tokens(text, self.file, whole=True)
         self.kinds, self.texts, self.starts = tokens.kinds, tokens.texts, tokens.starts
         self.newlines, self.tables, self.sections = tokens.newlines, tokens.tables, tokens.sections
         self.addresses = tokens.addresses
-        self.file = file
         self.source = text
+        self.above = line - 1
         self.i = 0
 
     @property
@@ -333,7 +338,7 @@ class Stream:
         start = self.starts[self.i]
         line = bisect(self.newlines, start)
         column = start - self.newlines[line - 1] + 1
-        return Span._make((self.file, line, column, len(self.texts[self.i]) or 1))
+        return Span._make((self.file, self.above + line, column, len(self.texts[self.i]) or 1))
 
     def problem(self, message: str, advice: str = "", rule: str = "syntax") -> SyntaxProblem:
         """Make a problem at the current token."""

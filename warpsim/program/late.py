@@ -1,0 +1,122 @@
+"""Makes the code of a function that was read by line, when it is first asked for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+
+from warpsim.errors import Span
+from warpsim.isa import matching
+from warpsim.isa.traits import Ending
+from warpsim.program.names import FunctionBuilder, Label, Place, Scope
+from warpsim.program.program import Body, Instruction, Operand, Register
+from warpsim.program.shapes import NAME
+from warpsim.program.statements import WHOLE, Statement
+from warpsim.program.typecheck import Checker
+
+
+def ended(builder: FunctionBuilder, code: list[Instruction], span: Span) -> Body:
+    """A body with its code. Its closing brace returns; a label there, what may be passed, and a function without code need an
+    instruction to run."""
+    if not code or len(builder.code) in builder.labels.values() or _goes_on(code[-1]):
+        ret = matching.candidates("ret", ())[0]
+        code = [*code, Instruction(ret.form, ret.op, ret.traits, (), None, span)]
+    return Body(tuple(builder.registers), tuple(code), builder.labels)
+
+
+def _goes_on(instruction: Instruction) -> bool:
+    """Whether a block's last instruction lets threads come to what is behind it."""
+    ending = instruction.traits.ending
+    return ending is Ending.CALL or (ending is not None and instruction.guard is not None)
+
+
+class Late:
+    """The code of a function whose body was read by line: ``texts`` are its lines, the first of them at ``begin``."""
+
+    def __init__(self, checker: Checker, scope: Scope, texts: Sequence[str], begin: Span) -> None:
+        self.checker, self.builder, self.scope = checker, checker.builder, scope
+        self.texts, self.begin = texts, begin
+        self.names: list[str] = []
+        """Those of the line at hand that begin with a percent sign."""
+        self.known: dict[str, Operand] = {}
+        """Operands that are registers, by type and name."""
+        self._lock = threading.Lock()
+        self._made: Body | None = None
+        self.statements = dict.fromkeys([node for node, *_ in self.builder.code if isinstance(node, Statement)])
+        self.others: list[Instruction] = []
+        if any(not isinstance(node, Statement) for node, *_ in self.builder.code):
+            with self.builder.trial():
+                self.others += self._code(shapes=False)
+
+    def samples(self) -> tuple[Instruction, ...]:
+        """An instruction of each kind."""
+        return (*[statement.sample() for statement in self.statements], *self.others)
+
+    def body(self) -> Body:
+        """The body, made once."""
+        with self._lock:
+            if self._made is None:
+                self._made = ended(self.builder, list(self._code()), self.begin)
+            return self._made
+
+    def _target(self, name: str) -> int:
+        """Where a label stands."""
+        label = self.scope.labels[name]
+        assert isinstance(label, Label)
+        return label.target
+
+    def _code(self, *, shapes: bool = True) -> Iterator[Instruction]:
+        """The instructions, or those alone that have no shape."""
+        for number, (node, scope, places, at) in enumerate(self.builder.code):
+            self.builder.at = number
+            if isinstance(node, Statement):
+                if shapes:
+                    yield self._instruction(node, places, at)
+            elif (made := self.checker.check(node, scope, places)) is not None:
+                yield made
+
+    def _instruction(self, node: Statement, places: tuple[Place, ...], at: int) -> Instruction:
+        """Make the instruction of a line."""
+        shape, known = node.shape, self.known
+        sample, self.names = shape.instruction, NAME.findall(self.texts[at])
+        names, column, guard = self.names, shape.column, sample.guard
+        if guard is not None:
+            guard, column = (self._register(names[0]), guard[1]), column + len(names[0])
+        operands = []
+        for operand, place, key in shape.operands:
+            if place >= 0:
+                name = names[place]
+                found = known.get(key + name)
+                if found is None:
+                    found = known[key + name] = Operand(operand.type, self._register(name), operand.negated)
+                operands.append(found)
+            else:
+                operands.append(operand if place == WHOLE else node.placed(operand, self._placed, self._target))
+        file, line, _, _ = self.begin
+        span = Span._make((file, line + at, column, sample.span.length))
+        form, op, traits = sample.form, sample.op, sample.traits
+        if not places:
+            return Instruction(form, op, traits, tuple(operands), guard, span)
+        return Instruction(form, op, traits, tuple(operands), guard, span, places[0], places[1:])
+
+    def _placed(self, o: Operand) -> Operand:
+        """An operand with the register that its hole is for."""
+        at = o.register.index  # type: ignore[union-attr]
+        if at == len(self.names):
+            return Operand(o.type, self.builder.carry())
+        name = self.names[at]
+        key = f"{'!' * o.negated}{o.type.name}{name}"
+        if key not in self.known:
+            self.known[key] = Operand(o.type, self._register(name), o.negated)
+        return self.known[key]
+
+    def _register(self, name: str) -> Register:
+        """A register of the function."""
+        scope = self.scope
+        found = scope.symbols.get(name) or scope.made.get(name)
+        if found is None:
+            ranged = scope.ranges.find(name)
+            assert ranged is not None
+            found = scope.made[name] = self.builder.register(name, ranged[0])
+        assert isinstance(found, Register)
+        return found

@@ -1,0 +1,194 @@
+"""Reads the bodies of functions by line, as compilers write them: declarations first, then an instruction on a line.
+
+Whatever stands there otherwise is parsed; where that does not do, the text is `Unusual`.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from warpsim.errors import Span
+from warpsim.isa import matching
+from warpsim.program import shapes
+from warpsim.program.blocks import Blocks
+from warpsim.program.names import Label, Scope
+from warpsim.program.program import Param, Register, Variable
+from warpsim.program.resolve import RESERVED_NAMES
+from warpsim.program.shapes import Shapes
+from warpsim.program.statements import Statement, Value
+from warpsim.ptx import ast
+from warpsim.ptx.outline import HOLE, Body
+from warpsim.ptx.parser import Parser
+
+_NAMES = re.compile(r"(%[\w$]+)", re.ASCII)
+_NAMED = re.compile(rf"\s*(?:@!?{HOLE}pred\s+)?([a-zA-Z_][\w$]*(?:\.[\w:]+)*)(?=[\s;])", re.ASCII)
+_LABEL = re.compile(r"[ \t]*([a-zA-Z_$][\w$]*):[ \t]*", re.ASCII)
+_LOCATION = re.compile(r"\s*\.loc\s+(0|[1-9]\d{0,8})\s+(0|[1-9]\d{0,8})\s+(0|[1-9]\d{0,8})\s*", re.ASCII)
+_WORDS = rf"(?<![\w$.%{HOLE}])([a-zA-Z_$][\w$]*)"
+_OFFSETS = r"(?<=[+\s])(-?(?:0|[1-9]\d{0,17}))(?=\s*\])"
+_NUMBERS = r"(?<=[,{\s])(-?(?:0|[1-9]\d{0,17}))(?=\s*[,;}])"
+WITHOUT_NUMBERS = re.compile(f"{_WORDS}|{_OFFSETS}", re.ASCII)
+WITH_NUMBERS = re.compile(f"{_WORDS}|{_OFFSETS}|{_NUMBERS}", re.ASCII)
+
+
+class Unusual(Exception):
+    """A body is not laid out as compilers do it."""
+
+
+class _Odd:
+    """A line that is none of those that are read by themselves."""
+
+
+ODD = _Odd()
+Entry = Statement | str | tuple[int, int, int] | _Odd | None
+"""A line: an instruction, the name of a label, a place in a source, another, or nothing."""
+
+
+@functools.cache
+def limited(name: str) -> bool | None:
+    """Whether an instruction limits a number; None for what takes none of the usual operands."""
+    root, *modifiers = name.split(".")
+    found = matching.candidates(root, tuple(modifiers)) if root != "call" else ()
+    return any(typed.limit is not None for one in found for typed in one.operands) if found else None
+
+
+class Lines(dict[str, Entry]):
+    """The different lines of a body, in which registers are holes."""
+
+    def __init__(self, blocks: Blocks, scope: Scope, shapes: Shapes) -> None:
+        self.blocks, self.scope, self.shapes = blocks, scope, shapes
+        self.targets: set[str] = set()
+        """The labels that instructions name."""
+
+    def __missing__(self, line: str) -> Entry:
+        found: Entry = self.shapes.lines.get(line)
+        if found is None:
+            found = self._read(line)
+        self[line] = found
+        return found
+
+    def _read(self, line: str) -> Entry:
+        """Read a line that was not seen before."""
+        if not line.strip():
+            return None
+        if (label := _LABEL.fullmatch(line)) is not None:
+            return label[1]
+        if (place := _LOCATION.fullmatch(line)) is not None:
+            return int(place[1]), int(place[2]), int(place[3])
+        named = _NAMED.match(line)
+        limits = None if named is None or line.count(";") != 1 or '"' in line else limited(named[1])
+        if named is None or limits is None:
+            return ODD
+        for holes in (WITHOUT_NUMBERS,) if limits else (WITH_NUMBERS, WITHOUT_NUMBERS):
+            values: list[Value] = []
+            shape = self.shapes.find(
+                line[: named.end()] + holes.sub(functools.partial(self._hole, values), line[named.end() :])
+            )
+            if shape is not None:
+                found = Statement(shape, tuple(values))
+                if all(isinstance(value, int) for value in values):
+                    self.shapes.keep(line, found)
+                self.targets.update([value for value in values if isinstance(value, str)])
+                return found
+        return ODD
+
+    def _hole(self, values: list[Value], match: re.Match[str]) -> str:
+        """Leave a word or a number out of a line."""
+        word = match[1]
+        if word is None:
+            values.append(int(match[0]))
+            return HOLE + shapes.NUMBER
+        kind, value = self._symbol(word)
+        if value is None:
+            return word
+        values.append(value)
+        return HOLE + kind
+
+    def _symbol(self, word: str) -> tuple[str, Value | None]:
+        """What a word is; None if it stays in its line."""
+        builder = self.blocks.builder
+        if word in ("_", "WARP_SZ") or self.scope.ranges.find(word) is not None:
+            return "", None
+        match self.blocks.resolver.lookup(self.scope, word, builder):
+            case None:
+                return shapes.LABEL, word
+            case Param() as param if builder.entry:
+                return shapes.ENTRY, param
+            case Param() as param:
+                return shapes.RESULT if word in builder.results else shapes.FUNC, param
+            case Variable() as variable:
+                return f"V{variable.space.value}", variable
+        return "", None
+
+
+def read_body(body: Body, blocks: Blocks, scope: Scope, parser: Parser) -> list[str]:
+    """Read a function's body into its builder; returns its lines, to which the statements refer.
+
+    Raises:
+        Unusual: it is not laid out as compilers do it.
+        SyntaxProblem: something is wrong in it.
+    """
+    builder, texts, module = blocks.builder, body.text.split("\n"), blocks.resolver.module
+    place = "entry" if builder.entry else "func"
+    first = _declarations(texts)
+    blocks.add(parser.statements("\n".join(texts[:first]), body.line, place), scope)
+    if "WARP_SZ" in scope.symbols or any(_hides(name, symbol) for name, symbol in scope.symbols.items()):
+        raise Unusual
+    parts = _NAMES.split("\n".join(texts[first:]))
+    kinds = {name: _kind(name, scope) for name in set(parts[1::2])}
+    parts[1::2] = map(kinds.__getitem__, parts[1::2])
+    lines = Lines(blocks, scope, shapes.shapes_of(module.target, module.version))
+    code, done = builder.code, 0
+    for at, entry in enumerate(map(lines.__getitem__, "".join(parts).split("\n")), first):
+        if entry is None or at < done:
+            continue
+        if isinstance(entry, Statement):
+            code.append((entry, scope, blocks.places, at))
+        elif isinstance(entry, tuple):
+            parser.directives.places.add(entry)
+            blocks.locate(*entry)
+        elif isinstance(entry, str):
+            column = len(texts[at]) - len(texts[at].lstrip()) + 1
+            blocks.add([ast.Label(entry, Span(module.file, body.line + at, column, len(entry)))], scope)
+        else:
+            done = _end(texts, at)
+            made = parser.statements("\n".join(texts[at:done]), body.line + at, place)
+            if any(isinstance(statement, ast.Variable) for statement in made):
+                raise Unusual
+            blocks.add(made, scope)
+    if not all(isinstance(scope.labels.get(name), Label) for name in lines.targets):
+        raise Unusual
+    return texts
+
+
+def _declarations(texts: list[str]) -> int:
+    """How many lines at the beginning of a body declare something."""
+    at = 0
+    while at < len(texts) and (not (text := texts[at].strip()) or text[0] == "."):
+        at = at + 1 if not text or text.startswith(".loc") else _end(texts, at)
+    return at
+
+
+def _end(texts: list[str], at: int) -> int:
+    """Behind which line the statement or block ends that begins on one."""
+    depth = 0
+    for end in range(at, len(texts)):
+        text = texts[end].rstrip()
+        depth += text.count("{") + text.count("(") - text.count("}") - text.count(")")
+        if depth <= 0 and (text.endswith((";", "}", ":")) or text.lstrip().startswith(".loc")):
+            return end + 1
+    return len(texts)
+
+
+def _hides(name: str, symbol: object) -> bool:
+    """Whether a name of a body is that of a special register, and is no register."""
+    return name.startswith("%") and name[1:] in RESERVED_NAMES and not isinstance(symbol, Register)
+
+
+def _kind(name: str, scope: Scope) -> str:
+    """What stands for a name in a line: the hole for a register of its type, or the name."""
+    symbol = scope.symbols.get(name)
+    if symbol is None and (found := scope.ranges.find(name)) is not None and found[1] == 1:
+        return HOLE + found[0].name
+    return HOLE + symbol.type.name if isinstance(symbol, Register) else name

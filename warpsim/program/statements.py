@@ -1,0 +1,72 @@
+"""Instructions with holes, which `warpsim.program.shapes` makes, and how the holes are filled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from warpsim.program.program import Instruction, Operand, Param, Variable
+
+FIRST = 21001
+"""The number in the first hole for one."""
+WHOLE, PARTS = -1, -2
+Value = int | str | Param | Variable
+"""What fills a hole: a number, the name of a label, a parameter, a variable."""
+
+
+@attrs.frozen(eq=False)
+class Shape:
+    """An instruction with holes. Its registers have as index which they are of the names on the line that begin with a percent
+    sign, and the carry flag is behind them; symbols and numbers are counted by themselves: the offset of a parameter, the size
+    of a variable, the target of a branch, what a number has above `FIRST`.
+    """
+
+    instruction: Instruction
+    column: int
+    """Where its name begins, without the guard's register."""
+    operands: tuple[tuple[Operand, int, str], ...]
+    """Its operands; of those that are one hole for a register, which name that is and what else tells them apart; of others
+    `WHOLE` where there is no hole, or `PARTS`."""
+
+
+@attrs.frozen(eq=False)
+class Statement:
+    """A shape, and what fills its holes but those for registers."""
+
+    shape: Shape
+    values: tuple[Value, ...]
+
+    def sample(self) -> Instruction:
+        """The instruction, with registers and branch targets that are none of a function."""
+        instruction = self.shape.instruction
+        if not self.values or all(isinstance(value, (int, str)) for value in self.values):
+            return instruction
+        operands = [self.placed(o, lambda register: register, lambda label: 0) for o in instruction.operands]
+        return attrs.evolve(instruction, operands=tuple(operands))
+
+    def placed(self, o: Operand, place: Callable[[Operand], Operand], target: Callable[[str], int]) -> Operand:
+        """An operand of the shape with its holes filled; ``place`` fills that of a register, ``target`` is where a label
+        stands."""
+        if o.register is not None:
+            return place(o)
+        if o.constant is not None:
+            return o._replace(constant=self._number(o.constant) & ((1 << o.type.bits) - 1))
+        base, variable, parameter = o.base, o.variable, o.parameter
+        return Operand(
+            o.type,
+            special=o.special,
+            variable=variable and self.values[variable.size],  # type: ignore[arg-type]
+            parameter=parameter and self.values[parameter.offset],  # type: ignore[arg-type]
+            offset=o.offset and self._number(o.offset),
+            generic=o.generic,
+            base=base and self.placed(base, place, target),
+            coordinates=tuple([self.placed(each, place, target) for each in o.coordinates]) if o.coordinates else (),
+            elements=tuple([self.placed(each, place, target) for each in o.elements]) if o.elements else o.elements,
+            targets=tuple([target(str(self.values[each])) for each in o.targets]) if o.targets else (),
+        )
+
+    def _number(self, number: int) -> int:
+        """A number, or what fills the hole that it stands for."""
+        at = number - FIRST
+        return int(self.values[at]) if 0 <= at < len(self.values) else number  # type: ignore[arg-type]
