@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from warpsim.errors import Span
 from warpsim.isa import matching
@@ -31,18 +31,20 @@ def _goes_on(instruction: Instruction) -> bool:
 
 
 class Late:
-    """The code of a function whose body was read by line: ``texts`` are its lines, the first of them at ``begin``."""
+    """The code of a function whose body was read by line: ``texts`` are its lines, the first of them at ``begin``, and ``statements`` the
+    different ones."""
 
-    def __init__(self, checker: Checker, scope: Scope, texts: Sequence[str], begin: Span) -> None:
+    def __init__(
+        self, checker: Checker, scope: Scope, texts: Sequence[str], statements: Iterable[Statement], begin: Span
+    ) -> None:
         self.checker, self.builder, self.scope = checker, checker.builder, scope
-        self.texts, self.begin = texts, begin
+        self.texts, self.statements, self.begin = texts, statements, begin
         self.names: list[str] = []
         """Those of the line at hand that begin with a percent sign."""
         self.known: dict[str, Operand] = {}
         """Operands that are registers, by type and name."""
         self._lock = threading.Lock()
         self._made: Body | None = None
-        self.statements = dict.fromkeys([node for node, *_ in self.builder.code if isinstance(node, Statement)])
         self.others: list[Instruction] = []
         if any(not isinstance(node, Statement) for node, *_ in self.builder.code):
             with self.builder.trial():
@@ -57,6 +59,7 @@ class Late:
         with self._lock:
             if self._made is None:
                 self._made = ended(self.builder, list(self._code()), self.begin)
+                self.builder.code, self.texts, self.known = [], (), {}
             return self._made
 
     def _target(self, name: str) -> int:
@@ -103,6 +106,8 @@ class Late:
         """An operand with the register that its hole is for."""
         at = o.register.index  # type: ignore[union-attr]
         if at == len(self.names):
+            for name in self.names:  # the carry flag is the last that is counted
+                self._register(name)
             return Operand(o.type, self.builder.carry())
         name = self.names[at]
         key = f"{'!' * o.negated}{o.type.name}{name}"

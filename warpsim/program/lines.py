@@ -10,6 +10,7 @@ import re
 
 from warpsim.errors import Span
 from warpsim.isa import matching
+from warpsim.isa.traits import Ending
 from warpsim.program import shapes
 from warpsim.program.blocks import Blocks
 from warpsim.program.names import Label, Scope
@@ -47,10 +48,12 @@ Entry = Statement | str | tuple[int, int, int] | _Odd | None
 
 @functools.cache
 def limited(name: str) -> bool | None:
-    """Whether an instruction limits a number; None for what takes none of the usual operands."""
+    """Whether an instruction limits a number; None for a call, and for what is no instruction."""
     root, *modifiers = name.split(".")
-    found = matching.candidates(root, tuple(modifiers)) if root != "call" else ()
-    return any(typed.limit is not None for one in found for typed in one.operands) if found else None
+    found = matching.candidates(root, tuple(modifiers))
+    if not found or found[0].traits.ending is Ending.CALL:
+        return None
+    return any(typed.limit is not None for one in found for typed in one.operands)
 
 
 class Lines(dict[str, Entry]):
@@ -58,8 +61,6 @@ class Lines(dict[str, Entry]):
 
     def __init__(self, blocks: Blocks, scope: Scope, shapes: Shapes) -> None:
         self.blocks, self.scope, self.shapes = blocks, scope, shapes
-        self.targets: set[str] = set()
-        """The labels that instructions name."""
 
     def __missing__(self, line: str) -> Entry:
         found: Entry = self.shapes.lines.get(line)
@@ -89,7 +90,6 @@ class Lines(dict[str, Entry]):
                 found = Statement(shape, tuple(values))
                 if all(isinstance(value, int) for value in values):
                     self.shapes.keep(line, found)
-                self.targets.update([value for value in values if isinstance(value, str)])
                 return found
         return ODD
 
@@ -110,6 +110,7 @@ class Lines(dict[str, Entry]):
         builder = self.blocks.builder
         if word in ("_", "WARP_SZ") or self.scope.ranges.find(word) is not None:
             return "", None
+        builder.at = len(builder.code)
         match self.blocks.resolver.lookup(self.scope, word, builder):
             case None:
                 return shapes.LABEL, word
@@ -122,8 +123,9 @@ class Lines(dict[str, Entry]):
         return "", None
 
 
-def read_body(body: Body, blocks: Blocks, scope: Scope, parser: Parser) -> list[str]:
-    """Read a function's body into its builder; returns its lines, to which the statements refer.
+def read_body(body: Body, blocks: Blocks, scope: Scope, parser: Parser) -> tuple[list[str], dict[Statement, None]]:
+    """Read a function's body into its builder; returns its lines, to which the statements refer, and each different
+    statement.
 
     Raises:
         Unusual: it is not laid out as compilers do it.
@@ -154,12 +156,19 @@ def read_body(body: Body, blocks: Blocks, scope: Scope, parser: Parser) -> list[
         else:
             done = _end(texts, at)
             made = parser.statements("\n".join(texts[at:done]), body.line + at, place)
-            if any(isinstance(statement, ast.Variable) for statement in made):
+            if any(
+                _shadows(item.name, blocks)
+                for each in made
+                if isinstance(each, ast.Variable)
+                for item in each.declarators
+            ):
                 raise Unusual
             blocks.add(made, scope)
-    if not all(isinstance(scope.labels.get(name), Label) for name in lines.targets):
+    used = dict.fromkeys([node for node, *_ in code if isinstance(node, Statement)])
+    targets = {value for statement in used for value in statement.values if isinstance(value, str)}
+    if not all(isinstance(scope.labels.get(name), Label) for name in targets):
         raise Unusual
-    return texts
+    return texts, used
 
 
 def _declarations(texts: list[str]) -> int:
@@ -184,6 +193,12 @@ def _end(texts: list[str], at: int) -> int:
 def _hides(name: str, symbol: object) -> bool:
     """Whether a name of a body is that of a special register, and is no register."""
     return name.startswith("%") and name[1:] in RESERVED_NAMES and not isinstance(symbol, Register)
+
+
+def _shadows(name: str, blocks: Blocks) -> bool:
+    """Whether a name that is declared between instructions means something else before."""
+    special = name.startswith("%") and any(each.startswith(name[1:]) for each in RESERVED_NAMES)
+    return special or name == "WARP_SZ" or name in blocks.resolver.globals
 
 
 def _kind(name: str, scope: Scope) -> str:

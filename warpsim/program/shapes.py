@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+import threading
 from collections.abc import Iterator
 
 from warpsim.isa import matching
@@ -50,14 +51,16 @@ class Shapes:
         self.parser = Parser("", "", matching.is_name)
         self.lines: dict[str, Statement] = {}
         self.known: dict[str, Shape | None] = {}
+        self._lock = threading.Lock()
 
     def find(self, text: str) -> Shape | None:
         """A shape; None if its lines have to be looked at one by one."""
-        if text not in self.known:
-            if len(self.known) > KEPT:
-                self.known.clear()
-            self.known[text] = self._made(text)
-        return self.known[text]
+        with self._lock:
+            if text not in self.known:
+                if len(self.known) > KEPT:
+                    self.known.clear()
+                self.known[text] = self._made(text)
+            return self.known[text]
 
     def keep(self, line: str, statement: Statement) -> None:
         """Keep a statement that names nothing of its module."""

@@ -4,6 +4,6 @@
 
     text -> tokens -> parser (declarations, expressions) -> ast.Module -> printer -> text
 
-`words` has the words of directives. Every node has its span. All problems of a text are found in
+`outline` leaves out the bodies of functions, which are parsed later or not at all. `words` has the words of directives. Every node has its span. All problems of a text are found in
 one pass. Printed text parses back to the same tree.
 """

@@ -1,0 +1,190 @@
+"""Modules as compilers lay them out are read by line, and become what they become when they are parsed as a whole."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import re
+import threading
+from pathlib import Path
+
+import attrs
+import numpy as np
+import pytest
+
+import warpsim
+from warpsim.errors import PtxError
+from warpsim.program.build import program_of
+from warpsim.program.program import Program
+
+ROOT = Path(__file__).parents[2]
+MODULES = json.loads(gzip.decompress((ROOT / "tests" / "data" / "syntax.json.gz").read_bytes()))
+"""Small modules and ptxas's verdict."""
+NAMES = ["flash_attention", "gemm_specialised", "gemm_sparse", "matmul_triton", "scan_lookback", "softmax_triton"]
+WHOLE = "/**/\n"
+"""No compiler writes such comments: behind one, a text is parsed as a whole."""
+
+
+def text_of(name: str) -> str:
+    """A bundled program."""
+    return (ROOT / "programs" / name / "kernel.ptx").read_text()
+
+
+def by_line(program: Program) -> bool:
+    """Whether a program was read by line."""
+    return all(function.samples is not None for function in program.functions.values())
+
+
+def plain(program: Program) -> object:
+    """All there is to a program's functions, in terms that compare."""
+    found = {}
+    for name, function in program.functions.items():
+        code = [(i, i.op.text, i.op.given) for i in function.code]
+        own = (function.params, function.returns, function.variables, function.directives, function.linkage)
+        found[name] = own, [(attrs.evolve(i, op=None), *rest) for i, *rest in code], function.registers, function.labels
+    return found, program.variables, program.externs, program.aliases
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_programs_are_the_same(name):
+    """A program that is read by line is the one that is parsed as a whole."""
+    text = text_of(name)
+    lines, whole = program_of(text), program_of(text + WHOLE)
+
+    assert by_line(lines)
+    assert not by_line(whole)
+    assert plain(whole) == plain(lines)
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_verdicts(part):
+    """Modules whose bodies are read by line get ptxas's verdict, at its line."""
+    wrong = []
+    for module in MODULES[part::8]:
+        try:
+            warpsim.load(module["text"])
+            found = None
+        except PtxError as error:
+            found = error.findings[0].line
+        if (found is None) != module["accepted"]:
+            wrong.append(module["name"])
+
+    assert wrong == []
+
+
+ODD = [
+    "0",
+    "-1",
+    "16",
+    "1024",
+    "4294967296",
+    "0x4",
+    "1.0",
+    "0f3F800000",
+    "%tid.x",
+    "_",
+    "WARP_SZ",
+    "nowhere",
+    "%p1",
+    "%r1+4",
+    "[%rd1+8]",
+]
+
+
+def changed(text: str, chance: random.Random) -> str:
+    """The text with an operand of one instruction exchanged for another, or for something odd."""
+    lines = text.split("\n")
+    places = [i for i, line in enumerate(lines) if re.match(r"\t(@!?%\w+ )?[a-z]\w*\.\S+\s.*;", line)]
+    at = chance.choice(places)
+    own, other = (
+        [m for m in re.finditer(r"[-%$\w.]+", lines[i]) if m.start() > 9] for i in (at, chance.choice(places))
+    )
+    if own and other:
+        old, new = chance.choice(own), chance.choice([*ODD, *[m[0] for m in other]])
+        lines[at] = lines[at][: old.start()] + new + lines[at][old.end() :]
+    return "\n".join(lines)
+
+
+def outcome(text: str) -> object:
+    """The program of a text, or what is wrong with it."""
+    try:
+        return plain(program_of(text))
+    except PtxError as error:
+        return [finding.headline() for finding in error.findings]
+
+
+@pytest.mark.parametrize("count", [3, pytest.param(300, marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", ["scan_lookback", "softmax_triton"])
+def test_changed_programs_are_the_same(name, count):
+    """With an operand exchanged, a text is refused or becomes the same program, however it is read."""
+    chance = random.Random(count)
+    for _ in range(count):
+        text = changed(text_of(name), chance)
+
+        assert outcome(text + WHOLE) == outcome(text)
+
+
+TWO = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry first(.param .u64 out)
+{
+	.reg .b32 %r<4>;
+	.reg .b64 %rd<2>;
+	ld.param.u64 	%rd1, [out];
+	mov.u32 	%r1, 5;
+	st.global.u32 	[%rd1], %r1;
+	ret;
+}
+.visible .entry second(.param .u64 out)
+{
+	.reg .b32 %r<4>;
+	mov.u32 	%r1, 7;
+	CHANGED
+	ret;
+}
+"""
+
+
+def test_code_is_made_for_kernels_that_run():
+    """A launch makes the code of its kernel, and of no other."""
+    module, out = warpsim.load(TWO.replace("CHANGED", "add.u32 %r2, %r1, 1;")), np.zeros(1, np.uint32)
+    module["first"](1, 1, (out,))
+    made = [name for name, function in module.program.functions.items() if "body" in vars(function)]
+
+    assert out[0] == 5
+    assert made == ["first"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "add.u32 %r2, %r1, %rd1;",
+        "add.u32 %r2, %r1;",
+        "bar.sync 16;",
+        "bra nowhere;",
+        "mov.u32 %r4, 1;",
+        "ld.param.u64 %r1, [out];",
+        "foo %r1;",
+    ],
+)
+def test_kernels_that_never_run_are_checked(line):
+    """An illegal instruction of any kernel refuses the module, with its place."""
+    with pytest.raises(PtxError) as error:
+        warpsim.load(TWO.replace("CHANGED", line))
+
+    assert [finding.line for finding in error.value.findings] == [17]
+
+
+def test_threads_make_the_code_once():
+    """Threads that ask for a function's code get the same registers."""
+    function = program_of(text_of("gemm_sparse")).functions["gemm_sparse"]
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(function.made())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert all(body is found[0] for body in found)
