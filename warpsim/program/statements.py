@@ -7,6 +7,7 @@ from collections.abc import Callable
 import attrs
 
 from warpsim.program.program import Instruction, Operand, Param, Variable
+from warpsim.records import frozen
 
 FIRST = 21001
 """The number in the first hole for one."""
@@ -15,7 +16,7 @@ Value = int | str | Param | Variable
 """What fills a hole: a number, the name of a label, a parameter, a variable."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Shape:
     """An instruction with holes. Its registers have as index which they are of the names on the line that begin with a percent
     sign, and the carry flag is behind them; symbols and numbers are counted by themselves: the offset of a parameter, the size
@@ -30,7 +31,7 @@ class Shape:
     `WHOLE` where there is no hole, or `PARTS`."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Statement:
     """A shape, and what fills its holes but those for registers."""
 

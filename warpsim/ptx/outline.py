@@ -13,6 +13,7 @@ import attrs
 from warpsim.errors import PtxError
 from warpsim.ptx import ast
 from warpsim.ptx.parser import IsName, Parser
+from warpsim.records import frozen
 
 HOLE = "\x01"
 """A character that no such text has."""
@@ -22,7 +23,7 @@ _CUT = re.compile(r'"[^"\n]*//')
 _MARKER = re.compile(r"^[ \t]*#", re.MULTILINE)
 
 
-@attrs.frozen
+@frozen
 class Body:
     """What stands between a function's braces, without comments, and the line of the first of them."""
 
