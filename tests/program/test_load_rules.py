@@ -201,7 +201,6 @@ cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4.mbarrier::complete_tx::
 cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group [%d0, {%r1, %r1, %r1, %r1, %r1}], [%r0];
 cp.async.bulk.tensor.3d.shared::cta.global.im2col::w.mbarrier::complete_tx::bytes [%r0], [%d0, {%r1, %r1, %r1}], [%r2], {%h0, %h1};
 tensormap.replace.tile.swizzle_atomicity.global.b1024.b32 [%d0], 0;
-st.async.mmio.release.sys.global.u32 [%d0], %r1;
 st.bulk.weak.shared::cta [%r0], %d1, 0;
 """.strip().split("\n")
 """Instructions that ptxas 13.0 takes for sm_100a."""
