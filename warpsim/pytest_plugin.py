@@ -100,24 +100,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
-def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
     """Attribute launches in fixtures to the test."""
     return (yield from _watched(item))
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Apply the test's defaults, and count the findings of its launches."""
     return (yield from _watched(item))
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
     """Attribute launches in fixtures to the test."""
     return (yield from _watched(item))
 
 
-def _watched(item: pytest.Item) -> Generator[None, Any, Any]:
+def _watched(item: pytest.Item) -> Generator[None, object, object]:
     from warpsim.testing.sessions import watched
 
     __tracebackhide__ = True

@@ -13,16 +13,17 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
-from typing import Any
 
 import attrs
 import numpy as np
+from numpy.typing import ArrayLike
 
 from warpsim.analysis.contraction import flushes, identity
 from warpsim.analysis.flow import KEEP, Block, blocks_of, rewritten, written_often
-from warpsim.isa.spec import Scope
+from warpsim.isa.spec import Body, Scope
 from warpsim.isa.traits import PLAIN, Contraction, Ending
 from warpsim.numerics import approx, rounded
+from warpsim.numerics.arrays import Array
 from warpsim.program.program import Function, Instruction, Operand
 from warpsim.types import ScalarType
 
@@ -49,7 +50,7 @@ BY_ONE = r"mul(\.rn)?(\.ftz)?\.f32 | mul\.f64 | mul(\.ftz)?\.f16 | mul\.bf16 | d
 """Products and quotients by one and, without .rn, by minus one: the assembler drops them."""
 ONES = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000, "f64": 0x3FF0 << 48}
 MINUS_ONES = {"f16": 0xBC00, "bf16": 0xBF80, "f32": 0xBF800000, "f64": 0xBFF0 << 48}
-UNITS: dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = {
+UNITS: dict[str, tuple[Callable[..., Array], Callable[..., Array] | None]] = {
     "sin": (rounded.sin, None),
     "cos": (rounded.cos, None),
     "ex2": (rounded.ex2_ftz, approx.ex2),
@@ -336,7 +337,7 @@ def _evaluated(instruction: Instruction, values: list[int]) -> list[int] | None:
     return [bits]
 
 
-def _kept_from_infinity(root: str, a: Any, b: Any) -> list[Any]:
+def _kept_from_infinity(root: str, a: Array, b: Array) -> list[Array]:
     """The operands of a flushing product or quotient, without subnormals that meet an infinite factor: the assembler takes
     the product, infinity, before it flushes them.
     """
@@ -349,7 +350,7 @@ def _kept_from_infinity(root: str, a: Any, b: Any) -> list[Any]:
     ]
 
 
-def _meaning(instruction: Instruction) -> Callable[..., Any]:
+def _meaning(instruction: Instruction) -> Body:
     """The function of an operation on constants, with approximate units rounded correctly."""
     root = instruction.form.root
     if root == "div":
@@ -369,12 +370,12 @@ def _mask(type: ScalarType) -> int:
     return (1 << type.bits) - 1
 
 
-def _array(bits: int, type: ScalarType) -> Any:
+def _array(bits: int, type: ScalarType) -> Array:
     if type.kind == "p":
         return np.array([bool(bits)])
     return np.array([bits], f"u{type.dtype.itemsize}").view(type.dtype)
 
 
-def _bits(value: Any) -> int:
+def _bits(value: ArrayLike) -> int:
     flat = np.ascontiguousarray(value).reshape(-1)[:1]
     return int(flat[0]) if flat.dtype.kind == "b" else int(flat.view(f"u{flat.dtype.itemsize}")[0])

@@ -23,14 +23,14 @@ ptxas does this for the output of any compiler, so the GPU's bits are those of t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import attrs
 
 from warpsim.analysis.flow import KEEP, Block, blocks_of, rewritten
 from warpsim.isa.contracted import branches, fused
-from warpsim.isa.spec import Op, Scope
+from warpsim.isa.spec import Body, Op, Scope
 from warpsim.isa.traits import PLAIN, Contraction
+from warpsim.numerics.arrays import Array
 from warpsim.program.program import Function, Instruction, Operand, Register
 from warpsim.records import define
 
@@ -99,13 +99,13 @@ def flushes(instruction: Instruction) -> bool:
     return "ftz" in instruction.op.modifiers
 
 
-def _flushed(instruction: Instruction) -> Callable[[Op, Any], Any] | None:
+def _flushed(instruction: Instruction) -> Body | None:
     """What is left of a minimum or maximum of one value: nothing, unless it flushes."""
     plain = instruction.form.function
     return (lambda op, value: plain(op, value, value)) if flushes(instruction) else None
 
 
-def identity(instruction: Instruction, source: Operand, meaning: Callable[[Op, Any], Any] | None = None) -> Instruction:
+def identity(instruction: Instruction, source: Operand, meaning: Body | None = None) -> Instruction:
     """The instruction with one source; its result is the source's bits, or what ``meaning`` makes of them."""
     spec, operands = instruction.form.operands, instruction.operands
     if operands[1].register is not None:
@@ -125,7 +125,7 @@ class _Product:
     at: int
     factors: tuple[Operand, ...]
     kind: tuple[str, ...]
-    made_of: Callable[..., tuple[Any, Any]] | None = None
+    made_of: Callable[..., tuple[Array, Array]] | None = None
     uses: list[tuple[int, int, bool]] = attrs.Factory(list)
     fusible: bool = True
     written: bool = False
@@ -167,7 +167,7 @@ def _keep_factors(instruction: Instruction, product: _Product, registers: list[R
     places = dict(kept)
     product.factors = tuple([places.get(k, factor) for k, factor in enumerate(product.factors)])
 
-    def function(op: Op, *factors: Any) -> tuple[Any, ...]:
+    def function(op: Op, *factors: Array) -> tuple[Array, ...]:
         return (plain(op, *factors), *[factors[k] for k in places])
 
     n_dest = 1 + len(kept)

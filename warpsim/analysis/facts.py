@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from numpy.typing import DTypeLike
 
 from warpsim.analysis.flow import Graph, blocks_of, members, written_often
 from warpsim.analysis.shared_layout import place_shared
@@ -62,7 +63,7 @@ class Marks:
     content: Array
 
     @classmethod
-    def around(cls, starts: Array, nbytes: int, dtype: Any, empty: object) -> Marks:
+    def around(cls, starts: Array, nbytes: int, dtype: DTypeLike, empty: object) -> Marks:
         """Empty marks that cover accesses of ``nbytes`` at some places; no bytes if these cannot be in shared memory."""
         if not len(starts) or int(starts.min()) < 0 or int(starts.max()) + nbytes > WINDOW:
             return cls(0, np.full(0, empty, dtype))

@@ -164,7 +164,7 @@ class Graphs:
             elif kind not in HARMLESS:
                 raise Refused(f"it has a node of kind {OTHERS.get(kind, f'node of type {kind}')}")
 
-    def _need(self, name: str, *args: Any) -> None:
+    def _need(self, name: str, *args: object) -> None:
         if not self.driver.ok(name, *args):
             raise Refused(f"{name} failed")
 

@@ -70,7 +70,7 @@ class recording:
         self.recorder.open()
         return self
 
-    def __exit__(self, *problem: Any) -> None:
+    def __exit__(self, *problem: object) -> None:
         self.recorder.close()
         self.notes += [*self.recorder.notes, *dict.fromkeys(self.recorder.sources.notes)]
         for launch in self.recorder.launches:

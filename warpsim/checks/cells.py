@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, TypeVar, overload
 
 import numpy as np
 
@@ -225,7 +225,7 @@ class Log(Sequence[T]):
         copied.entries, copied.n = self.entries, self.n
         return copied
 
-    def __getstate__(self) -> tuple[None, dict[str, Any]]:
+    def __getstate__(self) -> tuple[None, dict[str, object]]:
         return None, {"entries": self.entries[: self.n], "n": self.n}
 
 

@@ -23,7 +23,7 @@ from warpsim.machine.binding.warp_steps import spread, warp_ports
 from warpsim.machine.memory.addresses import Address
 from warpsim.machine.state.global_memory import LOCAL_WINDOW
 from warpsim.machine.state.notes import Note
-from warpsim.machine.values import Array, as_array, retype
+from warpsim.machine.values import Array, Value, as_array, retype
 from warpsim.program.program import Instruction, Operand
 from warpsim.types import ScalarType
 
@@ -263,7 +263,7 @@ class Into:
         return {slot: _unsigned(self.env[slot]) for slot in slots if slot in self.env}
 
 
-def _unsigned(value: Any) -> Array:
+def _unsigned(value: Value) -> Array:
     array = as_array(value)
     return array if array.dtype.kind == "b" or array.dtype.itemsize > 8 else array.view(f"u{array.dtype.itemsize}")
 
@@ -285,7 +285,7 @@ def _undefined_parts(group: Group, operands: tuple[Operand, ...]) -> Iterator[tu
             yield part.register.index, bits, part.type
 
 
-def _report_value(machine: Machine, group: Group, operands: tuple[Operand, ...], lanes: Any, use: str) -> None:
+def _report_value(machine: Machine, group: Group, operands: tuple[Operand, ...], lanes: Array, use: str) -> None:
     """Report a value that leaves the thread without any defined byte, unless it comes from beside one: compilers copy
     structures with their padding.
     """

@@ -4,7 +4,7 @@ which are reported where a bulk copy stores them to global memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -81,12 +81,12 @@ class UndefinedMemory:
         space: str,
         address: Address,
         type: ScalarType,
-        update: Any,
+        update: Callable[..., Array],
         operands: tuple[Array, ...],
         *,
         returns: bool,
         kind: str = "",
-        **_: Any,
+        **_: object,
     ) -> Array | None:
         """The undefined bits of the old value. With ``combines``, memory becomes undefined as the operands are that lanes
         exchange it for, and wholly undefined where they combine it with undefined ones; else it stays as it is.
@@ -177,11 +177,11 @@ class _ShadowMemory(Memory):
         space: str,
         address: Address,
         type: ScalarType,
-        update: Any,
+        update: Callable[..., Array],
         operands: tuple[Array, ...],
         *,
         returns: bool,
-        **_: Any,
+        **_: object,
     ) -> Array | None:
         """Update the written bits; those of global memory are only read."""
         if space_of(space, address) != "global":
@@ -284,7 +284,7 @@ def _of_boxes(machine: Machine, work: BoxLoad, which: Which) -> Array:
         address = boxes.fields.address + place
         here = inside & (address >= allocation.start) & (address + size <= allocation.end)
         if here.any():
-            at: Any = address[here] - allocation.start
+            at = address[here] - allocation.start
             out[here] = allocation.shadow.data[at[:, None] + np.arange(size)]
     return out.view(boxes.dtype)[..., 0]
 

@@ -6,7 +6,7 @@ every column are remembered, so that fully written memory costs nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -47,7 +47,7 @@ class WrittenBits(WordSpace):
         """Everything is written in every column."""
         return not self.open
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> WrittenBits:
+    def __deepcopy__(self, memo: dict[int, object]) -> WrittenBits:
         copied = super().__deepcopy__(memo)
         assert isinstance(copied, WrittenBits)
         copied.full = self.full.copy()

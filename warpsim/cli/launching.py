@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from warpsim.cli.arguments import Argument, Given, Placed, StructArgument, argument, dims, named_arrays
 from warpsim.cli.output import Unusable, internal
 from warpsim.errors import LaunchError, PtxError, plural
+from warpsim.host.arguments import Arguments
 from warpsim.host.cases import CaseResult, failed_case, run_case
 from warpsim.host.defaults import defaults
 from warpsim.host.device import Device, runs_on
@@ -176,7 +177,7 @@ def _launch(
     kernel: Kernel,
     grid: Dim,
     block: Dim,
-    args: Sequence[Any],
+    args: Arguments,
     **options: Any,
 ) -> LaunchResult:
     """Launch, and record the launch if a folder is given."""

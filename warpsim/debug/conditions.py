@@ -20,6 +20,7 @@ from warpsim.debug.symbols import symbols_of
 from warpsim.graph.nodes import Node, Untraceable, bits, cast, constant, operate
 from warpsim.machine.state.global_memory import SHARED_WINDOW
 from warpsim.native.regions.stops import Condition
+from warpsim.numerics.arrays import DType
 from warpsim.program.c_types import CType, Scalar
 from warpsim.program.names import SPECIALS
 from warpsim.records import frozen
@@ -113,7 +114,7 @@ def _bounded(node: Node, low: int, high: int) -> _Value:
     return _Value(cast(node, _holding(low, high)), low, high)
 
 
-def _holding(low: int, high: int) -> np.dtype[Any]:
+def _holding(low: int, high: int) -> DType:
     if low >= -(1 << 63) and high < 1 << 63:
         return I64
     if low >= 0 and high < 1 << 64:

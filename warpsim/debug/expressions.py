@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 
@@ -47,7 +46,7 @@ _PRECEDENCE = {operator: level for level, operators in enumerate(_LEVELS) for op
 class Number:
     """A constant: an integer, or a float of its width; a decimal one has 64 bits."""
 
-    value: int | float | np.floating[Any]
+    value: int | float | np.floating
 
 
 @frozen
@@ -235,7 +234,7 @@ class _Parser:
         self.at = start
         return None
 
-    def number(self, kind: str, word: str, place: int) -> int | float | np.floating[Any]:
+    def number(self, kind: str, word: str, place: int) -> int | float | np.floating:
         if len(word) > DIGITS:
             raise self.problem(f"a constant has at most {DIGITS} digits", place)
         if kind == "ptx":

@@ -37,6 +37,7 @@ from warpsim.debug.timeline import Timeline
 from warpsim.debug.waiting import BarrierState, InFlight, MbarrierState
 from warpsim.debug.writing import assign, jump
 from warpsim.errors import ExecutionError, Finding
+from warpsim.host.arguments import Arguments
 from warpsim.host.defaults import run_past
 from warpsim.host.device import Device
 from warpsim.host.kernel import Kernel, LaunchResult, result_of
@@ -85,7 +86,7 @@ class Session(Position):
         kernel: Kernel,
         grid: Dim,
         block: Dim,
-        args: Sequence[Any] = (),
+        args: Arguments = (),
         *,
         history_bytes: int = MEMORY,
         device: Device | None = None,

@@ -17,6 +17,7 @@ from warpsim.driver.results import DriverError, Report, Result
 from warpsim.driver.streams import Stream
 from warpsim.driver.work import Copy, Dims, Fill, Launch, Work
 from warpsim.host.device import Device
+from warpsim.host.options import Checks
 
 VERSION = 13090
 """The CUDA version that this driver reports; runtimes up to it accept it."""
@@ -40,7 +41,7 @@ class Driver:
         self,
         devices: Sequence[str] = ("sm_90a",),
         *,
-        checks: Any = None,
+        checks: Checks = None,
         on_finding: str = "raise",
         report: str | None = None,
         quiet: bool = False,

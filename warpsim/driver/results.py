@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import threading
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from warpsim.errors import Finding, PtxError, WarpsimError, describe
 from warpsim.types import JsonObject
@@ -273,7 +273,7 @@ class Report:
     def __init__(self, path: str | None = None, *, quiet: bool = False) -> None:
         self.path, self.quiet = path, quiet
         self.launches = self.shown = 0
-        self._known: set[tuple[Any, ...]] = set()
+        self._known: set[tuple[object, ...]] = set()
         self._lock = threading.Lock()
 
     def finding(self, finding: Finding, result: str) -> None:

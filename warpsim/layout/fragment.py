@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
+from numpy.typing import DTypeLike
 
 from warpsim.layout.algebra import Layout, Tree, product
 from warpsim.numerics.arrays import Array
@@ -65,7 +66,7 @@ class Fragment:
     def _registers(self) -> int:
         return -(-self.values // self.per_register)
 
-    def lane(self, thread: Any) -> Any:
+    def lane(self, thread: Array) -> Array:
         """The lane of a thread of the layout."""
         return thread if self.lanes is None else self.first + self.lanes(thread)
 
@@ -160,7 +161,7 @@ class _Plan:
     shape: tuple[int, ...]
     view: tuple[int, ...]
     threads: tuple[int, ...]
-    first: tuple[Any, ...] | None
+    first: tuple[slice | int, ...] | None
     where: tuple[tuple[int, ...], ...]
     final: tuple[int, int]
 
@@ -206,7 +207,7 @@ def _plan(fragment: Fragment, *, row_major: bool) -> _Plan:
     )
 
 
-def _kept(index: Any) -> bool:
+def _kept(index: slice | int) -> bool:
     return isinstance(index, slice)
 
 
@@ -220,7 +221,7 @@ def gather(
     registers: tuple[Array, ...],
     n: int,
     m: int,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     *,
     row_major: bool = False,
     batch_first: bool = False,

@@ -6,9 +6,8 @@ next phase, bit 40 the phase, bits 41 to 62 the tx-count (signed); bit 63 is set
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from warpsim.numerics.arrays import Array
 
@@ -21,7 +20,7 @@ MAX_TX = (1 << 20) - 1
 """The tx-count ranges from -MAX_TX to MAX_TX (PTX ISA, mbarrier contents)."""
 
 
-def _u64(value: Any) -> Array:
+def _u64(value: ArrayLike) -> Array:
     return np.asarray(value).astype(np.int64).astype(np.uint64)
 
 
@@ -62,7 +61,7 @@ def complete_bytes(word: Array, nbytes: Array) -> Array:
     return _turn(_count_bytes(word, -np.asarray(nbytes).astype(np.int64)))
 
 
-def arrive(word: Array, count: Any, *, drop: bool = False, complete: bool = True) -> Array:
+def arrive(word: Array, count: ArrayLike, *, drop: bool = False, complete: bool = True) -> Array:
     """Make ``count`` arrivals; with ``drop``, later phases expect that many fewer."""
     n = _u64(count)
     left = (word & _COUNT) - n & _COUNT

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -55,7 +54,7 @@ def _parts(x: Array) -> tuple[Array, Array, Array, Array]:
     return bits, bits & SIGN, (wide >> 23) & 0xFF, wide & 0x7FFFFF
 
 
-def _assemble(sign: Any, field: Array, mantissa: Array) -> Array:
+def _assemble(sign: Array | np.uint32, field: Array, mantissa: Array) -> Array:
     return sign | (field.astype(np.uint32) << np.uint32(23)) | mantissa.astype(np.uint32)
 
 
@@ -90,7 +89,7 @@ def sqrt_ftz(x: Array) -> Array:
     return _root_specials(out, sign, e, m, sign, INF)
 
 
-def _root_specials(out: Array, sign: Array, e: Array, m: Array, at_zero: Array, at_inf: Any) -> Array:
+def _root_specials(out: Array, sign: Array, e: Array, m: Array, at_zero: Array, at_inf: Array | np.uint32) -> Array:
     out = np.where(e == 255, at_inf, out)
     out = np.where((sign != 0) | ((e == 255) & (m != 0)), NAN, out)
     return np.where(e == 0, at_zero, out).view(F32)
@@ -203,11 +202,11 @@ Unit = Callable[[Array], Array]
 _SMALL, _LARGE = np.float32(2.0**-126), np.float32(2.0**126)
 
 
-def _mul(a: Array, b: Any) -> Array:
+def _mul(a: Array, b: Array | np.float32) -> Array:
     return canonical(a * b)
 
 
-def _mul_ftz(a: Array, b: Any) -> Array:
+def _mul_ftz(a: Array, b: Array) -> Array:
     return flush_product(_mul(a, b), "rn", a, b)
 
 
@@ -307,7 +306,7 @@ def div_full_ftz_factors(a: Array, b: Array, unit: Unit = rcp_ftz) -> Factors:
 # ---- f64: only the high word counts ------------------------------------------------------------------
 
 
-def _double(sign: Any, field: Array, mantissa: Array) -> Array:
+def _double(sign: Array | np.uint32, field: Array, mantissa: Array) -> Array:
     """The high word of an f64 from sign bit, exponent field and 20 mantissa bits."""
     return sign | (field.astype(np.uint32) << np.uint32(20)) | mantissa.astype(np.uint32)
 

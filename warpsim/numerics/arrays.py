@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import ml_dtypes
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 KEPT = 1 << 22
 """Largest array that is kept, in elements."""
@@ -25,12 +25,12 @@ class _Workspace(threading.local):
         self.buffers: dict[str, Array] = {}
         self.views: dict[tuple[str, tuple[int, ...]], Array] = {}
 
-    def take(self, name: str, shape: tuple[int, ...], dtype: Any) -> Array:
+    def take(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
         """An uninitialised array. A name always has the same dtype. The array is valid until the name is taken again."""
         view = self.views.get((name, shape))
         return self._view(name, shape, dtype) if view is None else view
 
-    def _view(self, name: str, shape: tuple[int, ...], dtype: Any) -> Array:
+    def _view(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
         size = 1
         for extent in shape:
             size *= extent
@@ -53,12 +53,12 @@ FEW = 4096
 """Largest number of lanes for which this pays."""
 
 
-def few(x: Any) -> bool:
+def few(x: object) -> bool:
     """Whether a value is a small array (and not a stand-in for one)."""
     return type(x) is np.ndarray and 0 < x.size <= FEW
 
 
-def least(x: Any) -> Any:
+def least(x: Array) -> float:
     """The least element of a small array; NaN if it contains one."""
     return x.item(x.argmin())
 

@@ -7,7 +7,6 @@ modes go through integer arithmetic on the bits (`round_bits`); common conversio
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from warpsim.numerics.floating import canonical, narrow
 from warpsim.records import frozen
 
 _NAMES = {F16: "f16", BF16: "bf16", F32: "f32", F64: "f64"}
-_INTEGRAL: dict[str, Any] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
+_INTEGRAL: dict[str, np.ufunc] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 
 
 def has_nan(x: Array) -> bool:
@@ -347,7 +346,7 @@ def round_bits(
     assert infinite is not None, "f32 and f64 have infinities"
     if (magnitude >= infinite).any():
         limit = form.greatest if finite or form.infinity is None else form.infinity
-        nan: Any = form.greatest if form.nan is None else form.nan
+        nan: Array | int = form.greatest if form.nan is None else form.nan
         if source.width == 64 and form.infinity is not None and not finite:
             nan = form.infinity | 1 << (form.fraction - 1) | (magnitude - infinite) >> (source.fraction - form.fraction)
         else:
@@ -356,7 +355,7 @@ def round_bits(
     return code | negative.astype(np.int64) << (form.width - 1)
 
 
-def _overflow(form: Format, negative: Array, mode: str, *, finite: bool) -> Any:
+def _overflow(form: Format, negative: Array, mode: str, *, finite: bool) -> Array | int:
     if finite or form.infinity is None or mode == "rz":
         return form.greatest
     if mode in ("rn", "rs"):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from warpsim.numerics.arrays import Array, DType
@@ -67,7 +65,7 @@ def _truncate(a: Array, b: Array) -> Array:
     return q + ((q * b != a) & ((a < 0) != (b < 0))).astype(a.dtype)
 
 
-def _all_ones(dtype: DType) -> Any:
+def _all_ones(dtype: DType) -> np.generic:
     return dtype.type(-1) if dtype.kind == "i" else dtype.type(limits(dtype)[1])
 
 
@@ -203,7 +201,7 @@ def permute_bytes(a: Array, b: Array, selector: Array, mode: str | None) -> Arra
         place = (selector & np.uint32(3)).astype(np.uint64) << np.uint64(4)
         selector = (_PRMT_MODES[mode] >> place).astype(np.uint32)
     pair = (b.astype(np.uint64) << np.uint64(32)) | a.astype(np.uint64)
-    out: Any = np.uint32(0)
+    out: Array = np.zeros((), np.uint32)
     for i in range(4):
         nibble = (selector >> np.uint32(4 * i)) & np.uint32(15)
         byte = (pair >> ((nibble & np.uint32(7)) * np.uint32(8)).astype(np.uint64)).astype(np.uint32) & np.uint32(0xFF)
@@ -350,7 +348,7 @@ def merge(c: Array, value: Array, selector: str) -> Array:
 
 def pack(parts: list[Array], c: Array, width: int, mask: set[int] | None) -> Array:
     """Join elements; those that the mask leaves out come from c."""
-    out: Any = np.uint32(0)
+    out: Array = np.zeros((), np.uint32)
     for i, part in enumerate(parts):
         field = np.uint32(((1 << width) - 1) << (width * i))
         chosen = mask is None or i in mask

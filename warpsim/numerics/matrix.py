@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from warpsim.numerics.arrays import F16, F32, F64, WORKSPACE, Array
 from warpsim.records import frozen
@@ -339,7 +339,7 @@ class Factors:
     exponents: Array
     special: bool
 
-    def of(self, index: Any) -> Factors:
+    def of(self, index: slice | tuple[slice | int, ...]) -> Factors:
         """An indexed part."""
         return Factors(self.values[index], self.exponents[index], self.special)
 
@@ -361,7 +361,7 @@ def _shifted(bits: Array, kind: str, name: str, *, by_place: bool = False) -> Fa
     ``by_place``, the first elements of all words come first, then the second ones."""
     exponent, fraction = FORMATS[kind]
 
-    def scratch(what: str, shape: tuple[int, ...], dtype: Any) -> Array:
+    def scratch(what: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
         return WORKSPACE.take(f"{what} of {name}", shape, dtype) if name else np.empty(shape, dtype)
 
     if bits.dtype.itemsize == 4 and kind != "tf32":

@@ -10,14 +10,13 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import cache, lru_cache
 from math import isqrt
-from typing import Any
 
 import numpy as np
 
 from warpsim.numerics import approx
+from warpsim.numerics.arrays import Array
 from warpsim.numerics.floating import flush
 
-Array = Any
 BITS = 400
 """Fraction bits of intermediate values: enough, because no f32 argument has a function value this close to a tie."""
 ONE = 1 << BITS

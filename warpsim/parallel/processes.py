@@ -225,7 +225,7 @@ class Processes(Executor):
         self.files.end()
         self._threads.shutdown(wait, cancel_futures=cancel_futures)
 
-    def _call(self, fn: Callable[..., T], args: Any, kwargs: Any) -> T:
+    def _call(self, fn: Callable[..., T], args: tuple[object, ...], kwargs: dict[str, object]) -> T:
         try:
             process = self._idle.get_nowait()
         except queue.Empty:
@@ -272,7 +272,7 @@ def _end(processes: set[subprocess.Popen[bytes]]) -> None:
         process.wait()
 
 
-def _send(pipe: IO[bytes], message: Any) -> None:
+def _send(pipe: IO[bytes], message: object) -> None:
     buffers: list[pickle.PickleBuffer] = []
     data = pickle.dumps(message, protocol=5, buffer_callback=buffers.append)
     frames: list[bytes | memoryview] = [data, *(buffer.raw() for buffer in buffers)]

@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import attrs
@@ -27,7 +26,7 @@ def finding_record(finding: Finding) -> JsonObject:
     return record
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     """Convert a value to JSON's types: no infinities, nothing from NumPy."""
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from warpsim.errors import WarpsimError, describe
+from warpsim.host.arguments import Arguments
 from warpsim.host.arrays import array_of, is_buffer
 from warpsim.host.kernel import Kernel
-from warpsim.host.options import Dim
+from warpsim.host.options import Checks, Dim
 from warpsim.host.recipes import LOGICAL, Recipe, element_type, recipe
 from warpsim.host.recording import record
 from warpsim.records import frozen
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 GENERATORS = ("zeros", "full", "arange", "uniform", "normal", "bits", "hurtful")
 """Simplest first, because hypothesis shrinks toward the first."""
-Oracle = Callable[[tuple[Any, ...], tuple[Any, ...]], object]
+Oracle = Callable[[Arguments, Arguments], object]
 
 
 @frozen
@@ -34,7 +35,7 @@ class Launch:
 
     grid: Dim
     block: Dim
-    args: tuple[Any, ...]
+    args: Arguments
     options: dict[str, Any] = attrs.field(factory=dict)
 
 
@@ -64,7 +65,7 @@ def fuzz(
     oracle: Oracle | None = None,
     runs: int = 50,
     schedules: int = 2,
-    checks: Any = "default+race",
+    checks: Checks = "default+race",
     directory: str | os.PathLike[str] | None = None,
 ) -> None:
     """Try launches that hypothesis draws from a strategy, and fail with the smallest one that goes wrong.
@@ -114,7 +115,7 @@ def _from_check(trace: TracebackType | None) -> TracebackType | None:
     return at or trace
 
 
-def _check(kernel: Kernel, launch: Launch, oracle: Oracle | None, schedules: int, checks: Any) -> None:
+def _check(kernel: Kernel, launch: Launch, oracle: Oracle | None, schedules: int, checks: Checks) -> None:
     __tracebackhide__ = True
     given, left = _run(kernel, launch, checks, {"async_effects": "eager"})
     if oracle is not None:
@@ -128,7 +129,7 @@ def _check(kernel: Kernel, launch: Launch, oracle: Oracle | None, schedules: int
                 assert_bits_equal(a, b, name=f"argument {index} with {said}")
 
 
-def _run(kernel: Kernel, launch: Launch, checks: Any, order: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def _run(kernel: Kernel, launch: Launch, checks: Checks, order: dict[str, Any]) -> tuple[Arguments, Arguments]:
     """Run a launch in some order; returns its arguments before and after."""
     __tracebackhide__ = True
     given = tuple(_fresh(a) for a in launch.args)
@@ -151,8 +152,8 @@ def _fresh(argument: Any) -> Any:
     return argument
 
 
-def _keep(kernel: Kernel, launch: Launch, directory: str | os.PathLike[str], checks: Any) -> None:
-    args: Sequence[Any] = [a if isinstance(a, Recipe) else _fresh(a) for a in launch.args]
+def _keep(kernel: Kernel, launch: Launch, directory: str | os.PathLike[str], checks: Checks) -> None:
+    args: Arguments = [a if isinstance(a, Recipe) else _fresh(a) for a in launch.args]
     try:
         record(kernel, launch.grid, launch.block, args, directory, checks=checks, **launch.options)
     except WarpsimError:

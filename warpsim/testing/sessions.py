@@ -27,7 +27,6 @@ from warpsim.host.unhandled import UnhandledErrors, launching
 from warpsim.machine.state.launch import LaunchState
 from warpsim.records import define
 from warpsim.testing.coverage import Forms, Lines
-from warpsim.types import JsonObject
 
 _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "target": lambda what, value: Device(value),
@@ -249,7 +248,7 @@ def _read(config: pytest.Config) -> Settings:
 
 def _marks(item: pytest.Item) -> dict[str, Any]:
     """The arguments of a test's markers; the nearest marker wins."""
-    found: JsonObject = {}
+    found: dict[str, object] = {}
     for marker in item.iter_markers("ptx"):
         check(marker, item.nodeid)  # a fixture may have added it
         found = {**marker.kwargs, **found}

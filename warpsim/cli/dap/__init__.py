@@ -10,7 +10,7 @@ import queue
 import sys
 import threading
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -23,6 +23,7 @@ from warpsim.cli.output import Unusable, internal
 from warpsim.debug import DebugError, Session, Stop
 from warpsim.debug.breakpoints import EVENTS
 from warpsim.errors import Finding, WarpsimError, describe
+from warpsim.host.arguments import Arguments
 from warpsim.host.kernel import Kernel, LaunchResult
 from warpsim.host.options import Dim
 
@@ -160,7 +161,7 @@ class Adapter:
         if self.ended:
             self._exit()
 
-    def _serve_launch(self, kernel: Kernel, grid: Dim, block: Dim, args: Sequence[Any], **more: Any) -> LaunchResult:
+    def _serve_launch(self, kernel: Kernel, grid: Dim, block: Dim, args: Arguments, **more: Any) -> LaunchResult:
         """Stand in for the launch: serve requests until the launch ends or the client leaves."""
         session = self.places.session = Session(kernel, grid, block, args, **more)
         self._respond_launch(None)

@@ -6,7 +6,6 @@ import contextlib
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
 from typing import Any, TextIO
 
 from warpsim.cli.debug.shell import Shell
@@ -14,6 +13,7 @@ from warpsim.cli.launching import Left
 from warpsim.cli.output import Unusable, document, end
 from warpsim.cli.running import run_one
 from warpsim.debug import Session
+from warpsim.host.arguments import Arguments
 from warpsim.host.files import text_of
 from warpsim.host.kernel import Kernel, LaunchResult
 from warpsim.host.options import Dim
@@ -28,7 +28,7 @@ def command_debug(options: Namespace) -> int:
     out = sys.stderr if options.json else sys.stdout
     refused: list[str] = []
 
-    def launch(kernel: Kernel, grid: Dim, block: Dim, args: Sequence[Any], **more: Any) -> LaunchResult:
+    def launch(kernel: Kernel, grid: Dim, block: Dim, args: Arguments, **more: Any) -> LaunchResult:
         session = Session(kernel, grid, block, args, **more)
         shell = Shell(session, out, colour=_has_colour(out))
         terminal = Terminal(shell)

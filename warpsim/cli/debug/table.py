@@ -7,7 +7,6 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import attrs
 
@@ -118,7 +117,7 @@ def chosen(word: str, table: Mapping[str, Command], kind: str) -> Command:
     raise DebugError(f"there is no {kind} {word!r}; {nearest(word, {**table, **aliases})}")
 
 
-def nearest(word: str, known: Mapping[str, Any]) -> str:
+def nearest(word: str, known: Mapping[str, object]) -> str:
     """What to say of a word that names nothing: what serves instead, or the name most like it."""
     if word in ELSEWHERE:
         return ELSEWHERE[word]

@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from types import FrameType
-from typing import Any
 
 from warpsim.driver.abi.calls import CALLS, INTERRUPT, TYPES, Call, Ended, guarded
 from warpsim.driver.abi.entry_points import declare_per_thread
@@ -28,7 +27,7 @@ MODULES = (
     "entry_points",
     "compilers",
 )
-_KEPT: list[Any] = []
+_KEPT: list[object] = []
 _BEHIND: list[Behind] = []
 _STARTED: list[str] = []
 PATIENCE, MOST = 0.2, 5.0

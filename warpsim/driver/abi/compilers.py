@@ -111,7 +111,7 @@ class Link(Linker):
             self.add(to_ptx(self.images, self.sm), self.sm)
         self.result = self.complete()
 
-    def attempt(self, work: Callable[[], Any]) -> int:
+    def attempt(self, work: Callable[[], object]) -> int:
         """Do something, and log why it fails; returns the status."""
         try:
             work()
@@ -241,7 +241,7 @@ def compile_program(program: int, count: int, options: int) -> int:
     return _forward("nvrtcCompileProgram", program, len(words), _pointers(words))
 
 
-_ALIVE: list[Any] = []
+_ALIVE: list[object] = []
 
 
 def _pointers(words: list[bytes]) -> int:

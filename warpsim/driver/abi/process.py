@@ -31,7 +31,7 @@ STEP = 256
 class Entry:
     """An object with a handle, the entry that owns it, and those it owns."""
 
-    thing: Any
+    thing: object
     handle: int
     owner: Entry | None
     owned: dict[int, Entry] = attrs.field(factory=dict)
@@ -48,7 +48,7 @@ class Handles:
         self._first = self._next = 0x5150_0000_0000
         self._lock = threading.RLock()
 
-    def put(self, thing: Any, owner: Any = None) -> int:
+    def put(self, thing: object, owner: object = None) -> int:
         """The handle of an object, which ends with its owner if it has one; 0 if the owner has ended."""
         with self._lock:
             handle = self.of(thing)
@@ -64,11 +64,11 @@ class Handles:
                     above.owned[handle] = entry
             return handle
 
-    def of(self, thing: Any) -> int:
+    def of(self, thing: object) -> int:
         """The handle that an object has; 0 if none."""
         return self._handles.get(id(thing), 0)
 
-    def move(self, thing: Any, owner: Any) -> None:
+    def move(self, thing: object, owner: object) -> None:
         """Give an object without an owner one."""
         with self._lock:
             entry = self._entries.get(self.of(thing))
@@ -86,7 +86,7 @@ class Handles:
         issued = self._first < handle < self._next + STEP and handle % STEP == self._types.get(kind)
         return issued and handle not in self._entries
 
-    def end(self, thing: Any, *, itself: bool = True) -> list[Any]:
+    def end(self, thing: object, *, itself: bool = True) -> list[Any]:
         """End an object and all that it owns, or only the latter; returns them, owners first."""
         with self._lock:
             entry = self._entries.get(self.of(thing))
