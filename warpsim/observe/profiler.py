@@ -15,6 +15,7 @@ import numpy as np
 
 from warpsim.machine.machine import Machine
 from warpsim.machine.plan import BoundBlock
+from warpsim.machine.selection import Rect
 from warpsim.machine.state.global_memory import PARAM_WINDOW
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
@@ -27,7 +28,8 @@ from warpsim.report.profile import Conflict, Counts, Line, Profile
 
 BANKS = 32
 """Number of banks, of 4 bytes each."""
-SECTOR = 32
+SECTOR_BITS = 5
+"""Of the 32 bytes of a sector of global memory."""
 
 
 @frozen(eq=False)
@@ -115,10 +117,13 @@ def worst(lanes: Lanes, found: Passes, nbytes: int) -> tuple[int, int, int, tupl
 
 def sectors(lanes: Lanes) -> int:
     """Sectors of global memory that the warps touch, counted once per warp."""
-    numbers = np.sort(np.where(lanes.here, lanes.address // SECTOR, -1), axis=1)
-    new = numbers >= 0
-    new[:, 1:] &= numbers[:, 1:] != numbers[:, :-1]
-    return int(np.count_nonzero(new)) * lanes.weight
+    numbers = lanes.address >> SECTOR_BITS
+    if not lanes.here.all():
+        numbers = np.where(lanes.here, numbers, -1)
+    if not (numbers[:, 1:] >= numbers[:, :-1]).all():
+        numbers = np.sort(numbers, axis=1)
+    first, more = numbers[:, 0] >= 0, (numbers[:, 1:] != numbers[:, :-1]) & (numbers[:, 1:] >= 0)
+    return (int(np.count_nonzero(first)) + int(np.count_nonzero(more))) * lanes.weight
 
 
 @define(eq=False)
@@ -202,9 +207,8 @@ class Profiler(Watcher):
     def group_split(self, machine: Machine, group: Group, parts: tuple[Group, Group]) -> None:
         """Count the warps that have threads in both parts."""
         started = time.perf_counter_ns()
-        one, two = (np.unique(part.selection.ctas << 32 | part.selection.threads >> 5) for part in parts)
-        both = len(np.intersect1d(one, two, assume_unique=True))
-        self._entry(group.instruction).counts.diverged += both
+        one, two = (part.selection.warp_sizes != 0 for part in parts)
+        self._entry(group.instruction).counts.diverged += int(np.count_nonzero(one & two))
         self._since += time.perf_counter_ns() - started
 
     # ---- memory ------------------------------------------------------------------------------
@@ -312,12 +316,13 @@ def _line(file: str, number: int, text: tuple[str, ...], entries: list[Entry]) -
 
 def _partial(group: Group) -> int:
     """Number of a group's warps that have, or had, threads elsewhere."""
-    warps = group.warps
-    if warps.dense:
+    selection = group.selection
+    if isinstance(selection, Rect) and selection.warp_range:
         return 0
-    size = group.selection.batch_shape.n_threads
-    whole = np.minimum(32, size - warps.first_thread)
-    return int(np.count_nonzero(warps.active.sum(axis=1).reshape(-1) < whole))
+    shape = selection.batch_shape
+    sizes = selection.warp_sizes.reshape(-1, shape.n_ctas)
+    whole = np.minimum(32, shape.n_threads - 32 * np.arange(len(sizes)))[:, None]
+    return int(np.count_nonzero((sizes != 0) & (sizes < whole)))
 
 
 def _left_out(group: Group, instruction: Instruction) -> int:
