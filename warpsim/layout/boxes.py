@@ -116,6 +116,11 @@ class Boxes:
         """The bits of an element outside the tensor."""
         return self._form.moved.fill
 
+    @property
+    def parts(self) -> Array:
+        """The byte offsets of the elements of a tiled map's box from the first."""
+        return tile_of(self._form.moved).offsets
+
     def __deepcopy__(self, memo: object) -> Boxes:
         return self  # immutable
 
@@ -168,9 +173,20 @@ class Boxes:
         they are the same for all of them."""
         if len(start) and (start == start[0]).all():
             start = start[:1]
-        address = start[:, None] + self._form.offsets
-        mask = (0, 1, 3, 7)[self.fields.swizzle]
-        return address ^ ((address >> 7 & mask) << 4) if mask else address
+        return _swizzled(self.fields, start[:, None] + self._form.offsets)
+
+    def words(self, which: Array, start: int) -> tuple[Array, Array] | None:
+        """Of boxes inside the tensor that fill whole words from ``start`` on in shared memory: the byte offset in the tensor of
+        each ``[boxes]``, and from there that of each word ``[words]`` in the order of shared memory. Else None."""
+        form = self._form
+        if form.beyond or form.fields.im2col or form.fields.interleave:
+            return None
+        tile, first = tile_of(form.moved), self._first[:, which]
+        words = _words_of(form, start & (SWIZZLED - 1))
+        if words is None or not tile.holds(first):
+            return None
+        base = tile.strides @ first
+        return None if (base & 3).any() else (base, words)
 
     def finished(self, bits: Array) -> Array:
         """Finish loaded elements for the data type: tf32 is rounded; FTZ changes no load (as on an H200)."""
@@ -193,6 +209,30 @@ class Boxes:
 
     def _bounds(self) -> list[tuple[int, int, int]]:
         return tensor_map.bounding_box(self.fields) if self.fields.im2col else []
+
+
+SWIZZLED = 1024
+"""Bytes of shared memory after which swizzles repeat themselves."""
+
+
+def _swizzled(fields: Fields, address: Array) -> Array:
+    mask = (0, 1, 3, 7)[fields.swizzle]
+    return address ^ ((address >> 7 & mask) << 4) if mask else address
+
+
+@functools.lru_cache(maxsize=32)
+def _words_of(form: Form, phase: int) -> Array | None:
+    """For each word of a box ``phase`` bytes behind a multiple of `SWIZZLED`, the offset of its bytes in the tensor; None if
+    it has parts of words, or gaps."""
+    size, offsets = form.dtype.itemsize, tile_of(form.moved).offsets
+    if size % 4 or (offsets & 3).any():
+        return None
+    parts = np.arange(0, size, 4)
+    places = ((_swizzled(form.fields, phase + form.offsets) - phase)[:, None] + parts).reshape(-1) >> 2
+    order = np.argsort(places)
+    if len(places) * 4 != form.extent or (places[order] != np.arange(len(places))).any():
+        return None
+    return np.asarray((offsets[:, None] + parts).reshape(-1)[order])
 
 
 @functools.lru_cache(maxsize=32)

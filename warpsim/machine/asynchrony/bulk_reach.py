@@ -15,7 +15,7 @@ from warpsim.machine.memory.addresses import CLUSTER_SHIFT, Address, outside_glo
 from warpsim.machine.memory.port import shared_advice
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
 from warpsim.machine.state.group import Group
-from warpsim.machine.state.transfers import Receivers
+from warpsim.machine.state.transfers import Receivers, Which
 from warpsim.machine.values import Array, DType, Value, as_array, spread
 from warpsim.records import frozen
 from warpsim.types import TYPES, ScalarType
@@ -38,6 +38,7 @@ def combine(choose: Choose, type: ScalarType, old: Array, new: Array, *, flush: 
     return np.ascontiguousarray(result.astype(type.dtype)).view(old.dtype).reshape(old.shape)
 
 
+U32 = np.dtype(np.uint32)
 ALIGNMENT = 128
 """Alignment of a box in shared memory, in bytes."""
 OFFSET = (1 << CLUSTER_SHIFT) - 1
@@ -326,6 +327,42 @@ class BulkReach:
                     return found.reshape(place.shape)
                 out[inside] = found
         return out
+
+    def load_words(self, boxes: Boxes, to: Receivers, which: Which) -> bool:
+        """Load boxes that lie inside the tensor to one place of their columns, word by word; False for others."""
+        start, columns, space = to.start[which], to.columns[which], self.machine.batch.shared
+        if (start != start[0]).any():
+            return False
+        first = int(start[0])
+        found = boxes.words(to.lane[which], first)
+        if found is None:
+            return False
+        base, words = found
+        different, who = np.unique(base, return_inverse=True)
+        if 2 * len(different) > len(base):
+            different, who = base, None
+        low, address = int(base.min()), boxes.fields.address
+        nbytes = int(base.max()) - low + int(words.max()) + 4
+        memory = self.machine.launch.memory.find(address + low, address + low + nbytes)
+        if memory is None:
+            return False
+        if self.machine.hooks.global_tile_accessed is not None:
+            self.note((address + base[:, None] + boxes.parts).reshape(-1), boxes.dtype.itemsize, READ)
+        raw = memory.data[address + low - memory.start :][:nbytes].view(U32)
+        values = boxes.finished(raw.take((different - low >> 2)[:, None] + (words >> 2))).T
+        if who is not None:
+            values = np.ascontiguousarray(values).take(who, axis=1)
+        space.own()
+        rows = space.words[first >> 2 : (first >> 2) + len(words)]
+        if len(columns) == space.n_columns and (columns == np.arange(len(columns))).all():
+            rows[...] = values
+        else:
+            rows[:, columns] = values
+        notify = self.machine.hooks.memory_filled
+        if notify is not None:
+            shape = len(columns), boxes.count
+            notify(self.machine, "shared", boxes.shared(start), boxes.dtype.itemsize, spread(columns[:, None], shape))
+        return True
 
     def scatter(self, boxes: Boxes, lanes: Array, values: Array, reduction: Choose | None) -> None:
         """Store elements ``[boxes, count]``, or combine them with the tensor."""

@@ -74,6 +74,8 @@ def deliver(machine: Machine, group: Group, active: Array | None, work: Work, wh
             store_remote(memory, work.dst, work.type, work.values, work.operation)
     elif isinstance(work, BoxLoad):
         reach, to = BulkReach(machine, group, active), work.to
+        if reach.load_words(work.boxes, to, which):
+            return
         values = reach.gather(work.boxes, to.lane[which])
         reach.write(to.columns[which][:, None], work.boxes.shared(to.start[which]), values)
     elif isinstance(work, BoxStore):
