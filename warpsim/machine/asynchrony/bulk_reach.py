@@ -339,8 +339,7 @@ class BulkReach:
             return False
         base, words = found
         different, who = np.unique(base, return_inverse=True)
-        if 2 * len(different) > len(base):
-            different, who = base, None
+        repeated = 2 * len(different) <= len(base)
         low, address = int(base.min()), boxes.fields.address
         nbytes = int(base.max()) - low + int(words.max()) + 4
         memory = self.machine.launch.memory.find(address + low, address + low + nbytes)
@@ -349,8 +348,8 @@ class BulkReach:
         if self.machine.hooks.global_tile_accessed is not None:
             self.note((address + base[:, None] + boxes.parts).reshape(-1), boxes.dtype.itemsize, READ)
         raw = memory.data[address + low - memory.start :][:nbytes].view(U32)
-        values = boxes.finished(raw.take((different - low >> 2)[:, None] + (words >> 2))).T
-        if who is not None:
+        values = boxes.finished(raw.take(((different if repeated else base) - low >> 2)[:, None] + (words >> 2))).T
+        if repeated:
             values = np.ascontiguousarray(values).take(who, axis=1)
         space.own()
         rows = space.words[first >> 2 : (first >> 2) + len(words)]

@@ -6,6 +6,7 @@ first instruction without, at the back edge of a loop that waits, and where cont
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import attrs
@@ -254,15 +255,11 @@ class RegionFormer:
         )
 
 
-FEW = 4
-"""So many steps on values that differ among lanes are worth a call."""
-
-
-def computes(region: Region, kinds: Sequence[InputKind]) -> bool:
-    """Whether a region without accesses is worth a call, with such live-ins. Indices, addresses and predicates are not: the
-    interpreter has them as bases and strides, and goes on with these."""
+def varying_steps(region: Region, kinds: Sequence[InputKind]) -> float:
+    """How many steps of a region compute with values that differ among lanes, with such live-ins; infinite with a loop. Indices,
+    addresses and predicates do not count: the interpreter has them as bases and strides, and goes on with these."""
     if region.loops:
-        return True
+        return math.inf
     registers = region.plan.function.registers
     numbers = {r.index for r in registers if r.type.dtype.kind != "b"}
     varying = {key for key, kind in zip(region.reads, kinds, strict=True) if kind.how == "varying"} & numbers
@@ -272,7 +269,7 @@ def computes(region: Region, kinds: Sequence[InputKind]) -> bool:
             if not varying.isdisjoint(instruction.reads):
                 varying.update(numbers.intersection(instruction.writes))
                 steps += 1
-    return steps >= FEW
+    return steps
 
 
 def live_in_source(plan: FunctionPlan, key: Key, read: frozenset[int]) -> Source:

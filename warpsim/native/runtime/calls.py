@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from warpsim.machine.asynchrony.wgmma import in_flight
 from warpsim.machine.waiting import LOOK_EVERY
 from warpsim.native.regions.options import Outcome, Place, Variant
-from warpsim.native.regions.region import Region, computes
+from warpsim.native.regions.region import Region, varying_steps
 from warpsim.native.runtime.compiled_region import CompiledRegion
 from warpsim.native.runtime.extents import FootprintObserver
 from warpsim.native.runtime.inputs import InputKind, input_kind, layout_of, values_of
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 WORK = 100_000_000
 """Warp-instructions of a region between two checks of the time limit."""
 FAR = 1 << 40
+CALL, FEW = 1.2e-4, 4
+"""Seconds of a call, about; so many steps are worth one where time does not count."""
 DIVERGED = "diverged"
 """The note by which a batch tells that rules of collectives need their events (`warpsim.checks.convergence`)."""
 
@@ -144,11 +147,8 @@ class Calls:
         code = entry.by_layout.get(layout)
         if code is None or code.region is not region:
             signature = tuple([input_kind(v, variant.row) for v in values]), variant
-            code = (
-                None
-                if _idle(entry, region, layout, signature[0])
-                else self._code(group, profile, place, entry, signature)
-            )
+            idle = self._idle(entry, region, layout, signature[0], selection.n)
+            code = None if idle else self._code(group, profile, place, entry, signature)
             if code is None:
                 return None
             entry.by_layout[layout] = code
@@ -187,6 +187,17 @@ class Calls:
         self._held -= 1
         self._reach = int(self._held <= 0)
         return False
+
+    def _idle(
+        self, entry: EntryPoint, region: Region, layout: Hashable, kinds: Sequence[InputKind], lanes: int
+    ) -> bool:
+        """Whether a region without accesses computes too little, with such live-ins, for a call."""
+        if layout not in entry.idle:
+            steps = math.inf if entry.options.accesses else varying_steps(region, kinds)
+            if steps >= FEW if self.policy is Policy.AT_ONCE else steps * (STEP / 2 + lanes * LANE) > CALL:
+                return False
+        entry.pass_over(layout)
+        return True
 
     def _code(
         self, group: Group, profile: Profile, place: Place, entry: EntryPoint, signature: Signature
@@ -249,14 +260,6 @@ class Calls:
             profile.lock.release()
             profile.account.compiled += time.thread_time() - used
             self.budget.compiling += time.perf_counter() - began
-
-
-def _idle(entry: EntryPoint, region: Region, layout: Hashable, kinds: Sequence[InputKind]) -> bool:
-    """Whether a region computes next to nothing with such live-ins."""
-    if layout not in entry.idle and (entry.options.accesses or computes(region, kinds)):
-        return False
-    entry.pass_over(layout)
-    return True
 
 
 def _block_limit(group: Group, limit: Limit) -> int:

@@ -62,7 +62,7 @@ class EntryPoint:
         self.by_layout: dict[Hashable, CompiledRegion] = {}
         """The same by the layout of the inputs, which is cheaper to find than their kinds."""
         self.idle: set[Any] = set()
-        """The layouts with which it computes next to nothing (`warpsim.native.regions.region.computes`)."""
+        """The layouts with which it computes next to nothing (`warpsim.native.regions.region.varying_steps`)."""
         self.passed = 0
         """How often it was passed over with these."""
         self.ready = self.pending = False
