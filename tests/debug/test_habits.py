@@ -47,6 +47,14 @@ def test_conditions_of_watchpoints_are_checked(talk):
     assert talk("watch %r0 if $i > 3") == "Watchpoint 2: %r0"
 
 
+def test_lists_of_watchpoints(talk):
+    """info watchpoints lists them alone."""
+    assert talk("info watchpoints") == "No watchpoints."
+    talk("b 26")
+    talk("watch s[3] if n > 2")
+    assert talk("info watchpoints") == "  2  watch s[3]; if n > 2"
+
+
 def test_going_back_to_a_condition(talk):
     """reverse-continue stops where the condition was true."""
     talk("watch s[0:64] if %tid.x[0] == 0")
@@ -92,6 +100,8 @@ def test_slices_by_lane(talk):
     talk("u 22")
     assert talk("p %r0[6:10]") == "not all of 6 to 9 stand here"
     assert talk("p %r0[8:10]") == "%r0[8:10] = {40, 41}"
+    assert talk("p threadIdx") == "threadIdx = {41, 0, 0}"
+    assert talk("p $[1]") == "$[1] = 0"
 
 
 def test_instructions(talk):

@@ -277,6 +277,9 @@ class Context:
             return self.load(at)
         if symbol is not None:
             return self._in_register(symbol)
+        if text in CUDA and self.group is not None:
+            parts = [self.special(f"{CUDA[text]}.{part}")[self.focus.lane] for part in "xyz"]
+            return Value(np.array(parts))
         if text == "$pc" and self.group is not None:
             return Value(np.array(self.group.instruction.span.line, object))
         kept = self.kept(text)
@@ -324,7 +327,10 @@ class Context:
                     if stop is None
                     else f"not all of {number} to {last - 1} stand here"
                 )
-            return Value(np.asarray(value.data[number] if stop is None else value.data[number:last]), type=value.type)
+            of = value.type.of if isinstance(value.type, ArrayType) and not value.lanes else value.type
+            if stop is None:
+                return Value(np.asarray(value.data[number]), type=of)
+            return Value(value.data[number:last], type=None if of is None else ArrayType(of, last - number))
         raise DebugError("only arrays, registers (indexed by lane) and packed bits can be indexed")
 
     # ---- objects -----------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from warpsim.cli.debug.console import Console, plain
 from warpsim.cli.debug.table import command
 from warpsim.debug import DebugError, WarpState
 from warpsim.errors import source_name
+from warpsim.program.mangling import qualified_name
 
 Dims = tuple[int, int, int]
 WORDS = ("device", "sm", "kernel", "grid", "cluster", "cta", "block", "warp", "lane", "thread")
@@ -224,7 +225,7 @@ class Cuda:
             shown = hex(int(value)) if value.dtype == np.uint64 and value.ndim == 0 else plain(value[()])
             params.append(f"{param.name}={shown if value.ndim == 0 else '{...}'}")
         status = "Ended" if session.timeline.ended else "Active"
-        call = f"{session.kernel.name}({', '.join(params)})"
+        call = f"{qualified_name(session.kernel.name)}({', '.join(params)})"
         row = _Row(("0", "-", "0", "1", status, _dims(state.grid), _dims(state.block), call), here=True)
         self._table(("Kernel", "Parent", "Dev", "Grid", "Status", "GridDim", "BlockDim", "Invocation"), [row], "")
 

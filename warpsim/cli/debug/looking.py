@@ -29,6 +29,7 @@ from warpsim.debug.breakpoints import line_column, location_of, resolve
 from warpsim.debug.threads import cta_text
 from warpsim.errors import describe, plural, source_name, source_text
 from warpsim.machine.values import Array
+from warpsim.program.mangling import qualified_name
 from warpsim.types import TYPES, StateSpace
 
 AROUND = 5
@@ -114,7 +115,9 @@ class Looking:
         (first, column), *_ = sorted(resolve(program, place, session.function))
         calls = session.where()
         here = calls[session.frame].line if calls else 0
-        names = {id(i): f"{f.name}+{n}" for f in program.functions.values() for n, i in enumerate(f.code)}
+        names = {
+            id(i): f"{qualified_name(f.name)}+{n}" for f in program.functions.values() for n, i in enumerate(f.code)
+        }
         found = [i for i in session.code if line_column(i) >= (first, column)][: int(digits)]
         return "\n".join(
             f"{'=>' if i.span.line == here else '  '} {i.span.line} <{names[id(i)]}>:  "

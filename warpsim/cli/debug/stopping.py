@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from warpsim.cli.debug.console import Console, count_of, number_of
 from warpsim.cli.debug.table import command
-from warpsim.debug import Breakpoint, Catchpoint, DebugError
+from warpsim.debug import Breakpoint, Catchpoint, DebugError, Watchpoint
 from warpsim.debug.breakpoints import EVENTS, Point, check_condition, resolve
 from warpsim.errors import plural
 from warpsim.host.files import Target
@@ -194,9 +194,17 @@ class Stopping:
     @command("look")
     def info_breakpoints(self, text: str) -> None:
         """List breakpoints, watchpoints and catchpoints with their conditions, hits and commands."""
-        points = self.session.breakpoints
+        self._list(self.session.breakpoints, "No breakpoints, watchpoints or catchpoints.")
+
+    @command("look")
+    def info_watchpoints(self, text: str) -> None:
+        """List watchpoints with their conditions, hits and commands."""
+        watched = {number: p for number, p in self.session.breakpoints.items() if isinstance(p, Watchpoint)}
+        self._list(watched, "No watchpoints.")
+
+    def _list(self, points: Mapping[int, Point], none: str) -> None:
         if not points:
-            self.say("No breakpoints, watchpoints or catchpoints.")
+            self.say(none)
         for number, point in points.items():
             what = _described(point).partition(" if ")[0]
             if isinstance(point, Breakpoint):
@@ -210,8 +218,6 @@ class Stopping:
             self.say(f"{number:3}  {what}" + "".join(f"; {word}" for word in more))
             for line in self.console.scripts.get(number, []):
                 self.say(f"       {line}")
-
-    info_watchpoints = info_breakpoints
 
 
 def _conditional(text: str) -> tuple[str, str | None]:
