@@ -193,6 +193,27 @@ def stops(seed, engine, kind):
     return found
 
 
+def walk(seed, engine):
+    """Where a session of a random kernel is after many steps of some threads."""
+    generator, found = random.Random(seed), []
+    session = of_random_kernel(random_kernels.kernel(seed), engine)
+    for _ in range(6):
+        found += [session.step(generator.randrange(2, 200)), session.warps()]
+        session.focus(lane=generator.randrange(4))
+        if session.timeline.ended or not any(session.context.lanes()):
+            return found
+    return found
+
+
+@pytest.mark.parametrize(
+    "seed", [5, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 4, 6, 9, 14, 15, 16))]
+)
+def test_many_steps_of_random_kernels(seed, monkeypatch):
+    """``step(n)`` takes the thread in focus as far in compiled code as step by step, in whatever way its warp parts."""
+    monkeypatch.setenv("WARPSIM_COMPILE", "at-once")
+    assert walk(seed, "compiled") == walk(seed, "interpreter")
+
+
 QUICK = (4, "break"), (4, "register"), (4, "catch"), (5, "memory")
 
 

@@ -41,18 +41,24 @@ Where = tuple[object, int, int]
 
 def step(position: Position, n: int = 1) -> Stop:
     """Execute ``n`` instructions of the thread in focus, and of the next one when it has exited."""
-    left = n
-
-    def arrived(group: Group, instruction: Instruction) -> bool:
-        nonlocal left
-        left -= 1
-        return left == 0
-
+    steps = _Steps(n)
     while True:
-        stop = _follow(position, arrived)
-        if left <= 1 or stop.reason != "step":
+        stop = _follow(position, steps.arrived, steps)
+        if steps.left <= 1 or stop.reason != "step":
             return stop
-        left -= 1  # the thread has exited
+        steps.left -= 1  # the thread has exited
+
+
+class _Steps:
+    """Counts the steps that a thread has left."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def arrived(self, group: Group, instruction: Instruction) -> bool:
+        """Count a step; whether it was the last."""
+        self.left -= 1
+        return self.left == 0
 
 
 def over(position: Position) -> Stop:
@@ -221,9 +227,9 @@ def _depth(position: Position) -> int:
 class _Follower:
     """Follows the thread in focus, and stops where ``arrived`` holds."""
 
-    def __init__(self, position: Position, at: Standing | None, arrived: Arrived) -> None:
+    def __init__(self, position: Position, at: Standing | None, arrived: Arrived, steps: _Steps | None) -> None:
         self.focus: Focus = position.thread
-        self.arrived = arrived
+        self.arrived, self.steps = arrived, steps
         self.stops = _Stops(position)
         self.gone = False
         self.last: Where | None = None
@@ -233,6 +239,17 @@ class _Follower:
             group = at.group
             self.last = where(group)
             self.coming = not at.waits and group is not position.timeline.group
+
+    @property
+    def left(self) -> int:
+        """How many steps are left to count."""
+        return 0 if self.steps is None else self.steps.left
+
+    def passed(self, steps: int) -> None:
+        """Count steps of the thread that compiled code has executed."""
+        if steps > 0 and self.steps is not None:
+            self.steps.left -= steps - int(self.coming)
+            self.last, self.coming = None, False
 
     def leaving(self, machine: Machine, group: Group) -> None:
         """Note that threads exit; the thread followed may be among them."""
@@ -255,7 +272,7 @@ class _Follower:
         return int(self.arrived(group, instruction))
 
 
-def _follow(position: Position, arrived: Arrived) -> Stop:
+def _follow(position: Position, arrived: Arrived, steps: _Steps | None = None) -> Stop:
     timeline = position.timeline
     if timeline.ended:
         return position.stopped("end")
@@ -264,14 +281,20 @@ def _follow(position: Position, arrived: Arrived) -> Stop:
         raise DebugError(f"{position.thread} has exited; focus on another")
     stood = timeline.machine, timeline.group
     position.lock()
-    follower = _Follower(position, position.standing(), arrived)
+    follower = _Follower(position, position.standing(), arrived, steps)
     if timeline.group is None and stood[0] is not None and stood[1] is not None:
         follower.stops.passed = place_of(stood[0], stood[1])
+    places = None
+    if steps is not None and steps.left > 1 and position.who is not None:
+        places, timeline.counting = (
+            attrs.evolve(follower.stops.places, who=position.who, lane=position.thread.lane),
+            follower,
+        )
     timeline.leaving = follower.leaving
     try:
-        reason = timeline.forward(None, follower.ask, position.catches)
+        reason = timeline.forward(None, follower.ask, position.catches, places)
     finally:
-        timeline.leaving = None
+        timeline.leaving = timeline.counting = None
     return _report(position, reason, follower.stops)
 
 

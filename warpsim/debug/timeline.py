@@ -12,7 +12,7 @@ import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from attrs import field
@@ -66,12 +66,31 @@ class Change:
 @frozen
 class Places:
     """Where a motion may stop: before the instructions of ``stops``, on their conditions, and after those of ``after``. ``who``:
-    only the steps of this CTA matter, or only those of this warp of it (linear).
+    only the steps of this CTA matter, or only those of this warp of it (linear). ``lane``: the steps of all do, and those of this
+    lane of the warp are counted.
     """
 
     stops: Stops = field(factory=dict)
     after: frozenset[tuple[int, int]] = frozenset()
     who: tuple[int, int | None] | None = None
+    lane: int | None = None
+
+    @property
+    def both(self) -> list[tuple[Stops, int | None]]:
+        """The stops and the lane to count for ``who``, and those for others; one where they are the same."""
+        others: list[tuple[Stops, int | None]] = [(self.stops if self.lane is not None else {}, None)]
+        return [(self.stops, self.lane), *(others if self.who is not None else [])]
+
+
+class Count(Protocol):
+    """Counts the steps of a thread."""
+
+    @property
+    def left(self) -> int:
+        """How many are left."""
+
+    def passed(self, steps: int) -> None:
+        """Count steps that compiled code has executed, fewer than are left."""
 
 
 @frozen(eq=False)
@@ -94,6 +113,8 @@ class Timeline(Watcher):
 
     leaving: Callable[[Machine, Group], None] | None = None
     accessed: Callable[[Machine, Group, MemoryAccess], None] | None = None
+    counting: Count | None = None
+    """Counts the steps of the lane of `Places`."""
     occurred: Callable[[str, Machine, Group | None, str | Finding], None] | None = None
     """Called with an event's name, the group that takes part, and a description; for a broken rule, with ``"finding"``
     and the finding.
@@ -246,6 +267,9 @@ class Timeline(Watcher):
             self.step -= 1
             self.machine = self.group = None
         self.step += steps
+        compiled = self._run.compiled
+        if self.counting is not None and isinstance(compiled, _ByWarp) and compiled.watches(machine, group):
+            self.counting.passed(compiled.engines[0].followed)
         self._leave_room()
 
     def _note_turn(self, machine: Machine, group: Group) -> None:
@@ -257,7 +281,10 @@ class Timeline(Watcher):
     def _leave_room(self) -> None:
         """Let compiled code run up to where the launch may have to stop."""
         ahead = min(self._alarm, self._ahead if self._ahead > self.step else self._alarm)
-        self._run.room = 0 if self._holding else max(ahead - self.step - 1, 0)
+        room = ahead - self.step - 1
+        if self.counting is not None:
+            room = min(room, self.counting.left - 1)
+        self._run.room = 0 if self._holding else max(room, 0)
 
     # ---- states ------------------------------------------------------------------------------
 
@@ -391,8 +418,8 @@ class Timeline(Watcher):
         if self._between_stops is None or self._between_stops[:2] != (places, accesses):
             watchers: list[Listening] = [*self._checks, _BetweenStops(self, accesses=accesses)]
             made = [
-                compiled_for(self.engine, watchers, self.state, joins=False, stops=stops)
-                for stops in (places.stops, *([{}] if places.who else []))
+                compiled_for(self.engine, watchers, self.state, joins=False, stops=stops, lane=lane)
+                for stops, lane in places.both
             ]
             compiled = made[0] if places.who is None or made[0] is None else _ByWarp(made, places.who)
             self._between_stops = places, accesses, Run(self.state, watchers, compiled=compiled)
@@ -594,9 +621,12 @@ class _ByWarp:
         self, machine: Machine, group: Group, limit: tuple[int, tuple[int, ...]] | None, room: int | None = None
     ) -> bool:
         """Run the region that begins where a group stands; False if it did not run."""
+        return bool(self.engines[0 if self.watches(machine, group) else 1].advance(machine, group, limit, room))
+
+    def watches(self, machine: Machine, group: Group) -> bool:
+        """Whether a group belongs to ``who``."""
         cta, warp = machine.number_of(group)
-        mine = cta == self.cta and (self.warp is None or warp == self.warp)
-        return bool(self.engines[0 if mine else 1].advance(machine, group, limit, room))
+        return cta == self.cta and (self.warp is None or warp == self.warp)
 
     def until(self, group: Group, last: int) -> int:
         """The next step of the group's block at which code may begin, else ``last``."""

@@ -208,18 +208,24 @@ class RegionBuilder:
         self.failures.add(why)
         code.label(on)
 
-    def count(self, block: int, lanes: str, how: str = "add") -> None:
-        """Count a warp with so many lanes in a block."""
-        code, number = self.code, sorted(self.region.slices).index(block)
-        for k, more in enumerate(("1", lanes)):
-            place = code.at(self.words["counts"], "i64", 2 * number + k)
+    def count(self, block: int, here: str, how: str = "add") -> None:
+        """Count a warp with the lanes ``here`` in a block, and the lane that is followed, if it is one of them."""
+        code, blocks = self.code, sorted(self.region.slices)
+        number = blocks.index(block)
+        counted = [(2 * number, "1"), (2 * number + 1, self.lanes if here == self.mask else self.count_of(here))]
+        if self.variant.follows:
+            lane = code.make(f"trunc i64 {self.word('lane')} to i32")
+            met = code.make(f"icmp ne i32 {code.make(f'and i32 {here}, {lane}')}, 0")
+            counted.append((2 * len(blocks) + number, code.make(f"zext i1 {met} to i64")))
+        for at, more in counted:
+            place = code.at(self.words["counts"], "i64", at)
             old = code.load("i64", place)
             code.store("i64", code.make(f"{how} i64 {old}, {more}"), place)
 
-    def count_back(self, block: int, at: int, lanes: str) -> None:
+    def count_back(self, block: int, at: int, here: str) -> None:
         """Take back the count of lanes that exit where a block begins: the interpreter counts them again."""
         if at == 0:
-            self.count(block, lanes, "sub")
+            self.count(block, here, "sub")
 
     def changes(self, space: str, where: str = "true") -> None:
         """Memory of a space is changed if a condition holds."""

@@ -167,7 +167,7 @@ class Converged:
             return
         code.label(self._name(block))
         builder.check_limit(block, lambda: builder.leave(builder.exits[block, 0], self.slots_value))
-        builder.count(block, builder.lanes)
+        builder.count(block, builder.mask)
         builder.passes(block)
         self._body(slice_)
 
@@ -315,7 +315,7 @@ class Converged:
             pointer = code.at(base, "i64", number_)
             code.store("i64", code.make(f"load i64, ptr {pointer}, align 8"), place)
         with code.when(code.load("i1", builder.leaving), leaves=True):
-            builder.count_back(block, at, builder.lanes)
+            builder.count_back(block, at, builder.mask)
             builder.leave(builder.exits[block, at], self.slots_value)
 
     # ---- from diverged warps ----------------------------------------------------------------------

@@ -138,7 +138,7 @@ class Diverged:
         builder.check_limit(block, lambda: self._leave(builder.exits[block, 0], here))
         code.store("i32", "0", self._pending(block))
         lanes = Val("i1", code.make(f"bitcast i32 {here.text} to <32 x i1>"), uniform=False)
-        builder.count(block, builder.count_of(here.text))
+        builder.count(block, here.text)
         self._body(region.slices[block], here, lanes, after)
 
     def _rejoin(self, block: int, here: Val) -> None:
@@ -209,7 +209,7 @@ class Diverged:
         self.converged.reconverge(keys, self.get, out)
         self.converged.arrive(number)
         code.label(out)
-        builder.count_back(block, at, builder.count_of(here.text))
+        builder.count_back(block, at, here.text)
         self._leave(builder.exits[block, at], here)
 
     # ---- where warps leave ------------------------------------------------------------------------

@@ -58,9 +58,9 @@ _MINE = _OfThread()
 class Calls:
     """The calls of one launch."""
 
-    def __init__(self, budget: Budget, observer: FootprintObserver | None) -> None:
+    def __init__(self, budget: Budget, observer: FootprintObserver | None, lane: int | None = None) -> None:
         self.budget, self.policy = budget, budget.policy
-        self.runner = Runner(_MINE.scratch, observer)
+        self.runner = Runner(_MINE.scratch, observer, lane)
         self._reach, self._held = FAR, 0
         """How often regions may go back, less where the launch may have to stop; how often the interpreter takes over there."""
 
@@ -142,6 +142,7 @@ class Calls:
             wants_copy(machine, region),
             limit < FAR,
             self.runner.observer is not None,
+            self.runner.lane is not None and options.alone,
         )
         layout = variant, *map(layout_of, values)
         code = entry.by_layout.get(layout)

@@ -76,6 +76,6 @@ class CompiledRegion:
         self.hows = [kind.how for kind in self.given]
         self.outs_at = 6 * len(self.given)
         self.counts_at = self.outs_at + 6 * len(region.outs)
-        self.n_words = self.counts_at + 2 * len(self.blocks) + 1
+        self.n_words = self.counts_at + 3 * len(self.blocks) + 1
         self.addresses = np.array([t.ctypes.data for t in self.tables] or [0], np.int64)
         self.tables_at = self.addresses.ctypes.data

@@ -27,6 +27,7 @@ class CallWords(NamedTuple):
     tables: int
     batch_columns: int
     frame_bytes: int
+    lane: int
 
 
 _WORDS = f"""

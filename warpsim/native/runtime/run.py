@@ -71,8 +71,10 @@ class _Call:
 class Runner:
     """Runs regions for one launch."""
 
-    def __init__(self, scratch: Scratch, observer: FootprintObserver | None = None) -> None:
-        self.scratch, self.observer = scratch, observer
+    def __init__(self, scratch: Scratch, observer: FootprintObserver | None = None, lane: int | None = None) -> None:
+        self.scratch, self.observer, self.lane = scratch, observer, lane
+        self.followed = 0
+        """How many steps of ``lane`` the last region that was done has executed, of one warp."""
         self._views = MemoryViews()
         self.ahead = 0
         """The block before which warps have to wait for others, after `Outcome.OUT_OF_ORDER`."""
@@ -137,6 +139,7 @@ class Runner:
                 tables=code.tables_at,
                 batch_columns=machine.batch.shape.n_ctas,
                 frame_bytes=frame,
+                lane=1 << (self.lane or 0),
             )
         )
         call.exits = scratch.array("exits", tables.n, np.int32)[: tables.n]
@@ -155,7 +158,7 @@ class Runner:
         """Whether what the region did is what the interpreter would have done."""
         code, region = call.code, call.code.region
         found = call.found = self.scratch.left()
-        call.counts = call.words[code.counts_at : code.counts_at + 2 * len(code.blocks)].tolist()
+        call.counts = call.words[code.counts_at : code.counts_at + 3 * len(code.blocks)].tolist()
         self.ended = all_leave(call.machine, call.group, region, found.common_exit)
         if call.through and not self.ended:
             return Outcome.DIVERGED
@@ -180,6 +183,8 @@ class Runner:
         if self.observer is not None and call.ranges is not None:
             notify(self.observer, machine.launch.memory, code.accesses, call.ranges, self.scratch.mark_stored)
         self.stored = found.log_used
+        if self.lane is not None:
+            self.followed = self._followed(call, self.lane, found.common_exit)
         if call.own is not None and not self.ended:
             call.own.copy_out()
         _commit_registers(call)
@@ -207,6 +212,19 @@ class Runner:
         accesses, once = [code.accesses[k] for k in chosen], [code.once[k] for k in chosen]
         warps = not code.region.barriers
         return conflicts(accesses, once, ranges[:, chosen], call.tables, distinct, warps=warps)
+
+    def _followed(self, call: _Call, lane: int, common: int) -> int:
+        """The steps of a lane of the only warp."""
+        group, tables, blocks = call.group, call.tables, call.code.blocks
+        if not int(tables.masks[tables.rows][0]) >> lane & 1:
+            return 0
+        exit = next(int(e) for e in (common, call.exits[0], call.lanes[lane]) if e >= 0)
+        entered = sum(call.counts[2 * len(blocks) + k] * len(block.instructions) for k, (_, block) in enumerate(blocks))
+        begun, left = (
+            len(group.plan.blocks[block].instructions) - at if at else 0
+            for block, at in ((group.block, group.at), call.code.region.exits[exit])
+        )
+        return entered + begun - left
 
     # ---- what comes of it -------------------------------------------------------------------------
 

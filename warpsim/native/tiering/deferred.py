@@ -53,6 +53,11 @@ class DeferredEngine:
         engine = self._wanted()
         return engine is not None and engine.advance(machine, group, limit, room)
 
+    @property
+    def followed(self) -> int:
+        """How many steps of the lane that it follows the last region has executed."""
+        return 0 if self._engine is None else self._engine.followed
+
     def until(self, group: Group, last: int) -> int:
         """The next step of the group's block at which code may begin, else ``last``."""
         return last

@@ -53,10 +53,12 @@ def compiled_for(
     *,
     joins: bool = True,
     stops: Stops | None = None,
+    lane: int | None = None,
 ) -> CompiledEngine | DeferredEngine | None:
     """The compiled engine of a launch, None where the interpreter runs it alone. ``observer`` is notified of the
     regions' accesses of global memory; ``joins`` allows several waves as one batch (rules keep their state with a
-    batch). It gives way where the launch may have to stop (``stops``)."""
+    batch). It gives way where the launch may have to stop (``stops``); of warps that run alone,
+    it counts the steps of a ``lane``."""
     if engine == "interpreter":
         return None
     policy, serves = policy_of(engine), _serves(frozenset(e for w in watchers for e in w.events if e not in w.compiled))
@@ -79,6 +81,7 @@ def compiled_for(
             joins=joins,
             keeps=state.settings.keeps,
             stops=stops,
+            lane=lane,
         )
 
     kept = runs_steps and on_disk(state.plan)

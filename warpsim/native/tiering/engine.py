@@ -58,10 +58,12 @@ class CompiledEngine:
         joins: bool = False,
         keeps: bool = False,
         stops: Stops | None = None,
+        lane: int | None = None,
     ) -> None:
         self.policy, self.collectives, self.runs_steps, self.barriers = policy, collectives, runs_steps, barriers
         self.accesses = accesses
         self._joins, self._keeps, self._stops = joins, keeps, stops or {}
+        self._lane = lane
         self._observer, self._sm = observer, device.sm if device.numerics == "exact" else None
         self.bodies = Bodies(policy)
         self._budget = Budget(policy)
@@ -97,6 +99,11 @@ class CompiledEngine:
     def _begin(self) -> Place:
         """Where batches begin."""
         return 0, 0, False, self.collectives, self.barriers, self.accesses
+
+    @property
+    def followed(self) -> int:
+        """How many steps of the lane that it follows the last region has executed."""
+        return 0 if self._calls is None else self._calls.runner.followed
 
     def reason(self, instruction: Instruction) -> str | None:
         """Why an instruction has no machine code, where compiling it was tried."""
@@ -153,7 +160,7 @@ class CompiledEngine:
         if self._calls is None:
             from warpsim.native.runtime.calls import Calls
 
-            self._calls = Calls(self._budget, self._observer)
+            self._calls = Calls(self._budget, self._observer, self._lane)
         return self._calls.advance(machine, group, limit, profile, place, entry, room)
 
     def joined(self, state: LaunchState) -> int:
@@ -171,7 +178,7 @@ class CompiledEngine:
         if self._calls is None:
             from warpsim.native.runtime.calls import Calls
 
-            self._calls = Calls(self._budget, self._observer)
+            self._calls = Calls(self._budget, self._observer, self._lane)
         return self._calls.run_through(machine, group, profile, place, profile.entries[place])
 
     def over(self) -> None:
