@@ -1,7 +1,7 @@
-"""Workloads beside NumPy, Numba and plain Python, all in one process: ``python benchmarks/side_by_side.py [--page FILE]``.
+"""Workloads beside NumPy, Numba, other simulators and plain Python, in one process: ``python benchmarks/side_by_side.py [--page FILE]``.
 
 Times are CPU milliseconds, the median of five runs with warm caches. Numba, where it is installed, compiles the same kernel written
-as a loop over threads. Plain Python runs as much of that loop as takes a moment, and counts for all of it.
+as a loop over threads; its simulator of CUDA and plain Python run as much of that loop as takes a moment, and count for all of it.
 """
 
 from __future__ import annotations
@@ -18,30 +18,27 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
+import peers
+from peers import numba
 
 import warpsim
 from warpsim.host.cases import run_case
 from warpsim.native.compiling.cache import available
 from warpsim.native.compiling.queue import compile_queue
 
-try:
-    import numba
-except ImportError:
-    numba = None
-
 HERE = Path(__file__).parent
 F = np.float32
 N = 1 << 20
-RUNS, WARM = 5, 3
+RUNS, WARM, MANY = 5, 3, 20
 
 
-def milliseconds(run: Callable[[], object]) -> float:
+def milliseconds(run: Callable[[], object], warm: int = WARM, runs: int = RUNS) -> float:
     """The median of a few runs, after some that warm up: what is compiled behind a run serves the next."""
-    for _ in range(WARM):
+    for _ in range(warm):
         run()
         compile_queue().wait(60)
     found = []
-    for _ in range(RUNS):
+    for _ in range(runs):
         began = time.process_time()
         run()
         found.append(time.process_time() - began)
@@ -211,6 +208,10 @@ def workloads() -> dict[str, Workload]:
     }
 
 
+ALONE = {"one warp, a loop of 180,000 instructions", "one warp, a row of 131,072"}
+"""Loops whose steps are not threads."""
+
+
 def python_milliseconds(loop: Callable[..., Any], arguments: tuple[Any, ...], size: int) -> float:
     """A loop in plain Python: as much of it as takes a few milliseconds, for all of it."""
     done = max(size >> 8, 1)
@@ -221,18 +222,21 @@ def python_milliseconds(loop: Callable[..., Any], arguments: tuple[Any, ...], si
 
 def measured(names: list[str]) -> list[list[str]]:
     """The rows of the table."""
-    rows = []
+    rows, triton = [], peers.in_triton(np.ones(N, F), np.ones(N, F), np.zeros(N // 256, F))
     for name, (launch, with_numpy, loop) in workloads().items():
         if names and not any(part in name for part in names):
             continue
         cells = [milliseconds(lambda launch=launch: launch(engine="interpreter"))]
-        cells.append(milliseconds(lambda launch=launch: launch(engine="compiled")) if available() else float("nan"))
+        cells.append(milliseconds(lambda launch=launch: launch(engine="auto"), MANY) if available() else float("nan"))
         cells.append(milliseconds(with_numpy) if with_numpy else float("nan"))
         compiled = numba.njit(loop[0]) if numba is not None and loop is not None else None
         cells.append(
             milliseconds(lambda f=compiled, n=loop: f(*n[1], 0, n[2])) if compiled is not None else float("nan")
         )
+        parallel = name not in ALONE and loop is not None and numba is not None
         with np.errstate(all="ignore"):
+            cells.append(milliseconds(peers.in_numba(*loop[:2]), 1, 3) * loop[2] / 32 if parallel else float("nan"))
+            cells.append(milliseconds(triton[name], 1, 1) if name in triton else float("nan"))
             cells.append(python_milliseconds(*loop) if loop is not None else float("nan"))
         rows.append(
             [name, *("" if cell != cell else f"{cell:,.3g}" if cell < 1000 else f"{cell:,.0f}" for cell in cells)]
@@ -243,8 +247,8 @@ def measured(names: list[str]) -> list[list[str]]:
 
 def page(rows: list[list[str]], unit: float) -> str:
     """The measurements as a page."""
-    heads = ["workload", "interpreter", "compiled", "NumPy", "Numba", "Python"]
-    table = [heads, ["---", *["---:"] * 5], *rows]
+    heads = ["workload", "interpreter", "default", "NumPy", "Numba", "its simulator", "Triton's", "Python"]
+    table = [heads, ["---", *["---:"] * 7], *rows]
     load = f", load {os.getloadavg()[0]:.1f} of {os.cpu_count()} cores" if hasattr(os, "getloadavg") else ""
     return "\n".join(
         [
@@ -253,8 +257,8 @@ def page(rows: list[list[str]], unit: float) -> str:
             "Made by `python benchmarks/side_by_side.py --page docs/measured.md`: CPU milliseconds of one core, the median of"
             f" {RUNS} runs in one",
             "process, default checks, warm caches. *Numba* is the kernel as a loop over its threads, compiled, with no checks;"
-            " *Python* the same",
-            "loop as it is.",
+            " *its",
+            "simulator* and *Python* are the same loop as it is, *Triton's* is its interpreter (`TRITON_INTERPRET=1`).",
             "",
             *("| " + " | ".join(line) + " |" for line in table),
             "",

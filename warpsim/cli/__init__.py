@@ -13,7 +13,7 @@ from warpsim.host.defaults import FILE, tell
 
 __all__ = ["main"]
 
-COLLECTED = 50_000
+COLLECTED = 200_000
 """Objects between two garbage collections: a process that starts makes 100,000, and hardly any is garbage."""
 
 
