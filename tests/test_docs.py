@@ -220,8 +220,8 @@ def test_counts_in_the_readme():
 
 
 def test_advice_stutters_nowhere():
-    """No message says a word twice in a row."""
-    twice = re.compile(r"\b([a-z]{3,}) \1\b")
+    """No message says a word twice in a row, but for a type of C."""
+    twice = re.compile(r"\b(?!long long)([a-z]{3,}) \1\b")
     source = (ROOT / "warpsim").rglob("*.py")
 
     assert [(p.name, m[0]) for p in source for m in twice.finditer(p.read_text(encoding="utf-8"))] == []

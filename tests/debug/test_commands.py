@@ -133,7 +133,7 @@ def talk():
         ("up", "no frame 1; frames: 0 to 0"),
         ("down", "no frame -1; frames: 0 to 0"),
         ("up 0", "0 is too small: the least is 1"),
-        ("list x", "expected the number of a line, not 'x'"),
+        ("list x", "expected the number of a line, file.cu:N or a function, not 'x'"),
         ("list 0", "there is no line 0: the module has"),
         ("list 100", "there is no line 100: the module has"),
         ("step 0", "0 is too small: the least is 1"),
@@ -231,7 +231,7 @@ def test_answers(talk, line, said):
     if line == "x out + 4":
         said = f"generic 0x{out + 4:x}:  0x0"
     if line == "info locals":
-        said = f"  .param .u64 out = 0x{out:x}\n  .param .u32 n = 5\n" + "\n".join(answer.splitlines()[2:])
+        said = f"  unsigned int *out = 0x{out:x}\n  .param .u32 n = 5\n" + "\n".join(answer.splitlines()[2:])
         assert "  .shared .u32 s = {0 <repeats 8 times>, ...} (64 elements)" in answer
     assert answer == said
 

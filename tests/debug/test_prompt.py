@@ -201,7 +201,8 @@ def test_replay_compares(monkeypatch, capsys):
 def test_source_lines(monkeypatch, capsys):
     """CUDA lines are shown as they change, and are places to stop at."""
     monkeypatch.setattr(
-        "sys.stdin", io.StringIO("b kernel.cu:4\nc\ns\ninfo line\nl\ninfo line kernel.cu:4\ninfo line kernel.cu:1\n")
+        "sys.stdin",
+        io.StringIO("b kernel.cu:4\nc\ns\ninfo line\ndisas\ninfo line kernel.cu:4\ninfo line kernel.cu:1\n"),
     )
     assert main(["debug", "replay", str(ROOT / "programs" / "saxpy")]) == 0
     answers = capsys.readouterr().out.split("(warpsim) ")

@@ -248,6 +248,8 @@ def test_every_rule_is_described():
         ("_ZN5table7weightsE", "table::weights"),
         ("_ZN34_INTERNAL_5d314649_4_m_cu_ff59fef336_GLOBAL__N__5d314649_4_m_cu_ff59fef36hiddenE", "hidden"),
         ("_ZNK1FclEi", "_ZNK1FclEi"),
+        ("_ZZ1g1FPfENKUliE_clEi", "{lambda}"),
+        ("_ZZZ1g1FPfENKUliE_clEiE2ls", "ls"),
         ("_ZZ1fE99x", "_ZZ1fE99x"),
     ],
 )

@@ -27,6 +27,7 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import MemoryAccess
+from warpsim.program.mangling import qualified_name
 from warpsim.program.names import SPECIALS
 from warpsim.program.program import Function, Instruction, Program, Register
 from warpsim.records import define, frozen
@@ -239,7 +240,7 @@ def _at_source(program: Program, file: str, line: int) -> frozenset[LineColumn]:
         here = (function.name, source)
         if source is not None:
             files.add(source[0])
-            if here != before and _same_file(source[0], file):
+            if here != before and same_file(source[0], file):
                 lines.setdefault(source[1], set()).add(line_column(instruction))
         before = here
     if not files:
@@ -261,7 +262,8 @@ def later(function: Function, instruction: Instruction, *, lines: bool) -> froze
     return frozenset(line_column(i) for i in found)
 
 
-def _same_file(known: str, asked: str) -> bool:
+def same_file(known: str, asked: str) -> bool:
+    """Whether a name means a file: it is the end of its path."""
     known, asked = known.replace(os.sep, "/"), asked.replace(os.sep, "/")
     return known == asked or known.endswith("/" + asked)
 
@@ -274,9 +276,12 @@ def _at_label(program: Program, name: str, function: str | None) -> frozenset[Li
         at = candidate.labels.get(label)
         if at is not None and at < len(candidate.code):
             return frozenset({line_column(candidate.code[at])})
+    entered = symbols_of(program).entered(name)
+    if entered:
+        return frozenset(map(line_column, entered))
     labels = {known for f in functions for known in f.labels}
     raise DebugError(
-        f"no function, label or line {name!r}; functions: {_some(set(program.functions))}; labels: {_some(labels)}"
+        f"no function, label or line {name!r}; functions: {_some({*map(qualified_name, program.functions)})}; labels: {_some(labels)}"
     )
 
 

@@ -12,7 +12,7 @@ from warpsim.program.dwarf import At, Entry, Tag, UnknownForm, entries, pairs, p
 from warpsim.program.mangling import source_name
 from warpsim.program.program import Program
 from warpsim.ptx import ast
-from warpsim.ptx.sections import assembled
+from warpsim.ptx.sections import Sections
 from warpsim.types import TYPES
 
 FUNCTION = 40
@@ -43,8 +43,8 @@ class DebugInfo:
             addresses.update({label: (number + 1 << FUNCTION) + at for label, at in function.labels.items()})
         self.shared = {v.name for f in self.functions for v in f.variables if not v.in_frame}
         self.shared |= {v.name for v in program.variables}
-        sections = [item for item in program.module.items if isinstance(item, ast.Section)]
-        self.sections = assembled(sections, addresses)
+        texts = Sections([item for item in program.module.items if isinstance(item, ast.Section)], addresses)
+        self.text, self.sections = texts.text, texts.data
         self.by_offset: dict[int, Entry] = {}
         self.made: dict[int, CType] = {}
         self.types: dict[str, CType] = {}

@@ -60,8 +60,10 @@ class Context:
     machine: Machine | None
     group: Group | None
     focus: Focus
+    level: int = 0
+    """Calls between the thread and the function that ``group`` executes."""
     depth: int = 0
-    """Calls of inlined functions between the thread and the function whose variables are meant."""
+    """Calls of inlined functions between that function and the one whose variables are meant."""
     kept: Callable[[str], Value | None] = lambda name: None
     """Looks up a value that the user keeps, such as ``$1``."""
 

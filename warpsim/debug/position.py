@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from warpsim.debug.breakpoints import Catchpoint, Point, line_column
 from warpsim.debug.convenience import Convenience
 from warpsim.debug.evaluation import Context
+from warpsim.debug.symbols import symbols_of
 from warpsim.debug.threads import (
     Focus,
     Standing,
@@ -58,12 +59,13 @@ class Stop:
 
 @frozen
 class Call:
-    """A frame of the call stack."""
+    """A frame of the call stack. That of a function which was ``inlined`` has the PTX line of the frame around it."""
 
     function: str
     line: int
     source: tuple[str, int] | None
     text: str
+    inlined: bool = False
 
 
 @frozen
@@ -215,9 +217,27 @@ def standing_of(timeline: Timeline, focus: Focus) -> Standing | None:
     return None if machine is None else next((at for at in standing(machine) if holds(machine, at.group, focus)), None)
 
 
+def frames_of(at: Standing, program: Program) -> list[tuple[Call, int, int]]:
+    """The call stack of threads that stand together, innermost first: each call, the activation that it is in, and how many
+    inlined functions that one is executing within it.
+    """
+    symbols, found = symbols_of(program), []
+    active = [(at.group.plan, at.instruction)]
+    active += [(plan, plan.blocks[block].instructions[-1]) for plan, block, _, _ in reversed(at.group.stack)]
+    for level, (plan, instruction) in enumerate(active):
+        line, source = instruction.span.line, instruction.source
+        text, depth = program.lines[line - 1].strip(), 0
+        for depth, (name, caller) in enumerate(symbols.inlined(plan.function, instruction), 1):
+            found.append((Call(name, line, source, text, inlined=True), level, depth - 1))
+            source = caller
+        found.append((Call(plan.function.name, line, source, text), level, depth))
+    return found
+
+
 def context_of(timeline: Timeline, focus: Focus, frame: int = 0) -> Context:
     """A thread and one of its frames, for evaluating expressions."""
     at = standing_of(timeline, focus)
     if at is None:
         return Context(timeline.state, timeline.machine_of(focus), None, focus)
-    return Context(timeline.state, at.machine, activation(at.machine, at.group, frame), focus)
+    _, level, depth = frames_of(at, timeline.state.plan.program)[frame] if frame else (None, 0, 0)
+    return Context(timeline.state, at.machine, activation(at.machine, at.group, level), focus, level, depth)

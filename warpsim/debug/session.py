@@ -31,7 +31,7 @@ from warpsim.debug.breakpoints import (
 from warpsim.debug.errors import DebugError, flag, number, text
 from warpsim.debug.matrices import Matrix, matrix_at, nearest_matrix
 from warpsim.debug.origins import Origin, origin_of
-from warpsim.debug.position import Call, Position, Stop, WarpState, context_of, standing_of, warps_of
+from warpsim.debug.position import Call, Position, Stop, WarpState, context_of, frames_of, standing_of, warps_of
 from warpsim.debug.threads import Focus, chosen_focus
 from warpsim.debug.timeline import Timeline
 from warpsim.debug.waiting import BarrierState, InFlight, MbarrierState
@@ -357,15 +357,11 @@ class Session(Position):
         return context.place(text("space", space), number("address", address)).read(number("nbytes", nbytes))
 
     def where(self) -> tuple[Call, ...]:
-        """The call stack of the thread in focus, innermost first."""
+        """The call stack of the thread in focus, innermost first, with calls of functions that were inlined."""
         at = self.standing()
         if at is None:
             return ()
-        lines = self.program.lines
-        calls = [(at.group.plan.function.name, at.instruction)]
-        for plan, block, _, _ in reversed(at.group.stack):
-            calls.append((plan.function.name, plan.blocks[block].instructions[-1]))
-        return tuple(Call(name, i.span.line, i.source, lines[i.span.line - 1].strip()) for name, i in calls)
+        return tuple([call for call, _, _ in frames_of(at, self.program)])
 
     def warps(self) -> tuple[WarpState, ...]:
         """Where the warps of the running CTAs stand: one entry for lanes of a warp that stand together."""

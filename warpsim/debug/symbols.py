@@ -6,7 +6,9 @@ the kernel accesses it, and a parameter that holds an address points to what is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from operator import itemgetter
 
 import attrs
 
@@ -14,9 +16,13 @@ from warpsim.analysis.element_types import Root, accessed, element
 from warpsim.debug.debug_info import DebugInfo
 from warpsim.debug.scopes import Place, Scope, Symbol
 from warpsim.program.c_types import VOID, Array, CType, Pointer, scalar_of, size
-from warpsim.program.mangling import source_name
+from warpsim.program.mangling import qualified_name, source_name
 from warpsim.program.program import Function, Instruction, Param, Program, Variable
+from warpsim.ptx import ast
 from warpsim.types import ScalarType
+
+Line = tuple[str, int]
+"""A line of a CUDA file."""
 
 
 class Symbols:
@@ -26,6 +32,7 @@ class Symbols:
         self.program = program
         self._bodies: dict[str, Scope] = {}
         self._numbers: dict[str, dict[tuple[int, int], int]] = {}
+        self._inlined: dict[str, list[tuple[int, tuple[str, ...]]]] = {}
         self._accessed: dict[Root, set[ScalarType]] | None = None
         self._globals: tuple[Symbol, ...] | None = None
         self.info = DebugInfo(program)
@@ -66,6 +73,36 @@ class Symbols:
             if scope.call is not None:
                 found.insert(0, [])
             found[0].append(scope)
+        return found
+
+    def inlined(self, function: Function, instruction: Instruction) -> tuple[tuple[str, Line | None], ...]:
+        """The functions that were inlined where an instruction is, innermost first, each with the line of the call; from debug
+        information or, without it, from line information.
+        """
+        if function.name in self.info.bodies:
+            scopes = [each[0] for each in self.frames(function, self.number(function, instruction))[:-1]]
+            return tuple([(source_name(scope.function), scope.call) for scope in scopes])
+        known = self._inlined.get(function.name)
+        if known is None:
+            known = self._inlined[function.name] = inlined_functions(function.name, self.program.module, self.info.text)
+        at = bisect_right(known, instruction.span.line, key=itemgetter(0)) - 1
+        names = known[at][1] if at >= 0 else ()
+        return tuple(zip(map(qualified_name, names), instruction.inlined_at, strict=False))
+
+    def entered(self, name: str) -> list[Instruction]:
+        """The first instruction of each function that C++ calls so, or, if none is, where inlined code of one begins."""
+        functions = [f for f in self.program.functions.values() if f.code]
+        found = [f.code[0] for f in functions if name and name in (qualified_name(f.name), self.body(f).function)]
+        if found:
+            return found
+        for function in functions:
+            chains = [tuple(name for name, _ in self.inlined(function, each)) for each in function.code]
+            before = ((), *chains)
+            found += [
+                each
+                for each, old, new in zip(function.code, before, chains, strict=False)
+                if name in new and name not in old
+            ]
         return found
 
     def names(self, function: Function) -> set[str]:
@@ -151,6 +188,35 @@ class Symbols:
                     found.setdefault(root, set()).update(types)
             self._accessed = found
         return self._accessed
+
+
+def inlined_functions(
+    name: str, module: ast.Module, text: Callable[[str, int], str]
+) -> list[tuple[int, tuple[str, ...]]]:
+    """By line of the module, the mangled names of the functions that each .loc of a function has its code from, innermost
+    first. ``text`` gives the one at a label of ``.debug_str``.
+    """
+    body = next((i.body for i in module.items if isinstance(i, ast.Function) and i.name == name and i.body), None)
+    known: dict[tuple[int | str, ...], tuple[str, ...]] = {}
+    found = []
+    for node in _locations(body) if body is not None else ():
+        words = node.arguments
+        names: tuple[str, ...] = ()
+        if "inlined_at" in words:
+            at = words.index("function_name") + 1
+            offset = int(words[at + 2]) if words[at + 1] == "+" else 0
+            names = (text(str(words[at]), offset), *known.get(tuple(words[-3:]), ()))
+        known[words[:3]] = names
+        found.append((node.span.line, names))
+    return found
+
+
+def _locations(block: ast.Block) -> Iterator[ast.Directive]:
+    for statement in block.statements:
+        if isinstance(statement, ast.Block):
+            yield from _locations(statement)
+        elif isinstance(statement, ast.Directive) and statement.name == "loc":
+            yield statement
 
 
 def symbols_of(program: Program) -> Symbols:

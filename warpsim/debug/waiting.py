@@ -13,7 +13,7 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Note
 from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array
-from warpsim.program.program import Instruction, Variable
+from warpsim.program.program import Instruction
 from warpsim.records import frozen
 from warpsim.types import StateSpace
 
@@ -142,18 +142,8 @@ def mbarriers_of(machines: Iterable[Machine]) -> tuple[MbarrierState, ...]:
 
 def shared_name(machine: Machine, address: int) -> str:
     """Name an address of shared memory by the variable that contains it."""
-    plan = machine.launch.plan
-    best: tuple[int, Variable] | None = None
-    variables = [v for f in plan.program.functions.values() for v in f.variables] + list(plan.program.variables)
-    for variable in variables:
-        if variable.space is StateSpace.SHARED:
-            start = plan.address(variable)
-            size = variable.size or machine.launch.shared_size - start
-            if start <= address < start + size and (best is None or start > best[0]):
-                best = start, variable
-    if best is None:
-        return f"0x{address:x}"
-    return best[1].name + (f"+0x{address - best[0]:x}" if address > best[0] else "")
+    launch = machine.launch
+    return launch.plan.shared.name(address, launch.shared_size) or f"0x{address:x}"
 
 
 def _waits(machine: Machine) -> dict[tuple[int, int], set[int]]:

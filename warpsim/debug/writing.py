@@ -211,7 +211,7 @@ def _set_register(position: Position, context: Context, register: Register, lane
         full = np.broadcast_to(data, 32)[chosen]
         values[at[chosen]] = full.view(values.dtype) if full.dtype.itemsize == values.dtype.itemsize else full
         group.set(register.index, values.reshape(group.selection.shape))
-        if frame:
+        if there.level:
             group.flush(None)
 
     position.timeline.change(("set", register.name), act)

@@ -6,6 +6,7 @@ import re
 
 _LOCAL = re.compile(r"_ZZ.*E(\d+)(\w+)")
 _NESTED = re.compile(r"_ZNK?(.*)")
+_LAMBDA = re.compile(r"_Z.*Ul.*E\d*_cl\w*")
 _NUMBER = re.compile(r"\d+")
 
 
@@ -19,10 +20,12 @@ def source_name(name: str) -> str:
 
 
 def qualified_name(name: str) -> str:
-    """The name of a function or a variable without its parameters, and without template arguments; ``name`` itself if it is
-    not mangled, or as operators are."""
+    """The name of a function or a variable without its parameters, and without template arguments; ``{lambda}``, as
+    gdb has it; ``name`` itself if it is not mangled, or as operators are."""
     if not name.startswith("_Z"):
         return name
+    if _LAMBDA.fullmatch(name):
+        return "{lambda}"
     nested = _NESTED.fullmatch(name)
     rest, parts = (nested[1] if nested else name[2:]), list[str]()
     while match := _NUMBER.match(rest):

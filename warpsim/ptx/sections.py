@@ -12,28 +12,36 @@ _LABEL = re.compile(r"\s*([\w$%.]+)\s*:\s*")
 _TERM = re.compile(r"\s*([-+]?)\s*([\w$%.]+)")
 
 
-def assembled(sections: Iterable[ast.Section], symbols: Mapping[str, int]) -> dict[str, bytes]:
-    """The bytes of each section by its name. A label is its offset in its section, a section's name 0; ``symbols`` are the
+class Sections:
+    """The sections of a module, as bytes. A label is its offset in its section, a section's name 0; ``symbols`` are the
     addresses of labels of code and of variables.
     """
-    values, data = dict(symbols), dict[str, list[tuple[int, list[str]]]]()
-    for section in sections:
-        lines, at = data.setdefault(section.name, []), 0
-        values.setdefault(section.name, 0)
-        for line in section.data.split("\n"):
-            text = line.partition("//")[0]
-            while label := _LABEL.match(text):
-                values[label[1]] = at
-                text = text[label.end() :]
-            word, _, rest = text.strip().partition(" ")
-            if word in WIDTHS:
-                items = rest.split(",")
-                lines.append((WIDTHS[word], items))
-                at += WIDTHS[word] * len(items)
-    return {
-        name: b"".join(_bytes(item, width, values) for width, items in lines for item in items)
-        for name, lines in data.items()
-    }
+
+    def __init__(self, sections: Iterable[ast.Section], symbols: Mapping[str, int]) -> None:
+        self.labels = dict(symbols)
+        data: dict[str, list[tuple[int, list[str]]]] = {}
+        for section in sections:
+            lines, at = data.setdefault(section.name, []), 0
+            self.labels.setdefault(section.name, 0)
+            for line in section.data.split("\n"):
+                text = line.partition("//")[0]
+                while label := _LABEL.match(text):
+                    self.labels[label[1]] = at
+                    text = text[label.end() :]
+                word, _, rest = text.strip().partition(" ")
+                if word in WIDTHS:
+                    items = rest.split(",")
+                    lines.append((WIDTHS[word], items))
+                    at += WIDTHS[word] * len(items)
+        self.data = {
+            name: b"".join(_bytes(item, width, self.labels) for width, items in lines for item in items)
+            for name, lines in data.items()
+        }
+
+    def text(self, label: str, offset: int = 0) -> str:
+        """The text of ``.debug_str`` at a label."""
+        data, start = self.data.get(".debug_str", b""), self.labels.get(label, 0) + offset
+        return data[start : data.find(b"\0", start)].decode("utf-8", "replace")
 
 
 def _bytes(item: str, width: int, values: Mapping[str, int]) -> bytes:

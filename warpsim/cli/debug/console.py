@@ -18,6 +18,7 @@ from warpsim.errors import Finding
 from warpsim.machine.values import Array
 from warpsim.program import c_types
 from warpsim.program.c_types import CType
+from warpsim.program.mangling import qualified_name
 from warpsim.types import B128
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ class Console:
         self.previous: dict[str, Array] = {}
         """The registers before the last motion."""
         self.step_by = "instruction"
-        self.listed: int | None = None
-        """The line at which ``list`` continues."""
+        self.listed: tuple[str, int, int] | None = None
+        """The file that ``list`` has shown, the first line of it, and the one behind the last."""
         self.errors: list[Finding] = []
         """Errors at which the launch has stopped."""
 
@@ -120,11 +121,11 @@ class Console:
         mine = [w for w in self.session.warps() if (w.cta, w.warp) == (focus.cta, focus.warp)]
         at = self.session.standing()
         lanes = next((w for w in mine if at is not None and w.line == at.instruction.span.line), None)
-        name = calls[0].function if calls else self.session.kernel.name
+        name = next((call.function for call in calls if not call.inlined), self.session.kernel.name)
         with_it = f"lanes {lanes.lanes} together" if lanes is not None else "not running"
         if lanes is not None and lanes.state not in ("runs", "ready"):
             with_it += f", which {lanes.state.replace('waits', 'wait', 1).replace('polls', 'poll', 1)}"
-        return f"{name}, {focus}; {with_it}; step {self.session.stop.step}"
+        return f"{qualified_name(name)}, {focus}; {with_it}; step {self.session.stop.step}"
 
 
 def count_of(text: str, least: int = 1) -> int:

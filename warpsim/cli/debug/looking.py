@@ -12,7 +12,6 @@ import numpy as np
 from warpsim.cli.debug.console import (
     LETTERS,
     Console,
-    abridged,
     count_of,
     equation,
     formatter,
@@ -27,10 +26,10 @@ from warpsim.debug import Call, DebugError, InFlight
 from warpsim.debug import expressions as ex
 from warpsim.debug.breakpoints import line_column, location_of, resolve
 from warpsim.debug.threads import cta_text
-from warpsim.errors import describe, plural, source_name, source_text
+from warpsim.errors import describe, plural, source_name
 from warpsim.machine.values import Array
 from warpsim.program.mangling import qualified_name
-from warpsim.types import TYPES, StateSpace
+from warpsim.types import TYPES
 
 AROUND = 5
 UNITS = {"b": 1, "h": 2, "w": 4, "g": 8}
@@ -254,33 +253,6 @@ class Looking:
         self.console.listed = None
         self.say(f"#{frame}  {call_text(call)}")
 
-    @command("look", "[LINE]", aliases="l disas disassemble", takes="place")
-    def do_list(self, text: str) -> None:
-        """Show the code around the current line, or around another. Repeat it to continue."""
-        lines = self.session.program.lines
-        calls = self.session.where()
-        here = calls[self.session.frame].line if calls else self.session.stop.line
-        if text:
-            middle = number_of(text, "a line")
-            if not 1 <= middle <= len(lines):
-                raise DebugError(f"there is no line {middle}: the module has {len(lines)} lines")
-            first = max(middle - AROUND, 1)
-        else:
-            first = self.console.listed or max((here or 1) - AROUND, 1)
-        last = min(first + 2 * AROUND, len(lines))
-        if first > len(lines):
-            raise DebugError(f"the module has {len(lines)} lines")
-        sources = {i.span.line: i.source for i in self.session.code}
-        shown: tuple[str, int] | None = None
-        for number in range(first, last + 1):
-            source = sources.get(number)
-            if source is not None and source != shown:
-                shown = source
-                self.say(f"        {source_text(source, self.session.program.file)}")
-            mark = ">" if number == here else " "
-            self.say(f"{mark}{number:5}  {lines[number - 1].expandtabs(4)}".rstrip())
-        self.console.listed = last + 1
-
     @command("look", "PREFIX")
     def do_registers_of(self, text: str) -> None:
         """Show the registers whose names begin with PREFIX, per lane."""
@@ -297,7 +269,7 @@ def _is_number(text: str) -> bool:
 def call_text(call: Call) -> str:
     """Format a call on one line."""
     source = f" at {source_name(call.source)}" if call.source is not None else ""
-    return f"{call.function}, line {call.line}{source}: {call.text}"
+    return f"{qualified_name(call.function)}, line {call.line}{source}: {call.text}"
 
 
 def _formatted(text: str) -> tuple[str, str]:
@@ -346,14 +318,14 @@ class Infos:
         """Show the position, the registers and the locals."""
         self.say(self.console.whereabouts())
         self.info_registers("")
-        self.info_locals("")
+        self.console.execute("info locals")
 
     @command("look")
     def info_lanes(self, text: str) -> None:
         """Show where the lanes of the warp in focus stand."""
         focus = self.session.thread
         lines = (
-            f"  lanes {part.lanes:<12} line {part.line:5}  {part.instruction}  {part.function}, {part.state}"
+            f"  lanes {part.lanes:<12} line {part.line:5}  {part.instruction}  {qualified_name(part.function)}, {part.state}"
             for part in self.session.warps()
             if (part.cta, part.warp) == (focus.cta, focus.warp)
         )
@@ -400,32 +372,6 @@ class Infos:
     def info_frame(self, text: str) -> None:
         """Show where the thread in focus stands."""
         self.say(self.console.whereabouts())
-
-    @command("look")
-    def info_locals(self, text: str) -> None:
-        """List the parameters and variables of the current function, and the variables of the module."""
-        context = self.session.context
-        plan = context.group.plan if context.group is not None else self.session.timeline.state.plan.main
-        for param in plan.function.params:
-            if not param.registers:
-                self._variable("param", param.name, param.type.name)
-        spaces = {StateSpace.SHARED: "shared", StateSpace.LOCAL: "local", StateSpace.PARAM: "param"}
-        for variable in [*plan.function.variables, *self.session.program.variables]:
-            self._variable(spaces.get(variable.space, variable.space.value), variable.name, variable.type.name)
-
-    info_args = info_locals
-    info_threads = info_warps
-
-    def _variable(self, space: str, name: str, type: str) -> None:
-        try:
-            value = self.session.evaluate(name)
-            data = np.asarray(value)
-            shown = abridged(value)
-            if data.ndim == 0 and data.dtype == np.uint64 and data >= 1 << 32:  # an address
-                shown = hex(int(data))
-        except DebugError as problem:
-            shown = str(problem).splitlines()[0]
-        self.say(f"  .{space} .{type} {name} = {shown}")
 
     @command("look")
     def info_findings(self, text: str) -> None:

@@ -10,7 +10,8 @@ from types import FrameType
 from warpsim.cli.debug.console import Console, Quiet, count_of, show
 from warpsim.cli.debug.table import command
 from warpsim.debug import Breakpoint, Catchpoint, DebugError, Focus, Session, Stop
-from warpsim.errors import describe, plural, source_text
+from warpsim.errors import describe, plural, source_name, source_text
+from warpsim.program.mangling import qualified_name
 
 
 class Running:
@@ -25,7 +26,7 @@ class Running:
         """Print where the launch starts."""
         state = self.session.timeline.state
         kernel, grid, block = self.session.kernel.name, state.grid, state.block
-        self.say(f"{kernel}: grid {grid}, block {block}. Type help for the commands.")
+        self.say(f"{qualified_name(kernel)}: grid {grid}, block {block}. Type help for the commands.")
         self.report(self.session.stop, None)
 
     # ---- commands ----------------------------------------------------------------------------
@@ -163,6 +164,10 @@ class Running:
             self.say(self.console.whereabouts())
         if calls and stop.source is not None and stop.source != self.shown_source:
             self.say(f"  {source_text(stop.source, self.session.program.file)}")
+            if calls[0].inlined:
+                around = calls[1 : 1 + next(n for n, call in enumerate(calls) if not call.inlined)]
+                places = (f"{qualified_name(c.function)} at {source_name(c.source)}" for c in around if c.source)
+                self.say(f"    {calls[0].function}, inlined in {', in '.join(places)}")
         self.shown_source = stop.source
         if calls:
             self.say(self.console.paint(f"{calls[0].line:6}", "36") + f"  {calls[0].text.expandtabs(1)}")

@@ -12,9 +12,11 @@ import attrs
 from warpsim.cli.debug.choosing import Choosing, Cuda
 from warpsim.cli.debug.console import Console, Quiet
 from warpsim.cli.debug.looking import Infos, Looking
+from warpsim.cli.debug.naming import Naming, NamingInfos
 from warpsim.cli.debug.running import Running
 from warpsim.cli.debug.scripting import Scripting
 from warpsim.cli.debug.settings import FIXED, SettingUp
+from warpsim.cli.debug.sources import Sources
 from warpsim.cli.debug.stopping import Stopping
 from warpsim.cli.debug.table import GROUPS, Command, chosen, command, commands
 from warpsim.debug import DebugError, Session
@@ -42,9 +44,19 @@ class Shell:
         self.running = Running(console, looking.show_displays)
         self.setting_up, self.scripting, cuda = SettingUp(console), Scripting(console), Cuda(console)
         stopping = Stopping(console)
-        parts = self, self.running, stopping, looking, Choosing(console), self.setting_up, self.scripting
+        parts = (
+            self,
+            self.running,
+            stopping,
+            looking,
+            Choosing(console),
+            Sources(console),
+            Naming(console),
+            self.setting_up,
+            self.scripting,
+        )
         self.commands = console.commands = commands(parts, "do_")
-        self.infos = commands((Infos(console), stopping, cuda), "info_")
+        self.infos = commands((Infos(console), NamingInfos(console), stopping, cuda), "info_")
         self.tables = cuda.tables
         console.find, console.execute = self.find, self.execute
         self.last = ""
