@@ -6,8 +6,9 @@ the kernel accesses it, and a parameter that holds an address points to what is 
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 
 import attrs
@@ -18,9 +19,12 @@ from warpsim.debug.scopes import Place, Scope, Symbol
 from warpsim.program.c_types import VOID, Array, CType, Pointer, scalar_of, size
 from warpsim.program.mangling import qualified_name, source_name
 from warpsim.program.program import Function, Instruction, Param, Program, Variable
-from warpsim.ptx import ast
 from warpsim.types import ScalarType
 
+_LOCATION = re.compile(
+    r"\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)"
+    r"(?:\s*,\s*function_name\s+([\w$]+)(?:\s*\+\s*(\d+))?\s*,\s*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?"
+)
 Line = tuple[str, int]
 """A line of a CUDA file."""
 
@@ -84,7 +88,7 @@ class Symbols:
             return tuple([(source_name(scope.function), scope.call) for scope in scopes])
         known = self._inlined.get(function.name)
         if known is None:
-            known = self._inlined[function.name] = inlined_functions(function.name, self.program.module, self.info.text)
+            known = self._inlined[function.name] = inlined_functions(function, self.program.lines, self.info.text)
         at = bisect_right(known, instruction.span.line, key=itemgetter(0)) - 1
         names = known[at][1] if at >= 0 else ()
         return tuple(zip(map(qualified_name, names), instruction.inlined_at, strict=False))
@@ -191,32 +195,23 @@ class Symbols:
 
 
 def inlined_functions(
-    name: str, module: ast.Module, text: Callable[[str, int], str]
+    function: Function, lines: Sequence[str], text: Callable[[str, int], str]
 ) -> list[tuple[int, tuple[str, ...]]]:
     """By line of the module, the mangled names of the functions that each .loc of a function has its code from, innermost
     first. ``text`` gives the one at a label of ``.debug_str``.
     """
-    body = next((i.body for i in module.items if isinstance(i, ast.Function) and i.name == name and i.body), None)
-    known: dict[tuple[int | str, ...], tuple[str, ...]] = {}
+    known: dict[tuple[str, ...], tuple[str, ...]] = {}
     found = []
-    for node in _locations(body) if body is not None else ():
-        words = node.arguments
+    last = function.code[-1].span.line if function.code else 0
+    for number, line in enumerate(lines[function.span.line - 1 : last], function.span.line):
+        if ".loc" not in line or (words := _LOCATION.match(line)) is None:
+            continue
         names: tuple[str, ...] = ()
-        if "inlined_at" in words:
-            at = words.index("function_name") + 1
-            offset = int(words[at + 2]) if words[at + 1] == "+" else 0
-            names = (text(str(words[at]), offset), *known.get(tuple(words[-3:]), ()))
-        known[words[:3]] = names
-        found.append((node.span.line, names))
+        if words[4] is not None:
+            names = (text(words[4], int(words[5] or 0)), *known.get(words.groups()[5:], ()))
+        known[words.groups()[:3]] = names
+        found.append((number, names))
     return found
-
-
-def _locations(block: ast.Block) -> Iterator[ast.Directive]:
-    for statement in block.statements:
-        if isinstance(statement, ast.Block):
-            yield from _locations(statement)
-        elif isinstance(statement, ast.Directive) and statement.name == "loc":
-            yield statement
 
 
 def symbols_of(program: Program) -> Symbols:
