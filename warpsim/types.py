@@ -78,7 +78,7 @@ def bits_type(bits: int) -> ScalarType:
     return TYPES[f"b{bits}"]
 
 
-ELEMENTS: dict[str, np.dtype[Any]] = {
+ELEMENTS: dict[str, np.dtype] = {
     name: np.dtype(dtype)
     for name, dtype in {
         "f16": np.float16,

@@ -9,10 +9,9 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from warpsim.capture.convert import convert
-from warpsim.capture.launches import LARGEST, Recorder
+from warpsim.capture.launches import LARGEST, Captured, Recorder
 from warpsim.errors import LaunchError, WarpsimError
 
 FOLDER = "WARPSIM_RECORD"
@@ -76,7 +75,7 @@ class recording:
         for launch in self.recorder.launches:
             self._keep(launch)
 
-    def _keep(self, launch: Any) -> None:
+    def _keep(self, launch: Captured) -> None:
         base = re.sub(r"\W+", "_", launch.name)[:60].strip("_") or "kernel"
         number = 0
         while (self.directory / f"{base}-{number}").exists():

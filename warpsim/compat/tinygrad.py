@@ -17,7 +17,7 @@ import importlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -52,9 +52,9 @@ def device_of(target: str) -> Device:
 
 
 def ptx_run(
-    source: Any,
+    source: bytes | int,
     count: int,
-    args: Any,
+    args: Sequence[int | None],
     block_x: int,
     block_y: int,
     block_z: int,
@@ -146,7 +146,7 @@ class Tests:
                 self.printed.append(problem)
             raise
 
-    def pytest_runtest_teardown(self, item: Any) -> None:
+    def pytest_runtest_teardown(self, item: object) -> None:
         """Raise the first error of the test."""
         problems, self.printed = self.printed, []
         if problems:

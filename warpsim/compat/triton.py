@@ -17,8 +17,8 @@ import inspect
 import math
 import os
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
 
 import ml_dtypes
 import numpy as np
@@ -26,9 +26,9 @@ import numpy as np
 from warpsim.driver import properties
 from warpsim.driver.results import of_finding, text_of
 from warpsim.errors import ExecutionError, LaunchError
-from warpsim.host.arrays import extent
+from warpsim.host.arrays import Mapping, extent
 from warpsim.host.device import Device
-from warpsim.host.kernel import load_text
+from warpsim.host.kernel import Kernel, Module, load_text
 from warpsim.host.tensor_map import TensorMap
 from warpsim.layout import tensor_map as layout
 from warpsim.numerics.arrays import Array
@@ -37,6 +37,12 @@ from warpsim.types import JsonObject
 __all__ = ["Driver", "install"]
 
 # ---- launching -------------------------------------------------------------------------------------
+
+
+class Tensor(Protocol):
+    """What Triton takes for a tensor."""
+
+    def data_ptr(self) -> int: ...
 
 
 class Arrays:
@@ -49,7 +55,7 @@ class Arrays:
         """The array's address."""
         return int(self.array.ctypes.data)
 
-    def stride(self, axis: int | None = None) -> Any:
+    def stride(self, axis: int | None = None) -> int | tuple[int, ...]:
         """Strides in elements."""
         found = tuple(s // self.array.itemsize for s in self.array.strides)
         return found if axis is None else found[axis]
@@ -79,7 +85,7 @@ def _memory(value: Any) -> tuple[int, int]:
     raise LaunchError(f"{type(value).__name__} is not a tensor or array with known memory")
 
 
-def _shown(name: str, tensor: Any) -> str:
+def _shown(name: str, tensor: Tensor) -> str:
     """A tensor in findings: the argument's name, its shape and its type."""
     shape, kind = getattr(tensor, "shape", None), str(getattr(tensor, "dtype", "")).removeprefix("torch.")
     return name if shape is None else f"{name} {tuple(shape)} of {kind}"
@@ -92,7 +98,7 @@ class Mapped:
     many bytes, as GPU allocations do.
     """
 
-    def __init__(self, device: Device, tensors: list[tuple[str, Any]], word: int = 1) -> None:
+    def __init__(self, device: Device, tensors: list[tuple[str, Tensor]], word: int = 1) -> None:
         spans: list[tuple[int, int, list[str]]] = []
         found = [(*_memory(tensor), _shown(name, tensor)) for name, tensor in tensors if tensor.data_ptr()]
         for first, end, text in sorted(found):
@@ -102,7 +108,7 @@ class Mapped:
                 spans[-1] = start, max(before, high), texts if text in texts else [*texts, text]
             elif low < high:
                 spans.append((low, high, [text]))
-        self.maps: list[Any] = []
+        self.maps: list[Mapping] = []
         for low, high, texts in spans:
             if device.allocation(low) is None:
                 data = np.ctypeslib.as_array((ctypes.c_uint8 * (high - low)).from_address(low))
@@ -116,7 +122,7 @@ class Mapped:
 
 CAS, WORD = ".cas.b32", 4
 """Triton's 16-bit atomics compare-and-swap the 4-byte word that contains the value, even at the end of a tensor."""
-_FLOATS: dict[str, Any] = {
+_FLOATS: dict[str, type[np.generic]] = {
     "fp16": np.float16,
     "bf16": ml_dtypes.bfloat16,
     "fp32": np.float32,
@@ -149,13 +155,13 @@ class Launcher:
         x: int,
         y: int,
         z: int,
-        stream: Any,
-        function: Any,
-        metadata: Any,
-        launch_metadata: Any,
-        enter: Any,
-        leave: Any,
-        *args: Any,
+        stream: object,
+        function: Kernel,
+        metadata: object,
+        launch_metadata: object,
+        enter: Callable[[object], object] | None,
+        leave: Callable[[object], object] | None,
+        *args: object,
     ) -> None:
         """Launch the kernel."""
         if x * y * z > 0:
@@ -165,9 +171,9 @@ class Launcher:
             if leave is not None:
                 leave(launch_metadata)
 
-    def _run(self, grid: tuple[int, int, int], kernel: Any, args: Any) -> None:
+    def _run(self, grid: tuple[int, int, int], kernel: Kernel, args: Sequence[object]) -> None:
         metadata, device = self.metadata, self.driver.device
-        tensors: list[tuple[str, Any]] = []
+        tensors: list[tuple[str, Tensor]] = []
         descriptors = iter(getattr(metadata, "tensordesc_meta", None) or ())
         values = list(flattened(self.names, self.kinds, args, descriptors, tensors))
         for size, align in (
@@ -200,7 +206,9 @@ class Launcher:
             finally:
                 mapped.close()
 
-    def _scratch(self, grid: tuple[int, int, int], size: int, align: int, tensors: list[tuple[str, Any]]) -> Any:
+    def _scratch(
+        self, grid: tuple[int, int, int], size: int, align: int, tensors: list[tuple[str, Tensor]]
+    ) -> Tensor | None:
         """Scratch memory requested by the compiler, from the program's own allocator if it has set one."""
         if not size:
             return None
@@ -209,14 +217,20 @@ class Launcher:
         total = grid[0] * grid[1] * grid[2] * self.metadata.num_ctas * size
         found = _allocation._allocator.get()
         if isinstance(found, _allocation.NullAllocator):
-            tensor: Any = Arrays(aligned(total, align))
+            tensor: Tensor = Arrays(aligned(total, align))
         else:
             tensor = found(total, align, 0)
         tensors.append(("scratch memory", tensor))
         return tensor
 
 
-def flattened(names: Any, kinds: Any, values: Any, descriptors: Iterator[Any], tensors: list[tuple[str, Any]]) -> Any:
+def flattened(
+    names: Sequence[str],
+    kinds: Sequence[Any],
+    values: Sequence[Any],
+    descriptors: Iterator[object],
+    tensors: list[tuple[str, Tensor]],
+) -> Iterator[tuple[str, object]]:
     """Pairs of type and value for the kernel's parameters, with tuples and descriptors flattened, constants removed.
 
     ``descriptors`` has what the compiler says of each descriptor that becomes a tensor map; ``tensors`` gets the
@@ -235,7 +249,7 @@ def flattened(names: Any, kinds: Any, values: Any, descriptors: Iterator[Any], t
             yield kind, value
 
 
-def described(descriptor: Any, found: Any) -> list[Any]:
+def described(descriptor: object, found: object) -> list[object]:
     """Parameters of a descriptor: a tensor map or an address, then its shape and strides."""
     from triton.backends.nvidia.driver import make_tensordesc_arg
 
@@ -261,10 +275,10 @@ def packed(kind: str, value: Any, size: int) -> bytes:
 class Event:
     """The time of this machine when it was recorded: launches are done when they return."""
 
-    def __init__(self, *words: Any, **options: Any) -> None:
+    def __init__(self, *words: object, **options: object) -> None:
         self._at = 0.0
 
-    def record(self, stream: Any = None) -> None:
+    def record(self, stream: object = None) -> None:
         """Note the time."""
         self._at = time.perf_counter()
 
@@ -295,12 +309,12 @@ class Utilities:
     def __init__(self, device: Device) -> None:
         self.device = device
 
-    def load_binary(self, name: str, binary: bytes, shared: int, device: int) -> tuple[Any, Any, int, int, int]:
+    def load_binary(self, name: str, binary: bytes, shared: int, device: int) -> tuple[Module, Kernel, int, int, int]:
         """Load the PTX; returns module, kernel, registers, spills and threads per block."""
         module = load_text(binary.decode(), f"{name}.ptx")
         return module, module[name], 32, 0, 1024
 
-    def unload_module(self, module: Any) -> None:
+    def unload_module(self, module: Module) -> None:
         """Remove the module's variables from memory."""
         module.unload(self.device)
 
@@ -324,9 +338,9 @@ class Utilities:
         swizzle: int,
         element: int,
         data_type: int,
-        block: Any,
-        shape: Any,
-        strides: Any,
+        block: Sequence[int],
+        shape: Sequence[int],
+        strides: Sequence[int],
         padding: int,
     ) -> bytes:
         """Encode a tensor map as Triton's driver does."""
@@ -345,13 +359,13 @@ class Utilities:
         swizzle: int,
         element: int,
         data_type: int,
-        block: Any,
-        shape: Any,
-        strides: Any,
+        block: Sequence[int],
+        shape: Sequence[int],
+        strides: Sequence[int],
         padding: int,
-        lower: Any,
-        upper: Any,
-        steps: Any,
+        lower: Sequence[int],
+        upper: Sequence[int],
+        steps: Sequence[int],
     ) -> bytes:
         """Encode a tensor map for convolutions; ``block`` is pixels and channels."""
         return TensorMap.im2col(
@@ -364,7 +378,7 @@ class Utilities:
             **_tensor(swizzle, element, data_type, shape, strides, padding),
         ).encode(address)
 
-    def cuOccupancyMaxActiveClusters(self, kernel: Any, shared: int, *cluster: int) -> int:
+    def cuOccupancyMaxActiveClusters(self, kernel: object, shared: int, *cluster: int) -> int:
         """Clusters on the whole GPU; ``cluster`` is one number of CTAs, or three before Triton 3.6."""
         return properties.model(self.device.sm).sms // math.prod(cluster)
 
@@ -376,7 +390,9 @@ class Utilities:
         return False
 
 
-def _tensor(swizzle: int, element: int, data_type: int, shape: Any, strides: Any, padding: int) -> JsonObject:
+def _tensor(
+    swizzle: int, element: int, data_type: int, shape: Sequence[int], strides: Sequence[int], padding: int
+) -> JsonObject:
     """What tiled and im2col maps have in common; ``element`` is the size of an element, outer dimensions come first."""
     return {
         "data_type": layout.DATA_TYPES[data_type],
@@ -415,19 +431,19 @@ class Driver:
         """Whether the environment selects this driver."""
         return os.environ.get("TRITON_DEFAULT_BACKEND") == BACKEND
 
-    def get_current_target(self) -> Any:
+    def get_current_target(self) -> object:
         """The GPU, in the compiler's terms."""
         from triton.backends.compiler import GPUTarget
 
         return GPUTarget("cuda", self.device.sm, 32)
 
-    def get_active_torch_device(self) -> Any:
+    def get_active_torch_device(self) -> object:
         """The CPU, where tensors live."""
         import torch
 
         return torch.device("cpu")
 
-    def get_device_interface(self) -> Any:
+    def get_device_interface(self) -> Interface:
         """PyTorch's interface for the CPU, with events that have times."""
         return Interface()
 
@@ -446,21 +462,23 @@ class Driver:
         """Major and minor capability."""
         return divmod(self.device.sm, 10)
 
-    def get_benchmarker(self) -> Any:
+    def get_benchmarker(self) -> Callable[..., float | list[float]]:
         """A benchmarker that runs nothing: times are meaningless, so autotuning takes the first configuration."""
         return self._time
 
-    def _time(self, call: Any, *, quantiles: Any = None, **options: Any) -> Any:
+    def _time(
+        self, call: object, *, quantiles: Sequence[float] | None = None, **options: object
+    ) -> float | list[float]:
         self._timed += 1
         return [float(self._timed)] * len(quantiles) if quantiles else float(self._timed)
 
-    def get_empty_cache_for_benchmark(self) -> Any:
+    def get_empty_cache_for_benchmark(self) -> object:
         """A buffer that a benchmark would use to flush caches."""
         import torch
 
         return torch.empty(1, dtype=torch.int32)
 
-    def clear_cache(self, cache: Any) -> None:
+    def clear_cache(self, cache: object) -> None:
         """Do nothing: there are no caches."""
 
     def map_python_to_cpp_type(self, kind: str) -> str:
@@ -469,7 +487,7 @@ class Driver:
 
         return str(ty_to_cpp(kind))
 
-    def allocate_default_profile_scratch(self, size: int, alignment: int, stream: Any) -> Any:
+    def allocate_default_profile_scratch(self, size: int, alignment: int, stream: object) -> Tensor:
         """Memory for in-kernel profiling."""
         return Arrays(aligned(size, alignment))
 
@@ -490,10 +508,10 @@ def _stop_at_ptx() -> None:
     CUDABackend.hash = functools.cache(lambda self: f"{hashed(self)}-warpsim")
     bind = jit.create_function_from_signature
 
-    def with_arrays(*words: Any) -> Any:
+    def with_arrays(*words: object) -> Callable[..., object]:
         binder = bind(*words)
 
-        def bound(*args: Any, **kwargs: Any) -> Any:
+        def bound(*args: object, **kwargs: object) -> object:
             given = [Arrays(a) if isinstance(a, np.ndarray) else a for a in args]
             return binder(*given, **{k: Arrays(a) if isinstance(a, np.ndarray) else a for k, a in kwargs.items()})
 

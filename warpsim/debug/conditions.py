@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -248,7 +248,7 @@ def _plain(value: _Value) -> _Value:
 
 
 _ARITHMETIC = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide}
-_INTEGER: dict[str, Any] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+_INTEGER: dict[str, Callable[[int, int], int]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 _BITS = {"&": np.bitwise_and, "|": np.bitwise_or, "^": np.bitwise_xor}
 _COMPARE = {
     "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,

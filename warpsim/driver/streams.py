@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from warpsim.driver.graphs import Graph, Node
 from warpsim.driver.modules import DriverInterface
@@ -35,7 +34,7 @@ class Stream:
         self.capture: Capture | None = None
         self.tail: list[Node] = []
         """The nodes that the next captured one depends on."""
-        self.kept: Any = None
+        self.kept: object = None
         """C memory that holds their handles."""
 
     def submit(self, work: Work) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -81,7 +81,7 @@ def _reduced(node: Node, a: Array) -> Array:
     return getattr(np, name).reduce(np.broadcast_to(a, WARP), axis=1, keepdims=True, dtype=node.dtype)
 
 
-_BEYOND_UFUNCS: dict[str, Callable[..., Any]] = {
+_BEYOND_UFUNCS: dict[str, Callable[..., Array]] = {
     "const": lambda node: node.value.reshape(1),
     "lanes": lambda node: node.value.reshape(WARP),
     "cast": lambda node, a: a.astype(node.dtype),

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from warpsim.errors import LaunchError, shown
-from warpsim.host.arrays import readable
+from warpsim.host.arrays import DeviceArray, readable
 from warpsim.host.options import elements, integer
 from warpsim.layout import tensor_map as layout
+from warpsim.numerics.arrays import Array
 
 _BY_DTYPE = {
     "uint8": "UINT8",
@@ -37,7 +38,7 @@ class TensorMap:
 
     def __init__(
         self,
-        array: Any,
+        array: Array | DeviceArray | int | None,
         *,
         data_type: str | None = None,
         global_dim: Sequence[int],
@@ -71,7 +72,7 @@ class TensorMap:
     @classmethod
     def im2col(
         cls,
-        array: Any,
+        array: Array | DeviceArray | int | None,
         *,
         data_type: str | None = None,
         global_dim: Sequence[int],
@@ -140,7 +141,7 @@ def encoded(fields: layout.Fields, address: int) -> bytes:
     return layout.encode(attrs.evolve(fields, address=address))
 
 
-def _data_type(array: Any, given: Any, name: str | None) -> int:
+def _data_type(array: Array | DeviceArray | int | None, given: object, name: str | None) -> int:
     if name is None:
         dtype = getattr(array, "dtype", getattr(given, "dtype", None))
         name = _BY_DTYPE.get(str(dtype), "")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from warpsim.isa.spec import Scope
+from warpsim.isa.spec import Body, Scope
 from warpsim.machine.hooks import Hooks
 from warpsim.machine.reporting import ends_launch, record, stop
 from warpsim.machine.selection import Selection, from_positions, union
@@ -28,7 +27,7 @@ U32 = np.dtype(np.uint32)
 class Bodies(Protocol):
     """Replacements for instruction bodies, identical bit for bit (`warpsim.native`)."""
 
-    def of(self, instruction: Instruction) -> Callable[..., Any]:
+    def of(self, instruction: Instruction) -> Body:
         """A replacement for the body of a warp-wide instruction, called in the same way."""
 
 

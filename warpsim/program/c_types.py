@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import attrs
 import numpy as np
 
+from warpsim.numerics.arrays import DType
 from warpsim.records import frozen
 from warpsim.types import ELEMENTS, TYPES, ScalarType
 
@@ -23,7 +24,7 @@ class Scalar:
     character: bool = False
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> DType:
         """The type in memory."""
         return ELEMENTS.get(self.type.name, self.type.dtype)
 
@@ -45,7 +46,7 @@ class Pointer:
         return self.target()
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> DType:
         """The type in memory: an address."""
         return np.dtype(np.uint64)
 
@@ -58,7 +59,7 @@ class Array:
     count: int
 
     @cached_property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> DType:
         """The type in memory."""
         return np.dtype((self.of.dtype, self.count))
 
@@ -82,7 +83,7 @@ class Struct:
     word: str = "struct"
 
     @cached_property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> DType:
         """The type in memory. A base class is a field ``<name>``."""
         names = [m.name or f"<{text(m.type)}>" for m in self.members]
         formats, offsets = [m.type.dtype for m in self.members], [m.offset for m in self.members]

@@ -6,7 +6,7 @@ import operator
 import re
 import struct
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from warpsim.errors import Finding
 from warpsim.ptx import ast
@@ -374,7 +374,7 @@ ARITHMETIC: dict[str, Callable[[int, int], int]] = {
 REAL: dict[str, Callable[[float, float], float]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
 }  # fmt: skip
-COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 SIGNS = frozenset("-+~!")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from warpsim.host.arguments import Arguments
 from warpsim.host.arrays import array_of, is_buffer
 from warpsim.host.cases import Comparison
 from warpsim.host.device import Device
@@ -76,7 +77,12 @@ def assert_close(actual: object, exact: ArrayLike, bound: ArrayLike, *, name: st
 
 
 def assert_same_as(
-    kernel: Callable[..., Any], other: Callable[..., Any], grid: Dims, block: Dims, args: Any, **options: Any
+    kernel: Callable[..., object],
+    other: Callable[..., object],
+    grid: Dims,
+    block: Dims,
+    args: Arguments,
+    **options: Any,
 ) -> None:
     """Fail unless two kernels leave the same bits in every array argument. Each runs on its own copies of the
     arguments.
@@ -103,7 +109,7 @@ def assert_same_as(
             _compare(a, b, f"argument {index}", {"mode": "bits"})
 
 
-def _pair(dims: Dims, number: int) -> Any:
+def _pair(dims: Dims, number: int) -> object:
     if isinstance(dims, tuple) and len(dims) == 2 and all(isinstance(d, tuple) for d in dims):
         return dims[number]
     return dims

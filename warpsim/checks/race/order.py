@@ -307,7 +307,7 @@ class Order:
             np.maximum.at(row, *self.wgmma.own(mine))
 
     def publish_apart(
-        self, keys: list[Hashable], starts: Array, positions: Array, own: Any, past: Past | None = None
+        self, keys: list[Hashable], starts: Array, positions: Array, own: Array, past: Past | None = None
     ) -> bool:
         """`publish` for many sync variables at once, each by threads of one CTA: those of
         ``positions[starts[k]:]`` release through ``keys[k]``. False if clocks contain more than barriers and warps.

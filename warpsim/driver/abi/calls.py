@@ -29,7 +29,10 @@ CURRENT = "!"
 NOT_NULL: dict[str, Callable[[int, Any], None]] = {"4": put32, "8": put64, "B": put_bytes, "V": put_float}
 RESULTS = {**NOT_NULL, "w": put32, "y": put64}
 """How results are stored, by the kinds of the pointers to them, of which some may be null."""
-READERS: dict[str, Callable[[int], Any]] = {}
+Read = Callable[[int], Any]
+Body = Callable[..., Any]
+"""A function of the library, on converted arguments."""
+READERS: dict[str, Read] = {}
 """Conversions of arguments by their kind; arguments of other kinds stay numbers.
 
 ``P`` is any 64 bits, ``I`` an int, ``U`` an unsigned, ``O`` a pointer that is not null, ``T`` a string, ``D`` a device; of
@@ -39,10 +42,10 @@ Each type of handle has a letter of its own, and the function receives the objec
 """
 
 
-def reader(kind: str) -> Callable[[Callable[[int], Any]], Callable[[int], Any]]:
+def reader(kind: str) -> Callable[[Read], Read]:
     """Declare the conversion of a kind of argument."""
 
-    def declare(read: Callable[[int], Any]) -> Callable[[int], Any]:
+    def declare(read: Read) -> Callable[[int], Any]:
         READERS[kind] = read
         return read
 
@@ -120,7 +123,7 @@ class Call:
 
     name: str
     kinds: str
-    function: Callable[..., Any]
+    function: Body
     plain: bool = False
     current: bool = False
     """Whether it needs a current context."""
@@ -130,7 +133,7 @@ CALLS: dict[str, dict[str, Call]] = {"cuda": {}, "cudart": {}, "nvjitlink": {}, 
 """Functions by library and name."""
 
 
-def call(kinds: str, names: str, *, plain: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def call(kinds: str, names: str, *, plain: bool = False) -> Callable[[Body], Body]:
     """Declare a function of a library, under one or more names.
 
     Args:
@@ -139,7 +142,7 @@ def call(kinds: str, names: str, *, plain: bool = False) -> Callable[[Callable[.
         plain: the function does not return an error code.
     """
 
-    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+    def declare(function: Body) -> Body:
         for name in names.split():
             made = Call(name, kinds.removeprefix(CURRENT), function, plain, kinds.startswith(CURRENT))
             CALLS[_library(name)][name] = made

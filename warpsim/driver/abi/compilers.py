@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from warpsim.driver.abi.calls import call, reader
+from warpsim.driver.abi.calls import Body, call, reader
 from warpsim.driver.abi.process import PROCESS
 from warpsim.driver.modules import Linker
 from warpsim.driver.raw import bytes_at, get64, put64, text_at
@@ -121,7 +121,7 @@ class Link(Linker):
         return 0
 
 
-def _call(kinds: str, names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _call(kinds: str, names: str) -> Callable[[Body], Body]:
     every = (f"__nvJitLink{name}{v}" if v else f"nvJitLink{name}" for name in names.split() for v in VERSIONS)
     return call(kinds, " ".join(every))
 

@@ -264,19 +264,19 @@ def declare(
         return " ".join(prefix + form + version for prefix in libraries for version in suffix.split(","))
 
     @call(f"OgPP{all_kinds}", names(f"GraphAdd{name}Node"))
-    def add_node(out: int, graph: Graph, before: int, count: int, *given: Any) -> None:
+    def add_node(out: int, graph: Graph, before: int, count: int, *given: object) -> None:
         add(out, graph, before, count, read(*given))
 
     if "" in changed:
 
         @call(f"n{set_kinds}", names(f"Graph{name}Node{what}"))
-        def set_node(node: Node, *given: Any) -> None:
+        def set_node(node: Node, *given: object) -> None:
             change(node, read(*given))
 
     if "Exec" in changed:
 
         @call(f"xn{all_kinds}", names(f"GraphExec{name}Node{what}"))
-        def set_ready(graph: GraphExec, node: Node, *given: Any) -> None:
+        def set_ready(graph: GraphExec, node: Node, *given: object) -> None:
             change_ready(graph, node, read(*given))
 
 

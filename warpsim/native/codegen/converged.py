@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from warpsim.native.codegen.builder import AFFINE, UNIFORM, VARYING
 from warpsim.native.codegen.inputs import key_type
@@ -320,7 +320,7 @@ class Converged:
 
     # ---- from diverged warps ----------------------------------------------------------------------
 
-    def reconverge(self, keys: Any, values: Any, failed: str) -> None:
+    def reconverge(self, keys: Iterable[Key], values: Callable[[Key], Val], failed: str) -> None:
         """Reconverge: store registers of lanes into the slots, or branch to ``failed`` where the slot's kind does not
         hold them."""
         code, builder = self.code, self.builder

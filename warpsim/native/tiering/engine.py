@@ -135,7 +135,7 @@ class CompiledEngine:
             return False
         return self._visit(machine, group, limit, room)
 
-    def _visit(self, machine: Machine, group: Group, limit: Any, room: int | None) -> bool:
+    def _visit(self, machine: Machine, group: Group, limit: Limit, room: int | None) -> bool:
         """Look at the entry point where a group stands: compile, run its region, or rest."""
         profile = self.profile(group.plan, shadowed=group.has_shadows)
         barriers = self.barriers and _whole_ctas(machine, group)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from warpsim.native.compiling.cache import has_folder
 from warpsim.native.regions.options import MOST, Options, Outcome, Place
@@ -61,7 +61,7 @@ class EntryPoint:
         self.codes: dict[Signature, CompiledRegion | Waiting | None] = {}
         self.by_layout: dict[Hashable, CompiledRegion] = {}
         """The same by the layout of the inputs, which is cheaper to find than their kinds."""
-        self.idle: set[Any] = set()
+        self.idle: set[Hashable] = set()
         """The layouts with which it computes next to nothing (`warpsim.native.regions.region.varying_steps`)."""
         self.passed = 0
         """How often it was passed over with these."""
