@@ -1,4 +1,4 @@
-"""The Debug Adapter Protocol's reference client, from npm, where it can be had."""
+"""The Debug Adapter Protocol's reference client, from npm, and an editor, where they can be had."""
 
 import json
 import os
@@ -29,3 +29,31 @@ def test_requests_of_the_reference_client(tmp_path):
 
     assert [answer for answer in answers if answer[1] != "ok"] == []
     assert len(answers) >= 59
+
+
+PLUGIN = Path("~/.local/share/nvim/site/pack/dap/start/nvim-dap").expanduser()
+
+
+@pytest.mark.long
+def test_an_editor(tmp_path):
+    """Neovim with nvim-dap (in its place, or where NVIM_DAP says) stops at a breakpoint of its own, steps to and fro, and asks
+    the console."""
+    editor, plugin = shutil.which("nvim"), Path(os.environ.get("NVIM_DAP", PLUGIN))
+    if editor is None or not (plugin / "lua" / "dap.lua").exists():
+        pytest.skip("needs nvim and nvim-dap")
+    paths = {"WARPSIM_PYTHON": sys.executable, "WARPSIM_KERNEL": str(HERE / "kernels" / "calls.ptx")}
+    env = {**os.environ, **paths, "PYTHONPATH": str(HERE.parents[1]), "HOME": str(tmp_path)}
+    command = [
+        editor,
+        "--headless",
+        "-u",
+        "NONE",
+        "--cmd",
+        f"set rtp+={plugin}",
+        "-c",
+        f"luafile {HERE / 'neovim.lua'}",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env, check=False)
+    seen = json.loads((done.stdout + done.stderr).splitlines()[-1])
+
+    assert seen == [["breakpoint", 26], ["step", 27], ["step", 26], ["console", "running"], ["exited", 0]]
