@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.tools import blocks, broken, gallery, rules
+from docs.tools import blocks, broken, debugger, gallery, rules
 from warpsim.cli import main
 from warpsim.host.cases import run_case
 from warpsim.host.options import EVERY
@@ -225,3 +225,11 @@ def test_advice_stutters_nowhere():
     source = (ROOT / "warpsim").rglob("*.py")
 
     assert [(p.name, m[0]) for p in source for m in twice.finditer(p.read_text(encoding="utf-8"))] == []
+
+
+def test_commands_of_the_debugger():
+    """The page has every command, list and setting of the prompt."""
+    text = "".join(debugger.pages().values())
+
+    assert {"break", "info cuda", "step-by"} <= set(re.findall(r"^`([a-z-]+(?: cuda)?)", text, re.M))
+    assert text.count("\n:   ") > 80

@@ -14,9 +14,9 @@ ROOT_PAGES = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.m
 
 def generated() -> dict[str, str]:
     """Every page that a program makes."""
-    from docs.tools import commands, gallery, instructions, rules
+    from docs.tools import commands, debugger, gallery, instructions, rules
 
-    made = {**rules.pages(), **instructions.pages(), **commands.pages(), **gallery.pages()}
+    made = {**rules.pages(), **instructions.pages(), **commands.pages(), **debugger.pages(), **gallery.pages()}
     for page, source in ROOT_PAGES.items():
         text = (ROOT / source).read_text(encoding="utf-8")
         text = re.sub(r"\]\(docs/([^)]*)\)", r"](\1)", text)
