@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from warpsim.host.options import rules
     from warpsim.host.snippet import run
     from warpsim.host.tensor_map import TensorMap
+    from warpsim.host.texture import Texture
     from warpsim.machine.watcher import Watcher
 
 __version__ = VERSION
@@ -31,6 +32,7 @@ __all__ = [
     "Module",
     "PtxError",
     "TensorMap",
+    "Texture",
     "WarpsimError",
     "Watcher",
     "load",
@@ -47,6 +49,7 @@ _HOMES = {
     **dict.fromkeys(("Kernel", "LaunchResult"), "warpsim.host.kernel"),
     **dict.fromkeys(("Module", "load"), "warpsim.host.kernel"),
     "TensorMap": "warpsim.host.tensor_map",
+    "Texture": "warpsim.host.texture",
     "Watcher": "warpsim.machine.watcher",
     "mma": "warpsim.host.mma",
     "recording": "warpsim.capture.session",

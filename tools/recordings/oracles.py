@@ -15,7 +15,7 @@ import pytest
 
 TESTS = Path(__file__).parents[2] / "tests"
 ORACLES = {
-    "hardware": ["test_recordings.py", "isa/test_form_recordings.py", "isa/test_integer_recordings.py", "isa/test_mma_recordings.py",
+    "hardware": ["test_recordings.py", "isa/test_form_recordings.py", "isa/test_integer_recordings.py", "isa/test_mma_recordings.py", "isa/test_textures.py",
                  "analysis/test_constants.py", "analysis/test_contraction.py"],
     "exact": ["isa/test_exact.py", "isa/test_exact_forms.py", "isa/test_atomics.py", "isa/test_cluster.py", "isa/test_matrix_moves.py", "isa/test_memory_access.py",
               "isa/test_multimem.py", "isa/test_stack.py", "isa/test_stochastic_rounding.py", "isa/test_warp.py", "isa/test_wgmma.py", "isa/test_wmma.py", "host/test_mma.py",
@@ -24,6 +24,9 @@ ORACLES = {
 
 
 STATED = {
+    "tex.grad.": "modelled: the level that gradients ask for is near an H200's",
+    "coordinates], lod, e": "the offset acts as in tex",
+    "tld4.comp.geom.v4.dtype.f32 d, [a, coordinates], e": "the offset acts as in tex",
     "mov.pred d": "never chosen: what it matches, mov.type matches before",
     "tensormap.replace.tile.elemtype{.ss}.b1024.b32 [address], value": "writes the field that the form for other element types writes",
     "brkpt": "gives nothing, and a GPU without a debugger stops at it",

@@ -16,6 +16,7 @@ from warpsim.errors import LaunchError, shown
 from warpsim.host.arrays import DeviceArray, Mapping, bytes_of, extent, plain, readable
 from warpsim.host.device import Device
 from warpsim.host.tensor_map import TensorMap
+from warpsim.host.texture import Texture
 from warpsim.numerics.arrays import Array, DType
 from warpsim.program.program import Function, Param
 
@@ -51,11 +52,9 @@ def pack(function: Function, args: Arguments, device: Device, mapped: list[int])
             if type(value) is int or type(value) is float:
                 values.append(value)
                 continue
-            given = value if param.array or isinstance(value, TensorMap) else readable(value)
+            given = value if param.array or isinstance(value, (TensorMap, Texture)) else readable(value)
             values.append(given)
-            array = value.array if isinstance(value, TensorMap) else given
-            if isinstance(array, np.ndarray) and array.ndim > 0:
-                arrays.append(array)
+            arrays += _arrays(value, given)
         known = Mappings(device, mapped, arrays)
         for param, value in zip(params, values, strict=True):
             raw = _argument(param, value, known)
@@ -64,6 +63,14 @@ def pack(function: Function, args: Arguments, device: Device, mapped: list[int])
         assert param is not None
         raise refused(function, param, error) from None
     return bytes(block)
+
+
+def _arrays(value: Any, given: Any) -> list[Array]:
+    """The arrays that an argument needs in memory."""
+    if isinstance(value, Texture):
+        return [*value.arrays, value.block]
+    array = value.array if isinstance(value, TensorMap) else given
+    return [array] if isinstance(array, np.ndarray) and array.ndim > 0 else []
 
 
 def refused(function: Function, param: Param, error: LaunchError) -> LaunchError:
@@ -88,6 +95,8 @@ def _packed(function: Function, block: bytes) -> bytes:
 def _argument(param: Param, value: Any, known: Mappings) -> bytes:
     if isinstance(value, TensorMap):
         value = value.encode(known.pointer(value.array))
+    if isinstance(value, Texture):
+        value = value.encode([known.address(array) for array in value.arrays])
     if param.array:
         return bytes_argument(param, value)
     if value is None:

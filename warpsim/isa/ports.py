@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from warpsim.layout.textures import Fields
 from warpsim.numerics.arrays import Array, DType
 from warpsim.types import ScalarType
 
@@ -118,6 +119,51 @@ class DevicePort(Protocol):
     """Compute capability times ten: 80, 90, 120."""
     numerics: str
     """``exact`` or ``ieee``."""
+
+
+class TexturePort(Protocol):
+    """Textures and surfaces by handle. Addresses are opaque and contain the coordinates; ``geometry`` is that of the instruction."""
+
+    def sample(
+        self,
+        geometry: str,
+        texture: Address,
+        lod: Lanes | None = None,
+        gradients: tuple[tuple[Lanes, ...], tuple[Lanes, ...]] | None = None,
+        offset: tuple[Lanes, ...] | None = None,
+        *,
+        whole: bool = False,
+    ) -> tuple[Lanes, ...]:
+        """The four channels where the coordinates point, u32; ``whole``: these are integers."""
+
+    def gather(
+        self, geometry: str, texture: Address, channel: int, offset: tuple[Lanes, ...] | None = None
+    ) -> tuple[Lanes, ...]:
+        """One channel of the four elements around the coordinates, u32."""
+
+    def query(self, texture: Address, what: Callable[[Fields], int]) -> Lanes:
+        """A number that each lane's object has, u32."""
+
+    def load(self, geometry: str, surface: Address, type: str, count: int, outside: str) -> tuple[Lanes, ...]:
+        """``count`` values from each lane's byte offset and row."""
+
+    def store(self, geometry: str, surface: Address, type: str, values: tuple[Lanes, ...], outside: str) -> None:
+        """Store values at each lane's byte offset and row."""
+
+    def store_elements(self, geometry: str, surface: Address, values: tuple[Lanes, ...], outside: str) -> None:
+        """Store 32-bit channels as elements of the surface's format."""
+
+    def reduce(
+        self,
+        geometry: str,
+        surface: Address,
+        type: str,
+        update: Callable[..., Lanes],
+        operand: Lanes,
+        kind: str,
+        outside: str,
+    ) -> None:
+        """Combine values with what lies there, one lane after another."""
 
 
 class ReportPort(Protocol):

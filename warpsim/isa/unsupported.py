@@ -32,7 +32,11 @@ MODIFIERS: dict[str, frozenset[str]] = {
         "setp": "f16x2 bf16x2",
         "st": "async bulk",
         "sub": "cc f32x2",
+        "sured": "p",
         "tensormap": "swizzle_atomicity",
+        "tex": "2dms a2dms v2 f16x2",
+        "tld4": "v2 f16x2",
+        "txq": "filter_mode addr_mode_0 addr_mode_1 addr_mode_2 force_unnormalized_coords",
     }.items()
 }
 """Modifiers that PTX has for an opcode, whether or not this version runs them."""

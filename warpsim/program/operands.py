@@ -162,6 +162,8 @@ def _address(values: Values, node: ast.Operand) -> Operand:
         raise unfit(node.span, f"the address of {values.op.text} is written [{written}]", 1)
     if "coordinates" in spec.coordinates and "dim" in values.op.given:
         _coordinates(values, node, int(str(values.op.dim)[0]))
+    if "coordinates" in spec.coordinates and "geom" in values.op.given:
+        _texture_coordinates(values, node)
     extra = tuple([_coordinate(values, e) for e in node.extra])
     return Operand(ADDRESS, base=base, offset=signed(node.offset), coordinates=extra)
 
@@ -209,6 +211,24 @@ def _coordinates(values: Values, node: ast.Address, count: int) -> None:
         symbol = values.find(element) if isinstance(element, ast.Name) else None
         if isinstance(symbol, Register) and (symbol.type.bits != 32 or symbol.type.kind not in "usb"):
             message = f"{symbol.name} is a .{symbol.type.name} register; a coordinate must have 32 bits"
+            raise unfit(element.span, message, 3)
+
+
+_AXES = {"1d": 1, "2d": 2, "3d": 3, "a1d": 2, "a2d": 3, "cube": 3, "acube": 4}
+
+
+def _texture_coordinates(values: Values, node: ast.Address) -> None:
+    """Check the coordinates of a texture or surface: 32 bits each, one, two or four of them."""
+    given, op = node.extra[0], values.op
+    elements = given.elements if isinstance(given, ast.Vector) else [given]
+    if len(elements) not in (1, 2, 4) or len(elements) < _AXES[op.geom] or len(node.extra) != 1:
+        message = f"{op.text} takes {max(_AXES[op.geom], 1)} coordinates, in 1, 2 or 4 elements"
+        raise Mismatch("operand-count", given.span, message, weight=4)
+    kind = "f" if ("f32" in op.modifiers[-1:] or "comp" in op.given) else "us"
+    for element in elements[op.geom[0] == "a" :]:
+        symbol = values.find(element) if isinstance(element, ast.Name) else None
+        if isinstance(symbol, Register) and (symbol.type.bits != 32 or symbol.type.kind not in kind + "b"):
+            message = f"{symbol.name} is a .{symbol.type.name} register; a coordinate here is of .{'f32' if kind == 'f' else 's32'}"
             raise unfit(element.span, message, 3)
 
 

@@ -13,6 +13,7 @@ from warpsim.machine.asynchrony.mbarrier_objects import MbarrierObjects
 from warpsim.machine.asynchrony.wgmma import SharedMatrix
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.stack import ThreadStack
+from warpsim.machine.memory.textures import Textures
 from warpsim.machine.runtime import Clusters
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import DeviceSpec
@@ -33,6 +34,7 @@ Port = (
     | TensorMapFences
     | MbarrierObjects
     | Clusters
+    | Textures
 )
 """What a body finds under a name that it requests."""
 
@@ -65,4 +67,5 @@ PORTS: dict[str, Callable[[Machine, Group, Array | None], Port]] = {
     "maps": TensorMapFences,
     "objects": MbarrierObjects,
     "cluster": Clusters,
+    "textures": Textures,
 }

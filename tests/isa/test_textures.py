@@ -1,0 +1,150 @@
+"""Textures and surfaces against an H200 (tools/recordings/textures.py): the first 256 threads of each case."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import textures as recorded
+import warpsim
+
+ANSWERS = np.load(Path(__file__).parents[1] / "data" / "textures_h200.npz")
+LEFT_OUT = (
+    "seamless",
+    "probe True 66",
+    "halves",
+    "resident",
+    "tex 1d f32 s32 integers",
+    "tex.grad",
+    "level 3d f32 f32 level True True",
+)
+"""Not run, or not as the GPU does it: filtering across a cube's edges, pairs of halves, the predicate of residency, integer
+coordinates of a one-dimensional array, which read 0 there, the level that gradients ask for, and sixteen elements of two levels."""
+CLOSE = ("3d f32 f32 linear", "tex.level", "no level", "probe True 2", "wide exponents")
+"""Where the last bits of a few values of a hundred differ: sums of more than four elements, of very unlike ones."""
+CASES = [
+    pytest.param(case, id=case.name.replace(" ", "_"), marks=[pytest.mark.long] * (number % 6 != 0))
+    for number, case in enumerate(case for case in recorded.cases() if case.name in ANSWERS)
+    if not any(word in case.name for word in LEFT_OUT)
+]
+
+
+def texture(described: recorded.Texture) -> tuple[warpsim.Texture, np.ndarray]:
+    """The texture that a recording describes, and the elements of its first level."""
+    layered, cube = bool(described.flags & recorded.LAYERED), bool(described.flags & recorded.CUBE)
+    _, height, depth = (*described.size, 0, 0)[:3]
+    dims = 2 if cube else 1 if not height else 2 if layered or not depth else 3
+    arrays = []
+    for level in range(described.levels):
+        w, h, d = described.level(level)
+        outer = ([depth // 6] if cube else [depth]) * layered + [6] * cube
+        inner = [d, h, w][-dims:]
+        arrays.append(np.ascontiguousarray(described.data(level).reshape(*outer, *inner, described.channels)))
+    made = warpsim.Texture(
+        arrays,
+        dims=dims,
+        channels=described.channels,
+        layered=layered,
+        cube=cube,
+        filter="linear" if described.linear else "point",
+        address=described.address,
+        normalized=bool(described.read & recorded.NORMALIZED),
+        integer=bool(described.read & recorded.INTEGER),
+        border=recorded.BORDER,
+        mip_filter="linear" if described.mip_linear else "point",
+        mip_bias=described.bias,
+        mip_levels=(described.least, described.most),
+    )
+    return made, arrays[0]
+
+
+def is_nan(words: np.ndarray) -> np.ndarray:
+    """Whether words are NaNs of f32."""
+    return (words & 0x7FFFFFFF) > 0x7F800000
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_recorded(case: recorded.Case) -> None:
+    """Each thread gets what the GPU's thread got; a surface then holds what the GPU's holds, but where threads store to one place."""
+    threads = min(case.threads, 256)
+    made, elements = texture(case.texture)
+    words, out = np.ascontiguousarray(case.operands[:threads]), np.zeros((threads, 4), np.uint32)
+    before = elements.copy()
+    warpsim.load(case.text)["k"](1, threads, (words, out, made), on_finding="collect")
+    expected = ANSWERS[case.name]
+
+    differ = ((out != expected) & ~(is_nan(out) & is_nan(expected))).any(1)
+    if any(word in case.name for word in CLOSE):
+        assert differ.mean() < 0.03
+        values, answers = out[differ].view(np.float32), expected[differ].view(np.float32)
+        assert "wide" in case.name or np.allclose(values, answers, rtol=0, atol=2.0**-18)
+    else:
+        assert not differ.any()
+    if case.texture.surface:
+        after = ANSWERS.get(case.name + " after", before.reshape(-1)).reshape(elements.shape)
+        assert ((after != elements) & (before == before)).sum() <= contended(case)
+
+
+def contended(case: recorded.Case) -> int:
+    """The most channels that more than one thread may store to."""
+    axes = {"1d": [0], "2d": [0, 1], "3d": [0, 1, 2], "a1d": [3, 0], "a2d": [3, 0, 1]}[case.name.split()[1]]
+    if "store" not in case.name:
+        return 0
+    clamped = case.operands[:, axes].view(np.int32)
+    if "clamp" in case.name:
+        limits = [case.texture.size[0], *case.texture.size[1:], 1, 1]
+        clamped = np.stack(
+            [np.clip(c, 0, limits[2 if a == 3 else a] - 1) for a, c in zip(axes, clamped.T, strict=True)], 1
+        )
+    _, counts = np.unique(clamped, axis=0, return_counts=True)
+    return int((counts > 1).sum()) * case.texture.channels
+
+
+TEXT = """.version 8.6
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 texture, .param .u64 out)
+{
+    .reg .b64 %t, %o; .reg .b32 %x; .reg .f32 %f, %d<4>;
+    ld.param.u64 %t, [texture]; ld.param.u64 %o, [out];
+    mov.u32 %x, %tid.x; cvt.rn.f32.u32 %f, %x;
+    tex.1d.v4.f32.f32 {%d0, %d1, %d2, %d3}, [%t, {%f}];
+    mad.wide.u32 %o, %x, 4, %o; st.global.f32 [%o], %d0;
+    ret;
+}
+"""
+
+
+def test_halves_between_elements() -> None:
+    """Linear filtering at whole numbers is the mean of two neighbours."""
+    row, out = np.arange(8, dtype=np.float32) ** 2, np.zeros(8, np.float32)
+    warpsim.load(TEXT)["k"](1, 8, (warpsim.Texture(row, dims=1, filter="linear"), out))
+
+    assert out.tolist() == [0.0, 0.5, 2.5, 6.5, 12.5, 20.5, 30.5, 42.5]
+
+
+def test_no_texture() -> None:
+    """A handle that is none is an error that names it."""
+    out = np.zeros(8, np.float32)
+    with pytest.raises(warpsim.ExecutionError, match="0x1234 is no texture or surface object"):
+        warpsim.load(TEXT)["k"](1, 8, (0x1234, out))
+
+
+@pytest.mark.parametrize(
+    ("array", "options", "message"),
+    [
+        (np.zeros(4, np.float64), {"dims": 1}, "elements of"),
+        (np.zeros((4, 4), np.float32), {"dims": 1}, "x are asked for"),
+        (np.zeros((4, 4, 3), np.float32), {"channels": 3}, "1, 2 or 4 channels"),
+        (np.zeros((5, 4, 4), np.float32), {"cube": True}, "six faces"),
+        (np.zeros((4, 4), np.float32), {"filter": "cubic"}, "none of point, linear"),
+        ([np.zeros((4, 4), np.float32), np.zeros((3, 2), np.float32)], {}, "level 1"),
+        (np.zeros((8, 8), np.float32)[:, ::2], {}, "C-contiguous"),
+    ],
+)
+def test_refused(array: object, options: dict[str, object], message: str) -> None:
+    """What no texture is, says so."""
+    with pytest.raises(warpsim.LaunchError, match=message):
+        warpsim.Texture(array, **options)

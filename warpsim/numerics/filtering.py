@@ -1,0 +1,160 @@
+"""Texture coordinates and filtering, as an H200 does them (tests/data/textures_h200.npz)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+
+from warpsim.numerics.arrays import Array
+
+GUARD, GUARD_OF_LEVELS = 4, 5
+"""Bits that are kept below the largest element's last one, when elements of one level or of two are added."""
+_FAR = 1 << 40
+
+
+@attrs.frozen
+class Footprint:
+    """Where a coordinate reads along one axis: two neighbours, the weight of the second (of 256), whether each is inside."""
+
+    first: Array
+    second: Array
+    weight: Array
+    first_inside: Array
+    second_inside: Array
+
+
+def elements_of(x: Array, n: int, mode: str, *, normalized: bool) -> Array:
+    """A coordinate (f32) in elements (f64). NaN is 0. A normalised one is cut to 21 bits behind the point; where it wraps, infinity
+    is 0.
+    """
+    wide = x.astype(np.float64)
+    if not normalized:
+        return np.nan_to_num(wide, nan=0.0, posinf=_FAR, neginf=-_FAR)
+    if mode in ("wrap", "mirror"):
+        with np.errstate(invalid="ignore"):
+            wide = np.fmod(wide, 2.0)
+        return np.floor(np.nan_to_num(wide, nan=0.0) * 2.0**21) / 2.0**21 * n
+    return np.floor(np.nan_to_num(wide, nan=0.0, posinf=_FAR, neginf=-_FAR) * 2.0**21) / 2.0**21 * n
+
+
+def point(x: Array, n: int, mode: str, *, normalized: bool, offset: Array | int = 0) -> tuple[Array, Array]:
+    """The element that a coordinate is in (int64), and whether it is inside."""
+    place = np.floor(elements_of(x, n, mode, normalized=normalized)).clip(-_FAR, _FAR).astype(np.int64)
+    return addressed(place + offset, n, mode if normalized or mode == "border" else "clamp")
+
+
+def addressed(place: Array, n: int, mode: str) -> tuple[Array, Array]:
+    """The element of a place by the mode for places outside, and whether it is inside."""
+    inside = (place >= 0) & (place < n)
+    if mode == "wrap":
+        return place % n, np.ones_like(inside)
+    if mode == "mirror":
+        turn = place % (2 * n)
+        return np.where(turn >= n, 2 * n - 1 - turn, turn), np.ones_like(inside)
+    return place.clip(0, n - 1), inside | (mode != "border")
+
+
+def linear(x: Array, n: int, mode: str, *, normalized: bool, offset: Array | int = 0) -> Footprint:
+    """The neighbours of a coordinate and their weights, in steps of 1/256, halves up. Where it is clamped, one has all the weight."""
+    place = elements_of(x, n, mode, normalized=normalized).clip(-_FAR, _FAR)
+    steps = np.floor((place - 0.5) * 256 + 0.5).astype(np.int64)
+    first, weight = (steps >> 8) + offset, steps & 255
+    mode = mode if normalized or mode == "border" else "clamp"
+    (one, one_in), (two, two_in) = addressed(first, n, mode), addressed(first + 1, n, mode)
+    if mode == "clamp":
+        weight = np.where((first < 0) | (first >= n - 1), 0, weight)
+    return Footprint(one, two, weight, one_in, two_in)
+
+
+def _rounded(product: Array) -> Array:
+    return product + 128 >> 8
+
+
+def corner_weights(weights: Sequence[Array], share: Array | int = 256) -> list[tuple[tuple[int, ...], Array]]:
+    """The weight of each corner of a footprint of one to three axes, ``share`` in all, from the weights of its second neighbours."""
+    if len(weights) == 3:
+        second = _rounded(weights[2] * share)
+        parts = ((share - second, (0,)), (second, (1,)))
+        return [((*corner, *z), w) for part, z in parts for corner, w in corner_weights(weights[:2], part)]
+    right = _rounded(weights[0] * share)
+    left = share - right
+    if len(weights) == 1:
+        return [((0,), left), ((1,), right)]
+    lower_right, upper_left = _rounded(right * weights[1]), _rounded(left * (256 - weights[1]))
+    return [
+        ((0, 0), upper_left),
+        ((1, 0), right - lower_right),
+        ((0, 1), left - upper_left),
+        ((1, 1), lower_right),
+    ]
+
+
+def weighted(elements: Sequence[Array], weights: Sequence[Array], format: str, guard: int = GUARD) -> Array:
+    """The weighted sum of raw elements of a format that are read as floats, f32. Weights are integers, 256 together."""
+    values, shares = np.stack(np.broadcast_arrays(*elements)), np.stack(np.broadcast_arrays(*weights))
+    if format[0] == "f":
+        return _floating(values.astype(np.float64), shares, 24 if format == "f32" else 11, guard)
+    total = (values.astype(np.int64) * shares).sum(0)
+    if format in ("u8", "u16"):
+        total = total * 257 if format == "u8" else total
+        return ((total + 128 >> 8) / 65535).astype(np.float32)
+    whole = total + 128 >> 8 if format == "s16" else total + ((total >> 4) + (total >> 12) + 4 >> 3)
+    return (whole.clip(-32767, 32767) / 32767).astype(np.float32)
+
+
+def _floating(values: Array, shares: Array, precision: int, guard: int) -> Array:
+    """Elements are cut to ``guard`` bits below the largest one's precision, subnormal f32 to 0; their sum is rounded, halves away from
+    zero.
+    """
+    finite = np.where(np.isfinite(values) & (np.abs(values) >= 2.0**-126), values, 0.0)
+    exponents = np.where((shares > 0) & (finite != 0), np.frexp(finite)[1], -200).max(0)
+    grid = np.ldexp(1.0, exponents - precision - guard)
+    total = (np.trunc(finite / grid) * shares).sum(0) * grid / 256
+    unit = np.maximum(np.ldexp(1.0, np.frexp(total)[1] - precision), 2.0**-24 if precision == 11 else 0.0)
+    result = np.copysign(np.floor(np.abs(total) / unit + 0.5) * unit, total)
+    if not np.isfinite(values).all():
+        with np.errstate(invalid="ignore"):
+            special = np.where(shares > 0, values, 0.0).sum(0)
+        result = np.where(np.isfinite(special), result, special)
+    return result.astype(np.float32)
+
+
+def as_float(raw: Array, format: str) -> Array:
+    """Single elements as floats, f32: integers of 8 and 16 bits are fractions; those of 32 bits keep their bits."""
+    if format == "f32" or format[1:] == "32":
+        return raw.view(np.float32)
+    if format == "f16":
+        return raw.astype(np.float32)
+    scale = {"u8": 255, "u16": 65535, "s8": 127, "s16": 32767}[format]
+    return np.maximum(raw.astype(np.float64) / scale, -1.0).astype(np.float32)
+
+
+def as_integer(raw: Array) -> Array:
+    """Single elements as integers of 32 bits, sign-extended."""
+    if raw.dtype.kind == "f":
+        return raw.astype(np.float32).view(np.uint32)
+    return raw.astype(np.int32).view(np.uint32) if raw.dtype.kind == "i" else raw.astype(np.uint32)
+
+
+def levels(lod: Array | float, bias: float, least: float, most: float, n: int) -> Array:
+    """The level of detail in steps of 1/256 (int64), biased and bounded."""
+    wanted = np.nan_to_num(np.asarray(lod, np.float64), nan=0.0).clip(-1e6, 1e6)
+    steps = np.trunc(wanted * 256) + np.floor(bias * 256)
+    low, high = np.floor(least * 256), min(np.floor(most * 256), 256 * (n - 1))
+    return np.minimum(np.maximum(steps, low), high).astype(np.int64)
+
+
+def face(x: Array, y: Array, z: Array) -> tuple[Array, Array, Array]:
+    """The face of a cube that a direction meets, and where (normalised coordinates, f64)."""
+    a, b, c = np.abs(x), np.abs(y), np.abs(z)
+    along_z = (c >= a) & (c >= b)
+    along_y = ~along_z & (b >= a)
+    number = np.where(along_z, np.where(z < 0, 5, 4), np.where(along_y, np.where(y < 0, 3, 2), np.where(x < 0, 1, 0)))
+    across = np.choose(number, [-z, z, x, x, x, -x]).astype(np.float64)
+    down = np.choose(number, [-y, -y, z, -z, -y, -y]).astype(np.float64)
+    major = np.choose(number, [a, a, b, b, c, c]).astype(np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        places = [np.nan_to_num((part / major + 1) / 2, nan=0.5) for part in (across, down)]
+    return number, places[0], places[1]
