@@ -126,7 +126,10 @@ class UnknownName(LaunchError, KeyError):
 
 
 class ExecutionError(WarpsimError):
-    """A launch did something undefined, faulted, hung, or exceeded its limits."""
+    """A launch did something undefined, faulted, hung, or exceeded its limits. The text has each of the findings in full."""
+
+    def __init__(self, message: str = "", findings: tuple[Finding, ...] = ()) -> None:
+        super().__init__(message or "\n".join(map(describe, findings)), findings)
 
 
 class InternalError(AssertionError):

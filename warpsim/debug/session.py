@@ -99,7 +99,7 @@ class Session(Position):
         self._began = time.perf_counter()
         self._result: LaunchResult | None = None
         self._printed = False
-        self._reported: set[tuple[str, int, int, str]] = set()
+        self._reported: set[tuple[object, ...]] = set()
         chosen = {name: value for name, value in options.items() if name not in ELSEWHERE}
         self._profiled = bool(options.get("profile"))
         self._given = (grid, block, list(args), chosen)
@@ -197,9 +197,9 @@ class Session(Position):
         """End with the launch, and pass errors that no stop has reported to a test session."""
         if stop.reason == "end":
             self._end()
-        if stop.finding is not None:
-            self._reported.add((stop.finding.rule, stop.finding.line, stop.finding.column, stop.finding.severity))
-        state = self.timeline.state
+        state, told = self.timeline.state, stop.finding
+        if told is not None:
+            self._reported |= {k for k, f in state.findings.items() if (f.rule, f.line) == (told.rule, told.line)}
         past = {key: f for key, f in state.findings.items() if f.severity == "error" and key not in self._reported}
         if past and state.settings.on_finding == "collect":
             self._reported.update(past)

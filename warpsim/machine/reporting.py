@@ -22,6 +22,9 @@ ADVICE = {
     "misaligned": "an access of N bytes needs an address that is a multiple of N",
     "read-only": "pass a writable array, or store elsewhere",
 }
+REPEATED = frozenset(("race", "other-variable"))
+NUMBERS = re.compile(r"\+?0x[0-9a-f]+|\b(?:byte|warp|lane|line) \d+|\d+ bytes|CTA \([^)]*\)")
+"""What differs between the copies of an access in an unrolled loop."""
 SHARED_ADDRESS = re.compile(r"(?:shared|row) address 0x([0-9a-f]+)")
 """How messages name a place in a CTA's shared memory."""
 
@@ -51,13 +54,13 @@ def record(
     if not (own or rule in ALWAYS or rule in checks) or (severity == "note" and severity not in checks):
         return None
     instruction: Instruction = place or present(group)  # type: ignore[assignment]
-    key = rule, instruction.span.line, instruction.span.column, severity  # a note does not hide an error
+    message = SHARED_ADDRESS.sub(lambda found: named(launch, found), message)
+    key = _place_of(rule, instruction, other, message), severity  # a note does not hide an error
     known = launch.findings.get(key)
     if known is not None:
         launch.findings[key] = attrs.evolve(known, count=known.count + 1)
         return None
     cta, warp, which = locate(launch, batch, group, lanes)
-    message = SHARED_ADDRESS.sub(lambda found: named(launch, found), message)
     finding = launch.findings[key] = attrs.evolve(
         finding_at(launch, instruction),
         rule=rule,
@@ -72,6 +75,17 @@ def record(
         other=finding_at(launch, other) if isinstance(other, Instruction) else other,  # type: ignore[arg-type]
     )
     return finding
+
+
+def _place_of(rule: str, instruction: Instruction, other: object, message: str) -> tuple[object, ...]:
+    """What findings at one place have in common: the PTX line, or, of accesses that an unrolled loop repeats, the CUDA lines
+    of both parties and what is said without its numbers.
+    """
+    if instruction.source is None or rule not in REPEATED:
+        return rule, instruction.span.line, instruction.span.column
+    there = (other.source, other.inlined_at) if isinstance(other, Finding | Instruction) else None
+    here = instruction.source, instruction.inlined_at, instruction.text
+    return rule, here, there, NUMBERS.sub("", message)
 
 
 def named(launch: LaunchState, found: re.Match[str]) -> str:

@@ -248,7 +248,7 @@ class Outcome:
     cycles: int
     counts: dict[tuple[str, int], int]
     """Warps that entered each block, by function name and block number."""
-    findings: dict[tuple[str, int, int, str], Finding]
+    findings: dict[tuple[object, ...], Finding]
     printed: tuple[str, ...]
     error: tuple[Finding, ...] | None
     """The findings that ended the launch, if any."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from warpsim.analysis.verified_loads import guesses, tests
 from warpsim.checks.cells import SHIFT, THREAD
+from warpsim.checks.other_variables import RULE as OTHER
 from warpsim.checks.race import RULE
 from warpsim.checks.race.clocks import BatchClocks, is_found
 from warpsim.errors import Finding
@@ -165,10 +166,21 @@ class Reports:
         reason = reason or doubt.reason
         lanes = doubt.lanes(group, self.clocks.n_ctas)
         advice, severity = {UNFENCED: FENCE, EXITED: ARRIVE}.get(reason, ADVICE), SEVERITY[reason]
+        advice = _astray(machine, (finding_at(machine.launch, present(group)), doubt.other)) or advice
         found, message = lanes if lanes.any() else None, doubt.message + reason
         machine.fault(
             RULE, message, group, found, address=doubt.address, other=doubt.other, advice=advice, severity=severity
         )
+
+
+def _astray(machine: Machine, parties: tuple[Finding, Finding]) -> str:
+    """The advice where one of two accesses is not meant to come here, because it leaves its variable."""
+    for finding in machine.launch.findings.values():
+        for party in parties:
+            same = finding.source == party.source and finding.instruction == party.instruction
+            if finding.rule == OTHER and (finding.line == party.line or (same and party.source is not None)):
+                return f"{OTHER} in line {party.line} comes first: {finding.message}; correct the index, no barrier is missing"
+    return ""
 
 
 def _name(at: int, allocation: Allocation | None) -> str:

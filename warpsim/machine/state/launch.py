@@ -170,7 +170,7 @@ class LaunchState:
     mark: int = 0
     """The memory version when the running group reached a loop's head."""
     printed: list[tuple[int, str]] = attrs.field(factory=list)
-    findings: dict[tuple[str, int, int, str], Finding] = attrs.field(factory=dict)
+    findings: dict[tuple[object, ...], Finding] = attrs.field(factory=dict)
     notes: Notes = attrs.field(factory=no_notes)
     """What watchers know about the launch."""
     _param_address: int | None = None
