@@ -64,9 +64,10 @@ def _status(words: list[str]) -> int:
 def _run(words: list[str]) -> int:
     from importlib import import_module
 
-    from warpsim.cli.grammar import parser
+    from warpsim.cli.grammar import parser, spelled
 
-    options = parser().parse_args(words)
+    options = parser().parse_args(spelled(words))
+    options.words = words
     from warpsim.errors import LaunchError, WarpsimError
     from warpsim.host.files import Target
     from warpsim.host.options import resolve_checks

@@ -12,6 +12,7 @@ from warpsim.version import VERSION
 
 REPLAY_SECONDS = 600.0
 """Default time limit of a recorded launch, in seconds: long enough for any case a person waits for."""
+ON_FINDING = "--debug-on-finding"
 PTX = "PTX, a fatbin, or an executable with PTX in it"
 
 
@@ -104,6 +105,10 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument("--strict", action="store_true", help="also analyse the control flow for errors of a launch")
     for each in (run, replay, check):
         each.add_argument("--sarif", metavar="FILE", help="write the findings as SARIF, for code scanning")
+    for each in (run, replay):
+        each.add_argument(
+            ON_FINDING, action="store_true", help="open the debugger at the first finding, if there is one"
+        )
     info = command("info", "commands", "kernels of a file, or the table of supported instructions")
     info.add_argument("file", nargs="?", help=PTX)
     info.add_argument("--isa", action="store_true", help="list the instructions that run")
@@ -194,7 +199,42 @@ def _script() -> _Parser:
         type=lambda text: ("command", text),
         help="run a debugger command first",
     )
+    script.add_argument(
+        "--at-finding", type=_count, metavar="N", help="begin where the Nth finding is met, before its instruction"
+    )
     return script
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not 1, 2, 3 ...")
+    return int(text)
+
+
+def spelled(words: list[str]) -> list[str]:
+    """The words with what may be left out: ``debug CASE`` is ``debug replay CASE``."""
+    short = words[:1] == ["debug"] and len(words) > 1 and words[1] not in ("run", "replay") and words[1][:1] != "-"
+    return ["debug", "replay", *words[1:]] if short else words
+
+
+OF_REPORTS = {"--sarif": 1, "--record": 1, "--profile-to": 1, "--timing": 0, "--json": 0, "--profile": 0, ON_FINDING: 0}
+"""Options of run and replay that say what to do with the results, and how many words follow each."""
+
+
+def debug_words(words: list[str], case: str | None, number: int) -> list[str]:
+    """The command that opens the launch of ``run`` or (its ``case``) of ``replay``, as they were called, at a finding."""
+    kept, given = [], iter(words[1:])
+    for word in given:
+        name, _, value = word.partition("=")
+        count = OF_REPORTS.get(name)
+        if count is None:
+            kept.append(word)
+        elif count and not value:
+            next(given, None)
+    if case is not None:
+        cases = parser().parse_args([words[0], *kept]).case
+        kept = [case, *(word for word in kept if word not in cases)]
+    return ["debug", words[0], *kept, "--at-finding", str(number)]
 
 
 def _add_exec(parser: argparse.ArgumentParser) -> None:

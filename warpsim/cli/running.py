@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
@@ -12,6 +13,7 @@ import attrs
 import numpy as np
 
 from warpsim.cli.arguments import dims
+from warpsim.cli.grammar import debug_words, parser
 from warpsim.cli.launching import PROGRESS, Launched, find_case, launch_from, launch_options, results_of
 from warpsim.cli.output import Unusable, document, end
 from warpsim.errors import ExecutionError, Finding, PtxError, plural
@@ -55,12 +57,23 @@ def command_run(options: Namespace) -> int:
     """Run a kernel."""
     try:
         launch = launch_from(options)
-    except (ExecutionError, PtxError) as problem:
+    except ExecutionError as problem:
+        write_sarif(options.sarif, problem.findings)
+        if options.debug_on_finding:
+            print(f"error: {problem}", file=sys.stderr)
+            return _debug(options, problem.findings)
+        say = "" if options.json else _debug_this(options, problem.findings)
+        raise ExecutionError("\n".join(filter(None, [str(problem), say])), problem.findings) from None
+    except PtxError as problem:
         write_sarif(options.sarif, problem.findings)
         raise
     write_sarif(options.sarif, launch.result.findings)
     show_profile(launch.result.profile, options)
     status = report_launch(launch, as_json=options.json)
+    if launch.result.findings and options.debug_on_finding:
+        return _debug(options, launch.result.findings)
+    if launch.result.findings and not options.json:
+        print(_debug_this(options, launch.result.findings), file=sys.stderr)
     if not (options.json or launch.result.findings or "race" in resolve_checks(options.checks)):
         print("  no findings; add --checks default+race to check for races")
     return status
@@ -82,6 +95,8 @@ def command_replay(options: Namespace) -> int:
                 end(unusable[-1], 2, as_json=False)
             elif not options.json:
                 print_case(result, bits=options.bits)
+                if result.findings:
+                    print(_debug_this(options, result.findings, result.case), file=sys.stderr)
             show_profile(result.profile, options)
     except KeyboardInterrupt:
         interrupted = True
@@ -92,7 +107,26 @@ def command_replay(options: Namespace) -> int:
     status = report_cases(results, options, error=error)
     if interrupted:
         return end("interrupted", 130, as_json=False)
+    if options.debug_on_finding and (found := next((r for r in results if r.findings), None)) is not None:
+        return _debug(options, found.findings, found.case)
     return 2 if unusable else status
+
+
+def _debug(options: Namespace, findings: Sequence[Finding], case: str | None = None) -> int:
+    """Open the debugger at the first finding that counts."""
+    from warpsim.cli.debug import command_debug
+
+    return command_debug(parser().parse_args(_at_finding(options, findings, case)))
+
+
+def _debug_this(options: Namespace, findings: Sequence[Finding], case: str | None = None) -> str:
+    """How to look at the first finding that counts."""
+    return f"debug this: {shlex.join(['warpsim', *_at_finding(options, findings, case)])}"
+
+
+def _at_finding(options: Namespace, findings: Sequence[Finding], case: str | None) -> list[str]:
+    errors = [number for number, finding in enumerate(findings, 1) if finding.severity == "error"]
+    return debug_words(options.words, case, errors[0] if errors else 1)
 
 
 # ---- trace --------------------------------------------------------------------------------------

@@ -54,7 +54,12 @@ def failure_of(case: str | os.PathLike[str], *, bits: bool = False, **options: A
             traced, last = _writers(found.prepare(**gpu), comparison, options)
             lines += traced
             stores += last
-    stop = f"break {_place(stores[0], ready)}" if stores and not errors and result.error is None else None
+    number = next((n for n, f in enumerate(result.findings, 1) if f in errors), None)
+    if number is not None:
+        stop = ["--at-finding", str(number)]
+    else:
+        places = [f"break {_place(stores[0], ready)}"] if stores and result.error is None else []
+        stop = [word for command in (*places, "continue") for word in ("-ex", command)]
     lines += ["", f"next: {_command(found.path, stop, {**options, **gpu})}"]
     return "\n".join(lines)
 
@@ -108,15 +113,14 @@ def _place(store: Finding, ready: Prepared) -> str:
     return f"{store.line} if {' && '.join(wanted)}" if wanted else str(store.line)
 
 
-def _command(path: Path, stop: str | None, options: dict[str, Any]) -> str:
-    """A debugger command that stops where things went wrong: at a finding it does so by itself."""
+def _command(path: Path, stop: list[str], options: dict[str, Any]) -> str:
+    """A debugger command that stops where things went wrong."""
     words = ["warpsim", "debug", "replay", shown_path(path)]
     for name in ("checks", "async_effects", "schedule", "device", "numerics"):
         value = options.get(name)
         if isinstance(value, str | int) and value != "eager":
             words += [f"--{name.replace('_', '-')}", str(value)]
-    words += [word for command in (stop, "continue") if command for word in ("-ex", command)]
-    return shlex.join(words)
+    return shlex.join([*words, *stop])
 
 
 def shown_path(path: Path) -> str:

@@ -13,6 +13,7 @@ from warpsim.cli.launching import Left
 from warpsim.cli.output import Unusable, document, end
 from warpsim.cli.running import run_one
 from warpsim.debug import Session
+from warpsim.errors import describe
 from warpsim.host.arguments import Arguments
 from warpsim.host.files import text_of
 from warpsim.host.kernel import Kernel, LaunchResult
@@ -32,6 +33,8 @@ def command_debug(options: Namespace) -> int:
         session = Session(kernel, grid, block, args, **more)
         shell = Shell(session, out, colour=_has_colour(out))
         terminal = Terminal(shell)
+        if options.at_finding:
+            _go_to_finding(shell, options.at_finding)
         shell.dialogue(first, terminal.read, lambda: not terminal.tty)
         refused.extend(shell.refused)
         if not session.timeline.ended:
@@ -47,6 +50,24 @@ def command_debug(options: Namespace) -> int:
             error = "; ".join(refused) or None
             document({"error": error, "left_at": step, "findings": [finding_record(f) for f in errors]})
         return end("; ".join(refused), 2, as_json=False) if refused else int(bool(errors))
+
+
+def _go_to_finding(shell: Shell, number: int) -> None:
+    """Go to where a finding is met: the last stop before the launch has so many; one stop is at all findings of a step."""
+    session, at = shell.session, shell.session.cont()
+    while number > 1 and at.finding is not None:
+        stop = session.cont()
+        if stop.finding is None or len(session.timeline.state.findings) >= number:
+            session.goto(at.step)
+            if at.focus is not None:
+                session.focus(at.focus.cta, at.focus.warp, at.focus.lane)
+            shell.say(f"{at.finding.severity}: {describe(at.finding)}")
+            break
+        at = stop
+    if at.finding is None:
+        shell.say("The launch has no findings.")
+    elif at.finding.severity == "error":
+        shell.console.errors.append(at.finding)
 
 
 def _lines(name: str) -> list[str]:
