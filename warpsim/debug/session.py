@@ -99,7 +99,7 @@ class Session(Position):
         self._began = time.perf_counter()
         self._result: LaunchResult | None = None
         self._printed = False
-        self._reported: set[tuple[object, ...]] = set()
+        self._reported: set[tuple[str, int, int, str]] = set()
         chosen = {name: value for name, value in options.items() if name not in ELSEWHERE}
         self._profiled = bool(options.get("profile"))
         self._given = (grid, block, list(args), chosen)
@@ -197,10 +197,11 @@ class Session(Position):
         """End with the launch, and pass errors that no stop has reported to a test session."""
         if stop.reason == "end":
             self._end()
-        state, told = self.timeline.state, stop.finding
-        if told is not None:
-            self._reported |= {k for k, f in state.findings.items() if (f.rule, f.line) == (told.rule, told.line)}
-        past = {key: f for key, f in state.findings.items() if f.severity == "error" and key not in self._reported}
+        if stop.finding is not None:
+            self._reported.add(_place(stop.finding))
+        state = self.timeline.state
+        errors = {_place(f): f for f in state.findings.values() if f.severity == "error"}
+        past = {place: finding for place, finding in errors.items() if place not in self._reported}
         if past and state.settings.on_finding == "collect":
             self._reported.update(past)
             run_past(tuple(past.values()))
@@ -467,6 +468,10 @@ class Session(Position):
 
     def _repr_html_(self) -> str:
         return _html(self)
+
+
+def _place(finding: Finding) -> tuple[str, int, int, str]:
+    return finding.rule, finding.line, finding.column, finding.severity
 
 
 def _unit(by: str) -> bool:
