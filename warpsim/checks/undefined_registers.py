@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.plan import FunctionPlan
     from warpsim.machine.state.group import Group
+    from warpsim.machine.state.launch import LaunchState
     from warpsim.program.program import Instruction
 
 
@@ -103,7 +104,8 @@ class Origins:
             kind, place = _place(instruction, address)
             origin = self.of(kind, int(place.min()), int(place.max()))
         if origin is None:
-            origin = party(machine.launch, machine.batch, group, MEMORY)
+            named = _variable(machine.launch, instruction, address)
+            origin = party(machine.launch, machine.batch, group, f"{MEMORY} ({named})" if named else MEMORY)
         for slot in slots:
             self.put(group, slot, origin)
 
@@ -124,6 +126,16 @@ def _place(instruction: Instruction, address: Address) -> tuple[str, Array]:
         first = int(place.reshape(-1)[0])
         space = "local" if LOCAL_WINDOW <= first < SHARED_WINDOW else "shared"
     return ("local" if space == "param" else space), place & 0xFFFFFFFF
+
+
+def _variable(launch: LaunchState, instruction: Instruction, address: Address) -> str:
+    """The variable in shared memory that a load begins with; empty for other loads."""
+    if instruction.traits.access is not Access.LOAD:
+        return ""
+    kind, place = _place(instruction, address)
+    if not kind.startswith("shared"):
+        return ""
+    return launch.plan.shared.name(int(place.min()), launch.shared_size).partition("+")[0]
 
 
 RULE = "uninitialised"

@@ -87,7 +87,7 @@ def command_replay(options: Namespace) -> int:
     unusable: list[str] = []
     interrupted = False
     try:
-        for result, usable in results_of(options.case, _case_options(options)):
+        for name, (result, usable) in zip(options.case, results_of(options.case, _case_options(options)), strict=False):
             PROGRESS.erase()
             results.append(result)
             if not usable:
@@ -96,7 +96,7 @@ def command_replay(options: Namespace) -> int:
             elif not options.json:
                 print_case(result, bits=options.bits)
                 if result.findings:
-                    print(_debug_this(options, result.findings, result.case), file=sys.stderr)
+                    print(_debug_this(options, result.findings, name), file=sys.stderr)
             show_profile(result.profile, options)
     except KeyboardInterrupt:
         interrupted = True
@@ -107,8 +107,9 @@ def command_replay(options: Namespace) -> int:
     status = report_cases(results, options, error=error)
     if interrupted:
         return end("interrupted", 130, as_json=False)
-    if options.debug_on_finding and (found := next((r for r in results if r.findings), None)) is not None:
-        return _debug(options, found.findings, found.case)
+    found = next(((r.findings, name) for r, name in zip(results, options.case, strict=False) if r.findings), None)
+    if options.debug_on_finding and found is not None:
+        return _debug(options, *found)
     return 2 if unusable else status
 
 
