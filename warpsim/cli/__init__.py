@@ -67,7 +67,7 @@ def _run(words: list[str]) -> int:
     from warpsim.cli.grammar import parser, spelled
 
     options = parser().parse_args(spelled(words))
-    options.words = words
+    options.words, options.then = words, []
     from warpsim.errors import LaunchError, WarpsimError
     from warpsim.host.files import Target
     from warpsim.host.options import resolve_checks
@@ -78,8 +78,9 @@ def _run(words: list[str]) -> int:
             if path and (os.path.isfile(path) or not os.path.exists(path)):
                 Target(path).abandon()  # report unwritable files before anything runs
         module = import_module(f"warpsim.cli.{options.module}")
-        return int(getattr(module, f"command_{options.command.replace('-', '_')}")(options))
+        status = int(getattr(module, f"command_{options.command.replace('-', '_')}")(options))
     except LaunchError as problem:
         raise output.Unusable(str(problem)) from None
     except WarpsimError as problem:
         return output.failed(problem, as_json=options.json)
+    return _run(options.then) if options.then else status

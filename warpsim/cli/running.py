@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 
 from warpsim.cli.arguments import dims
-from warpsim.cli.grammar import debug_words, parser
+from warpsim.cli.grammar import debug_words
 from warpsim.cli.launching import PROGRESS, Launched, find_case, launch_from, launch_options, results_of
 from warpsim.cli.output import Unusable, document, end
 from warpsim.errors import ExecutionError, Finding, PtxError, plural
@@ -61,7 +61,8 @@ def command_run(options: Namespace) -> int:
         write_sarif(options.sarif, problem.findings)
         if options.debug_on_finding:
             print(f"error: {problem}", file=sys.stderr)
-            return _debug(options, problem.findings)
+            options.then = _at_finding(options, problem.findings)
+            return 1
         say = "" if options.json else _debug_this(options, problem.findings)
         raise ExecutionError("\n".join(filter(None, [str(problem), say])), problem.findings) from None
     except PtxError as problem:
@@ -71,8 +72,8 @@ def command_run(options: Namespace) -> int:
     show_profile(launch.result.profile, options)
     status = report_launch(launch, as_json=options.json)
     if launch.result.findings and options.debug_on_finding:
-        return _debug(options, launch.result.findings)
-    if launch.result.findings and not options.json:
+        options.then = _at_finding(options, launch.result.findings)
+    elif launch.result.findings and not options.json:
         print(_debug_this(options, launch.result.findings), file=sys.stderr)
     if not (options.json or launch.result.findings or "race" in resolve_checks(options.checks)):
         print("  no findings; add --checks default+race to check for races")
@@ -109,15 +110,8 @@ def command_replay(options: Namespace) -> int:
         return end("interrupted", 130, as_json=False)
     found = next(((r.findings, name) for r, name in zip(results, options.case, strict=False) if r.findings), None)
     if options.debug_on_finding and found is not None:
-        return _debug(options, *found)
+        options.then = _at_finding(options, *found)
     return 2 if unusable else status
-
-
-def _debug(options: Namespace, findings: Sequence[Finding], case: str | None = None) -> int:
-    """Open the debugger at the first finding that counts."""
-    from warpsim.cli.debug import command_debug
-
-    return command_debug(parser().parse_args(_at_finding(options, findings, case)))
 
 
 def _debug_this(options: Namespace, findings: Sequence[Finding], case: str | None = None) -> str:
@@ -125,7 +119,8 @@ def _debug_this(options: Namespace, findings: Sequence[Finding], case: str | Non
     return f"debug this: {shlex.join(['warpsim', *_at_finding(options, findings, case)])}"
 
 
-def _at_finding(options: Namespace, findings: Sequence[Finding], case: str | None) -> list[str]:
+def _at_finding(options: Namespace, findings: Sequence[Finding], case: str | None = None) -> list[str]:
+    """The command that opens the debugger at the first finding that counts."""
     errors = [number for number, finding in enumerate(findings, 1) if finding.severity == "error"]
     return debug_words(options.words, case, errors[0] if errors else 1)
 
