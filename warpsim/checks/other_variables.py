@@ -42,7 +42,15 @@ class OtherVariables(Watcher):
                 )
                 message = f"address made from `{within.name}`, {where}, in `{name}`"
                 machine.fault(
-                    RULE, message, group, lanes, severity="warning", advice=INDEX, address=first, made_from=within.name
+                    RULE,
+                    message,
+                    group,
+                    lanes,
+                    severity="warning",
+                    advice=INDEX,
+                    address=first,
+                    made_from=within.name,
+                    repeats=True,
                 )
 
 

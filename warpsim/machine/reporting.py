@@ -22,7 +22,6 @@ ADVICE = {
     "misaligned": "an access of N bytes needs an address that is a multiple of N",
     "read-only": "pass a writable array, or store elsewhere",
 }
-REPEATED = frozenset(("race", "other-variable"))
 NUMBERS = re.compile(r"\+?0x[0-9a-f]+|\b(?:byte|warp|lane|line) \d+|\d+ bytes|CTA \([^)]*\)")
 """What differs between the copies of an access in an unrolled loop."""
 SHARED_ADDRESS = re.compile(r"(?:shared|row) address 0x([0-9a-f]+)")
@@ -43,7 +42,7 @@ def record(
 
     ``values`` may contain ``severity``, ``advice``, and two instructions: the ``other`` one of a conflict, and the
     ``place`` of the finding if it is not the group's current step. ``own`` marks a rule that ``checks`` does not
-    filter.
+    filter. ``repeats``: the copies of an instruction in an unrolled loop are one place.
     """
     severity = str(values.pop("severity", "error"))
     own = bool(values.pop("own", False))
@@ -55,7 +54,13 @@ def record(
         return None
     instruction: Instruction = place or present(group)  # type: ignore[assignment]
     message = SHARED_ADDRESS.sub(lambda found: named(launch, found), message)
-    key = _place_of(rule, instruction, other, message), severity  # a note does not hide an error
+    repeats = bool(values.pop("repeats", False)) and instruction.source is not None
+    line = instruction.span.line, instruction.span.column
+    key = (
+        rule,
+        *(_repeated(instruction, other, message) if repeats else line),
+        severity,
+    )  # a note does not hide an error
     known = launch.findings.get(key)
     if known is not None:
         launch.findings[key] = attrs.evolve(known, count=known.count + 1)
@@ -77,15 +82,13 @@ def record(
     return finding
 
 
-def _place_of(rule: str, instruction: Instruction, other: object, message: str) -> tuple[object, ...]:
-    """What findings at one place have in common: the PTX line, or, of accesses that an unrolled loop repeats, the CUDA lines
-    of both parties and what is said without its numbers.
+def _repeated(instruction: Instruction, other: object, message: str) -> tuple[object, ...]:
+    """What findings at the copies of an instruction in an unrolled loop have in common: the CUDA lines of both parties, and
+    what is said without its numbers.
     """
-    if instruction.source is None or rule not in REPEATED:
-        return rule, instruction.span.line, instruction.span.column
     there = (other.source, other.inlined_at) if isinstance(other, Finding | Instruction) else None
     here = instruction.source, instruction.inlined_at, instruction.text
-    return rule, here, there, NUMBERS.sub("", message)
+    return here, there, NUMBERS.sub("", message)
 
 
 def named(launch: LaunchState, found: re.Match[str]) -> str:

@@ -169,7 +169,15 @@ class Reports:
         advice = _astray(machine, (finding_at(machine.launch, present(group)), doubt.other)) or advice
         found, message = lanes if lanes.any() else None, doubt.message + reason
         machine.fault(
-            RULE, message, group, found, address=doubt.address, other=doubt.other, advice=advice, severity=severity
+            RULE,
+            message,
+            group,
+            found,
+            address=doubt.address,
+            other=doubt.other,
+            advice=advice,
+            severity=severity,
+            repeats=True,
         )
 
 
