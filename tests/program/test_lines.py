@@ -188,3 +188,42 @@ def test_threads_make_the_code_once():
         thread.join()
 
     assert all(body is found[0] for body in found)
+
+
+BLOCKS = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k()
+{
+	.reg .pred %p<4>;
+	.reg .b32 %r<9>;
+	.reg .b64 %rd<9>;
+	.reg .b32 own;
+	FIRST
+	SECOND
+	ret;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "legal"),
+    [
+        ("{ .reg .b32 t; mov.b32 t, %r1; }", "{ .reg .b32 t; mov.b32 t, %r2; }", True),
+        ("{ .reg .b32 t; mov.b32 t, %r1; }", "{ .reg .b32 t; mov.b32 t, %rd2; }", False),
+        ("{ .reg .b64 %r1; mov.b64 %r1, %rd1; }", "{ .reg .b64 %r2; mov.b64 %r1, %rd1; }", False),
+        ("{ .reg .b32 t; mov.b32 t, own; }", "{ .reg .b32 own; mov.b32 own, own; }", True),
+        ("{\n\tbra here;\nhere:\n\t}", "{\n\tbra here;\n\t}", False),
+        ("mov.b64 {%r1, %r2},\n\t%rd1;", "mov.b64 {%r3, %r4},\n\t%rd2;", True),
+        ("mov.b64 {%r1, %r2},\n\t%rd1;", "mov.b64 {%r3, %r9},\n\t%rd2;", False),
+        ("{ .reg .pred q; @q mov.b32 %r1, 4; }", "{ .reg .b32 q; @q mov.b32 %r1, 4; }", False),
+        ("{ .reg .b32 t; bar.sync 15; }", "{ .reg .b32 t; bar.sync 16; }", False),
+    ],
+)
+def test_blocks_that_look_alike(first, second, legal):
+    """Of blocks and statements over several lines that look alike, each is judged by what it is."""
+    text = BLOCKS.replace("FIRST", first)
+    warpsim.load(text.replace("SECOND", ""))
+
+    assert isinstance(outcome(text.replace("SECOND", second)), tuple) == legal
+    assert outcome(text.replace("SECOND", second) + WHOLE) == outcome(text.replace("SECOND", second))

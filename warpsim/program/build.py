@@ -217,9 +217,9 @@ def _function(
         body = ended(builder, list(checker.all()), node.body.span)
         made, samples = (lambda: body), None
     else:
-        texts, statements = read_body(outline.bodies[node.name], blocks, outer, outline.parser)
+        reading = read_body(outline.bodies[node.name], blocks, outer, outline.parser)
         blocks.branch_targets()
-        late = Late(checker, outer, texts, statements, node.body.span)
+        late = Late(checker, outer, reading, node.body.span)
         made, samples = late.body, late.samples
     directives = {d.name: d.arguments for d in node.directives}
     return Function(

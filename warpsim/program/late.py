@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 
 from warpsim.errors import Span
 from warpsim.isa import matching
 from warpsim.isa.traits import Ending
+from warpsim.program.groups import group_of, instructions
+from warpsim.program.lines import Reading
 from warpsim.program.names import FunctionBuilder, Label, Place, Scope
 from warpsim.program.program import Body, Instruction, Operand, Register
 from warpsim.program.shapes import NAME
-from warpsim.program.statements import WHOLE, Statement
+from warpsim.program.statements import WHOLE, Group, Statement, Written
 from warpsim.program.typecheck import Checker
+from warpsim.ptx import ast
+from warpsim.ptx.parser import Parser
 
 
 def ended(builder: FunctionBuilder, code: list[Instruction], span: Span) -> Body:
@@ -31,14 +35,11 @@ def _goes_on(instruction: Instruction) -> bool:
 
 
 class Late:
-    """The code of a function whose body was read by line: ``texts`` are its lines, the first of them at ``begin``, and ``statements`` the
-    different ones."""
+    """The code of a function whose body was read by line; the first of its lines is at ``begin``."""
 
-    def __init__(
-        self, checker: Checker, scope: Scope, texts: Sequence[str], statements: Iterable[Statement], begin: Span
-    ) -> None:
+    def __init__(self, checker: Checker, scope: Scope, read: Reading, begin: Span) -> None:
         self.checker, self.builder, self.scope = checker, checker.builder, scope
-        self.texts, self.statements, self.begin = texts, statements, begin
+        self.texts, self.statements, self.begin = read.texts, read.statements, begin
         self.names: list[str] = []
         """Those of the line at hand that begin with a percent sign."""
         self.known: dict[str, Operand] = {}
@@ -46,9 +47,28 @@ class Late:
         self._lock = threading.Lock()
         self._made: Body | None = None
         self.others: list[Instruction] = []
-        if any(not isinstance(node, Statement) for node, *_ in self.builder.code):
-            with self.builder.trial():
-                self.others += self._code(shapes=False)
+        if not all(isinstance(node, Statement) for node, *_ in self.builder.code):
+            self._check(read)
+
+    def _check(self, read: Reading) -> None:
+        """Check what is not a line, unless its like was checked before."""
+        code = self.builder.code
+        checked: dict[int, Instruction] = {}
+        groups: dict[Group, None] = {}
+        with self.builder.trial():
+            for number, (node, scope, places, _) in enumerate(code):
+                self.builder.at = number
+                if isinstance(node, Written):
+                    groups[node.group] = None
+                elif (
+                    isinstance(node, ast.Instruction) and (made := self.checker.check(node, scope, places)) is not None
+                ):
+                    checked[number] = made
+        self.others = [*checked.values(), *(kind for group in groups for kind in group.kinds)]
+        for shape, statements, numbers in read.fresh if not self.checker.problems.findings else ():
+            if numbers:
+                own = [checked[number] for number in numbers]
+                read.shapes.keep_group(shape, group_of(statements, own, code[numbers[0]][1], read.kinds))
 
     def samples(self) -> tuple[Instruction, ...]:
         """An instruction of each kind."""
@@ -59,7 +79,7 @@ class Late:
         with self._lock:
             if self._made is None:
                 self._made = ended(self.builder, list(self._code()), self.begin)
-                self.builder.code, self.texts, self.known = [], (), {}
+                self.builder.code, self.texts, self.known = [], [], {}
             return self._made
 
     def _target(self, name: str) -> int:
@@ -68,15 +88,22 @@ class Late:
         assert isinstance(label, Label)
         return label.target
 
-    def _code(self, *, shapes: bool = True) -> Iterator[Instruction]:
-        """The instructions, or those alone that have no shape."""
+    def _code(self) -> Iterator[Instruction]:
+        """The instructions."""
+        written, parsed = None, []
         for number, (node, scope, places, at) in enumerate(self.builder.code):
             self.builder.at = number
             if isinstance(node, Statement):
-                if shapes:
-                    yield self._instruction(node, places, at)
-            elif (made := self.checker.check(node, scope, places)) is not None:
-                yield made
+                yield self._instruction(node, places, at)
+                continue
+            if isinstance(node, Written):
+                if node is not written:
+                    parser = Parser("", self.begin.file, matching.is_name)
+                    written, parsed = node, instructions(parser.statements(node.text, node.line))
+                node = parsed[at]
+            made = self.checker.check(node, scope, places)
+            assert made is not None, "it was checked before"
+            yield made
 
     def _instruction(self, node: Statement, places: tuple[Place, ...], at: int) -> Instruction:
         """Make the instruction of a line."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from warpsim.errors import Span
 from warpsim.isa import matching
@@ -17,7 +19,7 @@ from warpsim.program.names import Label, Scope
 from warpsim.program.program import Param, Register, Variable
 from warpsim.program.resolve import RESERVED_NAMES
 from warpsim.program.shapes import Shapes
-from warpsim.program.statements import Statement, Value
+from warpsim.program.statements import Statement, Value, Written
 from warpsim.ptx import ast
 from warpsim.ptx.outline import HOLE, Body
 from warpsim.ptx.parser import Parser
@@ -123,9 +125,19 @@ class Lines(dict[str, Entry]):
         return "", None
 
 
-def read_body(body: Body, blocks: Blocks, scope: Scope, parser: Parser) -> tuple[list[str], dict[Statement, None]]:
-    """Read a function's body into its builder; returns its lines, to which the statements refer, and each different
-    statement.
+class Reading(NamedTuple):
+    """A body that was read into its builder: its lines, to which the different statements refer; what stands for its names that
+    begin with a percent sign; and the groups that were not seen before, by their shape, with the place of their code."""
+
+    texts: list[str]
+    statements: Iterable[Statement]
+    kinds: dict[str, str]
+    shapes: Shapes
+    fresh: list[tuple[str, list[ast.Statement], range]]
+
+
+def read_body(body: Body, blocks: Blocks, scope: Scope, parser: Parser) -> Reading:
+    """Read a function's body into its builder.
 
     Raises:
         Unusual: it is not laid out as compilers do it.
@@ -138,11 +150,13 @@ def read_body(body: Body, blocks: Blocks, scope: Scope, parser: Parser) -> tuple
     if "WARP_SZ" in scope.symbols or any(_hides(name, symbol) for name, symbol in scope.symbols.items()):
         raise Unusual
     parts = _NAMES.split("\n".join(texts[first:]))
-    kinds = {name: _kind(name, scope) for name in set(parts[1::2])}
+    kinds = _kinds(set(parts[1::2]), scope)
     parts[1::2] = map(kinds.__getitem__, parts[1::2])
+    marked = "".join(parts).split("\n")
     lines = Lines(blocks, scope, shapes.shapes_of(module.target, module.version))
+    read = Reading(texts, (), kinds, lines.shapes, [])
     code, done = builder.code, 0
-    for at, entry in enumerate(map(lines.__getitem__, "".join(parts).split("\n")), first):
+    for at, entry in enumerate(map(lines.__getitem__, marked), first):
         if entry is None or at < done:
             continue
         if isinstance(entry, Statement):
@@ -155,7 +169,15 @@ def read_body(body: Body, blocks: Blocks, scope: Scope, parser: Parser) -> tuple
             blocks.add([ast.Label(entry, Span(module.file, body.line + at, column, len(entry)))], scope)
         else:
             done = _end(texts, at)
-            made = parser.statements("\n".join(texts[at:done]), body.line + at, place)
+            text, shape = "\n".join(texts[at:done]), "\n".join(marked[at - first : done - first])
+            group = lines.shapes.groups.get(shape)
+            if group is not None:
+                inner = Scope(scope) if group.block else scope
+                blocks.add(group.declarations, inner)
+                written = Written(group, text, body.line + at)
+                code += [(written, inner, blocks.places, number) for number in range(len(group.kinds))]
+                continue
+            made = parser.statements(text, body.line + at, place)
             if any(
                 _shadows(item.name, blocks)
                 for each in made
@@ -163,12 +185,14 @@ def read_body(body: Body, blocks: Blocks, scope: Scope, parser: Parser) -> tuple
                 for item in each.declarators
             ):
                 raise Unusual
+            before = len(code)
             blocks.add(made, scope)
+            read.fresh.append((shape, made, range(before, len(code))))
     used = dict.fromkeys([node for node, *_ in code if isinstance(node, Statement)])
     targets = {value for statement in used for value in statement.values if isinstance(value, str)}
     if not all(isinstance(scope.labels.get(name), Label) for name in targets):
         raise Unusual
-    return texts, used
+    return read._replace(statements=used)
 
 
 def _declarations(texts: list[str]) -> int:
@@ -201,9 +225,15 @@ def _shadows(name: str, blocks: Blocks) -> bool:
     return special or name == "WARP_SZ" or name in blocks.resolver.globals
 
 
-def _kind(name: str, scope: Scope) -> str:
-    """What stands for a name in a line: the hole for a register of its type, or the name."""
-    symbol = scope.symbols.get(name)
-    if symbol is None and (found := scope.ranges.find(name)) is not None and found[1] == 1:
-        return HOLE + found[0].name
-    return HOLE + symbol.type.name if isinstance(symbol, Register) else name
+def _kinds(names: Iterable[str], scope: Scope) -> dict[str, str]:
+    """What stands for names in a line: the hole for a register of a type, or the name."""
+    found = {}
+    find, symbols = scope.ranges.find, scope.symbols
+    for name in names:
+        ranged = find(name) if name not in symbols else None
+        symbol = symbols.get(name)
+        if isinstance(symbol, Register):
+            found[name] = HOLE + symbol.type.name
+        else:
+            found[name] = HOLE + ranged[0].name if ranged is not None and ranged[1] == 1 else name
+    return found

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
 from warpsim.errors import Span
 from warpsim.program.program import CARRY, Param, Register, Variable
-from warpsim.program.statements import Statement
+from warpsim.program.statements import Statement, Written
 from warpsim.ptx import ast
 from warpsim.records import define
 from warpsim.types import TYPES, ScalarType
@@ -101,20 +100,28 @@ class Ranges:
 
     def find(self, name: str) -> tuple[ScalarType, int] | None:
         """Type and number of elements (1 if not a vector) of ``%r17``, if a range covers it."""
-        prefix, number = numbered(name)
+        prefix = name.rstrip(DIGITS)
         found = self.by_prefix.get(prefix)
-        return found[1:] if found is not None and number is not None and number < found[0] else None
+        if found is None:
+            return None
+        number = _number(name[len(prefix) :])
+        return found[1:] if number is not None and number < found[0] else None
 
 
-@functools.lru_cache(maxsize=1 << 14)
+DIGITS = "0123456789"
+
+
 def numbered(name: str) -> tuple[str, int | None]:
     """Split a name such as ``%r17`` into prefix and number, for lookup in ranges; the number is None if no range can
     cover it."""
-    prefix = name.rstrip("0123456789")
-    digits = name[len(prefix) :]
-    if not digits or len(digits) > 10 or (len(digits) > 1 and digits[0] == "0"):
-        return prefix, None
-    return prefix, int(digits)
+    prefix = name.rstrip(DIGITS)
+    return prefix, _number(name[len(prefix) :])
+
+
+def _number(digits: str) -> int | None:
+    if not digits or len(digits) > 10 or (digits[0] == "0" and len(digits) > 1):
+        return None
+    return int(digits)
 
 
 class Scope:
@@ -160,8 +167,9 @@ class FunctionBuilder:
         self.entry = entry
         self.registers: list[Register] = []
         self.variables: list[Variable] = []
-        self.code: list[tuple[ast.Instruction | Statement, Scope, tuple[Place, ...], int]] = []
-        """Instructions with the names and the places they are at; of a statement the line in the body, too."""
+        self.code: list[tuple[ast.Instruction | Statement | Written, Scope, tuple[Place, ...], int]] = []
+        """Instructions with the names and the places they are at; of a statement also the line in the body, of a group which
+        of its instructions."""
         self.labels: dict[str, int] = {}
         self.pending: list[tuple[str, ast.Directive, Scope]] = []
         self.results: frozenset[str] = frozenset()

@@ -18,7 +18,7 @@ from warpsim.program.names import FunctionBuilder, Label, Prototype, Scope, Symb
 from warpsim.program.problems import Problems
 from warpsim.program.program import Operand, Param, Register, Variable
 from warpsim.program.resolve import Resolver
-from warpsim.program.statements import FIRST, PARTS, WHOLE, Shape, Statement
+from warpsim.program.statements import FIRST, PARTS, WHOLE, Group, Shape, Statement
 from warpsim.program.typecheck import Checker
 from warpsim.ptx import ast
 from warpsim.ptx.outline import HOLE
@@ -51,6 +51,7 @@ class Shapes:
         self.parser = Parser("", "", matching.is_name)
         self.lines: dict[str, Statement] = {}
         self.known: dict[str, Shape | None] = {}
+        self.groups: dict[str, Group] = {}
         self._lock = threading.Lock()
 
     def find(self, text: str) -> Shape | None:
@@ -67,6 +68,13 @@ class Shapes:
         if len(self.lines) > KEPT:
             self.lines.clear()
         self.lines[line] = statement
+
+    def keep_group(self, text: str, group: Group | None) -> None:
+        """Keep a group, if it is one."""
+        if len(self.groups) > KEPT:
+            self.groups.clear()
+        if group is not None:
+            self.groups[text] = group
 
     def _made(self, text: str) -> Shape | None:
         """Check one line of a shape."""

@@ -1,4 +1,5 @@
-"""Instructions with holes, which `warpsim.program.shapes` makes, and how the holes are filled."""
+"""Instructions with holes, which `warpsim.program.shapes` makes, and how the holes are filled; groups of statements, which
+`warpsim.program.groups` knows."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Callable
 import attrs
 
 from warpsim.program.program import Instruction, Operand, Param, Variable
+from warpsim.ptx import ast
 from warpsim.records import frozen
 
 FIRST = 21001
@@ -71,3 +73,21 @@ class Statement:
         """A number, or what fills the hole that it stands for."""
         at = number - FIRST
         return int(self.values[at]) if 0 <= at < len(self.values) else number  # type: ignore[arg-type]
+
+
+@frozen(eq=False)
+class Group:
+    """A statement, or a ``block`` of them with ``declarations`` of registers: so many instructions as it has ``kinds``."""
+
+    block: bool
+    declarations: tuple[ast.Variable, ...]
+    kinds: tuple[Instruction, ...]
+
+
+@frozen(eq=False)
+class Written:
+    """Text of a group, and the line that it begins on."""
+
+    group: Group
+    text: str
+    line: int
