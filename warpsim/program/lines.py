@@ -187,7 +187,8 @@ def read_body(body: Body, blocks: Blocks, scope: Scope, parser: Parser) -> Readi
                 raise Unusual
             before = len(code)
             blocks.add(made, scope)
-            read.fresh.append((shape, made, range(before, len(code))))
+            if not parser.expressions.findings:
+                read.fresh.append((shape, made, range(before, len(code))))
     used = dict.fromkeys([node for node, *_ in code if isinstance(node, Statement)])
     targets = {value for statement in used for value in statement.values if isinstance(value, str)}
     if not all(isinstance(scope.labels.get(name), Label) for name in targets):
