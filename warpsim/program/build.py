@@ -13,7 +13,7 @@ from warpsim.errors import Finding, PtxError
 from warpsim.isa import matching
 from warpsim.program.blocks import Blocks
 from warpsim.program.late import Late, ended
-from warpsim.program.lines import Unusual, read_body
+from warpsim.program.lines import Reading, Unusual
 from warpsim.program.linking import check_links, check_target
 from warpsim.program.names import FunctionBuilder, Scope, VectorRegister
 from warpsim.program.problems import LAST, Problems
@@ -217,7 +217,7 @@ def _function(
         body = ended(builder, list(checker.all()), node.body.span)
         made, samples = (lambda: body), None
     else:
-        reading = read_body(outline.bodies[node.name], blocks, outer, outline.parser)
+        reading = Reading(outline.bodies[node.name], blocks, outer, outline.parser)
         blocks.branch_targets()
         late = Late(checker, outer, reading, node.body.span)
         made, samples = late.body, late.samples

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from warpsim.errors import Span
 from warpsim.isa import matching
@@ -125,75 +124,73 @@ class Lines(dict[str, Entry]):
         return "", None
 
 
-class Reading(NamedTuple):
-    """A body that was read into its builder: its lines, to which the different statements refer; what stands for its names that
-    begin with a percent sign; and the groups that were not seen before, by their shape, with the place of their code."""
-
-    texts: list[str]
-    statements: Iterable[Statement]
-    kinds: dict[str, str]
-    shapes: Shapes
-    fresh: list[tuple[str, list[ast.Statement], range]]
-
-
-def read_body(body: Body, blocks: Blocks, scope: Scope, parser: Parser) -> Reading:
-    """Read a function's body into its builder.
-
-    Raises:
-        Unusual: it is not laid out as compilers do it.
-        SyntaxProblem: something is wrong in it.
+class Reading:
+    """A function's body, which is read into its builder: its lines, to which the different ``statements`` refer; what stands for
+    names that begin with a percent sign; and the groups that were not seen before, by their shape, with the place of their code.
     """
-    builder, texts, module = blocks.builder, body.text.split("\n"), blocks.resolver.module
-    place = "entry" if builder.entry else "func"
-    first = _declarations(texts)
-    blocks.add(parser.statements("\n".join(texts[:first]), body.line, place), scope)
-    if "WARP_SZ" in scope.symbols or any(_hides(name, symbol) for name, symbol in scope.symbols.items()):
-        raise Unusual
-    parts = _NAMES.split("\n".join(texts[first:]))
-    kinds = _kinds(set(parts[1::2]), scope)
-    parts[1::2] = map(kinds.__getitem__, parts[1::2])
-    marked = "".join(parts).split("\n")
-    lines = Lines(blocks, scope, shapes.shapes_of(module.target, module.version))
-    read = Reading(texts, (), kinds, lines.shapes, [])
-    code, done = builder.code, 0
-    for at, entry in enumerate(map(lines.__getitem__, marked), first):
-        if entry is None or at < done:
-            continue
-        if isinstance(entry, Statement):
-            code.append((entry, scope, blocks.places, at))
-        elif isinstance(entry, tuple):
-            parser.directives.places.add(entry)
-            blocks.locate(*entry)
-        elif isinstance(entry, str):
-            column = len(texts[at]) - len(texts[at].lstrip()) + 1
-            blocks.add([ast.Label(entry, Span(module.file, body.line + at, column, len(entry)))], scope)
-        else:
-            done = _end(texts, at)
-            text, shape = "\n".join(texts[at:done]), "\n".join(marked[at - first : done - first])
-            group = lines.shapes.groups.get(shape)
-            if group is not None:
-                inner = Scope(scope) if group.block else scope
-                blocks.add(group.declarations, inner)
-                written = Written(group, text, body.line + at)
-                code += [(written, inner, blocks.places, number) for number in range(len(group.kinds))]
+
+    def __init__(self, body: Body, blocks: Blocks, scope: Scope, parser: Parser) -> None:
+        """Read a body.
+
+        Raises:
+            Unusual: it is not laid out as compilers do it.
+            SyntaxProblem: something is wrong in it.
+        """
+        self.blocks, self.scope, self.parser, self.line = blocks, scope, parser, body.line
+        self.texts = body.text.split("\n")
+        module, code = blocks.resolver.module, blocks.builder.code
+        self.shapes = shapes.shapes_of(module.target, module.version)
+        self.fresh: list[tuple[str, list[ast.Statement], range]] = []
+        first = _declarations(self.texts)
+        blocks.add(self._parsed("\n".join(self.texts[:first]), 0), scope)
+        if "WARP_SZ" in scope.symbols or any(_hides(name, symbol) for name, symbol in scope.symbols.items()):
+            raise Unusual
+        parts = _NAMES.split("\n".join(self.texts[first:]))
+        self.kinds = _kinds(set(parts[1::2]), scope)
+        parts[1::2] = map(self.kinds.__getitem__, parts[1::2])
+        marked = "".join(parts).split("\n")
+        done = 0
+        for at, entry in enumerate(map(Lines(blocks, scope, self.shapes).__getitem__, marked), first):
+            if entry is None or at < done:
                 continue
-            made = parser.statements(text, body.line + at, place)
-            if any(
-                _shadows(item.name, blocks)
-                for each in made
-                if isinstance(each, ast.Variable)
-                for item in each.declarators
-            ):
-                raise Unusual
-            before = len(code)
-            blocks.add(made, scope)
-            if not parser.expressions.findings:
-                read.fresh.append((shape, made, range(before, len(code))))
-    used = dict.fromkeys([node for node, *_ in code if isinstance(node, Statement)])
-    targets = {value for statement in used for value in statement.values if isinstance(value, str)}
-    if not all(isinstance(scope.labels.get(name), Label) for name in targets):
-        raise Unusual
-    return read._replace(statements=used)
+            if isinstance(entry, Statement):
+                code.append((entry, scope, blocks.places, at))
+            elif isinstance(entry, tuple):
+                parser.directives.places.add(entry)
+                blocks.locate(*entry)
+            elif isinstance(entry, str):
+                column = len(self.texts[at]) - len(self.texts[at].lstrip()) + 1
+                blocks.add([ast.Label(entry, Span(module.file, self.line + at, column, len(entry)))], scope)
+            else:
+                done = _end(self.texts, at)
+                self._odd("\n".join(self.texts[at:done]), "\n".join(marked[at - first : done - first]), at)
+        self.statements = dict.fromkeys([node for node, *_ in code if isinstance(node, Statement)])
+        targets = {value for statement in self.statements for value in statement.values if isinstance(value, str)}
+        if not all(isinstance(scope.labels.get(name), Label) for name in targets):
+            raise Unusual
+
+    def _parsed(self, text: str, at: int) -> list[ast.Statement]:
+        """Parse lines."""
+        return self.parser.statements(text, self.line + at, "entry" if self.blocks.builder.entry else "func")
+
+    def _odd(self, text: str, shape: str, at: int) -> None:
+        """Read what is not a line."""
+        blocks, code = self.blocks, self.blocks.builder.code
+        group = self.shapes.groups.get(shape)
+        if group is not None:
+            inner = Scope(self.scope) if group.block else self.scope
+            blocks.add(group.declarations, inner)
+            written = Written(group, text, self.line + at)
+            code += [(written, inner, blocks.places, number) for number in range(len(group.kinds))]
+            return
+        made = self._parsed(text, at)
+        declared = [item.name for each in made if isinstance(each, ast.Variable) for item in each.declarators]
+        if any(_shadows(name, blocks) for name in declared):
+            raise Unusual
+        before = len(code)
+        blocks.add(made, self.scope)
+        if not self.parser.expressions.findings:
+            self.fresh.append((shape, made, range(before, len(code))))
 
 
 def _declarations(texts: list[str]) -> int:
