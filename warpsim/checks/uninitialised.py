@@ -205,8 +205,13 @@ class Uninitialised(WrittenBytes):
         if instruction.traits.ending is not None:
             check_end(machine, group, instruction)
             return
+        self._begun = None
+        if not all(map(instruction.registers.isdisjoint, group.files())):
+            self._begin(machine, group, instruction)
+
+    def _begin(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         flow = transfer_of(group.plan, instruction)
-        self._begun, unsure, active = None, None, None
+        unsure, active = None, None
         if flow.guard is not None:
             unsure = undefined(group, flow.guard_slot)
             executing = flow.guard(machine, group)

@@ -361,6 +361,7 @@ class Run:
         register_steps, executed = self._register_steps, self.hooks.region_executed
         waiting = len(batch.runnable)
         limit = machine.limit(group) if waiting else None
+        plain: BoundBlock | None = None  # the block that reads no shadow from before it
         left, state.left = state.left, None
         if left is None and state.schedule is not None:
             left = state.schedule.quantum()
@@ -388,7 +389,8 @@ class Run:
                     return pause
             elif group.at == 0:
                 self._count(machine, block, group)
-            steps, shadowed, end = block.steps, group.may_read_shadows, block.end
+            steps, end = block.steps, block.end
+            shadowed = bool(group.shadows) if block is plain and group.at else group.may_read_shadows
             if register_steps is not None:
                 steps, end = self._of_registers(block)
             stop = len(steps)
@@ -425,6 +427,7 @@ class Run:
             group.at = stop
             if stop < len(steps):
                 if left is None:
+                    plain = None if shadowed else block
                     continue
                 machine.push(group)
                 return False

@@ -310,6 +310,18 @@ def spread(array: Array, shape: tuple[int, ...]) -> Array:
     return array if array.shape == shape else np.broadcast_to(array, shape)
 
 
+def reduced(value: Value) -> Value:
+    """An integer that all threads of a CTA have alike, without the axes of threads; a uniform one if all CTAs have it."""
+    if type(value) is not np.ndarray or value.ndim != 4 or value.dtype.kind not in "iu" or value.size == 1:
+        return value
+    if value.shape[0] != 1 or value.shape[1] != 1:
+        if value[0, 0].tobytes() != value[-1, -1].tobytes() or (value != value[:1, :1]).any():
+            return value
+        value = value[:1, :1]
+    first = value.item(0)
+    return Affine.constant(first, value.dtype) if (value == first).all() else value
+
+
 def repeated(array: Array, lanes: int) -> Array:
     """Repeat a one-element value for every lane, ``[1, lanes, 1]``, without a copy (`np.broadcast_to` takes ten times
     as long).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -203,9 +203,10 @@ class Instruction:
         """Indices of the registers that it writes."""
         return tuple([register for operand in self.outputs for register in operand.registers])
 
-    def touches(self, registers: Container[int]) -> bool:
-        """Whether it reads or writes any of some registers."""
-        return any(slot in registers for slot in (*self.reads, *self.writes))
+    @cached_property
+    def registers(self) -> frozenset[int]:
+        """Indices of the registers that it reads or writes."""
+        return frozenset((*self.reads, *self.writes))
 
     @property
     def text(self) -> str:

@@ -84,11 +84,8 @@ class MbarrierObjects:
         """Read the word, for a thread that waits for the phase with ``parity`` to complete."""
         machine = self.machine
         if machine.batch.transfers.open:
-            columns, place = self.places(space, address)
-            wanted = spread(as_array(parity).reshape(-1) if parity.size == 1 else parity, self._shape())
-            lanes = self._lanes()
-            parities = wanted.reshape(-1)[lanes].astype(np.uint32) & np.uint32(1)
-            transfers.observe(machine, columns, place, parities)
+            columns, place, wanted = self._each(*self._located(space, address), parity)
+            transfers.observe(machine, columns, place, wanted.astype(np.uint32) & np.uint32(1))
         word = self.memory.load(space, address, B64)[0].view(U64)
         if machine.hooks.mbarrier_read is not None:
             machine.hooks.mbarrier_read(machine, self.group, self._taking_part(word), self.active)
@@ -108,16 +105,26 @@ class MbarrierObjects:
 
     def places(self, space: str, address: Address) -> tuple[Array, Array]:
         """Column and offset of the object of each participating lane."""
+        shape, lanes = self._shape(), self._lanes()
+        columns, place = (spread(x, shape).reshape(-1)[lanes] for x in self._located(space, address))
+        return columns, place
+
+    def _located(self, space: str, address: Address) -> tuple[Array, Array]:
+        """The same for all lanes, broadcast to the group's shape."""
         base, offset = address.base, address.offset
         if space == "":
             base = as_array(base).astype(np.int64) - SHARED_WINDOW
             space = "shared::cluster"
         place, _, columns, _, _ = locate(self.memory, space, Address(base, offset), 8)
-        shape, lanes = self._shape(), self._lanes()
-        return (
-            spread(columns, shape).reshape(-1)[lanes].astype(np.int64),
-            spread(np.asarray(place, np.int64), shape).reshape(-1)[lanes],
-        )
+        return columns.astype(np.int64), np.asarray(place, np.int64)
+
+    def _each(self, *values: Array) -> list[Array]:
+        """What participating lanes have together, in the same order; once for lanes that have the same along some axis."""
+        shape = self._shape()
+        alike = [v.reshape((1,) * len(shape)) if v.size == 1 else v for v in map(as_array, values)]
+        if self.active is None:
+            shape = np.broadcast_shapes(*(v.shape for v in alike))
+        return [spread(v, shape).reshape(-1)[self._lanes()] for v in alike]
 
     def _taking_part(self, values: Array) -> Array:
         """Of one value, or one for each lane, those of lanes that take part."""

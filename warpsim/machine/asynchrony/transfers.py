@@ -266,8 +266,10 @@ def observe(machine: Machine, columns: Array, address: Array, parity: Array) -> 
     if not any(t.signal is not None for t in state.open):
         return
     _shuffle(machine)
-    keys, first = np.unique(columns << 32 | address, return_index=True)
-    columns, address, parity = columns[first], address[first], parity[first]
+    keys = columns << 32 | address
+    if not (keys[1:] > keys[:-1]).all():
+        keys, first = np.unique(keys, return_index=True)
+        columns, address, parity = columns[first], address[first], parity[first]
     if late(machine):
         words = _words(machine, columns, address)
         stop = _ready(state.open, keys, words, mbarriers.phase(words) == parity)
@@ -275,25 +277,20 @@ def observe(machine: Machine, columns: Array, address: Array, parity: Array) -> 
             if transfer.signal is not None:
                 at, known = _find(keys, transfer.signal.keys)
                 _complete(machine, transfer, np.flatnonzero(known & transfer.open & (number <= stop[at])))
-    stop = _ended(state.open, keys, mbarriers.phase(_words(machine, columns, address)))
-    for number, transfer in enumerate(list(state.open)):
-        if transfer.signal is not None:
-            at, known = _find(keys, transfer.signal.keys)
-            over = transfer.landed & (number <= stop[at])
-            _complete(machine, transfer, np.flatnonzero(known & transfer.open & over))
-    _sweep(machine)
-
-
-def _ended(open: list[Transfer], keys: Array, phases: Array) -> Array:
-    """The last transfer that counted in a completed phase of each mbarrier, -1 if there is none; phases complete in
-    order.
-    """
+    phases = mbarriers.phase(_words(machine, columns, address))
+    # the last transfer that counted in a completed phase of each mbarrier: phases complete in order
     stop = np.full(len(keys), -1, np.int64)
-    for number, transfer in enumerate(open):
+    landed = []
+    for number, transfer in enumerate(state.open):
         if transfer.signal is not None:
             at, known = _find(keys, transfer.signal.keys)
-            stop[at[known & transfer.open & transfer.landed & (phases[at] != transfer.phase)]] = number
-    return stop
+            here = known & transfer.open & transfer.landed
+            if here.any():
+                landed.append((number, transfer, at, here))
+                stop[at[here & (phases[at] != transfer.phase)]] = number
+    for number, transfer, at, here in landed:
+        _complete(machine, transfer, np.flatnonzero(here & (number <= stop[at])))
+    _sweep(machine)
 
 
 def _ready(open: list[Transfer], keys: Array, words: Array, wanted: Array) -> Array:

@@ -249,7 +249,7 @@ def register_accesses(plan: FunctionPlan, instructions: Iterable[Instruction]) -
     moves: dict[int, bool] = {}
     last: dict[int, Instruction] = {}
     for instruction in instructions if plan.wgmma_rows else ():
-        for slot in {*instruction.reads, *instruction.writes} & plan.wgmma_rows.keys():
+        for slot in instruction.registers & plan.wgmma_rows.keys():
             row = plan.wgmma_rows[slot]
             moves[row] = moves.get(row, True) and instruction.traits.copies
             last[row] = instruction

@@ -92,13 +92,27 @@ def update(cells: Cells, atomic: Atomic, operands: list[Array], out: Array | Non
     if out is None and integer and atomic.name in DIRECT:
         assert cells.flat is not None
         return direct(cells.flat, cells.keys, atomic.name, operands[0].view(cells.flat.dtype))
-    runs = Runs(cells.keys)
+    keys = cells.keys
+    if (keys[1:] > keys[:-1]).all():
+        return _once(cells, atomic, operands, out, lanes)
+    runs = Runs(keys)
     if len(runs.starts) < len(cells.keys):
         if integer and atomic.name == "add":
             return _add(cells, runs, operands[0], out, lanes)
         if atomic.safe_sum is not None and _add_safely(cells, runs, atomic, operands[0], out, lanes):
             return True
     return _in_turns(cells, runs, atomic, operands, out, lanes)
+
+
+def _once(cells: Cells, atomic: Atomic, operands: list[Array], out: Array | None, lanes: Array) -> bool:
+    """Each lane has a cell of its own."""
+    every = np.arange(len(cells.keys))
+    old = cells.get(every)
+    new = atomic.new(old, operands)
+    cells.put(every, new)
+    if out is not None:
+        out[lanes] = old
+    return bool(old.tobytes() != new.tobytes())
 
 
 def direct(flat: Array, keys: Array, name: str, operand: Array) -> bool:

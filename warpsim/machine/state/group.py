@@ -15,7 +15,7 @@ import numpy as np
 
 from warpsim.machine.plan import FunctionPlan, literal
 from warpsim.machine.selection import Selection, Warps
-from warpsim.machine.values import Affine, Array, DType, Value, as_array
+from warpsim.machine.values import Affine, Array, DType, Value, as_array, reduced
 from warpsim.program.program import Instruction, Operand
 from warpsim.records import define
 
@@ -201,7 +201,7 @@ class Group:
     def fetch(self, index: int) -> Value:
         """A register's value from the batch, cached; zero if it was never written."""
         value = self.frame.values[index]
-        value = self.plan.zeros[index] if value is None else self.selection.fetch(value)
+        value = self.plan.zeros[index] if value is None else reduced(self.selection.fetch(value))
         self.env[index] = value
         for name, file in self.frame.shadows.items():
             if index in file:

@@ -132,7 +132,11 @@ class RegionFormer:
         if self.traces.undefined(instruction):
             self.traces.reasons[id(instruction)] = "a register that may be read before it is written"
             return False
-        if plan.wgmma_rows and instruction.touches(plan.wgmma_rows) and not (entry and instruction.guard is None):
+        if (
+            plan.wgmma_rows
+            and not instruction.registers.isdisjoint(plan.wgmma_rows)
+            and not (entry and instruction.guard is None)
+        ):
             return False
         if not self.options.accesses and (made.effects or instruction.traits.fence is not None):
             self.traces.reasons[id(instruction)] = "a rule or a watcher follows single accesses"

@@ -220,7 +220,7 @@ def _begins(profile: Profile, block: int, *, accesses: bool) -> tuple[int, ...]:
         or any(not undefined.isdisjoint(part) for part in (i.reads, i.writes))
         for i, stop in zip(steps, stops, strict=True)
     ]
-    first = next((k for k, i in enumerate(steps) if not other[k] and i.touches(plan.wgmma_rows)), 0)
+    first = next((k for k, i in enumerate(steps) if not other[k] and not i.registers.isdisjoint(plan.wgmma_rows)), 0)
     return tuple(
         k for k in range(1, len(steps)) if not other[k] and (other[k - 1] or k == first or (k > 1 and stops[k - 2]))
     )
