@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from warpsim.machine.values import Affine, NotAffine, extend, retype
+from warpsim.machine.values import Affine, NotAffine, as_array, extend, reduced, retype
 
 EXTENTS = (2, 3, 1, 4)
 INTEGERS = [np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)]
@@ -144,3 +144,20 @@ def test_axes_of_one():
     assert value.array().tolist() == [7]
     assert value.limits() == (7, 7)
     assert Affine(250, (0, 0, 0, 9), (1, 1, 1, 4), np.dtype(np.uint8)).array().reshape(-1).tolist() == [250, 3, 12, 21]
+
+
+@pytest.mark.parametrize("dtype", [np.uint32, np.int64, np.float32, np.bool_])
+@pytest.mark.parametrize("axes", [(1, 1, 1, 1), (4, 8, 2, 3), (1, 8, 2, 3), (1, 1, 2, 3), (4, 1, 1, 3), (4, 8, 1, 1)])
+@pytest.mark.parametrize("last", [False, True])
+def test_reduced_values_are_the_same(dtype, axes, last):
+    """What all threads of a CTA have alike loses their axes, and nothing else changes; one thread that differs is enough."""
+    array = np.broadcast_to(np.arange(np.prod(axes)).reshape(axes).astype(dtype), (4, 8, 2, 3)).copy()
+    if last:
+        array[1, 2, 1, 0] += dtype(1)
+    found = reduced(array)
+
+    assert found.dtype == array.dtype
+    assert (np.broadcast_to(as_array(found), array.shape) == array).all()
+    alike = np.dtype(dtype).kind in "iu" and (array == array[:1, :1]).all()
+    assert (found is array) != alike
+    assert (type(found) is Affine) == (alike and (array == array[0, 0, 0, 0]).all())
