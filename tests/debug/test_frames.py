@@ -141,3 +141,16 @@ def test_lists_of_variables():
         "  (The types of table::weights are known from accesses only.)",
     ]
     assert talk("info functions twi").startswith("  twice, line ")
+
+
+def test_completion():
+    """Tab offers variables, functions, CUDA files and their lines that have code."""
+    talk = Talk("ring_debug.ptx")
+    talk("until ring.cu:61")
+
+    assert talk("complete print ri") == "print ring"
+    assert talk("complete print table::w") == "print table::weights"
+    assert talk("complete break st") == "break stencil"
+    assert talk("complete break ring") == "break ring.cu:"
+    lines = [int(line.rpartition(":")[2]) for line in talk("complete break ring.cu:6").splitlines()]
+    assert lines == [60, 61, 62, 64, 65, 66, 67, 69]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TypeAlias
 
 from warpsim.program.c_types import CType
@@ -9,6 +10,8 @@ from warpsim.records import frozen
 
 Range: TypeAlias = tuple[int, int]
 """Instructions of a function, by the number of the first, and of the one behind the last."""
+TEMPORARY = re.compile(r"param\d+|retval\d+|__local_depot\d+")
+"""Variables of PTX in which a compiler keeps those of C++: arguments and results of calls, and the stack."""
 
 
 @frozen(eq=False)

@@ -32,6 +32,7 @@ from warpsim.debug.errors import DebugError, flag, number, text
 from warpsim.debug.matrices import Matrix, matrix_at, nearest_matrix
 from warpsim.debug.origins import Origin, origin_of
 from warpsim.debug.position import Call, Position, Stop, WarpState, context_of, frames_of, standing_of, warps_of
+from warpsim.debug.scopes import TEMPORARY, Symbol
 from warpsim.debug.threads import Focus, chosen_focus
 from warpsim.debug.timeline import Timeline
 from warpsim.debug.waiting import BarrierState, InFlight, MbarrierState
@@ -363,6 +364,16 @@ class Session(Position):
         if at is None:
             return ()
         return tuple([call for call, _, _ in frames_of(at, self.program)])
+
+    def variables(self) -> tuple[Symbol, ...]:
+        """The variables of C++ and PTX that the selected frame sees, innermost first, each name once; without those that a
+        compiler has added, if debug information tells.
+        """
+        context, found = self.context, dict[str, Symbol]()
+        for symbol in context.symbols.visible(context.function, context.number, context.depth):
+            if not (context.symbols.info.bodies and TEMPORARY.fullmatch(symbol.name)):
+                found.setdefault(symbol.name, symbol)
+        return tuple(found.values())
 
     def warps(self) -> tuple[WarpState, ...]:
         """Where the warps of the running CTAs stand: one entry for lanes of a warp that stand together."""

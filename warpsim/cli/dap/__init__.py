@@ -283,7 +283,7 @@ class Adapter:
 
     def _unit(self, given: Body) -> str:
         """The stepping unit: CUDA lines if the editor shows CUDA source, unless it asks for instructions."""
-        lines = self.places.options.get("sources") == "cuda" and given.get("granularity") != "instruction"
+        lines = self.places.cuda and given.get("granularity") != "instruction"
         return "line" if lines else "instruction"
 
     def on_next(self, given: Body, respond: Respond) -> Callable[[], None]:

@@ -11,6 +11,8 @@ from warpsim.cli.dap.protocol import Body
 from warpsim.debug import DebugError, Session
 from warpsim.debug.breakpoints import line_column
 from warpsim.debug.threads import cta_text
+from warpsim.errors import source_path
+from warpsim.program.mangling import qualified_name
 
 Respond = Callable[..., None]
 """Sends the response to a request, with its body if it has one."""
@@ -27,6 +29,7 @@ class Places:
         self.session: Session | None = None
         self.options: Body = {}
         self._set: dict[str, list[int]] = {}
+        self._asked_for_cuda = False
         self.logs: dict[int, str] = {}
         """The messages of logpoints, by the number of the breakpoint."""
 
@@ -39,6 +42,11 @@ class Places:
         if self.session is None:
             raise DebugError("nothing has been launched")
         return self.session
+
+    @property
+    def cuda(self) -> bool:
+        """Whether stops and steps are by CUDA lines: as the launch says, or else once a breakpoint is set in a CUDA file."""
+        return bool(self.options.get("sources", "cuda" if self._asked_for_cuda else "ptx") == "cuda")
 
     # ---- threads and stacks ------------------------------------------------------------------
 
@@ -81,16 +89,16 @@ class Places:
         calls = session.where()
         frames = []
         for depth, call in enumerate(calls):
-            ptx = self._source(session.program.file)
-            cuda = call.source is not None and self.options.get("sources") == "cuda"
-            source = self._source(call.source[0]) if cuda and call.source is not None else ptx
-            line = call.source[1] if cuda and call.source is not None else call.line
+            file, line = session.program.file, call.line
+            if self.cuda and call.source is not None:
+                there = self.options.get("sources") == "cuda" or source_path(call.source[0], file) is not None
+                file, line = call.source if there else (file, line)
             at = next((n for n, i in enumerate(self.live().code) if i.span.line == call.line), 0)
             frames.append(
                 {
                     "id": int(given["threadId"]) * DEEPEST + depth,
-                    "name": call.function,
-                    "source": source,
+                    "name": qualified_name(call.function),
+                    "source": self._source(file),
                     "line": line,
                     "column": 1,
                     "instructionPointerReference": hex(at),
@@ -145,6 +153,7 @@ class Places:
         """Set breakpoints at lines of the module or a CUDA file."""
         path, own = self._file(given)
         prefix = "" if own else f"{os.path.basename(path)}:"
+        self._asked_for_cuda |= bool(prefix and given.get("breakpoints"))
         setters = [partial(self._break_at, f"{prefix}{int(b['line'])}", b) for b in given.get("breakpoints") or []]
         respond(self._replace(f"source {path}", setters))
 

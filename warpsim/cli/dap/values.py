@@ -19,6 +19,9 @@ from warpsim.debug import expressions as ex
 from warpsim.debug.breakpoints import location_of
 from warpsim.errors import describe
 from warpsim.machine.values import Array
+from warpsim.program.c_types import Array as ArrayType
+from warpsim.program.c_types import CType, Pointer, Struct, size
+from warpsim.program.c_types import text as type_text
 from warpsim.program.names import SPECIALS
 
 Children = Callable[[], list[Body]]
@@ -95,20 +98,29 @@ class Values:
         return found
 
     def _variables(self) -> list[Body]:
-        session = self.live()
-        context = session.context
-        plan = context.group.plan if context.group is not None else session.timeline.state.plan.main
-        names = [p.name for p in plan.function.params if not p.registers]
-        names += [v.name for v in [*plan.function.variables, *session.program.variables]]
-        found = []
-        for name in dict.fromkeys(names):
-            try:
-                value = session.evaluate(name)
-            except DebugError as problem:
-                found.append({"name": name, "value": str(problem).splitlines()[0], "variablesReference": 0})
-                continue
-            found.append(self._variable(name, value, _one_line(value)))
-        return found
+        return [self._expression(symbol.name, symbol.name) for symbol in self.live().variables()]
+
+    def _expression(self, name: str, expression: str) -> Body:
+        """A variable, a member or an element, under its name among its siblings."""
+        try:
+            value, of = self.live().context.typed(expression)
+        except DebugError as problem:
+            said = str(problem).splitlines()[0].removeprefix(expression).strip()
+            return {"name": name, "value": said, "variablesReference": 0}
+        return {**self._variable(expression, value, _one_line(value, of), of), "name": name}
+
+    def _parts(self, expression: str, of: CType) -> Children | None:
+        """The members of a struct, the elements of an array, what a pointer points to."""
+        match of:
+            case Struct(members=members) if members:
+                names = [(m.name, f"{expression}.{m.name}") for m in members if m.name]
+            case ArrayType(count=count):
+                names = [(str(at), f"{expression}[{at}]") for at in range(min(count, MOST))]
+            case Pointer() if size(of.to):
+                names = [(f"*{expression}", f"(*{expression})")]
+            case _:
+                return None
+        return lambda: [self._expression(name, part) for name, part in names]
 
     def _specials(self) -> list[Body]:
         found = []
@@ -118,23 +130,28 @@ class Values:
                 found.append(self._variable(f"%{name}", value, _one_line(value)))
         return found
 
-    def _variable(self, name: str, value: Array, text: str) -> Body:
+    def _variable(self, name: str, value: Array, text: str, of: CType | None = None) -> Body:
         data = np.ma.getdata(value)
         body: Body = {
             "name": name,
             "value": text,
             "evaluateName": name,
             "variablesReference": 0,
-            "type": data.dtype.name,
+            "type": data.dtype.name if of is None else type_text(of),
         }
-        if data.ndim:
+        parts = None if of is None or isinstance(value, np.ma.MaskedArray) else self._parts(name, of)
+        if parts is not None:
+            body["variablesReference"] = self._reference(parts)
+            if data.ndim:
+                body["indexedVariables"] = min(len(data), MOST)
+        elif data.ndim:
             mask = np.ma.getmaskarray(value)
 
             def children() -> list[Body]:
                 return [
                     {
                         "name": str(at),
-                        "value": "-" if np.all(mask[at]) else show(data[at]),
+                        "value": "-" if _away(mask[at]) else show(data[at], of=of),
                         "evaluateName": f"{name}[{at}]",
                         "variablesReference": 0,
                     }
@@ -191,13 +208,13 @@ class Values:
             self.places.look_at_frame(int(given["frameId"]))
         if given.get("context") == "repl":
             try:
-                value = session.evaluate(text)
+                value, of = session.context.typed(text)
             except DebugError:
                 respond({"result": self._command(text), "variablesReference": 0})
                 return
         else:
-            value = session.evaluate(text)
-        body = self._variable(text, value, _one_line(value))
+            value, of = session.context.typed(text)
+        body = self._variable(text, value, _one_line(value, of), of)
         del body["name"], body["evaluateName"]
         respond({"result": body.pop("value"), **body})
 
@@ -270,8 +287,15 @@ class Values:
         )
 
 
-def _one_line(value: ArrayLike) -> str:
-    return short(value) if isinstance(value, np.ma.MaskedArray) and value.ndim == 1 else abridged(value)
+def _one_line(value: ArrayLike, of: CType | None = None) -> str:
+    if isinstance(value, np.ma.MaskedArray) and value.ndim == 1 and value.dtype.names is None:
+        return short(value)
+    return abridged(value, of)
+
+
+def _away(mask: Array) -> bool:
+    """Whether a lane has no value: all parts of it are masked."""
+    return bool(np.all([_away(mask[name]) for name in mask.dtype.names]) if mask.dtype.names else np.all(mask))
 
 
 def _place(given: Body) -> tuple[str, int]:

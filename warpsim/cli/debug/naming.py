@@ -21,8 +21,6 @@ from warpsim.program.program import Param, Variable
 from warpsim.types import TYPES, StateSpace
 
 WORDS = {StateSpace.SHARED: "__shared__ ", StateSpace.CONST: "__constant__ ", StateSpace.GLOBAL: "__device__ "}
-TEMPORARY = re.compile(r"param\d+|retval\d+|__local_depot\d+")
-"""Variables of PTX in which a compiler keeps those of C++: arguments and results of calls, and the stack."""
 
 
 class Naming:
@@ -81,26 +79,17 @@ class NamingInfos:
     @command("look")
     def info_locals(self, text: str) -> None:
         """List the parameters and variables of the selected frame, and the variables of the module."""
-        self._values(self._visible())
+        self._values(self.session.variables())
 
     @command("look")
     def info_args(self, text: str) -> None:
         """List the parameters of the function of the selected frame."""
-        self._values([symbol for symbol in self._visible() if symbol.parameter])
+        self._values([symbol for symbol in self.session.variables() if symbol.parameter])
 
     @command("look", "[TEXT]")
     def info_variables(self, text: str) -> None:
         """List the variables of the module, or those whose names have TEXT in them."""
         self._values([symbol for symbol in self.session.context.symbols.globals if text in symbol.name])
-
-    def _visible(self) -> list[Symbol]:
-        """The variables of the selected frame, without those that a compiler has added, each name once."""
-        context = self.session.context
-        found: dict[str, Symbol] = {}
-        for symbol in context.symbols.visible(context.function, context.number, context.depth):
-            if not (context.symbols.info.bodies and TEMPORARY.fullmatch(symbol.name)):
-                found.setdefault(symbol.name, symbol)
-        return list(found.values())
 
     def _values(self, symbols: Iterable[Symbol]) -> None:
         """List variables with their types and values, and where the types come from."""

@@ -21,8 +21,9 @@ from warpsim.cli.debug.stopping import Stopping
 from warpsim.cli.debug.table import GROUPS, Command, chosen, command, commands
 from warpsim.debug import DebugError, Session
 from warpsim.debug.breakpoints import EVENTS
-from warpsim.errors import WarpsimError
+from warpsim.errors import WarpsimError, source_name
 from warpsim.host.options import EVERY
+from warpsim.program.mangling import qualified_name
 
 PHRASES = {"registers": "info registers", "memory": "x"}
 LINE = re.compile(r"\s*([A-Za-z][\w-]*|[?!])\s*(.*)", re.DOTALL)
@@ -240,11 +241,15 @@ class Shell:
             functions = self.session.program.functions
             if text.startswith("op:"):
                 return [f"op:{i.text}" for i in self.session.code]
-            return [*functions, *(label for f in functions.values() for label in f.labels)]
+            labels = [label for f in functions.values() for label in f.labels]
+            lines = {source_name(i.source) for i in self.session.code if i.source is not None and i.source[1]}
+            files = {line.rpartition(":")[0] + ":" for line in lines}
+            return [*functions, *map(qualified_name, functions), *labels, *(lines if ":" in text else files)]
         if found.takes in ("expression", "place"):
             group = self.session.context.group
             registers = group.plan.function.registers if group is not None else []
-            return [r.name for r in registers if not r.hidden] + [*self.session.kept.named]
+            variables = [symbol.name for symbol in self.session.variables()]
+            return [r.name for r in registers if not r.hidden] + variables + [*self.session.kept.named]
         return []
 
 
