@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+import sys
 import weakref
 from typing import ClassVar
 
@@ -53,6 +54,8 @@ def facts(cls):
     yield [repr(one), str(one), repr(changed), one.double, one.parts, copied.parts is one.parts, cls.kinds, cls.__doc__]
     yield [one == same, one != same, one == other, one == copied, weakref.ref(one)() is one]
     yield [hasattr(one, "__dict__"), inspect.signature(cls), cls.__match_args__, cls.__qualname__, cls.__module__]
+    if sys.version_info >= (3, 13):
+        yield repr(copy.replace(one, x=5, parts=[]))
     yield [attrs.asdict(one), [field.name for field in attrs.fields(cls)], cls.kinds]
     for attempt in (
         lambda: hash((cls(1).x, type(hash(one)))),

@@ -6,6 +6,7 @@ classes, and makes objects of 60. Everything else is as attrs has it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -50,7 +51,9 @@ def _record(decorate: Any, given: type | None = None, *, eq: bool = True, repr: 
 
     whole = cache(partial(model, eq=eq, repr=repr))
     later = ["__attrs_attrs__", "__match_args__"] + ["__getstate__", "__setstate__"] * slots + ["__repr__"] * repr
-    later += ["__eq__", "__ne__"] * eq + ["__hash__"] * (eq and immutable)
+    later += (
+        ["__eq__", "__ne__"] * eq + ["__hash__"] * (eq and immutable) + ["__replace__"] * (sys.version_info >= (3, 13))
+    )
     body: dict[str, Any] = {
         name: value for name, value in own.items() if name not in (*fields, "__dict__", "__weakref__")
     }
