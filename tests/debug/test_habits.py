@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from ring_kernel import started
 from tests.debug.test_commands import FAULTY, LINES, Talk
+from warpsim.cli.debug.shell import Shell
 
 
 @pytest.fixture
@@ -123,7 +125,7 @@ def test_places_from_here(talk):
     assert talk("tb +3") == "Temporary breakpoint 1 at 20: line 20"
     assert talk("b *$pc + 9") == "Breakpoint 2 at 26: line 26"
     assert talk("until").endswith("    18  mov.u32 %r0, %tid.x;")
-    assert talk("advance 22").startswith("Breakpoint 1")
+    assert talk("advance 22").startswith("Temporary breakpoint 1")
     assert talk("b").startswith("Breakpoint 3 at 20")
     assert talk("clear") == "Deleted breakpoint 3"
     assert talk("clear") == "no breakpoint at 20"
@@ -190,6 +192,7 @@ def test_settings(talk):
     assert "history-bytes: 268435456" in talk("show").splitlines()
     assert talk("set pagination off") == talk("set confirm off") == talk("set cuda memcheck on") == ""
     assert talk("set pagination on") == "pagination is always off here: the output has no pages"
+    assert talk("set print pretty on").startswith("there is no setting 'print pretty'; the nearest is ")
     assert talk("set steps-by line") == "there is no setting 'steps-by'; the nearest is step-by"
     assert talk("show stop-at") == "there is no setting 'stop-at'; the nearest is stop-at-findings"
     assert talk("show version").startswith("warpsim ")
@@ -253,6 +256,23 @@ def test_threads_in_turn(talk):
     assert talk("thread apply all step") == "thread apply takes commands that look: step moves the launch"
     assert talk("thread apply 1-x p n") == "thread apply all COMMAND, or thread apply N... COMMAND"
     assert "there is no lane" in talk("thread apply 99 p n") or "there is no warp" in talk("thread apply 99 p n")
+
+
+def test_addresses_and_sources():
+    """What lies at an address, text in memory, the files of the code, and the parameters of the kernel by their names."""
+    talk = Talk()
+    talk.session = started("ring_debug.ptx")
+    talk.shell = Shell(talk.session, talk.out, colour=False)
+    talk("tb ring.cu:60")
+    assert talk("c").splitlines()[0] == "Temporary breakpoint 1"
+    assert talk("info symbol &coef[2]") == "coef+0x8 in shared memory"
+    assert talk("info symbol &last.a[1]") == "last + 8 in global memory"
+    assert talk("info symbol 0x99999999") == "No symbol matches 0x99999999."
+    assert talk("info symbol coef").startswith("info symbol ADDRESS")
+    assert talk("info source").splitlines()[0].endswith("ring.cu")
+    assert talk("x/s &ring[1].flag").endswith('"b"')
+    assert "n=100, step=...)" in talk("info cuda kernels")
+    assert talk("info threads") == talk("info warps")
 
 
 def test_saved_breakpoints(talk, tmp_path):

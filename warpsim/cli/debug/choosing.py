@@ -217,10 +217,13 @@ class Cuda:
         session, state = self.session, self.session.timeline.state
         outermost = attrs.evolve(session.context, group=None)
         params = []
-        for param in state.plan.main.function.params:
+        for param in outermost.symbols.visible(state.plan.main.function, 0):
+            if not param.parameter:
+                continue
             try:
                 value = np.asarray(outermost.value(param.name))
-            except DebugError:
+            except DebugError:  # a copy of it is in local memory
+                params.append(f"{param.name}=...")
                 continue
             shown = hex(int(value)) if value.dtype == np.uint64 and value.ndim == 0 else plain(value[()])
             params.append(f"{param.name}={shown if value.ndim == 0 else '{...}'}")

@@ -26,12 +26,15 @@ from warpsim.debug import Call, DebugError, InFlight
 from warpsim.debug import expressions as ex
 from warpsim.debug.breakpoints import line_column, location_of, resolve
 from warpsim.debug.threads import cta_text
+from warpsim.debug.waiting import shared_name
 from warpsim.errors import describe, plural, source_name
 from warpsim.machine.values import Array
 from warpsim.program.mangling import qualified_name
 from warpsim.types import TYPES
 
 AROUND = 5
+LONGEST = 256
+"""Most characters of a text that are shown."""
 UNITS = {"b": 1, "h": 2, "w": 4, "g": 8}
 
 FORMAT = re.compile(r"(?:/(\S*))?\s*(.*)", re.DOTALL)
@@ -78,11 +81,14 @@ class Looking:
     def do_x(self, text: str) -> None:
         """Show N elements of memory in format F and units of b, h, w or g: 1, 2, 4 or 8 bytes. A place is an object,
         an address, or a state space and an address: x/8xw &s, x/4f out, x shared 0x40. x/4i $pc shows four
-        instructions.
+        instructions, x/s a text.
         """
         option, text = _formatted(text)
         if option.endswith("i"):
             self.say(self.instructions(text, option))
+            return
+        if option == "s":
+            self._text(text)
             return
         found = re.fullmatch(r"(\d{0,6})([a-z]*)", option)
         if found is None:
@@ -103,6 +109,15 @@ class Looking:
         if count:
             self.session.set("$_", address + (count - 1) * size)
             self.session.set("$__", int(data[-1]))
+
+    def _text(self, text: str) -> None:
+        """Show the characters of a place up to a zero, as C's text."""
+        space, address = self._place(text)
+        raw = b""
+        while len(raw) < LONGEST and not raw.endswith(b"\0"):
+            raw += self.session.memory(space, address + len(raw), 1)
+        said = raw.removesuffix(b"\0").decode("latin-1").encode("unicode_escape").decode().replace('"', '\\"')
+        self.say(f'{space} 0x{address:x}:  "{said}"' + ("..." if not raw.endswith(b"\0") else ""))
 
     def instructions(self, text: str, option: str) -> str:
         """Instructions from a PTX line, a label or a function on; an arrow marks the one that comes next."""
@@ -331,7 +346,7 @@ class Infos:
         )
         self.console.say_all(lines, f"CTA {focus.cta}, warp {focus.warp} is not running.")
 
-    @command("look")
+    @command("look", aliases="threads")
     def info_warps(self, text: str) -> None:
         """Show where the warps of the running CTAs stand."""
         focus = self.session.thread
@@ -372,6 +387,33 @@ class Infos:
     def info_frame(self, text: str) -> None:
         """Show where the thread in focus stands."""
         self.say(self.console.whereabouts())
+
+    @command("look")
+    def info_source(self, text: str) -> None:
+        """Show the CUDA file of the next instruction, and all files that have code."""
+        stop = self.session.stop
+        if stop.source is not None:
+            self.say(f"Current source file is {stop.source[0]}")
+        files = sorted({i.source[0] for i in self.session.code if i.source is not None})
+        self.console.say_all((f"  {name}" for name in files), "No line information: compile with -lineinfo.")
+
+    @command("look", "ADDRESS", takes="expression")
+    def info_symbol(self, text: str) -> None:
+        """Name what lies at an address: a variable of shared memory, an array or a variable of global memory."""
+        address, state = self._address(text), self.session.timeline.state
+        found = state.memory.nearest(address)
+        if found is not None and found[1] == 0:
+            self.say(f"{found[0].name} + {address - found[0].start} in global memory")
+            return
+        machine = self.session.context.machine
+        name = shared_name(machine, address) if machine is not None and 0 <= address < state.shared_size else ""
+        self.say(f"{name} in shared memory" if name and not name.startswith("0x") else f"No symbol matches {text}.")
+
+    def _address(self, text: str) -> int:
+        value = np.ma.getdata(self.session.evaluate(text)) if text else np.zeros(0)
+        if value.ndim or value.dtype.kind not in "iu":
+            raise DebugError("info symbol ADDRESS, for example info symbol &tile[3]")
+        return int(value)
 
     @command("look")
     def info_findings(self, text: str) -> None:

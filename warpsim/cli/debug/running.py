@@ -180,7 +180,8 @@ class Running:
             self.say(self.console.paint(f"{stop.finding.severity}: ", "31;1") + describe(stop.finding))
             self.console.errors += [stop.finding] if stop.finding.severity == "error" else []
         elif stop.reason == "breakpoint":
-            self.say(self.console.paint(f"Breakpoint {stop.number}", "1"))
+            kind = "Breakpoint" if stop.number in self.session.breakpoints else "Temporary breakpoint"
+            self.say(self.console.paint(f"{kind} {stop.number}", "1"))
         elif stop.reason == "watchpoint":
             self._report_change(stop)
         elif stop.reason == "catchpoint":

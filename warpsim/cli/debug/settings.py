@@ -88,19 +88,20 @@ class SettingUp:
         0. Or change a setting: set step-by line; show lists them.
         """
         words = text.split()
+        name = " ".join(words[:-1])
         if words[:1] in (["var"], ["variable"]):
             text = text.partition(" ")[2]
         elif words and words[0] in self.settings:
             self._choose(self.settings[words[0]], words[1:])
             return
-        elif (name := " ".join(words[:-1])) in FIXED:
+        elif name in FIXED:
             value, why = FIXED[name]
             if words[-1] != value:
                 raise DebugError(f"{name} is always {value} here: {why}")
             return
         what, sign, value = re.sub(r"==|<=|>=|!=", lambda m: "\0" * len(m[0]), text).partition("=")
-        if not sign and re.fullmatch(r"[a-z]+-[a-z-]+", words[0] if words else ""):
-            raise DebugError(f"there is no setting {words[0]!r}; {nearest(words[0], self.settings)}")
+        if not sign and len(words) > 1 and re.fullmatch(r"[a-z][a-z -]+", name):
+            raise DebugError(f"there is no setting {name!r}; {nearest(name, {**self.settings, **FIXED})}")
         if not sign or not what.strip() or not value.strip():
             raise DebugError("set WHAT = VALUE, for example set %r3 = 5, set s[2] = 1.5, set %r3[4] = %r2 + 1")
         self.session.set(text[: len(what)].strip(), text[len(what) + 1 :].strip())
