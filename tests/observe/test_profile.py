@@ -89,6 +89,43 @@ def test_banks_and_sectors(size, batch_threads):
     assert (shared.shared_accesses, loaded.global_accesses) == (9, 9)
 
 
+STRIDED = (
+    HEAD
+    + """
+.visible .entry strided(.param .u64 data)
+{
+    .shared .align 16 .b8 tile[4096];
+    .reg .b32 %r<8>; .reg .b64 %rd<8>; .reg .f32 %f<2>; .reg .pred %p;
+    ld.param.u64 %rd1, [data]; mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x;
+    mul.wide.u32 %rd2, %r1, 12; add.u64 %rd1, %rd1, %rd2; mul.wide.u32 %rd2, %r2, 4; add.u64 %rd1, %rd1, %rd2;
+    mov.u32 %r3, tile; mul.lo.u32 %r4, %r1, 12; add.u32 %r3, %r3, %r4; mov.u32 %r5, 0;
+L:  ld.global.f32 %f1, [%rd1];
+    st.shared.f32 [%r3], %f1;
+    add.u64 %rd1, %rd1, 4; add.u32 %r3, %r3, 4; add.u32 %r5, %r5, 1; setp.lt.u32 %p, %r5, 12; @%p bra L;
+    ret;
+}
+"""
+)
+
+
+@pytest.mark.parametrize("batch_threads", [1, 1 << 20])
+def test_accesses_that_walk_through_memory(batch_threads):
+    """Strided accesses whose first address moves on, and from CTA to CTA, are counted at each alignment."""
+    data = np.zeros(1024, np.float32)
+    kernel = warpsim.load(STRIDED)["strided"]
+    found = kernel((3,), (64,), (data,), profile=True, batch_threads=batch_threads).profile
+    load, store = (
+        next(line.counts for line in found.lines if text in line.text) for text in ("ld.global", "st.shared")
+    )
+
+    places = [(warp, cta, lap) for warp in (0, 1) for cta in range(3) for lap in range(12)]
+    of_lane = lambda warp, first: [first + 12 * (32 * warp + lane) for lane in range(32)]  # noqa: E731
+    assert load.sectors == sum(sectors_of(of_lane(warp, 4 * (cta + lap))) for warp, cta, lap in places)
+    assert load.global_accesses == store.shared_accesses == len(places)
+    banks = [banks_of(of_lane(warp, 4 * lap), 4) for warp, _, lap in places]
+    assert (store.shared_pieces, store.shared_passes) == tuple(map(sum, zip(*banks, strict=True)))
+
+
 def test_the_worst_conflict_is_named():
     """Lanes 128 bytes apart want words of one bank: which, and who wants them."""
     code = "mov.u32 %r0, %laneid; shl.b32 %r1, %r0, 7; mov.u32 %r2, smem; add.u32 %r1, %r1, %r2; and.b32 %r1, %r1, 511; ld.shared.u32 %r3, [%r1];"

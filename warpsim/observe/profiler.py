@@ -15,12 +15,12 @@ import numpy as np
 
 from warpsim.machine.machine import Machine
 from warpsim.machine.plan import BoundBlock
-from warpsim.machine.selection import Rect
+from warpsim.machine.selection import Rect, Selection
 from warpsim.machine.state.global_memory import PARAM_WINDOW
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.transfers import Transfer
-from warpsim.machine.values import Array, Place, as_array
+from warpsim.machine.values import Affine, Array, Place, as_array
 from warpsim.machine.watcher import MemoryAccess, Watcher
 from warpsim.program.program import Instruction
 from warpsim.records import define, frozen
@@ -28,6 +28,8 @@ from warpsim.report.profile import Conflict, Counts, Line, Profile
 
 BANKS = 32
 """Number of banks, of 4 bytes each."""
+LINE = 128
+"""Addresses as far apart are alike: they are in the same bank, and as far from the begin of a sector."""
 SECTOR_BITS = 5
 """Of the 32 bytes of a sector of global memory."""
 
@@ -126,6 +128,33 @@ def sectors(lanes: Lanes) -> int:
     return (int(np.count_nonzero(first)) + int(np.count_nonzero(more))) * lanes.weight
 
 
+@frozen(eq=False)
+class Cost:
+    """What an access costs in the memory system: ``rows`` of warps and how many CTAs each stands for, lanes, and in global memory
+    sectors, in shared memory pieces, passes, and the ``most`` of a piece.
+    """
+
+    rows: int
+    weight: int
+    lanes: int
+    sectors: int = 0
+    pieces: int = 0
+    passes: int = 0
+    most: int = 0
+
+
+def cost_of(lanes: Lanes, space: str, nbytes: int) -> Cost:
+    """What lanes cost that access so many bytes each of a state space."""
+    rows, weight, count = len(lanes.here), lanes.weight, int(np.count_nonzero(lanes.here)) * lanes.weight
+    if space == "global":
+        return Cost(rows, weight, count, sectors(lanes))
+    if space == "local":
+        return Cost(rows, weight, count)
+    passes = bank_passes(lanes, nbytes).passes
+    pieces = int(np.count_nonzero(passes)) * weight
+    return Cost(rows, weight, count, 0, pieces, int(passes.sum()) * weight, int(passes.max(initial=0)))
+
+
 @define(eq=False)
 class Entry:
     """Counts of one instruction."""
@@ -152,6 +181,8 @@ class Profiler(Watcher):
         self._since = 0
         self._guard: tuple[Entry, int] | None = None
         self._reached: dict[str, Array] = {}
+        self._costs: dict[tuple[object, ...], tuple[Selection, Cost]] = {}
+        """Of accesses at affine addresses by all lanes, by what decides them; with the threads, whose identity is part of that."""
 
     def _entry(self, instruction: Instruction) -> Entry:
         found = self._entries.get(id(instruction))
@@ -216,50 +247,73 @@ class Profiler(Watcher):
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Count bytes, bank passes and sectors."""
         started = time.perf_counter_ns()
-        entry, lanes = self._entry(group.instruction), warp_rows(group, access.place, access.active)
-        count = int(np.count_nonzero(lanes.here)) * lanes.weight * access.nbytes
-        if access.space == "local":
-            entry.counts.local_bytes += count
-        elif access.space == "global":
-            if int(lanes.address.reshape(-1)[0]) < PARAM_WINDOW:  # constants and parameters have caches of their own
-                entry.counts.global_bytes += count
-                entry.counts.sectors += sectors(lanes)
-                entry.counts.global_accesses += self._new(group, "global", lanes)
+        entry, at, selection = self._entry(group.instruction), access.at, group.selection
+        if type(at) is Affine and access.active is None:
+            key = id(selection), at.strides, at.extents, at.base % LINE, access.nbytes, access.space
+            if key not in self._costs:
+                lanes = warp_rows(group, access.place, None)
+                self._costs[key] = selection, cost_of(lanes, access.space, access.nbytes)
+            self._count(machine, group, entry, access, at.base, self._costs[key][1], None)
         else:
-            entry.counts.shared_bytes += count
-            self._banks(machine, group, entry, lanes, access.nbytes)
+            lanes = warp_rows(group, access.place, access.active)
+            cost = cost_of(lanes, access.space, access.nbytes)
+            self._count(machine, group, entry, access, int(lanes.address.reshape(-1)[0]), cost, lanes)
         self._since += time.perf_counter_ns() - started
+
+    def _count(
+        self,
+        machine: Machine,
+        group: Group,
+        entry: Entry,
+        access: MemoryAccess,
+        first: int,
+        cost: Cost,
+        lanes: Lanes | None,
+    ) -> None:
+        """Count an access; ``first`` is its first address. Without ``lanes`` all take part."""
+        counts, nbytes = entry.counts, cost.lanes * access.nbytes
+        if access.space == "local":
+            counts.local_bytes += nbytes
+        elif access.space == "global":
+            if first < PARAM_WINDOW:  # constants and parameters have caches of their own
+                counts.global_bytes += nbytes
+                counts.sectors += cost.sectors
+                counts.global_accesses += self._new("global", cost, lanes)
+        else:
+            counts.shared_bytes += nbytes
+            counts.shared_accesses += self._new("shared", cost, lanes)
+            self._banks(machine, group, entry, access, cost, lanes)
 
     def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Count accesses to matrix rows in shared memory."""
         started = time.perf_counter_ns()
         lanes = warp_rows(group, access.place, access.active, of_rows=True)
-        entry = self._entry(group.instruction)
-        entry.counts.shared_bytes += int(np.count_nonzero(lanes.here)) * lanes.weight * access.nbytes
-        self._banks(machine, group, entry, lanes, access.nbytes)
+        cost = cost_of(lanes, "shared", access.nbytes)
+        self._count(machine, group, self._entry(group.instruction), access, 0, cost, lanes)
         self._since += time.perf_counter_ns() - started
 
-    def _banks(self, machine: Machine, group: Group, entry: Entry, lanes: Lanes, nbytes: int) -> None:
-        found, counts = bank_passes(lanes, nbytes), entry.counts
-        counts.shared_accesses += self._new(group, "shared", lanes)
-        counts.shared_pieces += int(np.count_nonzero(found.passes)) * lanes.weight
-        counts.shared_passes += int(found.passes.sum()) * lanes.weight
-        most = int(found.passes.max(initial=0))
-        if most > (entry.conflict.passes if entry.conflict else 1):
-            row, passes, bank, words = worst(lanes, found, nbytes)
+    def _banks(
+        self, machine: Machine, group: Group, entry: Entry, access: MemoryAccess, cost: Cost, lanes: Lanes | None
+    ) -> None:
+        entry.counts.shared_pieces += cost.pieces
+        entry.counts.shared_passes += cost.passes
+        if cost.most > (entry.conflict.passes if entry.conflict else 1):
+            if lanes is None:
+                lanes = warp_rows(group, access.place, None)
+            row, passes, bank, words = worst(lanes, bank_passes(lanes, access.nbytes), access.nbytes)
             number = int(machine.batch.ctas[int(lanes.columns[row])])
             gx, gy, _ = machine.launch.grid
             cta = number % gx, number // gx % gy, number // (gx * gy)
             entry.conflict = Conflict(passes, cta, int(lanes.warps[row]), bank, words)
 
-    def _new(self, group: Group, space: str, lanes: Lanes) -> int:
+    def _new(self, space: str, cost: Cost, lanes: Lanes | None) -> int:
         """Count warps with a lane here but none earlier in the same step: accesses are reported per allocation."""
-        here: Array = np.asarray(lanes.here.any(axis=1))
+        here: Array = np.ones(cost.rows, np.bool_) if lanes is None else np.asarray(lanes.here.any(axis=1))
         known = self._reached.get(space)
         if known is not None and known.shape == here.shape:
             here, known = here & ~known, known | here
         self._reached[space] = here if known is None else known
-        return int(np.count_nonzero(here)) * lanes.weight
+        return int(np.count_nonzero(here)) * cost.weight
 
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:
         """Count the bytes of bulk copies."""
