@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -15,6 +15,7 @@ from warpsim.capture.launches import Captured
 from warpsim.errors import WarpsimError
 from warpsim.host.cases import Case, CaseResult, run_prepared
 from warpsim.host.kernel import Module, load_text
+from warpsim.host.launch_options import Keywords
 from warpsim.host.recipes import DTYPES
 from warpsim.host.recording import FORMAT, write_case
 from warpsim.layout import tensor_map as layout
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from warpsim.machine.state.group import Group
 
 ALIGNMENT = 256
-REPLAY: dict[str, Any] = {
+REPLAY: Keywords = {
     "checks": "none",
     "on_finding": "collect",
     "max_instructions": 200_000_000,

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from warpsim.host.defaults import defaults
 from warpsim.host.device import Device, runs_on
 from warpsim.host.files import Target, named
 from warpsim.host.kernel import Kernel, LaunchResult, Module, load_file, load_text
+from warpsim.host.launch_options import Keywords
 from warpsim.host.options import Dim
 from warpsim.numerics.arrays import Array
 from warpsim.records import frozen
@@ -47,7 +48,7 @@ class Launched:
     timing: Timing | None = None
 
 
-def launch_options(options: Namespace) -> dict[str, Any]:
+def launch_options(options: Namespace) -> Keywords:
     """Convert the common options to launch options."""
     names = ("checks", "async_effects", "schedule", "max_instructions", "max_seconds", "engine", "workers")
     return {
@@ -261,7 +262,7 @@ class Shipped:
         return cls(path.name, {file.name: file.read_bytes() for file in path.iterdir() if file.is_file()})
 
 
-def run_shipped(case: Shipped, options: Mapping[str, Any]) -> CaseResult:
+def run_shipped(case: Shipped, options: Keywords) -> CaseResult:
     """Run a case from its bytes, on any machine."""
     import tempfile
 
@@ -273,7 +274,7 @@ def run_shipped(case: Shipped, options: Mapping[str, Any]) -> CaseResult:
         return run_case(path, **options)
 
 
-def results_of(names: Sequence[str], options: Mapping[str, Any]) -> Iterator[tuple[CaseResult, bool]]:
+def results_of(names: Sequence[str], options: Keywords) -> Iterator[tuple[CaseResult, bool]]:
     """The results of recorded launches, in order, and whether each could be read. Several cases are shared among the
     workers; a single case is divided among them.
     """
@@ -295,9 +296,7 @@ def results_of(names: Sequence[str], options: Mapping[str, Any]) -> Iterator[tup
             pool.shutdown(cancel_futures=True)
 
 
-def _outcome(
-    future: Future[CaseResult] | None, name: str, pool: Executor | Processes, options: dict[str, Any]
-) -> CaseResult:
+def _outcome(future: Future[CaseResult] | None, name: str, pool: Executor | Processes, options: Keywords) -> CaseResult:
     """A case's result from elsewhere; if the worker is lost, from another one, and finally from this process."""
     for again in (True, False):
         if future is None:
@@ -311,7 +310,7 @@ def _outcome(
     return run_case(find_case(name), **options)
 
 
-def _submitted(pool: Executor | Processes, name: str, options: dict[str, Any]) -> Future[CaseResult] | None:
+def _submitted(pool: Executor | Processes, name: str, options: Keywords) -> Future[CaseResult] | None:
     try:
         return pool.submit(run_shipped, Shipped.of(find_case(name)), options)
     except Exception:  # the executor itself is broken

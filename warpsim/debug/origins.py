@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import attrs
 import numpy as np
@@ -61,10 +60,11 @@ class Origin:
         return lines
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """Format a value; numbers that look like addresses in hexadecimal."""
-    address = isinstance(value, (int, np.integer)) and int(value) >= 1 << 32
-    return hex(int(value)) if address else str(value)
+    if isinstance(value, (int, np.integer)) and int(value) >= 1 << 32:
+        return hex(int(value))
+    return str(value)
 
 
 def origin_of(position: Position, what: str, depth: int) -> Origin:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from warpsim.driver.results import DriverError, Report, Result
 from warpsim.driver.streams import Stream
 from warpsim.driver.work import Copy, Dims, Fill, Launch, Work
 from warpsim.host.device import Device
+from warpsim.host.launch_options import Keywords
 from warpsim.host.options import Checks
 
 VERSION = 13090
@@ -48,7 +49,7 @@ class Driver:
         ptx: str | None = None,
         numerics: str = "exact",
         stdout: Callable[[str], object] | None = None,
-        options: Mapping[str, Any] | None = None,
+        options: Keywords | None = None,
         current: Callable[[], object] = lambda: None,
     ) -> None:
         self.devices = [Device(target, numerics=numerics, stdout=stdout or _to_stdout) for target in devices]
@@ -63,7 +64,7 @@ class Driver:
         self.graph_memory = GraphMemory()
         self.stream = Stream(self)
         self._ptx = ptx
-        self.options: Mapping[str, Any] = {
+        self.options: Keywords = {
             "max_instructions": None,
             **(options or {}),
             "checks": checks,
@@ -76,7 +77,7 @@ class Driver:
     def from_environment(cls, **more: Any) -> Driver:
         """Make a driver from the ``WARPSIM_`` environment variables."""
         asked = os.environ.get
-        options: dict[str, Any] = {}
+        options: Keywords = {}
         for name, make in (("max_instructions", int), ("max_seconds", float), ("async_effects", str)):
             if word := asked(f"WARPSIM_{name.upper()}"):
                 options[name] = None if word == "none" else make(word)

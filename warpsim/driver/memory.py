@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import enum
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -83,7 +82,7 @@ class Memory:
         name = self._name(nbytes, Kind.DEVICE)
         try:
             if at is None:
-                keeps: Any = self.device.empty(nbytes, np.uint8, name=name)
+                keeps: DeviceArray | Mapping = self.device.empty(nbytes, np.uint8, name=name)
             else:
                 keeps = self.device.map(np.zeros(nbytes, np.uint8), at, name=name)
                 nothing_written(self.space, at)
@@ -285,7 +284,9 @@ def _host(address: int, nbytes: int) -> Array:
     return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
 
 
-def _define(place: Allocation, offset: int, shape: tuple[int, ...], steps: tuple[int, ...], known: Any) -> None:
+def _define(
+    place: Allocation, offset: int, shape: tuple[int, ...], steps: tuple[int, ...], known: Array | None
+) -> None:
     """Mark copied bytes as defined where the source is; ``known`` holds its defined bits, None for all."""
     if known is not None and bool(known.all()):
         known = None

@@ -7,7 +7,6 @@ import os
 import re
 import struct
 import threading
-from collections.abc import Mapping
 from typing import Any, Protocol
 
 import attrs
@@ -20,6 +19,7 @@ from warpsim.errors import LaunchError, PtxError
 from warpsim.host import sources
 from warpsim.host.device import Device
 from warpsim.host.kernel import Kernel, Module, load_text
+from warpsim.host.launch_options import Keywords
 from warpsim.records import define
 from warpsim.types import StateSpace
 
@@ -131,7 +131,7 @@ class DriverInterface(Protocol):
     """Number of captures so far."""
     graph_memory: Any
     """The `GraphMemory` of all devices."""
-    options: Mapping[str, Any]
+    options: Keywords
     """Options of every launch."""
 
     def fail(self, error: Result) -> None:

@@ -23,6 +23,7 @@ from warpsim.host.arrays import DeviceArray
 from warpsim.host.device import Device, runs_on
 from warpsim.host.files import named, problems, read_archive, reason, text_of
 from warpsim.host.kernel import Kernel, LaunchResult, Module, load_text
+from warpsim.host.launch_options import Keywords
 from warpsim.host.recipes import DTYPES, LOGICAL, Recipe
 from warpsim.host.sources import read
 from warpsim.host.tensor_map import TensorMap
@@ -162,7 +163,7 @@ class Prepared:
         self.args = tuple([_argument(p, self.buffers, device) for p in description["params"]])
         self.grid, self.block = tuple(description["grid"]), tuple(description["block"])
         options = description.get("options", {})
-        self.keywords: dict[str, Any] = {
+        self.keywords: Keywords = {
             "shared_mem": description["dynamic_smem"],
             "cluster": tuple(description["cluster"]) if description.get("cluster") else None,
             "cooperative": bool(description.get("cooperative")),
@@ -192,13 +193,13 @@ class Prepared:
         """The kernel to launch."""
         return self.module[self.case.description["entry"]]
 
-    def launch(self, launch: Callable[..., Any] = Kernel.__call__, **options: Any) -> LaunchResult:
+    def launch(self, launch: Callable[..., LaunchResult] = Kernel.__call__, **options: Any) -> LaunchResult:
         """Run it. ``options`` override those of the case; ``launch`` is called in place of the kernel."""
         given = {key: value for key, value in options.items() if value is not None or key not in self.keywords}
         result: LaunchResult = launch(self.kernel, self.grid, self.block, self.args, **{**self.keywords, **given})
         return result
 
-    def schedule(self, options: dict[str, Any]) -> int | None:
+    def schedule(self, options: Keywords) -> int | None:
         """The seed of the order in which a launch with these options runs; None: the usual one."""
         given = options.get("schedule")
         of_case = self.keywords.get("schedule") if given is None else given
@@ -374,7 +375,7 @@ def _place_pointers(spec: JsonObject, buffers: dict[str, DeviceArray]) -> None:
     buffers[spec["name"]].set(raw)
 
 
-def _argument(spec: JsonObject, buffers: dict[str, DeviceArray], device: Device) -> Any:
+def _argument(spec: JsonObject, buffers: dict[str, DeviceArray], device: Device) -> object:
     kind = spec["kind"]
     if kind == "ptr":
         return buffers[spec["buffer"]].ptr + spec["byte_offset"] if spec.get("buffer") else spec["byte_offset"]

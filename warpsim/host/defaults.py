@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -61,7 +62,7 @@ def tell_uncaught(listeners: Sequence[object]) -> None:
     atexit.register(session.close)  # later, the hooks would find an interpreter without modules
     of_program = sys.excepthook
 
-    def program(kind: Any, problem: Any, trace: Any, /) -> None:
+    def program(kind: type[BaseException], problem: BaseException, trace: TracebackType | None, /) -> None:
         unhandled.note("", problem)
         of_program(kind, problem, trace)
 

@@ -102,7 +102,7 @@ def read_archive(path: str | os.PathLike[str]) -> dict[str, Array]:
 
     with _reading(path):
         # A device may have no end to look for the directory at.
-        source: Any = path if os.path.isfile(path) else io.BytesIO(contents(path))
+        source: str | os.PathLike[str] | io.BytesIO = path if os.path.isfile(path) else io.BytesIO(contents(path))
         with zipfile.ZipFile(source) as archive:
             size = sum(member.file_size for member in archive.infolist())
         if size > LARGEST:

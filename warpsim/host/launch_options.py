@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 MAX_GRID = (2**31 - 1, 65535, 65535)
 MAX_BLOCK = (1024, 1024, 64)
 Dims = tuple[int, int, int]
+Keywords: TypeAlias = dict[str, Any]
+"""Keyword arguments of a launch, as `Kernel.__call__` takes them."""
 VARIABLE = "WARPSIM_WORKERS"
 KNOWN = 64
 """Combinations of options of which a kernel remembers that they are good."""

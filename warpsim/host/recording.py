@@ -23,6 +23,7 @@ from warpsim.host.cases import Case, checked
 from warpsim.host.device import Device
 from warpsim.host.files import named, reason
 from warpsim.host.kernel import Kernel, LaunchResult
+from warpsim.host.launch_options import Keywords
 from warpsim.host.options import Dim, dims
 from warpsim.host.recipes import DTYPES, LOGICAL, Recipe, name_of
 from warpsim.host.tensor_map import TensorMap
@@ -169,7 +170,7 @@ def _write(
     block: tuple[int, int, int],
     note: str,
     check: dict[str, JsonObject] | None,
-    options: dict[str, Any],
+    options: Keywords,
     result: LaunchResult | None,
 ) -> None:
     kernel, device = launched.kernel, launched.device

@@ -60,7 +60,7 @@ class UnhandledErrors(logging.Handler):
         """Number of launches that have ended."""
         self._said: list[str] = []
         self._say = say or self._said.append
-        self._held: dict[int, tuple[weakref.ref[Any], str]] = {}
+        self._held: dict[int, tuple[weakref.ref[object], str]] = {}
         self._numbers = itertools.count()
         self._over = False
 
@@ -140,7 +140,7 @@ class UnhandledErrors(logging.Handler):
     def _settling(self, before: Any, mark: str, where: str, problem_of: Problem) -> Any:
         """A method that settles a result, and notes the exception that it leaves there."""
 
-        def settle(owner: Any, *arguments: Any) -> None:
+        def settle(owner: object, *arguments: object) -> None:
             problem = problem_of(owner, arguments)
             if self._concerns(problem):
                 text = f"in {where} that nobody asked: {_text(problem)}"
@@ -157,7 +157,7 @@ class UnhandledErrors(logging.Handler):
     def _looking(self, before: Any, mark: str, *, tells: bool) -> Any:
         """A method that asks for a result, and with it for the exception."""
 
-        def look(owner: Any, *arguments: Any, **named: Any) -> Any:
+        def look(owner: object, *arguments: object, **named: object) -> object:
             __tracebackhide__ = True
             seen = False
             try:

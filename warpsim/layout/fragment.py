@@ -3,7 +3,7 @@ derived."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -70,9 +70,9 @@ class Fragment:
         """The lane of a thread of the layout."""
         return thread if self.lanes is None else self.first + self.lanes(thread)
 
-    def place(self, thread: Any, value: Any) -> tuple[Any, Any]:
+    def place(self, thread: Array | int, value: Array | int) -> tuple[Array, Array]:
         """Row and column of a thread's value; arrays broadcast."""
-        at = self.layout(thread, value)
+        at: Array = self.layout(thread, value)
         return at % self.rows, at // self.rows
 
     def table(self) -> tuple[Array, Array]:

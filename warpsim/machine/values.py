@@ -279,7 +279,7 @@ def _decided(*, holds: bool, fails: bool) -> Array:
 
 
 @functools.lru_cache(maxsize=4096)
-def stays_affine(function: Callable[..., Any], op: Any, types: tuple[DType, ...]) -> bool:
+def stays_affine(function: Callable[..., object], op: object, types: tuple[DType, ...]) -> bool:
     """Whether a body computes with affine values of such types: whether it does with numbers."""
     if not types or not all(t in _RANGE for t in types):
         return False

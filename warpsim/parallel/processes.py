@@ -215,7 +215,7 @@ class Processes(Executor):
         self.files = Files()
         self._end = weakref.finalize(self, _end, self._running)
 
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+    def submit(self, fn: Callable[..., T], /, *args: object, **kwargs: object) -> Future[T]:
         """Call a function of an importable module in a process."""
         return self._threads.submit(self._call, fn, args, kwargs)
 

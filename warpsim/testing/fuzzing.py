@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -15,6 +15,7 @@ from warpsim.errors import WarpsimError, describe
 from warpsim.host.arguments import Arguments
 from warpsim.host.arrays import array_of, is_buffer
 from warpsim.host.kernel import Kernel
+from warpsim.host.launch_options import Keywords
 from warpsim.host.options import Checks, Dim
 from warpsim.host.recipes import LOGICAL, Recipe, element_type, recipe
 from warpsim.host.recording import record
@@ -36,7 +37,7 @@ class Launch:
     grid: Dim
     block: Dim
     args: Arguments
-    options: dict[str, Any] = attrs.field(factory=dict)
+    options: Keywords = attrs.field(factory=dict)
 
 
 def arrays(shape: int | tuple[int, ...], dtype: DTypeLike = "f32", *, ordinary: bool = False) -> SearchStrategy[Recipe]:
@@ -120,7 +121,7 @@ def _check(kernel: Kernel, launch: Launch, oracle: Oracle | None, schedules: int
     given, left = _run(kernel, launch, checks, {"async_effects": "eager"})
     if oracle is not None:
         oracle(given, left)
-    others: list[dict[str, Any]] = [{"async_effects": "at_wait"}, *({"schedule": seed} for seed in range(schedules))]
+    others: list[Keywords] = [{"async_effects": "at_wait"}, *({"schedule": seed} for seed in range(schedules))]
     for order in others:
         _, again = _run(kernel, launch, "none", order)
         said = ", ".join(f"{key}={value!r}" for key, value in order.items())
@@ -129,7 +130,7 @@ def _check(kernel: Kernel, launch: Launch, oracle: Oracle | None, schedules: int
                 assert_bits_equal(a, b, name=f"argument {index} with {said}")
 
 
-def _run(kernel: Kernel, launch: Launch, checks: Checks, order: dict[str, Any]) -> tuple[Arguments, Arguments]:
+def _run(kernel: Kernel, launch: Launch, checks: Checks, order: Keywords) -> tuple[Arguments, Arguments]:
     """Run a launch in some order; returns its arguments before and after."""
     __tracebackhide__ = True
     given = tuple(_fresh(a) for a in launch.args)
@@ -144,7 +145,7 @@ def _run(kernel: Kernel, launch: Launch, checks: Checks, order: dict[str, Any]) 
     return given, left
 
 
-def _fresh(argument: Any) -> Any:
+def _fresh(argument: object) -> object:
     if isinstance(argument, Recipe):
         return argument.array()
     if is_buffer(argument) and not isinstance(argument, bytes | np.generic):

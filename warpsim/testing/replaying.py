@@ -13,6 +13,7 @@ import numpy as np
 
 from warpsim.errors import Finding, WarpsimError, describe
 from warpsim.host.cases import Case, CaseResult, Comparison, Prepared, counting, run_prepared
+from warpsim.host.launch_options import Keywords
 from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import finding_at, locate
 from warpsim.machine.state.group import Group
@@ -78,7 +79,7 @@ def _summary(result: CaseResult, errors: list[Finding], wrong: list[Comparison])
     return "; ".join(said) or "the launch differs from the recording"
 
 
-def _writers(again: Prepared, comparison: Comparison, options: dict[str, Any]) -> tuple[list[str], list[Finding]]:
+def _writers(again: Prepared, comparison: Comparison, options: Keywords) -> tuple[list[str], list[Finding]]:
     """Find who wrote the first wrong elements, in a second run; returns a description and the stores."""
     size = comparison.expected.dtype.itemsize
     places = [tuple(int(i) for i in at) for at in np.argwhere(comparison.wrong)[:TRACED]]
@@ -113,7 +114,7 @@ def _place(store: Finding, ready: Prepared) -> str:
     return f"{store.line} if {' && '.join(wanted)}" if wanted else str(store.line)
 
 
-def _command(path: Path, stop: list[str], options: dict[str, Any]) -> str:
+def _command(path: Path, stop: list[str], options: Keywords) -> str:
     """A debugger command that stops where things went wrong."""
     words = ["warpsim", "debug", "replay", shown_path(path)]
     for name in ("checks", "async_effects", "schedule", "device", "numerics"):

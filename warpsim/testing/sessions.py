@@ -21,7 +21,7 @@ from warpsim.host import defaults
 from warpsim.host.defaults import FILE, forward, tell_uncaught
 from warpsim.host.device import Device
 from warpsim.host.files import text_of
-from warpsim.host.launch_options import EFFECTS
+from warpsim.host.launch_options import EFFECTS, Keywords
 from warpsim.host.options import budget, choice, integer, resolve_checks
 from warpsim.host.unhandled import UnhandledErrors, launching
 from warpsim.machine.state.launch import LaunchState
@@ -130,7 +130,7 @@ class Settings:
     collect: bool
     bits: bool
     record: bool
-    launch: dict[str, Any]
+    launch: Keywords
     """Options of launches by the names of the marker's arguments, and ``findings``; None where none was given."""
     both: bool
     """Whether tests run with both settings of async_effects."""
@@ -246,7 +246,7 @@ def _read(config: pytest.Config) -> Settings:
     )
 
 
-def _marks(item: pytest.Item) -> dict[str, Any]:
+def _marks(item: pytest.Item) -> Keywords:
     """The arguments of a test's markers; the nearest marker wins."""
     found: dict[str, object] = {}
     for marker in item.iter_markers("ptx"):
@@ -255,9 +255,9 @@ def _marks(item: pytest.Item) -> dict[str, Any]:
     return found
 
 
-def _options(item: pytest.Item) -> dict[str, Any]:
+def _options(item: pytest.Item) -> Keywords:
     """The options of a test's launches: those of its markers, of its run with ``--warpsim-async=both``, of the session."""
-    own: dict[str, Any] = {}
+    own: Keywords = {}
     if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
         mode = item.callspec.params.get("_warpsim_async")
         own = {} if mode is None else {"async_effects": mode}
@@ -351,7 +351,7 @@ class CaseItem(pytest.Item):
     judges_findings = True
     """The item's failure message includes its findings."""
 
-    def __init__(self, *, marks: list[str], options: dict[str, Any], **keywords: Any) -> None:
+    def __init__(self, *, marks: list[str], options: Keywords, **keywords: Any) -> None:
         super().__init__(**keywords)
         self.options = options
         for name in marks:  # a case that is expected to fail must fail
@@ -418,7 +418,7 @@ def finish(session: pytest.Session) -> None:
         settings.said += settings.lines.write(config.rootpath / settings.coverage)
 
 
-def take_over(config: pytest.Config, output: dict[str, Any]) -> None:
+def take_over(config: pytest.Config, output: Keywords) -> None:
     """Take over what a worker observed."""
     if HANDED in output:
         settings = settings_of(config)

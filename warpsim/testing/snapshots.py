@@ -15,7 +15,6 @@ import shlex
 from collections.abc import Mapping
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -239,7 +238,7 @@ def _parts(text: str) -> list[str]:
     return parts
 
 
-def _element(element: Any, dtype: DType) -> str:
+def _element(element: np.generic, dtype: DType) -> str:
     if not is_float(dtype):
         return str(int(element)) if dtype.kind in "iub" else "0x" + element.tobytes()[::-1].hex()
     number = float(element)

@@ -14,7 +14,6 @@ the threads of a CTA come those of its warpgroups as readers through wgmma (`Wgm
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
 
 import numpy as np
 
@@ -197,7 +196,7 @@ class Order:
                 if key in self.variables:
                     self.acquire(self.variables[key], mine)
 
-    def _meetings(self, positions: Array) -> list[tuple[tuple[Any, ...], Array]]:
+    def _meetings(self, positions: Array) -> list[tuple[tuple[int, str, int, int], Array]]:
         """The sync variables by which threads of whole clusters tell each other what they know, by phase."""
         assert self.phases is not None
         clusters, phases = self.clusters[positions % self.shape.n_ctas], self.phases.entered.reshape(-1)[positions]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
 
 from warpsim.driver import properties
 from warpsim.driver.abi.calls import call, context_or_current, unsupported
@@ -13,6 +12,7 @@ from warpsim.driver.raw import bytes_at, get32, get64, mapped, put32, put64, put
 from warpsim.driver.results import DriverError, Result, present, require
 from warpsim.driver.streams import Stream
 from warpsim.driver.work import Copy, Fill, Free
+from warpsim.host.launch_options import Keywords
 from warpsim.host.tensor_map import TensorMap, encoded
 from warpsim.layout import tensor_map as layout
 
@@ -352,9 +352,7 @@ def _ints(address: int, count: int, kind: str = "I") -> list[int]:
     return list(struct.unpack(f"<{count}{kind}", bytes_at(address, 4 * count))) if count else []
 
 
-def _fields(
-    data_type: int, rank: int, dims: int, strides: int, elements: int, modes: tuple[int, ...]
-) -> dict[str, Any]:
+def _fields(data_type: int, rank: int, dims: int, strides: int, elements: int, modes: tuple[int, ...]) -> Keywords:
     """The common part of both kinds of maps."""
     require(1 <= rank <= 5, f"a tensor of {rank} dimensions")
     return {

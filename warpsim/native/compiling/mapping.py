@@ -9,7 +9,6 @@ import struct
 import sys
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any
 
 WRITABLE, EXECUTABLE = 1 | 2, 1 | 4
 """PROT_READ with PROT_WRITE, and with PROT_EXEC."""
@@ -51,7 +50,7 @@ def map_code(code: bytes, outside: Iterable[tuple[str, int]]) -> int | None:
 _TYPES = {"p": ctypes.c_void_p, "L": ctypes.c_size_t, "i": ctypes.c_int, "l": ctypes.c_int64}
 
 
-def _system(name: str, given: str, result: Any = ctypes.c_void_p) -> Callable[..., Any]:
+def _system(name: str, given: str, result: type = ctypes.c_void_p) -> Callable[..., int]:
     """A function of the C library."""
     return ctypes.CFUNCTYPE(result, *[_TYPES[letter] for letter in given])((name, ctypes.pythonapi))
 

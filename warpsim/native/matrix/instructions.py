@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from warpsim.isa import mma, mma_sp, wgmma, wmma
-from warpsim.isa.ports import Registers
+from warpsim.isa.ports import DevicePort, Registers, ReportPort
 from warpsim.isa.spec import Body
 from warpsim.layout.fragment import extent
 from warpsim.native.compiling.compiler import compiled_function, kept_function
@@ -263,8 +263,14 @@ class _Warpgroups:
     policy: Policy
 
     def __call__(
-        self, op: Op, *operands: Any, device: Any, accumulator: Array, shared_matrix: SharedMatrix, report: Any
-    ) -> Any:
+        self,
+        op: Op,
+        *operands: Any,
+        device: DevicePort,
+        accumulator: Array,
+        shared_matrix: SharedMatrix,
+        report: ReportPort,
+    ) -> Array:
         ports = {"device": device, "accumulator": accumulator, "shared_matrix": shared_matrix, "report": report}
         if device.numerics != "exact":
             return self.function(op, *operands, **ports)
@@ -322,12 +328,12 @@ def _lines(matrix: Array) -> Array:
     return matrix if matrix.strides[2] == matrix.itemsize else np.ascontiguousarray(matrix)
 
 
-def _described(matrix: Array) -> tuple[list[int], Any]:
+def _described(matrix: Array) -> tuple[list[int], object]:
     """The arguments for lines, and the array that they point into."""
     return [matrix.ctypes.data, matrix.strides[0] if len(matrix) > 1 else 0, matrix.strides[1]], matrix
 
 
-def _where(found: Words, n: int, m: int) -> tuple[list[int], Any]:
+def _where(found: Words, n: int, m: int) -> tuple[list[int], object]:
     """The same for words of shared memory."""
     tables = found.tables
     if tables.shape != (n, m):

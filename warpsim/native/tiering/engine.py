@@ -264,7 +264,7 @@ class Bodies:
             self._matrices = Matrices(self.policy)
         return self._matrices.of(instruction)
 
-    def _timed(self, body: Body, operands: Any, ports: Any) -> Any:
+    def _timed(self, body: Body, operands: tuple[object, ...], ports: dict[str, object]) -> Any:
         began = time.perf_counter()
         result = body(*operands, **ports)
         self._interpreted.products += time.perf_counter() - began
