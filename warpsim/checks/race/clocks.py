@@ -11,7 +11,7 @@ from __future__ import annotations
 import bisect
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from warpsim.machine.values import Array, as_array
 from warpsim.records import frozen
 
 if TYPE_CHECKING:
-    from warpsim.checks.race.flags import Flags
     from warpsim.machine.machine import Machine
     from warpsim.machine.plan import KernelPlan
     from warpsim.machine.state.batch import ClusterBarrier
@@ -68,7 +67,7 @@ class LaunchRaces:
         """
         self.numbers = Numbering()
         self.orders: list[Order] = []
-        self.flags_of_batches: list[Flags] = []
+        self.flags_of_batches: list[Any] = []
         self.pasts: list[Past] = []
         self.step: tuple[int, ...] | None = None
         """The step to which the current event belongs: the group's number, and where it stands."""

@@ -11,12 +11,13 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from io import RawIOBase
-from typing import Any, BinaryIO
+from typing import BinaryIO, TypeAlias
 
 from warpsim.debug import DebugError
 from warpsim.host.kernel import LaunchResult
+from warpsim.types import JsonObject
 
-Body = dict[str, Any]
+Body = JsonObject
 """A JSON object."""
 
 LARGEST = 1 << 26
@@ -114,7 +115,7 @@ class Printed:
 
 # ---- requests -----------------------------------------------------------------------------------
 
-Keys = Mapping[str, Any]
+Keys: TypeAlias = "Mapping[str, Keys | None]"
 """By each key the keys of the object, or of the objects, that it holds; None for any other value."""
 
 
@@ -193,10 +194,11 @@ def _check(where: str, given: Mapping[str, object], known: Keys) -> None:
         close = [] if key in known else difflib.get_close_matches(key, known, 1, 0.8)
         if close:
             raise DebugError(f'{where}: unknown key "{key}"; did you mean "{close[0]}"?')
-        if known.get(key) is not None:
+        inner = known.get(key)
+        if inner is not None:
             for each in value if isinstance(value, list) else [value]:
                 if isinstance(each, dict):
-                    _check(f"{where}: {key}", each, known[key])
+                    _check(f"{where}: {key}", each, inner)
 
 
 def check_launch(given: Mapping[str, object], known: Mapping[str, object]) -> None:
