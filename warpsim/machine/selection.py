@@ -353,6 +353,11 @@ class Warps:
         """The CTA of each warpgroup, ``[n or 1, m]``."""
         return self.ctas if self.dense else np.ascontiguousarray(self.ctas[::4])
 
+    @cached_property
+    def owners(self) -> Array:
+        """The CTA of each warpgroup, ``[n, m]``, side by side in memory."""
+        return np.ascontiguousarray(np.broadcast_to(self.columns, (self.n // 4, self.m)))
+
     def spread(self, value: Value) -> Array:
         """A register's value as ``[n, 32, m]``; axes that it does not depend on may be 1."""
         array = as_array(value)

@@ -400,8 +400,11 @@ def _count(machine: Machine, signal: Signal, which: Which) -> None:
     keys = signal.keys[which]
     left = np.arange(len(which))
     while len(left):
-        first = np.unique(keys[left], return_index=True)[1] if len(left) > 1 else slice(1)
-        now, left = left[first], np.delete(left, first)
+        if (keys[left[1:]] > keys[left[:-1]]).all():
+            now, left = left, left[:0]
+        else:
+            first = np.unique(keys[left], return_index=True)[1]
+            now, left = left[first], np.delete(left, first)
         words = _words(machine, columns[now], address[now])
         if signal.arrivals:
             words = mbarriers.arrive(words, np.full(len(now), signal.arrivals))

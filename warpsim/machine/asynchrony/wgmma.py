@@ -85,7 +85,7 @@ class SharedMatrix:
         self.group = group
         warps = group.warps
         self.extent = warps.n // 4, warps.m
-        self.columns = warps.columns
+        self.columns, self.owners = warps.columns, warps.owners
         self.reported = False
         """Whether the read has been reported."""
 
@@ -109,7 +109,7 @@ class SharedMatrix:
                 which = np.broadcast_to(matrix.which, self.extent).reshape(-1)
                 index = np.stack([e.places(n_columns) for e in matrix.elements])[which]
             if n_columns > 1:
-                index = index + self._columns()[:, None] * per
+                index = index + self.owners.reshape(-1)[:, None] * per
             found = flat.take(index, mode="clip").view(dtype)
             count = math.prod(self.extent)
             return np.broadcast_to(found, (count, k * extent)).reshape(count, k, extent)
@@ -137,14 +137,7 @@ class SharedMatrix:
             )
             n, m, *_ = places.shape
             tables = places.ctypes.data + places[0, 0].nbytes * np.arange(n * m).reshape(n, m)
-        return Words(space.flat, self._columns(), tables, held)
-
-    def _columns(self) -> Array:
-        """The CTA of each warpgroup, ``[W]``, side by side in memory."""
-        columns = self.columns
-        if columns.shape != self.extent:
-            columns = np.ascontiguousarray(np.broadcast_to(columns, self.extent))
-        return columns.reshape(-1)
+        return Words(space.flat, self.owners.reshape(-1), tables, held)
 
     def _report(self, matrix: _Matrix, address: Array | None) -> None:
         """Report descriptors and accesses to the hooks (``address``: those that are made instead); report descriptors
@@ -156,11 +149,8 @@ class SharedMatrix:
         size, before = machine.batch.shared.size, machine.errors
         notify = machine.hooks.descriptor_read
         if notify is not None:
-            columns = self.columns
-            if columns.shape != self.extent:
-                columns = np.broadcast_to(columns, self.extent)
             shape = matrix.k, matrix.extent, matrix.itemsize, matrix.transposed
-            notify(machine, self.group, matrix.bits, columns, shape, (low, high))
+            notify(machine, self.group, matrix.bits, self.owners, shape, (low, high))
         if high > size and machine.errors == before:
             message = descriptors.beyond(int(matrix.bits.flat[0]), high, size)
             machine.fault("out-of-bounds", message, self.group, address=high, advice=ADVICE)

@@ -307,6 +307,8 @@ class _Warpgroups:
         c = accumulator if accumulator.strides[2] == WORD.itemsize else _side_by_side(accumulator)
         count = len(c)
         keep = scale_d[:, 0]
+        if keep.size == 1:
+            keep = np.full((n, m), keep.item(0), np.uint8)
         keep = np.ascontiguousarray(keep if keep.shape == (n, m) else np.broadcast_to(keep, (n, m)), np.uint8)
         d = np.empty((m, count, n, 128), np.float32 if not plan.product.half else WORD).transpose(1, 2, 3, 0)
         given = [n, m, 0 if table is None else table.ctypes.data, keep.ctypes.data]
@@ -336,7 +338,9 @@ def _described(matrix: Array) -> tuple[list[int], object]:
 def _where(found: Words, n: int, m: int) -> tuple[list[int], object]:
     """The same for words of shared memory."""
     tables = found.tables
-    if tables.shape != (n, m):
+    if tables.size == 1:
+        tables = np.full((n, m), tables.item(0))
+    elif tables.shape != (n, m):
         tables = np.ascontiguousarray(np.broadcast_to(tables, (n, m)))
     return [found.flat.ctypes.data, found.columns.ctypes.data, tables.ctypes.data], (tables, found)
 
