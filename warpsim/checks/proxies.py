@@ -200,7 +200,7 @@ class Proxies:
             at, columns = at - access.allocation.start, np.zeros(1, np.int64)
         if rows:
             threads = group.warps.first_thread.reshape(-1, 1, 1) * self.n_ctas + columns
-        elif not access.writes and access.active is None and at.shape[:2] == columns.shape[:2] == (1, 1):
+        elif not access.writes and access.active is None and columns.shape[:2] == (at.shape[:2] or (1, 1)) == (1, 1):
             threads = threads[-1:, -1:]  # all read the same, and the last is remembered
         shape = np.broadcast_shapes(at.shape, threads.shape) if rows else threads.shape
         at, columns, threads = (spread(x, shape) for x in (at, columns, threads))
