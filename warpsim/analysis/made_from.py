@@ -7,12 +7,13 @@ nor is what memory, a call or another thread gives.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 from warpsim.analysis.dataflow import settle
 from warpsim.analysis.flow import blocks_of
 from warpsim.graph.evaluate import Walk
-from warpsim.graph.nodes import Node, Untraceable
+from warpsim.graph.nodes import Graph, Node, Untraceable
 from warpsim.isa.spec import Scope
 from warpsim.program.program import Function, Instruction, Operand, Param, Variable
 
@@ -106,6 +107,8 @@ def _joined(one: State, other: State) -> State:
 
 def _results(instruction: Instruction, state: State) -> dict[int, Made]:
     """What is known of each register that an instruction writes."""
+    if not instruction.writes:
+        return {}
     values = [[_value(part, state) for part in operand.parts] for operand in instruction.inputs]
     given = [value for parts in values for value in parts]
     if all(value is None for value in given):
@@ -120,15 +123,15 @@ def _results(instruction: Instruction, state: State) -> dict[int, Made]:
         graph = instruction.graph
     except Untraceable:
         return lost
-    if graph.size > DEEPEST:
-        return lost
     specs = instruction.form.operands[instruction.form.n_dest :]
     inputs = [value for spec, parts in zip(specs, values, strict=False) if not spec.constant for value in parts]
-    walk = _Sources(inputs)
-    for operand, nodes in zip(instruction.outputs, graph.outputs, strict=False):
-        for part, node in zip(operand.parts, nodes, strict=False):
+    symbols = [None, *{id(value): value for value in inputs if value is not None}.values(), LOST]
+    numbers = {id(value): number for number, value in enumerate(symbols)}
+    flows = _flows(graph, tuple([numbers[id(value)] for value in inputs]))
+    for operand, sources in zip(instruction.outputs, flows, strict=False):
+        for part, source in zip(operand.parts, sources, strict=False):
             if part.register is not None:
-                lost[part.register.index] = walk(node)
+                lost[part.register.index] = symbols[source]
     return lost
 
 
@@ -136,38 +139,33 @@ def _value(operand: Operand, state: State) -> Made:
     return state.get(operand.register.index) if operand.register is not None else symbol_of(operand)
 
 
-class _Sources(Walk[Made]):
+@functools.lru_cache(maxsize=4096)
+def _flows(graph: Graph, inputs: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """What the results of a graph are made from: the number of a variable, 0 for none, -1 where it is lost."""
+    if graph.size > DEEPEST:
+        return tuple([(-1,) * len(nodes) for nodes in graph.outputs])
+    walk = _Sources(inputs)
+    return tuple([tuple(map(walk, nodes)) for nodes in graph.outputs])
+
+
+class _Sources(Walk[int]):
     """What the nodes of a graph are made from."""
 
-    def __init__(self, inputs: Sequence[Made]) -> None:
+    def __init__(self, inputs: Sequence[int]) -> None:
         super().__init__()
         self.inputs = inputs
 
-    def operation(self, node: Node, arguments: list[Made]) -> Made:
+    def operation(self, node: Node, arguments: list[int]) -> int:
         """What the result of an operation is made from."""
         if node.op == "input":
             return self.inputs[node.value]
-        named = [made for made in arguments if made is not None]
+        named = [source for source in arguments if source]
         if not named or node.dtype.kind == "b":
-            return None
-        if node.dtype.itemsize < 4:
-            return LOST
-        if node.op in ("cast", "bits"):
+            return 0
+        if node.op in ("cast", "bits") and node.dtype.itemsize >= 4:
             return named[0]
-        if node.op == "where":
-            return arguments[1] if arguments[1] is arguments[2] else LOST
-        if node.op in ("add", "bitwise_or", "bitwise_xor"):
-            return named[0] if len(named) == 1 else LOST
-        if node.op == "subtract":
-            return arguments[0] if arguments[1] is None else LOST
-        if node.op == "bitwise_and":
-            return named[0] if len(named) == 1 and any(map(_aligns, node.args)) else LOST
-        return LOST
-
-
-def _aligns(mask: Node) -> bool:
-    """Whether a constant keeps all but the low bits of what it is combined with."""
-    if mask.op != "const":
-        return False
-    cleared = ~int(mask.value) & ((1 << 8 * mask.dtype.itemsize) - 1)
-    return cleared & (cleared + 1) == 0
+        if node.op == "where" and arguments[1] == arguments[2]:
+            return arguments[1]
+        if node.op in ("add", "bitwise_or", "bitwise_xor") and len(named) == 1:
+            return named[0]
+        return arguments[0] if node.op == "subtract" and not arguments[1] else -1

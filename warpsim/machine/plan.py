@@ -150,6 +150,7 @@ class FunctionPlan:
         """What watchers have derived about the function; valid for every launch."""
         self.flow: list[Block] = []
         self._loops: dict[int, Loop] = {}
+        self._extents: dict[str, Extent | None] = {}
 
     @cached_property
     def clocks(self) -> Clocks:
@@ -189,7 +190,7 @@ class FunctionPlan:
     @cached_property
     def made_from(self) -> dict[tuple[int, int], Symbol]:
         """The variable behind an instruction's register in brackets, by both, where an access could reach another one."""
-        named = {o.variable or o.parameter for i in self.function.code for o in i.inputs}
+        named = ((o.variable or o.parameter) for i in self.function.code for o in i.inputs)
         if not any(symbol is not None and self.extent(symbol) is not None for symbol in named):
             return {}
         from warpsim.analysis.made_from import made_from
@@ -200,6 +201,11 @@ class FunctionPlan:
         """Where a variable or a kernel's parameter lies (in local memory: from the start of the frame); None where an access
         beyond it reaches no other one.
         """
+        if symbol.unique not in self._extents:
+            self._extents[symbol.unique] = self._extent(symbol)
+        return self._extents[symbol.unique]
+
+    def _extent(self, symbol: Symbol) -> Extent | None:
         if isinstance(symbol, Param):
             if not self.function.entry or len(self.function.params) < 2:
                 return None
