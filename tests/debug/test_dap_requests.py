@@ -321,6 +321,29 @@ def test_places_with_code(begun):
     assert "use the request launch" in begun.ask("attach")
 
 
+def test_a_program_in_cuda(client, monkeypatch):
+    """A .cu is compiled, with the flags of the configuration; its lines are shown and stepped."""
+    asked = []
+
+    def compiled(*given):
+        asked.append(given)
+        return (KERNELS / "ring.ptx").read_text()
+
+    monkeypatch.setattr("warpsim.cli.compiling.compiled", compiled)
+    arrays = ["x=arange:f32:100", "b=zeros:f32:2"]
+    step = 'struct:{"scale": "f32:0.5", "shift": "i32:-7", "bias": "array:b"}'
+    args = ["array:x", "zeros:f32:100", "i32:100", step]
+    file = str(KERNELS / "ring.cu")
+    client.start(program=file, grid=2, block=64, arrays=arrays, args=args, cudaFlags="-I inc -DN=3")
+    assert asked == [(file, None, ["-I", "inc", "-DN=3"])]
+    stop = client.event("stopped")
+    frame = client.ask("stackTrace", threadId=stop["threadId"])["stackFrames"][0]
+    assert (frame["source"]["path"], frame["line"]) == (file, 40)
+    client.ask("next", threadId=stop["threadId"])
+    client.event("stopped")
+    assert client.ask("stackTrace", threadId=stop["threadId"])["stackFrames"][0]["line"] > 40
+
+
 def test_changing_an_expression(begun):
     """What an expression names takes a value."""
     assert begun.ask("setExpression", expression="s[3]", value="7")["value"] == "7"

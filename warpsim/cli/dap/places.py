@@ -46,7 +46,10 @@ class Places:
     @property
     def cuda(self) -> bool:
         """Whether stops and steps are by CUDA lines: as the launch says, or else once a breakpoint is set in a CUDA file."""
-        return bool(self.options.get("sources", "cuda" if self._asked_for_cuda else "ptx") == "cuda")
+        program = str(self.options.get("program"))
+        return bool(
+            self.options.get("sources", "cuda" if self._asked_for_cuda or program.endswith(".cu") else "ptx") == "cuda"
+        )
 
     # ---- threads and stacks ------------------------------------------------------------------
 
