@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from ring_kernel import SCALE, WEIGHTS, started
-from warpsim.debug import DebugError
+from warpsim.debug import DebugError, declarations
+from warpsim.program.c_types import text
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def lines():
         ("square[6]", 6),
         ("ring.u8[20]", ord("a")),
         ("*(float*)&ring[28]@2", [10, 11]),
-        ("_Z7stencilPKfPfi4Step_param_0[3]", 4),
+        ("x[3]", 4),
         ("_ZZ7stencilPKfPfi4StepE4coef[3]", 63),  # the bytes of 0.5f: 00 00 00 3f
     ],
 )
@@ -93,3 +94,41 @@ def test_watch():
 
     assert (stop.reason, stop.old, stop.new) == ("watchpoint", 0, 1)
     assert session.break_at("ring.cu:60", "coef[%tid.x & 3] == 2").number == 2
+
+
+def test_parameters():
+    """A kernel's parameters have the names of the declaration in its CUDA file, and its types where they are C's."""
+    session = started("ring.ptx")
+
+    assert [symbol.name for symbol in session.variables() if symbol.parameter] == ["x", "y", "n", "step"]
+    assert (session.evaluate("n"), session.evaluate("*(x + 3)"), session.evaluate("x[3]")) == (100, 4, 4)
+    assert session.evaluate("step.f32[0]") == SCALE
+
+
+@pytest.mark.parametrize(
+    ("declaration", "expected"),
+    [
+        ("const float* __restrict__ x", ("x", "const float *")),
+        ("unsigned n = 3", ("n", "unsigned int")),
+        ("uint64_t *p", ("p", "unsigned long *")),
+        ("float (&a)[3]", ("", None)),
+        ("int a[]", ("a", "int *")),
+        ("void **p", ("p", "void **")),
+        ("std::pair<int, float> p", ("p", None)),
+        ("const __grid_constant__ CUtensorMap map", ("map", None)),
+        ("int", ("", None)),
+    ],
+)
+def test_declarations(declaration, expected):
+    """Declarations of parameters as programs have them."""
+    name, type = declarations._declared(declaration)
+
+    assert (name, None if type is None else text(type)) == expected
+
+
+def test_bytes_are_said():
+    """A struct without debug information is bytes, and it is said how they are accessed."""
+    symbols = {symbol.name: symbol.known for symbol in started("ring.ptx").variables()}
+
+    assert symbols["ring"] == "PTX, which has bytes; the module accesses them as .f32, .u32, .u8"
+    assert symbols["coef"] == "the accesses of the module, .f32"

@@ -7,6 +7,7 @@
     timeline     runs the launch, keeps snapshots, restores any earlier position
     motion       steps, runs and goes back, to where stops (with breakpoints, watching, listening) says
     expressions, values, evaluation, memory, writing      values by expression
+    symbols, scopes, debug_info, declarations      what names of C++ mean, from debug information, accesses and CUDA files
     threads, matrices, waiting, origins threads and registers; operands as matrices; barriers and work in flight; who wrote a value
 """
 

@@ -15,6 +15,7 @@ import attrs
 
 from warpsim.analysis.element_types import Root, accessed, element
 from warpsim.debug.debug_info import DebugInfo
+from warpsim.debug.declarations import declared_parameters
 from warpsim.debug.scopes import Place, Scope, Symbol
 from warpsim.program.c_types import VOID, Array, CType, Pointer, scalar_of, size
 from warpsim.program.mangling import qualified_name, source_name
@@ -148,7 +149,7 @@ class Symbols:
         found = self._bodies.get(function.name)
         if found is None:
             told = self.info.bodies.get(function.name, Scope(()))
-            held = [] if told.function else [self._parameter(p) for p in function.params if not p.registers]
+            held = [] if told.function else self._parameters(function)
             known = {place.of for symbol in told.symbols for place in symbol.places}
             held += [self._declared(v) for v in function.variables if v.name not in known]
             found = self._bodies[function.name] = attrs.evolve(told, symbols=(*told.symbols, *held))
@@ -157,17 +158,28 @@ class Symbols:
     def _declared(self, variable: Variable) -> Symbol:
         """A variable of PTX, an array of bytes as one of the elements accessed in it."""
         type: CType = scalar_of(variable.type)
-        known, n_bytes = "PTX", variable.size
+        known, n_bytes, name = "PTX", variable.size, source_name(variable.name)
         if variable.type.name == "b8" and variable.array:
             accesses = self._accesses.get((variable.unique, 0), set())
             found = element(accesses) if accesses else None
             words = ", ".join(sorted(f".{each.name}" for each in accesses))
             if found is not None and n_bytes % found.bytes == 0:
                 type, known = scalar_of(found), f"the accesses of the module, {words}"
+            elif words and name != variable.name:
+                known = f"PTX, which has bytes; the module accesses them as {words}"
         if variable.array or n_bytes > size(type):  # one of dynamic size has no elements here
             type = Array(type, n_bytes // size(type))
-        name = source_name(variable.name)
         return Symbol(name, type, (Place(variable.name),), known=known)
+
+    def _parameters(self, function: Function) -> list[Symbol]:
+        """The parameters of a function, with the names and types of its declaration if that can be read."""
+        made = [self._parameter(param) for param in function.params if not param.registers]
+        found = declared_parameters(function, self.program.file)
+        for at, (symbol, (name, type)) in enumerate(zip(made, found, strict=False)):
+            if name and (type is None or size(type) == function.params[at].size):
+                known = symbol.known if type is None else "the declaration in the CUDA file"
+                made[at] = attrs.evolve(symbol, name=name, type=type or symbol.type, known=known)
+        return made
 
     def _parameter(self, param: Param) -> Symbol:
         """A parameter of PTX; one that holds an address has the type of a pointer to what is accessed there."""

@@ -104,7 +104,7 @@ class NamingInfos:
             except DebugError as problem:
                 shown = f"<{str(problem).splitlines()[0].removeprefix(symbol.name).strip()}>"
             self.say(f"  {self._declared(symbol)} = {shown}")
-            guessed += [symbol.name] if symbol.known not in ("", "PTX") else []
+            guessed += [symbol.name] if symbol.known.startswith("the accesses") else []
         if guessed:
             self.say(f"  (The types of {', '.join(guessed)} are known from accesses only.)")
 
