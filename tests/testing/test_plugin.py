@@ -405,7 +405,7 @@ def test_what_ends_the_main_program_of_a_child(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "excepthook", lambda kind, problem, trace: shown.append(problem))
     for name in ("Finalize", "register_after_fork"):
         monkeypatch.setattr(util, name, lambda *arguments, **options: None)
-    defaults.tell_uncaught([defaults.forward])
+    defaults.pass_on_uncaught([defaults.forward])
     problems = [AssertionError("2 is not 3"), KeyError("k")]
     for problem in problems:
         sys.excepthook(type(problem), problem, None)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from warpsim.cli import output
-from warpsim.host.defaults import FILE, tell
+from warpsim.host.defaults import FILE, append_errors
 
 __all__ = ["main"]
 
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     defaults.judge()  # the exit status reports the findings
     status = _status(words)
     if status == 1:
-        tell([f"{shlex.join(['warpsim', *words])}: exit status 1"])
+        append_errors([f"{shlex.join(['warpsim', *words])}: exit status 1"])
     return status
 
 

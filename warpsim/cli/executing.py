@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from warpsim.cli.output import Unusable
-from warpsim.host.defaults import FILE, tell
+from warpsim.host.defaults import FILE, append_errors
 from warpsim.host.device import Device
 from warpsim.host.options import resolve_checks
 
@@ -52,7 +52,7 @@ def command_exec(options: Namespace) -> int:
         records = _records(report, start)
     errors = [r for r in records if r["severity"] == "error"]
     command = shlex.join(["warpsim", "exec", *options.program])
-    tell([f"{command}: {record.get('text', record['message'])}" for record in errors])
+    append_errors([f"{command}: {record.get('text', record['message'])}" for record in errors])
     if errors:
         where = f" (in {options.report})" if options.report else ""
         print(f"warpsim: {len(errors)} finding{'s' * (len(errors) > 1)}{where}", file=sys.stderr)

@@ -36,18 +36,18 @@ def forward(state: LaunchState) -> None:
 
 def pass_on(found: Iterable[Finding]) -> None:
     """Pass on errors that this process collected."""
-    tell([describe(each) for each in found if each.severity == "error"])
+    append_errors([describe(each) for each in found if each.severity == "error"])
 
 
-def tell(texts: list[str]) -> None:
-    """Pass on texts to the test session, if there is one."""
+def append_errors(texts: list[str]) -> None:
+    """Append the texts of errors to the test session's file, if there is one."""
     path = os.environ.get(FILE)
     if path is not None and texts:
         with open(path, "a", encoding="utf-8") as out:
             out.write("".join(json.dumps(text) + "\n" for text in texts))
 
 
-def tell_uncaught(listeners: Sequence[object]) -> None:
+def pass_on_uncaught(listeners: Sequence[object]) -> None:
     """Pass on, as long as `forward` is among the listeners, errors that nobody in this process sees: of its main program,
     its threads, destructors, futures and pools, and of a `multiprocessing.Process`, whose exit status alone would tell.
     """
@@ -55,7 +55,7 @@ def tell_uncaught(listeners: Sequence[object]) -> None:
 
     from warpsim.host.unhandled import UnhandledErrors
 
-    unhandled = UnhandledErrors(lambda text: tell([text]) if forward in listeners else None)
+    unhandled = UnhandledErrors(lambda text: append_errors([text]) if forward in listeners else None)
     unhandled.launches = 1  # a program that imports warpsim asserts something about it
     session = contextlib.ExitStack()
     session.enter_context(unhandled.session())
@@ -106,7 +106,7 @@ listeners: list[Listener] = [forward] if FILE in os.environ else []
 hearers: list[Hearer] = []
 """Called with errors that a debug session ran past: it collected them, and no stop of it told of them."""
 if FILE in os.environ:
-    tell_uncaught(listeners)
+    pass_on_uncaught(listeners)
 
 
 def judge() -> None:

@@ -127,8 +127,8 @@ class UnhandledErrors(logging.Handler):
         with self.hooks():
             for kind, name, where, problem in SETTLING:
                 setattr(kind, name, self._settling(vars(kind)[name], mark, where, problem))
-            for kind, name, tells in LOOKING:
-                setattr(kind, name, self._looking(vars(kind)[name], mark, tells=tells))
+            for kind, name, retrieves in LOOKING:
+                setattr(kind, name, self._looking(vars(kind)[name], mark, retrieves=retrieves))
             logger.addHandler(self)
             try:
                 yield
@@ -154,7 +154,7 @@ class UnhandledErrors(logging.Handler):
 
         return settle
 
-    def _looking(self, before: Any, mark: str, *, tells: bool) -> Any:
+    def _looking(self, before: Any, mark: str, *, retrieves: bool) -> Any:
         """A method that asks for a result, and with it for the exception."""
 
         def look(owner: object, *arguments: object, **named: object) -> object:
@@ -162,7 +162,7 @@ class UnhandledErrors(logging.Handler):
             seen = False
             try:
                 value = before(owner, *arguments, **named)
-                seen = tells
+                seen = retrieves
                 return value
             except BaseException as problem:
                 seen = self._concerns(problem)

@@ -18,7 +18,7 @@ import pytest
 
 from warpsim.errors import Finding, LaunchError, WarpsimError, describe, shown
 from warpsim.host import defaults
-from warpsim.host.defaults import FILE, forward, tell_uncaught
+from warpsim.host.defaults import FILE, forward, pass_on_uncaught
 from warpsim.host.device import Device
 from warpsim.host.files import text_of
 from warpsim.host.launch_options import EFFECTS, Keywords
@@ -104,7 +104,7 @@ def _watch_forks() -> None:
 def _forked() -> None:
     if FILE in os.environ:
         defaults.listeners[:] = [forward]
-        tell_uncaught(defaults.listeners)
+        pass_on_uncaught(defaults.listeners)
 
 
 _OPTIONS = {
