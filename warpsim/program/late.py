@@ -72,7 +72,8 @@ class Late:
 
     def samples(self) -> tuple[Instruction, ...]:
         """An instruction of each kind."""
-        return (*[statement.sample() for statement in self.statements], *self.others)
+        lines = [each.sample() if each.values else each.shape.instruction for each in self.statements]
+        return (*lines, *self.others)
 
     def body(self) -> Body:
         """The body, made once."""
@@ -123,7 +124,7 @@ class Late:
             else:
                 operands.append(operand if place == WHOLE else node.placed(operand, self._placed, self._target))
         file, line, _, _ = self.begin
-        span = Span._make((file, line + at, column, sample.span.length))
+        span = Span(file, line + at, column, sample.span.length)
         form, op, traits = sample.form, sample.op, sample.traits
         if not places:
             return Instruction(form, op, traits, tuple(operands), guard, span)
@@ -137,15 +138,16 @@ class Late:
                 self._register(name)
             return Operand(o.type, self.builder.carry())
         name = self.names[at]
-        key = f"{'!' * o.negated}{o.type.name}{name}"
-        if key not in self.known:
-            self.known[key] = Operand(o.type, self._register(name), o.negated)
-        return self.known[key]
+        key = o.type.name + name if not o.negated else f"!{o.type.name}{name}"
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = Operand(o.type, self._register(name), o.negated)
+        return found
 
     def _register(self, name: str) -> Register:
         """A register of the function."""
         scope = self.scope
-        found = scope.symbols.get(name) or scope.made.get(name)
+        found = scope.made.get(name) or scope.symbols.get(name)
         if found is None:
             ranged = scope.ranges.find(name)
             assert ranged is not None

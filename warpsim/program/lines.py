@@ -72,7 +72,8 @@ class Lines(dict[str, Entry]):
 
     def _read(self, line: str) -> Entry:
         """Read a line that was not seen before."""
-        if not line.strip():
+        line = line.rstrip()
+        if not line:
             return None
         if (label := _LABEL.fullmatch(line)) is not None:
             return label[1]

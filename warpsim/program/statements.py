@@ -55,18 +55,27 @@ class Statement:
             return place(o)
         if o.constant is not None:
             return o._replace(constant=self._number(o.constant) & ((1 << o.type.bits) - 1))
-        base, variable, parameter = o.base, o.variable, o.parameter
+        values = self.values
+        base, coordinates, elements = o.base, o.coordinates, o.elements
+        if base is not None:
+            base = place(base) if base.register is not None else self.placed(base, place, target)
+        if coordinates:
+            coordinates = tuple([self.placed(each, place, target) for each in coordinates])
+        if elements:
+            elements = tuple(
+                [place(each) if each.register is not None else self.placed(each, place, target) for each in elements]
+            )
         return Operand(
             o.type,
             special=o.special,
-            variable=variable and self.values[variable.size],  # type: ignore[arg-type]
-            parameter=parameter and self.values[parameter.offset],  # type: ignore[arg-type]
+            variable=o.variable and values[o.variable.size],  # type: ignore[arg-type]
+            parameter=o.parameter and values[o.parameter.offset],  # type: ignore[arg-type]
             offset=o.offset and self._number(o.offset),
             generic=o.generic,
-            base=base and self.placed(base, place, target),
-            coordinates=tuple([self.placed(each, place, target) for each in o.coordinates]) if o.coordinates else (),
-            elements=tuple([self.placed(each, place, target) for each in o.elements]) if o.elements else o.elements,
-            targets=tuple([target(str(self.values[each])) for each in o.targets]) if o.targets else (),
+            base=base,
+            coordinates=coordinates,
+            elements=elements,
+            targets=tuple([target(str(values[each])) for each in o.targets]) if o.targets else (),
         )
 
     def _number(self, number: int) -> int:

@@ -17,7 +17,7 @@ from warpsim.records import frozen
 
 HOLE = "\x01"
 """A character that no such text has."""
-_COMMENT = re.compile(r"[ \t]*//[^\n]*")
+_COMMENT = re.compile(r"//[^\n]*")
 _STRING = re.compile(r'"[^"]*"?')
 _CUT = re.compile(r'"[^"\n]*//')
 _MARKER = re.compile(r"^[ \t]*#", re.MULTILINE)
