@@ -167,6 +167,9 @@ def test_code_is_made_for_kernels_that_run():
         "mov.u32 %r4, 1;",
         "ld.param.u64 %r1, [out];",
         "foo %r1;",
+        "\xa0",
+        "mov.u32 %r1, 1;\x1c",
+        "here:\u2003",
     ],
 )
 def test_kernels_that_never_run_are_checked(line):

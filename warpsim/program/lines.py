@@ -23,6 +23,7 @@ from warpsim.ptx import ast
 from warpsim.ptx.outline import HOLE, Body
 from warpsim.ptx.parser import Parser
 
+BLANKS = " \t\r\f\v"
 _NAMES = re.compile(r"(%[\w$]+)", re.ASCII)
 _NAMED = re.compile(rf"\s*(?:@!?{HOLE}pred\s+)?([a-zA-Z_][\w$]*(?:\.[\w:]+)*)(?=[\s;])", re.ASCII)
 _LABEL = re.compile(r"[ \t]*([a-zA-Z_$][\w$]*):[ \t]*", re.ASCII)
@@ -72,7 +73,7 @@ class Lines(dict[str, Entry]):
 
     def _read(self, line: str) -> Entry:
         """Read a line that was not seen before."""
-        line = line.rstrip()
+        line = line.rstrip(BLANKS)
         if not line:
             return None
         if (label := _LABEL.fullmatch(line)) is not None:
