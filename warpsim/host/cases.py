@@ -10,7 +10,6 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +76,7 @@ class CaseResult:
 @functools.cache
 def schema() -> JsonObject:
     """The JSON schema of case.json."""
-    text = resources.files("warpsim.host").joinpath("case.schema.json").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("case.schema.json").read_text(encoding="utf-8")
     found: JsonObject = json.loads(text)
     return found
 

@@ -6,7 +6,6 @@ fidelity.txt lists, per form, the kind of evidence and its source; tools/recordi
 from __future__ import annotations
 
 import functools
-from importlib import resources
 
 from warpsim.isa.spec import Form
 from warpsim.records import frozen
@@ -36,6 +35,8 @@ class Evidence:
 
 @functools.cache
 def _table() -> dict[tuple[str, str], Evidence]:
+    from importlib import resources
+
     text = resources.files("warpsim.isa").joinpath("fidelity.txt").read_text(encoding="utf-8")
     rows = [line.split("\t") for line in text.splitlines()]
     return {(root, form): Evidence(standing, source) for root, form, standing, source in rows}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import random
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
 
 from warpsim.machine.values import Array
 from warpsim.records import define
+
+if TYPE_CHECKING:
+    from random import Random
 
 ENDLESS = 1 << 30
 
@@ -25,7 +28,7 @@ class Schedule:
     """
 
     seed: int
-    stream: random.Random = attrs.field(repr=False)
+    stream: Random = attrs.field(repr=False)
     grain: int = ENDLESS
     splits: float = 0.5
     joins: float = 0.5
@@ -40,7 +43,9 @@ class Schedule:
     @classmethod
     def of(cls, seed: int) -> Schedule:
         """The order of a seed."""
-        stream = random.Random(seed)
+        from random import Random
+
+        stream = Random(seed)
         draw = stream.random
         return cls(
             seed,
