@@ -92,7 +92,10 @@ def bank_passes(lanes: Lanes, nbytes: int) -> Passes:
     words = (lanes.address >> 2)[:, :, None] + np.arange(per)
     words = np.where(lanes.here[:, :, None], words, -1).reshape(rows, count * per)
     words = words.reshape(-1, BANKS)  # lanes come in warps, and rows of a matrix in eights
-    ordered = np.sort(words, axis=1)
+    held = words[:, words.max(axis=0, initial=-1) >= 0]
+    if held.shape[1] == 1:
+        return Passes((held >= 0).astype(np.int64).reshape(rows, -1), words)
+    ordered = np.sort(held, axis=1)
     new = ordered >= 0
     new[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
     piece = np.nonzero(new)[0]
