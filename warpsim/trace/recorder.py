@@ -70,9 +70,10 @@ class Touches:
         """Mark blocks; the upper half of each key is the CTA's position."""
         if not len(keys):
             return
-        runs = np.split(keys, np.flatnonzero(np.diff(keys) != 1) + 1)
-        for run in runs:
-            cta, first, last = int(run[0] >> 32), int(run[0] & 0xFFFFFFFF), int(run[-1] & 0xFFFFFFFF)
+        apart = np.flatnonzero(np.diff(keys) != 1)
+        runs = zip(keys[np.r_[0, apart + 1]].tolist(), keys[np.r_[apart, len(keys) - 1]].tolist(), strict=True)
+        for begin, end in runs:
+            cta, first, last = begin >> 32, begin & 0xFFFFFFFF, end & 0xFFFFFFFF
             key = cta, first, last, kind
             known = self._last.get(key)
             if known is not None and now - known[1] <= NEAR:
