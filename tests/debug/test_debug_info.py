@@ -6,7 +6,7 @@ import pytest
 from ring_kernel import SCALE, SHIFT, WEIGHTS, started
 from warpsim.debug import DebugError
 from warpsim.program import build, dwarf
-from warpsim.program.c_types import Array, Pointer, Scalar, Struct, definition, text
+from warpsim.program.c_types import SCALARS, Array, Member, Pointer, Scalar, Struct, definition, text
 
 LANES = np.arange(32)
 
@@ -158,3 +158,14 @@ def test_an_unknown_form_costs_the_types_only(monkeypatch):
     assert session.evaluate("coef[1]") == 1
     assert session.evaluate("square[6]") == 6
     build._kept_program.cache_clear()
+
+
+def test_parts_without_names():
+    """Members of nameless unions and of base classes are found as if they were the struct's own."""
+    union = Struct("", 4, (Member("i", SCALARS["int"], 0), Member("f", SCALARS["float"], 0)), "union")
+    other = Struct("", 4, (Member("j", SCALARS["int"], 0),))
+    whole = Struct("S", 8, (Member("", union, 0), Member("", other, 4)))
+
+    assert whole.dtype.itemsize == 8
+    assert (whole.find("f"), whole.find("j")) == ((SCALARS["float"], 0), (SCALARS["int"], 4))
+    assert whole.find("k") is None

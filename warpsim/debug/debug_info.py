@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 
 import attrs
@@ -50,15 +51,13 @@ class DebugInfo:
         self.types: dict[str, CType] = {}
         self.globals: list[Symbol] = []
         self.bodies: dict[str, Scope] = {}
-        try:
+        with contextlib.suppress(UnknownForm, RecursionError):  # of another compiler: names and accesses serve
             units = entries(self.sections)
-        except UnknownForm:  # of another compiler: names and accesses serve
-            units = []
-        for unit in units:
-            self._note(unit)
-        for unit in units:
-            self.base = unit.number(At.LOW)
-            self._unit(unit.children, "")
+            for unit in units:
+                self._note(unit)
+            for unit in units:
+                self.base = unit.number(At.LOW)
+                self._unit(unit.children, "")
 
     def _note(self, entry: Entry) -> None:
         self.by_offset[entry.offset] = entry

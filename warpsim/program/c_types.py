@@ -84,8 +84,8 @@ class Struct:
 
     @cached_property
     def dtype(self) -> DType:
-        """The type in memory. A base class is a field ``<name>``."""
-        names = [m.name or f"<{text(m.type)}>" for m in self.members]
+        """The type in memory. A base class is a field ``<name>``, another part without a name ``<N>``."""
+        names = [m.name or f"<{getattr(m.type, 'name', '') or n}>" for n, m in enumerate(self.members)]
         formats, offsets = [m.type.dtype for m in self.members], [m.offset for m in self.members]
         return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": self.size})
 
