@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import functools
 
-import attrs
 import numpy as np
 
 from warpsim.numerics.arrays import Array
+from warpsim.records import frozen
 
 FORMATS = ("u8", "u16", "u32", "s8", "s16", "s32", "f16", "f32")
 ADDRESS_MODES = ("wrap", "clamp", "mirror", "border")
@@ -42,7 +42,7 @@ BLOCK = np.dtype(
 )
 
 
-@attrs.frozen
+@frozen
 class Fields:
     """What a texture is and how it is read.
 

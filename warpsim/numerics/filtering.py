@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
 import numpy as np
 
 from warpsim.numerics.arrays import Array
+from warpsim.records import frozen
 
 GUARD, GUARD_OF_LEVELS = 4, 5
 """Bits that are kept below the largest element's last one, when elements of one level or of two are added."""
 _FAR = 1 << 40
 
 
-@attrs.frozen
+@frozen
 class Footprint:
     """Where a coordinate reads along one axis: two neighbours, the weight of the second (of 256), whether each is inside."""
 
