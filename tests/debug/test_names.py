@@ -1,10 +1,14 @@
 """Names and types of C++: what is printed, watched and set by them, in what ``nvcc -lineinfo`` made of ``kernels/ring.cu``."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import warpsim
 from ring_kernel import SCALE, WEIGHTS, started
 from warpsim.debug import DebugError, declarations
+from warpsim.debug.symbols import symbols_of
 from warpsim.program.c_types import text
 
 
@@ -132,3 +136,11 @@ def test_bytes_are_said():
 
     assert symbols["ring"] == "PTX, which has bytes; the module accesses them as .f32, .u32, .u8"
     assert symbols["coef"] == "the accesses of the module, .f32"
+
+
+def test_signs():
+    """A test for equality says nothing of a sign: ``unsigned bins[256]`` of the histogram is one of unsigned numbers."""
+    program = warpsim.load(Path(__file__).parents[2] / "programs" / "histogram" / "kernel.ptx").program
+    body = symbols_of(program).body(program.functions["histogram"])
+
+    assert [text(s.type, s.name) for s in body.symbols if s.name == "bins"] == ["unsigned int bins[256]"]

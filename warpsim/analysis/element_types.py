@@ -33,10 +33,14 @@ def accessed(function: Function) -> dict[Root, set[ScalarType]]:
 
 
 def element(types: set[ScalarType]) -> ScalarType | None:
-    """The one type of numbers that all accesses agree on: those of bits, and of several elements at once, go with any."""
+    """The one type of numbers that all accesses agree on: those of bits, and of several elements at once, go with any, and
+    integers have a sign if some access says so.
+    """
     known = {type for type in types if type.kind != "b"}
     narrow = min((type.bits for type in known), default=0)
     best = [type for type in known if type.bits == narrow]
+    if {type.kind for type in best} == {"u", "s"}:
+        best = [type for type in best if type.kind == "s"]
     others = [type for type in types if narrow and (type.bits % narrow or (type.bits > narrow and type.kind == "f"))]
     return best[0] if len(best) == 1 and not others else None
 
@@ -69,12 +73,13 @@ def _of_operand(operand: Operand, roots: dict[int, set[Root]]) -> set[Root]:
 
 def _uses(function: Function) -> dict[int, set[ScalarType]]:
     """By register, the types as which instructions compute with it where the type matters: sums have the same bits whatever
-    the sign.
+    the sign, and a test for equality has the same result.
     """
     found: dict[int, set[ScalarType]] = defaultdict(set)
     for instruction in function.code:
         parts = [part for operand in instruction.operands for part in operand.parts]
-        signs = instruction.traits.compares or len({part.type for part in parts}) > 1
+        plain = instruction.traits.compares and not {"eq", "ne"}.isdisjoint(instruction.text.split("."))
+        signs = not plain and (instruction.traits.compares or len({part.type for part in parts}) > 1)
         for part in parts:
             if part.register is not None and (part.type.kind == "f" or (part.type.kind == "s" and signs)):
                 found[part.register.index].add(part.type)
