@@ -348,7 +348,7 @@ def test_a_program_that_is_watched(monkeypatch):
     """Whoever runs commands is told of those that found something, and of no others."""
     told = []
     module = sys.modules["warpsim.cli"]
-    monkeypatch.setattr(module, "tell", told.append)
+    monkeypatch.setattr(module, "append_errors", told.append)
     monkeypatch.setattr("warpsim.host.defaults.judge", lambda: told.append("judged"))
     monkeypatch.setattr(module, "_status", lambda words: len(words) - 1)
     start = module.main
