@@ -25,8 +25,8 @@ ORACLES = {
 
 STATED = {
     "tex.grad.": "modelled: the level that gradients ask for is near an H200's",
-    "coordinates], lod, e": "the offset acts as in tex",
-    "tld4.comp.geom.v4.dtype.f32 d, [a, coordinates], e": "the offset acts as in tex",
+    "coordinates], lod, e": "modelled: the offset acts as in tex",
+    "tld4.comp.geom.v4.dtype.f32 d, [a, coordinates], e": "modelled: the offset acts as in tex",
     "mov.pred d": "never chosen: what it matches, mov.type matches before",
     "tensormap.replace.tile.elemtype{.ss}.b1024.b32 [address], value": "writes the field that the form for other element types writes",
     "brkpt": "gives nothing, and a GPU without a debugger stops at it",

@@ -142,7 +142,7 @@ class Session(Position):
         """
         at = self._instruction
         if place is not None or at is None or self.function is None:
-            locations = resolve(self.program, place or 0, self.function)
+            locations = resolve(self.program, 0 if place is None else place, self.function)
         else:
             locations = later(self.program.functions[self.function], at, lines=not _unit(by))
         return self._repeat(1, lambda position: motion.until(position, locations))
