@@ -212,7 +212,7 @@ class FunctionPlan:
             return _extent("global", PARAM_ADDRESS + symbol.offset, symbol.size, symbol.name)
         if symbol.space is StateSpace.SHARED:
             layout = self.kernel.shared
-            if len({start for _, start, _ in layout.variables}) < 2:
+            if all(start == layout.variables[0][1] for _, start, _ in layout.variables):
                 return None
             size = symbol.size if symbol.linkage != "extern" and symbol.size else WINDOW
             return _extent("shared", layout.address(symbol), size, symbol.name)

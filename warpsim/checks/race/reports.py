@@ -183,10 +183,10 @@ class Reports:
 
 def _astray(machine: Machine, parties: tuple[Finding, Finding]) -> str:
     """The advice where one of two accesses is not meant to come here, because it leaves its variable."""
-    for finding in machine.launch.findings.values():
+    for finding in [found for found in machine.launch.findings.values() if found.rule == OTHER]:
         for party in parties:
             same = finding.source == party.source and finding.instruction == party.instruction
-            if finding.rule == OTHER and (finding.line == party.line or (same and party.source is not None)):
+            if finding.line == party.line or (same and party.source is not None):
                 return f"{OTHER} in line {party.line} comes first: {finding.message}; correct the index, no barrier is missing"
     return ""
 
