@@ -33,7 +33,7 @@ def differing(first, last, programs=PROGRAMS, recorded="foldings_h200.npz"):
 
 def test_as_recorded():
     """Functions of literals, of arithmetic on them, and where ways meet."""
-    assert differing(0, 300) == []
+    assert differing(0, 120) == []
 
 
 @pytest.mark.long
@@ -59,7 +59,7 @@ mov.b64 x, 0x3f80000049742400; mov.b64 {f0, f1}, x; sin.approx.f32 f2, f0; sin.a
 
 def test_more_as_recorded():
     """Flushing products of literals, which see infinity first; and what constant predicates choose (an H100)."""
-    assert set(differing(0, 300, MORE, "foldings_h100.npz")) <= NANS
+    assert set(differing(0, 120, MORE, "foldings_h100.npz")) <= NANS
 
 
 @pytest.mark.long

@@ -79,10 +79,10 @@ def compared(seeds: Iterable[int], monkeypatch: pytest.MonkeyPatch, done: list[A
 
 def test_some_kernels(monkeypatch: pytest.MonkeyPatch, done: list[Any]) -> None:
     """A few seeds, of kernels that compile in no time."""
-    bad, compiled = compared((4, 5, 6, 14, 16), monkeypatch, done)
+    bad, compiled = compared((4, 6, 16), monkeypatch, done)
 
     assert bad == []
-    assert compiled > 2
+    assert compiled > 1
 
 
 @pytest.mark.long
