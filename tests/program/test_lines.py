@@ -230,3 +230,19 @@ def test_blocks_that_look_alike(first, second, legal):
 
     assert isinstance(outcome(text.replace("SECOND", second)), tuple) == legal
     assert outcome(text.replace("SECOND", second) + WHOLE) == outcome(text.replace("SECOND", second))
+
+
+def test_limits():
+    """A number that an instruction limits is checked on each line, although lines that differ in nothing else are legal."""
+    text = "\n".join(
+        [
+            ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k()\n{",
+            "\twgmma.wait_group.sync.aligned 3;",
+            "\twgmma.wait_group.sync.aligned -1;",
+            "\tret;\n}\n",
+        ]
+    )
+
+    with pytest.raises(PtxError, match=r":7:32: immediate-range: operand n"):
+        warpsim.load(text)
+    assert by_line(program_of(text.replace("-1", "21001")))
