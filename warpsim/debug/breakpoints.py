@@ -17,7 +17,7 @@ from warpsim.debug.errors import DebugError, number
 from warpsim.debug.evaluation import CUDA, Context
 from warpsim.debug.matrices import Matrix, matrix_at, nearest_matrix
 from warpsim.debug.symbols import symbols_of
-from warpsim.debug.threads import Focus, column_of, cta_at, holds, of_type, peek, places, standing, warps_in
+from warpsim.debug.threads import Focus, column_of, cta_at, group_states, holds, of_type, peek, places, warps_in
 from warpsim.debug.timeline import Timeline
 from warpsim.debug.values import Location
 from warpsim.host.options import EVERY
@@ -442,7 +442,7 @@ class RegisterWatch:
     def _compare(self, machine: Machine, focus: Focus, lanes: Array, before: Array) -> Change | None:
         """The old and new value in a warp of which ``lanes`` have executed a step."""
         after, known = before.copy(), np.zeros(32, np.bool_)
-        for at in standing(machine) if column_of(machine, focus.cta) is not None else ():
+        for at in group_states(machine) if column_of(machine, focus.cta) is not None else ():
             if at.group.plan.function.name == self.target.function:
                 where = places(machine, at.group, focus)
                 here = where >= 0
@@ -508,7 +508,7 @@ class TileWatch:
 
     def _matrix(self, machine: Machine) -> Matrix | None:
         """The operand's current value; None if its threads do not stand in its function."""
-        for at in standing(machine):
+        for at in group_states(machine):
             if holds(machine, at.group, self.target.focus):
                 context = Context(machine.launch, machine, at.group, self.target.focus)
                 try:

@@ -10,7 +10,7 @@ import numpy as np
 
 from warpsim.debug.errors import DebugError
 from warpsim.debug.evaluation import Context
-from warpsim.debug.threads import peek, places, standing
+from warpsim.debug.threads import group_states, peek, places
 from warpsim.isa.spec import Scope
 from warpsim.layout import descriptors, fragments, instructions
 from warpsim.layout.fragment import Fragment, matrix_of
@@ -230,7 +230,7 @@ def _held(context: Context, indices: list[int], threads: int) -> tuple[Array, Ar
     size = peek(group, indices[0]).dtype.itemsize
     held = np.zeros((len(indices), threads), f"u{size}")
     here = np.zeros(threads, np.bool_)
-    for at in standing(machine):
+    for at in group_states(machine):
         if at.group.plan is not group.plan:
             continue
         where = places(machine, at.group, context.focus, threads)

@@ -26,7 +26,7 @@ from warpsim.debug.errors import DebugError
 from warpsim.debug.evaluation import Context
 from warpsim.debug.places import places_of
 from warpsim.debug.position import Position, Stop
-from warpsim.debug.threads import Focus, Standing, first_of, holds, standing, warps_in
+from warpsim.debug.threads import Focus, GroupState, first_of, group_states, holds, warps_in
 from warpsim.debug.timeline import StopTest
 from warpsim.errors import Finding
 from warpsim.machine.machine import Machine
@@ -125,7 +125,7 @@ def _source(position: Position) -> tuple[str, int] | None:
     """
     if all(i.source is None for i in position.code):
         raise DebugError("the module has no line information: compile with -lineinfo")
-    at = position.standing()
+    at = position.group_state()
     return at.instruction.source if at is not None else None
 
 
@@ -220,14 +220,14 @@ def where(group: Group) -> Where:
 
 
 def _depth(position: Position) -> int:
-    at = position.standing()
+    at = position.group_state()
     return len(at.group.stack) if at is not None else 0
 
 
 class _Follower:
     """Follows the thread in focus, and stops where ``arrived`` holds."""
 
-    def __init__(self, position: Position, at: Standing | None, arrived: Arrived, steps: _Steps | None) -> None:
+    def __init__(self, position: Position, at: GroupState | None, arrived: Arrived, steps: _Steps | None) -> None:
         self.focus: Focus = position.thread
         self.arrived, self.steps = arrived, steps
         self.stops = _Stops(position)
@@ -276,12 +276,12 @@ def _follow(position: Position, arrived: Arrived, steps: _Steps | None = None) -
     timeline = position.timeline
     if timeline.ended:
         return position.stopped("end")
-    at = position.standing()
+    at = position.group_state()
     if at is None and position.has_begun(position.thread.cta):
         raise DebugError(f"{position.thread} has exited; focus on another")
     stood = timeline.machine, timeline.group
     position.lock()
-    follower = _Follower(position, position.standing(), arrived, steps)
+    follower = _Follower(position, position.group_state(), arrived, steps)
     if timeline.group is None and stood[0] is not None and stood[1] is not None:
         follower.stops.passed = place_of(stood[0], stood[1])
     places = None
@@ -316,7 +316,7 @@ def _report(position: Position, reason: str, stops: _Stops) -> Stop:
         position.thread = hit.focus
         return position.stopped(hit.reason, number=hit.number, old=hit.old, new=hit.new, event=hit.event)
     if reason == "hit":
-        return position.stopped("step", refocus=position.standing() is None)
+        return position.stopped("step", refocus=position.group_state() is None)
     return position.stopped(reason, refocus=True)
 
 
@@ -488,7 +488,7 @@ class _Stops:
         it is to be passed.
         """
         if point.number in self._conditions:
-            group = next((at.group for at in standing(machine) if holds(machine, at.group, focus)), None)
+            group = next((at.group for at in group_states(machine) if holds(machine, at.group, focus)), None)
             met = self._where(point, machine, group, focus)
             if met is None:
                 return None

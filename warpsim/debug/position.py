@@ -16,14 +16,14 @@ from warpsim.debug.evaluation import Context
 from warpsim.debug.symbols import symbols_of
 from warpsim.debug.threads import (
     Focus,
-    Standing,
+    GroupState,
     activation,
     first_of,
+    group_states,
     holds,
     is_written,
     places,
     ranges,
-    standing,
     warps_in,
 )
 from warpsim.debug.timeline import Timeline
@@ -85,7 +85,7 @@ def warps_of(machines: Iterable[Machine]) -> tuple[WarpState, ...]:
     """List where the warps of the given batches stand."""
     found = []
     for machine in machines:
-        for at in standing(machine):
+        for at in group_states(machine):
             name, instruction = at.group.plan.function.name, at.instruction
             for focus in warps_in(at.machine, at.group):
                 lanes = ranges(np.flatnonzero(places(machine, at.group, focus) >= 0))
@@ -127,7 +127,7 @@ class Position:
         else:
             if refocus and not holds(machine, group, self.thread):
                 self.thread = first_of(machine, group)
-            at = self.standing()
+            at = self.group_state()
             next_one = at.instruction if at is not None else group.instruction
             stop = Stop(reason, timeline.step, next_one.span.line, next_one.source, next_one.text, self.thread, **more)
         self._reached(stop)
@@ -143,9 +143,9 @@ class Position:
         state, (x, y, z) = self.timeline.state, self.thread.cta
         return (x + state.grid[0] * (y + state.grid[1] * z), self.thread.warp) if state.settings.by_warp else None
 
-    def standing(self) -> Standing | None:
+    def group_state(self) -> GroupState | None:
         """Where the thread in focus stands; None if it is not running."""
-        return standing_of(self.timeline, self.thread)
+        return group_state_of(self.timeline, self.thread)
 
     @property
     def context(self) -> Context:
@@ -211,13 +211,15 @@ class Position:
         return cta[0] + gx * (cta[1] + gy * cta[2])
 
 
-def standing_of(timeline: Timeline, focus: Focus) -> Standing | None:
+def group_state_of(timeline: Timeline, focus: Focus) -> GroupState | None:
     """Where a thread stands; None if it is not running."""
     machine = timeline.machine_of(focus)
-    return None if machine is None else next((at for at in standing(machine) if holds(machine, at.group, focus)), None)
+    return (
+        None if machine is None else next((at for at in group_states(machine) if holds(machine, at.group, focus)), None)
+    )
 
 
-def frames_of(at: Standing, program: Program) -> list[tuple[Call, int, int]]:
+def frames_of(at: GroupState, program: Program) -> list[tuple[Call, int, int]]:
     """The call stack of threads that stand together, innermost first: each call, the activation that it is in, and how many
     inlined functions that one is executing within it.
     """
@@ -236,7 +238,7 @@ def frames_of(at: Standing, program: Program) -> list[tuple[Call, int, int]]:
 
 def context_of(timeline: Timeline, focus: Focus, frame: int = 0) -> Context:
     """A thread and one of its frames, for evaluating expressions."""
-    at = standing_of(timeline, focus)
+    at = group_state_of(timeline, focus)
     if at is None:
         return Context(timeline.state, timeline.machine_of(focus), None, focus)
     _, level, depth = frames_of(at, timeline.state.plan.program)[frame] if frame else (None, 0, 0)

@@ -31,7 +31,7 @@ from warpsim.debug.breakpoints import (
 from warpsim.debug.errors import DebugError, flag, number, text
 from warpsim.debug.matrices import Matrix, matrix_at, nearest_matrix
 from warpsim.debug.origins import Origin, origin_of
-from warpsim.debug.position import Call, Position, Stop, WarpState, context_of, frames_of, standing_of, warps_of
+from warpsim.debug.position import Call, Position, Stop, WarpState, context_of, frames_of, group_state_of, warps_of
 from warpsim.debug.scopes import TEMPORARY, Symbol
 from warpsim.debug.threads import Focus, chosen_focus
 from warpsim.debug.timeline import Timeline
@@ -316,7 +316,7 @@ class Session(Position):
         old = self.thread
         chosen = chosen_focus(self.timeline.state, old, cta, warp, lane)
         if chosen != old:
-            here = standing_of(self.timeline, chosen) is not None
+            here = group_state_of(self.timeline, chosen) is not None
             self.thread = chosen if here or lane is not None else self._lowest(chosen)
             self.stopped("end" if self.stop.reason == "end" else "step")
         return self.thread
@@ -336,7 +336,7 @@ class Session(Position):
         """The lowest lane of the warp that has not exited; ``focus`` itself if all have."""
         for lane in range(32):
             candidate = attrs.evolve(focus, lane=lane)
-            if standing_of(self.timeline, candidate) is not None:
+            if group_state_of(self.timeline, candidate) is not None:
                 return candidate
         return focus
 
@@ -360,7 +360,7 @@ class Session(Position):
 
     def where(self) -> tuple[Call, ...]:
         """The call stack of the thread in focus, innermost first, with calls of functions that were inlined."""
-        at = self.standing()
+        at = self.group_state()
         if at is None:
             return ()
         return tuple([call for call, _, _ in frames_of(at, self.program)])
@@ -403,7 +403,7 @@ class Session(Position):
     @property
     def _instruction(self) -> Instruction | None:
         """The instruction at which the thread in focus stands."""
-        at = self.standing()
+        at = self.group_state()
         return at.instruction if at is not None else None
 
     # ---- change and result -------------------------------------------------------------------

@@ -31,7 +31,7 @@ class Focus:
 
 
 @frozen(eq=False)
-class Standing:
+class GroupState:
     """A group of threads, the instruction where it stands, and its state: ``runs``, ``ready``, or what it waits for."""
 
     machine: Machine
@@ -45,26 +45,26 @@ class Standing:
         return self.state not in ("runs", "ready")
 
 
-def standing(machine: Machine) -> Iterator[Standing]:
+def group_states(machine: Machine) -> Iterator[GroupState]:
     """Yield every group of a batch that has not exited."""
     batch, launch = machine.batch, machine.launch
     running = launch.running
     if running is not None and launch.turns and launch.turns[0] is batch:
-        yield Standing(machine, running, "runs", running.instruction)
+        yield GroupState(machine, running, "runs", running.instruction)
     for group in batch.runnable:
-        yield Standing(machine, group, "ready", group.instruction)
+        yield GroupState(machine, group, "ready", group.instruction)
     for group in batch.parked:
         unit = "warpgroup" if group.instruction.form.scope.name == "WARPGROUP" else "warp"
-        yield Standing(machine, group, f"waits for lanes of its {unit}", group.instruction)
+        yield GroupState(machine, group, f"waits for lanes of its {unit}", group.instruction)
     for group in batch.sleeping:
-        yield Standing(machine, group, "polls memory", group.instruction)
+        yield GroupState(machine, group, "polls memory", group.instruction)
     for number, barrier in sorted(batch.barriers.items()):
         for group in barrier.waiting:
-            yield Standing(machine, group, f"waits at barrier {number}", group.instruction)
+            yield GroupState(machine, group, f"waits at barrier {number}", group.instruction)
     for group in batch.cluster_barrier.waiting if batch.cluster_barrier is not None else ():
-        yield Standing(machine, group, "waits at the cluster barrier", group.instruction)
+        yield GroupState(machine, group, "waits at the cluster barrier", group.instruction)
     for group in batch.register_counts.waiting if batch.register_counts is not None else ():
-        yield Standing(machine, group, "waits for registers", group.instruction)
+        yield GroupState(machine, group, "waits for registers", group.instruction)
 
 
 def column_of(machine: Machine, cta: tuple[int, int, int]) -> int | None:

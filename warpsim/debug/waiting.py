@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from warpsim.debug.threads import Standing, cta_at, peek, ranges, standing
+from warpsim.debug.threads import GroupState, cta_at, group_states, peek, ranges
 from warpsim.layout import mbarriers as words
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
@@ -149,7 +149,7 @@ def shared_name(machine: Machine, address: int) -> str:
 def _waits(machine: Machine) -> dict[tuple[int, int], set[int]]:
     """Map each mbarrier to the warps that stand at a wait on it, or sleep in a loop around one."""
     found: dict[tuple[int, int], set[int]] = {}
-    for at in standing(machine):
+    for at in group_states(machine):
         wait = _wait_of(at)
         operand = wait.address if wait is not None else None
         if operand is None or operand.base is None:
@@ -169,7 +169,7 @@ def _waits(machine: Machine) -> dict[tuple[int, int], set[int]]:
     return found
 
 
-def _wait_of(at: Standing) -> Instruction | None:
+def _wait_of(at: GroupState) -> Instruction | None:
     """The mbarrier wait at which a group stands, or around which it loops."""
     if _is_wait(at.instruction):
         return at.instruction

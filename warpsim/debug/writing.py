@@ -89,7 +89,7 @@ def jump(position: Position, place: int | str) -> None:
     """Move the threads that stand with the one in focus to another place of their function, executing nothing; recorded
     as a change of the launch at this position.
     """
-    at = position.standing()
+    at = position.group_state()
     if at is None or at.waits:
         raise DebugError(f"{position.thread} {'is not running' if at is None else at.state}, so it cannot jump")
     plan = at.group.plan

@@ -119,7 +119,7 @@ class Console:
         """Describe the thread in focus, and the lanes that move with it."""
         focus, calls = self.session.thread, self.session.where()
         mine = [w for w in self.session.warps() if (w.cta, w.warp) == (focus.cta, focus.warp)]
-        at = self.session.standing()
+        at = self.session.group_state()
         lanes = next((w for w in mine if at is not None and w.line == at.instruction.span.line), None)
         name = next((call.function for call in calls if not call.inlined), self.session.kernel.name)
         with_it = f"lanes {lanes.lanes} together" if lanes is not None else "not running"
