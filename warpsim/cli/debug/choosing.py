@@ -14,6 +14,7 @@ from warpsim.cli.debug.table import command
 from warpsim.debug import DebugError, WarpState
 from warpsim.errors import source_name
 from warpsim.program.mangling import qualified_name
+from warpsim.records import frozen
 
 Dims = tuple[int, int, int]
 WORDS = ("device", "sm", "kernel", "grid", "cluster", "cta", "block", "warp", "lane", "thread")
@@ -161,7 +162,7 @@ def _coordinates(text: str) -> Iterator[tuple[str, list[int]]]:
         yield word or bare[at], numbers
 
 
-@attrs.frozen
+@frozen
 class _Row:
     """A row of a table; ``here`` is that of the focus."""
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
-import attrs
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -19,6 +18,7 @@ from warpsim.machine.values import Array
 from warpsim.program import c_types
 from warpsim.program.c_types import CType
 from warpsim.program.mangling import qualified_name
+from warpsim.records import define
 from warpsim.types import B128
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Quiet(str):
     """A line of a block, such as the commands of a breakpoint: it is not echoed."""
 
 
-@attrs.define
+@define
 class Defined:
     """A command that the user has defined."""
 

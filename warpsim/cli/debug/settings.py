@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-import attrs
-
 from warpsim.cli.debug.console import Console, count_of, equation, show
 from warpsim.cli.debug.table import command, nearest
 from warpsim.debug import DebugError
+from warpsim.records import frozen
 from warpsim.version import VERSION
 
 
-@attrs.frozen
+@frozen
 class Setting:
     """A setting of the debugger: the values that it takes (none: a number), its value, and how to change it."""
 

@@ -8,9 +8,8 @@ import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 
-import attrs
-
 from warpsim.debug import DebugError
+from warpsim.records import frozen
 
 Run = Callable[[str], None]
 GROUPS = {
@@ -42,7 +41,7 @@ ELSEWHERE = {
 """gdb's commands that have another name here, or no use."""
 
 
-@attrs.frozen
+@frozen
 class Command:
     """A command, and the method that executes it. ``looks``: it does not move the launch, so that an editor's console
     takes it.
