@@ -4,8 +4,8 @@
 
     ast.Module -> build -> resolve    names to registers, variables, parameters, labels, functions
                            blocks     a function's body as one list of instructions, with their scopes
-                           typecheck  an instruction to a form of isa/ and its traits; operands: each operand against
-                                      the form; calls: a call against its callee
+                           typecheck  an instruction to a form of isa/ and its traits; operands, addresses, values: each
+                                      operand against the form; calls: a call against its callee
                            linking    what only the whole module shows: its target, undefined names
                -> program.Program     immutable; analysis/ reads it, machine/ binds it
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from warpsim.program.names import BUILTINS, Label, Prototype, VectorRegister
-from warpsim.program.operands import Values
 from warpsim.program.problems import Mismatch, unfit
 from warpsim.program.program import ADDRESS, Operand, Register, Variable, vector
+from warpsim.program.values import Values
 from warpsim.ptx import ast
 from warpsim.types import TYPES, ScalarType, StateSpace
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from warpsim.errors import Span
 from warpsim.isa import matching
 from warpsim.isa.traits import Ending
-from warpsim.program.groups import group_of, instructions
 from warpsim.program.lines import Reading
 from warpsim.program.names import FunctionBuilder, Label, Place, Scope
-from warpsim.program.program import Body, Instruction, Operand, Register
+from warpsim.program.program import CARRY, Body, Instruction, Operand, Register
 from warpsim.program.shapes import NAME
 from warpsim.program.statements import WHOLE, Group, Statement, Written
 from warpsim.program.typecheck import Checker
 from warpsim.ptx import ast
+from warpsim.ptx.outline import HOLE
 from warpsim.ptx.parser import Parser
 
 
@@ -68,7 +68,7 @@ class Late:
         for shape, statements, numbers in read.fresh if not self.checker.problems.findings else ():
             if numbers:
                 own = [checked[number] for number in numbers]
-                read.shapes.keep_group(shape, group_of(statements, own, code[numbers[0]][1], read.kinds))
+                read.shapes.keep_group(shape, _group_of(statements, own, code[numbers[0]][1], read.kinds))
 
     def samples(self) -> tuple[Instruction, ...]:
         """An instruction of each kind."""
@@ -100,7 +100,7 @@ class Late:
             if isinstance(node, Written):
                 if node is not written:
                     parser = Parser("", self.begin.file, matching.is_name)
-                    written, parsed = node, instructions(parser.statements(node.text, node.line))
+                    written, parsed = node, _instructions(parser.statements(node.text, node.line))
                 node = parsed[at]
             made = self.checker.check(node, scope, places)
             assert made is not None, "it was checked before"
@@ -154,3 +154,50 @@ class Late:
             found = scope.made[name] = self.builder.register(name, ranged[0])
         assert isinstance(found, Register)
         return found
+
+
+# ---- groups ----------------------------------------------------------------------------------------
+# Statements that take several lines, or share one: of those alike but for registers of the function one is checked, and the others
+# are parsed when their code is made.
+
+
+def _instructions(made: Sequence[ast.Statement]) -> list[ast.Instruction]:
+    """The instructions of a group."""
+    return [each for each in _inside(made) if isinstance(each, ast.Instruction)]
+
+
+def _group_of(
+    made: Sequence[ast.Statement], code: Sequence[Instruction], scope: Scope, kinds: Mapping[str, str]
+) -> Group | None:
+    """The group of statements and their code, given their own scope and what stands for the names of their function; None
+    where others that look alike may mean something else."""
+    declared = [each for each in _inside(made) if not isinstance(each, ast.Instruction)]
+    variables = [each for each in declared if isinstance(each, ast.Variable) and each.space == "reg"]
+    items = [item for each in variables for item in each.declarators]
+    if len(variables) < len(declared) or len(code) != len(_instructions(made)):
+        return None
+    if any(item.count is not None or kinds.get(item.name, "").startswith(HOLE) for item in items):
+        return None
+    block = isinstance(made[0], ast.Block)
+    own = scope.symbols.keys() if block else ()
+    for instruction in code:
+        names = [instruction.guard[0].name] if instruction.guard is not None else []
+        for o in (leaf for operand in instruction.operands for leaf in _leaves(operand)):
+            if o.variable is not None or o.parameter is not None or o.function or o.targets:
+                return None
+            names += [o.register.name] if o.register is not None else []
+        if not all(name in own or name == CARRY or kinds.get(name, "").startswith(HOLE) for name in names):
+            return None
+    return Group(block, tuple(variables), tuple(code))
+
+
+def _inside(made: Sequence[ast.Statement]) -> Sequence[ast.Statement]:
+    """What stands in the only block, or the statements."""
+    return made[0].statements if len(made) == 1 and isinstance(made[0], ast.Block) else made
+
+
+def _leaves(o: Operand) -> Iterator[Operand]:
+    """An operand and all parts of it."""
+    yield o
+    for each in (*([o.base] if o.base is not None else ()), *o.coordinates, *(o.elements or ())):
+        yield from _leaves(each)

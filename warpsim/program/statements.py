@@ -1,5 +1,5 @@
 """Instructions with holes, which `warpsim.program.shapes` makes, and how the holes are filled; groups of statements, which
-`warpsim.program.groups` knows."""
+`warpsim.program.late` makes."""
 
 from __future__ import annotations
 

@@ -11,10 +11,11 @@ from warpsim.isa.spec import Op
 from warpsim.isa.traits import Ending
 from warpsim.program.calls import call
 from warpsim.program.names import FunctionBuilder, Place, Scope
-from warpsim.program.operands import Values, check
+from warpsim.program.operands import check
 from warpsim.program.problems import LAST, Mismatch, Problems
 from warpsim.program.program import ADDRESS, Instruction, Operand, Register
 from warpsim.program.resolve import Resolver
+from warpsim.program.values import Values
 from warpsim.ptx import ast
 from warpsim.types import TYPES, StateSpace
 

@@ -1,0 +1,130 @@
+"""Checks operands that are addresses: a base and an offset in brackets, with coordinates of tensors and textures."""
+
+from __future__ import annotations
+
+from warpsim.isa.matching import whole, wide
+from warpsim.program.problems import Mismatch, unfit
+from warpsim.program.program import ADDRESS, Operand, Param, Register, Variable, vector
+from warpsim.program.values import Values, address_of
+from warpsim.ptx import ast
+from warpsim.types import TYPES
+
+ZERO = Operand(ADDRESS, constant=0)
+"""The base of an absolute address."""
+
+
+def signed(offset: int) -> int:
+    """An offset in an address, which is a sum modulo 2**64, as a signed number."""
+    return (offset + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def address(values: Values, node: ast.Operand) -> Operand:
+    """Check an address in brackets, or what the form accepts without them."""
+    if not isinstance(node, ast.Address):
+        bare = _bare(values, node)
+        if isinstance(bare, Operand):
+            return bare
+        node = bare
+    if not isinstance(node, ast.Address):
+        raise unfit(node.span, f"{values.op.text} needs an address in brackets here", 1)
+    base, spec = _base(values, node), values.typed.spec
+    if bool(node.extra) != bool(spec.coordinates):
+        written = ", ".join((spec.name, *spec.coordinates))
+        raise unfit(node.span, f"the address of {values.op.text} is written [{written}]", 1)
+    if "coordinates" in spec.coordinates and "dim" in values.op.given:
+        _coordinates(values, node, int(str(values.op.dim)[0]))
+    if "coordinates" in spec.coordinates and "geom" in values.op.given:
+        _texture_coordinates(values, node)
+    extra = tuple([_coordinate(values, e) for e in node.extra])
+    return Operand(ADDRESS, base=base, offset=signed(node.offset), coordinates=extra)
+
+
+def _bare(values: Values, node: ast.Operand) -> Operand | ast.Operand:
+    """Convert an operand without brackets to an address, if the form accepts it as one."""
+    wanted = values.typed.bare
+    if wanted == "value" and isinstance(node, ast.Integer):
+        return Operand(ADDRESS, base=ZERO, offset=signed(node.value))
+    if wanted == "value" and isinstance(node, ast.Name) and node.text == "WARP_SZ":
+        return Operand(ADDRESS, base=ZERO, offset=32)
+    if wanted == "address" and isinstance(node, ast.SymbolOffset):
+        return ast.Address(node.symbol, node.offset, node.span)
+    if wanted and isinstance(node, ast.Name):
+        symbol = values.need(node)
+        if wanted == "address" or (isinstance(symbol, Register) and symbol.type.bits == 64):
+            return ast.Address(node, 0, node.span)
+    return node
+
+
+def _base(values: Values, node: ast.Address) -> Operand:
+    """Check an address's base: a register, a variable, or none."""
+    if node.base is None:
+        if "local" not in (values.typed.spaces or ()):
+            message = "only .local has addresses that are numbers"
+            raise unfit(node.span, message, 2, "move it to a register")
+        return ZERO
+    symbol = values.need(node.base)
+    if isinstance(symbol, Register):
+        return _in_register(values, symbol, node.base)
+    if isinstance(symbol, (Variable, Param)):
+        values.lies_in(symbol, node.base.span, values.typed.spaces)
+        given = values.op.given
+        generic = not given["space"] if "space" in given else not values.typed.spaces
+        return address_of(symbol, ADDRESS, generic=generic)
+    raise unfit(node.base.span, f"{node.base.text} is not an address", 2)
+
+
+def _coordinates(values: Values, node: ast.Address, count: int) -> None:
+    """Check the coordinates of a tensor: one 32-bit number per dimension."""
+    given = node.extra[0]
+    if not isinstance(given, ast.Vector) or len(given.elements) != count or len(node.extra) != 1:
+        raise Mismatch("operand-count", given.span, f"{values.op.text} takes {count} coordinates in braces", weight=4)
+    for element in given.elements:
+        symbol = values.find(element) if isinstance(element, ast.Name) else None
+        if isinstance(symbol, Register) and (symbol.type.bits != 32 or symbol.type.kind not in "usb"):
+            message = f"{symbol.name} is a .{symbol.type.name} register; a coordinate must have 32 bits"
+            raise unfit(element.span, message, 3)
+
+
+_AXES = {"1d": 1, "2d": 2, "3d": 3, "a1d": 2, "a2d": 3, "cube": 3, "acube": 4}
+
+
+def _texture_coordinates(values: Values, node: ast.Address) -> None:
+    """Check the coordinates of a texture or surface: 32 bits each, one, two or four of them."""
+    given, op = node.extra[0], values.op
+    elements = given.elements if isinstance(given, ast.Vector) else [given]
+    if len(elements) not in (1, 2, 4) or len(elements) < _AXES[op.geom] or len(node.extra) != 1:
+        message = f"{op.text} takes {max(_AXES[op.geom], 1)} coordinates, in 1, 2 or 4 elements"
+        raise Mismatch("operand-count", given.span, message, weight=4)
+    kind = "f" if ("f32" in op.modifiers[-1:] or "comp" in op.given) else "us"
+    for element in elements[op.geom[0] == "a" :]:
+        symbol = values.find(element) if isinstance(element, ast.Name) else None
+        if isinstance(symbol, Register) and (symbol.type.bits != 32 or symbol.type.kind not in kind + "b"):
+            message = f"{symbol.name} is a .{symbol.type.name} register; a coordinate here is of .{'f32' if kind == 'f' else 's32'}"
+            raise unfit(element.span, message, 3)
+
+
+def _coordinate(values: Values, node: ast.Operand) -> Operand:
+    if isinstance(node, ast.Vector):
+        return vector([_coordinate(values, e) for e in node.elements])
+    if isinstance(node, ast.Integer):
+        return Operand(TYPES["b32"], constant=node.value & 0xFFFFFFFF)
+    if isinstance(node, ast.Name):
+        symbol = values.need(node)
+        if isinstance(symbol, Register):
+            return Operand(symbol.type, symbol)
+    raise unfit(node.span, "a coordinate must be a register or a number", 2)
+
+
+def _in_register(values: Values, register: Register, node: ast.Name) -> Operand:
+    """Check that a register is wide enough for an address in its state space."""
+    type, op, typed = register.type, values.op, values.typed
+    if type.kind not in "usb" or type.bits > 64 or "x2" in type.name:
+        message = f"{register.name} is a .{type.name} register: an address is an integer of at most 64 bits"
+        raise unfit(node.span, message, 2)
+    if type.bits == 32 and wide(op.text.split(".")[0], op, typed.spaces):
+        message = f"{register.name} has 32 bits: a generic address and one of global memory have 64"
+        raise unfit(node.span, message, 3, "widen it with cvt.u64.u32, or name the state space")
+    if type.bits < 32 and whole(op.text.split(".")[0], op, typed.spec.name, type.bits):
+        message = f"{register.name} has {type.bits} bits: {op.text} takes an address of 32 or 64"
+        raise unfit(node.span, message, 3, "widen it with cvt.u64.u16")
+    return Operand(type, register)
