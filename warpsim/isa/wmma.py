@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import attrs
 import numpy as np
@@ -15,7 +15,7 @@ from warpsim.isa.traits import Matrix, Traits
 from warpsim.layout import wmma_fragments as layout
 from warpsim.layout.fragment import Fragment, extent, gather, scatter
 from warpsim.numerics import matrix, plain_matrix
-from warpsim.numerics.arrays import halves, join
+from warpsim.numerics.arrays import halves
 from warpsim.types import TYPES, ScalarType
 
 MULTIPLIES_FRAGMENTS = Traits(matrix=Matrix.MULTIPLY, opaque_fragments=True)
@@ -231,7 +231,26 @@ _LAYOUT = ".layout = { .row, .col };"
 
 
 def _operand(op: Op) -> str:
-    return "a" if op.text.startswith("wmma.load.a") else "b"
+    """The matrix that an instruction loads or stores: a, b, c or d."""
+    return op.text.split(".")[2]
+
+
+def _fragment(op: Op, sm: int) -> Fragment:
+    operand = _operand(op)
+    if operand in "cd":
+        return layout.accumulator(op.shape, op.type.name, sm)
+    return layout.multiplicand(operand, op.shape, op.type.name, sm, along_k=_by_row(op))
+
+
+def _by_row(op: Op) -> bool:
+    """Whether rows of the fragment are lines in memory: its rows are columns of b."""
+    return bool((op.layout == "row") != (_operand(op) == "b"))
+
+
+def _place(fragment: Fragment, lane: Lanes, value: int, ld: Lanes | np.int64, *, by_row: bool) -> Lanes:
+    """Where a lane's value stands in memory, in elements."""
+    row, column = fragment.place(lane, value)
+    return row * ld + column if by_row else column * ld + row
 
 
 def _load_legal(op: Op) -> str | None:
@@ -247,7 +266,6 @@ def _stride(
     op: Op,
     p: Address,
     stride: Lanes | None,
-    default: int,
     fragment: Fragment,
     memory: MemoryPort,
     active: Lanes,
@@ -270,6 +288,7 @@ def _stride(
         where = op.space or "global or shared memory"
         advice = f"copy the matrix to {where} memory first" if op.space else f"wmma moves matrices of {where} only"
         report("matrix-address-space", f"the matrix is not in {where}", wrong, advice=advice)
+    default = fragment.columns if _by_row(op) else fragment.rows
     nbytes = fragment.registers * max(fragment.bits // 8, 4)
     past = memory.residue(p, nbytes)
     wrong = (past != 0) & active
@@ -305,6 +324,25 @@ def _stride(
     return ld
 
 
+def _accumulator_legal(op: Op) -> str | None:
+    name = op.type.name
+    return (
+        None
+        if op.shape in ACCUMULATORS[name]
+        else f".{name} accumulators have the shapes " + ", ".join(ACCUMULATORS[name])
+    )
+
+
+@instruction(
+    f"wmma.load.c.sync.aligned.layout.shape{{.space}}.type r, [p]{{, stride}}; .type = {{ .f16, .f32, .s32, .f64 }}; {_LAYOUT} {ALL_SHAPES} {_SPACE}",
+    anchor="warp-level-matrix-instructions-wmma-ld",
+    types={"r": lambda op: accumulator_type(op.type), "stride": ".u32"},
+    vectors={"r": lambda op: accumulator_count(op.type, op.shape)},
+    needs=(70, (6, 3)),
+    legal=_accumulator_legal,
+    gates=GATES,
+    traits=Traits(matrix=Matrix.LOAD, opaque_fragments=True),
+)
 @instruction(
     f"""
     wmma.load.a.sync.aligned.layout.shape{{.space}}.type r, [p]{{, stride}};
@@ -331,73 +369,23 @@ def wmma_load(
     active: Lanes,
     report: ReportPort,
 ) -> Registers:
-    """Load a multiplicand fragment."""
-    operand, name, bits = _operand(op), op.type.name, op.type.bits
-    m, n, k = layout.dimensions(op.shape)
-    along_k = (op.layout == "row") == (operand == "a")
-    fragment = layout.multiplicand(operand, op.shape, name, device.sm, along_k=along_k)
-    default = k if along_k else (m if operand == "a" else n)
-    ld = _stride(op, p, stride, default, fragment, memory, active, report)
+    """Load a fragment: the words of narrow elements, of others each element."""
+    bits, fragment, by_row = op.type.bits, _fragment(op, device.sm), _by_row(op)
+    ld = _stride(op, p, stride, fragment, memory, active, report)
     per = fragment.per_register
+    word = op.type if op.type.name in ("f32", "s32", "f64") else TYPES["b32"]
+    type = word if per == 1 or bits < 8 else TYPES[f"u{bits}"]
     out = []
     for first in range(0, fragment.distinct, per):
-        if bits < 8 or (along_k and per == 1):
-            line, depth = fragment.place(lane, first)
-            at = memory.shifted(p, (line * ld + depth) * bits // 8)
-            out.append(memory.load(op.space or "", at, TYPES["f64" if bits == 64 else "b32"])[0])
-            continue
         parts = []
-        for h in range(per):
-            line, depth = fragment.place(lane, first + h)
-            place = line * ld + depth if along_k else depth * ld + line
-            at = memory.shifted(p, place * (bits // 8))
-            part = memory.load(op.space or "", at, op.type if bits == 64 else TYPES[f"u{bits}"])[0]
-            if bits < 32:
-                part = part.astype(np.uint32) << np.uint32(h * bits)
-            parts.append(part)
+        for h in range(0, per, per if type is word else 1):
+            at = memory.shifted(p, _place(fragment, lane, first + h, ld, by_row=by_row) * bits // 8)
+            part = memory.load(op.space or "", at, type)[0]
+            parts.append(part if type is word else part.astype(np.uint32) << np.uint32(h * bits))
         out.append(functools.reduce(np.bitwise_or, parts))
-    if register_type(op.type).name == "s32":
-        out = [word.view(np.int32) for word in out]
+    if op.type is not word and register_type(op.type).name == "s32":
+        out = [held.view(np.int32) for held in out]
     return tuple(out * (fragment.registers // len(out)))
-
-
-def _accumulator_legal(op: Op) -> str | None:
-    name = op.type.name
-    return (
-        None
-        if op.shape in ACCUMULATORS[name]
-        else f".{name} accumulators have the shapes " + ", ".join(ACCUMULATORS[name])
-    )
-
-
-@instruction(
-    f"wmma.load.c.sync.aligned.layout.shape{{.space}}.type r, [p]{{, stride}}; .type = {{ .f16, .f32, .s32, .f64 }}; {_LAYOUT} {ALL_SHAPES} {_SPACE}",
-    anchor="warp-level-matrix-instructions-wmma-ld",
-    types={"r": lambda op: accumulator_type(op.type), "stride": ".u32"},
-    vectors={"r": lambda op: accumulator_count(op.type, op.shape)},
-    needs=(70, (6, 3)),
-    legal=_accumulator_legal,
-    gates=GATES,
-    traits=Traits(matrix=Matrix.LOAD, opaque_fragments=True),
-)
-def wmma_load_c(
-    op: Op,
-    p: Address,
-    stride: Lanes | None = None,
-    *,
-    memory: MemoryPort,
-    lane: Lanes,
-    device: DevicePort,
-    active: Lanes,
-    report: ReportPort,
-) -> Registers:
-    """Load an accumulator fragment."""
-    type = TYPES["u16"] if op.type.name == "f16" else op.type
-    places = _places(op, p, stride, memory, lane, device, active, report)
-    out = [memory.load(op.space or "", at, type)[0] for at in places]
-    if op.type.name != "f16":
-        return tuple(out)
-    return tuple(join(low, high) for low, high in zip(out[::2], out[1::2], strict=True))
 
 
 @instruction(
@@ -423,28 +411,9 @@ def wmma_store(
     report: ReportPort,
 ) -> None:
     """Store an accumulator fragment."""
-    half = op.type.name == "f16"
+    half, fragment, by_row = op.type.name == "f16", _fragment(op, device.sm), _by_row(op)
     held = [part for register in r for part in halves(register.view(np.uint32), "u2")] if half else r
-    for value, at in zip(held, _places(op, p, stride, memory, lane, device, active, report), strict=True):
+    ld = _stride(op, p, stride, fragment, memory, active, report)
+    for number, value in enumerate(held):
+        at = memory.shifted(p, _place(fragment, lane, number, ld, by_row=by_row) * op.type.bits // 8)
         memory.store(op.space or "", at, TYPES["u16"] if half else op.type, (value,))
-
-
-def _places(
-    op: Op,
-    p: Address,
-    stride: Lanes | None,
-    memory: MemoryPort,
-    lane: Lanes,
-    device: DevicePort,
-    active: Lanes,
-    report: ReportPort,
-) -> Iterator[Address]:
-    """The address of each element of an accumulator fragment."""
-    m, n, _ = layout.dimensions(op.shape)
-    fragment = layout.accumulator(op.shape, op.type.name, device.sm)
-    by_row = op.layout == "row"
-    ld = _stride(op, p, stride, n if by_row else m, fragment, memory, active, report)
-    for value in range(fragment.values):
-        row, column = fragment.place(lane, value)
-        place = row * ld + column if by_row else column * ld + row
-        yield memory.shifted(p, place * op.type.bits // 8)
