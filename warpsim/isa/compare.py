@@ -15,6 +15,8 @@ from warpsim.isa.traits import Traits
 from warpsim.numerics.arrays import flush_subnormal, halves
 from warpsim.types import TYPES, ScalarType
 
+_compare = functools.partial(instruction, chapter="comparison-and-selection-instructions")
+
 _CMP = ".cmp = { .eq, .ne, .lt, .le, .gt, .ge, .lo, .ls, .hi, .hs, .equ, .neu, .ltu, .leu, .gtu, .geu, .num, .nan };"
 _BOOL = ".bool = { .and, .or, .xor };"
 _TYPES = ".type = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64 };"
@@ -94,7 +96,7 @@ def combine(name: str, t: Lanes, c: Lanes) -> Lanes:
 
 
 _setp = functools.partial(
-    instruction,
+    _compare,
     types={"p": ".pred", "q": ".pred", "c": ".pred"},
     registers={"c": _of_bf16},
     legal=_legal,
@@ -111,7 +113,6 @@ _PREDICATES = Traits(wide_predicates=False)
     {_CMP} {_BOOL}
     .type = {{ .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64, .f16, .bf16 }};
     """,
-    anchor="comparison-and-selection-instructions-setp",
     traits=lambda op: Traits(wide_predicates=False, compares=op.bool is None),
 )
 def setp(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
@@ -126,7 +127,6 @@ def setp(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     setp.cmp.bool{{.ftz}}.type p|q, a, b, {{!}}c;
     {_CMP} {_BOOL} {_TYPES}
     """,
-    anchor="comparison-and-selection-instructions-setp",
     traits=_PREDICATES,
 )
 def setp_two(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> tuple[Lanes, Lanes]:
@@ -141,7 +141,7 @@ def setp_two(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> tuple[Lanes,
     setp.cmp.bool{{.ftz}}.type p|_, a, b, {{!}}c;
     {_CMP} {_BOOL} {_HALF}
     """,
-    anchor="half-precision-comparison-instructions-setp",
+    chapter="half-precision-comparison-instructions",
     traits=_PREDICATES,
 )
 def setp_half(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> tuple[Lanes, Lanes]:
@@ -156,7 +156,7 @@ def setp_half(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> tuple[Lanes
     setp.cmp.bool{{.ftz}}.type p{{|q}}, a, b, {{!}}c;
     {_CMP} {_BOOL} {_PACKED}
     """,
-    anchor="half-precision-comparison-instructions-setp",
+    chapter="half-precision-comparison-instructions",
     traits=_PREDICATES,
 )
 def setp_packed(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> tuple[Lanes, Lanes]:
@@ -190,9 +190,8 @@ def _legal_set(op: Op) -> str | None:
     return _legal(op)
 
 
-@instruction(
+@_compare(
     _SET,
-    anchor="comparison-and-selection-instructions-set",
     types={"d": "dtype", "a": "stype", "b": "stype", "c": ".pred"},
     checked_as={"d": lambda op: ".u16" if op.dtype.name == "bf16" else None},
     registers={"c": _of_bf16},
@@ -216,7 +215,7 @@ def set_(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     {_CMP} {_BOOL}
     .dtype = {{ .f16x2, .bf16x2, .u32, .s32 }}; .stype = {{ .f16x2, .bf16x2 }};
     """,
-    anchor="half-precision-comparison-instructions-set",
+    chapter="half-precision-comparison-instructions",
     types={"d": "dtype", "a": "stype", "b": "stype", "c": ".pred"},
     checked_as={"d": lambda op: ".b32" if op.dtype.name == "bf16x2" else None},
     registers={"c": _of_bf16},
@@ -237,9 +236,8 @@ def set_packed(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     return np.where(low, one, np.uint32(0)) | np.where(high, one << np.uint32(16), np.uint32(0))
 
 
-@instruction(
+@_compare(
     "selp.type d, a, b, {!}c; .type = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64 };",
-    anchor="comparison-and-selection-instructions-selp",
     types={"c": ".pred"},
 )
 def selp(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
@@ -249,9 +247,8 @@ def selp(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     return np.where(c, a, b)
 
 
-@instruction(
+@_compare(
     "slct{.ftz}.dtype.ctype d, a, b, c; .dtype = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64 }; .ctype = { .s32, .f32 };",
-    anchor="comparison-and-selection-instructions-slct",
     types={"d": "dtype", "a": "dtype", "b": "dtype", "c": "ctype"},
     legal=lambda op: ".ftz is for a .f32 operand c" if op.ftz and op.ctype.kind != "f" else None,
 )

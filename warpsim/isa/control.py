@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+
 from warpsim.isa.ports import Lanes, StackPort, constant_of
 from warpsim.isa.spec import LowBits, Op, Scope, instruction
 from warpsim.isa.traits import Ending, Stop, Traits
 
+_misc = functools.partial(instruction, chapter="miscellaneous-instructions")
+_stack = functools.partial(instruction, chapter="stack-manipulation-instructions")
+_control = functools.partial(instruction, chapter="control-flow-instructions")
 
-@instruction(
-    "bra{.uni} target;",
-    anchor="control-flow-instructions-bra",
-    scope=Scope.CONTROL,
-    traits=Traits(ending=Ending.BRANCH),
-)
+
+@_control("bra{.uni} target;", scope=Scope.CONTROL, traits=Traits(ending=Ending.BRANCH))
 def bra(op: Op, target: object) -> None:
     """Continue at the label."""
 
 
-@instruction(
+@_control(
     "brx.idx{.uni} index, tlist;",
-    anchor="control-flow-instructions-brx-idx",
+    anchor="brx-idx",
     scope=Scope.CONTROL,
     types={"index": ".u32"},
     needs=(30, (6, 0)),
@@ -29,9 +30,8 @@ def brx_idx(op: Op, index: Lanes, tlist: object) -> None:
     """Continue at the list's label with this index."""
 
 
-@instruction(
+@_control(
     "call{.uni} ret_list, fname, param_list, flist;",
-    anchor="control-flow-instructions-call",
     destinations=("ret_list",),
     scope=Scope.CONTROL,
     traits=Traits(ending=Ending.CALL),
@@ -40,43 +40,33 @@ def call(op: Op, fname: object, param_list: object, flist: object) -> None:
     """Call a function, by name or by address."""
 
 
-@instruction(
-    "ret{.uni};", anchor="control-flow-instructions-ret", scope=Scope.CONTROL, traits=Traits(ending=Ending.RETURN)
-)
+@_control("ret{.uni};", scope=Scope.CONTROL, traits=Traits(ending=Ending.RETURN))
 def ret(op: Op) -> None:
     """Return to the caller; in a kernel, exit."""
 
 
-@instruction("exit;", anchor="control-flow-instructions-exit", scope=Scope.CONTROL, traits=Traits(ending=Ending.EXIT))
+@_control("exit;", scope=Scope.CONTROL, traits=Traits(ending=Ending.EXIT))
 def exit_(op: Op) -> None:
     """The thread ends."""
 
 
-@instruction("trap;", anchor="miscellaneous-instructions-trap", scope=Scope.SYNC, traits=Traits(stop=Stop.TRAP))
+@_misc("trap;", scope=Scope.SYNC, traits=Traits(stop=Stop.TRAP))
 def trap(op: Op) -> None:
     """Abort the launch."""
 
 
-@instruction("brkpt;", anchor="miscellaneous-instructions-brkpt", scope=Scope.SYNC, traits=Traits(stop=Stop.BREAKPOINT))
+@_misc("brkpt;", scope=Scope.SYNC, traits=Traits(stop=Stop.BREAKPOINT))
 def brkpt(op: Op) -> None:
     """A breakpoint; a GPU without a debugger traps."""
 
 
-@instruction(
-    "nanosleep.u32 t;",
-    anchor="miscellaneous-instructions-nanosleep",
-    scope=Scope.SYNC,
-    types={"t": ".u32"},
-    needs=(70, (6, 2)),
-    traits=Traits(sleeps=True),
-)
+@_misc("nanosleep.u32 t;", scope=Scope.SYNC, types={"t": ".u32"}, needs=(70, (6, 2)), traits=Traits(sleeps=True))
 def nanosleep(op: Op, t: Lanes) -> None:
     """Let other threads run."""
 
 
-@instruction(
+@_misc(
     "setmaxnreg.action.sync.aligned.u32 n; .action = { .inc, .dec };",
-    anchor="miscellaneous-instructions-setmaxnreg",
     scope=Scope.SYNC,
     types={"n": ".u32"},
     constants={"n": range(24, 257, 8)},
@@ -87,19 +77,13 @@ def setmaxnreg(op: Op, n: Lanes) -> None:
     """Return registers to the CTA, or wait until it has enough."""
 
 
-@instruction(
-    "pmevent{.mask} a;",
-    anchor="miscellaneous-instructions-pmevent",
-    types={"a": ".u32"},
-    constants={"a": lambda op: (0, 0xFFFF) if op.mask else (0, 15)},
-)
+@_misc("pmevent{.mask} a;", types={"a": ".u32"}, constants={"a": lambda op: (0, 0xFFFF) if op.mask else (0, 15)})
 def pmevent(op: Op, a: Lanes) -> None:
     """Performance monitor events have no effect on results."""
 
 
-@instruction(
+@_stack(
     "alloca.type ptr, size{, immAlign}; .type = { .u32, .u64 };",
-    anchor="stack-manipulation-instructions-alloca",
     types={"immAlign": ".u32"},
     constants={"immAlign": LowBits({1 << k for k in range(24)})},
     needs=(52, (7, 3)),
@@ -111,19 +95,14 @@ def alloca(op: Op, size: Lanes, immAlign: Lanes | None = None, *, stack: StackPo
     return stack.allocate(size, align).astype(op.type.dtype)
 
 
-@instruction(
-    "stacksave.type d; .type = { .u32, .u64 };",
-    anchor="stack-manipulation-instructions-stacksave",
-    needs=(52, (7, 3)),
-)
+@_stack("stacksave.type d; .type = { .u32, .u64 };", needs=(52, (7, 3)))
 def stacksave(op: Op, *, stack: StackPort) -> Lanes:
     """The top of the stack."""
     return stack.top().astype(op.type.dtype)
 
 
-@instruction(
+@_stack(
     "stackrestore.type a; .type = { .u32, .u64 };",
-    anchor="stack-manipulation-instructions-stackrestore",
     registers=("a",),
     needs=(52, (7, 3)),
     traits=Traits(moves_stack=True),

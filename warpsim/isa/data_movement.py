@@ -12,22 +12,18 @@ from warpsim.isa.traits import Traits
 from warpsim.numerics.arrays import DType
 from warpsim.types import TYPES, ScalarType
 
+_move = functools.partial(instruction, chapter="data-movement-and-conversion-instructions")
+
 SHARED_WINDOW = 0x7E00_0000_0000
 LOCAL_WINDOW = 0x7D00_0000_0000
 CONST_WINDOW = 0x7C00_0000_0000
 PARAM_WINDOW = 0x7B00_0000_0000
 WINDOW = 1 << 32
-_MOVES = Traits(
-    copies=True,
-    special_registers=True,
-    symbols="",
-)
-_MOV = "data-movement-and-conversion-instructions-mov"
+_MOVES = Traits(copies=True, special_registers=True, symbols="")
 
 
-@instruction(
+@_move(
     "mov.type d, a;  .type = { .pred, .b16, .b32, .b64, .b128, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64 };",
-    anchor=_MOV,
     gates={"b128": (70, (8, 3))},
     traits=_MOVES,
 )
@@ -36,15 +32,13 @@ def mov(op: Op, a: Lanes) -> Lanes:
     return a
 
 
-@instruction(
+@_move(
     "mov.v2.type d, a;  .type = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64 };",
-    anchor=_MOV,
     vectors={"d": lambda op: 2, "a": lambda op: 2},
     traits=_MOVES,
 )
-@instruction(
+@_move(
     "mov.v4.type d, a;  .type = { .b16, .b32, .u16, .u32, .s16, .s32, .f32 };",
-    anchor=_MOV,
     vectors={"d": lambda op: 4, "a": lambda op: 4},
     traits=_MOVES,
 )
@@ -53,15 +47,15 @@ def mov_vector(op: Op, a: tuple[Lanes, ...]) -> tuple[Lanes, ...]:
     return a
 
 
-@instruction("mov.pred d, {!}a;", anchor=_MOV, types={"d": ".pred", "a": ".pred"}, traits=_MOVES)
+@_move("mov.pred d, {!}a;", types={"d": ".pred", "a": ".pred"}, traits=_MOVES)
 def mov_not(op: Op, a: Lanes) -> Lanes:
     """d = a, where the assembler accepts a negated."""
     return a
 
 
-@instruction(
+@_move(
     "mov.type d, a;  .type = { .b16, .b32, .b64, .b128 };",
-    anchor="data-movement-and-conversion-instructions-mov-2",
+    anchor="mov-2",
     vectors={"a": lambda op: 0},
     gates={"b128": (70, (8, 3))},
     traits=_MOVES,
@@ -86,9 +80,9 @@ def _join(parts: tuple[Lanes, ...], bits: int, dtype: DType) -> Lanes:
     return total
 
 
-@instruction(
+@_move(
     "mov.type d, a;  .type = { .b16, .b32, .b64, .b128 };",
-    anchor="data-movement-and-conversion-instructions-mov-2",
+    anchor="mov-2",
     vectors={"d": lambda op: 0},
     gates={"b128": (70, (8, 3))},
     traits=_MOVES,
@@ -134,9 +128,8 @@ def _address_type(op: Op) -> ScalarType:
     return TYPES[op.size]
 
 
-@instruction(
+@_move(
     "cvta.space.size p, a;" + _SPACES,
-    anchor="data-movement-and-conversion-instructions-cvta",
     types={"p": _address_type, "a": _address_type},
     needs=(20, (2, 0)),
     gates=_CVTA_GATES,
@@ -153,9 +146,8 @@ def cvta(op: Op, a: Lanes) -> Lanes:
     return a + LOCAL_WINDOW if op.space == "local" else a
 
 
-@instruction(
+@_move(
     "cvta.to.space.size p, a;" + _SPACES,
-    anchor="data-movement-and-conversion-instructions-cvta",
     types={"p": _address_type, "a": _address_type},
     needs=(20, (2, 0)),
     gates=_CVTA_GATES,
@@ -168,12 +160,7 @@ def cvta_to(op: Op, a: Lanes) -> Lanes:
     return a - LOCAL_WINDOW if op.space == "local" else a
 
 
-_isspacep = functools.partial(
-    instruction,
-    anchor="data-movement-and-conversion-instructions-isspacep",
-    needs=(20, (2, 0)),
-    gates={"const": (0, (3, 1)), **_CVTA_GATES},
-)
+_isspacep = functools.partial(_move, needs=(20, (2, 0)), gates={"const": (0, (3, 1)), **_CVTA_GATES})
 _WINDOWS = {
     "const": (CONST_WINDOW, LOCAL_WINDOW),
     "local": (LOCAL_WINDOW, LOCAL_WINDOW + WINDOW),
@@ -214,8 +201,7 @@ def isspacep_own(op: Op, a: Lanes, *, cluster: ClusterPort) -> Lanes:
 # ---- clusters -----------------------------------------------------------------------------------
 
 _mapa = functools.partial(
-    instruction,
-    anchor="data-movement-and-conversion-instructions-mapa",
+    _move,
     types={"d": _address_type, "a": _address_type, "b": ".u32"},
     traits=Traits(symbols="shared"),
     needs=(90, (7, 8)),
@@ -236,11 +222,7 @@ def mapa(op: Op, a: Lanes, b: Lanes, *, cluster: ClusterPort) -> Lanes:
 
 
 _rank = functools.partial(
-    instruction,
-    anchor="data-movement-and-conversion-instructions-getctarank",
-    types={"d": ".u32", "a": _address_type},
-    traits=Traits(symbols="shared"),
-    needs=(90, (7, 8)),
+    _move, types={"d": ".u32", "a": _address_type}, traits=Traits(symbols="shared"), needs=(90, (7, 8))
 )
 
 

@@ -6,34 +6,28 @@ a borrow out of a subtraction (a - b is a + ~b + 1, which matters when additions
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from warpsim.isa.ports import Lanes
 from warpsim.isa.spec import Op, instruction
 from warpsim.numerics import integer
 
+_extended = functools.partial(instruction, chapter="extended-precision-arithmetic-instructions")
+
 _NARROW = ".type = { .u16, .s16, .u32, .s32, .u64, .s64 };"
 _TYPES = ".type = { .u32, .s32, .u64, .s64 };"
 _GATES = {"u64": (20, (4, 3)), "s64": (20, (4, 3))}
 
 
-@instruction(
-    f"add.cc.type d|%cc, a, b; {_TYPES}",
-    anchor="extended-precision-arithmetic-instructions-add-cc",
-    needs=(None, (1, 2)),
-    gates=_GATES,
-)
+@_extended(f"add.cc.type d|%cc, a, b; {_TYPES}", anchor="add-cc", needs=(None, (1, 2)), gates=_GATES)
 def add_cc(op: Op, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
     """d = a + b, and the carry out."""
     return integer.add_carry(a, b)
 
 
-@instruction(
-    f"addc.type d, a, b, %cc; addc{{.sat}}.s32 d, a, b, %cc; {_NARROW}",
-    anchor="extended-precision-arithmetic-instructions-addc",
-    needs=(None, (1, 2)),
-    gates=_GATES,
-)
+@_extended(f"addc.type d, a, b, %cc; addc{{.sat}}.s32 d, a, b, %cc; {_NARROW}", needs=(None, (1, 2)), gates=_GATES)
 def addc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> Lanes:
     """d = a + b + carry; with .sat, clamped to the s32 range."""
     if op.sat:
@@ -41,34 +35,19 @@ def addc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> Lanes:
     return a + b + carry.astype(a.dtype)
 
 
-@instruction(
-    f"addc.cc.type d|%cc, a, b, %cc; {_TYPES}",
-    anchor="extended-precision-arithmetic-instructions-addc",
-    needs=(None, (1, 2)),
-    gates=_GATES,
-)
+@_extended(f"addc.cc.type d|%cc, a, b, %cc; {_TYPES}", needs=(None, (1, 2)), gates=_GATES)
 def addc_cc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> tuple[Lanes, Lanes]:
     """d = a + b + carry, and the carry out."""
     return integer.add_carry(a, b, carry)
 
 
-@instruction(
-    f"sub.cc.type d|%cc, a, b; {_TYPES}",
-    anchor="extended-precision-arithmetic-instructions-sub-cc",
-    needs=(None, (1, 2)),
-    gates=_GATES,
-)
+@_extended(f"sub.cc.type d|%cc, a, b; {_TYPES}", anchor="sub-cc", needs=(None, (1, 2)), gates=_GATES)
 def sub_cc(op: Op, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
     """d = a - b, and the carry out: not the borrow."""
     return integer.sub_borrow(a, b)
 
 
-@instruction(
-    f"subc.type d, a, b, %cc; subc{{.sat}}.s32 d, a, b, %cc; {_NARROW}",
-    anchor="extended-precision-arithmetic-instructions-subc",
-    needs=(None, (3, 0)),
-    gates=_GATES,
-)
+@_extended(f"subc.type d, a, b, %cc; subc{{.sat}}.s32 d, a, b, %cc; {_NARROW}", needs=(None, (3, 0)), gates=_GATES)
 def subc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> Lanes:
     """d = a - b, minus one if the carry is 0; with .sat, clamped to the s32 range."""
     if op.sat:
@@ -76,20 +55,15 @@ def subc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> Lanes:
     return a - b - (~carry).astype(a.dtype)
 
 
-@instruction(
-    f"subc.cc.type d|%cc, a, b, %cc; {_TYPES}",
-    anchor="extended-precision-arithmetic-instructions-subc",
-    needs=(None, (3, 0)),
-    gates=_GATES,
-)
+@_extended(f"subc.cc.type d|%cc, a, b, %cc; {_TYPES}", needs=(None, (3, 0)), gates=_GATES)
 def subc_cc(op: Op, a: Lanes, b: Lanes, carry: Lanes) -> tuple[Lanes, Lanes]:
     """The same, and the carry out."""
     return integer.sub_borrow(a, b, carry)
 
 
-@instruction(
+@_extended(
     f"mad.half.cc.type d|%cc, a, b, c; .half = {{ .lo, .hi }}; {_TYPES}",
-    anchor="extended-precision-arithmetic-instructions-mad-cc",
+    anchor="mad-cc",
     needs=(20, (3, 0)),
     gates=_GATES,
 )
@@ -98,9 +72,8 @@ def mad_cc(op: Op, a: Lanes, b: Lanes, c: Lanes) -> tuple[Lanes, Lanes]:
     return integer.add_carry(_half(op, a, b), c)
 
 
-@instruction(
+@_extended(
     f"madc.half.type d, a, b, c, %cc; madc.hi{{.sat}}.s32 d, a, b, c, %cc; .half = {{ .hi, .lo }}; {_NARROW}",
-    anchor="extended-precision-arithmetic-instructions-madc",
     needs=(20, (3, 0)),
     gates=_GATES,
 )
@@ -113,12 +86,7 @@ def madc(op: Op, a: Lanes, b: Lanes, c: Lanes, carry: Lanes) -> Lanes:
     return high + c + carry.astype(a.dtype)
 
 
-@instruction(
-    f"madc.half.cc.type d|%cc, a, b, c, %cc; .half = {{ .lo, .hi }}; {_TYPES}",
-    anchor="extended-precision-arithmetic-instructions-madc",
-    needs=(20, (3, 0)),
-    gates=_GATES,
-)
+@_extended(f"madc.half.cc.type d|%cc, a, b, c, %cc; .half = {{ .lo, .hi }}; {_TYPES}", needs=(20, (3, 0)), gates=_GATES)
 def madc_cc(op: Op, a: Lanes, b: Lanes, c: Lanes, carry: Lanes) -> tuple[Lanes, Lanes]:
     """Half of a * b, plus c and the carry, and the carry out."""
     return integer.add_carry(_half(op, a, b), c, carry)

@@ -15,6 +15,8 @@ from warpsim.numerics import approx, floating
 from warpsim.numerics.floating import flush, saturate
 from warpsim.types import TYPES
 
+_float = functools.partial(instruction, chapter="floating-point-instructions")
+
 RND = ".rnd = { .rn, .rz, .rm, .rp };"
 
 
@@ -34,9 +36,7 @@ def contractible(op: Op) -> Traits:
     plain = type in _CONTRACTED and set(words) <= ({"ftz"} if root == "mul" else {"ftz", "sat"})
     role, f64 = _ROLES.get(root), type == "f64"
     return Traits(
-        contraction=role if plain else None,
-        sorts=f64 and role is not None,
-        changes_sign=f64 and role is None,
+        contraction=role if plain else None, sorts=f64 and role is not None, changes_sign=f64 and role is None
     )
 
 
@@ -68,24 +68,24 @@ def _finish(op: Op, r: Lanes) -> Lanes:
     return saturate(r) if op.sat else r
 
 
-_f32 = functools.partial(instruction, types=dict.fromkeys("dabc", ".f32"))
-_f64 = functools.partial(instruction, types=dict.fromkeys("dabc", ".f64"))
+_f32 = functools.partial(_float, types=dict.fromkeys("dabc", ".f32"))
+_f64 = functools.partial(_float, types=dict.fromkeys("dabc", ".f64"))
 
 
-@_f32(f"add{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", anchor="floating-point-instructions-add", traits=contractible)
+@_f32(f"add{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", traits=contractible)
 def add_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a + b."""
     a, b = _flushed(op, a, b)
     return _finish(op, floating.add(a, b, op.rnd or "rn"))
 
 
-@_f64(f"add{{.rnd}}.f64 d, a, b; {RND}", anchor="floating-point-instructions-add", traits=contractible)
+@_f64(f"add{{.rnd}}.f64 d, a, b; {RND}", traits=contractible)
 def add_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a + b."""
     return floating.add(a, b, op.rnd or "rn")
 
 
-@_f32(f"sub{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", anchor="floating-point-instructions-sub", traits=contractible)
+@_f32(f"sub{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", traits=contractible)
 def sub_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a - b."""
     a, b = _flushed(op, a, b)
@@ -97,17 +97,13 @@ def _negated_sum(op: Op, b: Lanes, a: Lanes) -> Lanes:
     return floating.add(np.where(np.isnan(b), b, -b), a, op.rnd or "rn")
 
 
-@_f64(
-    f"sub{{.rnd}}.f64 d, a, b; {RND}",
-    anchor="floating-point-instructions-sub",
-    traits=lambda op: attrs.evolve(contractible(op), exchanged=_negated_sum),
-)
+@_f64(f"sub{{.rnd}}.f64 d, a, b; {RND}", traits=lambda op: attrs.evolve(contractible(op), exchanged=_negated_sum))
 def sub_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a - b."""
     return floating.add(a, np.where(np.isnan(b), b, -b), op.rnd or "rn")
 
 
-@_f32(f"mul{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", anchor="floating-point-instructions-mul", traits=contractible)
+@_f32(f"mul{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", traits=contractible)
 def mul_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a * b."""
     a, b = _flushed(op, a, b)
@@ -117,16 +113,13 @@ def mul_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return saturate(r) if op.sat else r
 
 
-@_f64(f"mul{{.rnd}}.f64 d, a, b; {RND}", anchor="floating-point-instructions-mul", traits=contractible)
+@_f64(f"mul{{.rnd}}.f64 d, a, b; {RND}", traits=contractible)
 def mul_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a * b."""
     return floating.mul(a, b, op.rnd or "rn")
 
 
-@_f32(
-    f"fma.rnd{{.ftz}}{{.sat}}.f32 d, a, b, c; mad.rnd{{.ftz}}{{.sat}}.f32 d, a, b, c; {RND}",
-    anchor="floating-point-instructions-fma",
-)
+@_f32(f"fma.rnd{{.ftz}}{{.sat}}.f32 d, a, b, c; mad.rnd{{.ftz}}{{.sat}}.f32 d, a, b, c; {RND}")
 def fma_f32(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """d = a * b + c, rounded once."""
     a, b, c = _flushed(op, a, b, c)
@@ -136,11 +129,7 @@ def fma_f32(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     return saturate(r) if op.sat else r
 
 
-@_f64(
-    f"fma.rnd.f64 d, a, b, c; mad.rnd.f64 d, a, b, c; {RND}",
-    anchor="floating-point-instructions-fma",
-    traits=Traits(sorts=True),
-)
+@_f64(f"fma.rnd.f64 d, a, b, c; mad.rnd.f64 d, a, b, c; {RND}", traits=Traits(sorts=True))
 def fma_f64(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """d = a * b + c, rounded once."""
     return floating.fma(a, b, c, op.rnd)
@@ -153,23 +142,14 @@ def fused_f32(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
 
 
 _pairs = functools.partial(
-    instruction,
-    types=dict.fromkeys("dabc", ".b64"),
-    exact="dabc",
-    registers="abc",
-    needs=(100, (8, 6)),
-    traits=contractible,
+    _float, types=dict.fromkeys("dabc", ".b64"), exact="dabc", registers="abc", needs=(100, (8, 6)), traits=contractible
 )
 
 
 @_pairs(
-    f"add{{.rnd}}{{.ftz}}.f32x2 d, a, b; sub{{.rnd}}{{.ftz}}.f32x2 d, a, b; mul{{.rnd}}{{.ftz}}.f32x2 d, a, b; {RND}",
-    anchor="floating-point-instructions-add",
+    f"add{{.rnd}}{{.ftz}}.f32x2 d, a, b; sub{{.rnd}}{{.ftz}}.f32x2 d, a, b; mul{{.rnd}}{{.ftz}}.f32x2 d, a, b; {RND}"
 )
-@_pairs(
-    f"fma.rnd{{.ftz}}.f32x2 d, a, b, c; {RND}",
-    anchor="floating-point-instructions-fma",
-)
+@_pairs(f"fma.rnd{{.ftz}}.f32x2 d, a, b, c; {RND}")
 def pairs_f32(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     """The same on two f32 in a 64-bit register."""
     root = op.text.split(".")[0]
@@ -183,11 +163,7 @@ def pairs_f32(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     return halves[0] | halves[1]
 
 
-@_f32(
-    "div.approx{.ftz}.f32 d, a, b; div.full{.ftz}.f32 d, a, b;",
-    anchor="floating-point-instructions-div",
-    traits=quotient,
-)
+@_f32("div.approx{.ftz}.f32 d, a, b; div.full{.ftz}.f32 d, a, b;", traits=quotient)
 def div_approx(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """a / b by the approximate reciprocal."""
     if op.full:
@@ -195,7 +171,7 @@ def div_approx(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return approx.div_ftz(a, b) if op.ftz else approx.div(a, b)
 
 
-@_f32(f"div.rnd{{.ftz}}.f32 d, a, b; {RND}", anchor="floating-point-instructions-div")
+@_f32(f"div.rnd{{.ftz}}.f32 d, a, b; {RND}")
 def div_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """a / b, correctly rounded."""
     a, b = _flushed(op, a, b)
@@ -203,19 +179,19 @@ def div_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return floating.flush_quotient(r, op.rnd, a, b) if op.ftz else r
 
 
-@_f64(f"div.rnd.f64 d, a, b; {RND}", anchor="floating-point-instructions-div")
+@_f64(f"div.rnd.f64 d, a, b; {RND}")
 def div_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """a / b, correctly rounded."""
     return floating.div(a, b, op.rnd)
 
 
-@_f32("rcp.approx{.ftz}.f32 d, a;", anchor="floating-point-instructions-rcp", traits=reciprocal)
+@_f32("rcp.approx{.ftz}.f32 d, a;", traits=reciprocal)
 def rcp_approx(op: Op, a: Lanes) -> Lanes:
     """1 / a, approximately."""
     return approx.rcp_ftz(a) if op.ftz else approx.rcp(a)
 
 
-@_f32(f"rcp.rnd{{.ftz}}.f32 d, a; {RND}", anchor="floating-point-instructions-rcp")
+@_f32(f"rcp.rnd{{.ftz}}.f32 d, a; {RND}")
 def rcp_f32(op: Op, a: Lanes) -> Lanes:
     """1 / a, correctly rounded."""
     (a,) = _flushed(op, a)
@@ -224,26 +200,26 @@ def rcp_f32(op: Op, a: Lanes) -> Lanes:
     return floating.flush_quotient(r, op.rnd, one, a) if op.ftz else r
 
 
-@_f64(f"rcp.rnd{{.ftz}}.f64 d, a; {RND}", anchor="floating-point-instructions-rcp")
+@_f64(f"rcp.rnd{{.ftz}}.f64 d, a; {RND}")
 def rcp_f64(op: Op, a: Lanes) -> Lanes:
     """1 / a, correctly rounded."""
     return floating.div(np.ones(1), a, op.rnd)
 
 
-@_f32("sqrt.approx{.ftz}.f32 d, a;", anchor="floating-point-instructions-sqrt")
+@_f32("sqrt.approx{.ftz}.f32 d, a;")
 def sqrt_approx(op: Op, a: Lanes) -> Lanes:
     """Square root, approximately."""
     return approx.sqrt_ftz(a) if op.ftz else approx.sqrt(a)
 
 
-@_f32(f"sqrt.rnd{{.ftz}}.f32 d, a; {RND}", anchor="floating-point-instructions-sqrt")
+@_f32(f"sqrt.rnd{{.ftz}}.f32 d, a; {RND}")
 def sqrt_f32(op: Op, a: Lanes) -> Lanes:
     """Square root, correctly rounded."""
     (a,) = _flushed(op, a)
     return floating.sqrt(a, op.rnd)
 
 
-@_f64(f"sqrt.rnd.f64 d, a; {RND}", anchor="floating-point-instructions-sqrt")
+@_f64(f"sqrt.rnd.f64 d, a; {RND}")
 def sqrt_f64(op: Op, a: Lanes) -> Lanes:
     """Square root, correctly rounded."""
     return floating.sqrt(a, op.rnd)
@@ -256,16 +232,13 @@ _UNARY = {
 }
 
 
-@_f32(
-    "rsqrt.approx{.ftz}.f32 d, a; lg2.approx{.ftz}.f32 d, a; ex2.approx{.ftz}.f32 d, a;",
-    anchor="floating-point-instructions-ex2",
-)
+@_f32("rsqrt.approx{.ftz}.f32 d, a; lg2.approx{.ftz}.f32 d, a; ex2.approx{.ftz}.f32 d, a;", anchor="ex2")
 def unary_approx(op: Op, a: Lanes) -> Lanes:
     """Reciprocal square root, base-2 logarithm, or base-2 exponential."""
     return _UNARY[op.text.split(".")[0]][0 if op.ftz else 1](a)
 
 
-@_f64("rcp.approx.ftz.f64 d, a; rsqrt.approx{.ftz}.f64 d, a;", anchor="floating-point-instructions-rcp-approx-ftz-f64")
+@_f64("rcp.approx.ftz.f64 d, a; rsqrt.approx{.ftz}.f64 d, a;", anchor="rcp-approx-ftz-f64")
 def approx_f64(op: Op, a: Lanes) -> Lanes:
     """Reciprocal or reciprocal square root from the high word."""
     if op.text.startswith("rcp"):
@@ -273,38 +246,37 @@ def approx_f64(op: Op, a: Lanes) -> Lanes:
     return approx.rsqrt_ftz_f64(a) if op.ftz else approx.rsqrt_f64(a)
 
 
-@_f32("sin.approx{.ftz}.f32 d, a; cos.approx{.ftz}.f32 d, a;", anchor="floating-point-instructions-sin")
+@_f32("sin.approx{.ftz}.f32 d, a; cos.approx{.ftz}.f32 d, a;")
 def trigonometric(op: Op, a: Lanes) -> Lanes:
     """Sine or cosine; .ftz makes no difference."""
     return approx.sin(a) if op.text.startswith("sin") else approx.cos(a)
 
 
-@_f32("tanh.approx.f32 d, a;", anchor="floating-point-instructions-tanh", needs=(75, (7, 0)))
+@_f32("tanh.approx.f32 d, a;", needs=(75, (7, 0)))
 def tanh(op: Op, a: Lanes) -> Lanes:
     """Hyperbolic tangent."""
     return approx.tanh(a)
 
 
-@_f32("abs{.ftz}.f32 d, a; neg{.ftz}.f32 d, a;", anchor="floating-point-instructions-abs", traits=contractible)
+@_f32("abs{.ftz}.f32 d, a; neg{.ftz}.f32 d, a;", traits=contractible)
 def sign_f32(op: Op, a: Lanes) -> Lanes:
     """Absolute value or negation: operations on the sign; NaN becomes canonical."""
     (a,) = _flushed(op, a)
     return floating.canonical(np.abs(a) if op.text.startswith("abs") else -a)
 
 
-@_f64("abs.f64 d, a; neg.f64 d, a;", anchor="floating-point-instructions-abs", traits=contractible)
+@_f64("abs.f64 d, a; neg.f64 d, a;", traits=contractible)
 def sign_f64(op: Op, a: Lanes) -> Lanes:
     """Absolute value and negation."""
     r = np.abs(a) if op.text.startswith("abs") else np.where(np.isnan(a), a, -a)
     return floating.nan64(r, a)
 
 
-@instruction(
+@_float(
     """
     min{.ftz}{.NaN}{.xorsign.abs}.f32 d, a, b;  max{.ftz}{.NaN}{.xorsign.abs}.f32 d, a, b;
     min.f64 d, a, b;                            max.f64 d, a, b;
     """,
-    anchor="floating-point-instructions-min",
     types=dict.fromkeys("dab", lambda op: TYPES["f64" if op.text.endswith("f64") else "f32"]),
     gates={"NaN": (80, (7, 0)), "xorsign": (86, (7, 2))},
     traits=lambda op: Traits(sorts=op.text.endswith("f64")),
@@ -328,11 +300,7 @@ def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return floating.canonical(r) if op.NaN or sign is not None else r
 
 
-@_f32(
-    "min{.ftz}{.NaN}{.abs}.f32 d, a, b, c;  max{.ftz}{.NaN}{.abs}.f32 d, a, b, c;",
-    anchor="floating-point-instructions-min",
-    needs=(100, (8, 8)),
-)
+@_f32("min{.ftz}{.NaN}{.abs}.f32 d, a, b, c;  max{.ftz}{.NaN}{.abs}.f32 d, a, b, c;", needs=(100, (8, 8)))
 def min_max_three(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """Minimum or maximum of three, or of their absolute values."""
     if op.abs:
@@ -340,15 +308,14 @@ def min_max_three(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     return min_max(op, min_max(op, a, b), c)
 
 
-@instruction("copysign.type d, a, b; .type = { .f32, .f64 };", anchor="floating-point-instructions-copysign")
+@_float("copysign.type d, a, b; .type = { .f32, .f64 };")
 def copysign(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """The magnitude of b with the sign of a."""
     return np.copysign(b, a)
 
 
-@instruction(
+@_float(
     "testp.op.type p, a; .op = { .finite, .infinite, .number, .notanumber, .normal, .subnormal }; .type = { .f32, .f64 };",
-    anchor="floating-point-instructions-testp",
     types={"p": ".pred"},
 )
 def testp(op: Op, a: Lanes) -> Lanes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import ml_dtypes
@@ -12,6 +13,8 @@ from warpsim.isa.ports import Lanes
 from warpsim.isa.spec import Op, instruction
 from warpsim.numerics import approx, convert, floating
 from warpsim.numerics.floating import extreme, odd_sum, saturate
+
+_half = functools.partial(instruction, chapter="half-precision-floating-point-instructions")
 
 F16, BF16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 _TYPES = ".type = { .f16, .f16x2, .bf16, .bf16x2 };"
@@ -61,15 +64,9 @@ def _each(op: Op, function: Callable[..., Lanes], *values: Lanes) -> Lanes:
     return _join(op, out)
 
 
-@instruction(
-    f"add{{.rn}}.type d, a, b; sub{{.rn}}.type d, a, b; {_BRAINS}",
-    anchor="half-precision-floating-point-instructions-add",
-    gates=_GATES,
-    traits=contractible,
-)
-@instruction(
+@_half(f"add{{.rn}}.type d, a, b; sub{{.rn}}.type d, a, b; {_BRAINS}", gates=_GATES, traits=contractible)
+@_half(
     f"add{{.rn}}{{.ftz}}{{.sat}}.type d, a, b; sub{{.rn}}{{.ftz}}{{.sat}}.type d, a, b; {_FLOATS}",
-    anchor="half-precision-floating-point-instructions-add",
     gates=_GATES,
     traits=contractible,
 )
@@ -80,18 +77,8 @@ def add_sub(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return _each(op, odd_sum, a, b)
 
 
-@instruction(
-    f"mul{{.rn}}.type d, a, b; {_BRAINS}",
-    anchor="half-precision-floating-point-instructions-mul",
-    gates=_GATES,
-    traits=contractible,
-)
-@instruction(
-    f"mul{{.rn}}{{.ftz}}{{.sat}}.type d, a, b; {_FLOATS}",
-    anchor="half-precision-floating-point-instructions-mul",
-    gates=_GATES,
-    traits=contractible,
-)
+@_half(f"mul{{.rn}}.type d, a, b; {_BRAINS}", gates=_GATES, traits=contractible)
+@_half(f"mul{{.rn}}{{.ftz}}{{.sat}}.type d, a, b; {_FLOATS}", gates=_GATES, traits=contractible)
 def mul(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """a * b."""
     return _each(op, lambda x, y: x * y, a, b)
@@ -100,14 +87,12 @@ def mul(op: Op, a: Lanes, b: Lanes) -> Lanes:
 _BF16_GATES = {"bf16": (80, (7, 0)), "bf16x2": (80, (7, 0))}
 
 
-@instruction(
+@_half(
     f"fma.rn{{.relu}}.type d, a, b, c; {_BRAINS}",  # other rounding modes assemble, but multiply as .f16 on an H100
-    anchor="half-precision-floating-point-instructions-fma",
     gates=_BF16_GATES,
 )
-@instruction(
+@_half(
     f"fma.rn{{.ftz}}{{.sat}}.type d, a, b, c; fma.rn{{.ftz}}{{.relu}}.type d, a, b, c; {_FLOATS}",
-    anchor="half-precision-floating-point-instructions-fma",
     gates={"f16": (53, (4, 2)), "f16x2": (53, (4, 2)), "relu": (80, (7, 0))},
 )
 def fma(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
@@ -115,16 +100,8 @@ def fma(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     return _each(op, lambda x, y, z: odd_sum(x * y, z), a, b, c)
 
 
-@instruction(
-    f"fma.rn.oob{{.relu}}.type d, a, b, c; {_BRAINS}",
-    anchor="half-precision-floating-point-instructions-fma",
-    needs=(90, (8, 1)),
-)
-@instruction(
-    f"fma.rn.oob{{.relu}}.type d, a, b, c; fma.rn.oob{{.sat}}.type d, a, b, c; {_FLOATS}",
-    anchor="half-precision-floating-point-instructions-fma",
-    needs=(90, (8, 1)),
-)
+@_half(f"fma.rn.oob{{.relu}}.type d, a, b, c; {_BRAINS}", needs=(90, (8, 1)))
+@_half(f"fma.rn.oob{{.relu}}.type d, a, b, c; fma.rn.oob{{.sat}}.type d, a, b, c; {_FLOATS}", needs=(90, (8, 1)))
 def fma_oob(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """a * b + c, or +0 where a or b is the NaN that tensor copies fill with: 0x7FF7 of either sign (observed on an
     H200)."""
@@ -135,15 +112,9 @@ def fma_oob(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     return _join(op, out)
 
 
-@instruction(
-    f"neg.type d, a; abs.type d, a; {_BRAINS}",
-    anchor="half-precision-floating-point-instructions-neg",
-    gates=_BF16_GATES,
-    traits=contractible,
-)
-@instruction(
+@_half(f"neg.type d, a; abs.type d, a; {_BRAINS}", gates=_BF16_GATES, traits=contractible)
+@_half(
     f"neg{{.ftz}}.type d, a; abs{{.ftz}}.type d, a; {_FLOATS}",
-    anchor="half-precision-floating-point-instructions-neg",
     gate=lambda op: (53, (6, 5) if op.text.startswith("abs") else (6, 0)),
     traits=contractible,
 )
@@ -162,15 +133,13 @@ def sign(op: Op, a: Lanes) -> Lanes:
 _XORSIGN = {"xorsign": (86, (7, 2))}
 
 
-@instruction(
+@_half(
     f"min{{.NaN}}{{.xorsign.abs}}.type d, a, b; max{{.NaN}}{{.xorsign.abs}}.type d, a, b; {_BRAINS}",
-    anchor="half-precision-floating-point-instructions-min",
     needs=(80, (7, 0)),
     gates=_XORSIGN,
 )
-@instruction(
+@_half(
     f"min{{.ftz}}{{.NaN}}{{.xorsign.abs}}.type d, a, b; max{{.ftz}}{{.NaN}}{{.xorsign.abs}}.type d, a, b; {_FLOATS}",
-    anchor="half-precision-floating-point-instructions-min",
     needs=(80, (7, 0)),
     gates=_XORSIGN,
 )
@@ -191,22 +160,14 @@ def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return _each(op, choose, a, b)
 
 
-@instruction(
-    "ex2.approx.type d, a; tanh.approx.type d, a; .type = { .f16, .f16x2 };",
-    anchor="half-precision-floating-point-instructions-ex2",
-    needs=(75, (7, 0)),
-)
+@_half("ex2.approx.type d, a; tanh.approx.type d, a; .type = { .f16, .f16x2 };", needs=(75, (7, 0)))
 def approx_f16(op: Op, a: Lanes) -> Lanes:
     """The f32 unit on widened halves, truncated."""
     unit = approx.ex2_ftz if op.text.startswith("ex2") else approx.tanh
     return _join(op, [approx.truncate_f16(unit(p.astype(np.float32))).view(F16) for p in _split(op, a)])
 
 
-@instruction(
-    "ex2.approx.ftz.type d, a; tanh.approx.type d, a; .type = { .bf16, .bf16x2 };",
-    anchor="half-precision-floating-point-instructions-ex2",
-    needs=(90, (7, 8)),
-)
+@_half("ex2.approx.ftz.type d, a; tanh.approx.type d, a; .type = { .bf16, .bf16x2 };", needs=(90, (7, 8)))
 def approx_bf16(op: Op, a: Lanes) -> Lanes:
     """The f32 unit on widened bf16, truncated."""
     unit = approx.ex2_ftz if op.text.startswith("ex2") else approx.tanh

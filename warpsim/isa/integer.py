@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from warpsim.isa.ports import Lanes
 from warpsim.isa.spec import Op, instruction
 from warpsim.numerics import integer
 from warpsim.types import TYPES, ScalarType
+
+_integer = functools.partial(instruction, chapter="integer-arithmetic-instructions")
 
 
 def _wide(op: Op) -> ScalarType:
@@ -22,7 +26,7 @@ def _join(low: Lanes, high: Lanes) -> Lanes:
     return low.view(np.uint16).astype(np.uint32) | (high.view(np.uint16).astype(np.uint32) << np.uint32(16))
 
 
-@instruction(
+@_integer(
     """
     add.type       d, a, b;
     add{.sat}.s32  d, a, b;
@@ -30,7 +34,6 @@ def _join(low: Lanes, high: Lanes) -> Lanes:
     .type = { .u16, .u32, .u64, .s16, .s32, .s64 };
     .type2 = { .u16x2, .s16x2 };
     """,
-    anchor="integer-arithmetic-instructions-add",
     types={n: (lambda op: op.type or op.type2 or TYPES["s32"]) for n in "dab"},
     gates={"u16x2": (90, (8, 0)), "s16x2": (90, (8, 0))},
 )
@@ -44,13 +47,12 @@ def add(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return a + b
 
 
-@instruction(
+@_integer(
     """
     sub.type       d, a, b;
     sub{.sat}.s32  d, a, b;
     .type = { .u16, .u32, .u64, .s16, .s32, .s64 };
     """,
-    anchor="integer-arithmetic-instructions-sub",
     types={n: (lambda op: op.type or TYPES["s32"]) for n in "dab"},
 )
 def sub(op: Op, a: Lanes, b: Lanes) -> Lanes:
@@ -58,47 +60,33 @@ def sub(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return integer.sub_saturating(a, b) if op.sat else a - b
 
 
-@instruction(
-    "mul.lo.type d, a, b; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };",
-    anchor="integer-arithmetic-instructions-mul",
-)
+@_integer("mul.lo.type d, a, b; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };")
 def mul_lo(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """The lower half of the product."""
     return a * b
 
 
-@instruction(
-    "mul.hi.type d, a, b; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };",
-    anchor="integer-arithmetic-instructions-mul",
-)
+@_integer("mul.hi.type d, a, b; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };")
 def mul_hi(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """The upper half of the product."""
     return integer.mul_high(a, b)
 
 
-@instruction(
-    "mul.wide.type d, a, b; .type = { .u16, .u32, .s16, .s32 };",
-    anchor="integer-arithmetic-instructions-mul",
-    types={"d": _wide},
-)
+@_integer("mul.wide.type d, a, b; .type = { .u16, .u32, .s16, .s32 };", types={"d": _wide})
 def mul_wide(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """The full product, twice as wide."""
     wide = _wide(op).dtype
     return a.astype(wide) * b.astype(wide)
 
 
-@instruction(
-    "mad.lo.type d, a, b, c; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };",
-    anchor="integer-arithmetic-instructions-mad",
-)
+@_integer("mad.lo.type d, a, b, c; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };")
 def mad_lo(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """The lower half of a * b + c."""
     return a * b + c
 
 
-@instruction(
+@_integer(
     "mad.hi.type d, a, b, c; mad.hi{.sat}.s32 d, a, b, c; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };",
-    anchor="integer-arithmetic-instructions-mad",
     types={n: (lambda op: op.type or TYPES["s32"]) for n in "dabc"},
 )
 def mad_hi(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
@@ -107,21 +95,14 @@ def mad_hi(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     return integer.add_saturating(high, c) if op.sat else high + c
 
 
-@instruction(
-    "mad.wide.type d, a, b, c; .type = { .u16, .u32, .s16, .s32 };",
-    anchor="integer-arithmetic-instructions-mad",
-    types={"d": _wide, "c": _wide},
-)
+@_integer("mad.wide.type d, a, b, c; .type = { .u16, .u32, .s16, .s32 };", types={"d": _wide, "c": _wide})
 def mad_wide(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """The full product plus c."""
     wide = _wide(op).dtype
     return a.astype(wide) * b.astype(wide) + c
 
 
-@instruction(
-    "mul24.mode.type d, a, b; .mode = { .hi, .lo }; .type = { .u32, .s32 };",
-    anchor="integer-arithmetic-instructions-mul24",
-)
+@_integer("mul24.mode.type d, a, b; .mode = { .hi, .lo }; .type = { .u32, .s32 };")
 def mul24(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """The 48-bit product of 24-bit values: its low 32 bits, or bits 47 to 16."""
     return _product24(op, a, b).astype(a.dtype)
@@ -134,9 +115,8 @@ def _product24(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return product >> np.int64(16) if op.mode == "hi" else product
 
 
-@instruction(
+@_integer(
     "mad24.mode.type d, a, b, c; mad24.hi.sat.s32 d, a, b, c; .mode = { .hi, .lo }; .type = { .u32, .s32 };",
-    anchor="integer-arithmetic-instructions-mad24",
     types={n: (lambda op: op.type or TYPES["s32"]) for n in "dabc"},
 )
 def mad24(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
@@ -148,49 +128,42 @@ def mad24(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     return (_product24(op, a, b) + c).astype(c.dtype)
 
 
-@instruction(
-    "sad.type d, a, b, c; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };", anchor="integer-arithmetic-instructions-sad"
-)
+@_integer("sad.type d, a, b, c; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };")
 def sad(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """c + |a - b|."""
     return c + np.where(a < b, b - a, a - b)
 
 
-@instruction(
-    "div.type d, a, b; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };", anchor="integer-arithmetic-instructions-div"
-)
+@_integer("div.type d, a, b; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };")
 def div(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Quotient toward zero."""
     return integer.divide(a, b)
 
 
-@instruction(
-    "rem.type d, a, b; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };", anchor="integer-arithmetic-instructions-rem"
-)
+@_integer("rem.type d, a, b; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };")
 def rem(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Remainder with the sign of the dividend."""
     return integer.remainder(a, b)
 
 
-@instruction("abs.type d, a; .type = { .s16, .s32, .s64 };", anchor="integer-arithmetic-instructions-abs")
+@_integer("abs.type d, a; .type = { .s16, .s32, .s64 };")
 def abs_(op: Op, a: Lanes) -> Lanes:
     """Absolute value, modulo 2**N."""
     return np.where(a < 0, -a, a)
 
 
-@instruction("neg.type d, a; .type = { .s16, .s32, .s64 };", anchor="integer-arithmetic-instructions-neg")
+@_integer("neg.type d, a; .type = { .s16, .s32, .s64 };")
 def neg(op: Op, a: Lanes) -> Lanes:
     """Arithmetic negation."""
     return -a
 
 
-@instruction(
+@_integer(
     """
     min.type d, a, b;  max.type d, a, b;
     min{.relu}.s32 d, a, b;  max{.relu}.s32 d, a, b;
     .type = { .u16, .u32, .u64, .s16, .s64 };
     """,
-    anchor="integer-arithmetic-instructions-min",
     types={n: (lambda op: op.type or TYPES["s32"]) for n in "dab"},
     gates={"relu": (90, (8, 0))},
 )
@@ -200,9 +173,8 @@ def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return np.maximum(out, a.dtype.type(0)) if op.relu else out
 
 
-@instruction(
+@_integer(
     "min.type d, a, b; max.type d, a, b; min{.relu}.s16x2 d, a, b; max{.relu}.s16x2 d, a, b; .type = { .u16x2 };",
-    anchor="integer-arithmetic-instructions-max",
     types=dict.fromkeys("dab", ".u16x2"),
     needs=(90, (8, 0)),
 )
@@ -216,41 +188,32 @@ def min_max_x2(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return _join(*parts)
 
 
-@instruction(
-    "popc.type d, a; .type = { .b32, .b64 };", anchor="integer-arithmetic-instructions-popc", types={"d": ".u32"}
-)
+@_integer("popc.type d, a; .type = { .b32, .b64 };", types={"d": ".u32"})
 def popc(op: Op, a: Lanes) -> Lanes:
     """Number of set bits."""
     return integer.population(a)
 
 
-@instruction(
-    "clz.type d, a; .type = { .b32, .b64 };", anchor="integer-arithmetic-instructions-clz", types={"d": ".u32"}
-)
+@_integer("clz.type d, a; .type = { .b32, .b64 };", types={"d": ".u32"})
 def clz(op: Op, a: Lanes) -> Lanes:
     """Number of leading zeros."""
     return integer.count_leading_zeros(a)
 
 
-@instruction(
-    "bfind{.shiftamt}.type d, a; .type = { .u32, .u64, .s32, .s64 };",
-    anchor="integer-arithmetic-instructions-bfind",
-    types={"d": ".u32"},
-)
+@_integer("bfind{.shiftamt}.type d, a; .type = { .u32, .u64, .s32, .s64 };", types={"d": ".u32"})
 def bfind(op: Op, a: Lanes) -> Lanes:
     """Position of the most significant non-sign bit."""
     return integer.find_leading(a, shift_amount=op.shiftamt)
 
 
-@instruction("brev.type d, a; .type = { .b32, .b64 };", anchor="integer-arithmetic-instructions-brev")
+@_integer("brev.type d, a; .type = { .b32, .b64 };")
 def brev(op: Op, a: Lanes) -> Lanes:
     """Reverse the bits."""
     return integer.reverse_bits(a)
 
 
-@instruction(
+@_integer(
     "bfe.type d, a, b, c; .type = { .u32, .u64, .s32, .s64 };",
-    anchor="integer-arithmetic-instructions-bfe",
     types={"b": ".u32", "c": ".u32"},
     limits={"b": (0, 255), "c": (0, 255)},
 )
@@ -259,9 +222,8 @@ def bfe(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     return integer.extract_field(a, b, c)
 
 
-@instruction(
+@_integer(
     "bfi.type f, a, b, c, d; .type = { .b32, .b64 };",
-    anchor="integer-arithmetic-instructions-bfi",
     types={"c": ".u32", "d": ".u32"},
     limits={"c": (0, 255), "d": (0, 255)},
 )
@@ -270,9 +232,8 @@ def bfi(op: Op, a: Lanes, b: Lanes, c: Lanes, d: Lanes) -> Lanes:
     return integer.insert_field(a, b, c, d)
 
 
-@instruction(
+@_integer(
     "fns.b32 d, mask, base, offset;",
-    anchor="integer-arithmetic-instructions-fns",
     types={"d": ".b32", "mask": ".b32", "base": ".b32", "offset": ".s32"},
     checked_as={"offset": ".b32"},
     needs=(30, (6, 0)),
@@ -282,12 +243,7 @@ def fns(op: Op, mask: Lanes, base: Lanes, offset: Lanes) -> Lanes:
     return integer.find_nth_set(mask, base, offset)
 
 
-@instruction(
-    "bmsk.mode.b32 d, a, b; .mode = { .clamp, .wrap };",
-    anchor="integer-arithmetic-instructions-bmsk",
-    types=dict.fromkeys("dab", ".u32"),
-    needs=(70, (7, 6)),
-)
+@_integer("bmsk.mode.b32 d, a, b; .mode = { .clamp, .wrap };", types=dict.fromkeys("dab", ".u32"), needs=(70, (7, 6)))
 def bmsk(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """A mask of b bits starting at bit a."""
     if op.mode == "wrap":
@@ -297,9 +253,8 @@ def bmsk(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return ((((np.int64(1) << width) - 1) << start) & 0xFFFFFFFF).astype(np.uint32)
 
 
-@instruction(
+@_integer(
     "szext.mode.type d, a, b; .mode = { .clamp, .wrap }; .type = { .u32, .s32 };",
-    anchor="integer-arithmetic-instructions-szext",
     types={"b": ".u32"},
     needs=(70, (7, 6)),
 )
@@ -313,9 +268,8 @@ def szext(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return np.where(n == 0, a.dtype.type(0), out)
 
 
-@instruction(
+@_integer(
     "dp4a.atype.btype d, a, b, c; .atype = { .u32, .s32 }; .btype = { .u32, .s32 };",
-    anchor="integer-arithmetic-instructions-dp4a",
     types={**dict.fromkeys("dc", ".u32"), **dict.fromkeys("ab", TYPES["u32"])},
     needs=(61, (5, 0)),
 )
@@ -324,9 +278,8 @@ def dp4a(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     return integer.dot_bytes(a, b, c, a_signed=op.atype.signed, b_signed=op.btype.signed)
 
 
-@instruction(
+@_integer(
     "dp2a.mode.atype.btype d, a, b, c; .mode = { .lo, .hi }; .atype = { .u32, .s32 }; .btype = { .u32, .s32 };",
-    anchor="integer-arithmetic-instructions-dp2a",
     types={**dict.fromkeys("dc", ".u32"), **dict.fromkeys("ab", TYPES["u32"])},
     needs=(61, (5, 0)),
 )

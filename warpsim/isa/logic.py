@@ -2,44 +2,47 @@
 
 from __future__ import annotations
 
+import functools
+
 from warpsim.isa.ports import Lanes, constant_of
 from warpsim.isa.spec import Op, instruction
 from warpsim.numerics import integer
 
+_logic = functools.partial(instruction, chapter="logic-and-shift-instructions")
 
-@instruction("and.type d, a, b; .type = { .pred, .b16, .b32, .b64 };", anchor="logic-and-shift-instructions-and")
+
+@_logic("and.type d, a, b; .type = { .pred, .b16, .b32, .b64 };")
 def and_(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Bitwise and."""
     return a & b
 
 
-@instruction("or.type d, a, b; .type = { .pred, .b16, .b32, .b64 };", anchor="logic-and-shift-instructions-or")
+@_logic("or.type d, a, b; .type = { .pred, .b16, .b32, .b64 };")
 def or_(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Bitwise or."""
     return a | b
 
 
-@instruction("xor.type d, a, b; .type = { .pred, .b16, .b32, .b64 };", anchor="logic-and-shift-instructions-xor")
+@_logic("xor.type d, a, b; .type = { .pred, .b16, .b32, .b64 };")
 def xor(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Bitwise exclusive or."""
     return a ^ b
 
 
-@instruction("not.type d, a; .type = { .pred, .b16, .b32, .b64 };", anchor="logic-and-shift-instructions-not")
+@_logic("not.type d, a; .type = { .pred, .b16, .b32, .b64 };")
 def not_(op: Op, a: Lanes) -> Lanes:
     """Bitwise negation."""
     return ~a
 
 
-@instruction("cnot.type d, a; .type = { .b16, .b32, .b64 };", anchor="logic-and-shift-instructions-cnot")
+@_logic("cnot.type d, a; .type = { .b16, .b32, .b64 };")
 def cnot(op: Op, a: Lanes) -> Lanes:
     """1 where a is 0, else 0."""
     return (a == 0).astype(a.dtype)
 
 
-@instruction(
+@_logic(
     "lop3.b32 d, a, b, c, immLut;",
-    anchor="logic-and-shift-instructions-lop3",
     types={"d": ".b32", "a": ".b32", "b": ".b32", "c": ".b32", "immLut": ".u32"},
     constants={"immLut": None},
     needs=(50, (4, 3)),
@@ -50,9 +53,8 @@ def lop3(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes) -> Lanes:
     return integer.logic3(a, b, c, constant_of(immLut) & 0xFF)
 
 
-@instruction(
+@_logic(
     "lop3.bool.b32 d|p, a, b, c, immLut, q; .bool = { .or, .and };",
-    anchor="logic-and-shift-instructions-lop3",
     types={"d": ".b32", "p": ".pred", "a": ".b32", "b": ".b32", "c": ".b32", "immLut": ".u32", "q": ".pred"},
     constants={"immLut": None},
     needs=(70, (8, 2)),
@@ -65,29 +67,20 @@ def lop3_bool(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes, q: Lanes) -> 
     return d, ((d != 0) | q if op.bool == "or" else (d != 0) & q)
 
 
-@instruction(
-    "shl.type d, a, b; .type = { .b16, .b32, .b64 };",
-    anchor="logic-and-shift-instructions-shl",
-    types={"b": ".u32"},
-)
+@_logic("shl.type d, a, b; .type = { .b16, .b32, .b64 };", types={"b": ".u32"})
 def shl(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Shift left; shifts by N or more give 0."""
     return a << (b.astype(a.dtype) if a.dtype.itemsize > 2 else integer.shift_amount(b, a.dtype))
 
 
-@instruction(
-    "shr.type d, a, b; .type = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64 };",
-    anchor="logic-and-shift-instructions-shr",
-    types={"b": ".u32"},
-)
+@_logic("shr.type d, a, b; .type = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64 };", types={"b": ".u32"})
 def shr(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Shift right, arithmetic if signed; shift counts clamp to N."""
     return a >> integer.shift_amount(b, a.dtype)
 
 
-@instruction(
+@_logic(
     "shf.dir.mode.b32 d, a, b, c; .dir = { .l, .r }; .mode = { .clamp, .wrap };",
-    anchor="logic-and-shift-instructions-shf",
     types={"d": ".b32", "a": ".b32", "b": ".b32", "c": ".u32"},
     needs=(32, (3, 1)),
 )

@@ -11,8 +11,8 @@ from warpsim.isa.spec import Gate, Op, instruction
 from warpsim.isa.traits import Access, Traits
 from warpsim.types import TYPES
 
-_LD = "data-movement-and-conversion-instructions-ld"
-_ST = "data-movement-and-conversion-instructions-st"
+_access = functools.partial(instruction, chapter="data-movement-and-conversion-instructions")
+
 
 NARROW = """
     .type = { .b8, .b16, .b32, .b64, .b128, .u8, .u16, .u32, .u64, .s8, .s16, .s32, .s64, .f32, .f64 };
@@ -132,12 +132,11 @@ def _local_volatile(op: Op) -> Gate | None:
     return (None, (9, 1)) if op.get("volatile") and space_of(op) == "local" else None
 
 
-_options = functools.partial(instruction, relaxed=True, gates=GATES, gate=_local_volatile)
+_options = functools.partial(_access, relaxed=True, gates=GATES, gate=_local_volatile)
 
 
 @_options(
     LOADS.replace("{.vec}", ".vec") + WIDE,
-    anchor=_LD,
     types={"cache_policy": ".u64"},
     vectors={"d": vector_size},
     needs=(100, (8, 8)),
@@ -146,7 +145,6 @@ _options = functools.partial(instruction, relaxed=True, gates=GATES, gate=_local
 )
 @_options(
     LOADS + NARROW,
-    anchor=_LD,
     types={"cache_policy": ".u64"},
     vectors={"d": vector_size},
     legal=_illegal,
@@ -159,9 +157,8 @@ def ld(op: Op, a: Address, cache_policy: Lanes | None = None, *, memory: MemoryP
     return values if count > 1 else values[0]
 
 
-@instruction(
+@_access(
     "ld.mmio.relaxed.sys{.global}.type d, [a];" + NARROW,
-    anchor=_LD,
     needs=(70, (8, 2)),
     relaxed=True,
     traits=lambda op: Traits(access=Access.LOAD, polls=_is_strong(op)),
@@ -177,9 +174,8 @@ def _ldu_illegal(op: Op) -> str | None:
     return None if op.type.bits * vector_size(op) <= 128 else "a vector has at most 128 bits"
 
 
-@instruction(
+@_access(
     "ldu{.global}{.vec}.type d, [a];" + NARROW,
-    anchor="data-movement-and-conversion-instructions-ldu",
     vectors={"d": vector_size},
     needs=(20, (2, 0)),
     relaxed=True,
@@ -196,7 +192,6 @@ def ldu(op: Op, a: Address, *, memory: MemoryPort) -> Elements:
 
 @_options(
     STORES.replace("{.vec}", ".vec") + WIDE,
-    anchor=_ST,
     types={"cache_policy": ".u64"},
     vectors={"b": vector_size},
     needs=(100, (8, 8)),
@@ -205,7 +200,6 @@ def ldu(op: Op, a: Address, *, memory: MemoryPort) -> Elements:
 )
 @_options(
     STORES + NARROW,
-    anchor=_ST,
     types={"cache_policy": ".u64"},
     vectors={"b": vector_size},
     legal=_illegal,
@@ -216,9 +210,8 @@ def st(op: Op, a: Address, b: Elements, cache_policy: Lanes | None = None, *, me
     memory.store(space_of(op), a, op.type, b if isinstance(b, tuple) else (b,))
 
 
-@instruction(
+@_access(
     "st.mmio.relaxed.sys{.global}.type [a], b;" + NARROW,
-    anchor=_ST,
     needs=(70, (8, 2)),
     relaxed=True,
     traits=Traits(access=Access.STORE),
@@ -228,13 +221,13 @@ def st_mmio(op: Op, a: Address, b: Elements, *, memory: MemoryPort) -> None:
     memory.store(space_of(op), a, op.type, b if isinstance(b, tuple) else (b,))
 
 
-@instruction(
+@_access(
     """
     st.async{.mmio}.release.scope{.global}.type [a], b;
     .scope = { .gpu, .sys };
     .type = { .b8, .b16, .b32, .b64, .u8, .u16, .u32, .u64, .s8, .s16, .s32, .s64, .f32, .f64 };
     """,
-    anchor="data-movement-and-conversion-instructions-st-async",
+    anchor="st-async",
     needs=(100, (8, 7)),
     traits=Traits(access=Access.STORE),
 )
@@ -246,29 +239,23 @@ def st_async_release(op: Op, a: Address, b: Lanes, *, memory: MemoryPort) -> Non
 # ---- hints: what follows changes no value -------------------------------------------------------
 
 
-@instruction(
+@_access(
     """
     prefetch{.space}.level      [a];
     prefetch{.global}.priority  [a];
     .space = { .global, .local };  .level = { .L1, .L2 };  .priority = { .L2::evict_last, .L2::evict_normal };
     """,
-    anchor="data-movement-and-conversion-instructions-prefetch-prefetchu",
+    anchor="prefetch-prefetchu",
     needs=(20, (2, 0)),
     gates={"L2::evict_last": (80, (7, 4)), "L2::evict_normal": (80, (7, 4))},
 )
-@instruction(
-    "prefetchu.L1 [a];",
-    anchor="data-movement-and-conversion-instructions-prefetch-prefetchu",
-    spaces={"a": {"global"}},
-    needs=(20, (2, 0)),
-)
+@_access("prefetchu.L1 [a];", anchor="prefetch-prefetchu", spaces={"a": {"global"}}, needs=(20, (2, 0)))
 def prefetch(op: Op, a: Address) -> None:
     """Prefetch a line into a cache."""
 
 
-@instruction(
+@_access(
     "applypriority{.global}.L2::evict_normal [a], size;",
-    anchor="data-movement-and-conversion-instructions-applypriority",
     types={"size": ".u32"},
     constants={"size": {128}},
     needs=(80, (7, 4)),
@@ -277,13 +264,7 @@ def applypriority(op: Op, a: Address, size: Lanes) -> None:
     """Change the eviction priority of a line."""
 
 
-@instruction(
-    "discard{.global}.L2 [a], size;",
-    anchor="data-movement-and-conversion-instructions-discard",
-    types={"size": ".u32"},
-    constants={"size": {128}},
-    needs=(80, (7, 4)),
-)
+@_access("discard{.global}.L2 [a], size;", types={"size": ".u32"}, constants={"size": {128}}, needs=(80, (7, 4)))
 def discard(op: Op, a: Address, size: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort) -> None:
     """Drop a line without writing it back: its content is undefined afterwards, and unchanged here."""
     nbytes = constant_of(size)
@@ -295,13 +276,12 @@ def discard(op: Op, a: Address, size: Lanes, *, memory: MemoryPort, active: Lane
         )
 
 
-@instruction(
+@_access(
     """
     createpolicy.fractional.primary{.secondary}.b64  d{, fraction};
     .primary = { .L2::evict_last, .L2::evict_normal, .L2::evict_first, .L2::evict_unchanged };
     .secondary = { .L2::evict_first, .L2::evict_unchanged };
     """,
-    anchor="data-movement-and-conversion-instructions-createpolicy",
     types={"d": ".u64", "fraction": ".f32"},
     needs=(80, (7, 4)),
 )
@@ -310,13 +290,12 @@ def createpolicy(op: Op, fraction: Lanes | None = None) -> Lanes:
     return np.zeros(1, TYPES["b64"].dtype)
 
 
-@instruction(
+@_access(
     """
     createpolicy.range{.global}.primary{.secondary}.b64  d, [a], primary_size, total_size;
     .primary = { .L2::evict_last, .L2::evict_normal, .L2::evict_first, .L2::evict_unchanged };
     .secondary = { .L2::evict_first, .L2::evict_unchanged };
     """,
-    anchor="data-movement-and-conversion-instructions-createpolicy",
     types={"d": ".u64", "primary_size": ".u32", "total_size": ".u32"},
     needs=(80, (7, 4)),
 )
@@ -325,11 +304,8 @@ def createpolicy_range(op: Op, a: Address, primary_size: Lanes, total_size: Lane
     return np.zeros(1, TYPES["b64"].dtype)
 
 
-@instruction(
-    "createpolicy.cvt.L2.b64 d, access_property;",
-    anchor="data-movement-and-conversion-instructions-createpolicy",
-    types={"d": ".u64", "access_property": ".u64"},
-    needs=(80, (7, 4)),
+@_access(
+    "createpolicy.cvt.L2.b64 d, access_property;", types={"d": ".u64", "access_property": ".u64"}, needs=(80, (7, 4))
 )
 def createpolicy_cvt(op: Op, access_property: Lanes) -> Lanes:
     """An opaque cache policy from a CUDA access property."""

@@ -180,8 +180,9 @@ class Declaration:
 
     block: str
     """Lines in the manual's notation (`warpsim.isa.syntax`)."""
-    anchor: str
-    """The ``id`` of the section in the PTX ISA."""
+    anchor: str = ""
+    """The ``id`` of the section in the PTX ISA: what follows the ``chapter`` in it, if that is given; by default the first opcode."""
+    chapter: str = ""
     scope: Scope = Scope.THREAD
     types: Mapping[str, TypeRule] = {}
     """Operand -> ``".u32"``, the name of a slot (``"atype"``), ``"2*type"``, ``"type/2"`` (bits of half the width), ``"bits"`` or
@@ -227,6 +228,12 @@ class Declaration:
     """The operands written; by default those that are not parameters of the function."""
     traits: Traits | Callable[[Op], Traits] = PLAIN
     """What passes and checks must know."""
+
+    @property
+    def section(self) -> str:
+        """The ``id`` of the section in the PTX ISA."""
+        name = self.anchor or syntax.roots(self.block)[0]
+        return f"{self.chapter}-{name}" if self.chapter else name
 
     def __call__(self, function: Function) -> Function:
         """Register the forms with a function as their meaning."""
@@ -318,8 +325,8 @@ def forms_of(root: str, declaration: Declaration, function: Body, blocks: list[D
         if any(operand.dest for operand in operands[n_dest:]):
             raise InternalError(f"destinations must come first: {line.line}")
         body = _filled(function, positional, operands, line.line, declaration.scope)
-        anchor, scope = declaration.anchor, declaration.scope
-        forms.append(Form(root, line, operands, n_dest, body, anchor, scope, ports, names, declaration))
+        section, scope = declaration.section, declaration.scope
+        forms.append(Form(root, line, operands, n_dest, body, section, scope, ports, names, declaration))
     return forms
 
 

@@ -12,6 +12,8 @@ from warpsim.isa.spec import Body, Op, Scope, instruction
 from warpsim.isa.traits import Traits
 from warpsim.types import TYPES
 
+_warp = functools.partial(instruction, chapter="parallel-synchronization-and-communication-instructions")
+
 LANE = np.arange(32, dtype=np.int64)[None, :, None]
 _EVERYBODY = np.full((1, 1, 1), 0xFFFFFFFF, np.uint32)
 
@@ -86,17 +88,15 @@ def _absent(source: Lanes, active: Lanes, report: ReportPort) -> Lanes:
 
 _shfl = functools.partial(
     instruction,
-    anchor="data-movement-and-conversion-instructions-shfl-sync",
+    chapter="data-movement-and-conversion-instructions",
+    anchor="shfl-sync",
     scope=Scope.WARP,
     types={"p": ".pred", "membermask": ".u32", **dict.fromkeys("dabc", ".b32")},
     needs=(30, (6, 0)),
 )
 
 
-@_shfl(
-    "shfl.sync.mode.b32 d, a, b, c, membermask;  .mode = { .up, .down, .bfly, .idx };",
-    traits=Traits(shuffles=True),
-)
+@_shfl("shfl.sync.mode.b32 d, a, b, c, membermask;  .mode = { .up, .down, .bfly, .idx };", traits=Traits(shuffles=True))
 def shfl_sync(op: Op, a: Lanes, b: Lanes, c: Lanes, membermask: Lanes, *, active: Lanes, report: ReportPort) -> Lanes:
     """d = a of another lane."""
     return _shuffle(op.mode, a, b, c, active, report)[0]
@@ -114,7 +114,7 @@ def shfl_sync_pred(
     return _shuffle(op.mode, a, b, c, active, report)
 
 
-_unsynced = functools.partial(instruction, scope=Scope.WARP, until=(70, (6, 4)))
+_unsynced = functools.partial(_warp, scope=Scope.WARP, until=(70, (6, 4)))
 """Without .sync, the lanes that happen to be together take part. Not allowed since PTX 6.4 for sm_70 and newer."""
 
 
@@ -123,7 +123,7 @@ _unsynced = functools.partial(instruction, scope=Scope.WARP, until=(70, (6, 4)))
     shfl.mode.b32 d{|p}, a, b, c;
     .mode = { .up, .down, .bfly, .idx };
     """,
-    anchor="data-movement-and-conversion-instructions-shfl",
+    chapter="data-movement-and-conversion-instructions",
     types={"p": ".pred", **dict.fromkeys("dabc", ".b32")},
     needs=(30, (3, 0)),
     traits=Traits(shuffles=True),
@@ -170,9 +170,9 @@ def _per_mask(body: Body) -> Body:
     return run
 
 
-@instruction(
+@_warp(
     "vote.sync.mode.pred d, {!}a, membermask; .mode = { .all, .any, .uni };",
-    anchor="parallel-synchronization-and-communication-instructions-vote-sync",
+    anchor="vote-sync",
     scope=Scope.WARP,
     types={"d": ".pred", "a": ".pred", "membermask": ".u32"},
     needs=(30, (6, 0)),
@@ -188,9 +188,9 @@ def vote_sync(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     return np.broadcast_to(out, active.shape)
 
 
-@instruction(
+@_warp(
     "vote.sync.ballot.b32 d, {!}a, membermask;",
-    anchor="parallel-synchronization-and-communication-instructions-vote-sync",
+    anchor="vote-sync",
     scope=Scope.WARP,
     types={"d": ".b32", "a": ".pred", "membermask": ".u32"},
     needs=(30, (6, 0)),
@@ -204,7 +204,6 @@ def vote_ballot(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
 
 @_unsynced(
     "vote.mode.pred d, {!}a; .mode = { .all, .any, .uni };",
-    anchor="parallel-synchronization-and-communication-instructions-vote",
     types={"d": ".pred", "a": ".pred"},
     needs=(None, (1, 2)),
     traits=Traits(uniform="warp"),
@@ -215,20 +214,16 @@ def vote(op: Op, a: Lanes, *, active: Lanes) -> Lanes:
 
 
 @_unsynced(
-    "vote.ballot.b32 d, {!}a;",
-    anchor="parallel-synchronization-and-communication-instructions-vote",
-    types={"d": ".b32", "a": ".pred"},
-    needs=(None, (2, 0)),
-    traits=Traits(uniform="warp"),
+    "vote.ballot.b32 d, {!}a;", types={"d": ".b32", "a": ".pred"}, needs=(None, (2, 0)), traits=Traits(uniform="warp")
 )
 def vote_unsynced_ballot(op: Op, a: Lanes, *, active: Lanes) -> Lanes:
     """The predicates of the lanes here, as bits."""
     return vote_ballot(op, a, _EVERYBODY, active=active)
 
 
-@instruction(
+@_warp(
     "match.any.sync.type d, a, membermask; .type = { .b32, .b64 };",
-    anchor="parallel-synchronization-and-communication-instructions-match-sync",
+    anchor="match-sync",
     scope=Scope.WARP,
     types={"d": ".b32", "membermask": ".u32"},
     checked_as={"d": ".u32"},
@@ -246,9 +241,9 @@ def match_any(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     return out
 
 
-@instruction(
+@_warp(
     "match.all.sync.type d, a, membermask;  .type = { .b32, .b64 };",
-    anchor="parallel-synchronization-and-communication-instructions-match-sync",
+    anchor="match-sync",
     scope=Scope.WARP,
     types={"d": ".b32", "membermask": ".u32"},
     checked_as={"d": ".u32"},
@@ -262,9 +257,9 @@ def match_all_mask(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lan
     return _match_all(a, membermask, active)[0]
 
 
-@instruction(
+@_warp(
     "match.all.sync.type d|p, a, membermask; .type = { .b32, .b64 };",
-    anchor="parallel-synchronization-and-communication-instructions-match-sync",
+    anchor="match-sync",
     scope=Scope.WARP,
     types={"d": ".b32", "p": ".pred", "membermask": ".u32"},
     checked_as={"d": ".u32"},
@@ -298,12 +293,12 @@ _REDUX = {
 }
 
 
-@instruction(
+@_warp(
     """
     redux.sync.op.type d, a, membermask;  .op = { .add, .min, .max };  .type = { .u32, .s32 };
     redux.sync.bop.b32 d, a, membermask;  .bop = { .and, .or, .xor };
     """,
-    anchor="parallel-synchronization-and-communication-instructions-redux-sync",
+    anchor="redux-sync",
     scope=Scope.WARP,
     types={"membermask": ".u32", **{n: (lambda op: op.type or TYPES["u32"]) for n in "da"}},
     checked_as=dict.fromkeys("da", ".u32"),
@@ -321,9 +316,9 @@ def redux_sync(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     return np.broadcast_to(_REDUX[name].reduce(values, axis=1, keepdims=True, dtype=a.dtype), active.shape)
 
 
-@instruction(
+@_warp(
     "redux.sync.op{.abs}{.NaN}.f32 d, a, membermask;  .op = { .min, .max };",
-    anchor="parallel-synchronization-and-communication-instructions-redux-sync",
+    anchor="redux-sync",
     scope=Scope.WARP,
     types={"d": ".f32", "a": ".f32", "membermask": ".u32"},
     needs=("100f", (8, 6)),
@@ -347,22 +342,15 @@ def redux_sync_f32(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lan
     return np.broadcast_to(np.where(lost, np.int32(0x7FFFFFFF), result).view(np.float32), active.shape)
 
 
-@instruction(
-    "activemask.b32 d;",
-    anchor="parallel-synchronization-and-communication-instructions-activemask",
-    scope=Scope.WARP,
-    types={"d": ".b32"},
-    needs=(30, (6, 2)),
-    traits=Traits(uniform="warp"),
-)
+@_warp("activemask.b32 d;", scope=Scope.WARP, types={"d": ".b32"}, needs=(30, (6, 2)), traits=Traits(uniform="warp"))
 def activemask(op: Op, *, active: Lanes) -> Lanes:
     """The lanes that execute this instruction together."""
     return np.broadcast_to(_bits(active), active.shape)
 
 
-@instruction(
+@_warp(
     "elect.sync d|p, membermask;",
-    anchor="parallel-synchronization-and-communication-instructions-elect-sync",
+    anchor="elect-sync",
     scope=Scope.WARP,
     types={"d": ".b32", "p": ".pred", "membermask": ".u32"},
     checked_as={"d": ".u32"},
