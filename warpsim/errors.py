@@ -183,8 +183,7 @@ def source_text(source: tuple[str, int], ptx: str = "") -> str:
 
 def source_lines(file: str, ptx: str = "") -> list[str]:
     """The lines of a CUDA file; empty if it cannot be read. A text that was compiled from memory is where Python keeps
-    such texts.
-    """
+    such texts."""
     kept = linecache.cache.get(file, ())
     if len(kept) == 4:
         return [line.rstrip("\n") for line in kept[2]]

@@ -19,8 +19,7 @@ MODES = ("eager", "at_wait", "both")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the plugin's options; each has an ini option of the same name, with ``_`` for ``-``, except
-    ``--warpsim-record``: as a setting it would accept every difference.
-    """
+    ``--warpsim-record``: as a setting it would accept every difference."""
     group = parser.getgroup("warpsim")
     group.addoption(
         "--warpsim-cases", metavar="DIR", action="append", default=[], help="collect the recorded launches in DIR, too"
@@ -162,8 +161,7 @@ def warpsim_device(request: pytest.FixtureRequest) -> Any:
 @pytest.fixture
 def snapshot(request: pytest.FixtureRequest) -> Any:
     """Recorded values: ``assert result == snapshot(name)`` compares with what ``--warpsim-record`` stored beside the
-    test.
-    """
+    test."""
     from warpsim.testing.snapshots import Snapshots
 
     return Snapshots(request.node)

@@ -294,8 +294,7 @@ def check_mbarriers(facts: Facts) -> Iterator[Finding]:
 
 def _done_to(step: Step) -> Iterator[Mbarrier]:
     """What an instruction does to an mbarrier. A copy completes bytes, and so may who uses it after an invalidation; an
-    announcement of none does nothing.
-    """
+    announcement of none does nothing."""
     traits = step.instruction.traits
     if traits.is_async(Family.CP_ASYNC, Stage.ARRIVE):
         yield Mbarrier.ARRIVE

@@ -139,8 +139,7 @@ class Constants:
         self.often = written_often(function) | set(given)
         self.once: State = {}
         self.changes: dict[int, tuple[Callable[[Instruction, int], Instruction], int]] = {}
-        """Places where the assembler computes something visible: the transformation of the instruction, and its bits.
-        """
+        """Places where the assembler computes something visible: the transformation of the instruction, and its bits."""
         self.before: list[State | None] = [None] * len(self.blocks)
         if self.blocks:
             self.before[self.place[0]] = dict.fromkeys(given)
@@ -339,8 +338,7 @@ def _evaluated(instruction: Instruction, values: list[int]) -> list[int] | None:
 
 def _kept_from_infinity(root: str, a: Array, b: Array) -> list[Array]:
     """The operands of a flushing product or quotient, without subnormals that meet an infinite factor: the assembler takes
-    the product, infinity, before it flushes them.
-    """
+    the product, infinity, before it flushes them."""
     a_is_tiny, b_is_tiny = (np.abs(x) < np.finfo(np.float32).tiny for x in (a, b))
     a_meets, b_meets = (b_is_tiny, False) if root == "div" else (np.isinf(b), np.isinf(a))
     one = np.float32(1)

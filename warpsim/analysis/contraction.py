@@ -119,8 +119,7 @@ def identity(instruction: Instruction, source: Operand, meaning: Body | None = N
 class _Product:
     """A product in the code: factors, type and flushing, uses as (sum, operand, negated), what the factors are
     ``made_of``, whether they have been ``written`` since, whether a sum would use it ``late``, after that, and whether a
-    branch of the assembler's own keeps it ``separated`` from what follows.
-    """
+    branch of the assembler's own keeps it ``separated`` from what follows."""
 
     at: int
     factors: tuple[Operand, ...]

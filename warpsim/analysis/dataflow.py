@@ -52,8 +52,7 @@ def walk(
     blocks: list[Block], start: State, step: Callable[[int, State], State], join: Join[State]
 ) -> Iterator[tuple[int, State]]:
     """Yield each instruction that can be reached, by its index and in code order, with the state before it; ``step`` returns
-    the state after it.
-    """
+    the state after it."""
 
     def through(index: int, state: State) -> State:
         for at in range(blocks[index].first, blocks[index].last):
@@ -77,8 +76,7 @@ GROUPS = 8
 class GroupStates:
     """Sets of operations: ``done``: waited for or fenced; ``open``: not committed; ``lost``: not committed when a wait
     passed; ``passed``: in flight when a wait passed; ``ages[k]``: committed, with ``k`` groups committed since (the
-    last entry: or more).
-    """
+    last entry: or more)."""
 
     done: int = 0
     open: int = 0

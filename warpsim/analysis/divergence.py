@@ -168,8 +168,7 @@ def _exit(facts: Facts, start: int, missing: Array, waits: Callable[[int, Instru
 
 def _elsewhere(facts: Facts, i: int, masks: dict[int, tuple[int, int]], blocks: int) -> Array:
     """Threads that may come, in some blocks, to an instruction with the same qualifiers and mask as ``i``, which waits for
-    these (PTX ISA, bar.warp.sync and shfl.sync).
-    """
+    these (PTX ISA, bar.warp.sync and shfl.sync)."""
     code, mask = facts.function.code, masks[i][1]
     alike = [
         at for j, (at, other) in masks.items() if blocks >> at & 1 and other == mask and code[j].text == code[i].text

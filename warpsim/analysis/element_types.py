@@ -34,8 +34,7 @@ def accessed(function: Function) -> dict[Root, set[ScalarType]]:
 
 def element(types: set[ScalarType]) -> ScalarType | None:
     """The one type of numbers that all accesses agree on: those of bits, and of several elements at once, go with any, and
-    integers have a sign if some access says so.
-    """
+    integers have a sign if some access says so."""
     known = {type for type in types if type.kind != "b"}
     narrow = min((type.bits for type in known), default=0)
     best = [type for type in known if type.bits == narrow]
@@ -73,8 +72,7 @@ def _of_operand(operand: Operand, roots: dict[int, set[Root]]) -> set[Root]:
 
 def _uses(function: Function) -> dict[int, set[ScalarType]]:
     """By register, the types as which instructions compute with it where the type matters: sums have the same bits whatever
-    the sign, and a test for equality has the same result.
-    """
+    the sign, and a test for equality has the same result."""
     found: dict[int, set[ScalarType]] = defaultdict(set)
     for instruction in function.code:
         parts = [part for operand in instruction.operands for part in operand.parts]

@@ -1,6 +1,5 @@
 """What the passes share about a function: its graph, the values of its registers, which threads reach which block, and the
-memory that an instruction accesses, as far as its addresses are known.
-"""
+memory that an instruction accesses, as far as its addresses are known."""
 
 from __future__ import annotations
 
@@ -80,8 +79,7 @@ class Marks:
 @frozen(eq=False, slots=False)
 class Access:
     """An access through one operand. Each lane in ``lanes`` accesses at least ``nbytes``; ``whole`` says that it is
-    exactly that many. ``fixed`` are the bytes of a matrix named by a descriptor.
-    """
+    exactly that many. ``fixed`` are the bytes of a matrix named by a descriptor."""
 
     instruction: Instruction
     name: str
@@ -103,8 +101,7 @@ class Access:
     @functools.cached_property
     def starts(self) -> Array:
         """Shared memory addresses at which each of ``threads`` accesses ``nbytes``. Only if `known`, through an
-        address.
-        """
+        address."""
         return np.broadcast_to(self.address.bits, self.threads.shape)[self.threads].astype(np.int64)
 
     @functools.cached_property
@@ -177,8 +174,7 @@ def _size(instruction: Instruction) -> int:
 
 def _space(instruction: Instruction, name: str, operand: Operand, address: Value) -> str:
     """The state space of an address: from the instruction, or else from the variables that the address was computed
-    from.
-    """
+    from."""
     named, asynchronous = instruction.traits.spaces, instruction.traits.asynchronous
     if asynchronous is not None and asynchronous.family is not Family.REMOTE:
         if name in ("bar", "address"):
@@ -416,8 +412,7 @@ class Facts:
 
     def _divide(self) -> bool:
         """Note, for each block where paths from a branch may join, how uniformly threads branch; True if something is
-        new.
-        """
+        new."""
         changed = False
         for block in self.blocks:
             if len(block.successors) < 2:

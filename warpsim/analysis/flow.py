@@ -112,8 +112,7 @@ def _successors(function: Function, block: Block, number: dict[int, int]) -> lis
 
 def used_registers(function: Function) -> frozenset[int]:
     """Registers that some instruction, or a caller, reads. Registers that guarded instructions merely preserve do not
-    count.
-    """
+    count."""
     if KEEP in function.directives:
         return frozenset(range(len(function.registers)))
     found = set(returned_by(function))
@@ -382,8 +381,7 @@ def immediate_dominators(successors: list[list[int]], predecessors: list[list[in
 
 def _depth_first(successors: list[list[int]], root: int) -> tuple[list[int], list[int], list[int]]:
     """The nodes reachable from ``root`` in the order of a depth-first search; the place of each there (else -1); and
-    its parent in the tree.
-    """
+    its parent in the tree."""
     number, parent = [-1] * len(successors), [-1] * len(successors)
     order: list[int] = []
     work = [(root, -1)]

@@ -35,8 +35,7 @@ def symbol_of(operand: Operand) -> Symbol | None:
 
 def made_from(function: Function, followed: Callable[[Symbol], bool]) -> dict[tuple[int, int], Symbol]:
     """The variable behind a register in brackets, by the instruction's identity and the register's index; of those that are
-    ``followed``, where it is known.
-    """
+    ``followed``, where it is known."""
     derived = _derived(function, followed)
     if not derived:
         return {}

@@ -55,8 +55,7 @@ class SharedLayout:
 
 def place_shared(program: Program, entry: Function) -> SharedLayout:
     """Lay out the static variables that the kernel can reach, one after another, then those of dynamic size, all at the
-    same place. ptxas puts the kernel's own first, then those of the module, then those of functions.
-    """
+    same place. ptxas puts the kernel's own first, then those of the module, then those of functions."""
     functions = [f for f in program.functions.values() if not f.entry and f is not entry]
     declared = [entry.variables, program.variables, *[f.variables for f in functions]]
     variables = [v for group in declared for v in group if v.space is StateSpace.SHARED]

@@ -68,8 +68,7 @@ class _Scales(Constants):
 
 def additions(function: Function) -> dict[int, bool | None]:
     """For each wgmma by its index: whether it adds to its accumulator; None if that depends. Those that no path reaches
-    are missing.
-    """
+    are missing."""
     if not any("accumulator" in i.form.ports for i in function.code):
         return {}
     return _Scales(function).found
@@ -200,8 +199,7 @@ def moves_by(instruction: Instruction) -> Moves:
 
 def _uses(instruction: Instruction, accumulator: int | None) -> Iterator[tuple[int, str]]:
     """The registers whose value matters when an instruction executes, and what they are used as; to ``accumulator`` it
-    adds.
-    """
+    adds."""
     form, traits = instruction.form, instruction.traits
     multiplies = traits.multiplies
     stores = traits.access is Access.STORE or traits.matrix is Matrix.STORE

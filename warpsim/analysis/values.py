@@ -43,8 +43,7 @@ class Spread(enum.IntEnum):
 @frozen(eq=False, slots=False)
 class Value:
     """A value: ``bits``, as 64-bit words, exact (``unknown`` is ``KNOWN``) or modulo ``2**zeros``. ``symbols`` are the
-    variables whose addresses it was computed from.
-    """
+    variables whose addresses it was computed from."""
 
     bits: Array
     unknown: Spread = Spread.KNOWN
@@ -190,8 +189,7 @@ def _lanemask(kind: str, lane: Array) -> Array:
 
 def mixed(flags: Array, among: Array, size: int) -> Array:
     """A mask of the threads in groups of ``size`` in which ``flags`` is true for some and false for others of
-    ``among``.
-    """
+    ``among``."""
     rows, there = (np.broadcast_to(a, among.shape).reshape(-1, size) for a in (flags, among))
     both = (rows & there).any(axis=1) & (~rows & there).any(axis=1)
     return np.repeat(both, size)

@@ -59,8 +59,7 @@ def moved(instruction: Instruction) -> tuple[list[int], list[int]] | None:
 
 def wgmma_registers(function: Function, blocks: list[Block]) -> list[int]:
     """Registers in which any wgmma of a function accumulates or from which it reads A, and those to which moves copy
-    accumulators that may be in flight.
-    """
+    accumulators that may be in flight."""
     code = function.code
     mmas = [i for i in code if is_mma(i)]
     found = dict.fromkeys(r for i in mmas for part in operand_registers(i) for r in part)
@@ -98,8 +97,7 @@ EVERYBODY = -1
 class State:
     """The states of the wgmma, those that accumulate in a register or read A from it, accesses to a register since the
     last fence, the shapes for which it was the accumulator since then, and whether every path has a fence since the
-    last commit.
-    """
+    last commit."""
 
     group_states: GroupStates
     accumulates: dict[int, int]

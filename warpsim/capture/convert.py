@@ -1,6 +1,5 @@
 """Converts a captured launch to a case: pointers become buffers, cut to what a replay accesses and typed by its
-accesses.
-"""
+accesses."""
 
 from __future__ import annotations
 

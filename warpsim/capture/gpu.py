@@ -175,8 +175,7 @@ class CallbackData(ctypes.Structure):
 CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.POINTER(CallbackData))
 Told = Callable[[int, str, int, CallbackData], None]
 """Called with the site (`ENTER`, `EXIT`), the function's name without its suffix, the address of its arguments, and the
-callback data.
-"""
+callback data."""
 
 
 def candidates() -> Iterator[str]:

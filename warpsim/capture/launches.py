@@ -164,8 +164,7 @@ def _in_cache(image: bytes) -> Iterator[str]:
 @define(eq=False)
 class Captured:
     """A launch. ``memory`` maps the start of an allocation to its bytes before and after; ``variables`` are the
-    module's variables by name; ``maps`` are the tensor maps among the parameters, by parameter.
-    """
+    module's variables by name; ``maps`` are the tensor maps among the parameters, by parameter."""
 
     name: str
     ptx: str

@@ -115,8 +115,7 @@ def _bytes_of(machine: Machine, transfer: Transfer) -> tuple[Array, Array, Array
 
 def changed(machine: Machine, transfer: Transfer, allocation: Allocation) -> tuple[Array, Array]:
     """Masks of the receivers that change memory as it will be when the stores in flight have acted, and of those that
-    store other bytes than another receiver does at the same place.
-    """
+    store other bytes than another receiver does at the same place."""
     address, values, receiver = _bytes_of(machine, transfer)
     old = allocation.data[address - allocation.start].copy()
     state = machine.batch.transfers
@@ -156,8 +155,7 @@ ADVICE = "use cp.async.bulk.wait_group without .read: .read waits only until the
 @frozen(eq=False)
 class Use:
     """Global memory that a copy writes, or reads as its ``source``. It may outlive the copy's batch, and so keeps no more of
-    the copy than the mask of the receivers that are ``incomplete``.
-    """
+    the copy than the mask of the receivers that are ``incomplete``."""
 
     extent: GlobalTarget
     around: tuple[int, int]

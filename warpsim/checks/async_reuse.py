@@ -37,8 +37,7 @@ _NEVER = np.iinfo(np.int32).max
 
 class MatrixFootprint:
     """The elements that a wgmma reads: byte addresses ``[elements, columns]`` within ``limits``, ``itemsize`` bytes
-    each.
-    """
+    each."""
 
     def __init__(
         self, address: Array, columns: Array, limits: tuple[int, int], itemsize: int, open: Array,
@@ -64,8 +63,7 @@ class MatrixFootprint:
 @frozen(eq=False)
 class SharedAccess:
     """Accesses of ``nbytes`` at each ``place`` of shared memory in ``columns`` (broadcast), one per lane of the step; ``by``: one
-    per thread at these positions (empty: by a warpgroup); ``rows``: one per matrix row ``[n, k, m]`` of the warps.
-    """
+    per thread at these positions (empty: by a warpgroup); ``rows``: one per matrix row ``[n, k, m]`` of the warps."""
 
     group: Group
     kind: int
@@ -184,8 +182,7 @@ class SharedUses:
 
 class InFlight:
     """A batch's operations in flight: copies and wgmma in shared memory, stores to global memory. Those of batches that
-    have ended are the launch's.
-    """
+    have ended are the launch's."""
 
     def __init__(self, machine: Machine) -> None:
         n_ctas = machine.batch.shape.n_ctas

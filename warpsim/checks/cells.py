@@ -39,8 +39,7 @@ Lanes = tuple[tuple[Axis, ...], tuple[int, ...], int]
 @frozen
 class Strided:
     """An access in which each lane has its own bytes, at ``start`` plus strides from the beginning of an allocation,
-    between ``low`` and ``high``.
-    """
+    between ``low`` and ``high``."""
 
     low: int
     high: int
@@ -155,8 +154,7 @@ class Cells:
 
     def of(self, kind: str) -> Array:
         """Writable cells of a kind: ``write``, ``strong`` (atomics and other strong writes), ``read``, ``other`` (a
-        second reader), ``remote`` (the last access by another CTA), or ``lead`` and ``past`` (see `RaceFlags`).
-        """
+        second reader), ``remote`` (the last access by another CTA), or ``lead`` and ``past`` (see `RaceFlags`)."""
         found = self.kinds.get(kind)
         if found is None:
             rows = -(-self.size // LARGEST) * (LARGEST // self.granule)
@@ -241,8 +239,7 @@ def note_strided(
     write: bool,
 ) -> bool:
     """Record this step in the cells if no lane touches another thread's bytes, now or earlier; otherwise do nothing and
-    return False. ``base`` is the number of the batch's first thread.
-    """
+    return False. ``base`` is the number of the batch's first thread."""
     pattern = pattern_of(place.strides, place.extents, nbytes)
     if not isinstance(selection, Rect) or pattern.shape != selection.shape or not pattern.disjoint:
         return False

@@ -317,8 +317,7 @@ SAME_COUNT = "all warps of the warpgroup must execute the same setmaxnreg"
 @define(eq=False)
 class Change:
     """One setmaxnreg of a sequence that warps execute: the count requested by each warp ``[W, n_ctas]``, 0 if it has
-    not reached it; who requested, and where.
-    """
+    not reached it; who requested, and where."""
 
     counts: Array
     groups: list[tuple[Group, Instruction]]

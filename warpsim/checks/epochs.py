@@ -28,8 +28,7 @@ class EpochSheets:
         self, footprint: Footprint, number: int, oldest: int, holders: Callable[[Overlaps], Iterator[object]]
     ) -> None:
         """Epoch a copy's bytes. ``holders`` yields the copies, none older than ``oldest``, that still hold the
-        granules.
-        """
+        granules."""
         start, columns, nbytes = footprint.start, footprint.columns, footprint.nbytes
         if not len(start):
             return
@@ -46,8 +45,7 @@ class EpochSheets:
         self, place: Array, nbytes: int, columns: Array, active: Array | None, oldest: int
     ) -> Iterator[Overlaps]:
         """Where accesses to ``nbytes`` at ``place`` in ``columns`` (broadcast) meet copies with epoch ``oldest`` or
-        newer.
-        """
+        newer."""
         for sheet in self._sheets:
             overlap = sheet.overlaps(place, nbytes, columns, active, oldest)
             if overlap is not None:
@@ -92,8 +90,7 @@ class Epochs:
 
     def overlaps(self, place: Array, nbytes: int, columns: Array, active: Array | None, oldest: int) -> Overlaps | None:
         """Where accesses to ``nbytes`` at ``place`` in ``columns`` (broadcast) meet copies with epoch ``oldest`` or
-        newer.
-        """
+        newer."""
         first, count = place // self.granule, max(nbytes // self.granule, 1)
         last = len(self.rows) - 1
         low = min(max(int(np.minimum.reduce(first, axis=None)), 0), last)

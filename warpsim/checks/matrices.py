@@ -63,8 +63,7 @@ class TileSwizzles:
 
     def made_by(self, chunks: Array, columns: Array, span: int, proxies: Proxies) -> Instruction | None:
         """The copy with this swizzle that wrote all bytes at ``chunks`` in one of the ``columns``; None if there is
-        none, or if threads have written there since.
-        """
+        none, or if threads have written there since."""
         chunks = chunks.reshape(-1, 1)
         found = self.rows[np.minimum(chunks // ROW, len(self.rows) - 1), columns]
         known = np.array([made == span for _, made in self.copies])[found].all(axis=0)

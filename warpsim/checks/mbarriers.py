@@ -29,8 +29,7 @@ FENCE_ADVICE = (
 @define(eq=False)
 class Initialised:
     """The objects of a batch as sorted ``keys`` (see `_keys`), whether a fence has made them visible, and the number of
-    barriers that their CTAs had passed when they were initialised.
-    """
+    barriers that their CTAs had passed when they were initialised."""
 
     keys: Array = attrs.field(factory=lambda: np.zeros(0, np.int64))
     fenced: Array = attrs.field(factory=lambda: np.zeros(0, np.bool_))

@@ -53,8 +53,7 @@ MAP_ADVICE = (
 @frozen
 class Earlier:
     """The access through the generic proxy, a ``write`` or a ``read``: its thread, and whether a barrier has ordered what
-    its CTA does now after it.
-    """
+    its CTA does now after it."""
 
     kind: str
     instruction: Instruction
@@ -72,8 +71,7 @@ class Earlier:
 @frozen(eq=False)
 class Uses:
     """Accesses of a step through the async proxy: of ``nbytes`` at each of ``at``, in ``columns`` of the ``cells`` of shared
-    memory or of an ``allocation``, by ``users`` (the first of ``lanes`` threads each).
-    """
+    memory or of an ``allocation``, by ``users`` (the first of ``lanes`` threads each)."""
 
     group: Group
     cells: Cells
@@ -296,8 +294,7 @@ class Proxies:
 
     def matrix(self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int]) -> None:
         """Check shared memory that the warpgroups of the step read: element addresses ``[..., n, m]`` within
-        ``limits``.
-        """
+        ``limits``."""
         if self._is_settled(*limits):
             return
         n_ctas, first = self.n_ctas, group.warps.first_thread[::4].reshape(-1, 1)
@@ -308,8 +305,7 @@ class Proxies:
 
     def _is_settled(self, low: int, high: int) -> bool:
         """Whether all generic writes to ``[low, high)`` of shared memory are fenced for everyone: by each writing
-        thread, or after a barrier of each CTA.
-        """
+        thread, or after a barrier of each CTA."""
         seen = self.cells.kinds.get("write")
         if seen is None:
             return True
@@ -390,8 +386,7 @@ class Proxies:
 
     def _fenced_by_user(self, users: Array, writers: Array, times: Array, space: str, lanes: int) -> Array:
         """Whether an accessing thread has synchronised after the write, or shares the writer's warp, and has fenced
-        since.
-        """
+        since."""
         n_ctas = self.n_ctas
         thread, column, writer = users // n_ctas, users % n_ctas, writers // n_ctas
         synced = self._latest(self.fence_sync[space], lanes)[thread // lanes, column]
@@ -442,8 +437,7 @@ class Proxies:
         self, machine: Machine, group: Group, addresses: Array, columns: Array, active: Array | None
     ) -> None:
         """Report changes of the maps at ``addresses`` that no such pair of fences made visible to the CTAs (at
-        ``columns``, one for each address) that use them. What a CTA was once allowed to use, it may use again until it changes.
-        """
+        ``columns``, one for each address) that use them. What a CTA was once allowed to use, it may use again until it changes."""
         memory, shared = machine.launch.memory, self.shared_state
         owners = memory.owners(addresses, MAP_BYTES) if shared.cells else np.zeros(0, np.int64)
         for owner in np.unique(owners[owners >= 0]).tolist():

@@ -150,8 +150,7 @@ class TransferFunction:
 
     def _atomic(self, machine: Machine, group: Group, active: Array | None) -> dict[int, Array]:
         """Report an atomic's undefined operands in global memory; elsewhere they become part of memory, and of what is
-        read from it. The result is the old value, however undefined the operands are.
-        """
+        read from it. The result is the old value, however undefined the operands are."""
         address, operands = self.getters[0](machine, group), self.sources[1:]
         where = self._global_lanes(group, address)
         if where is not False:
@@ -168,8 +167,7 @@ class TransferFunction:
 
     def store(self, machine: Machine, group: Group, active: Array | None) -> Callable[[], None] | None:
         """Report a store of undefined bits to global memory. Returns what there is to do after the step: they are in shared and
-        local memory. (Of matrices, the lanes of a warp store each other's bits.)
-        """
+        local memory. (Of matrices, the lanes of a warp store each other's bits.)"""
         form, op, address, value = self.form, self.instruction.op, self.getters[0](machine, group), self.sources[1]
         where = False if self.warps else self._global_lanes(group, address)
         if where is not False:
@@ -287,8 +285,7 @@ def _undefined_parts(group: Group, operands: tuple[Operand, ...]) -> Iterator[tu
 
 def _report_value(machine: Machine, group: Group, operands: tuple[Operand, ...], lanes: Array, use: str) -> None:
     """Report a value that leaves the thread without any defined byte, unless it comes from beside one: compilers copy
-    structures with their padding.
-    """
+    structures with their padding."""
     for slot, bits, type in _undefined_parts(group, operands):
         read = bits if bits.dtype.kind in "bV" else retype(bits, np.dtype(f"u{type.dtype.itemsize}"))
         whole = (np.ascontiguousarray(read)[..., None].view(np.uint8) != 0).all(axis=-1)

@@ -1,6 +1,5 @@
 """Undefined bits in memory: a port on its shadows, and asynchronous copies, with which undefined bits travel and arrive, and
-which are reported where a bulk copy stores them to global memory.
-"""
+which are reported where a bulk copy stores them to global memory."""
 
 from __future__ import annotations
 
@@ -89,8 +88,7 @@ class UndefinedMemory:
         **_: object,
     ) -> Array | None:
         """The undefined bits of the old value. With ``combines``, memory becomes undefined as the operands are that lanes
-        exchange it for, and wholly undefined where they combine it with undefined ones; else it stays as it is.
-        """
+        exchange it for, and wholly undefined where they combine it with undefined ones; else it stays as it is."""
         if not self.combines:
             return self.load(space, address, type)[0] if returns else None
         word = bits_type(type.bits)
@@ -148,8 +146,7 @@ def muted(machine: Machine) -> Iterator[None]:
 
 class _ShadowMemory(Memory):
     """A group's port on the shadows of memories: a bit is 1 if it has been written. Memory without a shadow
-    counts as written.
-    """
+    counts as written."""
 
     __slots__ = ()
 

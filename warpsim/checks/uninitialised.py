@@ -51,8 +51,7 @@ if TYPE_CHECKING:
 @frozen(eq=False)
 class Begun:
     """A step before which undefined bits were computed. ``new`` are those that its destinations will get, ``old`` those
-    that they had, ``unsure`` the lanes whose guard is undefined, ``later`` what is left to do after the step.
-    """
+    that they had, ``unsure`` the lanes whose guard is undefined, ``later`` what is left to do after the step."""
 
     group: Group
     flow: TransferFunction
@@ -72,8 +71,7 @@ class Begun:
 @frozen(eq=False)
 class Met:
     """A step that read bytes never written, with its operands at that time; ``bits`` are those of its results, if it has
-    written those bytes since.
-    """
+    written those bytes since."""
 
     group: Group
     flow: TransferFunction
@@ -104,8 +102,7 @@ class Uninitialised(WrittenBytes):
 
     def function_entered(self, machine: Machine, group: Group) -> None:
         """Mark registers that are read before they are written as undefined, whatever the frame contained. Those of a
-        snippet may have initial values.
-        """
+        snippet may have initial values."""
         plan, frame = group.plan, group.frame
         for slot in known_of(plan).unwritten:
             if not group.stack and frame.values[slot] is not None:
@@ -303,8 +300,7 @@ def _padding(
     machine: Machine, group: Group, instruction: Instruction, address: Address, active: Array | None
 ) -> list[Array]:
     """Per element, a mask of lanes with written bytes beside it in its aligned eight bytes; empty if no neighbour is
-    loaded with it, as the words of a structure would be.
-    """
+    loaded with it, as the words of a structure would be."""
     op, target = instruction.op, instruction.operands[0]
     if instruction.traits.access is not Access.LOAD or op.type.kind not in "bu" or op.type.bits > 32:
         return []

@@ -27,8 +27,7 @@ FEW = 1024
 
 class WrittenBits(WordSpace):
     """The shadow of a `WordSpace`. ``full`` marks rows written in every column, ``open`` counts the others. As long as
-    nothing else is written, ``full`` says it all, and the words are not made.
-    """
+    nothing else is written, ``full`` says it all, and the words are not made."""
 
     def __init__(self, size: int, n_columns: int) -> None:
         super().__init__(size, n_columns)

@@ -1,6 +1,5 @@
 """Launches described on the command line (options, arguments, output files) and recorded ones, which run here, in local
-processes, or on a cluster.
-"""
+processes, or on a cluster."""
 
 from __future__ import annotations
 
@@ -276,8 +275,7 @@ def run_shipped(case: Shipped, options: Keywords) -> CaseResult:
 
 def results_of(names: Sequence[str], options: Keywords) -> Iterator[tuple[CaseResult, bool]]:
     """The results of recorded launches, in order, and whether each could be read. Several cases are shared among the
-    workers; a single case is divided among them.
-    """
+    workers; a single case is divided among them."""
     workers, executor = options.get("workers"), options.get("executor")
     if len(names) < 2 or (executor is None and (workers or 1) < 2):
         for name in names:

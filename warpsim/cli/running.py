@@ -34,8 +34,7 @@ Launch = Callable[..., LaunchResult]
 
 def run_one(options: Namespace, launch: Launch, problems: Sequence[str] = ()) -> int:
     """Run what follows ``trace run`` or ``debug replay``, with ``launch`` in place of the kernel's call, and report it
-    with the problems that came up; returns the status.
-    """
+    with the problems that came up; returns the status."""
     if options.kind == "run":
         launched = launch_from(options, launch)
         show_profile(launched.result.profile, options)

@@ -523,8 +523,7 @@ class TileWatch:
 
     def changed(self, machine: Machine, group: Group, instruction: Instruction) -> Change | None:
         """The old and new tile and a description if the last step changed it, else None. Notes the step that comes
-        next.
-        """
+        next."""
         pending, self._pending = self._pending, self._may_change(machine, instruction)
         if not pending or column_of(machine, self.target.focus.cta) is None:
             return None

@@ -51,8 +51,7 @@ def any_of(conditions: Sequence[Condition]) -> Condition:
 
 def accesses(kinds: frozenset[str], space: str, first: int, nbytes: int) -> Condition:
     """Holds for instructions that may access bytes of a state space, in whichever CTA; ``kinds`` are "load", "store" and
-    "atomic".
-    """
+    "atomic"."""
 
     def holds(reader: Reader, instruction: Instruction, effects: tuple[Effect, ...]) -> Node:
         return _either(_touches(effect, space, first, nbytes) for effect in effects if effect.kind in kinds)

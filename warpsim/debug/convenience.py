@@ -33,8 +33,7 @@ class Convenience:
 
     def find(self, name: str) -> Value | None:
         """The value of ``$name``; of ``$3``, the third of the history; of ``$``, ``$$`` and ``$$3``, the last, the one
-        before it, and the third before it. None if there is none.
-        """
+        before it, and the third before it. None if there is none."""
         found = _PRINTED.fullmatch(name)
         if found is None:
             return self.named.get(name)

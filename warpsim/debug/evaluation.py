@@ -474,8 +474,7 @@ class Context:
 
     def result(self, value: Value) -> Any:
         """Convert a value for callers: one that differs by lane becomes an array ``[32]``, masked for lanes that stand
-        elsewhere.
-        """
+        elsewhere."""
         data = value.data
         if data.dtype == object:
             data = narrowed(data)

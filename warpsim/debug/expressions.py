@@ -101,8 +101,7 @@ class Cast:
 @frozen
 class Operation:
     """An operator and its one or two operands; ``&`` of one is the address of a variable, ``*`` what a pointer points to,
-    ``@`` of two an array of elements.
-    """
+    ``@`` of two an array of elements."""
 
     operator: str
     left: Node

@@ -96,8 +96,7 @@ def selected(spec: Spec, given: dict[str, Operand], bits: int) -> Spec:
 
 def positions(nibbles: Array, bits: int) -> Array:
     """The column of each stored element ``[rows, stored k]``, from the metadata ``[rows, chunks]`` of ``bits``-bit
-    elements.
-    """
+    elements."""
     nibbles = nibbles.astype(np.int64)
     first = np.arange(nibbles.shape[1])
     low, high = nibbles & 3, nibbles >> 2
@@ -222,8 +221,7 @@ def _block(
 
 def _held(context: Context, indices: list[int], threads: int) -> tuple[Array, Array]:
     """Registers ``[register, thread]`` of the warp or warpgroup in focus, and a mask of its threads that stand in this
-    function.
-    """
+    function."""
     machine, group = context.machine, context.group
     assert machine is not None
     assert group is not None

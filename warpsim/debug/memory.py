@@ -19,8 +19,7 @@ LARGEST = 1 << 30
 
 class Place:
     """A run of bytes in a state space, as a thread sees it. ``machine`` is the batch of its CTA, ``column`` the CTA's
-    column, ``thread`` the thread's number in the CTA.
-    """
+    column, ``thread`` the thread's number in the CTA."""
 
     def __init__(
         self, launch: LaunchState, space: str, address: int, machine: Machine | None, column: int, thread: int

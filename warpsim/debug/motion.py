@@ -343,8 +343,7 @@ def place_of(machine: Machine, group: Group) -> tuple[object, ...]:
 
 class _Stops:
     """The breakpoints, watchpoints and catchpoints during one motion. ``counting``: hits count; off when
-    searching the past, which may have ``findings``.
-    """
+    searching the past, which may have ``findings``."""
 
     def __init__(self, position: Position, *, counting: bool = True, findings: bool = False) -> None:
         self.position, self.counting = position, counting
@@ -454,8 +453,7 @@ class _Stops:
         self, point: Breakpoint | Watchpoint, machine: Machine, group: Group | None, focus: Focus
     ) -> Focus | None:
         """The thread of a warp for which a condition holds: the one in focus, or the first. ``group`` is None if the
-        thread has exited.
-        """
+        thread has exited."""
         condition, plan = self._conditions[point.number], machine.launch.plan.main if group is None else group.plan
         key = point.number, plan.function.name
         if key not in self._lacking:
@@ -485,8 +483,7 @@ class _Stops:
 
     def _watch_hit(self, point: Watchpoint, machine: Machine, focus: Focus, *change: Any) -> _Hit | None:
         """A hit of a watchpoint by the last step, which ``focus`` executed; None if its condition is false there, or if
-        it is to be passed.
-        """
+        it is to be passed."""
         if point.number in self._conditions:
             group = next((at.group for at in group_states(machine) if holds(machine, at.group, focus)), None)
             met = self._where(point, machine, group, focus)

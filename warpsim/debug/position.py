@@ -113,8 +113,7 @@ class Position:
 
     def stopped(self, reason: str, *, refocus: bool = False, **more: Any) -> Stop:
         """Record and return the current position as a `Stop`. ``refocus`` moves the focus to the thread that executes
-        next.
-        """
+        next."""
         timeline, self.frame = self.timeline, 0
         machine, group = timeline.machine, timeline.group
         if timeline.ended:
@@ -171,8 +170,7 @@ class Position:
     @property
     def registers(self) -> Mapping[str, Array]:
         """The registers of the selected function as arrays ``[32]`` over the warp, masked for lanes that stand
-        elsewhere. Registers never written are left out.
-        """
+        elsewhere. Registers never written are left out."""
         context = self.context
         group = context.group
         if group is None:
@@ -221,8 +219,7 @@ def group_state_of(timeline: Timeline, focus: Focus) -> GroupState | None:
 
 def frames_of(at: GroupState, program: Program) -> list[tuple[Call, int, int]]:
     """The call stack of threads that stand together, innermost first: each call, the activation that it is in, and how many
-    inlined functions that one is executing within it.
-    """
+    inlined functions that one is executing within it."""
     symbols, found = symbols_of(program), []
     active = [(at.group.plan, at.instruction)]
     active += [(plan, plan.blocks[block].instructions[-1]) for plan, block, _, _ in reversed(at.group.stack)]

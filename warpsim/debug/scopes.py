@@ -17,8 +17,7 @@ TEMPORARY = re.compile(r"param\d+|retval\d+|__local_depot\d+")
 @frozen(eq=False)
 class Place:
     """Where a variable is while instructions from ``start`` up to ``stop`` come next: at an offset from a variable of PTX, or in
-    a register.
-    """
+    a register."""
 
     of: str
     offset: int = 0
@@ -30,8 +29,7 @@ class Place:
 @frozen(eq=False)
 class Symbol:
     """A variable of C++. ``known`` says where its type comes from: ``PTX``, or the accesses of a module; it is empty for debug
-    information.
-    """
+    information."""
 
     name: str
     type: CType
@@ -52,8 +50,7 @@ class Symbol:
 @frozen(eq=False)
 class Scope:
     """The variables of a block, the blocks in it, and its instructions. ``function`` is the name of one whose body this is;
-    where that was inlined, ``call`` is the line of the call.
-    """
+    where that was inlined, ``call`` is the line of the call."""
 
     symbols: tuple[Symbol, ...]
     scopes: tuple[Scope, ...] = ()

@@ -138,8 +138,7 @@ class Session(Position):
 
     def until(self, place: int | str | None = None, by: str = "instruction") -> Stop:
         """Run until the warp in focus reaches ``place`` or its function returns. Without ``place``, run to a later line
-        of the function: of the PTX, or with ``by="line"`` of the current CUDA file.
-        """
+        of the function: of the PTX, or with ``by="line"`` of the current CUDA file."""
         at = self._instruction
         if place is not None or at is None or self.function is None:
             locations = resolve(self.program, 0 if place is None else place, self.function)
@@ -166,8 +165,7 @@ class Session(Position):
 
     def back(self, n: int = 1, by: str = "instruction") -> Stop:
         """Undo the last ``n`` instructions of the warp in focus; with ``by="line"``, go back to the starts of its last
-        ``n`` CUDA lines. Stops at the start of the launch.
-        """
+        ``n`` CUDA lines. Stops at the start of the launch."""
         n = number("n", n)
         if _unit(by):
             return motion.back(self, n) if n > 0 else self.stop
@@ -323,8 +321,7 @@ class Session(Position):
 
     def select(self, frame: int) -> Call:
         """Select a frame of the thread in focus, numbered as in `where`. Its registers and variables are shown until
-        the launch moves.
-        """
+        the launch moves."""
         calls, frame = self.where(), number("frame", frame)
         if not 0 <= frame < len(calls):
             there = f"0 to {len(calls) - 1}" if calls else "none, because the thread is not running"
@@ -367,8 +364,7 @@ class Session(Position):
 
     def variables(self) -> tuple[Symbol, ...]:
         """The variables of C++ and PTX that the selected frame sees, innermost first, each name once; without those that a
-        compiler has added, if debug information tells.
-        """
+        compiler has added, if debug information tells."""
         context, found = self.context, dict[str, Symbol]()
         for symbol in context.symbols.visible(context.function, context.number, context.depth):
             if not (context.symbols.info.bodies and TEMPORARY.fullmatch(symbol.name)):
@@ -445,8 +441,7 @@ class Session(Position):
 
     def origin(self, what: str, depth: int = 1) -> Origin:
         """Find the step that gave a register of the thread in focus, a variable or memory its value, and the values it
-        read; follows the chain ``depth`` steps back.
-        """
+        read; follows the chain ``depth`` steps back."""
         return origin_of(self, what, depth)
 
     @property

@@ -49,8 +49,7 @@ class Symbols:
     def find(self, name: str, function: Function, at: int, depth: int = 0) -> Symbol | None:
         """The variable that a name means to a function when its instruction ``at`` comes next, ``depth`` calls of inlined
         functions further out. Where none is seen, it is a parameter or a static variable of the function that the calls are
-        in. A name without its namespace is enough if only one variable has it.
-        """
+        in. A name without its namespace is enough if only one variable has it."""
         for symbol in (*self.visible(function, at, depth), *self.body(function).symbols):
             if symbol.name == name:
                 return symbol
@@ -70,8 +69,7 @@ class Symbols:
 
     def frames(self, function: Function, at: int) -> list[list[Scope]]:
         """The scopes of each function that was inlined where the instruction ``at`` is, innermost first, and last those of the
-        function itself.
-        """
+        function itself."""
         found, scope = [[self.body(function)]], self.body(function)
         while inner := next((each for each in scope.scopes if each.holds(at)), None):
             scope = inner
@@ -82,8 +80,7 @@ class Symbols:
 
     def inlined(self, function: Function, instruction: Instruction) -> tuple[tuple[str, Line | None], ...]:
         """The functions that were inlined where an instruction is, innermost first, each with the line of the call; from debug
-        information or, without it, from line information.
-        """
+        information or, without it, from line information."""
         if function.name in self.info.bodies:
             scopes = [each[0] for each in self.frames(function, self.number(function, instruction))[:-1]]
             return tuple([(source_name(scope.function), scope.call) for scope in scopes])
@@ -210,8 +207,7 @@ def inlined_functions(
     function: Function, lines: Sequence[str], text: Callable[[str, int], str]
 ) -> list[tuple[int, tuple[str, ...]]]:
     """By line of the module, the mangled names of the functions that each .loc of a function has its code from, innermost
-    first. ``text`` gives the one at a label of ``.debug_str``.
-    """
+    first. ``text`` gives the one at a label of ``.debug_str``."""
     known: dict[tuple[str, ...], tuple[str, ...]] = {}
     found = []
     last = function.code[-1].span.line if function.code else 0

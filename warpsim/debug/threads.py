@@ -92,8 +92,7 @@ def cta_at(machine: Machine, column: int) -> tuple[int, int, int]:
 
 def places(machine: Machine, group: Group, focus: Focus, threads: int = 32) -> Array:
     """Positions of a warp's lanes among a group's threads, -1 for lanes elsewhere; with ``threads=128``, of its
-    warpgroup.
-    """
+    warpgroup."""
     column = column_of(machine, focus.cta)
     if column is None:
         return np.full(threads, -1)
@@ -147,8 +146,7 @@ def peek(group: Group, index: int) -> Array:
 
 def activation(machine: Machine, group: Group, frame: int) -> Group:
     """The function that a group executes (``frame`` 0) or one of its callers, innermost first, as a group that stands
-    at the call. Use it to inspect registers and variables; a change made in it takes effect when the group is flushed.
-    """
+    at the call. Use it to inspect registers and variables; a change made in it takes effect when the group is flushed."""
     if frame == 0:
         return group
     depth = len(group.stack) - frame

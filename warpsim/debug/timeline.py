@@ -55,8 +55,7 @@ BETWEEN_LOOKS = 0.02
 @frozen(eq=False)
 class Change:
     """A change made by the user at a position. ``act(timeline)`` applies it, and again whenever the launch reaches that
-    position anew.
-    """
+    position anew."""
 
     step: int
     key: tuple[object, ...]
@@ -67,8 +66,7 @@ class Change:
 class Places:
     """Where a motion may stop: before the instructions of ``stops``, on their conditions, and after those of ``after``. ``who``:
     only the steps of this CTA matter, or only those of this warp of it (linear). ``lane``: the steps of all do, and those of this
-    lane of the warp are counted.
-    """
+    lane of the warp are counted."""
 
     stops: Stops = field(factory=dict)
     after: frozenset[tuple[int, int]] = frozenset()
@@ -117,8 +115,7 @@ class Timeline(Watcher):
     """Counts the steps of the lane of `Places`."""
     occurred: Callable[[str, Machine, Group | None, str | Finding], None] | None = None
     """Called with an event's name, the group that takes part, and a description; for a broken rule, with ``"finding"``
-    and the finding.
-    """
+    and the finding."""
 
     def __init__(
         self, state: LaunchState, watchers: Sequence[Watcher], most_bytes: int, engine: str = "interpreter"
@@ -345,8 +342,7 @@ class Timeline(Watcher):
 
     def change(self, key: tuple[object, ...], act: Callable[[Timeline], None]) -> None:
         """Change the state here, and again whenever the launch reaches this position. Discards everything recorded
-        after it.
-        """
+        after it."""
         del self.changes[self.made :]
         self.snapshots = [snapshot for snapshot in self.snapshots if snapshot.step <= self.step]
         self._known = {key for key in self._known if key[0] <= self.step}

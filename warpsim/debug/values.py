@@ -38,8 +38,7 @@ class Value:
 @frozen(eq=False)
 class Location:
     """Elements of a type in a state space: at one address, or at one address per lane. ``of`` is their type in C, if they
-    have one; then ``type`` is that of its numbers, or bytes.
-    """
+    have one; then ``type`` is that of its numbers, or bytes."""
 
     space: str
     address: Any
@@ -109,8 +108,7 @@ def unpacked(data: Array, type: ScalarType, at: Location | None = None, *, lanes
 
 def as_bits(value: Value, type: ScalarType) -> Value:
     """Reinterpret the bits of a value as a type, truncated or zero-extended. Floats of one width are converted to
-    another.
-    """
+    another."""
     data = value.data
     if value.packed:
         raise DebugError("packed bits have parts: write .lo, .hi or [i]")

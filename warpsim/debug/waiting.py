@@ -25,8 +25,7 @@ MBARRIERS: Note[set[tuple[int, int]]] = Note("mbarriers in use")
 @frozen
 class BarrierState:
     """A barrier: its ``number`` (None for the barrier of ``cta``'s cluster), threads arrived and expected, and the
-    waiting warps.
-    """
+    waiting warps."""
 
     cta: Dims
     number: int | None
@@ -38,8 +37,7 @@ class BarrierState:
 @frozen
 class MbarrierState:
     """An mbarrier: its place, the parity of its phase, the pending arrivals and bytes, the arrivals of a phase, and the
-    waiting warps.
-    """
+    waiting warps."""
 
     cta: Dims
     address: int

@@ -87,8 +87,7 @@ def _in_memory(context: Context, what: str, node: ex.Node) -> Location:
 
 def jump(position: Position, place: int | str) -> None:
     """Move the threads that stand with the one in focus to another place of their function, executing nothing; recorded
-    as a change of the launch at this position.
-    """
+    as a change of the launch at this position."""
     at = position.group_state()
     if at is None or at.waits:
         raise DebugError(f"{position.thread} {'is not running' if at is None else at.state}, so it cannot jump")

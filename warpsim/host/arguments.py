@@ -208,8 +208,7 @@ def _integer(value: int, bits: int) -> bytes:
 
 def _float(value: Any, kind: str, bits: int, *, typed: bool) -> bytes:
     """Pack a number for a float parameter, or a float for an untyped one; a NumPy float must have the parameter's
-    width.
-    """
+    width."""
     if typed and value.dtype.itemsize * 8 == bits and (kind == "b" or value.dtype.kind == "f"):
         return value.astype(value.dtype.newbyteorder("<")).tobytes()
     if typed and kind == "b":

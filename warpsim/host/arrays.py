@@ -265,8 +265,7 @@ def array_of(value: Any) -> Array:
 
 def readable(value: Any) -> Any:
     """View an array-like as a NumPy array on the same memory, or give its address on the device; return any other
-    value unchanged.
-    """
+    value unchanged."""
     if isinstance(value, (np.ndarray, np.generic, str, bytes, int, float, DeviceArray, Mapping)) or value is None:
         return value
     if is_buffer(value):

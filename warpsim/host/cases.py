@@ -1,6 +1,5 @@
 """Recorded launches: a directory with kernel.ptx, case.json and data.npz. Reads, runs and compares them; docs/cases.md
-has the format.
-"""
+has the format."""
 
 from __future__ import annotations
 
@@ -56,8 +55,7 @@ NOTHING = "nothing to compare: the case holds no output, no printed text and no 
 @frozen
 class CaseResult:
     """The result of running a recorded launch. ``ok``: what it left is as recorded, and no finding fails it;
-    ``bits_equal``: what it left is the same in every bit, whatever was found.
-    """
+    ``bits_equal``: what it left is the same in every bit, whatever was found."""
 
     case: str
     ok: bool

@@ -1,6 +1,5 @@
 """Defaults of launches, as a test session sets them; listeners that are notified of each launch; findings of child processes,
-which are passed to the session that started them.
-"""
+which are passed to the session that started them."""
 
 from __future__ import annotations
 
@@ -49,8 +48,7 @@ def append_errors(texts: list[str]) -> None:
 
 def pass_on_uncaught(listeners: Sequence[object]) -> None:
     """Pass on, as long as `forward` is among the listeners, errors that nobody in this process sees: of its main program,
-    its threads, destructors, futures and pools, and of a `multiprocessing.Process`, whose exit status alone would tell.
-    """
+    its threads, destructors, futures and pools, and of a `multiprocessing.Process`, whose exit status alone would tell."""
     from multiprocessing import util  # only child processes of test sessions need these
 
     from warpsim.host.unhandled import UnhandledErrors
@@ -88,8 +86,7 @@ Hearer = Callable[[Sequence[Finding]], object]
 @define
 class Defaults:
     """Defaults for ``device=``, ``checks=``, ``async_effects=``, ``schedule=`` and ``max_seconds=``; None leaves the
-    usual default.
-    """
+    usual default."""
 
     device: Device | None = None
     checks: Checks = None

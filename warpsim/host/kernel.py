@@ -52,8 +52,7 @@ from warpsim.program.program import Variable
 @frozen
 class KernelParam:
     """A kernel parameter: name, PTX type, size, alignment and offset in the parameter block in bytes, and whether it is
-    an array of bytes (a structure) rather than a scalar.
-    """
+    an array of bytes (a structure) rather than a scalar."""
 
     name: str
     type: str
@@ -278,8 +277,7 @@ class Kernel:
         self, grid: Dim, block: Dim, args: Arguments, mapped: list[int], device: Device, options: Options
     ) -> LaunchState:
         """Set up a launch, before its first step. Adds the addresses of mapped arguments to ``mapped``; the caller
-        holds the device's lock.
-        """
+        holds the device's lock."""
         grid3, block3 = dims("grid", grid), dims("block", block)
         options = options.over(device, defaults.current)
         seed = None if options.by_warp else options.schedule

@@ -50,8 +50,7 @@ ON_FINDING = ("raise", "collect")
 @frozen(kw_only=True, slots=False)
 class Options:
     """The options of a launch as a caller gives them, not checked yet; `Kernel.__call__` says what they are. None leaves
-    the session's default, or the usual one. The metadata are argparse's, for options of commands.
-    """
+    the session's default, or the usual one. The metadata are argparse's, for options of commands."""
 
     shared_mem: int = 0
     cluster: Dim | None = None
@@ -134,8 +133,7 @@ class CommandOptions(Options):
 
 def add_options(add: Callable[..., object], names: str, **defaults: object) -> None:
     """Declare options by their names; ``add`` is argparse's ``add_argument``. An option's default is its field's, unless
-    ``defaults`` has one.
-    """
+    ``defaults`` has one."""
     fields = attrs.fields_dict(CommandOptions)
     for name in names.split():
         default = defaults.get(name, fields[name].default)

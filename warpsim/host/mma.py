@@ -221,8 +221,7 @@ def _warpgroup(
     text: str, words: list[str], operands: dict[str, Operand], given: dict[str, Array], target: str
 ) -> Array:
     """Run one matrix on a warpgroup: A and D in registers, B in shared memory without swizzle, k along its 16-byte
-    rows.
-    """
+    rows."""
     d_type = instructions.types("wgmma", words)[0]
     b = np.ascontiguousarray(given["b"][0].T)  # [N, K]
     if "b1" in words:

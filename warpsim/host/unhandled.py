@@ -1,6 +1,5 @@
 """Exceptions that would go unnoticed: Python prints or drops those in threads, futures, pools and destructors, and pytest
-at most warns.
-"""
+at most warns."""
 
 from __future__ import annotations
 

@@ -208,8 +208,7 @@ def nearest(root: str, modifiers: tuple[str, ...]) -> str | None:
 
 def continued(text: str) -> list[str]:
     """The spellings that begin with a text, up to the next dot: opcodes, then an opcode with one modifier more, in the order of
-    a form's slots.
-    """
+    a form's slots."""
     root, *words = text.split(".")
     if not words:
         return sorted(name for name in REGISTRY if name.startswith(root))

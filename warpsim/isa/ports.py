@@ -188,8 +188,7 @@ class AsyncGroupsPort(Protocol):
 
     def copy(self, dst: Address, src: Address, nbytes: int, take: Lanes | None) -> None:
         """Copy ``nbytes`` per active lane from global memory at ``src`` to shared memory at ``dst``. Of these, ``take``
-        bytes (None: all) are read, and the rest become zero. The copy happens now or when its completion is observed.
-        """
+        bytes (None: all) are read, and the rest become zero. The copy happens now or when its completion is observed."""
 
     def commit(self) -> None:
         """Commit the current group."""

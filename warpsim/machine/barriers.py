@@ -96,8 +96,7 @@ def _go_on(machine: Machine, group: Group) -> None:
 
 def arrive(machine: Machine, group: Group, number: int, count: int, *, waits: bool, vote: Array | None = None) -> bool:
     """Arrive at a barrier. Returns True if the group has to wait; it is then kept here, and continues behind the
-    barrier later.
-    """
+    barrier later."""
     batch, hooks, selection = machine.batch, machine.hooks, group.selection
     barrier = batch.barrier(number)
     everybody = count in (0, batch.shape.n_threads)

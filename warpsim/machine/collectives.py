@@ -318,8 +318,7 @@ def _needed(machine: Machine) -> Array:
 
 def missing_lanes(machine: Machine, group: Group, members: Members, guarded: Array | None = None) -> Array | None:
     """A mask of the group's warps ``[n, m]`` that lack a participating lane; None if there are none. Lanes outside
-    ``guarded`` do not participate.
-    """
+    ``guarded`` do not participate."""
     warps = group.warps
     if guarded is None and warps.dense and machine.batch.exited is None:
         return None

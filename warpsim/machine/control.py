@@ -92,8 +92,7 @@ def live_after(plan: FunctionPlan, target: int | None, following: int) -> frozen
 
 def part(machine: Machine, group: Group, mask: Array, live: frozenset[int] | None = None) -> tuple[Group, Group]:
     """Split a group into the threads where ``mask`` is true and the others, each with its registers (those in
-    ``live``).
-    """
+    ``live``)."""
     selection = group.selection
     if machine.launch.settings.keeps:
         live = None

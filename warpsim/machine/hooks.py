@@ -45,8 +45,7 @@ class MemoryAccess:
     """The participating lanes, None for all."""
     differs: Callable[[], Array] | None = None
     """For a store: a mask of the lanes whose value differs from memory, before the store and (in `memory_written`)
-    after it.
-    """
+    after it."""
     everywhere: bool = False
     """All columns are accessed alike, each at every ``place``."""
 

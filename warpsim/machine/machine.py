@@ -44,8 +44,7 @@ class Machine:
         self.muted = 0
         self.fatal: tuple[Group, Array | None, str, bool] | None = None
         """The group, lanes and rule of the finding that ends the launch, and whether it was reported before the access
-        (see `fault`).
-        """
+        (see `fault`)."""
         self.attention = False
         """Whether a watcher asks to be called after the current step."""
         self._specials: dict[str, Value] = {}
@@ -226,8 +225,7 @@ class Machine:
 
     def count_entry(self, group: Group, times: int) -> None:
         """Correct the count of entries to the block at whose first instruction the group stands: 1, or -1 if it will
-        enter again. Elsewhere in a block, its entry is final.
-        """
+        enter again. Elsewhere in a block, its entry is final."""
         if group.at > 0:
             return
         block, n_warps = group.plan.blocks[group.block], times * group.selection.n_warps
@@ -280,8 +278,7 @@ class Machine:
 
     def fault(self, rule: str, message: str, group: Group, lanes: Array | None = None, **values: object) -> None:
         """Report a fault at the group's current step; ``lanes`` in the group's shape. If ``before`` is among the
-        values, the step has not acted yet: if the launch ends here, the step still acts for the lanes before these.
-        """
+        values, the step has not acted yet: if the launch ends here, the step still acts for the lanes before these."""
         before = bool(values.pop("before", False))
         if self.muted:
             return

@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 @frozen(eq=False)
 class Issue:
     """Slots of the accumulator, and of operands other than it and A; rows (`FunctionPlan.wgmma_rows`) of the
-    accumulator and of A. ``execute(machine, group)`` computes the product at once.
-    """
+    accumulator and of A. ``execute(machine, group)`` computes the product at once."""
 
     instruction: Instruction
     shape: str
@@ -199,8 +198,7 @@ class FunctionPlan:
 
     def extent(self, symbol: Symbol) -> Extent | None:
         """Where a variable or a kernel's parameter lies (in local memory: from the start of the frame); None where an access
-        beyond it reaches no other one.
-        """
+        beyond it reaches no other one."""
         if symbol.unique not in self._extents:
             self._extents[symbol.unique] = self._extent(symbol)
         return self._extents[symbol.unique]
@@ -226,8 +224,7 @@ class FunctionPlan:
 
     def within(self, instruction: Instruction, operand: Operand) -> Extent | None:
         """The variable from which the address of an access, of a copy by threads or of rows of a matrix is made, if that is
-        known and another one could be reached.
-        """
+        known and another one could be reached."""
         base, traits = operand.base, instruction.traits
         if base is None or not (traits.access or traits.matrix or traits.is_async(Family.CP_ASYNC)):
             return None
@@ -329,8 +326,7 @@ def _may_lead(space: str, kind: str) -> bool:
 @frozen
 class Uses:
     """What the instructions of a module use: the async proxy (wgmma, bulk copies); anything asynchronous (these,
-    cp.async, mbarriers); setmaxnreg; wmma fragments.
-    """
+    cp.async, mbarriers); setmaxnreg; wmma fragments."""
 
     async_proxy: bool
     asynchronous: bool
@@ -377,8 +373,7 @@ def literal(bits: int, type: ScalarType) -> Value:
 
 class Image:
     """A program placed in a device's memory: addresses of its module variables by name. ``bind`` makes the steps of a
-    function's blocks (`warpsim.machine.binding.bind.bind_function`).
-    """
+    function's blocks (`warpsim.machine.binding.bind.bind_function`)."""
 
     def __init__(self, program: Program, addresses: dict[str, int], bind: Callable[[FunctionPlan], None]) -> None:
         self.bind = bind

@@ -84,8 +84,7 @@ def record(
 
 def _repeated(instruction: Instruction, other: object, message: str) -> tuple[object, ...]:
     """What findings at the copies of an instruction in an unrolled loop have in common: the CUDA lines of both parties, and
-    what is said without its numbers.
-    """
+    what is said without its numbers."""
     there = (other.source, other.inlined_at) if isinstance(other, Finding | Instruction) else None
     here = instruction.source, instruction.inlined_at, instruction.text
     return here, there, NUMBERS.sub("", message)

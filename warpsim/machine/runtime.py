@@ -251,8 +251,7 @@ def _column(space: WordSpace, first: int, size: int, column: int) -> bytes:
 
 class Clusters:
     """The cluster port. The bits above a shared memory offset hold a CTA's rank plus one; zero means the thread's own
-    CTA.
-    """
+    CTA."""
 
     def __init__(self, machine: Machine, group: Group, active: Array | None) -> None:
         self.machine, self.group = machine, group
@@ -355,8 +354,7 @@ def _vprintf(machine: Machine, group: Group, formats: Array, arguments: Array) -
 
 NAME = "device malloc"
 SIZE = (7 << 20) + 1024
-"""Capacity of the heap: the runtime reserves part of its 8 MiB (an H100 provides six blocks of 1 MiB, or one of 7 MiB).
-"""
+"""Capacity of the heap: the runtime reserves part of its 8 MiB (an H100 provides six blocks of 1 MiB, or one of 7 MiB)."""
 HEADER = 256
 
 

@@ -32,8 +32,7 @@ WARP, LANES, BARRIER, CLUSTER, REGISTERS, PHASE, MEMORY = (
     "memory",
 )
 """What threads wait for: all lanes of their warps, those in a membermask, a barrier of the CTA or of the cluster,
-registers, the phase of an mbarrier, or a change of memory.
-"""
+registers, the phase of an mbarrier, or a change of memory."""
 
 
 class StallValues(TypedDict):
@@ -47,8 +46,7 @@ class StallValues(TypedDict):
 @frozen(eq=False)
 class Stall:
     """Waiting threads: what they wait for (a constant above), a description, whether the threads that they wait for
-    poll memory elsewhere (``polled_for``), and their place if it is not their step.
-    """
+    poll memory elsewhere (``polled_for``), and their place if it is not their step."""
 
     machine: Machine
     group: Group
@@ -87,8 +85,7 @@ def arrive_in_parts(machines: list[Machine]) -> bool:
 def deadlock(machines: list[Machine]) -> NoReturn:
     """End the launch because no thread can make progress, and say which threads wait for what. What the others
     ultimately wait for comes first: a collective or barrier whose threads do not poll memory elsewhere, then a loop
-    that polls.
-    """
+    that polls."""
     polls = [_poll(machine, g) for machine in machines for g in machine.batch.sleeping]
     polling = {id(machine): np.zeros(machine.batch.shape.n, np.bool_) for machine in machines}
     for machine in machines:

@@ -324,8 +324,7 @@ def reduced(value: Value) -> Value:
 
 def repeated(array: Array, lanes: int) -> Array:
     """Repeat a one-element value for every lane, ``[1, lanes, 1]``, without a copy (`np.broadcast_to` takes ten times
-    as long).
-    """
+    as long)."""
     return np.ndarray((1, lanes, 1), array.dtype, array, 0, (0, 0, 0))
 
 

@@ -113,8 +113,7 @@ class Watcher:
     def shadowed_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """Such a group has executed an instruction, or another group has, for which a watcher asked meanwhile with
         `Machine.attend`. Not called for an instruction that ends a block, nor where the group has to wait and executes
-        it again.
-        """
+        it again."""
 
     # ---- threads -----------------------------------------------------------------------------
 
@@ -123,8 +122,7 @@ class Watcher:
 
     def entry_counted(self, machine: Machine, group: Group, times: int) -> None:
         """Corrects the count of a group's entries into a block, at whose first instruction it stands: it will enter the
-        block again (``times`` is -1), or it waited there and continues behind it (1).
-        """
+        block again (``times`` is -1), or it waited there and continues behind it (1)."""
 
     def groups_met(self, machine: Machine, groups: list[Group], merged: Group) -> None:
         """Groups at the same place merge into one."""
@@ -146,8 +144,7 @@ class Watcher:
 
     def function_entered(self, machine: Machine, group: Group) -> None:
         """A group stands at the first instruction of the kernel, or of a function that it has called; the arguments are
-        in place.
-        """
+        in place."""
 
     # ---- registers ---------------------------------------------------------------------------
 
@@ -177,8 +174,7 @@ class Watcher:
         self, machine: Machine, group: Group, within: Extent, place: Array, nbytes: int, left: Array
     ) -> None:
         """Lanes are about to access ``nbytes`` at ``place``, addresses made from the variable ``within``; those of ``left`` are
-        not all inside it. Called before `memory_accessed`, also for accesses that fault.
-        """
+        not all inside it. Called before `memory_accessed`, also for accesses that fault."""
 
     def memory_written(self, machine: Machine, group: Group) -> None:
         """The store that `memory_accessed` announced is done."""
@@ -186,13 +182,11 @@ class Watcher:
     def shadow_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Lanes access memory that has a shadow; called in addition to `memory_accessed`. Here an exchange counts as
         a write, and addresses in global memory may be affine. Not called for shared or local memory whose shadow is
-        ``settled``.
-        """
+        ``settled``."""
 
     def memory_filled(self, machine: Machine, space: str, place: Array, nbytes: int, columns: Array) -> None:
         """Something other than a lane's store has written ``nbytes`` at each ``place`` of these columns of shared or
-        local memory: arguments and results of calls, data of asynchronous copies, mbarrier words.
-        """
+        local memory: arguments and results of calls, data of asynchronous copies, mbarrier words."""
 
     def memory_allocated(self, machine: Machine, group: Group, allocation: Allocation) -> None:
         """A thread has allocated global memory from the device heap."""
@@ -207,15 +201,13 @@ class Watcher:
         self, machine: Machine, group: Group, problem: RowProblem, rows: Array, address: Array, nbytes: int
     ) -> None:
         """Warps name matrix rows of ``nbytes`` that they cannot access because of ``problem``. ``rows`` ``[warps, rows,
-        ctas]`` is a mask of them, and ``address`` broadcasts to it. Unless a watcher reports an error, the launch does.
-        """
+        ctas]`` is a mask of them, and ``address`` broadcasts to it. Unless a watcher reports an error, the launch does."""
 
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
     ) -> None:
         """Warpgroups read shared memory through a matrix descriptor: addresses ``[..., n, m]`` of ``nbytes`` each,
-        within ``limits``.
-        """
+        within ``limits``."""
 
     def descriptor_read(
         self,
@@ -244,13 +236,11 @@ class Watcher:
 
     def warp_synchronised(self, machine: Machine, group: Group, members: Members, active: Array | None) -> None:
         """The ``active`` lanes (None: all) of warps have met in a collective: all lanes of a warp, or those in the membermask
-        ``members``.
-        """
+        ``members``."""
 
     def collective_reached(self, machine: Machine, group: Group, members: Members, active: Array | None) -> None:
         """Lanes have reached a collective with the membermask ``members`` (None if it is for whole warps). Called again
-        for lanes that have waited and execute it again.
-        """
+        for lanes that have waited and execute it again."""
 
     def collective_waits(self, machine: Machine, group: Group) -> None:
         """Lanes are about to wait at a collective without a membermask for others of their warps or warpgroups."""
@@ -260,37 +250,31 @@ class Watcher:
 
     def collective_incomplete(self, machine: Machine, group: Group, active: Array | None) -> None:
         """Warps are about to execute a collective without a membermask with some of their lanes only: all that have not
-        exited have arrived.
-        """
+        exited have arrived."""
 
     def warpgroup_incomplete(self, machine: Machine, group: Group, broken: Array) -> None:
         """The warpgroups of the ``broken`` threads lack threads that have exited or never existed; they skip the
-        instruction.
-        """
+        instruction."""
 
     def stalled(self, machine: Machine, first: Stall, message: str, values: StallValues) -> None:
         """No thread can make progress, and the launch ends: with a deadlock, unless an error is found now. ``first`` is
         what the others ultimately wait for; ``message`` says which threads wait for what; ``values`` are kept with the
-        finding.
-        """
+        finding."""
 
     def warp_split(self, machine: Machine, group: Group, other: Group | None) -> None:
         """Lanes arrive at an aligned barrier without the rest of their warps, because nothing else can run; ``other``
-        waits too.
-        """
+        waits too."""
 
     def barrier_operands_differ(self, machine: Machine, group: Group, operands: list[Array]) -> None:
         """Threads reach a CTA barrier with different operands (barrier number and thread count), so they arrive one
-        after another.
-        """
+        after another."""
 
     def barrier_reached(self, machine: Machine, group: Group, number: int, count: int) -> None:
         """Threads have reached a barrier of their CTAs that expects ``count`` threads (0: all)."""
 
     def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Threads arrive at a barrier of their CTAs. ``partial``: not all threads need to arrive, or some do not wait; as the
-        first of those arrive, the barrier's own ``partial`` is not set yet, and others may be waiting already.
-        """
+        first of those arrive, the barrier's own ``partial`` is not set yet, and others may be waiting already."""
 
     def barrier_left(self, machine: Machine, group: Group | None, number: int, partial: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Threads (None: all of the batch) have passed a barrier of their CTAs."""
@@ -300,8 +284,7 @@ class Watcher:
 
     def cluster_barrier_arrived(self, machine: Machine, group: Group) -> None:
         """Threads arrive at the barrier of their clusters; ``machine.batch.cluster_barrier`` is still in its state
-        before.
-        """
+        before."""
 
     def cluster_barrier_left(self, machine: Machine, group: Group) -> None:
         """Threads have passed a barrier of their clusters."""
@@ -375,8 +358,7 @@ class Watcher:
 
     def wgmma_registers_accessed(self, machine: Machine, group: Group, rows: Array, written: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Another instruction is about to read or write registers used by wgmma of the function; ``rows`` are their
-        numbers in ``group.plan.wgmma_rows``.
-        """
+        numbers in ``group.plan.wgmma_rows``."""
 
     def wgmma_registers_used(self, machine: Machine, group: Group, accesses: RegisterAccesses) -> None:
         """Compiled code has accessed registers used by wgmma, none of them in flight; in place of `wgmma_registers_accessed`."""

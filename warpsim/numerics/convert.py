@@ -177,8 +177,7 @@ def _from_double(x: Array, dtype: DType, mode: str) -> Array:
 
 def double_to_flushed(x: Array, mode: str) -> Array:
     """Convert f64 to f32 with .ftz: zero of the same sign where the number, rounded to 24 bits with no least exponent, is
-    subnormal. So 2^-126 - 2^-150 becomes 0 even where f32 would round it up to 2^-126: ptxas compares the f64 itself.
-    """
+    subnormal. So 2^-126 - 2^-150 becomes 0 even where f32 would round it up to 2^-126: ptxas compares the f64 itself."""
     rounded = _from_double(x, F32, mode)
     scaled = _from_double(x * 2.0**64, F32, mode)
     zero = np.copysign(np.float32(0), rounded)

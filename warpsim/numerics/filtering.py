@@ -27,8 +27,7 @@ class Footprint:
 
 def elements_of(x: Array, n: int, mode: str, *, normalized: bool) -> Array:
     """A coordinate (f32) in elements (f64). NaN is 0. A normalised one is cut to 21 bits behind the point; where it wraps, infinity
-    is 0.
-    """
+    is 0."""
     wide = x.astype(np.float64)
     if not normalized:
         return np.nan_to_num(wide, nan=0.0, posinf=_FAR, neginf=-_FAR)
@@ -106,8 +105,7 @@ def weighted(elements: Sequence[Array], weights: Sequence[Array], format: str, g
 
 def _floating(values: Array, shares: Array, precision: int, guard: int) -> Array:
     """Elements are cut to ``guard`` bits below the largest one's precision, subnormal f32 to 0; their sum is rounded, halves away from
-    zero.
-    """
+    zero."""
     finite = np.where(np.isfinite(values) & (np.abs(values) >= 2.0**-126), values, 0.0)
     exponents = np.where((shares > 0) & (finite != 0), np.frexp(finite)[1], -200).max(0)
     grid = np.ldexp(1.0, exponents - precision - guard)

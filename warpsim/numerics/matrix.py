@@ -321,8 +321,7 @@ LEAST_SUM = 2 * (RAISED - 14)
 ZERO = -1000
 """The exponent of a zero in bf16 and tf32; other exponents are -126 to 128."""
 WHOLE = {"e3m2": 6, "e2m3": 6, "e2m1": 6}
-"""Bits from a narrow type's sign to the low end of its byte in a register: padding is above, and for e2m1 also below.
-"""
+"""Bits from a narrow type's sign to the low end of its byte in a register: padding is above, and for e2m1 also below."""
 
 
 _LOW = {"e2m1": 2}

@@ -51,8 +51,7 @@ class Lanes:
 
 def warp_rows(group: Group, place: Place, active: Array | None, *, of_rows: bool = False) -> Lanes:
     """The lanes of a group's access, by warp. With ``of_rows``, ``place`` and ``active`` are already in warp view (rows
-    of matrices).
-    """
+    of matrices)."""
     warps = group.warps
     at, mask = np.asarray(place, np.int64), None if active is None else np.asarray(active)
     if of_rows:
@@ -78,8 +77,7 @@ def warp_rows(group: Group, place: Place, active: Array | None, *, of_rows: bool
 @frozen(eq=False)
 class Passes:
     """Passes of each piece (``[rows, pieces]``), 0 where no lane takes part; ``words``, ``[rows * pieces, 32]``, are -1
-    for none.
-    """
+    for none."""
 
     passes: Array
     words: Array
@@ -105,8 +103,7 @@ def bank_passes(lanes: Lanes, nbytes: int) -> Passes:
 
 def worst(lanes: Lanes, found: Passes, nbytes: int) -> tuple[int, int, int, tuple[tuple[int, tuple[int, ...]], ...]]:
     """The piece with most passes: its row, passes, bank, and the addresses in it with the lanes (rows) that access
-    them.
-    """
+    them."""
     index = int(np.argmax(found.passes.reshape(-1)))
     row, piece = divmod(index, found.passes.shape[1])
     words = found.words[index]
@@ -134,8 +131,7 @@ def sectors(lanes: Lanes) -> int:
 @frozen(eq=False)
 class Cost:
     """What an access costs in the memory system: ``rows`` of warps and how many CTAs each stands for, lanes, and in global memory
-    sectors, in shared memory pieces, passes, and the ``most`` of a piece.
-    """
+    sectors, in shared memory pieces, passes, and the ``most`` of a piece."""
 
     rows: int
     weight: int
@@ -384,8 +380,7 @@ def _partial(group: Group) -> int:
 
 def _left_out(group: Group, instruction: Instruction) -> int:
     """Number of a group's threads that an instruction's guard disables. Does not fetch the predicate, which would count
-    as a use of it.
-    """
+    as a use of it."""
     assert instruction.guard is not None
     register, negated = instruction.guard
     value = group.env[register.index]

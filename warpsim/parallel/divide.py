@@ -76,8 +76,7 @@ def apply(memory: GlobalMemory, outcomes: Sequence[Outcome]) -> None:
 
 def _reduce(memory: Array, base: Array, change: Change, kind: Reduction) -> None:
     """Combine a part's reduction, which started from ``base``, with the current memory; nothing else accessed these
-    elements.
-    """
+    elements."""
     operation, type_name = kind
     dtype = TYPES[type_name].dtype
     index = change.marks.index()
@@ -253,8 +252,7 @@ def kept_together(plan: KernelPlan, *, cooperative: bool) -> str | None:
 
 def why_together(plan: KernelPlan) -> str | None:
     """Why the CTAs of a kernel's non-cooperative launches cannot run apart; None if its code shows no communication
-    between CTAs.
-    """
+    between CTAs."""
     if plan.program.externs.keys() & HEAP:
         return "memory from the device's heap"
     for function in reachable(plan):
@@ -278,8 +276,7 @@ def reachable(plan: KernelPlan) -> list[FunctionPlan]:
 
 def _talks(instruction: Instruction) -> bool:
     """Whether other CTAs can observe when an instruction executes: it polls, or does an atomic on memory that CTAs
-    share.
-    """
+    share."""
     traits = instruction.traits
     shared = bool(traits.spaces) and all(
         s.startswith("shared") or s in ("local", "const", "param") for s in traits.spaces

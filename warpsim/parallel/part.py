@@ -35,8 +35,7 @@ ONES = 0x0101010101010101
 
 class Footprint(Watcher):
     """Marks the bytes of each allocation (by address) that are read, written and reduced into, in arrays of one uint8
-    per byte. Compiled regions report their accesses themselves (`warpsim.native.runtime.extents.FootprintObserver`).
-    """
+    per byte. Compiled regions report their accesses themselves (`warpsim.native.runtime.extents.FootprintObserver`)."""
 
     compiled: ClassVar[frozenset[str]] = frozenset({"memory_accessed"})
 
@@ -178,8 +177,7 @@ class Part:
 @frozen
 class Marks:
     """A set of bytes of an allocation: all from ``first`` to ``last`` (exclusive), or those whose bits in ``packed``
-    are set.
-    """
+    are set."""
 
     first: int
     last: int
@@ -277,8 +275,7 @@ _MINE = _Worker()
 
 def perform(part: Part, sent: Memory) -> Outcome:
     """Run a part. A launch that ends with findings is a valid outcome; any exception is a defect of the machine it ran
-    on.
-    """
+    on."""
     before, memory = sent.load()
     plan = _MINE.image(part).plan(part.kernel)
     state = LaunchState(plan, part.grid, part.block, part.params, memory, part.device, part.settings)

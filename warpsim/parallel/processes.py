@@ -112,8 +112,7 @@ def taken_apart(memory: GlobalMemory) -> tuple[bytes, list[Array]]:
 
 class Files:
     """Files (``paths``, each with a descriptor that holds a lock) with memory that several processes map; deleted
-    together with this object. Those of a process that was killed are deleted by the next one that makes some.
-    """
+    together with this object. Those of a process that was killed are deleted by the next one that makes some."""
 
     def __init__(self) -> None:
         self._free: list[str] = []

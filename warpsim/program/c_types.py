@@ -32,8 +32,7 @@ class Scalar:
 @frozen(eq=False, slots=False)
 class Pointer:
     """A pointer, or a reference if ``sign`` is ``&``. ``target`` gives the type that it points to, which may hold this one.
-    A pointer that is not ``scaled`` is an integer in sums: nothing but accesses say what it points to.
-    """
+    A pointer that is not ``scaled`` is an integer in sums: nothing but accesses say what it points to."""
 
     target: Callable[[], CType]
     sign: str = "*"

@@ -128,8 +128,7 @@ class Lines(dict[str, Entry]):
 
 class Reading:
     """A function's body, which is read into its builder: its lines, to which the different ``statements`` refer; what stands for
-    names that begin with a percent sign; and the groups that were not seen before, by their shape, with the place of their code.
-    """
+    names that begin with a percent sign; and the groups that were not seen before, by their shape, with the place of their code."""
 
     def __init__(self, body: Body, blocks: Blocks, scope: Scope, parser: Parser) -> None:
         """Read a body.

@@ -22,8 +22,7 @@ Value = int | str | Param | Variable
 class Shape:
     """An instruction with holes. Its registers have as index which they are of the names on the line that begin with a percent
     sign, and the carry flag is behind them; symbols and numbers are counted by themselves: the offset of a parameter, the size
-    of a variable, the target of a branch, what a number has above `FIRST`.
-    """
+    of a variable, the target of a branch, what a number has above `FIRST`."""
 
     instruction: Instruction
     column: int

@@ -14,8 +14,7 @@ _TERM = re.compile(r"\s*([-+]?)\s*([\w$%.]+)")
 
 class Sections:
     """The sections of a module, as bytes. A label is its offset in its section, a section's name 0; ``symbols`` are the
-    addresses of labels of code and of variables.
-    """
+    addresses of labels of code and of variables."""
 
     def __init__(self, sections: Iterable[ast.Section], symbols: Mapping[str, int]) -> None:
         self.labels = dict(symbols)

@@ -1,6 +1,5 @@
 """Self-contained HTML that needs no server or network and follows the reader's light or dark setting: pages, and what
-notebooks show of modules, kernels and results.
-"""
+notebooks show of modules, kernels and results."""
 
 from __future__ import annotations
 
@@ -40,8 +39,7 @@ border-left:4px solid var(--note);color:var(--fg);background:none}
 """
 """Scoped to ``.warpsim``, because a notebook shows page fragments among other things. It says again what browsers do
 by themselves wherever notebooks have tables, text and code in another way: tables of fixed layout, their own fonts, and a
-theme that is not the system's.
-"""
+theme that is not the system's."""
 
 
 def page(title: str, body: str, style: str = "", script: str = "") -> str:
@@ -99,8 +97,7 @@ def layout_page(title: str, facts: str, drawings: Iterable[Drawing]) -> str:
 @frozen
 class KernelFacts:
     """Static facts about a kernel: its parameters as PTX declares them, its resources, and the count of each opcode in
-    its code.
-    """
+    its code."""
 
     name: str
     params: tuple[str, ...]

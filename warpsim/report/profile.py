@@ -196,8 +196,7 @@ COLUMNS = ("warps", "lanes", "partial", "diverged", "conflicts", "sectors", "byt
 
 def cells(counts: Counts) -> list[str]:
     """Table entries: warps, threads per warp, partial warps, diverged warps, extra passes due to conflicts, sectors per
-    access to global memory, bytes, host milliseconds.
-    """
+    access to global memory, bytes, host milliseconds."""
     each = counts.active / counts.executions if counts.executions else 0
     return [
         f"{counts.executions:,}",

@@ -1,6 +1,5 @@
 """The rules: identifier, group, and one sentence each. Watchers of the rules that a launch may leave out are selected in
-`warpsim.checks.watchers`; docs/tools/rules.md has a faulty and a mended program for each.
-"""
+`warpsim.checks.watchers`; docs/tools/rules.md has a faulty and a mended program for each."""
 
 from __future__ import annotations
 

@@ -81,8 +81,7 @@ def _ulps(comparison: Comparison, place: tuple[int, ...]) -> str:
 
 def where(wrong: Array) -> list[str]:
     """Say where the differences lie: the ranges of each axis, a pattern if there is one, and a picture of the last two
-    axes.
-    """
+    axes."""
     if wrong.ndim == 0 or wrong.all() or np.count_nonzero(wrong) < 2:
         return ["  all of them"] if wrong.ndim and wrong.size > 1 and wrong.all() else []
     said = [text for axis in range(wrong.ndim) if (text := _axis(wrong, axis))]

@@ -276,8 +276,7 @@ def device_of(item: pytest.Item) -> Device:
 @contextlib.contextmanager
 def watched(item: pytest.Item) -> Iterator[None]:
     """Apply a test's defaults while it runs. Fail it for findings of severity error that its launches collect, and for
-    errors that would otherwise go unnoticed.
-    """
+    errors that would otherwise go unnoticed."""
     settings, given = settings_of(item.config), _options(item)
     collected: list[Finding] = []
     defaults.judge()  # a runner may have forked this process

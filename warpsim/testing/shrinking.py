@@ -1,6 +1,5 @@
 """Shrinks a failing launch to a smaller one that fails in the same way: first the grid, then the buffers, then the
-instructions.
-"""
+instructions."""
 
 from __future__ import annotations
 

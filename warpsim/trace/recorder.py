@@ -29,8 +29,7 @@ MOST = 300_000
 
 class Touches:
     """Marks ``(first step, last step, position of the CTA, first block, last block, kind)``; kinds are 0 for reads, 1
-    for writes, 2 for tiles that wgmma reads.
-    """
+    for writes, 2 for tiles that wgmma reads."""
 
     def __init__(self, size: int, rows: Rows) -> None:
         self.size = size
@@ -52,8 +51,7 @@ class Touches:
         now: int,
     ) -> None:
         """Mark accesses of up to 16 bytes at each ``place``; ``place``, ``columns`` and ``active`` broadcast to
-        ``shape``.
-        """
+        ``shape``."""
         index, at, owners = self.rows.index(machine), np.asarray(place, np.int64), np.asarray(columns)
         alike = at.size == 1 or (at.ndim == 4 and at.shape[2:] == (1, 1))  # the same in all CTAs
         if active is None and alike and owners.ndim == 4 and owners.shape[:2] == (1, 1):

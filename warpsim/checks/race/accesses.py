@@ -49,8 +49,7 @@ class _Pairs:
 class Accesses(NamedTuple):
     """Accesses of a step to the memory of ``cells``: ``nbytes`` at each offset ``at`` (in ``columns`` of shared memory, or in
     an ``allocation``), by the ``first`` to the ``last`` of some threads each. Reads are remembered in the name of
-    ``readers``, if given.
-    """
+    ``readers``, if given."""
 
     cells: Cells
     at: Array
@@ -74,8 +73,7 @@ class AccessChecks:
 
     def lanes(self, machine: Machine, group: Group, accesses: Accesses, mask: Array | None) -> None:
         """Check accesses of lanes (``first``, ``last``: all of them) at addresses that may be the same along axes of the
-        group: only the first and last thread of those count.
-        """
+        group: only the first and last thread of those count."""
         at, threads, columns = accesses.at, accesses.first, accesses.columns
         if mask is not None:
             mask = np.broadcast_to(mask, threads.shape)
@@ -134,8 +132,7 @@ class AccessChecks:
 
     def _note_writers(self, machine: Machine, group: Group, accesses: Accesses, index: Array, epoch: Array) -> None:
         """Keep the last writer. Several that write to one place in one step race, unless they are strong and their scope
-        has all of them.
-        """
+        has all of them."""
         cells, first, last, strong = accesses.cells, accesses.first, accesses.last, self.clocks.role.level
         writes = cells.of("strong" if strong else "write")
         writes[index] = epoch
@@ -193,8 +190,7 @@ class AccessChecks:
 
     def _is_stale(self, cells: Cells, kept: Array, threads: Array, n_ctas: int) -> Array | bool:
         """A mask of reads of shared memory that a CTA barrier, or that of the reader's warp, orders before these
-        threads.
-        """
+        threads."""
         if cells is not self.clocks.shared_cells:
             return False
         order, times, theirs = self.clocks.order, kept >> SHIFT, kept & THREAD

@@ -63,8 +63,7 @@ class LaunchRaces:
         """Cells of global memory, by allocation number."""
         self.copied: dict[int, list[tuple[GlobalTarget, Array, int]]] = {}
         """Copies of memory that nobody has written near since, by allocation: what they read, the threads that started
-        the copy of each run, and when.
-        """
+        the copy of each run, and when."""
         self.numbers = Numbering()
         self.orders: list[Order] = []
         self.flags_of_batches: list[Any] = []
@@ -155,8 +154,7 @@ class UnfencedReads:
 
     def say(self, threads: Array, times: Array, positions: Array) -> bool:
         """Whether a flag signals each of these accesses to the thread that follows, or to one that it has synchronised
-        with since.
-        """
+        with since."""
         if not self._reads:
             return False
         asked = np.unique(np.stack([threads, times, positions]), axis=1)[:, :ASKED]
@@ -285,8 +283,7 @@ class BatchClocks:
         self, positions: Array, columns: Array, address: Array, phases: Array
     ) -> Iterator[tuple[Array, Array, Array, Array]]:
         """The arrivals of one step in parts, each at one phase of an mbarrier: lanes arrive one after another, and one
-        that ends a phase leaves the next to those behind it.
-        """
+        that ends a phase leaves the next to those behind it."""
         if not phases.size or phases.min() == phases.max():
             yield positions, columns, address, phases
             return
@@ -300,8 +297,7 @@ class BatchClocks:
 
     def mbarrier_arrive(self, positions: Array, columns: Array, address: Array, phases: Array) -> None:
         """Release through mbarriers to who waits for their current ``phases``; an arrival with .relaxed releases what a
-        fence has covered.
-        """
+        fence has covered."""
         own = np.full(len(positions), self.now + 1)
         if not self.role.release:
             self._keys_of(columns, address, phases)  # their phases begin
@@ -324,8 +320,7 @@ class BatchClocks:
         past: Past | None = None,
     ) -> None:
         """Release accesses before ``own`` through sync variables in shared memory (or through their ``phases``), and what
-        the threads know, or knew at some ``past`` time.
-        """
+        the threads know, or knew at some ``past`` time."""
         self.widen()
         order, found = objects(columns, address)
         columns, address, positions, own = columns[order], address[order], positions[order], own[order]
@@ -339,8 +334,7 @@ class BatchClocks:
 
     def _keys_of(self, columns: Array, address: Array, phases: Array | None) -> list[Hashable]:
         """The sync variables at places, or of phases of the mbarriers there. A phase that is new starts with what the
-        last one has passed on.
-        """
+        last one has passed on."""
         keys: list[Hashable] = list(zip((self.base + columns).tolist(), address.tolist(), strict=True))
         if phases is None:
             return keys

@@ -46,8 +46,7 @@ KEPT = 4096
 
 class Races:
     """The detector of a batch. Threads in shared cells are numbered within the batch, those in global cells within the
-    launch.
-    """
+    launch."""
 
     def __init__(self, shared: LaunchRaces, machine: Machine) -> None:
         self.clocks = BatchClocks(shared, machine)
@@ -241,8 +240,7 @@ class Races:
         self, machine: Machine, transfer: Transfer, footprint: Footprint, *, write: bool, strong: bool = False
     ) -> None:
         """Check runs of bytes of shared memory that copies access; a reduction, and one that counts at an mbarrier, is
-        atomic.
-        """
+        atomic."""
         outer, group = self.clocks.role, transfer.group
         if strong:
             self.clocks.role = Role(GPU)
@@ -257,8 +255,7 @@ class Races:
 
     def signalled(self, transfer: Transfer, which: Array) -> None:
         """Release copies, and what their threads knew when they started them, to who waits for the phases in which they
-        count at their mbarriers.
-        """
+        count at their mbarriers."""
         signal, positions = transfer.signal, transfer.positions[which]
         assert signal is not None
         time, past = transfer.began or (self.clocks.now, None)

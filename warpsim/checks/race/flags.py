@@ -32,8 +32,7 @@ SHARED_BY_MANY = -1
 @frozen(eq=False)
 class FlagAccess:
     """Strong accesses of a step (where ``active``) at each ``place``, of the memory of ``cells`` that begins at ``start``;
-    ``columns`` is None for global memory.
-    """
+    ``columns`` is None for global memory."""
 
     group: Group
     cells: Cells
@@ -61,8 +60,7 @@ class FlagAccess:
 @frozen(eq=False)
 class Users:
     """Threads at ``positions`` that use flags: at ``place`` in ``columns`` of shared memory, or of global memory (then the columns
-    are their own).
-    """
+    are their own)."""
 
     place: Array
     positions: Array
@@ -93,8 +91,7 @@ class Flags:
 
     def strong(self, access: FlagAccess) -> None:
         """Treat strong accesses as flags: a read acquires (at once, or with the next fence) what an earlier write
-        released.
-        """
+        released."""
         if not self.has_flags or self._is_own(access):
             return
         clocks, narrow = self.clocks, self.clocks.role.level == CTA

@@ -116,8 +116,7 @@ class Order:
 
     def leave(self, positions: Array) -> None:
         """Note that these threads have exited: what others do later does not order what they did after they last met others or
-        released something.
-        """
+        released something."""
         if self.left is None:
             self.left = np.full_like(self.cta_time, NEVER)
         index = self._index(positions)
@@ -208,8 +207,7 @@ class Order:
 
     def fence(self, positions: Array, scope: str, now: int) -> None:
         """Note a fence of scope "cta" or "gpu": later strong writes may release earlier accesses, and earlier strong reads
-        acquire; or one for mbarriers that these threads have initialised ("inits").
-        """
+        acquire; or one for mbarriers that these threads have initialised ("inits")."""
         index = self._index(positions)
         for level in ("cta", "gpu") if scope == "gpu" else (scope,):
             if level not in self.fences:
@@ -258,8 +256,7 @@ class Order:
 
     def publish(self, key: Hashable, positions: Array, own: Array, past: Past | None = None) -> None:
         """Release threads' own accesses before ``own``, and what they know or, when `past_of` was called, knew, through a sync
-        variable.
-        """
+        variable."""
         self.widen()
         self._give(positions, own)
         rows = self.variables.setdefault(key, {})
@@ -309,8 +306,7 @@ class Order:
         self, keys: list[Hashable], starts: Array, positions: Array, own: Array, past: Past | None = None
     ) -> bool:
         """`publish` for many sync variables at once, each by threads of one CTA: those of
-        ``positions[starts[k]:]`` release through ``keys[k]``. False if clocks contain more than barriers and warps.
-        """
+        ``positions[starts[k]:]`` release through ``keys[k]``. False if clocks contain more than barriers and warps."""
         self.widen()
         if past is None:
             if self._fences_before(positions, own) is not None:
@@ -354,8 +350,7 @@ class Order:
 
     def expect(self, rows: Rows, positions: Array) -> None:
         """Acquire the contents of a sync variable with the threads' next fence: of a scope beyond the CTA, unless threads
-        of the same CTA have released there, too.
-        """
+        of the same CTA have released there, too."""
         self.widen()
         columns = positions % self.shape.n_ctas
         for column, mine in by_column(positions, columns):
@@ -368,8 +363,7 @@ class Order:
     ) -> Array:
         """A mask of the accesses by ``threads`` (numbers in the launch) at ``times`` that do not happen before what the
         thread at each of ``positions`` does now; ``kinds`` as in `ClusterPhases`. ``stayed``: as if those that have
-        exited had arrived at the barriers since.
-        """
+        exited had arrived at the barriers since."""
         n_ctas = self.shape.n_ctas
         theirs = threads - self.base
         inside = (theirs >= 0) & (theirs < self.rows * n_ctas)

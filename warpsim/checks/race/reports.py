@@ -60,8 +60,7 @@ ADVICE = "order the accesses with a barrier, a release and acquire of a flag, or
 @frozen(eq=False)
 class Race:
     """An access to byte ``at`` (of an ``allocation``, or of shared memory) and that of another ``thread`` at ``time``, which
-    nothing orders; ``reason`` says why it is no error, if it is none.
-    """
+    nothing orders; ``reason`` says why it is no error, if it is none."""
 
     at: int
     thread: int
@@ -75,8 +74,7 @@ class Race:
 @frozen(eq=False)
 class Doubt:
     """A race of a store that is harmless if it changes nothing. ``together``: its own threads race. ``reason`` says why
-    it is then no error.
-    """
+    it is then no error."""
 
     threads: Array
     message: str
@@ -151,8 +149,7 @@ class Reports:
     def settle(self, machine: Machine, group: Group, changed: Array | None, lost: Array | None) -> None:
         """Settle a store after it is done. ``changed`` is a mask of the lanes that found a value other than the one
         they stored, ``lost`` of those whose value is no longer there (None: unknown). A store that changes nothing is
-        no error.
-        """
+        no error."""
         doubts, self.doubts = self.doubts, []
         for doubt in doubts:
             mask, n_ctas = lost if doubt.together else changed, self.clocks.n_ctas

@@ -1,6 +1,5 @@
 """Vector clocks: per CTA, the time before which the accesses of each of its threads are known; clocks of lanes, of reads by
-wgmma, and of cluster barriers; and what threads have acquired through sync variables.
-"""
+wgmma, and of cluster barriers; and what threads have acquired through sync variables."""
 
 from __future__ import annotations
 
@@ -130,8 +129,7 @@ THREADS = 128
 
 class WgmmaReads:
     """The times before which threads know what the readers of their CTA have read: those of their own warpgroup since they
-    last waited, of all since the last barrier of the CTA.
-    """
+    last waited, of all since the last barrier of the CTA."""
 
     def __init__(self, n_threads: int, width: int) -> None:
         self.n_threads = n_threads
@@ -178,8 +176,7 @@ ALL, INITS = 0, 1
 
 class ClusterPhases:
     """The clocks ``[thread, column]`` of a batch's cluster barriers; ``clusters`` is the cluster of each column. Phases
-    count from 1; a thread that has waited for none is at 0.
-    """
+    count from 1; a thread that has waited for none is at 0."""
 
     def __init__(self, n_threads: int, rows: int, clusters: Array) -> None:
         self.n_threads, self.clusters = n_threads, clusters
@@ -204,8 +201,7 @@ class ClusterPhases:
 
     def arrive(self, index: Array, phases: Array, released: tuple[Array, Array]) -> None:
         """Note that threads (flat indices) arrive for ``phases``. By kind, three times are ``released`` by each: that
-        before which its own accesses are, and those of the barriers of its CTA and its warp that it knows of.
-        """
+        before which its own accesses are, and those of the barriers of its CTA and its warp that it knows of."""
         threads, columns = np.divmod(index, len(self.begun))
         self.entered.reshape(-1)[index] = phases
         for phase, some in by_column(np.arange(len(index)), phases):
@@ -239,8 +235,7 @@ class ClusterPhases:
 
     def ordered(self, theirs: Array, times: Array, index: Array, kinds: Array | int) -> Array:
         """A mask of the accesses by threads of the same clusters at ``times`` that happen before what the threads at
-        ``index`` do now.
-        """
+        ``index`` do now."""
         phases = self.waited.reshape(-1)[index]
         released = self.released.reshape(2, SLOTS, -1)[kinds, phases % SLOTS, theirs]
         found: Array = (phases > 0) & (times < released)

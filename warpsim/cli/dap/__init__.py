@@ -1,6 +1,5 @@
 """``warpsim dap``: the debugger for editors, a server of the Debug Adapter Protocol over standard input and output. Its
-adapter translates requests to a session, and stops to events.
-"""
+adapter translates requests to a session, and stops to events."""
 
 from __future__ import annotations
 

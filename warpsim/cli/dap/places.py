@@ -22,8 +22,7 @@ DEEPEST = 1 << 10
 
 class Places:
     """The launch that a client debugs, and its configuration. Maps warps to threads, calls to frames, and an
-    instruction's number in the code to its address.
-    """
+    instruction's number in the code to its address."""
 
     def __init__(self) -> None:
         self.session: Session | None = None

@@ -1,6 +1,5 @@
 """Messages of the Debug Adapter Protocol over a pair of streams (a header with the length, then JSON), and the keys of
-requests.
-"""
+requests."""
 
 from __future__ import annotations
 

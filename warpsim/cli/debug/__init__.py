@@ -23,8 +23,7 @@ from warpsim.report.findings import finding_record
 
 def command_debug(options: Namespace) -> int:
     """Run a launch under the debugger; returns the exit status: 2 if a command of ``-x`` or ``-ex`` was refused. With
-    ``--json`` the dialogue goes to standard error.
-    """
+    ``--json`` the dialogue goes to standard error."""
     first = [line for kind, text in options.first or [] for line in ([text] if kind == "command" else _lines(text))]
     out = sys.stderr if options.json else sys.stdout
     refused: list[str] = []

@@ -35,8 +35,7 @@ class Choosing:
     @command("threads", "[cta X,Y,Z] [warp W] [lane L]", takes="coordinates")
     def do_focus(self, text: str) -> None:
         """Choose the thread that step, print and watch refer to, or show it. The words of cuda-gdb do the same: block
-        (X,Y,Z) thread (X,Y,Z), and cluster, kernel, grid, device, sm; words without numbers show those coordinates.
-        """
+        (X,Y,Z) thread (X,Y,Z), and cluster, kernel, grid, device, sm; words without numbers show those coordinates."""
         words = text.split()
         if words and all(word in WORDS for word in words):
             self.say(", ".join(self._coordinate(word) for word in words))
@@ -85,8 +84,7 @@ class Choosing:
     @command("threads", "COORDINATES", takes="coordinates")
     def do_cuda(self, text: str) -> None:
         """Choose a thread by cuda-gdb's coordinates, or show them: cuda block 1 thread 3, cuda kernel 0 block (1,0,0)
-        thread (3,0,0), cuda device 0 sm 0 warp 2 lane 3, cuda block thread. There is one device, one kernel and one grid.
-        """
+        thread (3,0,0), cuda device 0 sm 0 warp 2 lane 3, cuda block thread. There is one device, one kernel and one grid."""
         self.do_focus(text)
 
     @command("threads", "X,Y,Z", takes="coordinates")
@@ -112,8 +110,7 @@ class Choosing:
     @command("threads", "(X,Y,Z), or apply all|N... COMMAND", takes="coordinates")
     def do_thread(self, text: str) -> None:
         """Focus on another thread of the CTA. With apply, execute COMMAND for threads of the CTA by number, such as thread
-        apply 0 32-35 p %r1, or with all, once for the lanes of each running warp that stand together.
-        """
+        apply 0 32-35 p %r1, or with all, once for the lanes of each running warp that stand together."""
         word, _, rest = text.partition(" ")
         if word != "apply":
             self.do_focus(f"thread {text}" if text else "")
@@ -189,8 +186,7 @@ class Cuda:
     @command("look", "kernels|blocks|threads|warps|lanes|barriers|devices", takes="tables")
     def info_cuda(self, text: str) -> None:
         """List what runs in cuda-gdb's tables: the kernel, its blocks, their threads; the warps of the block in focus, the
-        lanes of the warp in focus; the barriers and mbarriers. A star marks the focus; a PC is a PTX line.
-        """
+        lanes of the warp in focus; the barriers and mbarriers. A star marks the focus; a PC is a PTX line."""
         found = [name for name in self.tables if name.startswith(text)] if text else []
         if len(found) != 1:
             raise DebugError(f"info cuda {'|'.join(self.tables)}")

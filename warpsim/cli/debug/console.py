@@ -1,6 +1,5 @@
 """What all groups of commands share: the session, the output, the state of the dialogue; values as text, in gdb's formats
-and per lane.
-"""
+and per lane."""
 
 from __future__ import annotations
 
@@ -98,8 +97,7 @@ class Console:
 
     def place(self, text: str) -> str:
         """A place as `Session.break_at` takes it: that of ``*EXPRESSION``, of ``+N`` and ``-N`` from here, of a line of
-        the current CUDA file where steps are CUDA lines, of the current line.
-        """
+        the current CUDA file where steps are CUDA lines, of the current line."""
         stop = self.session.stop
         source = stop.source if self.step_by == "line" else None
         if text.startswith("*"):
@@ -217,8 +215,7 @@ def plain(value: Any) -> str:
 
 def show(value: ArrayLike, letter: str = "", of: CType | None = None) -> str:
     """Format a value: one element, the parts of packed bits, an array, or one element per lane; as a type of C, if it has
-    one.
-    """
+    one."""
     if of is not None:
         typed = partial(_typed, of, letter)
         return _lanes(value, typed) if isinstance(value, np.ma.MaskedArray) else typed(value)

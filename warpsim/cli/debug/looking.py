@@ -53,8 +53,7 @@ class Looking:
     def do_print(self, text: str) -> None:
         """Show the value of EXPRESSION, per lane where lanes differ. A format is x, d, u, o, t, a, c, f or z as in
         gdb, or a type, as in print/f16x2 %r5. The value is kept as $1, $2 and so on; $ is the last one, which print
-        alone shows again.
-        """
+        alone shows again."""
         option, text = _formatted(text)
         if not text and not self.session.kept.history:
             raise DebugError("print EXPRESSION, for example %r1 + 4*%tid.x, s[3], f16x2(%r5).hi")
@@ -81,8 +80,7 @@ class Looking:
     def do_x(self, text: str) -> None:
         """Show N elements of memory in format F and units of b, h, w or g: 1, 2, 4 or 8 bytes. A place is an object,
         an address, or a state space and an address: x/8xw &s, x/4f out, x shared 0x40. x/4i $pc shows four
-        instructions, x/s a text.
-        """
+        instructions, x/s a text."""
         option, text = _formatted(text)
         if option.endswith("i"):
             self.say(self.instructions(text, option))
@@ -164,8 +162,7 @@ class Looking:
     @command("look", "[/FORMAT] [EXPRESSION]", aliases="disp", takes="expression")
     def do_display(self, text: str) -> None:
         """Show the value of EXPRESSION at every stop. Without EXPRESSION, show all displays now; display/i $pc shows
-        the next instruction.
-        """
+        the next instruction."""
         option, text = _formatted(text)
         if not text:
             self.show_displays()
@@ -198,8 +195,7 @@ class Looking:
     @command("look", "OPERAND[R,C]")
     def do_matrix(self, text: str) -> None:
         """Show operand a, b, c, d or e of the matrix instruction here, or of the one before. With [R,C], show that
-        element, and the lane and register that hold it.
-        """
+        element, and the lane and register that hold it."""
         found = re.fullmatch(r"\s*([a-z_]{1,10})\s*(?:\[\s*(\d{1,6})\s*,\s*(\d{1,6})\s*\])?\s*", text.lower())
         if found is None:
             raise DebugError("matrix OPERAND, or matrix OPERAND[row,column]: for example matrix a, matrix d[3,7]")
@@ -220,8 +216,7 @@ class Looking:
     @command("look", "WHAT [DEPTH]", takes="expression")
     def do_origin(self, text: str) -> None:
         """Show the step that gave a register, a variable or memory its value, and what that step read. With DEPTH,
-        follow the chain so many steps back.
-        """
+        follow the chain so many steps back."""
         words = text.rsplit(None, 1)
         deep = len(words) == 2 and words[1].isascii() and words[1].isdigit() and len(words[1]) < 4
         what, depth = (words[0], int(words[1])) if deep else (text, 1)
@@ -242,8 +237,7 @@ class Looking:
     @command("look", "[N]", aliases="f")
     def do_frame(self, text: str) -> None:
         """Show where the thread in focus stands. With N, select that frame: print, set and list then refer to its
-        registers, variables and code.
-        """
+        registers, variables and code."""
         if text:
             self._select(number_of(text, "a frame"))
             return
@@ -305,8 +299,7 @@ class Infos:
     @command("look", "[NAME]", takes="expression")
     def info_registers(self, text: str) -> None:
         """List the registers that have been written, those changed since the last stop with a star. With a name, or
-        a pattern such as %r1*, show values per lane.
-        """
+        a pattern such as %r1*, show values per lane."""
         held = self.session.registers
         if "*" in text or "?" in text:
             held = {name: held[name] for name in held if fnmatch.fnmatchcase(name, text)}
@@ -359,8 +352,7 @@ class Infos:
     @command("look", "[PLACE]", takes="place")
     def info_line(self, text: str) -> None:
         """Show the PTX line and the CUDA line of the next instruction, or those of a place: a PTX line, file.cu:N, a
-        label, a function, op:PATTERN.
-        """
+        label, a function, op:PATTERN."""
         stop = self.session.stop
         if text:
             self._lines_of(text)
@@ -434,8 +426,7 @@ class Infos:
     @command("look")
     def info_mbarriers(self, text: str) -> None:
         """List the mbarriers in use with their phase, the arrivals and bytes that they lack, and the warps that
-        wait.
-        """
+        wait."""
         lines = (
             f"  {cta_text(each.cta)}  {each.name} at 0x{each.address:x}: phase {each.phase}, lacks {each.pending} of"
             f" {plural(each.expected, 'arrival')} and {plural(each.bytes, 'byte')}{_waiting(each.waiting)}"

@@ -32,8 +32,7 @@ class Naming:
     @command("look", "EXPRESSION", takes="expression")
     def do_whatis(self, text: str) -> None:
         """Show the type of EXPRESSION, or of the name of a type. What the type is known from is said where that is not
-        debug information.
-        """
+        debug information."""
         type, known = self._type(text)
         self.say(f"type = {type_text(type)}{known}")
 

@@ -69,8 +69,7 @@ class Running:
     @command("move", "[PLACE]", aliases="u advance", takes="place")
     def do_until(self, text: str) -> None:
         """Run until the warp in focus reaches PLACE, or its function returns. Without PLACE, run to a line behind
-        the current one, and so out of a loop.
-        """
+        the current one, and so out of a loop."""
         place = self.console.place(text) if text else None
         self.move(lambda: self.session.until(place, self.console.step_by))
 
@@ -86,8 +85,7 @@ class Running:
     @command("move", "PLACE", takes="place")
     def do_jump(self, text: str) -> None:
         """Go on at PLACE in the current function, executing nothing in between; stop there if it has a breakpoint. The
-        threads that stand with the one in focus jump; going back undoes it.
-        """
+        threads that stand with the one in focus jump; going back undoes it."""
         place = self.console.place(text)
 
         def jump() -> Stop:

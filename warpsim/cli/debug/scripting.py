@@ -40,8 +40,7 @@ class Scripting:
     @command("talk", "NAME")
     def do_define(self, text: str) -> None:
         """Define a command: the lines that follow, up to "end", are executed whenever NAME is typed. In them $arg0, $arg1
-        and so on stand for the words behind it, and $argc for their number.
-        """
+        and so on stand for the words behind it, and $argc for their number."""
         if not re.fullmatch(r"[A-Za-z][\w-]*", text):
             raise DebugError("define NAME, then the commands, one per line, and end")
         if text in self.console.commands:
@@ -75,8 +74,7 @@ class Scripting:
     @command("talk", "EXPRESSION", takes="expression")
     def do_if(self, text: str) -> None:
         """Execute the lines that follow, up to "end", if EXPRESSION is true in some lane. Lines behind "else" are executed
-        if it is not.
-        """
+        if it is not."""
         lines, depth, other = self.console.block(), 0, None
         for number, line in enumerate(lines):
             word = line.split()[0] if line else ""

@@ -84,8 +84,7 @@ class SettingUp:
     @command("change", "WHAT = VALUE", takes="setting")
     def do_set(self, text: str) -> None:
         """Change a register, a variable, memory or a convenience variable: set %r3[7] = %r2 + 1, set s[4] = 1.5, set $i =
-        0. Or change a setting: set step-by line; show lists them.
-        """
+        0. Or change a setting: set step-by line; show lists them."""
         words = text.split()
         name = " ".join(words[:-1])
         if words[:1] in (["var"], ["variable"]):
@@ -113,8 +112,7 @@ class SettingUp:
     @command("change", "[SETTING]", takes="setting")
     def do_show(self, text: str) -> None:
         """Show a setting, or all of them. show version, show values (the history of print), show convenience (variables
-        such as $i) and show user (commands made with define) show more.
-        """
+        such as $i) and show user (commands made with define) show more."""
         others: dict[str, Callable[[], None]] = {
             "convenience": self._convenience,
             "user": self._user,

@@ -35,8 +35,7 @@ class Leave(Exception):
 
 class Shell:
     """A dialogue about a session. ``source`` gives lines after the commands of ``first``; ``echo`` decides whether to
-    show them.
-    """
+    show them."""
 
     def __init__(self, session: Session, out: TextIO, *, colour: bool) -> None:
         self.console = console = Console(session, out, colour=colour)
@@ -68,8 +67,7 @@ class Shell:
 
     def dialogue(self, first: list[str], source: Callable[[], str | None], echo: Callable[[], bool]) -> None:
         """Execute ``first``, then lines from ``source``, until it has no more or the user leaves. Ctrl-C at the prompt
-        discards what was typed, and the lines that were to follow.
-        """
+        discards what was typed, and the lines that were to follow."""
         console = self.console
         self.running.greet()
         console.queue, console.source = list(first), source

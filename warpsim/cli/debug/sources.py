@@ -24,8 +24,7 @@ class Sources:
     @command("look", "[PLACE]", aliases="l", takes="place")
     def do_list(self, text: str) -> None:
         """Show the CUDA code around the current line; without it, PTX. Repeat it to continue. A place is a line or a
-        range of the file shown (list 12, list 5,20), file.cu:12, file.cu:5,20, a function, or - for the lines before.
-        """
+        range of the file shown (list 12, list 5,20), file.cu:12, file.cu:5,20, a function, or - for the lines before."""
         if text in ("", "-"):
             self._further(back=text == "-")
             return

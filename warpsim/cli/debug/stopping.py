@@ -25,8 +25,7 @@ class Stopping:
     def do_break(self, text: str) -> None:
         """Stop every warp that reaches PLACE, where CONDITION is true in some lane. A place is a PTX line, file.cu:N, a
         label, a function, op:PATTERN for opcodes, +N or -N for lines from here, or *EXPRESSION. After "set step-by
-        line", a bare number is a line of the current CUDA file. Without PLACE it is the current line.
-        """
+        line", a bare number is a line of the current CUDA file. Without PLACE it is the current line."""
         self._break(text, temporary=False)
 
     @command("stop", "[PLACE] [if CONDITION]", aliases="tb thbreak", takes="place")
@@ -57,8 +56,7 @@ class Stopping:
     def do_watch(self, text: str) -> None:
         """Stop after the step that changes a register of the warp in focus, a variable, memory, or a tile such as matrix
         d[0:8,0:8]. The words lane and any say whose register is meant: that of the lane in focus, or of any thread. With
-        CONDITION, stop only where it is true in some lane of the warp that made the change.
-        """
+        CONDITION, stop only where it is true in some lane of the warp that made the change."""
         self._watch(text, read=False, write=True)
 
     @command("stop", "WHAT [if CONDITION]", takes="expression")
@@ -82,8 +80,7 @@ class Stopping:
     @command("stop", "WHAT", takes="event")
     def do_catch(self, text: str) -> None:
         """Stop where the rule of that name is broken, or at an event. The events are arrival, barrier, phase, async and
-        visible; catch without a word explains them.
-        """
+        visible; catch without a word explains them."""
         if not text:
             raise DebugError(
                 "catch WHAT: the name of a rule, or "
@@ -95,8 +92,7 @@ class Stopping:
     @command("stop", "[N...]", aliases="d")
     def do_delete(self, text: str) -> None:
         """Delete breakpoints, watchpoints and catchpoints by number. Without a number, delete all of them; undisplay
-        deletes displays.
-        """
+        deletes displays."""
         text = text.removeprefix("breakpoints").lstrip()
         if not text:
             self.session.delete()
@@ -124,8 +120,7 @@ class Stopping:
     @command("stop", "[N...]", aliases="dis")
     def do_disable(self, text: str) -> None:
         """Disable breakpoints, watchpoints and catchpoints without deleting them. Without a number, disable all of
-        them.
-        """
+        them."""
         self._switch(text, on=False)
 
     def _switch(self, text: str, *, on: bool) -> None:
@@ -152,8 +147,7 @@ class Stopping:
     @command("stop", "N [EXPRESSION]", takes="expression")
     def do_condition(self, text: str) -> None:
         """Stop at breakpoint or watchpoint N only where EXPRESSION is true in some lane. Without EXPRESSION, stop
-        always.
-        """
+        always."""
         word, _, condition = text.partition(" ")
         point = self._point(number_of(word, "a breakpoint"))
         if isinstance(point, Catchpoint):
@@ -166,8 +160,7 @@ class Stopping:
     @command("stop", "[N...]")
     def do_commands(self, text: str) -> None:
         """Execute the commands that follow, one per line up to "end", whenever breakpoint N stops; without N, the one set
-        last. If the first is "silent", the stop itself is not reported.
-        """
+        last. If the first is "silent", the stop itself is not reported."""
         numbers = list(_numbers(text)) or [max(self.session.breakpoints, default=0)]
         for number in numbers:
             self._point(number)
@@ -178,8 +171,7 @@ class Stopping:
     @command("stop", "breakpoints FILE", takes="file")
     def do_save(self, text: str) -> None:
         """Write the breakpoints, watchpoints and catchpoints with their conditions and commands to FILE, as commands that
-        source reads.
-        """
+        source reads."""
         kind, _, file = text.partition(" ")
         if kind != "breakpoints" or not file.strip():
             raise DebugError("save breakpoints FILE")

@@ -1,6 +1,5 @@
 """The table of commands: their names, what follows them, what completes them, and their help, beside the methods that
-execute them.
-"""
+execute them."""
 
 from __future__ import annotations
 
@@ -44,8 +43,7 @@ ELSEWHERE = {
 @frozen
 class Command:
     """A command, and the method that executes it. ``looks``: it does not move the launch, so that an editor's console
-    takes it.
-    """
+    takes it."""
 
     name: str
     run: Run
@@ -73,8 +71,7 @@ def command(
     group: str, usage: str = "", *, aliases: str = "", takes: str = "", looks: bool | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Mark a method ``do_NAME`` or ``info_NAME`` as a command. Its docstring, whole sentences, is the help; ``takes``
-    says what completes it.
-    """
+    says what completes it."""
 
     def mark(method: Callable[..., None]) -> Callable[..., None]:
         looking = group in LOOKING if looks is None else looks

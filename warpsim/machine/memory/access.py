@@ -121,8 +121,7 @@ class Memory(Port):
 
     def outside(self, space: str, address: Address) -> Array:
         """A mask of lanes whose addresses are outside a space; for generic addresses, outside both global and shared
-        memory.
-        """
+        memory."""
         place = address.places
         in_shared = (place >= SHARED_WINDOW) & (place < SHARED_WINDOW + WINDOW)
         in_local = (place >= LOCAL_WINDOW) & (place < LOCAL_WINDOW + WINDOW)

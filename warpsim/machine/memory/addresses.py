@@ -32,8 +32,7 @@ class Extent(NamedTuple):
 class Address:
     """``base + offset``: the base is a `Value` of the lanes (a traced one while compiling), the offset is from the
     text. ``coordinates`` are those of a box in a tensor. ``within`` is the variable that the address is made from, if that
-    is known and an access could reach another one.
-    """
+    is known and an access could reach another one."""
 
     __slots__ = ("base", "coordinates", "offset", "within")
 
@@ -80,8 +79,7 @@ def misaligned(array: Array, offset: int, nbytes: int) -> bool:
 
 class Pattern(NamedTuple):
     """Affine addresses without their base: how far the first access begins below it and the last one ends above it, the
-    axes with strides, whether all are aligned if the first is, and whether no two share a byte.
-    """
+    axes with strides, whether all are aligned if the first is, and whether no two share a byte."""
 
     low: int
     high: int
@@ -152,8 +150,7 @@ def lifted(name: str, address: Address) -> Address:
 
 def space_of(name: str, address: Address | None = None, active: Array | None = None) -> str:
     """The memory that contains a state space. A function's parameters are in local memory, a kernel's in a read-only
-    allocation: the address of the first lane that takes part tells which.
-    """
+    allocation: the address of the first lane that takes part tells which."""
     if name.startswith("param") and address is not None:
         base = address.base
         if type(base) is Affine and (active is None or base.uniform):

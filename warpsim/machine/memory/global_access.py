@@ -1,6 +1,5 @@
 """Loads and stores of global memory: strided views for affine addresses, gathers for others, and a message for every
-fault.
-"""
+fault."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ I64 = np.dtype(np.int64)
 
 def affine_view(port: Port, address: Address, dtype: DType, count: int, *, write: bool) -> Array | None:
     """A strided view of global memory ``[T1, T0, C1, C0, count]`` (without the last axis if count is 1); None if
-    the checked path is needed. Lanes that take no part must have the address of the others.
-    """
+    the checked path is needed. Lanes that take no part must have the address of the others."""
     base, offset = address.base, address.offset
     assert type(base) is Affine
     strides, first, nbytes = base.strides, base.base + offset, dtype.itemsize * count
@@ -80,8 +78,7 @@ def only_allocation(
     port: Port, array: Array, offset: int, nbytes: int, within: Extent | None = None
 ) -> Allocation | None:
     """The allocation that contains all lanes' accesses, of those that do not execute too; None if there is none, an
-    address is misaligned, or one is not ``within`` the variable that it is made from.
-    """
+    address is misaligned, or one is not ``within`` the variable that it is made from."""
     low, high = int(np.minimum.reduce(array, axis=None)) + offset, int(np.maximum.reduce(array, axis=None)) + offset
     if within is not None and (low < within.low or high + nbytes > within.high):
         return None
@@ -109,8 +106,7 @@ def resolve(
     port: Port, array: Array, offset: int, nbytes: int, within: Extent | None = None, *, write: bool
 ) -> tuple[Array, Array, Array]:
     """Absolute addresses in the group's shape, their allocations, and a mask of the lanes that may access (faults
-    are reported).
-    """
+    are reported)."""
     shape = port.group.selection.shape
     place = spread(array + offset, shape)
     active = np.ones(shape, np.bool_) if port.active is None else spread(port.active, shape)
@@ -269,8 +265,7 @@ def in_one_allocation(
     memory: GlobalMemory, base: Affine, offset: int, nbytes: int, within: Extent | None = None
 ) -> tuple[Allocation, Pattern] | None:
     """The allocation that contains aligned accesses at affine addresses plus an offset, and their pattern; None if they
-    are misaligned, no allocation contains them all, or they are not ``within`` the variable that they are made from.
-    """
+    are misaligned, no allocation contains them all, or they are not ``within`` the variable that they are made from."""
     first, pattern = base.base + offset, pattern_of(base.strides, base.extents, nbytes)
     low = first + pattern.low
     if low < 0 or not pattern.aligned or first % nbytes:

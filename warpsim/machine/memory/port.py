@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 class Port:
     """Memory as the threads of a group see it in one step: those that are ``active`` (None: all). ``unused``: an
-    atomic's old value is never read. ``within`` is the variable that the addresses of matrix rows are made from, if known.
-    """
+    atomic's old value is never read. ``within`` is the variable that the addresses of matrix rows are made from, if known."""
 
     __slots__ = ("active", "globals", "group", "hooks", "local", "machine", "shared", "unused", "within")
 

@@ -22,8 +22,7 @@ STEP = 256
 
 class ThreadStack:
     """The stacks of a group's threads, in their current function. A function that allocates has a word in its frame
-    (`FunctionPlan.stack_word`) with the top of its part of the stack, 0 while that is the end of the frame.
-    """
+    (`FunctionPlan.stack_word`) with the top of its part of the stack, 0 while that is the end of the frame."""
 
     def __init__(self, machine: Machine, group: Group, active: Array | None = None) -> None:
         self.machine = machine

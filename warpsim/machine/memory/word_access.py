@@ -48,8 +48,7 @@ def columns_of(port: Port, kind: str) -> tuple[WordSpace, Array, bool]:
 
 def locate(port: Port, kind: str, address: Address, nbytes: int) -> tuple[Place, WordSpace, Array, bool, Array | None]:
     """Byte address (int or int64 array) in a column, the space, the columns, whether rows suffice, and a mask of
-    the lanes that may access.
-    """
+    the lanes that may access."""
     base, offset, within = address.base, address.offset, address.within
     space, columns, covered = columns_of(port, kind)
     first, last = (0, space.size) if within is None else (within.low, min(within.high, space.size))
@@ -303,8 +302,7 @@ def _store_rows(
 
 def in_rows(space: WordSpace, base: Affine, offset: int, nbytes: int, within: Extent | None, *, write: bool) -> bool:
     """Whether affine addresses plus an offset are whole words, within a space (or a variable in it), and the same in all its
-    columns; for a store, also that no two lanes of a column share a byte.
-    """
+    columns; for a store, also that no two lanes of a column share a byte."""
     strides, first = base.strides, base.base + offset
     if strides[2] or strides[3] or first % nbytes:
         return False
@@ -442,8 +440,7 @@ def _row_faults(port: Port, array: Array, address: Array, nbytes: int, active: A
 
 def _refused(port: Port, problem: RowProblem, rows: Array, address: Array, nbytes: int, mask: Array) -> Array:
     """Report rows that cannot be accessed to the hooks, and as faults if no watcher does; returns the rest of
-    ``mask``.
-    """
+    ``mask``."""
     if not rows.any():
         return mask
     machine, group, before = port.machine, port.group, port.machine.errors

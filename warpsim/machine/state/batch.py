@@ -21,8 +21,7 @@ GROUPS = 8
 @define(eq=False)
 class RegisterUse:
     """Rows of the registers of one function in which a wgmma accumulates or from which it reads A: the last tickets as
-    accumulator and as A, and by slot the values that have not appeared.
-    """
+    accumulator and as A, and by slot the values that have not appeared."""
 
     accumulator: Array
     operand: Array
@@ -32,8 +31,7 @@ class RegisterUse:
 @define(eq=False)
 class Pending:
     """A wgmma without effect so far: the group at it, its operands by slot, the ``columns`` that remain, and those in
-    which it has ``landed``, still unhandled.
-    """
+    which it has ``landed``, still unhandled."""
 
     group: Group
     columns: Array
@@ -105,8 +103,7 @@ NEVER = 1 << 62
 @define(eq=False)
 class ClusterBarrier:
     """The barriers of a batch's clusters: the ``cluster`` of each CTA, arrivals in each cluster's current ``phase``,
-    the phase in which each thread ``entered``, and waiting groups, as for `Barrier`.
-    """
+    the phase in which each thread ``entered``, and waiting groups, as for `Barrier`."""
 
     cluster: Array
     arrived: Array
@@ -124,8 +121,7 @@ class ClusterBarrier:
 @define(eq=False)
 class RegisterCounts:
     """The registers per thread of each warp ``[W, n_ctas]`` (W: whole warpgroups), the CTA's free registers, and the
-    groups that wait for some. Groups wait only if ``bounded``.
-    """
+    groups that wait for some. Groups wait only if ``bounded``."""
 
     held: Array
     free: Array

@@ -137,8 +137,7 @@ class GlobalMemory:
 
     def __deepcopy__(self, memo: dict[int, object]) -> GlobalMemory:
         """Copy the memory; running on the copy leaves the caller's arrays alone. Until `settle`, changing these other
-        than through `Allocation.own` changes the copy too.
-        """
+        than through `Allocation.own` changes the copy too."""
         copied = GlobalMemory()
         memo[id(self)] = copied
         for name, value in self.__getstate__().items():
@@ -236,8 +235,7 @@ class GlobalMemory:
 
     def drop(self, address: int) -> None:
         """Note that an allocation is unreferenced. It is removed before the next one is made, because a launch may be
-        running.
-        """
+        running."""
         self._dropped.append(address)
 
     def unmap(self, address: int) -> None:

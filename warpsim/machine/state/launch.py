@@ -99,8 +99,7 @@ class DeviceSpec:
 class Settings:
     """How a launch runs; see `warpsim.Kernel`. ``batch_threads`` and ``batch_bytes`` (of shared memory) bound what runs
     side by side; ``whole_warps``: lanes wait at an aligned barrier for the rest of their warps as long as anything can
-    run.
-    """
+    run."""
 
     dynamic_shared: int = 0
     cluster: Dims | None = None
@@ -229,8 +228,7 @@ class LaunchState:
 
     def restore(self, other: LaunchState) -> None:
         """Return to where ``other``, a copy of this launch from another time, was made. Memory has its contents of
-        then, in the same arrays. A new `warpsim.machine.engine.Run` must be made.
-        """
+        then, in the same arrays. A new `warpsim.machine.engine.Run` must be made."""
         memory, then = self.memory, other.copy()
         memory.restore(then.memory)
         for field in attrs.fields(LaunchState):

@@ -57,8 +57,7 @@ class Footprint:
 @define(eq=False)
 class GlobalTarget:
     """Global memory that copies write (or read), within ``[low, high)``: ``boxes`` of a tensor, or ``nbytes`` at each
-    receiver's address.
-    """
+    receiver's address."""
 
     low: int
     high: int
@@ -148,8 +147,7 @@ class Receivers:
 @frozen(eq=False)
 class ThreadCopy:
     """``cp.async``: ``nbytes`` from global to shared memory; ``take`` bytes (None: all) are read, the rest become zero.
-    Addresses and ``take`` are those of the transfer's group, whose ``lanes`` are the receivers.
-    """
+    Addresses and ``take`` are those of the transfer's group, whose ``lanes`` are the receivers."""
 
     lanes: Array
     dst: Address
@@ -161,8 +159,7 @@ class ThreadCopy:
 @frozen(eq=False)
 class RemoteStore:
     """``st.async`` and ``red.async``: values of the transfer's group, stored in the cluster's shared memory, or combined
-    with it.
-    """
+    with it."""
 
     dst: Address
     type: ScalarType
@@ -194,8 +191,7 @@ class BoxStore:
 @frozen(eq=False)
 class RunLoad:
     """Runs of bytes copied to shared memory (or combined with it) from global memory or from shared memory
-    (``source``).
-    """
+    (``source``)."""
 
     to: Receivers
     nbytes: int
@@ -248,8 +244,7 @@ class Signal:
 class Transfer:
     """Copies of one step, started by threads of ``group``, which stands there until the copies have acted, at
     ``positions`` of the batch. ``asynchronous``: they use the async proxy; ``reduces``: they combine with memory.
-    ``work`` is gone once they have acted.
-    """
+    ``work`` is gone once they have acted."""
 
     group: Group
     positions: Array
