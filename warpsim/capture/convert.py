@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -18,15 +17,13 @@ from warpsim.host.launch_options import Keywords
 from warpsim.host.recipes import DTYPES
 from warpsim.host.recording import FORMAT, write_case
 from warpsim.layout import tensor_map as layout
+from warpsim.machine.machine import Machine
+from warpsim.machine.state.group import Group
 from warpsim.machine.watcher import MemoryAccess, Watcher
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Param
 from warpsim.records import define
 from warpsim.types import JsonObject
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.state.group import Group
 
 ALIGNMENT = 256
 REPLAY: Keywords = {

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
 
 from warpsim.checks.epochs import EpochSheets, Overlaps
 from warpsim.machine.hooks import ATOMIC, READ, WRITE, MemoryAccess
+from warpsim.machine.machine import Machine
+from warpsim.machine.state.global_memory import Allocation
+from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import (
     BoxLoad,
     BoxStore,
@@ -27,14 +29,8 @@ from warpsim.machine.state.transfers import (
     Transfer,
 )
 from warpsim.machine.values import Array, spread
+from warpsim.program.program import Instruction
 from warpsim.records import frozen
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.state.global_memory import Allocation
-    from warpsim.machine.state.group import Group
-    from warpsim.machine.state.transfers import Transfer
-    from warpsim.program.program import Instruction
 
 
 @frozen(eq=False)

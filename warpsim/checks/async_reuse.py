@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from warpsim.checks.async_global import GlobalStores
 from warpsim.checks.epochs import EpochSheets, Overlaps
 from warpsim.machine.asynchrony.transfers import late
+from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import present
+from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Note
+from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array, as_array
 from warpsim.machine.watcher import ATOMIC, READ, WRITE, MemoryAccess, Watcher
+from warpsim.program.program import Instruction
 from warpsim.records import frozen
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.state.group import Group
-    from warpsim.machine.state.transfers import Transfer
-    from warpsim.machine.values import Array
-    from warpsim.program.program import Instruction
-
 
 EARLY, OVERWRITE = "async-read-early", "async-smem-overwrite"
 ADVICE = {

@@ -11,19 +11,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeVar, overload
+from typing import TypeVar, overload
 
 import numpy as np
 
 from warpsim.machine.memory.addresses import pattern_of
 from warpsim.machine.selection import Axis, Rect, Selection, Shape
+from warpsim.machine.state.global_memory import Allocation
 from warpsim.machine.state.word_space import WIDEST
 from warpsim.machine.values import Affine, Array
 from warpsim.records import frozen
-
-if TYPE_CHECKING:
-    from warpsim.machine.state.global_memory import Allocation
-
 
 SHIFT = 32
 THREAD = (1 << SHIFT) - 1

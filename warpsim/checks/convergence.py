@@ -10,7 +10,6 @@ it must not, however it is scheduled.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -18,21 +17,16 @@ import numpy as np
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Barrier, Family
 from warpsim.machine.collectives import FULL, Members, masks_of, named_by, places, taking_part, wanted
+from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import counted, party, present
-from warpsim.machine.stalled import BARRIER, LANES, PHASE, REGISTERS, WARP
+from warpsim.machine.stalled import BARRIER, LANES, PHASE, REGISTERS, WARP, Stall, StallValues
 from warpsim.machine.state.batch import NEVER
+from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Affine, Array, as_array
 from warpsim.machine.watcher import Watcher
 from warpsim.program.program import Instruction
 from warpsim.records import define
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.stalled import Stall, StallValues
-    from warpsim.machine.state.group import Group
-    from warpsim.program.program import Instruction
-
 
 MEMBERMASK, DIVERGENCE, EXITED = "membermask", "aligned-divergence", "exited-lane"
 RULES = frozenset({MEMBERMASK, DIVERGENCE, EXITED})

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 import numpy as np
 
 from warpsim.isa.traits import Family, Stage
 from warpsim.layout import mbarriers
+from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import present
+from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import Watcher
 from warpsim.records import define
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.state.group import Group
 
 RULE = "mbarrier"
 INITIALISED: Note[Initialised] = Note(RULE)

@@ -7,18 +7,14 @@ of an access with the extent of one variable instead of that of all memory.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from warpsim.machine.memory.addresses import INDEX
+from warpsim.machine.machine import Machine
+from warpsim.machine.memory.addresses import INDEX, Extent
 from warpsim.machine.state.global_memory import PARAM_ADDRESS
+from warpsim.machine.state.group import Group
+from warpsim.machine.values import Array
 from warpsim.machine.watcher import Watcher
 from warpsim.program.mangling import source_name
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.memory.addresses import Extent
-    from warpsim.machine.state.group import Group
-    from warpsim.machine.values import Array
 
 RULE = "other-variable"
 

@@ -14,7 +14,6 @@ the parameters need neither.
 from __future__ import annotations
 
 import bisect
-from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -23,21 +22,16 @@ from warpsim.checks.async_global import sources_of
 from warpsim.checks.cells import LARGEST, SHIFT, THREAD, Cells, Log, cells_of
 from warpsim.errors import Finding
 from warpsim.isa.traits import Family, Mbarrier
+from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import finding_at, present
+from warpsim.machine.state.global_memory import Allocation
+from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Note
+from warpsim.machine.state.transfers import Footprint, GlobalTarget, Transfer
 from warpsim.machine.values import Array, spread
 from warpsim.machine.watcher import WRITE, MemoryAccess, Watcher
+from warpsim.program.program import Instruction
 from warpsim.records import frozen
-
-if TYPE_CHECKING:
-    from warpsim.machine.hooks import MemoryAccess
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.state.global_memory import Allocation
-    from warpsim.machine.state.group import Group
-    from warpsim.machine.state.transfers import Footprint, GlobalTarget, Transfer
-    from warpsim.machine.values import Array
-    from warpsim.program.program import Instruction
-
 
 RULE = "proxy-fence"
 OF_LAUNCH: Note[LaunchProxies] = Note(RULE)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,18 +20,15 @@ from warpsim.isa.traits import Access, Ending, Family
 from warpsim.machine.binding.operand_slots import commit_of, guard_of, source_getter, value_getter
 from warpsim.machine.binding.ports import PORTS
 from warpsim.machine.binding.warp_steps import spread, warp_ports
+from warpsim.machine.machine import Machine
 from warpsim.machine.memory.addresses import Address
+from warpsim.machine.plan import FunctionPlan
 from warpsim.machine.state.global_memory import LOCAL_WINDOW
+from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array, Value, as_array, retype
 from warpsim.program.program import Instruction, Operand
 from warpsim.types import ScalarType
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.plan import FunctionPlan
-    from warpsim.machine.state.group import Group
-
 
 Rule = Callable[["Machine", "Group", "Array | None"], dict[int, Array]]
 """Bits of the results of a step that are undefined, by destination register."""

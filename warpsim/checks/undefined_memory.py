@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +13,11 @@ from warpsim.checks.undefined_registers import REGISTER, RULE, lanes_of, origins
 from warpsim.checks.written import ALL, WrittenBits
 from warpsim.machine.asynchrony.transfers import copy_threads, late, store_remote
 from warpsim.machine.hooks import Hooks
+from warpsim.machine.machine import Machine
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.addresses import Address, space_of
 from warpsim.machine.memory.global_access import resolve
+from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import (
     BoxLoad,
     BoxStore,
@@ -29,12 +31,6 @@ from warpsim.machine.state.transfers import (
 from warpsim.machine.values import Array, DType, as_array
 from warpsim.program.program import called
 from warpsim.types import ScalarType, bits_type
-
-if TYPE_CHECKING:
-    from warpsim.checks.written import WrittenBits
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.state.group import Group
-
 
 QUIET = Hooks()
 

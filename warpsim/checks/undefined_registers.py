@@ -6,29 +6,23 @@ origin is the load that read them, or the unwritten register and the first instr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 import numpy as np
 
 from warpsim.errors import Finding, Span
 from warpsim.isa.traits import Access
+from warpsim.machine.machine import Machine
 from warpsim.machine.memory.addresses import Address
+from warpsim.machine.plan import FunctionPlan
 from warpsim.machine.reporting import party
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW
+from warpsim.machine.state.group import Group
+from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array, DType
-from warpsim.program.program import called
+from warpsim.program.program import Instruction, called
 from warpsim.records import define
 from warpsim.types import B128
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.plan import FunctionPlan
-    from warpsim.machine.state.group import Group
-    from warpsim.machine.state.launch import LaunchState
-    from warpsim.program.program import Instruction
-
 
 MEMORY = "loaded here from uninitialised memory"
 REGISTER = "register"

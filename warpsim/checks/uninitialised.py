@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import numpy as np
@@ -34,18 +34,16 @@ from warpsim.checks.undefined_registers import (
 from warpsim.checks.written import WrittenBits, WrittenBytes, lacks, mark, written_bits
 from warpsim.isa.traits import Access
 from warpsim.machine.binding.warp_steps import collect, spread
+from warpsim.machine.machine import Machine
 from warpsim.machine.memory.addresses import Address
 from warpsim.machine.reporting import present
+from warpsim.machine.state.group import Group
+from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import WRITE, MemoryAccess
 from warpsim.program.program import Instruction
 from warpsim.records import frozen
 from warpsim.types import TYPES
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.state.group import Group
-    from warpsim.machine.state.transfers import Transfer
 
 
 @frozen(eq=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from warpsim.analysis.wmma_fragments import RULE as FRAGMENT
 from warpsim.checks import convergence, matrices
@@ -13,13 +12,10 @@ from warpsim.checks.race import RULE as RACE
 from warpsim.checks.undefined_registers import RULE as UNINITIALISED
 from warpsim.checks.uninitialised import Uninitialised
 from warpsim.checks.written import WrittenBytes
-from warpsim.machine.state.launch import BATCH_BYTES
+from warpsim.machine.plan import Uses
+from warpsim.machine.state.launch import BATCH_BYTES, LaunchState
 from warpsim.machine.state.notes import Note
 from warpsim.machine.watcher import Watcher
-
-if TYPE_CHECKING:
-    from warpsim.machine.plan import Uses
-    from warpsim.machine.state.launch import LaunchState
 
 KINDS: Note[dict[frozenset[str], list[Callable[[], Watcher]]]] = Note("watchers")
 

@@ -6,23 +6,19 @@ per register used by any wgmma of a function records what else happened to it, a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from warpsim.analysis.wgmma_order import ADVICE, FENCE, IN_FLIGHT, SERIALISED, UNCOMMITTED, WAIT_ADVICE
+from warpsim.machine.asynchrony.wgmma import RegisterAccesses
+from warpsim.machine.machine import Machine
+from warpsim.machine.plan import FunctionPlan, Issue
 from warpsim.machine.reporting import present
+from warpsim.machine.state.batch import Wgmma
+from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import Watcher
-
-if TYPE_CHECKING:
-    from warpsim.machine.asynchrony.wgmma import RegisterAccesses
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.plan import FunctionPlan, Issue
-    from warpsim.machine.state.batch import Wgmma
-    from warpsim.machine.state.group import Group
-    from warpsim.program.program import Instruction
+from warpsim.program.program import Instruction
 
 REGISTERS: Note[Registers] = Note(FENCE)
 RULES = {FENCE, IN_FLIGHT, UNCOMMITTED}

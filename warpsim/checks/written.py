@@ -6,19 +6,15 @@ every column are remembered, so that fully written memory costs nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from warpsim.machine.machine import Machine
 from warpsim.machine.state.global_memory import Allocation, GlobalMemory
+from warpsim.machine.state.group import Group
+from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.word_space import WordSpace
 from warpsim.machine.values import Affine, Array, Place
 from warpsim.machine.watcher import WRITE, MemoryAccess, Watcher
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.state.group import Group
-    from warpsim.machine.state.launch import LaunchState
 
 ALL = np.uint32(0xFFFFFFFF)
 FEW = 1024

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -15,6 +15,7 @@ from warpsim.debug.errors import DebugError
 from warpsim.debug.evaluation import Context
 from warpsim.debug.position import Position, context_of
 from warpsim.debug.threads import peek, places
+from warpsim.debug.timeline import Timeline
 from warpsim.debug.values import Location, Value, as_bits, integers, numbers
 from warpsim.errors import shown
 from warpsim.host.cases import is_float
@@ -22,9 +23,6 @@ from warpsim.machine.values import Array
 from warpsim.program.c_types import Scalar, Struct, elements, size, text
 from warpsim.program.program import Register
 from warpsim.types import ELEMENTS, ScalarType, bits_type
-
-if TYPE_CHECKING:
-    from warpsim.debug.timeline import Timeline
 
 
 def assign(position: Position, what: str, value: object) -> None:

@@ -10,18 +10,15 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
 from warpsim.errors import Finding, describe
+from warpsim.host.device import Device
 from warpsim.host.options import Checks
+from warpsim.machine.state.launch import LaunchState
 from warpsim.records import define
-
-if TYPE_CHECKING:
-    from warpsim.host.device import Device
-    from warpsim.machine.state.launch import LaunchState
-
 
 FILE = "WARPSIM_SESSION_FINDINGS"
 """Environment variable with the file that child processes of a test session append findings to, one per line."""

@@ -6,16 +6,13 @@ Raises `ValueError` for anything but a matrix instruction; the message says what
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import attrs
 
 from warpsim.layout import fragments, wmma_fragments
+from warpsim.layout.drawing import Drawing
 from warpsim.layout.fragment import Fragment, Holder
 from warpsim.records import frozen
-
-if TYPE_CHECKING:
-    from warpsim.layout.drawing import Drawing
 
 BITS = {
     **wmma_fragments.BITS,

@@ -8,13 +8,12 @@ without these it drops the instruction, and so nothing waits here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from warpsim.isa import traits
 from warpsim.machine.binding.operand_slots import ArrayGetter, Guard, destination, guard_of, value_getter
 from warpsim.machine.collectives import FULL, bind_gate, missing_lanes, split_by_guard, wait
+from warpsim.machine.machine import Machine
 from warpsim.machine.plan import FunctionPlan, Step
 from warpsim.machine.selection import Lanes, Selection
 from warpsim.machine.specials import clusters_of
@@ -23,9 +22,6 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
 from warpsim.program.program import Instruction
 from warpsim.records import frozen
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
 
 
 def _barrier(machine: Machine) -> ClusterBarrier:

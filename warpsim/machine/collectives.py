@@ -8,24 +8,19 @@ another place.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Family
 from warpsim.machine.binding.operand_slots import Guard, commit_of, guard_of, value_getter
 from warpsim.machine.binding.ports import PORTS
+from warpsim.machine.machine import Machine
 from warpsim.machine.plan import FunctionPlan, Step
 from warpsim.machine.reporting import present
 from warpsim.machine.selection import from_positions
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array, as_array
 from warpsim.program.program import Instruction, Operand
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-
 
 FULL = 0xFFFFFFFF
 """Collectives whose operands are spread over all lanes of a warp."""

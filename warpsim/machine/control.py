@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from warpsim.isa.traits import Ending
 from warpsim.machine.barriers import leave
+from warpsim.machine.machine import Machine
 from warpsim.machine.memory.stack import ThreadStack
 from warpsim.machine.plan import BoundBlock, End, FunctionPlan, literal
 from warpsim.machine.runtime import system_call
@@ -17,9 +16,6 @@ from warpsim.machine.values import Array, as_array, extend
 from warpsim.machine.waiting import back_edge
 from warpsim.program.program import Instruction, Operand, Param
 from warpsim.records import frozen
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
 
 MAX_DEPTH = 512
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -22,11 +22,9 @@ from warpsim.machine.stalled import arrive_in_parts, deadlock
 from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import BATCH_BYTES, Dims, LaunchState
+from warpsim.machine.state.schedule import Schedule
+from warpsim.machine.values import Array
 from warpsim.machine.waiting import back_edge, pass_time, wake
-
-if TYPE_CHECKING:
-    from warpsim.machine.state.schedule import Schedule
-    from warpsim.machine.values import Array
 
 
 def next_batch(state: LaunchState, most: int = 1) -> tuple[BatchState, int]:

@@ -12,12 +12,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from warpsim.machine.state.global_memory import Allocation
 from warpsim.machine.values import Affine, Array, Place
 from warpsim.records import frozen
-
-if TYPE_CHECKING:
-    from warpsim.machine.state.global_memory import Allocation
-
 
 READ, WRITE, ATOMIC = 0, 1, 2
 """What an access does to memory."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from warpsim.isa.spec import Body, Scope
 from warpsim.machine.hooks import Hooks
+from warpsim.machine.plan import FunctionPlan
 from warpsim.machine.reporting import ends_launch, record, stop
 from warpsim.machine.selection import Selection, from_positions, union
 from warpsim.machine.specials import cluster_peer, special
@@ -15,11 +16,8 @@ from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.group import Frame, Group, Stack
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.values import Affine, Array, Value
+from warpsim.program.program import Instruction
 from warpsim.types import ScalarType
-
-if TYPE_CHECKING:
-    from warpsim.machine.plan import FunctionPlan
-    from warpsim.program.program import Instruction
 
 U32 = np.dtype(np.uint32)
 

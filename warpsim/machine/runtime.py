@@ -6,23 +6,20 @@ import math
 import re
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from warpsim.machine.machine import Machine
 from warpsim.machine.memory.addresses import CLUSTER_SHIFT
+from warpsim.machine.plan import FunctionPlan
 from warpsim.machine.specials import cta_coordinates
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
+from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.word_space import WordSpace
 from warpsim.machine.values import Array, as_array
 from warpsim.program.program import Operand
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.plan import FunctionPlan
-    from warpsim.machine.state.group import Group
-
 
 _SPEC = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+)?)?(hh|h|ll|l)?([diouxXeEfFgGaAcspn])|%%")
 """A conversion. Anything else, such as %zu, is printed unchanged, as an H100's driver does."""

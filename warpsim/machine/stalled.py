@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn, TypedDict
+from typing import NoReturn, TypedDict
 
 import attrs
 import numpy as np
 
+from warpsim.errors import Finding
 from warpsim.isa.spec import Scope
 from warpsim.machine.collectives import alive, membermask, wanted, warps_of
+from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import counted, party, present, stop
+from warpsim.machine.selection import Shape
+from warpsim.machine.state.batch import Barrier
+from warpsim.machine.state.group import Group
+from warpsim.machine.values import Array
 from warpsim.program.program import Instruction
 from warpsim.records import frozen
-
-if TYPE_CHECKING:
-    from warpsim.errors import Finding
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.selection import Shape
-    from warpsim.machine.state.batch import Barrier
-    from warpsim.machine.state.group import Group
-    from warpsim.machine.values import Array
-
 
 WARP, LANES, BARRIER, CLUSTER, REGISTERS, PHASE, MEMORY = (
     "warp",

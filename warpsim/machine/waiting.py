@@ -8,18 +8,14 @@ from launch to launch.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from warpsim.analysis.loops import Counter, Loop
 from warpsim.machine.collectives import missing_lanes
+from warpsim.machine.machine import Machine
+from warpsim.machine.plan import BoundBlock
 from warpsim.machine.state.group import Group, Visit
 from warpsim.machine.values import Affine, Value, as_array, spread
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.plan import BoundBlock
 
 LOOK_EVERY = 4096
 """Back edges between checks of a loop that polls nothing."""

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import attrs
 
 from warpsim.errors import Span
+from warpsim.graph.nodes import Graph
 from warpsim.isa.graphs import EVERYBODY, POINTER, Given, graph_of
-from warpsim.isa.traits import Ending
+from warpsim.isa.spec import Form, Op, OperandSpec
+from warpsim.isa.traits import Ending, Traits
+from warpsim.ptx import ast
 from warpsim.records import frozen
 from warpsim.types import TYPES, ScalarType, StateSpace
-
-if TYPE_CHECKING:
-    from warpsim.graph.nodes import Graph
-    from warpsim.isa.spec import Form, Op, OperandSpec
-    from warpsim.isa.traits import Traits
-    from warpsim.ptx import ast
 
 
 @frozen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,13 +12,11 @@ from warpsim.checks.race.clocks import CLUSTER, CTA, GPU, BatchClocks
 from warpsim.checks.race.reports import EXITED, IN_TURN, UNFENCED, Race, Reports
 from warpsim.checks.race.vector_clocks import ALL, INITS
 from warpsim.isa.traits import Mbarrier
+from warpsim.machine.machine import Machine
+from warpsim.machine.state.global_memory import Allocation
+from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
 from warpsim.records import frozen
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.state.global_memory import Allocation
-    from warpsim.machine.state.group import Group
 
 
 @frozen(eq=False)

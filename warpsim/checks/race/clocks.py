@@ -11,7 +11,7 @@ from __future__ import annotations
 import bisect
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,21 +19,18 @@ from warpsim.checks.cells import Cells, Log
 from warpsim.checks.race.order import Order
 from warpsim.checks.race.vector_clocks import Numbering, Past, Rows
 from warpsim.errors import Span
+from warpsim.machine.machine import Machine
+from warpsim.machine.plan import KernelPlan
 from warpsim.machine.selection import Rect, Selection
 from warpsim.machine.specials import clusters_of
+from warpsim.machine.state.batch import ClusterBarrier
+from warpsim.machine.state.group import Group
+from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.notes import Note
+from warpsim.machine.state.transfers import GlobalTarget
 from warpsim.machine.values import Array, as_array
+from warpsim.program.program import Function, Instruction, Operand
 from warpsim.records import frozen
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.plan import KernelPlan
-    from warpsim.machine.state.batch import ClusterBarrier
-    from warpsim.machine.state.group import Group
-    from warpsim.machine.state.launch import LaunchState
-    from warpsim.machine.state.transfers import GlobalTarget
-    from warpsim.program.program import Function, Instruction, Operand
-
 
 CTA, CLUSTER, GPU = 1, 2, 3
 """Reach of a strong access; 0 is a weak access."""

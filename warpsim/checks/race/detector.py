@@ -7,7 +7,6 @@ Every access of a step arrives from the memory ports, as arrays over its lanes; 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,23 +19,17 @@ from warpsim.checks.race.flags import FlagAccess, Flags
 from warpsim.checks.race.reports import Reports, check_exit
 from warpsim.layout import mbarriers
 from warpsim.machine.asynchrony.transfers import late
+from warpsim.machine.collectives import Members
+from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import present
-from warpsim.machine.selection import Rect
+from warpsim.machine.selection import Rect, Selection
+from warpsim.machine.state.global_memory import Allocation
+from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Note
-from warpsim.machine.state.transfers import Footprint
+from warpsim.machine.state.transfers import Footprint, GlobalTarget, Transfer
 from warpsim.machine.values import Affine, Array
 from warpsim.machine.watcher import WRITE, MemoryAccess, Watcher
-
-if TYPE_CHECKING:
-    from warpsim.machine.collectives import Members
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.selection import Selection
-    from warpsim.machine.state.global_memory import Allocation
-    from warpsim.machine.state.group import Group
-    from warpsim.machine.state.transfers import GlobalTarget, Transfer
-    from warpsim.machine.values import Array
-    from warpsim.program.program import Instruction
-
+from warpsim.program.program import Instruction
 
 OF_LAUNCH: Note[LaunchRaces] = Note(RACE)
 RACES: Note[Races] = Note(RACE)

@@ -9,7 +9,6 @@ fence and store to their own places thus cost little.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -17,11 +16,9 @@ import numpy as np
 from warpsim.checks.cells import SHIFT, THREAD, Cells
 from warpsim.checks.race.clocks import CTA, BatchClocks, objects
 from warpsim.checks.race.vector_clocks import Past, by_column
+from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
 from warpsim.records import frozen
-
-if TYPE_CHECKING:
-    from warpsim.machine.state.group import Group
 
 MANY, CROWD = 64, -100
 """More sync variables than this in one step count as one, at an address outside all memory."""

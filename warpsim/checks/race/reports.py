@@ -7,28 +7,22 @@ lives until its last thread has exited. Accesses after the exit are found like r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 import numpy as np
 
 from warpsim.analysis.verified_loads import guesses, tests
+from warpsim.checks.async_global import Use
 from warpsim.checks.cells import SHIFT, THREAD
 from warpsim.checks.other_variables import RULE as OTHER
 from warpsim.checks.race import RULE
 from warpsim.checks.race.clocks import BatchClocks, is_found
 from warpsim.errors import Finding
+from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import finding_at, present
+from warpsim.machine.state.global_memory import Allocation
+from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
 from warpsim.records import frozen
-
-if TYPE_CHECKING:
-    from warpsim.checks.async_global import Use
-    from warpsim.checks.race.clocks import BatchClocks
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.state.global_memory import Allocation
-    from warpsim.machine.state.group import Group
-
 
 UNCHANGED = "; the value there stays the same"
 CHECKED = "; the value read is only a guess, which a compare-and-swap verifies"

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from warpsim.cli.debug.table import Command
 from warpsim.debug import DebugError, Session
 from warpsim.debug.threads import ranges
 from warpsim.errors import Finding
@@ -19,9 +20,6 @@ from warpsim.program.c_types import CType
 from warpsim.program.mangling import qualified_name
 from warpsim.records import define
 from warpsim.types import B128
-
-if TYPE_CHECKING:
-    from warpsim.cli.debug.table import Command
 
 
 class Quiet(str):

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from warpsim.machine.machine import Machine
 from warpsim.machine.memory.addresses import INDEX, Extent
 from warpsim.machine.state.group import Group
+from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.values import Array, Place, spread
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.state.launch import LaunchState
 
 
 class Port:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from warpsim.machine.machine import Machine
+from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-    from warpsim.machine.state.group import Group
 
 LIMIT = 512 * 1024
 """Most local memory of a thread in bytes (CUDA C++ Programming Guide, Technical Specifications)."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from warpsim.machine.hooks import READ, WRITE, MemoryAccess
+from warpsim.machine.machine import Machine
 from warpsim.machine.memory.addresses import (
     CLUSTER_SHIFT,
     INDEX,
@@ -27,10 +27,6 @@ from warpsim.machine.state.global_memory import SHARED_WINDOW, WINDOW
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.word_space import WordSpace, join_words, split_words
 from warpsim.machine.values import FLAT, Affine, Array, DType, Place, as_array, spread
-
-if TYPE_CHECKING:
-    from warpsim.machine.machine import Machine
-
 
 I64, U32 = np.dtype(np.int64), np.dtype(np.uint32)
 
