@@ -275,7 +275,9 @@ class AsyncReuse(Watcher):
         shared, writes = self._in_flight(machine).shared, ATOMIC if transfer.reduces else WRITE
         for to, kind in ((transfer.writes, writes), (transfer.reads, READ)) if shared.busy else ():
             if to is not None:
-                access = SharedAccess(transfer.group, kind, to.start, to.nbytes, to.columns, by=transfer.positions)
+                access = SharedAccess(
+                    transfer.group, kind, to.start, to.nbytes, to.columns, by=to.of_runs(transfer.positions)
+                )
                 shared.touch(machine, access)
         for stores in self._stores(machine) if transfer.asynchronous else ():
             stores.read_by_copies(machine, transfer)

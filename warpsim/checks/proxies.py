@@ -260,7 +260,8 @@ class Proxies:
                         self._part(self.cells.of(kind), low, high).reshape(-1, self.n_ctas)[:, columns] = 0
                 continue
             at = footprint.start[:, None] + np.arange(0, footprint.nbytes, step)
-            where, users = (np.broadcast_to(x[:, None], at.shape) for x in (footprint.columns, positions))
+            users = footprint.of_runs(positions)
+            where, users = (np.broadcast_to(x[:, None], at.shape) for x in (footprint.columns, users))
             self._meet(machine, Uses(group, self.cells, at, where, step, users, write=write))
 
     def _blocks(self, footprint: Footprint) -> list[tuple[int, int, Array | slice]]:

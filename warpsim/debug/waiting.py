@@ -208,6 +208,8 @@ def _copy(machine: Machine, transfer: Transfer) -> InFlight:
         signal = transfer.signal
         column, address = int(signal.columns[0]), int(signal.address[0])
         until = f"the phase of the mbarrier {shared_name(machine, address)} of CTA {cta_at(machine, column)} is over"
+    elif transfer.tensor is not None:
+        until = "the phase of the mbarrier of a later tcgen05.commit is over"
     elif transfer.kind == "cp.async":
         until = f"cp.async.wait_group (group {int(transfer.number[0])}) and a barrier"
     else:
@@ -217,7 +219,8 @@ def _copy(machine: Machine, transfer: Transfer) -> InFlight:
         if footprint is None:
             runs.append(())
             continue
-        pairs = zip(footprint.columns.tolist(), footprint.start.tolist(), transfer.open.tolist(), strict=False)
+        open = footprint.of_runs(transfer.open)
+        pairs = zip(footprint.columns.tolist(), footprint.start.tolist(), open.tolist(), strict=False)
         whole = [(cta_at(machine, c), a, footprint.nbytes) for c, a, is_open in pairs if is_open]
         runs.append(tuple(_joined(whole)))
     cta = cta_at(machine, int(positions[0] % n_ctas))

@@ -15,6 +15,7 @@ import numpy as np
 
 from warpsim.layout.textures import Fields
 from warpsim.numerics.arrays import Array, DType
+from warpsim.records import frozen
 from warpsim.types import ScalarType
 
 Lanes: TypeAlias = Array
@@ -275,6 +276,74 @@ class ObjectsPort(Protocol):
 
     def places(self, space: str, address: Address) -> tuple[Lanes, Lanes]:
         """CTA column and offset of each active lane's object."""
+
+
+@frozen(eq=False)
+class SharedRuns:
+    """Runs of ``nbytes`` of shared memory that operations read: the ``issuer`` of each, the column of its CTA, and its offset."""
+
+    issuer: Lanes
+    cta: Lanes
+    start: Lanes
+    nbytes: int
+
+
+@frozen(eq=False)
+class TensorRuns:
+    """Rectangles of tensor memory that operations read or write: the ``issuer`` of each, the column of its CTA, and where it
+    begins; all have ``n_lanes`` lanes and ``n_columns`` columns of 32 bits."""
+
+    issuer: Lanes
+    cta: Lanes
+    lane: Lanes
+    column: Lanes
+    n_lanes: int
+    n_columns: int
+
+
+class TensorCoreMemory(Protocol):
+    """What asynchronous tcgen05 operations reach when they act."""
+
+    sm: int
+    """Compute capability times ten, and ``exact`` or ``ieee``, as `DevicePort`."""
+    numerics: str
+
+    def read_shared(self, cta: Lanes, address: Lanes, dtype: DType) -> Lanes:
+        """Elements at byte offsets in the shared memory of CTA columns (broadcast)."""
+
+
+class TensorCoreWork(Protocol):
+    """What asynchronous tcgen05 operations do: a record of arrays with one row for each issuing lane, and of plain values."""
+
+    def perform(self, memory: TensorCoreMemory, which: Lanes) -> None:
+        """Act for ``which`` (indices) of the issuing lanes, at issue or later."""
+
+
+class TensorCorePort(Protocol):
+    """Asynchronous tcgen05 operations, of which each active lane issues one. Columns are those of CTAs in the batch."""
+
+    def each(self, *values: Lanes | Address) -> tuple[Lanes, ...]:
+        """Operands of the ``k`` active lanes, ``[k]`` each; addresses as int64."""
+
+    def ctas(self, cta_group: int) -> tuple[Lanes, ...]:
+        """The columns of the CTAs that take part, ``[k]`` each: the lane's own, or the even and the odd one of its pair."""
+
+    def start(
+        self,
+        work: TensorCoreWork,
+        *,
+        cta_group: int,
+        shared: tuple[SharedRuns, ...] = (),
+        reads: tuple[TensorRuns, ...] = (),
+        writes: tuple[TensorRuns, ...] = (),
+    ) -> None:
+        """Start operations that read ``shared`` memory, and read and write tensor memory."""
+
+    def commit(self, cta_group: int, address: Address, mask: Lanes | None) -> None:
+        """Arrive at mbarriers (in each CTA of ``mask``) once the earlier operations of each lane are complete."""
+
+    def fence(self, *, before: bool) -> None:
+        """Order earlier operations with a synchronisation that follows (``before`` it), or later ones with one before."""
 
 
 class SharedMatrixPort(Protocol):

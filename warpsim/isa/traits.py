@@ -81,6 +81,7 @@ class Family(enum.Enum):
     CP_ASYNC = "cp.async"
     BULK = "cp.async.bulk"
     WGMMA = "wgmma"
+    TCGEN05 = "tcgen05"
     REMOTE = "st.async"
     """Stores and reductions in the cluster's shared memory, which complete at an mbarrier."""
 

@@ -9,7 +9,7 @@ from warpsim.isa.spec import Gate
 OPCODES = frozenset(
     ("clusterlaunchcontrol", "istypep", "suld", "suq", "sured", "sust", "tcgen05", "tex", "tld4", "txq")
 )
-"""Opcodes without a declaration."""
+"""Opcodes without a declaration, or only some of theirs."""
 
 MODIFIERS: dict[str, frozenset[str]] = {
     root: frozenset(words.split())

@@ -325,11 +325,12 @@ def _may_lead(space: str, kind: str) -> bool:
 
 @frozen
 class Uses:
-    """What the instructions of a module use: the async proxy (wgmma, bulk copies); anything asynchronous (these,
-    cp.async, mbarriers); setmaxnreg; wmma fragments."""
+    """What the instructions of a module use: the async proxy (wgmma, bulk copies, tcgen05); anything asynchronous (these,
+    cp.async, mbarriers); tcgen05; setmaxnreg; wmma fragments."""
 
     async_proxy: bool
     asynchronous: bool
+    tensor_memory: bool
     register_counts: bool
     fragments: bool
 
@@ -346,8 +347,10 @@ def uses_of(program: Program) -> Uses:
                 families.add(traits.asynchronous.family)
             counts |= bool(traits.register_count)
             fragments |= bool(traits.opaque_fragments)
-    proxy = bool(families & {Family.WGMMA, Family.BULK})
-    return Uses(proxy, bool(ports & {"async_groups", "bulk", "shared_matrix", "objects"}), counts, fragments)
+    tensor = Family.TCGEN05 in families
+    proxy = tensor or bool(families & {Family.WGMMA, Family.BULK})
+    asynchronous = tensor or bool(ports & {"async_groups", "bulk", "shared_matrix", "objects"})
+    return Uses(proxy, asynchronous, tensor, counts, fragments)
 
 
 def zero(type: ScalarType) -> Value:

@@ -13,7 +13,7 @@ import numpy as np
 from warpsim.machine.machine import Machine
 from warpsim.machine.memory.addresses import CLUSTER_SHIFT
 from warpsim.machine.plan import FunctionPlan
-from warpsim.machine.specials import cta_coordinates
+from warpsim.machine.specials import cta_coordinates, ranks_of
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
@@ -274,8 +274,7 @@ class Clusters:
         cx, cy, cz = self.machine.launch.cluster
         if cx * cy * cz == 1:
             return np.zeros(1, np.uint32)
-        x, y, z = cta_coordinates(self.machine.launch, self.machine.batch)
-        ranks = (x % cx + cx * (y % cy + cy * (z % cz))).astype(np.uint32)
+        ranks = ranks_of(self.machine.launch, self.machine.batch).astype(np.uint32)
         return ranks[self.group.selection.ctas]
 
 

@@ -141,6 +141,14 @@ def clusters_of(launch: LaunchState, batch: BatchState) -> Array:
     return found
 
 
+def ranks_of(launch: LaunchState, batch: BatchState) -> Array:
+    """The rank in its cluster of every CTA of the batch."""
+    cx, cy, cz = launch.cluster
+    x, y, z = cta_coordinates(launch, batch)
+    found: Array = x % cx + cx * (y % cy + cy * (z % cz))
+    return found
+
+
 def _cluster(launch: LaunchState, batch: BatchState, root: str, axis: int) -> Array | Affine:
     sizes, grid = launch.cluster, launch.grid
     if axis == 3:

@@ -369,6 +369,10 @@ class Watcher:
     def wgmma_waited(self, machine: Machine, group: Group) -> None:
         """Warpgroups have waited for their wgmma."""
 
+    def tensor_fenced(self, machine: Machine, group: Group, positions: Array, before: bool) -> None:  # noqa: FBT001  event arguments are positional
+        """Threads order their tcgen05 operations with a synchronisation that follows (``before``) or that precedes
+        (tcgen05.fence)."""
+
     def map_changed(self, machine: Machine, group: Group, positions: Array) -> None:
         """Threads release their changes of tensor maps (fence.proxy.tensormap, release)."""
 

@@ -91,7 +91,7 @@ class Checker:
         known = spec.forms(node.opcode)
         words = {w for f in known for s in f.pattern.slots for w in s.values}
         strange = [m for m in node.modifiers if m not in words]
-        if known and unsupported.is_known(node.opcode, node.modifiers, strange):
+        if node.opcode in unsupported.OPCODES or (known and unsupported.is_known(node.opcode, node.modifiers, strange)):
             self._unsupported(node, text)
         elif known:
             near = matching.nearest(node.opcode, node.modifiers)
@@ -99,8 +99,6 @@ class Checker:
             message += f": it does not take .{strange[0]}" if strange else ""
             advice = f"the nearest form is: {near}" if near else ""
             self.problems.add("illegal-form", node.span, message, advice, text, known[0].anchor)
-        elif node.opcode in unsupported.OPCODES:
-            self._unsupported(node, text)
         else:
             import difflib
 

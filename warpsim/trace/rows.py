@@ -123,7 +123,7 @@ class Waits:
 
 @define
 class Flight:
-    """An operation in one CTA. ``kind`` is cp.async, load, store or wgmma; ``low`` to ``high`` are its bytes in shared
+    """An operation in one CTA. ``kind`` is cp.async, load, store, wgmma or tcgen05; ``low`` to ``high`` are its bytes in shared
     memory.
 
     It is ``issued`` by the warp of a ``row``, ``signalled`` at its mbarrier, ``free`` when its source may be written
@@ -153,6 +153,12 @@ class Open:
     left: Array
 
 
+def _kind_of(transfer: Transfer) -> str:
+    if transfer.tensor is not None:
+        return "tcgen05"
+    return transfer.kind if transfer.kind == "cp.async" else "store" if transfer.writes is None else "load"
+
+
 class Flights:
     """Everything that was started in the CTAs shown."""
 
@@ -164,13 +170,13 @@ class Flights:
 
     def start(self, machine: Machine, transfer: Transfer, instruction: int, now: int) -> None:
         """Start a flight for each CTA whose shared memory the copies read or write."""
-        foot = transfer.writes or transfer.reads
-        if foot is None or not len(transfer.positions):
+        foot, tensor = transfer.writes or transfer.reads, transfer.tensor
+        if (foot is None and tensor is None) or not len(transfer.positions):
             return
-        place = self.rows.index(machine)[foot.columns]
+        place = self.rows.index(machine)[tensor.pipes if tensor is not None else foot.columns]  # type: ignore[union-attr]
         if (place < 0).all():
             return
-        kind = transfer.kind if transfer.kind == "cp.async" else "store" if transfer.writes is None else "load"
+        kind = _kind_of(transfer)
         flights: list[Flight] = []
         which = np.full(len(place), -1)
         n_ctas = machine.batch.shape.n_ctas
@@ -179,8 +185,11 @@ class Flights:
             first = int(transfer.positions[mine][0])
             crew = self.rows.number(machine, np.array([first]))
             row = self.rows.crews[crew].rows[0] if crew >= 0 else number * self.rows.per_cta + (first // n_ctas >> 5)
-            flight = Flight(kind, instruction, row, number, now, foot.nbytes * int(mine.sum()))
-            flight.low, flight.high = int(foot.start[mine].min()), int(foot.start[mine].max()) + foot.nbytes
+            flight = Flight(kind, instruction, row, number, now)
+            if foot is not None:
+                start = foot.start[foot.of_runs(mine)]
+                flight.nbytes = foot.nbytes * len(start)
+                flight.low, flight.high = int(start.min()), int(start.max()) + foot.nbytes
             which[mine] = len(flights)
             flights.append(flight)
         self.all += flights

@@ -241,7 +241,8 @@ class Races:
         self.clocks.widen()
         step = min(footprint.nbytes & -footprint.nbytes, 16)
         at = (footprint.start[:, None] + np.arange(0, footprint.nbytes, step)).reshape(-1)
-        who, where = (np.repeat(x, footprint.nbytes // step) for x in (transfer.positions, footprint.columns))
+        users = footprint.of_runs(transfer.positions)
+        who, where = (np.repeat(x, footprint.nbytes // step) for x in (users, footprint.columns))
         self.checks.flat(machine, group, Accesses(self.clocks.shared_cells, at, step, who, who, where, write=write))
         self.reports.settle(machine, group, None, clashing(transfer) if self.reports.doubts else None)
         self.clocks.role = outer

@@ -104,7 +104,9 @@ class AsyncGroups:
         """Arrive at the active lanes' mbarriers when all earlier copies of the thread are complete."""
         signal = Signal(columns, address, np.zeros(1, np.int64), arrivals=1)
         lanes = self.group.lanes(self.active)
-        transfers.start(self.machine, self.group, self.active, Transfer(self.group, lanes, None, signal=signal))
+        transfers.start(
+            self.machine, self.group, self.active, Transfer(self.group, lanes, None, signal=signal, after=CP_ASYNC)
+        )
 
 
 LOADED_ONLY = tensor_map.DATA_TYPES.index("16U4_ALIGN16B")

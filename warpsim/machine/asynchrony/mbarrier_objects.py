@@ -137,9 +137,14 @@ class MbarrierObjects:
         return slice(None) if self.active is None else spread(self.active, self._shape()).reshape(-1)
 
 
-def use_by_copies(machine: Machine, group: Group, active: Array | None, columns: Array, address: Array) -> None:
-    """Note that copies of the async proxy will signal these objects."""
+def read_by_operations(machine: Machine, group: Group, active: Array | None, columns: Array, address: Array) -> None:
+    """Note that operations will arrive at these objects."""
     if machine.hooks.mbarrier_read is not None:
         machine.hooks.mbarrier_read(machine, group, machine.batch.shared.gather(address, columns, U64), active)
+
+
+def use_by_copies(machine: Machine, group: Group, active: Array | None, columns: Array, address: Array) -> None:
+    """Note that copies of the async proxy will signal these objects."""
+    read_by_operations(machine, group, active, columns, address)
     if machine.hooks.mbarrier_reached is not None:
         machine.hooks.mbarrier_reached(machine, group, columns, address, active)

@@ -17,6 +17,7 @@ from warpsim.isa.atomics import UPDATES
 from warpsim.isa.ports import MemoryPort
 from warpsim.layout import mbarriers
 from warpsim.machine.asynchrony.bulk_reach import BulkReach, combine
+from warpsim.machine.asynchrony.tensor_reach import TensorReach
 from warpsim.machine.hooks import ATOMIC, WRITE
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.addresses import Address
@@ -86,6 +87,8 @@ def deliver(machine: Machine, group: Group, active: Array | None, work: Work, wh
         _load_runs(BulkReach(machine, group, active), work, which)
     elif isinstance(work, RunStore):
         _store_runs(BulkReach(machine, group, active), work, which)
+    elif work is not None:
+        work.perform(TensorReach(machine, group, active), which)
 
 
 def _in_turn(which: Which, *, separately: bool) -> list[Which]:
@@ -342,7 +345,7 @@ def _fetch(machine: Machine, group: Group, active: Array | None, transfer: Trans
 def _complete(machine: Machine, transfer: Transfer, which: Which) -> None:
     if not len(which):
         return
-    if transfer.signal is not None and transfer.signal.arrivals:
+    if transfer.after:
         _complete_before(machine, transfer, which)
     _land(machine, transfer, which)
     if machine.hooks.async_visible is not None:
@@ -357,14 +360,27 @@ def _complete_before(machine: Machine, arrival: Transfer, which: Which) -> None:
     for transfer in machine.batch.transfers.open:
         if transfer is arrival:
             return
-        if transfer.kind == CP_ASYNC:
+        if transfer.kind == arrival.after:
             _complete(machine, transfer, np.flatnonzero(transfer.open & mine[transfer.positions]))
 
 
 def _land(machine: Machine, transfer: Transfer, which: Which) -> None:
     which = which[~transfer.landed[which]]
     if len(which):
+        if transfer.tensor is not None:
+            _land_pipes(machine, transfer, transfer.tensor.pipes[which])
         _act(machine, transfer.group, transfer.lanes(which), transfer, which)
+
+
+def _land_pipes(machine: Machine, transfer: Transfer, pipes: Array) -> None:
+    """Let the operations act that tensor cores have begun before: they act in issue order."""
+    for earlier in machine.batch.transfers.open:
+        if earlier is transfer:
+            return
+        if earlier.tensor is not None:
+            due = np.flatnonzero(~earlier.landed & np.isin(earlier.tensor.pipes, pipes))
+            if len(due):
+                _act(machine, earlier.group, earlier.lanes(due), earlier, due)
 
 
 def _shuffle(machine: Machine) -> None:
@@ -383,11 +399,11 @@ def land(machine: Machine, schedule: Schedule) -> None:
             continue
         left = np.flatnonzero(transfer.open & ~transfer.landed)
         which = left[schedule.some(len(left))]
-        if transfer.signal is not None and transfer.signal.arrivals:  # copies of its threads come first
+        if transfer.after:  # operations of its threads come first
             for earlier in machine.batch.transfers.open:
                 if earlier is transfer:
                     break
-                if earlier.kind == CP_ASYNC:
+                if earlier.kind == transfer.after:
                     before = earlier.open & np.isin(earlier.positions, transfer.positions[which])
                     _land(machine, earlier, np.flatnonzero(before))
         _land(machine, transfer, which)

@@ -10,6 +10,7 @@ import numpy as np
 from warpsim.isa.ports import ReportPort
 from warpsim.machine.asynchrony.copies import AsyncGroups, BulkCopies, TensorMapFences
 from warpsim.machine.asynchrony.mbarrier_objects import MbarrierObjects
+from warpsim.machine.asynchrony.tensor_core import TensorCore
 from warpsim.machine.asynchrony.wgmma import SharedMatrix
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.stack import ThreadStack
@@ -35,6 +36,7 @@ Port = (
     | MbarrierObjects
     | Clusters
     | Textures
+    | TensorCore
 )
 """What a body finds under a name that it requests."""
 
@@ -68,4 +70,5 @@ PORTS: dict[str, Callable[[Machine, Group, Array | None], Port]] = {
     "objects": MbarrierObjects,
     "cluster": Clusters,
     "textures": Textures,
+    "tensor_core": TensorCore,
 }

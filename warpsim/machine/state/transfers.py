@@ -11,7 +11,7 @@ from typing import ClassVar
 import attrs
 import numpy as np
 
-from warpsim.isa.ports import Choose
+from warpsim.isa.ports import Choose, TensorCoreWork, TensorRuns
 from warpsim.layout.boxes import Boxes
 from warpsim.machine.memory.addresses import Address
 from warpsim.machine.state.group import Group
@@ -26,11 +26,13 @@ GRANULE = 16
 
 @frozen(eq=False)
 class Footprint:
-    """Runs ``[start, start + nbytes)`` of bytes in the shared memory of a column, one per receiver."""
+    """Runs ``[start, start + nbytes)`` of bytes in the shared memory of a column: one per receiver, or several, whose
+    ``receiver`` is then given."""
 
     columns: Array
     start: Array
     nbytes: int
+    receiver: Array | None = None
     low: int = attrs.field(init=False)
     high: int = attrs.field(init=False)
 
@@ -46,12 +48,18 @@ class Footprint:
     def __deepcopy__(self, memo: object) -> Footprint:
         return self  # immutable
 
+    def of_runs(self, values: Array) -> Array:
+        """What belongs to the receiver of each run."""
+        return values if self.receiver is None else values[self.receiver]
+
     def holders(self, address: Array, columns: Array, open: Array) -> Array:
         """A mask of the bytes that are in a run of an open receiver."""
         keys = self.columns << 32 | self.start
         order = np.argsort(keys, kind="stable")
         wanted = columns << 32 | address
-        return _within(keys[order], open[order], np.maximum(wanted - self.nbytes + 1, columns << 32), wanted)
+        return _within(
+            keys[order], self.of_runs(open)[order], np.maximum(wanted - self.nbytes + 1, columns << 32), wanted
+        )
 
 
 @define(eq=False)
@@ -215,7 +223,18 @@ class RunStore:
     type: ScalarType | None
 
 
-Work = ThreadCopy | RemoteStore | BoxLoad | BoxStore | RunLoad | RunStore | None
+Work = ThreadCopy | RemoteStore | BoxLoad | BoxStore | RunLoad | RunStore | TensorCoreWork | None
+
+
+@frozen(eq=False)
+class TensorUse:
+    """The tensor memory that tcgen05 operations read and write. ``pipes`` tells the tensor cores of the receivers apart, by a
+    column."""
+
+    cta_group: int
+    pipes: Array
+    reads: tuple[TensorRuns, ...] = ()
+    writes: tuple[TensorRuns, ...] = ()
 
 
 # ---- transfers ----------------------------------------------------------------------------------
@@ -242,7 +261,7 @@ class Signal:
 
 @define(eq=False)
 class Transfer:
-    """Copies of one step, started by threads of ``group``, which stands there until the copies have acted, at
+    """Copies (or tcgen05 operations) of one step, started by threads of ``group``, which stands there until the copies have acted, at
     ``positions`` of the batch. ``asynchronous``: they use the async proxy; ``reduces``: they combine with memory.
     ``work`` is gone once they have acted."""
 
@@ -256,6 +275,9 @@ class Transfer:
     reduces: bool = False
     signal: Signal | None = None
     target: GlobalTarget | None = None
+    tensor: TensorUse | None = None
+    after: str = ""
+    """The kind of its threads' earlier operations that an arrival follows."""
     number: Array = attrs.field(factory=lambda: np.zeros(0, np.int64))
     phase: Array = attrs.field(factory=lambda: np.zeros(0, np.int64))
     """The group of each receiver, and the phase of its mbarrier when the copy began."""

@@ -1,0 +1,24 @@
+"""What asynchronous tcgen05 operations reach when they act."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from warpsim.machine.asynchrony.bulk_reach import BulkReach
+from warpsim.machine.values import Array, DType
+
+if TYPE_CHECKING:
+    from warpsim.machine.machine import Machine
+    from warpsim.machine.state.group import Group
+
+
+class TensorReach(BulkReach):
+    """Shared memory, and tensor memory, of the CTAs that take part."""
+
+    def __init__(self, machine: Machine, group: Group, active: Array | None) -> None:
+        super().__init__(machine, group, active)
+        self.sm, self.numerics = machine.launch.device.sm, machine.launch.device.numerics
+
+    def read_shared(self, cta: Array, address: Array, dtype: DType) -> Array:
+        """Elements at byte offsets in the shared memory of CTA columns (broadcast)."""
+        return self.read(cta, address, dtype)
