@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-__all__ = ["define", "frozen"]
+__all__ = ["cached_property", "define", "frozen"]
 
 
 class _Later:
@@ -69,7 +69,23 @@ def _record(decorate: Any, given: type | None = None, *, eq: bool = True, repr: 
     return type(given)(given.__name__, given.__bases__, body)
 
 
+class _Cached:
+    """`functools.cached_property` without the lock that Python had before 3.12, which takes longer than what it guards."""
+
+    def __init__(self, compute: Callable[[Any], object]) -> None:
+        self._compute, self._name, self.__doc__ = compute, compute.__name__, compute.__doc__
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            return self
+        found = instance.__dict__[self._name] = self._compute(instance)
+        return found
+
+
 if TYPE_CHECKING:
+    from functools import cached_property
+
     from attrs import define, frozen
 else:
+    cached_property = _Cached
     define, frozen = partial(_record, attrs.define), partial(_record, attrs.frozen)

@@ -25,6 +25,7 @@ def branches(root: str, op: Op) -> bool:
     return root in ("div", "rcp", "sqrt") and not {"rn", "rz", "rm", "rp"}.isdisjoint(op.modifiers)
 
 
+@functools.lru_cache(maxsize=1024)
 def fused(type: str, factors: Factors = None, *, negative_product: bool, negative_sum: bool) -> Callable[..., Lanes]:
     """``±(a * b) ± c`` as the meaning of an add or sub of this type, whose op says how to flush and saturate.
     ``factors`` computes a and b from the product's sources, if they differ."""

@@ -500,7 +500,7 @@ class Run:
         if hooks.step_after is not None:
             hooks.step_after(machine, group, block.instructions[group.at])
         group.at += 1
-        if group.at == len(block.instructions) or (self.compiled is not None and group.at == stop < len(block.steps)):
+        if group.at == len(block.instructions) or (self.compiled is not None and group.at == stop < block.n_steps):
             return None
         return self._pauses(machine, group, block)
 

@@ -88,15 +88,17 @@ class BoundBlock:
     """Steps of a basic block and the closure that says where to go next."""
 
     __slots__ = (
+        "_make",
+        "_steps",
         "consulted",
         "end",
         "function",
         "index",
         "instructions",
         "live_in",
+        "n_steps",
         "names",
         "returns",
-        "steps",
         "successors",
         "waits",
     )
@@ -111,9 +113,26 @@ class BoundBlock:
         self.waits = block.waits
         self.instructions = instructions
         self.names = Counter([i.op.text for i in instructions])
-        self.steps: list[Step] = []
+        self.n_steps = 0
+        """How many steps it has: its last instruction may be its end."""
+        self._make: Callable[[], list[Step]] = list
+        self._steps: list[Step] | None = None
         self.returns: tuple[Operand, ...] = ()
         self.end: End = lambda machine, group: None
+
+    def bind_when_run(self, n_steps: int, bind: Callable[[], list[Step]]) -> None:
+        """Say how many steps it has, and what makes them when it first runs."""
+        self.n_steps, self._make = n_steps, bind
+
+    @property
+    def steps(self) -> list[Step]:
+        """What its instructions do, up to its end."""
+        return self.bind() if self._steps is None else self._steps
+
+    def bind(self) -> list[Step]:
+        """Make them."""
+        self._steps = self._make()
+        return self._steps
 
     def __deepcopy__(self, memo: object) -> BoundBlock:
         return self  # immutable

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import attrs
@@ -14,7 +13,7 @@ from warpsim.isa.graphs import EVERYBODY, POINTER, Given, graph_of
 from warpsim.isa.spec import Form, Op, OperandSpec
 from warpsim.isa.traits import Ending, Traits
 from warpsim.ptx import ast
-from warpsim.records import frozen
+from warpsim.records import cached_property, frozen
 from warpsim.types import TYPES, ScalarType, StateSpace
 
 
@@ -154,8 +153,18 @@ class Operand(NamedTuple):
             return [self.register.index]
         if self.constant is not None:
             return []
-        inside = (*(self.elements or ()), *([self.base] if self.base is not None else ()), *self.coordinates)
-        return [register for operand in inside for register in operand.registers]
+        return _registers((*(self.elements or ()), *([self.base] if self.base is not None else ()), *self.coordinates))
+
+
+def _registers(operands: Iterable[Operand]) -> list[int]:
+    """Indices of all registers in operands."""
+    found = []
+    for operand in operands:
+        if operand.register is not None:
+            found.append(operand.register.index)
+        elif operand.constant is None:
+            found += operand.registers
+    return found
 
 
 def vector(elements: Iterable[Operand]) -> Operand:
@@ -188,7 +197,7 @@ class Instruction:
     @cached_property
     def reads(self) -> tuple[int, ...]:
         """Indices of the registers that it reads; a guarded instruction also reads those that it may leave unchanged."""
-        found = [register for operand in self.inputs for register in operand.registers]
+        found = _registers(self.inputs)
         if "accumulator" in self.form.ports:
             found += self.writes
         if self.guard is not None:
@@ -198,7 +207,7 @@ class Instruction:
     @cached_property
     def writes(self) -> tuple[int, ...]:
         """Indices of the registers that it writes."""
-        return tuple([register for operand in self.outputs for register in operand.registers])
+        return tuple(_registers(self.outputs))
 
     @cached_property
     def registers(self) -> frozenset[int]:

@@ -6,6 +6,7 @@ The meaning comes from ``form.function``; everything around it (registers, guard
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from warpsim.analysis.flow import KEEP, Block, blocks_of, returned_by, used_registers
@@ -13,7 +14,7 @@ from warpsim.analysis.wgmma_order import wgmma_registers
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Ending
 from warpsim.machine.barriers import bind_sync
-from warpsim.machine.binding.operand_slots import guard_of
+from warpsim.machine.binding.operand_slots import guard_of, place_operands
 from warpsim.machine.binding.thread_steps import bind_access, bind_parameter_load, bind_plain, bind_thread
 from warpsim.machine.binding.warp_steps import bind_warp, bind_wgmma, watch_registers
 from warpsim.machine.collectives import bind_gate
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 def with_register_events(block: BoundBlock) -> tuple[list[Step], End]:
     """The steps of a block, and its end, with the events around them."""
     steps = [_step(step, i) for step, i in zip(block.steps, block.instructions, strict=False)]
-    if len(block.steps) == len(block.instructions):
+    if block.n_steps == len(block.instructions):
         return steps, block.end
     return steps, _end(block.end, block.instructions[-1])
 
@@ -86,7 +87,7 @@ def with_fence_event(instruction: Instruction, step: Step) -> Step:
 
 
 def bind_function(plan: FunctionPlan) -> None:
-    """Bind the steps of a function."""
+    """Bind a function: the steps of a block are made when it first runs."""
     blocks, plan.place_of = blocks_of(plan.function)
     plan.wgmma_rows = {slot: row for row, slot in enumerate(wgmma_registers(plan.function, blocks))}
     plan.flow = blocks
@@ -104,13 +105,25 @@ def bind_function(plan: FunctionPlan) -> None:
             body = body[:-1]
         else:
             bound.end = jump(following)
-        for number, instruction in enumerate(body, block.first):
-            step = bind_step(plan, instruction, unread=number in plan.unread)
-            if instruction.traits.fence is not None:
-                step = with_fence_event(instruction, step)
-            if plan.wgmma_rows:
-                step = watch_registers(plan, instruction, step)
-            bound.steps.append(step)
+        for instruction in body:
+            place_operands(plan, instruction)
+        bound.bind_when_run(len(body), partial(_steps, plan, block.first, body))
+        if plan.wgmma_rows:  # what is in flight is known by its steps
+            bound.bind()
+
+
+def _steps(plan: FunctionPlan, first: int, body: tuple[Instruction, ...]) -> list[Step]:
+    """The steps of instructions, the first of which stands at a place of the function."""
+    slots, steps = len(plan.extras), []
+    for number, instruction in enumerate(body, first):
+        step = bind_step(plan, instruction, unread=number in plan.unread)
+        if instruction.traits.fence is not None:
+            step = with_fence_event(instruction, step)
+        if plan.wgmma_rows:
+            step = watch_registers(plan, instruction, step)
+        steps.append(step)
+    assert len(plan.extras) == slots, "operands have their slots before a launch"
+    return steps
 
 
 def _unread(plan: FunctionPlan, blocks: list[Block], block: Block, used: frozenset[int]) -> set[int]:

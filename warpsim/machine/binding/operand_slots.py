@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 import numpy as np
 
 from warpsim.isa.data_movement import Unpacked
+from warpsim.isa.traits import Access
 from warpsim.machine.memory.addresses import Address, Extent
 from warpsim.machine.plan import FunctionPlan
 from warpsim.machine.specials import clock
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Affine, Array, NotAffine, Value, as_array, extend, retype
-from warpsim.program.program import Instruction, Operand
+from warpsim.program.program import Instruction, Operand, Param
 from warpsim.types import ScalarType
 
 if TYPE_CHECKING:
@@ -33,6 +34,35 @@ Guard: TypeAlias = "Callable[[Machine, Group], Array | Literal[False] | None]"
 """Which lanes execute an instruction: None for all, False for none."""
 U64 = np.dtype(np.uint64)
 U32 = np.dtype(np.uint32)
+
+
+def place_operands(plan: FunctionPlan, instruction: Instruction) -> None:
+    """Give the constants and special registers among its sources their slots."""
+    for operand in instruction.inputs:
+        if operand.register is None and parameter_of(plan, instruction) is None:
+            _place(plan, operand)
+
+
+def _place(plan: FunctionPlan, operand: Operand) -> None:
+    if operand.base is not None:
+        inside = operand.base, *operand.coordinates
+    elif operand.elements is not None:
+        inside = operand.elements
+    else:
+        plan.slot(operand)
+        return
+    for each in inside:
+        if each.register is None:
+            _place(plan, each)
+
+
+def parameter_of(plan: FunctionPlan, instruction: Instruction) -> Param | None:
+    """The kernel's parameter that a load names, if it is a constant of the launch."""
+    if instruction.traits.access is not Access.LOAD or instruction.guard is not None:
+        return None
+    address = instruction.inputs[0]
+    found = address.base.parameter if address.base is not None else None
+    return found if found is not None and plan.function.entry and plan.within(instruction, address) is None else None
 
 
 @overload

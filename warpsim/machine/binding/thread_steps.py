@@ -6,14 +6,17 @@ nobody watches it, in a third of the calls. What an instruction asks of memory i
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from functools import partial
+from types import FunctionType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from warpsim.isa.spec import Body, Op
 from warpsim.isa.traits import Access
-from warpsim.machine.binding.operand_slots import Guard, commit_of, destination, guard_of, source_getter
+from warpsim.machine.binding.operand_slots import Guard, commit_of, destination, guard_of, parameter_of, source_getter
 from warpsim.machine.binding.ports import PORTS
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.addresses import Extent, last_along, space_of
@@ -29,20 +32,12 @@ if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
 
 
-Source = tuple[int, DType]
-"""The slot of a source operand, and the type in which it is read."""
-Target = tuple[int, int, bool]
-"""The slot of a destination, the size of its register, and whether a narrower result is extended by its sign."""
-
-
 def bind_parameter_load(plan: FunctionPlan, instruction: Instruction) -> Step | None:
     """Bind loads of kernel parameters by name, which are constants of the launch."""
-    if instruction.traits.access is not Access.LOAD or instruction.guard is not None:
+    param = parameter_of(plan, instruction)
+    if param is None:
         return None
     address = instruction.inputs[0]
-    param = address.base.parameter if address.base is not None else None
-    if param is None or not plan.function.entry or plan.within(instruction, address) is not None:
-        return None
     offset, target = param.offset + address.offset, instruction.operands[0]
     setters, type = [destination(r) for r in target.parts], target.type
 
@@ -58,36 +53,44 @@ def bind_plain(plan: FunctionPlan, instruction: Instruction) -> Step | None:
     form = instruction.form
     if form.ports or instruction.guard is not None or form.n_dest != 1:
         return None
-    (result,), sources = instruction.outputs, instruction.inputs
+    result, *sources = instruction.operands
     register = result.register
     if register is None or not 1 <= len(sources) <= 3:
         return None
-    pairs: list[Source] = []
+    slots, types = [], []
     for source in sources:
-        slot = plan.slot(source)
+        slot = plan.slot(source) if source.register is None else source.register.index
         if slot is None or source.negated:
             return None
-        pairs.append((slot, source.type.dtype))
-    linear = stays_affine(form.function, instruction.op, tuple([dtype for _, dtype in pairs]))
-    target = register.index, register.type.dtype.itemsize, result.type.signed
-    step = _plain(instruction, target, tuple(pairs), linear=linear)
-    if len(pairs) == 2:
-        return _of_two(instruction, target, pairs[0], pairs[1], step, linear=linear)
-    return step
+        slots.append(slot)
+        types.append(source.type.dtype)
+    width, signed = register.type.dtype.itemsize, result.type.signed
+    if len(slots) == 2:
+        return _at(
+            _of_two(instruction.op, form.function, types[0], types[1], width, signed=signed), register.index, *slots
+        )
+    return _at(_plain(instruction.op, form.function, tuple(types), width, signed=signed), register.index, tuple(slots))
 
 
+def _at(step: Callable[..., object], *places: object) -> Step:
+    """The step at other places, which are its last parameters: a function with other defaults costs a tenth of one with cells of
+    its own.
+    """
+    assert isinstance(step, FunctionType)
+    return FunctionType(step.__code__, step.__globals__, step.__name__, places, step.__closure__)
+
+
+@functools.lru_cache(maxsize=4096)
 def _of_two(  # noqa: C901  where launches spend their time: no calls
-    instruction: Instruction, target: Target, first: Source, second: Source, general: Step, *, linear: bool
-) -> Step:
+    op: Op, function: Body, one: DType, other: DType, width: int, *, signed: bool
+) -> Callable[..., object]:
     """The step from two registers to one, where most launches spend their time. Arrays of one shape, an array with a
     uniform integer, and two affine values go straight to the body; anything else takes the ``general`` step.
     """
-    op, function = instruction.op, instruction.form.function
-    d, width, signed = target
-    (i, one), (j, other) = first, second
+    linear, general = stays_affine(function, op, (one, other)), _plain(op, function, (one, other), width, signed=signed)
     one_size, other_size = one.itemsize, other.itemsize
 
-    def step(machine: Machine, group: Group) -> object:  # noqa: C901  where launches spend their time: no calls
+    def step(machine: Machine, group: Group, d: int = 0, i: int = 0, j: int = 0) -> object:  # noqa: C901  likewise
         env = group.env
         a, b = env[i], env[j]
         if a is None:
@@ -96,14 +99,14 @@ def _of_two(  # noqa: C901  where launches spend their time: no calls
             b = group.fetch(j)
         if type(a) is np.ndarray:
             if a.size == 1:
-                return general(machine, group)
+                return general(machine, group, d, (i, j))
             if type(b) is np.ndarray:
                 if b.size == 1:
-                    return general(machine, group)
+                    return general(machine, group, d, (i, j))
             elif type(b) is Affine and b.strides == FLAT:
                 b = b.point()
             else:
-                return general(machine, group)
+                return general(machine, group, d, (i, j))
             if a.dtype is not one:
                 a = a.view(one) if a.itemsize == one_size else retype(a, one)
             if b.dtype is not other:
@@ -115,9 +118,9 @@ def _of_two(  # noqa: C901  where launches spend their time: no calls
             try:
                 result = function(op, a if a.dtype is one else a.view(one), b if b.dtype is other else b.view(other))
             except NotAffine:
-                return general(machine, group)
+                return general(machine, group, d, (i, j))
         else:
-            return general(machine, group)
+            return general(machine, group, d, (i, j))
         env[d] = result
         group.dirty.add(d)
         return None
@@ -125,18 +128,18 @@ def _of_two(  # noqa: C901  where launches spend their time: no calls
     return step
 
 
-def _plain(instruction: Instruction, target: Target, pairs: tuple[Source, ...], *, linear: bool) -> Step:  # noqa: C901  where launches spend their time: no calls
-    """The step from registers ``pairs`` (slot and type) to one. A value without axes is passed to NumPy without axes if
-    others have some.
-    """
-    op, function, types = instruction.op, instruction.form.function, [t for _, t in pairs]
-    d, width, signed = target
+@functools.lru_cache(maxsize=4096)
+def _plain(  # noqa: C901  where launches spend their time: no calls
+    op: Op, function: Body, types: tuple[DType, ...], width: int, *, signed: bool
+) -> Callable[..., object]:
+    """The step from registers to one. A value without axes is passed to NumPy without axes if others have some."""
+    linear = stays_affine(function, op, types)
 
-    def step(machine: Machine, group: Group) -> object:  # noqa: C901  where launches spend their time: no calls
+    def step(machine: Machine, group: Group, d: int = 0, slots: tuple[int, ...] = ()) -> object:  # noqa: C901  likewise
         env = group.env
         values = []
         affine, lifted, wide, narrow = linear, True, False, False
-        for slot, dtype in pairs:
+        for slot, dtype in zip(slots, types, strict=True):
             value = env[slot]
             if value is None:
                 value = group.fetch(slot)

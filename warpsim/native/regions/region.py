@@ -158,7 +158,7 @@ class RegionFormer:
         """The longest slice of a block from a step on; None if it is empty."""
         plan = self.plan
         bound = plan.blocks[block]
-        steps = len(bound.steps)
+        steps = bound.n_steps
         for at in range(first, steps):
             if not self.allowed(block, at, entry=entry):
                 return BlockSlice(block, first, at, ends=False) if at > first else None

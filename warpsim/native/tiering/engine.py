@@ -131,7 +131,7 @@ class CompiledEngine:
                 entry.visits += 1
                 return False
         block = group.plan.blocks[group.block]
-        if group.at == len(block.steps) and not block.successors:
+        if group.at == block.n_steps and not block.successors:
             return False
         return self._visit(machine, group, limit, room)
 
@@ -212,7 +212,7 @@ def _begins(profile: Profile, block: int, *, accesses: bool) -> tuple[int, ...]:
     on registers of wgmma, which only the first slice of a region holds."""
     plan, undefined = profile.plan, profile.maybe_undefined
     bound = plan.blocks[block]
-    steps = bound.instructions[: len(bound.steps)]
+    steps = bound.instructions[: bound.n_steps]
     stops = [(i.span.line, i.span.column) in profile.stops and profile.traces.stopped(i) for i in steps]
     other = [
         stop

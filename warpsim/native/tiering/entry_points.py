@@ -276,7 +276,7 @@ class Budget:
     def interpret(self, group: Group, profile: Profile, times: int) -> float:
         """Account for interpreting ``times`` times from where a group stands to the end of the block; the seconds of
         one."""
-        steps = len(group.plan.blocks[group.block].steps) - group.at
+        steps = group.plan.blocks[group.block].n_steps - group.at
         one = steps * (STEP + group.selection.n * LANE)
         profile.account.interpreted += one * times
         return one
