@@ -72,10 +72,10 @@ def _record(decorate: Any, given: type | None = None, *, eq: bool = True, repr: 
 class _Cached:
     """`functools.cached_property` without the lock that Python had before 3.12, which takes longer than what it guards."""
 
-    def __init__(self, compute: Callable[[Any], object]) -> None:
+    def __init__(self, compute: Callable[[object], object]) -> None:
         self._compute, self._name, self.__doc__ = compute, compute.__name__, compute.__doc__
 
-    def __get__(self, instance: Any, owner: type) -> Any:
+    def __get__(self, instance: object, owner: type) -> object:
         if instance is None:
             return self
         found = instance.__dict__[self._name] = self._compute(instance)

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from warpsim.analysis.contraction import flushes, identity
 from warpsim.analysis.flow import KEEP, Block, blocks_of, rewritten, written_often
-from warpsim.isa.spec import Body, Scope
+from warpsim.isa.spec import Body, Op, Scope
 from warpsim.isa.traits import PLAIN, Contraction, Ending
 from warpsim.numerics import approx, rounded
 from warpsim.numerics.arrays import Array
@@ -68,7 +68,7 @@ UNITS: dict[str, tuple[Callable[..., Array], Callable[..., Array] | None]] = {
 
 def fold(function: Function) -> Function:
     """Replace approximations, products and sums by the values that the assembler computes."""
-    if not any(_shows(i) for i in function.code):
+    if not any(_shows(i.op, i.traits.contraction) for i in function.code):
         return function
     code = list(function.code)
     for at, (change, bits) in Constants(function).changes.items():
@@ -76,13 +76,14 @@ def fold(function: Function) -> Function:
     return rewritten(function, code)
 
 
-def _shows(instruction: Instruction) -> bool:
+@functools.lru_cache(maxsize=4096)
+def _shows(op: Op, contraction: Contraction | None) -> bool:
     """Whether the result depends on who computes an instruction: an approximation, or a candidate for fusing."""
-    if _by_one(instruction.op.text):
+    if _by_one(op.text):
         return True
-    if instruction.traits.contraction not in (None, Contraction.NEGATION):
-        return _computed(instruction.text) and instruction.op.modifiers[-1] in ("f32", "f64")
-    return "approx" in instruction.op.modifiers or instruction.text.startswith(("div.full", "mul.ftz.sat"))
+    if contraction not in (None, Contraction.NEGATION):
+        return _computed(op.text) and op.modifiers[-1] in ("f32", "f64")
+    return "approx" in op.modifiers or op.text.startswith(("div.full", "mul.ftz.sat"))
 
 
 def _constant(instruction: Instruction, bits: int) -> Instruction:
@@ -130,9 +131,11 @@ class Constants:
         self.function = function
         self.blocks, self.place = blocks_of(function, entered=True)
         self.touched = [i.writes for i in function.code]
-        self.computed = [_computed(i.text) and not i.form.ports and i.form.scope is Scope.THREAD for i in function.code]
+        self.computed = [
+            _computed(i.op.text) and not i.form.ports and i.form.scope is Scope.THREAD for i in function.code
+        ]
         self.partly = [i.form.root in PARTLY or i.guard is not None for i in function.code]
-        self.shows = [_shows(i) and i.operands[0].register is not None for i in function.code]
+        self.shows = [_shows(i.op, i.traits.contraction) and i.operands[0].register is not None for i in function.code]
         given = [r.index for p in (*function.params, *function.returns) for r in p.registers]
         if KEEP in function.directives:
             given = list(range(len(function.registers)))

@@ -142,6 +142,8 @@ def contract(function: Function) -> Function:
         return function
     code, registers = list(function.code), list(function.registers)
     blocks, _ = blocks_of(function, entered=True)
+    across = False
+    """Whether a sum has a product of an earlier block; in its own block, its factors are read, and the product is written."""
     for run in _runs(blocks):
         live = {r for s in run[-1].successors for r in blocks[s].live_in}
         if KEEP in function.directives and not run[-1].successors:
@@ -150,7 +152,8 @@ def contract(function: Function) -> Function:
             if product.late:
                 code[product.at] = _keep_factors(code[product.at], product, registers)
             code[at] = _sum(code[at], product, operand, negative=negative)
-    return rewritten(function, code, registers[len(function.registers) :])
+            across = across or any(product.at < block.first <= at for block in run)
+    return rewritten(function, code, registers[len(function.registers) :], lives=not across)
 
 
 def _keep_factors(instruction: Instruction, product: _Product, registers: list[Register]) -> Instruction:

@@ -57,15 +57,19 @@ def blocks_of(function: Function, *, entered: bool = False) -> tuple[list[Block]
     return _copies(found.blocks), dict(found.place)
 
 
-def rewritten(function: Function, code: Sequence[Instruction], registers: Sequence[Register] = ()) -> Function:
-    """The function with other instructions where it has some, and with further ``registers`` behind its own. Its branches are the same."""
+def rewritten(
+    function: Function, code: Sequence[Instruction], registers: Sequence[Register] = (), *, lives: bool = False
+) -> Function:
+    """The function with other instructions where it has some, and with further ``registers`` behind its own. Its branches are the
+    same; ``lives``: so are the registers that are live before each block.
+    """
     changed = [(old, new) for old, new in zip(function.code, code, strict=True) if old is not new]
     if not changed:
         return function
     made = function.with_code(code, registers)
     flow: _Flow | None = function.flow
     if flow is not None:
-        alive = flow.alive and all(_lives(old) == _lives(new) for old, new in changed)
+        alive = flow.alive and (lives or all(_lives(old) == _lives(new) for old, new in changed))
         object.__setattr__(made, "flow", attrs.evolve(flow, alive=alive))
     return made
 

@@ -6,7 +6,9 @@ that it reads. Steps are closures over slots, bound once for every launch and ba
 
 from __future__ import annotations
 
+import functools
 import itertools
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Hashable
 from functools import cached_property
@@ -229,7 +231,7 @@ class FunctionPlan:
             return _extent("global", PARAM_ADDRESS + symbol.offset, symbol.size, symbol.name)
         if symbol.space is StateSpace.SHARED:
             layout = self.kernel.shared
-            if all(start == layout.variables[0][1] for _, start, _ in layout.variables):
+            if self.kernel.shared_starts < 2:
                 return None
             size = symbol.size if symbol.linkage != "extern" and symbol.size else WINDOW
             return _extent("shared", layout.address(symbol), size, symbol.name)
@@ -372,11 +374,14 @@ def uses_of(program: Program) -> Uses:
     return Uses(proxy, asynchronous, tensor, counts, fragments)
 
 
+@functools.cache
 def zero(type: ScalarType) -> Value:
-    """The value of an unwritten register."""
+    """The value of an unwritten register, which nobody may change."""
     if type.dtype.kind in "iu":
         return Affine.constant(0, type.dtype)
-    return np.zeros(1, type.dtype)
+    made = np.zeros(1, type.dtype)
+    made.flags.writeable = False
+    return made
 
 
 def literal(bits: int, type: ScalarType) -> Value:
@@ -457,6 +462,8 @@ class KernelPlan:
         self.entry = image.program.functions[name]
         self.uses = image.uses
         self.shared = place_shared(image.program, self.entry)
+        self.shared_starts = len({start for _, start, _ in self.shared.variables})
+        """At how many addresses variables in shared memory begin."""
         self.dynamic_offset = self.shared.dynamic
         self._functions: dict[str, FunctionPlan] = {}
         self.main = self.function(name)
@@ -498,18 +505,19 @@ def mark_waits(plan: FunctionPlan, blocks: list[Block]) -> None:
     """
     kernel, function = plan.kernel, plan.function
 
-    def polls_in(at: int) -> bool:
-        instruction = function.code[at]
+    def polls(at: int, instruction: Instruction) -> bool:
         traits = instruction.traits
         if traits.ending is Ending.CALL:
             return calls_into(instruction, kernel.image.polling, kernel.program)
-        return traits.polls and not (traits.access is not None and at in plan.unread)
+        return traits.polls and (traits.access is None or at not in plan.unread)
 
-    # Number of blocks before each poll.
-    polls = [0, *itertools.accumulate(any(polls_in(at) for at in range(b.first, b.last)) for b in blocks)]
+    polling = [at for at, i in enumerate(function.code) if polls(at, i)]
+    counts = [bisect_left(polling, block.last) - bisect_left(polling, block.first) for block in blocks]
+    before = list(itertools.accumulate(counts, initial=0))
+    """How many polls stand before each block, and behind the last one."""
     for block in blocks:
         for target in block.successors:
             if target <= block.index and (
-                polls[block.index + 1] > polls[target] or (plan.clocks.registers and plan.loop(target).timed)
+                before[block.index + 1] > before[target] or (plan.clocks.registers and plan.loop(target).timed)
             ):
                 block.waits = True
