@@ -39,7 +39,10 @@ U32 = np.dtype(np.uint32)
 def place_operands(plan: FunctionPlan, instruction: Instruction) -> None:
     """Give the constants and special registers among its sources their slots."""
     for operand in instruction.inputs:
-        if operand.register is None and parameter_of(plan, instruction) is None:
+        base = operand.base
+        if operand.register is not None or (base is not None and base.register is not None and not operand.coordinates):
+            continue
+        if base is None or base.parameter is None or parameter_of(plan, instruction) is None:
             _place(plan, operand)
 
 
