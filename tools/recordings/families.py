@@ -45,8 +45,6 @@ cp.async.bulk.tensor.3d.shared::cluster.global.im2col::w.mbarrier::complete_tx::
 cp.async.bulk.tensor.3d.shared::cta.global.im2col::w::128.mbarrier::complete_tx::bytes [b0], [q1, {b2,b3,b4}], [b5], {uh1,uh2};
 cp.async.bulk.prefetch.tensor.3d.L2.global.im2col::w [q1, {b2,b3,b4}], {uh1,uh2};
 st.bulk.weak.shared::cta [b0], q1, 0;
-tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [b0], b1;
-tcgen05.ld.sync.aligned.32x32b.x2.b32 {b0,b1}, [b2];
 tcgen05.shift.cta_group::1.down [b0];
 tcgen05.cp.cta_group::1.128x256b.b8x16.b6x16_p32 [b0], q1;
 tcgen05.mma.cta_group::1.kind::f16 [b0], q1, q2, b3, p0;

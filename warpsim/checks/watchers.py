@@ -40,6 +40,7 @@ def _kinds(checks: frozenset[str], uses: Uses) -> list[Callable[[], Watcher]]:
         (not checks.isdisjoint(matrices.RULES), matrices.MatrixRows),
         (not checks.isdisjoint(convergence.BROKEN.values()), convergence.Stalls),
         *(_asynchronous(checks, uses) if uses.asynchronous or uses.async_proxy else ()),
+        *(_tensor_memory(checks) if uses.tensor_memory else ()),
         *_races(checks),
         (convergence.SETMAXNREG in checks and uses.register_counts, convergence.RegisterCountRules),
         (True, Uninitialised if UNINITIALISED in checks else WrittenBytes),
@@ -58,6 +59,12 @@ def _asynchronous(checks: frozenset[str], uses: Uses) -> Iterator[tuple[bool, Ca
     yield proxies.RULE in checks and uses.async_proxy, proxies.ProxyFences
     yield matrices.RULE in checks and uses.asynchronous, matrices.Descriptors
     yield matrices.TENSOR_MAP in checks and uses.async_proxy, matrices.TensorMaps
+
+
+def _tensor_memory(checks: frozenset[str]) -> Iterator[tuple[bool, Callable[[], Watcher]]]:
+    from warpsim.checks import tensor_memory
+
+    yield tensor_memory.RULE in checks, tensor_memory.TensorMemoryRules
 
 
 def _races(checks: frozenset[str]) -> Iterator[tuple[bool, Callable[[], Watcher]]]:

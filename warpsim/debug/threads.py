@@ -65,6 +65,8 @@ def group_states(machine: Machine) -> Iterator[GroupState]:
         yield GroupState(machine, group, "waits at the cluster barrier", group.instruction)
     for group in batch.register_counts.waiting if batch.register_counts is not None else ():
         yield GroupState(machine, group, "waits for registers", group.instruction)
+    for group in batch.tensor.waiting if batch.tensor is not None else ():
+        yield GroupState(machine, group, "waits for columns of tensor memory", group.instruction)
 
 
 def column_of(machine: Machine, cta: tuple[int, int, int]) -> int | None:

@@ -35,6 +35,7 @@ from warpsim.isa import (  # noqa: F401
     mma_sp,
     multimem,
     tcgen05_order,
+    tensor_memory,
     tensormaps,
     textures,
     video,

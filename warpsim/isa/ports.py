@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from warpsim.layout.tensor_memory import Tile
 from warpsim.layout.textures import Fields
 from warpsim.numerics.arrays import Array, DType
 from warpsim.records import frozen
@@ -370,3 +371,25 @@ class StackPort(Protocol):
 
     def restore(self, end: Lanes) -> None:
         """Restore an earlier top."""
+
+
+class TensorPort(Protocol):
+    """The tensor memory of each warp's CTA."""
+
+    def load(self, address: Lanes, tile: Tile) -> Registers:
+        """Load registers ``[n, 32, m]``, as a tile names cells from each warp's address on."""
+
+    def store(self, address: Lanes, tile: Tile, registers: Registers) -> None:
+        """Store registers likewise."""
+
+    def waited(self, *, stores: bool) -> None:
+        """The warps have waited for their stores, or their loads."""
+
+    def allocate(self, space: str, at: Address, columns: Lanes) -> None:
+        """Allocate columns for each warp, of which there are enough, and store their address in shared memory."""
+
+    def free(self, address: Lanes, columns: Lanes) -> None:
+        """Free what was allocated."""
+
+    def relinquish(self) -> None:
+        """The warps' CTAs allocate nothing any more."""

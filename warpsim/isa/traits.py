@@ -108,6 +108,13 @@ class Asynchronous:
     tensor: bool = False
 
 
+class Allocation(enum.Enum):
+    """What is done to the columns of tensor memory that a CTA has."""
+
+    ALLOCATE = "alloc"
+    FREE = "dealloc"
+
+
 @frozen
 class Metadata:
     """The operands of a sparse product that are its metadata and its selector. So many lanes of each quad hold metadata
@@ -159,6 +166,8 @@ class Traits:
     """It only lets time pass."""
     register_count: bool = False
     """It changes the register count of its warpgroup's threads."""
+    allocation: Allocation | None = None
+    """How it changes what is allocated of tensor memory."""
     access: Access | None = None
     """How each lane accesses memory, on its own GPU; matrices and asynchronous copies have their own traits."""
     polls: bool = False

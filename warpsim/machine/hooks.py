@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
+import attrs
 import numpy as np
 
 from warpsim.machine.state.global_memory import Allocation
@@ -60,6 +61,35 @@ class MemoryAccess:
     def writes(self) -> bool:
         """Whether memory may change."""
         return self.kind != READ
+
+
+@frozen(eq=False)
+class TensorAccess:
+    """Accesses to tensor memory, each a rectangle of ``lanes`` by ``columns`` cells; created only if there is a listener."""
+
+    kind: int
+    """READ or WRITE."""
+    ctas: Array
+    """The CTA whose tensor memory it is, by its number in the batch, ``[k]``."""
+    lane: Array
+    """The first lane of each."""
+    column: Array
+    """The first column of each."""
+    lanes: int
+    columns: int
+    positions: Array
+    """The first thread of the warp, or the thread, that asks for each; flat positions in the batch."""
+    part: str
+    """The operand that names them ("d", "a" ...), if there are several."""
+
+
+@frozen(eq=False)
+class TensorProblem:
+    """Why an instruction may not do what it asks of tensor memory; ``values`` are those that matter."""
+
+    message: str
+    advice: str
+    values: dict[str, int] = attrs.field(factory=dict)
 
 
 @frozen

@@ -242,6 +242,7 @@ class Machine:
             or any(barrier.waiting for barrier in batch.barriers.values())
             or bool(batch.cluster_barrier is not None and batch.cluster_barrier.waiting)
             or bool(batch.register_counts is not None and batch.register_counts.waiting)
+            or bool(batch.tensor is not None and batch.tensor.waiting)
         )
 
     def divide(self, group: Group, mask: Array) -> tuple[Group, Group]:

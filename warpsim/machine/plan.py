@@ -368,7 +368,7 @@ def uses_of(program: Program) -> Uses:
                 families.add(traits.asynchronous.family)
             counts |= bool(traits.register_count)
             fragments |= bool(traits.opaque_fragments)
-    tensor = Family.TCGEN05 in families
+    tensor = Family.TCGEN05 in families or "tensor" in ports
     proxy = tensor or bool(families & {Family.WGMMA, Family.BULK})
     asynchronous = tensor or bool(ports & {"async_groups", "bulk", "shared_matrix", "objects"})
     return Uses(proxy, asynchronous, tensor, counts, fragments)

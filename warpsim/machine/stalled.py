@@ -19,17 +19,18 @@ from warpsim.machine.values import Array
 from warpsim.program.program import Instruction
 from warpsim.records import frozen
 
-WARP, LANES, BARRIER, CLUSTER, REGISTERS, PHASE, MEMORY = (
+WARP, LANES, BARRIER, CLUSTER, REGISTERS, COLUMNS, PHASE, MEMORY = (
     "warp",
     "lanes",
     "barrier",
     "cluster",
     "registers",
+    "columns",
     "phase",
     "memory",
 )
 """What threads wait for: all lanes of their warps, those in a membermask, a barrier of the CTA or of the cluster,
-registers, the phase of an mbarrier, or a change of memory."""
+registers, columns of tensor memory, the phase of an mbarrier, or a change of memory."""
 
 
 class StallValues(TypedDict):
@@ -94,6 +95,12 @@ def deadlock(machines: list[Machine]) -> NoReturn:
         for machine in machines
         if machine.batch.register_counts is not None
         for g in machine.batch.register_counts.waiting
+    ]
+    collectives += [
+        _columns(machine, g)
+        for machine in machines
+        if machine.batch.tensor is not None
+        for g in machine.batch.tensor.waiting
     ]
     barriers = [
         _barrier(machine, barrier, group, polling[id(machine)])
@@ -189,6 +196,16 @@ def _registers(machine: Machine, group: Group) -> Stall:
     note = f"{group.selection.n} threads wait for registers at {place.text} in line {place.span.line}"
     advice = "other warps must release enough registers with setmaxnreg.dec first: the counts of a CTA cannot exceed those at launch"
     return Stall(machine, group, REGISTERS, note, advice)
+
+
+def _columns(machine: Machine, group: Group) -> Stall:
+    place = present(group)
+    whom = (
+        "the other CTA of their pair, or for columns of tensor memory" if "cta_group::2" in place.op.modifiers else ""
+    )
+    note = f"{group.selection.n} threads wait for {whom or 'columns of tensor memory'} at {place.text} in line {place.span.line}"
+    advice = "columns become free by tcgen05.dealloc, which must not wait for this; with .cta_group::2, one warp of each CTA executes it"
+    return Stall(machine, group, COLUMNS, note, advice)
 
 
 def _poll(machine: Machine, group: Group) -> Stall:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from warpsim.machine.hooks import ATOMIC, READ, WRITE, BoxProblem, Hooks, MemoryAccess
+from warpsim.machine.hooks import ATOMIC, READ, WRITE, BoxProblem, Hooks, MemoryAccess, TensorAccess, TensorProblem
 
 if TYPE_CHECKING:
     from warpsim.errors import Finding
@@ -224,6 +224,21 @@ class Watcher:
         or N, the element size, and whether it is transposed. ``limits`` are the addresses that it lies within.
         """
 
+    def tensor_accessed(self, machine: Machine, group: Group, access: TensorAccess) -> None:
+        """Warps, or the tensor cores for a thread, are about to access tensor memory."""
+
+    def tensor_refused(self, machine: Machine, group: Group, problem: TensorProblem, lanes: Array | None) -> None:
+        """Threads ask of tensor memory what they may not: what is not allocated is neither read nor written."""
+
+    def tensor_waited(self, machine: Machine, group: Group, active: Array | None, written: bool) -> None:  # noqa: FBT001  event arguments are positional
+        """Warps have waited for their stores to tensor memory (``written``) or for their loads."""
+
+    def tensor_allocated(self, machine: Machine, group: Group, ctas: Array, column: Array, columns: Array) -> None:
+        """Warps have allocated ``columns`` of tensor memory from ``column`` on in these CTAs, and stored the address."""
+
+    def tensor_freed(self, machine: Machine, group: Group, ctas: Array, column: Array, columns: Array) -> None:
+        """Warps are about to free columns of tensor memory in these CTAs."""
+
     def global_tile_accessed(
         self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int
     ) -> None:
@@ -390,4 +405,4 @@ EVENTS = tuple(name for name, value in vars(Watcher).items() if name[0] != "_" a
 for _name in EVENTS:
     setattr(Hooks, _name, None)
 
-__all__ = ["ATOMIC", "EVENTS", "READ", "WRITE", "BoxProblem", "MemoryAccess", "Watcher"]
+__all__ = ["ATOMIC", "EVENTS", "READ", "WRITE", "BoxProblem", "MemoryAccess", "TensorAccess", "Watcher"]

@@ -59,6 +59,7 @@ BY_GROUP = {
         "async-smem-overwrite": "Shared memory is written while an asynchronous operation still reads it.",
         "async-read-early": "The destination of an asynchronous copy is accessed before the copy is waited for.",
         "mbarrier": "An mbarrier is used before it is initialised, initialised twice, or counts beyond its limits.",
+        "tcgen05": "Tensor memory is used without being allocated, by the wrong warp, or before an asynchronous operation on it has completed.",
         "tensor-map": "A tensor map, its coordinates or its box are malformed.",
     },
     "memory": {

@@ -380,6 +380,11 @@ class RaceWatcher(Watcher):
         """Note lanes that have met."""
         self._at(machine, group).clocks.warp_sync(group, members, active)
 
+    def tensor_allocated(self, machine: Machine, group: Group, ctas: Array, column: Array, columns: Array) -> None:
+        """Note that all lanes know the address which their warp has stored."""
+        self._at_new_step(machine)
+        self._at(machine, group).clocks.warp_sync(group, None, None)
+
     def barrier_arrived(self, machine: Machine, group: Group, number: int, partial: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Note arrivals at a barrier that others need not reach."""
         if partial:

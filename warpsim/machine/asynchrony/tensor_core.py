@@ -11,6 +11,7 @@ from warpsim.machine.asynchrony import transfers
 from warpsim.machine.asynchrony.bulk_reach import BulkReach, Lanes
 from warpsim.machine.asynchrony.mbarrier_objects import read_by_operations
 from warpsim.machine.memory.addresses import Address
+from warpsim.machine.memory.tensor_allocation import refuse
 from warpsim.machine.specials import ranks_of
 from warpsim.machine.state.transfers import Footprint, Signal, TensorUse, Transfer
 from warpsim.machine.values import Array, Value
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.group import Group
 
-RULE = "tcgen05"
 PAIR = "launch with clusters of an even number of CTAs, and keep both CTAs of the pair until the operation is complete"
 
 
@@ -50,11 +50,10 @@ class TensorCore(BulkReach):
         rank = ranks_of(machine.launch, machine.batch)[own]
         peers = machine.cluster_peer(own, rank ^ 1)
         if (peers < 0).any():
-            message = "an operation of .cta_group::2 by a CTA without a peer in its cluster"
-            self.fault(RULE, message, advice=PAIR)
+            refuse(machine, self.group, self.active, "an operation of .cta_group::2 by a CTA without a peer", PAIR)
             peers = np.where(peers < 0, own, peers)
         elif (machine.batch.alive[peers] == 0).any():
-            self.fault(RULE, "an operation of .cta_group::2 whose peer CTA has exited", advice=PAIR)
+            refuse(machine, self.group, self.active, "an operation of .cta_group::2 whose peer CTA has exited", PAIR)
         odd = rank & 1 == 1
         return np.where(odd, peers, own), np.where(odd, own, peers)
 

@@ -14,6 +14,7 @@ from warpsim.analysis.wgmma_order import wgmma_registers
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Ending
 from warpsim.machine.barriers import bind_sync
+from warpsim.machine.binding.allocation_steps import bind_allocation
 from warpsim.machine.binding.operand_slots import guard_of, place_operands
 from warpsim.machine.binding.thread_steps import bind_access, bind_parameter_load, bind_plain, bind_thread
 from warpsim.machine.binding.warp_steps import bind_warp, bind_wgmma, watch_registers
@@ -153,6 +154,8 @@ def bind_step(plan: FunctionPlan, instruction: Instruction, *, unread: bool = Fa
             or bind_parameter_load(plan, instruction)
             or bind_access(plan, instruction, bind_thread(plan, instruction, unread=unread))
         )
+        if instruction.traits.allocation is not None:
+            step = bind_allocation(plan, instruction, step)
         if instruction.traits.synchronises:
             step = bind_gate(plan, instruction, step)
     elif form.scope is Scope.WARPGROUP:

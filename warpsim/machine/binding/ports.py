@@ -14,6 +14,7 @@ from warpsim.machine.asynchrony.tensor_core import TensorCore
 from warpsim.machine.asynchrony.wgmma import SharedMatrix
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.stack import ThreadStack
+from warpsim.machine.memory.tensor import Tensor
 from warpsim.machine.memory.textures import Textures
 from warpsim.machine.runtime import Clusters
 from warpsim.machine.state.group import Group
@@ -37,6 +38,7 @@ Port = (
     | Clusters
     | Textures
     | TensorCore
+    | Tensor
 )
 """What a body finds under a name that it requests."""
 
@@ -71,4 +73,5 @@ PORTS: dict[str, Callable[[Machine, Group, Array | None], Port]] = {
     "cluster": Clusters,
     "textures": Textures,
     "tensor_core": TensorCore,
+    "tensor": Tensor,
 }

@@ -9,6 +9,7 @@ from warpsim.machine.plan import FunctionPlan
 from warpsim.machine.selection import Selection, Shape
 from warpsim.machine.state.group import Frame, Group
 from warpsim.machine.state.notes import Notes, no_notes
+from warpsim.machine.state.tensor_memory import TensorMemory
 from warpsim.machine.state.transfers import Transfers
 from warpsim.machine.state.word_space import WordSpace
 from warpsim.machine.values import Array, Value
@@ -156,6 +157,8 @@ class BatchState:
     transfers: Transfers = attrs.field(factory=Transfers)
     wgmma: Wgmma | None = None
     """None until the first wgmma."""
+    tensor: TensorMemory | None = None
+    """None until the first tcgen05."""
     exited: Array | None = None
     warpgroups: tuple[int, Array] | None = None
     """Number of threads that have not exited, and per warpgroup."""
@@ -165,7 +168,7 @@ class BatchState:
     def groups(self) -> list[Group]:
         """All groups except the running one."""
         found = [*self.runnable, *self.parked, *self.sleeping]
-        for place in (*self.barriers.values(), self.cluster_barrier, self.register_counts):
+        for place in (*self.barriers.values(), self.cluster_barrier, self.register_counts, self.tensor):
             found += place.waiting if place is not None else []
         return found
 
@@ -175,6 +178,12 @@ class BatchState:
         if found is None:
             found = self.barriers[number] = Barrier.of(number, self.shape.n_ctas)
         return found
+
+    def tensor_memory(self) -> TensorMemory:
+        """The CTAs' tensor memories."""
+        if self.tensor is None:
+            self.tensor = TensorMemory.of(self.shape.n_ctas)
+        return self.tensor
 
     @classmethod
     def of(cls, shape: Shape, ctas: Array, shared_size: int, local_size: int) -> BatchState:

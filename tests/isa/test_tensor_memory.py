@@ -1,0 +1,186 @@
+"""Tensor memory: allocation, loads and stores."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import warpsim
+from warpsim.layout.tensor_memory import SHAPES, tile
+
+HEAD = """
+.version 9.0
+.target sm_100a
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+    .reg .b32 %r<12>; .reg .b32 %x<128>; .reg .b64 %d<4>; .reg .pred %first, %p, %q;
+    .shared .align 8 .b32 slot;
+    mov.u32 %r1, %tid.x;
+    shr.u32 %r2, %r1, 5;
+    setp.eq.u32 %first, %r2, 0;
+    ld.param.u64 %d1, [out];
+"""
+ALLOC = """
+    @%first tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 64;
+    bar.sync 0;
+    ld.shared.b32 %r3, [slot];
+    shl.b32 %r4, %r2, 21;
+    add.u32 %r4, %r3, %r4;
+"""
+FREE = """
+    bar.sync 0;
+    @%first tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r3, 64;
+    ret;
+}
+"""
+
+
+def launch(body, out, *, head=HEAD + ALLOC, tail=FREE, grid=1, threads=128, **options):
+    """Run a kernel with 64 columns of tensor memory, whose address for the warp is in %r4."""
+    kernel = warpsim.load(head + body + tail)["k"]
+    options = {"checks": "all", "on_finding": "collect", **options}
+    return kernel((grid,), (threads,), (out,), **options)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shapes(shape, packed):
+    """What is stored as 32x32b is loaded as each other shape, and the other way round."""
+    cells = tile(shape, 2, packed=packed, split=4 if shape == "16x32bx2" else None)
+    several = ", ".join(f"%x{i}" for i in range(cells.registers))
+    offset = ", 4" if shape == "16x32bx2" else ""
+    words = "".join(f"mad.lo.u32 %x{i + 64}, %r1, 65539, {i * 257 + 5};\n" for i in range(32))
+    body = f"""
+    {words}
+    tcgen05.st.sync.aligned.32x32b.x32.b32 [%r4], {{{", ".join(f"%x{i + 64}" for i in range(32))}}};
+    tcgen05.wait::st.sync.aligned;
+    tcgen05.ld.sync.aligned.{shape}.x2{".pack::16b" if packed else ""}.b32 {{{several}}}, [%r4]{offset};
+    tcgen05.wait::ld.sync.aligned;
+    mad.wide.u32 %d2, %r1, {4 * cells.registers}, %d1;
+    {"".join(f"st.global.b32 [%d2+{4 * i}], %x{i};" for i in range(cells.registers))}
+    """
+    out = np.zeros((4, 32, cells.registers), np.uint32)
+    memory = (np.arange(128)[:, None] * 65539 + np.arange(32) * 257 + 5).reshape(4, 32, 32)
+    columns = cells.column * (2 if packed else 1) + (cells.row >= cells.lanes) * 4
+    expected = memory[:, cells.row % cells.lanes, columns]
+    if packed:
+        expected = expected & 0xFFFF | (memory[:, cells.row % cells.lanes, columns + 1] & 0xFFFF) << 16
+
+    assert launch(body, out).findings == ()
+    assert (out == expected.transpose(0, 2, 1)).all()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("packing", ["", "16b"])
+def test_loads_undo_stores(shape, packing):
+    """A load has what a store of the same shape put there."""
+    count = tile(shape, 2).registers
+    registers = "{" + ", ".join(f"%x{i}" for i in range(count)) + "}"
+    offset = ", 16" if shape == "16x32bx2" else ""
+    pack, unpack = (f".pack::{packing}", f".unpack::{packing}") if packing else ("", "")
+    body = f"""
+    {"".join(f"mad.lo.u32 %x{i}, %r1, 65539, {i * 257 + 5};" for i in range(count))}
+    tcgen05.st.sync.aligned.{shape}.x2{unpack}.b32 [%r4]{offset}, {registers};
+    tcgen05.wait::st.sync.aligned;
+    {"".join(f"mov.b32 %x{i}, 0;" for i in range(count))}
+    tcgen05.ld.sync.aligned.{shape}.x2{pack}.b32 {registers}, [%r4]{offset};
+    tcgen05.wait::ld.sync.aligned;
+    mad.wide.u32 %d2, %r1, {4 * count}, %d1;
+    {"".join(f"st.global.b32 [%d2+{4 * i}], %x{i};" for i in range(count))}
+    """
+    out = np.zeros((128, count), np.uint32)
+
+    assert launch(body, out).findings == ()
+    assert (out == np.arange(128)[:, None] * 65539 + np.arange(count) * 257 + 5).all()
+
+
+def test_ctas_have_memories_of_their_own():
+    """CTAs that run side by side do not see each other's cells, and all find their columns at 0."""
+    body = """
+    mov.u32 %r5, %ctaid.x;
+    mad.lo.u32 %r6, %r5, 128, %r1;
+    tcgen05.st.sync.aligned.32x32b.x1.b32 [%r4], {%r6};
+    tcgen05.wait::st.sync.aligned;
+    tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r7}, [%r4];
+    tcgen05.wait::ld.sync.aligned;
+    mad.wide.u32 %d2, %r6, 8, %d1;
+    st.global.v2.b32 [%d2], {%r7, %r3};
+    """
+    out = np.ones((5 * 128, 2), np.uint32)
+
+    assert launch(body, out, grid=5).findings == ()
+    assert (out[:, 0] == np.arange(5 * 128)).all()
+    assert (out[:, 1] == 0).all()
+
+
+WAITS = """
+    setp.eq.u32 %p, %r2, 1;
+    @%first tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 512;
+    bar.sync 0;
+    @%p tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot+4], 32;
+    @%first ld.shared.b32 %r3, [slot];
+    setp.eq.u32 %q, %r1, 0;
+    @%q st.global.b32 [%d1], %r3;
+    {free}
+    @%p ld.shared.b32 %r4, [slot+4];
+    setp.eq.u32 %q, %r1, 32;
+    @%q st.global.b32 [%d1+4], %r4;
+    @%p tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r4, 32;
+    ret;
+}}
+"""
+
+
+def test_allocation_waits_for_columns():
+    """A warp that finds no free columns goes on when another one has freed some; if none does, that is a deadlock."""
+    head = HEAD.replace(".b32 slot;", ".b32 slot[2];")
+    out = np.ones((3, 2), np.uint32)[0]
+    freed = "@%first tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r3, 512;"
+    kernel = warpsim.load(head + WAITS.format(free=freed))["k"]
+
+    assert kernel((1,), (64,), (out,), checks="all", on_finding="collect").findings == ()
+    assert out.tolist() == [0, 0]
+
+    kernel = warpsim.load(head + WAITS.format(free=""))["k"]
+    with pytest.raises(warpsim.ExecutionError, match="wait for columns of tensor memory") as caught:
+        kernel((1,), (64,), (out,), checks="all")
+    assert caught.value.findings[0].rule == "deadlock"
+
+
+PAIR = """
+    mov.u32 %r5, %cluster_ctarank;
+    setp.eq.u32 %p, %r5, 0;
+    {early}
+    @%p bra even;
+    tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [slot], 128;
+    bra both;
+even:
+    nanosleep.u32 100;
+    tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [slot], 128;
+both:
+    ld.shared.b32 %r3, [slot];
+    mov.u32 %r6, %ctaid.x;
+    mad.wide.u32 %d2, %r6, 4, %d1;
+    add.u32 %r7, %r3, 7;
+    setp.eq.u32 %p, %r1, 0;
+    @%p st.global.b32 [%d2], %r7;
+    barrier.cluster.arrive;
+    barrier.cluster.wait;
+    tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r3, 128;
+    ret;
+}}
+"""
+
+
+def test_pairs_allocate_together():
+    """With cta_group::2, the warps of both CTAs go on when both have come; one that comes alone waits for ever."""
+    out = np.zeros(8, np.uint32)
+    kernel = warpsim.load(HEAD + PAIR.format(early=""))["k"]
+
+    assert kernel((8,), (32,), (out,), cluster=2, checks="all", on_finding="collect").findings == ()
+    assert (out == 7).all()
+
+    kernel = warpsim.load(HEAD + PAIR.format(early="@%p ret;"))["k"]
+    with pytest.raises(warpsim.ExecutionError, match="wait for the other CTA of their pair"):
+        kernel((8,), (32,), (out,), cluster=2, checks="all")

@@ -1,0 +1,155 @@
+"""Tensor memory (PTX ISA: TensorCore 5th Generation Family Instructions): allocation, and moves to and from registers.
+
+Loads and stores happen at once, which a kernel that waits for them cannot detect.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from warpsim.isa.ports import Address, Lanes, ReportPort, TensorPort, constant_of
+from warpsim.isa.spec import Op, Scope, instruction
+from warpsim.isa.traits import Allocation, Asynchronous, Family, Stage, Traits
+from warpsim.layout.tensor_memory import Tile, registers, tile
+
+_ALLOC = "tcgen05-instructions-tcgen05-alloc-dealloc-relinquish-alloc-permit"
+_NEEDS = (("100f", "110f"), (8, 6))
+_GROUP = ".cta_group = { .cta_group::1, .cta_group::2 };"
+_MOVES = Traits(asynchronous=Asynchronous(Family.TCGEN05))
+
+
+@instruction(
+    f"tcgen05.alloc.cta_group.sync.aligned{{.shared::cta}}.b32 [dst], ncols; {_GROUP}",
+    anchor=_ALLOC,
+    types={"ncols": ".u32"},
+    spaces={"dst": {"shared"}},
+    needs=_NEEDS,
+    traits=Traits(allocation=Allocation.ALLOCATE),
+)
+def alloc(op: Op, dst: Address, ncols: Lanes, *, tensor: TensorPort) -> None:
+    """Allocate columns, and write their address to shared memory."""
+    tensor.allocate("shared::cta" if "shared::cta" in op.modifiers else "", dst, ncols)
+
+
+@instruction(
+    f"tcgen05.dealloc.cta_group.sync.aligned.b32 taddr, ncols; {_GROUP}",
+    anchor=_ALLOC,
+    types={"taddr": ".b32", "ncols": ".u32"},
+    needs=_NEEDS,
+    traits=Traits(allocation=Allocation.FREE),
+)
+def dealloc(op: Op, taddr: Lanes, ncols: Lanes, *, tensor: TensorPort) -> None:
+    """Free columns."""
+    tensor.free(taddr, ncols)
+
+
+@instruction(
+    f"tcgen05.relinquish_alloc_permit.cta_group.sync.aligned; {_GROUP}",
+    anchor=_ALLOC,
+    needs=_NEEDS,
+)
+def relinquish_alloc_permit(op: Op, *, tensor: TensorPort) -> None:
+    """The CTA allocates nothing any more."""
+    tensor.relinquish()
+
+
+def _num(op: Op) -> int:
+    return int(op.num[1:])
+
+
+def _registers(op: Op) -> int:
+    return registers(op.shape, _num(op))
+
+
+def _tile(op: Op, split: Lanes | None, *, packed: bool) -> Tile:
+    return tile(op.shape, _num(op), packed=packed, split=None if split is None else constant_of(split))
+
+
+def _too_long(op: Op) -> str | None:
+    return "at most 128 registers can be moved" if _registers(op) > 128 else None
+
+
+_NUM = ".num = { .x1, .x2, .x4, .x8, .x16, .x32, .x64, .x128 };"
+_move = functools.partial(
+    instruction,
+    scope=Scope.WARP,
+    types={"r": ".b32", "immHalfSplitoff": ".s32"},
+    vectors={"r": _registers},
+    constants={"immHalfSplitoff": None},
+    registers=("r",),
+    legal=_too_long,
+    needs=_NEEDS,
+    traits=_MOVES,
+)
+
+
+@_move(
+    f"""
+    tcgen05.ld.sync.aligned.shape.num{{.pack}}.b32 r, [taddr];
+    .shape = {{ .16x64b, .16x128b, .16x256b, .32x32b }}; {_NUM} .pack = {{ .pack::16b }};
+    """,
+    anchor="tcgen05-instructions-tcgen05-ld",
+)
+@_move(
+    f"""
+    tcgen05.ld.sync.aligned.shape.num{{.pack}}.b32 r, [taddr], immHalfSplitoff;
+    .shape = {{ .16x32bx2 }}; {_NUM} .pack = {{ .pack::16b }};
+    """,
+    anchor="tcgen05-instructions-tcgen05-ld",
+)
+def ld(
+    op: Op, taddr: Lanes, immHalfSplitoff: Lanes | None = None, *, tensor: TensorPort, report: ReportPort
+) -> tuple[Lanes, ...]:
+    """Load cells of tensor memory; with .pack::16b, two low halves of neighbouring cells into each register."""
+    _uniform(taddr, report)
+    return tensor.load(taddr, _tile(op, immHalfSplitoff, packed=bool(op.pack)))
+
+
+def _uniform(taddr: Lanes, report: ReportPort) -> None:
+    if taddr.strides[1] and (taddr != taddr[:, :1]).any():
+        report(
+            "nonuniform-operand",
+            "lanes of a warp name different addresses of tensor memory",
+            taddr != taddr[:, :1],
+            advice="compute the address from values that all lanes of a warp share",
+        )
+
+
+@_move(
+    f"""
+    tcgen05.st.sync.aligned.shape.num{{.unpack}}.b32 [taddr], r;
+    .shape = {{ .16x64b, .16x128b, .16x256b, .32x32b }}; {_NUM} .unpack = {{ .unpack::16b }};
+    """,
+    anchor="tcgen05-instructions-tcgen05-st",
+)
+@_move(
+    f"""
+    tcgen05.st.sync.aligned.shape.num{{.unpack}}.b32 [taddr], immHalfSplitoff, r;
+    .shape = {{ .16x32bx2 }}; {_NUM} .unpack = {{ .unpack::16b }};
+    """,
+    anchor="tcgen05-instructions-tcgen05-st",
+)
+def st(
+    op: Op,
+    taddr: Lanes,
+    immHalfSplitoff: Lanes | None = None,
+    r: tuple[Lanes, ...] = (),
+    *,
+    tensor: TensorPort,
+    report: ReportPort,
+) -> None:
+    """Store to cells of tensor memory; with .unpack::16b, each half of a register to the low half of a cell."""
+    _uniform(taddr, report)
+    tensor.store(taddr, _tile(op, immHalfSplitoff, packed=bool(op.unpack)), r)
+
+
+@instruction(
+    "tcgen05.kind.sync.aligned; .kind = { .wait::ld, .wait::st };",
+    anchor="tcgen05-instructions-tcgen05-wait",
+    scope=Scope.WARP,
+    needs=_NEEDS,
+    traits=Traits(asynchronous=Asynchronous(Family.TCGEN05, Stage.WAIT)),
+)
+def wait(op: Op, *, tensor: TensorPort) -> None:
+    """Wait for all loads, or all stores, of the warp."""
+    tensor.waited(stores=op.kind == "wait::st")
