@@ -128,6 +128,12 @@ class SharedUses:
             if self._oldest[kind] == _NEVER:
                 sheets.clear()
 
+    def meets(self, low: int, high: int) -> bool:
+        """Whether anything in flight may touch ``[low, high)`` of any column."""
+        return any(matrix.low < high and low < matrix.high for matrix in self.matrices) or any(
+            sheets.meet(low, high, self._oldest[kind]) for kind, sheets in self._sheets.items()
+        )
+
     def touch(self, machine: Machine, access: SharedAccess) -> None:
         """Check other accesses."""
         self._compare(machine, access, "writes")
@@ -227,6 +233,9 @@ class AsyncReuse(Watcher):
             for stores in self._stores(machine):
                 stores.touch(machine, group, access)
         elif shared.busy and access.space != "local" and not (machine.delivering and late(machine)):
+            at = access.at
+            if type(at) is int and not shared.meets(at, at + access.nbytes):
+                return
             shared.touch(machine, SharedAccess.of(group, access, rows=False))
 
     def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:

@@ -51,6 +51,10 @@ class EpochSheets:
             if overlap is not None:
                 yield overlap
 
+    def meet(self, low: int, high: int, oldest: int) -> bool:
+        """Whether any copy with epoch ``oldest`` or newer may hold any of ``[low, high)`` of any column."""
+        return any(sheet.newest(low, high) >= oldest for sheet in self._sheets)
+
     def clear(self) -> None:
         """Clear everything, because nothing is in flight."""
         del self._sheets[1:]
@@ -64,17 +68,22 @@ class Epochs:
         self.cells: Array = np.zeros((-(-size // GRANULE), n_columns), np.int32)
         self.rows: Array = np.zeros(len(self.cells), np.int32)
 
+    def newest(self, low: int, high: int) -> int:
+        """The newest epoch on ``[low, high)``."""
+        newest: int = np.maximum.reduce(self.rows[low // self.granule : (high - 1) // self.granule + 1]).item()
+        return newest
+
     def put(self, footprint: Footprint, number: int) -> None:
         """Epoch a copy's bytes."""
         start, columns, nbytes = footprint.start, footprint.columns, footprint.nbytes
         self._fit(nbytes)
-        first, count = start // self.granule, -(-nbytes // self.granule)
-        at = int(first[0])
-        if (first == at).all():
-            self.rows[at : at + count] = number
-            self.cells[at : at + count, _run(columns)] = number
+        count = -(-nbytes // self.granule)
+        if footprint.at is not None:
+            first = footprint.at // self.granule
+            self.rows[first : first + count] = number
+            self.cells[first : first + count, footprint.run] = number
             return
-        rows = first[:, None] + np.arange(count)
+        rows = (start // self.granule)[:, None] + np.arange(count)
         self.rows[rows] = number
         self.cells[rows, columns[:, None]] = number
 
@@ -118,11 +127,3 @@ class Epochs:
             wide.reshape(-1)[index].astype(np.int64),
             numbers.reshape(-1)[index],
         )
-
-
-def _run(columns: Array) -> slice | Array:
-    """Consecutive columns as a slice."""
-    low, n = int(columns[0]), len(columns)
-    if int(columns[-1]) == low + n - 1 and (n < 3 or (np.diff(columns) == 1).all()):
-        return slice(low, low + n)
-    return columns

@@ -58,7 +58,11 @@ class TileSwizzles:
             number = next((k for k, (i, s) in copies if i is instruction and s == span), len(self.copies))
             if number == len(self.copies):
                 self.copies.append((instruction, span))
-        rows = written.start[:, None] // ROW + np.arange(-(-written.nbytes // ROW))
+        count = -(-written.nbytes // ROW)
+        if written.at is not None:
+            self.rows[written.at // ROW : written.at // ROW + count, written.run] = number
+            return
+        rows = written.start[:, None] // ROW + np.arange(count)
         self.rows[np.minimum(rows, len(self.rows) - 1), written.columns[:, None]] = number
 
     def made_by(self, chunks: Array, columns: Array, span: int, proxies: Proxies) -> Instruction | None:

@@ -28,6 +28,7 @@ from warpsim.machine.state.global_memory import Allocation
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Note
 from warpsim.machine.state.transfers import Footprint, GlobalTarget, Transfer
+from warpsim.machine.state.word_space import in_a_row
 from warpsim.machine.values import Array, spread
 from warpsim.machine.watcher import WRITE, MemoryAccess, Watcher
 from warpsim.program.program import Instruction
@@ -186,6 +187,9 @@ class Proxies:
 
     def generic(self, group: Group, access: MemoryAccess, *, rows: bool = False) -> None:
         """Note an access of lanes to shared memory, a store to global memory, or matrix ``rows`` ``[n, k, m]`` of warps."""
+        if type(access.at) is int and access.columns.ndim == 4 and access.active is None and access.allocation is None:
+            self._at_one_place(group, access, access.at)
+            return
         at, columns, threads, cells = access.places, access.columns, group.selection.positions, self.cells
         if access.allocation is not None:
             cells = cells_of(self.shared_state.cells, access.allocation)
@@ -200,6 +204,18 @@ class Proxies:
             mask = spread(access.active, shape)
             at, columns, threads = at[mask], columns[mask], threads[mask]
         self._leave(cells, at, access.nbytes, columns, threads, present(group), write=access.writes)
+
+    def _at_one_place(self, group: Group, access: MemoryAccess, at: int) -> None:
+        """Note an access of all threads to one place of shared memory: the last thread of each CTA is remembered."""
+        cells, threads = self.cells, group.selection.positions
+        cells.fit(access.nbytes)
+        epoch = self.tick(present(group)) << SHIFT | threads[-1, -1].reshape(-1) + self.base
+        kept = cells.of("write" if access.writes else "read").reshape(-1, cells.width)
+        if access.writes:
+            self.writers[threads] = True
+            self._settled = None
+        first = at // cells.granule
+        kept[first : first + access.nbytes // cells.granule, in_a_row(access.columns.reshape(-1))] = epoch
 
     def _leave(
         self,
@@ -266,8 +282,9 @@ class Proxies:
 
     def _blocks(self, footprint: Footprint) -> list[tuple[int, int, Array | slice]]:
         """Runs of a footprint that begin at the same places: first byte, end, and columns; none if there are many."""
-        if len(footprint.start) == self.n_ctas == 1:
-            return [(footprint.low, footprint.high, slice(None))]
+        if footprint.at is not None:
+            every = footprint.run == slice(0, self.n_ctas) if type(footprint.run) is slice else False
+            return [(footprint.low, footprint.high, slice(None) if every else footprint.run)]
         starts = np.unique(footprint.start).tolist()
         if len(starts) > FEW:
             return []
@@ -434,7 +451,14 @@ class Proxies:
         """Report changes of the maps at ``addresses`` that no such pair of fences made visible to the CTAs (at
         ``columns``, one for each address) that use them. What a CTA was once allowed to use, it may use again until it changes."""
         memory, shared = machine.launch.memory, self.shared_state
-        owners = memory.owners(addresses, MAP_BYTES) if shared.cells else np.zeros(0, np.int64)
+        if not shared.cells:
+            return
+        first = addresses.item(0)
+        if (addresses == first).all():
+            allocation = memory.find(first, first + MAP_BYTES)
+            if allocation is None or allocation.number not in shared.cells:
+                return
+        owners = memory.owners(addresses, MAP_BYTES)
         for owner in np.unique(owners[owners >= 0]).tolist():
             allocation, mine = memory.allocation(owner), np.flatnonzero(owners == owner)
             cells = shared.cells.get(allocation.number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 
@@ -66,7 +67,14 @@ def _space(op: Op) -> str:
     return op.space or ("shared::cluster" if "shared::cluster" in op.modifiers else "")
 
 
-_ONE = np.ones(1, np.int64)
+@functools.cache
+def _arrival(*, drop: bool, complete: bool) -> Callable[..., Lanes]:
+    return functools.partial(mbarriers.arrive, drop=drop, complete=complete)
+
+
+@functools.cache
+def _expectation(*, drop: bool) -> Callable[..., Lanes]:
+    return functools.partial(mbarriers.expect_and_arrive, drop=drop)
 
 
 def _counted(count: Lanes | None, active: Lanes, report: ReportPort) -> Lanes:
@@ -165,8 +173,9 @@ def arrive(
     """Arrive count times; the state is the phase before the arrival. In another CTA of the cluster there is none."""
     n = _counted(count, active, report)
     drop, complete = "arrive_drop" in op.modifiers, "noComplete" not in op.modifiers
-    change = functools.partial(mbarriers.arrive, drop=drop, complete=complete)
-    return objects.update(_space(op), address, change, n, returns=not _is_remote(op), arrivals=True)
+    return objects.update(
+        _space(op), address, _arrival(drop=drop, complete=complete), n, returns=not _is_remote(op), arrivals=True
+    )
 
 
 def _is_remote(op: Op) -> bool:
@@ -192,13 +201,7 @@ def _is_remote(op: Op) -> bool:
 def arrive_expect(op: Op, address: Address, bytes: Lanes, *, objects: ObjectsPort) -> Lanes | None:
     """Expect bytes, then arrive once."""
     drop = "arrive_drop" in op.modifiers
-    return objects.update(
-        _space(op),
-        address,
-        lambda w, n: mbarriers.arrive(mbarriers.expect(w, n), _ONE, drop=drop),
-        bytes,
-        returns=not _is_remote(op),
-    )
+    return objects.update(_space(op), address, _expectation(drop=drop), bytes, returns=not _is_remote(op))
 
 
 @instruction(

@@ -37,6 +37,8 @@ class Form:
     count: int
     offsets: Array
     """The offset of each element in shared memory, before it is swizzled."""
+    tile: Tile | None
+    """Where elements of a tiled map are found."""
 
 
 @functools.lru_cache(maxsize=32)
@@ -68,8 +70,9 @@ def form_of(given: Fields, *, units: bool, stored: bool) -> Form:
         offsets = line * pitch + offsets
     element = np.dtype(f"u{fields.itemsize}")
     return Form(
-        fields, moved, beyond, element, dtype, nbytes, inner, slot, pitch, -(-taken // span) * span, count, offsets
-    )
+        fields, moved, beyond, element, dtype, nbytes, inner, slot, pitch, -(-taken // span) * span, count, offsets,
+        None if moved.im2col else tile_of(moved),
+    )  # fmt: skip
 
 
 class Boxes:
@@ -89,13 +92,15 @@ class Boxes:
         units: bool = False,
         stored_below: int | None = None,
     ) -> None:
-        self.coordinates = _signed(np.stack(coordinates), 32)
+        self.coordinates = _signed(np.array(coordinates), 32)
         self.displaced = _misplaced(fields, self.coordinates[0])
         """Mask of the boxes that begin where a copy cannot begin along the innermost dimension."""
+        self.misplaced = bool(self.displaced.any())
+        """Whether there are any."""
         if fields.packed:
             self.coordinates[0] = self.coordinates[0] * fields.packed // (8 * fields.itemsize)
         self._end = stored_below
-        self._form = form = form_of(fields, units=units and not self.displaced.any(), stored=stored_below is not None)
+        self._form = form = form_of(fields, units=units and not self.misplaced, stored=stored_below is not None)
         self.fields, self.element, self.dtype = form.fields, form.element, form.dtype
         self.nbytes, self.extent, self.count = form.nbytes, form.extent, form.count
         self._first = self.coordinates
@@ -175,14 +180,14 @@ class Boxes:
             start = start[:1]
         return _swizzled(self.fields, start[:, None] + self._form.offsets)
 
-    def words(self, which: Array, start: int) -> tuple[Array, Array] | None:
+    def words(self, which: Array, start: int) -> tuple[Array, TileWords] | None:
         """Of boxes inside the tensor that fill whole words from ``start`` on in shared memory: the byte offset in the tensor of
-        each ``[boxes]``, and from there that of each word ``[words]`` in the order of shared memory. Else None."""
+        each ``[boxes]``, and the words from there. Else None."""
         form = self._form
-        if form.beyond or form.fields.im2col or form.fields.interleave:
+        tile = form.tile
+        if form.beyond or form.fields.interleave or tile is None:
             return None
-        tile, first = tile_of(form.moved), self._first[:, which]
-        words = _words_of(form, start & (SWIZZLED - 1))
+        first, words = self._first[:, which], _words_of(form, start & (SWIZZLED - 1))
         if words is None or not tile.holds(first):
             return None
         base = tile.strides @ first
@@ -220,11 +225,21 @@ def _swizzled(fields: Fields, address: Array) -> Array:
     return address ^ ((address >> 7 & mask) << 4) if mask else address
 
 
+@frozen(eq=False)
+class TileWords:
+    """The words of a box in the order of shared memory: ``places`` ``[words, 1]`` in the tensor as numbers of words, and
+    ``rows`` there in bytes, both from the first; ``reach`` is the number of bytes of the tensor from the first to the last."""
+
+    places: Array
+    rows: Array
+    reach: int
+
+
 @functools.lru_cache(maxsize=32)
-def _words_of(form: Form, phase: int) -> Array | None:
-    """For each word of a box ``phase`` bytes behind a multiple of `SWIZZLED`, the offset of its bytes in the tensor; None if
-    it has parts of words, or gaps."""
-    size, offsets = form.dtype.itemsize, tile_of(form.moved).offsets
+def _words_of(form: Form, phase: int) -> TileWords | None:
+    """The words of a box ``phase`` bytes behind a multiple of `SWIZZLED`; None if it has parts of words, or gaps."""
+    assert form.tile is not None
+    size, offsets = form.dtype.itemsize, form.tile.offsets
     if size % 4 or (offsets & 3).any():
         return None
     parts = np.arange(0, size, 4)
@@ -232,7 +247,8 @@ def _words_of(form: Form, phase: int) -> Array | None:
     order = np.argsort(places)
     if len(places) * 4 != form.extent or (places[order] != np.arange(len(places))).any():
         return None
-    return np.asarray((offsets[:, None] + parts).reshape(-1)[order])
+    found = (offsets[:, None] + parts).reshape(-1)[order]
+    return TileWords((found >> 2)[:, None], 4 * np.arange(len(found)), int(found.max()) + 4)
 
 
 @functools.lru_cache(maxsize=32)

@@ -6,6 +6,9 @@ next phase, bit 40 the phase, bits 41 to 62 the tx-count (signed); bit 63 is set
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -61,6 +64,11 @@ def complete_bytes(word: Array, nbytes: Array) -> Array:
     return _turn(_count_bytes(word, -np.asarray(nbytes).astype(np.int64)))
 
 
+def expect_and_arrive(word: Array, nbytes: Array, *, drop: bool = False) -> Array:
+    """Expect ``nbytes``, then arrive once."""
+    return arrive(expect(word, nbytes), np.ones(1, np.int64), drop=drop)
+
+
 def arrive(word: Array, count: ArrayLike, *, drop: bool = False, complete: bool = True) -> Array:
     """Make ``count`` arrivals; with ``drop``, later phases expect that many fewer."""
     n = _u64(count)
@@ -70,6 +78,20 @@ def arrive(word: Array, count: ArrayLike, *, drop: bool = False, complete: bool 
         fewer = (word >> np.uint64(20)) - n & _COUNT
         word = word & ~(_COUNT << np.uint64(20)) | fewer << np.uint64(20)
     return _turn(word) if complete else word
+
+
+@functools.lru_cache(maxsize=1024)
+def changed(change: Callable[..., Array], word: int, *operands: int) -> int:
+    """What a ``change`` makes of one object; loops ask again."""
+    found: int = change(np.array([word], np.uint64), *[np.array([n]) for n in operands]).item()
+    return found
+
+
+@functools.lru_cache(maxsize=1024)
+def is_regular(old: int, new: int) -> bool:
+    """Whether an object exists, and no count leaves its range where it changes from ``old`` to ``new``."""
+    before, after = np.array([old], np.uint64), np.array([new], np.uint64)
+    return bool(is_valid(before)[0] and abs(tx_count(after)[0]) <= MAX_TX and not overdrawn(before, after)[0])
 
 
 def one_more(word: Array) -> Array:

@@ -140,6 +140,12 @@ class Selection:
         """The warp of the first thread: the column of its CTA in the batch, and its number there."""
         return int(self.ctas.flat[0]), int(self.threads.flat[0]) >> 5
 
+    @cached_property
+    def listed(self) -> tuple[Array, Array, Array]:
+        """The threads in the order CTA, warp, lane: where each stands in arrays of its shape, its CTA, and its position."""
+        index = self.in_order(np.arange(self.n).reshape(self.shape))
+        return index, self.in_order(self.ctas), self.in_order(self.positions)
+
     def in_order(self, array: Array) -> Array:
         """An array of its shape as a list in the order CTA, warp, lane."""
         raise NotImplementedError

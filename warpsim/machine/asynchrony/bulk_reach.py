@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import attrs
 import numpy as np
 
 from warpsim.isa.ports import Choose
@@ -13,10 +15,11 @@ from warpsim.layout.tensor_map import PACKED_CAPABILITY, PADDED_BOX, ROW_UNIT
 from warpsim.machine.hooks import ATOMIC, READ, WRITE, BoxProblem
 from warpsim.machine.memory.addresses import CLUSTER_SHIFT, Address, outside_global
 from warpsim.machine.memory.port import shared_advice
+from warpsim.machine.selection import Selection
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
 from warpsim.machine.state.group import Group
-from warpsim.machine.state.transfers import Receivers, Which
-from warpsim.machine.values import Array, DType, Value, as_array, spread
+from warpsim.machine.state.transfers import Footprint, Receivers, Which
+from warpsim.machine.values import FLAT, Affine, Array, DType, Value, as_array, spread
 from warpsim.records import frozen
 from warpsim.types import TYPES, ScalarType
 
@@ -39,6 +42,10 @@ def combine(choose: Choose, type: ScalarType, old: Array, new: Array, *, flush: 
 
 
 U32 = np.dtype(np.uint32)
+SEVERAL = 32
+"""Boxes among which those that are alike are looked for."""
+KEPT = 32
+"""Selections whose lanes are kept, and places that these copy to."""
 ALIGNMENT = 128
 """Alignment of a box in shared memory, in bytes."""
 OFFSET = (1 << CLUSTER_SHIFT) - 1
@@ -46,15 +53,29 @@ OFFSET = (1 << CLUSTER_SHIFT) - 1
 
 @frozen(eq=False)
 class Lanes:
-    """The active lanes of a step: position in the group, CTA column, and flat position in the batch."""
+    """The active lanes of a step: position in the group, CTA column, and flat position in the batch. Loops ask again for the
+    ``receivers`` of copies that all of them make to one place."""
 
     index: Array
     columns: Array
     positions: Array
+    receivers: dict[tuple[int, int], Receivers] = attrs.field(init=False, factory=dict)
 
-    def some(self, which: Array) -> Lanes:
+    def some(self, which: Which | slice) -> Lanes:
         """Some of the lanes."""
+        if isinstance(which, slice):
+            return self
         return Lanes(self.index[which], self.columns[which], self.positions[which])
+
+
+@lru_cache(maxsize=KEPT)
+def _lanes(selection: Selection, active: bytes | None) -> Lanes:
+    """The lanes of a selection that are ``active``, in the order CTA, warp, lane."""
+    index, columns, positions = selection.listed
+    if active is None:
+        return Lanes(index, columns, positions)
+    chosen = np.frombuffer(active, np.bool_)[index]
+    return Lanes(index[chosen], columns[chosen], positions[chosen])
 
 
 class BulkReach:
@@ -67,16 +88,8 @@ class BulkReach:
 
     def lanes(self) -> Lanes:
         """The active lanes of the step, in the order CTA, warp, lane."""
-        selection = self.group.selection
-        if self.active is None:
-            index = np.arange(selection.n)
-        else:
-            index = np.flatnonzero(spread(self.active, selection.shape).reshape(-1))
-        columns = selection.ctas.reshape(-1)[index].astype(np.int64)
-        if len(index) > 1:
-            order = np.lexsort((selection.threads.reshape(-1)[index], columns))
-            index, columns = index[order], columns[order]
-        return Lanes(index, columns, selection.positions.reshape(-1)[index])
+        selection, active = self.group.selection, self.active
+        return _lanes(selection, None if active is None else spread(active, selection.shape).tobytes())
 
     def flat(self, value: Value, lanes: Lanes) -> Array:
         """An operand's value in each of the lanes."""
@@ -87,6 +100,15 @@ class BulkReach:
         if array.shape == shape:
             return array.reshape(-1)[lanes.index]
         return spread(array.reshape(-1) if len(shape) == 1 else array, shape).reshape(-1)[lanes.index]
+
+    def alike(self, address: Address) -> int | None:
+        """The address that all lanes have; None if they differ."""
+        base = address.base
+        if type(base) is Affine:
+            return base.base + address.offset if base.strides == FLAT else None
+        array = as_array(base)
+        first: int = array.item(0)
+        return first + address.offset if array.size == 1 or (array == first).all() else None
 
     def address(self, address: Address, lanes: Lanes) -> Array:
         """The address of each of the lanes, int64."""
@@ -109,6 +131,23 @@ class BulkReach:
         if (found < 0).any():
             self.fault("out-of-bounds", f"rank {int(rank[found < 0][0])} is not in the cluster")
         return np.where(found < 0, columns, found)
+
+    def receivers_at(self, lanes: Lanes, target: Address, bar: Address) -> Receivers | None:
+        """The receivers of copies to one place of each lane's CTA; None if that is not what they are."""
+        start, signal = self.alike(target), self.alike(bar)
+        if start is None or signal is None:
+            return None
+        found = lanes.receivers.get((start, signal))
+        if found is None:
+            own = [a - SHARED_WINDOW if a >= SHARED_WINDOW else a for a in (start, signal)]
+            if not all(0 <= a <= OFFSET for a in own):
+                return None
+            if len(lanes.receivers) >= KEPT:
+                lanes.receivers.clear()
+            every, (starts, bars) = np.arange(len(lanes.index)), (np.full(len(lanes.index), a, np.int64) for a in own)
+            found = Receivers(every, lanes.columns, starts, lanes.columns, bars)
+            lanes.receivers[start, signal] = found
+        return found
 
     def receivers(self, lanes: Lanes, targets: Array, bars: Array, masks: Array | None) -> Receivers:
         """The receivers of copies to shared memory; with ``masks``, every CTA whose bit is set, at the same offsets."""
@@ -198,14 +237,18 @@ class BulkReach:
 
     def fits(self, to: Receivers, boxes: Boxes) -> bool:
         """Whether boxes fit in shared memory and are aligned there."""
-        odd = to.start % ALIGNMENT != 0
-        if odd.any():
+        footprint = to.footprint(boxes.extent)
+        if footprint.at is None:
+            odd = to.start[to.start % ALIGNMENT != 0]
+        else:
+            odd = to.start if footprint.at % ALIGNMENT else to.start[:0]
+        if len(odd):
             self.refuse(
-                f"a box at shared address 0x{int(to.start[odd][0]):x}, which is not a multiple of {ALIGNMENT}",
+                f"a box at shared address 0x{int(odd[0]):x}, which is not a multiple of {ALIGNMENT}",
                 advice="boxes in shared memory are aligned to 128 bytes",
             )
         size = self.machine.batch.shared.size
-        if len(to.start) and int(to.start.max()) + boxes.extent > size:
+        if len(to.start) and footprint.high > size:
             self.refuse(
                 f"a box of {boxes.extent} bytes at shared address 0x{int(to.start.max()):x} leaves the {size} bytes of the CTA",
                 advice="reserve room for the whole box: elements outside the tensor are filled in too",
@@ -215,15 +258,15 @@ class BulkReach:
 
     # ---- maps --------------------------------------------------------------------------------
 
-    def maps(self, map: Address, lanes: Lanes) -> list[tuple[tensor_map.Fields, Array]]:
+    def maps(self, map: Address, lanes: Lanes) -> list[tuple[tensor_map.Fields, Which | slice]]:
         """The maps that the lanes use, each with its lanes. Maps with the same bytes count as one, wherever they are:
         kernels that make their own have one per CTA.
         """
-        addresses = self.address(map, lanes)
-        if (addresses == addresses[0]).all():
-            places, where = addresses[:1], np.zeros(len(addresses), np.int64)
-        else:
+        addresses, one = self.address(map, lanes), self.alike(map)
+        if one is None:
             places, where = np.unique(addresses, return_inverse=True)
+        else:
+            places, where = addresses[:1], np.zeros(len(addresses), np.int64)
         kind = np.full(len(places), -1)
         kinds: dict[bytes, int] = {}
         found: dict[tensor_map.Fields, int] = {}
@@ -245,8 +288,12 @@ class BulkReach:
                 )
             elif raw is not None and fields is not None:
                 kind[number] = kinds[raw] = found.setdefault(fields, len(found))
-        used = kind[where]
         notify = self.machine.hooks.map_used
+        if one is not None and found:
+            if notify is not None:
+                notify(self.machine, self.group, addresses, lanes.columns, self.active)
+            return [(fields, slice(None)) for fields in found]
+        used = kind[where]
         if notify is not None and found:
             notify(self.machine, self.group, addresses[used >= 0], lanes.columns[used >= 0], self.active)
         return [(fields, np.flatnonzero(used == number)) for fields, number in found.items()]
@@ -330,37 +377,35 @@ class BulkReach:
 
     def load_words(self, boxes: Boxes, to: Receivers, which: Which) -> bool:
         """Load boxes that lie inside the tensor to one place of their columns, word by word; False for others."""
-        start, columns, space = to.start[which], to.columns[which], self.machine.batch.shared
-        if (start != start[0]).any():
-            return False
-        first = int(start[0])
-        found = boxes.words(to.lane[which], first)
-        if found is None:
+        footprint, space = to.footprint(boxes.extent), self.machine.batch.shared
+        if len(which) < len(to.start):
+            footprint = Footprint(to.columns[which], to.start[which], boxes.extent)
+        first, columns = footprint.at, footprint.run
+        found = None if first is None else boxes.words(to.lane[which], first)
+        if found is None or first is None:
             return False
         base, words = found
-        different, who = np.unique(base, return_inverse=True)
-        repeated = 2 * len(different) <= len(base)
         low, address = int(base.min()), boxes.fields.address
-        nbytes = int(base.max()) - low + int(words.max()) + 4
+        nbytes = int(base.max()) - low + words.reach
         memory = self.machine.launch.memory.find(address + low, address + low + nbytes)
         if memory is None:
             return False
         if self.machine.hooks.global_tile_accessed is not None:
             self.note((address + base[:, None] + boxes.parts).reshape(-1), boxes.dtype.itemsize, READ)
         raw = memory.data[address + low - memory.start :][:nbytes].view(U32)
-        values = boxes.finished(raw.take(((different if repeated else base) - low >> 2)[:, None] + (words >> 2))).T
-        if repeated:
-            values = np.ascontiguousarray(values).take(who, axis=1)
+        base, who = base - low >> 2, None
+        if len(base) > SEVERAL:
+            different, numbers = np.unique(base, return_inverse=True)
+            if 2 * len(different) <= len(base):
+                base, who = different, numbers
+        values = boxes.finished(raw.take(words.places + base, mode="clip"))
         space.own()
-        rows = space.words[first >> 2 : (first >> 2) + len(words)]
-        if len(columns) == space.n_columns and (columns == np.arange(len(columns))).all():
-            rows[...] = values
-        else:
-            rows[:, columns] = values
+        space.words[first >> 2 : (first >> 2) + len(values), columns] = (
+            values if who is None else values.take(who, axis=1)
+        )
         notify = self.machine.hooks.memory_filled
         if notify is not None:
-            shape = len(columns), boxes.count
-            notify(self.machine, "shared", boxes.shared(start), boxes.dtype.itemsize, spread(columns[:, None], shape))
+            notify(self.machine, "shared", words.rows + first, 4, footprint.columns[:, None])
         return True
 
     def scatter(self, boxes: Boxes, lanes: Array, values: Array, reduction: Choose | None) -> None:

@@ -122,6 +122,7 @@ class BulkCopies(BulkReach):
     ) -> None:
         """Copy a box to shared memory, and count its bytes at the mbarrier."""
         lanes = self.lanes()
+        one = self.receivers_at(lanes, dst, bar) if mask is None else None
         targets, bars = self.address(dst, lanes), self.address(bar, lanes)
         masks = None if mask is None else self.flat(mask, lanes)
         columns = [self.flat(c, lanes) for c in coordinates(map)]
@@ -130,7 +131,10 @@ class BulkCopies(BulkReach):
         for fields, part in self.maps(map, lanes):
             boxes = Boxes(fields, [c[part] for c in columns], [o[part] for o in extra], units=True)
             mine = lanes.some(part)
-            to = self.receivers(mine, targets[part], bars[part], None if masks is None else masks[part])
+            if one is not None and mine is lanes:
+                to = one
+            else:
+                to = self.receivers(mine, targets[part], bars[part], None if masks is None else masks[part])
             if not (self.loads(fields) and self.placed(boxes) and self.fits(to, boxes)):
                 continue
             self._start(mine, BoxLoad(boxes, to), to, boxes.nbytes, extent=boxes.extent)
@@ -245,16 +249,17 @@ class BulkCopies(BulkReach):
         asynchronous: bool = True,
         reduces: bool = False,
     ) -> None:
-        use_by_copies(self.machine, self.group, self.active, to.bar_columns, to.bar)
+        signal = to.signal(nbytes)
+        use_by_copies(self.machine, self.group, self.active, signal)
         transfer = Transfer(
             self.group,
             lanes.positions[to.lane],
             work,
-            writes=Footprint(to.columns, to.start, extent or nbytes),
+            writes=to.footprint(extent or nbytes),
             reads=reads,
             asynchronous=asynchronous,
             reduces=reduces,
-            signal=Signal(to.bar_columns, to.bar, np.array([nbytes])),
+            signal=signal,
         )
         transfers.start(self.machine, self.group, self.active, transfer)
 

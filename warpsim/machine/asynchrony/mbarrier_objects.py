@@ -12,8 +12,10 @@ from warpsim.machine.asynchrony import transfers
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.addresses import Address
 from warpsim.machine.memory.word_access import locate
+from warpsim.machine.selection import Rect
 from warpsim.machine.state.global_memory import SHARED_WINDOW
 from warpsim.machine.state.group import Group
+from warpsim.machine.state.transfers import Objects
 from warpsim.machine.values import Array, as_array, spread
 from warpsim.types import TYPES
 
@@ -64,7 +66,7 @@ class MbarrierObjects:
 
         def changed(old: Array, *values: Array) -> Array:
             word = old.view(U64)
-            new = change(word, *values)
+            new = transfers.update(change, word, *values)
             if hooks.mbarrier_changed is not None:
                 hooks.mbarrier_changed(machine, self.group, word, new, self.active)
             return new.view(old.dtype)
@@ -84,8 +86,7 @@ class MbarrierObjects:
         """Read the word, for a thread that waits for the phase with ``parity`` to complete."""
         machine = self.machine
         if machine.batch.transfers.open:
-            columns, place, wanted = self._each(*self._located(space, address), parity)
-            transfers.observe(machine, columns, place, wanted.astype(np.uint32) & np.uint32(1))
+            self._observe(space, address, as_array(parity).astype(np.uint32) & np.uint32(1))
         word = self.memory.load(space, address, B64)[0].view(U64)
         if machine.hooks.mbarrier_read is not None:
             machine.hooks.mbarrier_read(machine, self.group, self._taking_part(word), self.active)
@@ -96,6 +97,19 @@ class MbarrierObjects:
             columns, place = self.places(space, address)
             notify(machine, self.group, self.group.lanes(self.active)[over], columns[over], place[over])
         return word
+
+    def _observe(self, space: str, address: Address, parity: Array) -> None:
+        """Complete the copies that alone are missing for what the step's threads wait for."""
+        selection = self.group.selection
+        columns, place = self._located(space, address)
+        if place.size == 1 and self.active is None and isinstance(selection, Rect) and columns is selection.columns:
+            objects = transfers.tested(selection, place.item())
+            if parity.size > 1:
+                parity = spread(parity, self._shape())[0, 0].reshape(-1)
+        else:
+            columns, place, parity = self._each(columns, place, parity)
+            objects = Objects(columns, place)
+        transfers.observe(self.machine, objects, parity)
 
     def fence(self) -> None:
         """Make what the step's threads initialised visible to other proxies and CTAs."""
@@ -116,7 +130,7 @@ class MbarrierObjects:
             base = as_array(base).astype(np.int64) - SHARED_WINDOW
             space = "shared::cluster"
         place, _, columns, _, _ = locate(self.memory, space, Address(base, offset), 8)
-        return columns.astype(np.int64), np.asarray(place, np.int64)
+        return columns, np.asarray(place, np.int64)
 
     def _each(self, *values: Array) -> list[Array]:
         """What participating lanes have together, in the same order; once for lanes that have the same along some axis."""
@@ -137,14 +151,14 @@ class MbarrierObjects:
         return slice(None) if self.active is None else spread(self.active, self._shape()).reshape(-1)
 
 
-def read_by_operations(machine: Machine, group: Group, active: Array | None, columns: Array, address: Array) -> None:
+def read_by_operations(machine: Machine, group: Group, active: Array | None, objects: Objects) -> None:
     """Note that operations will arrive at these objects."""
     if machine.hooks.mbarrier_read is not None:
-        machine.hooks.mbarrier_read(machine, group, machine.batch.shared.gather(address, columns, U64), active)
+        machine.hooks.mbarrier_read(machine, group, objects.words(machine.batch.shared), active)
 
 
-def use_by_copies(machine: Machine, group: Group, active: Array | None, columns: Array, address: Array) -> None:
+def use_by_copies(machine: Machine, group: Group, active: Array | None, objects: Objects) -> None:
     """Note that copies of the async proxy will signal these objects."""
-    read_by_operations(machine, group, active, columns, address)
+    read_by_operations(machine, group, active, objects)
     if machine.hooks.mbarrier_reached is not None:
-        machine.hooks.mbarrier_reached(machine, group, columns, address, active)
+        machine.hooks.mbarrier_reached(machine, group, objects.columns, objects.address, active)

@@ -85,8 +85,8 @@ class TensorCore(BulkReach):
         to = self.receivers(lanes, bars, bars, masks)
         if not self.inside(to.bar, 8):
             return
-        read_by_operations(self.machine, self.group, self.active, to.bar_columns, to.bar)
         signal, kind = Signal(to.bar_columns, to.bar, np.zeros(1, np.int64), arrivals=1), _kind(cta_group)
+        read_by_operations(self.machine, self.group, self.active, signal)
         transfer = Transfer(
             self.group,
             lanes.positions[to.lane],

@@ -8,6 +8,8 @@ A random order (`warpsim.machine.state.schedule`) may make it act at any moment 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from itertools import compress
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,10 +24,12 @@ from warpsim.machine.hooks import ATOMIC, WRITE
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.addresses import Address
 from warpsim.machine.reporting import present
+from warpsim.machine.selection import Rect
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import (
     BoxLoad,
     BoxStore,
+    Objects,
     RemoteStore,
     RunLoad,
     RunStore,
@@ -186,7 +190,7 @@ def start(machine: Machine, group: Group, active: Array | None, transfer: Transf
     if transfer.kind:
         transfer.join(_group_numbers(machine, transfer.kind)[transfer.positions])
     if transfer.signal is not None:
-        transfer.phase = mbarriers.phase(_words(machine, transfer.signal.columns, transfer.signal.address))
+        transfer.phase = mbarriers.phase(transfer.signal.words(machine.batch.shared))
     if hooks.async_issued is not None:
         hooks.async_issued(machine, transfer)
     if late(machine):
@@ -261,51 +265,57 @@ def wait(
 # ---- mbarriers ----------------------------------------------------------------------------------
 
 
-def observe(machine: Machine, columns: Array, address: Array, parity: Array) -> None:
-    """Handle threads that test their mbarriers for the end of the phase with ``parity``: complete the copies that alone
-    are missing.
-    """
-    state = machine.batch.transfers
+@lru_cache(maxsize=256)
+def tested(selection: Rect, address: int) -> Objects:
+    """The mbarriers at one address of the CTAs of some threads."""
+    columns = selection.columns.reshape(-1)
+    return Objects(columns, np.full(len(columns), address, np.int64))
+
+
+def observe(machine: Machine, objects: Objects, parity: Array) -> None:
+    """Handle threads that test mbarriers for the end of the phase with ``parity`` (of each, or one): complete the copies that
+    alone are missing."""
+    state, space = machine.batch.transfers, machine.batch.shared
     if not any(t.signal is not None for t in state.open):
         return
     _shuffle(machine)
-    keys = columns << 32 | address
-    if not (keys[1:] > keys[:-1]).all():
-        keys, first = np.unique(keys, return_index=True)
-        columns, address, parity = columns[first], address[first], parity[first]
+    if objects.at is None and not (objects.keys[1:] > objects.keys[:-1]).all():
+        first = np.unique(objects.keys, return_index=True)[1]
+        objects, parity = Objects(objects.columns[first], objects.address[first]), parity[first]
     if late(machine):
-        words = _words(machine, columns, address)
-        stop = _ready(state.open, keys, words, mbarriers.phase(words) == parity)
+        words = objects.words(space)
+        stop = _ready(state.open, objects, words, mbarriers.phase(words) == parity)
         for number, transfer in enumerate(list(state.open)):
             if transfer.signal is not None:
-                at, known = _find(keys, transfer.signal.keys)
+                at, known = _find(objects, transfer.signal)
                 _complete(machine, transfer, np.flatnonzero(known & transfer.open & (number <= stop[at])))
-    phases = mbarriers.phase(_words(machine, columns, address))
+    phases: Array | None = None
     # the last transfer that counted in a completed phase of each mbarrier: phases complete in order
-    stop = np.full(len(keys), -1, np.int64)
+    stop = np.full(len(objects.keys), -1, np.int64)
     landed = []
     for number, transfer in enumerate(state.open):
-        if transfer.signal is not None:
-            at, known = _find(keys, transfer.signal.keys)
+        if transfer.signal is not None and not transfer.signal.elsewhere(objects):
+            at, known = _find(objects, transfer.signal)
             here = known & transfer.open & transfer.landed
             if here.any():
                 landed.append((number, transfer, at, here))
+                phases = mbarriers.phase(objects.words(space)) if phases is None else phases
                 stop[at[here & (phases[at] != transfer.phase)]] = number
     for number, transfer, at, here in landed:
         _complete(machine, transfer, np.flatnonzero(here & (number <= stop[at])))
     _sweep(machine)
 
 
-def _ready(open: list[Transfer], keys: Array, words: Array, wanted: Array) -> Array:
+def _ready(open: list[Transfer], objects: Objects, words: Array, wanted: Array) -> Array:
     """The last transfer whose completion ends the current phase of each mbarrier, -1 if none does."""
-    nbytes, arrivals = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
-    stop = np.full(len(keys), -1, np.int64)
+    nbytes, arrivals = np.zeros(len(words), np.int64), np.zeros(len(words), np.int64)
+    stop = np.full(len(words), -1, np.int64)
     tx, pending = mbarriers.tx_count(words), mbarriers.pending(words)
     for number, transfer in enumerate(open):
         signal = transfer.signal
         if signal is None:
             continue
-        at, known = _find(keys, signal.keys)
+        at, known = _find(objects, signal)
         mine = np.flatnonzero(known & transfer.open & ~transfer.landed)
         np.add.at(nbytes, at[mine], spread(signal.nbytes, at.shape)[mine])
         np.add.at(arrivals, at[mine], signal.arrivals)
@@ -411,6 +421,12 @@ def land(machine: Machine, schedule: Schedule) -> None:
 
 def _count(machine: Machine, signal: Signal, which: Which) -> None:
     """Count at the mbarriers, one receiver after another if they share one."""
+    if signal.at is not None and not signal.arrivals and len(which) == len(signal.keys):
+        space = machine.batch.shared
+        space.put_doubles(signal.at, signal.run, update(mbarriers.complete_bytes, signal.words(space), signal.nbytes))
+        if machine.hooks.memory_filled is not None:
+            machine.hooks.memory_filled(machine, "shared", signal.at, 8, signal.columns)
+        return
     columns, address = signal.columns[which], signal.address[which]
     nbytes = spread(signal.nbytes, signal.columns.shape)[which]
     keys = signal.keys[which]
@@ -427,6 +443,14 @@ def _count(machine: Machine, signal: Signal, which: Which) -> None:
         else:
             words = mbarriers.complete_bytes(words, nbytes[now])
         machine.fill("shared", address[now], columns[now], words)
+
+
+def update(change: Callable[..., Array], words: Array, *operands: Array) -> Array:
+    """``change(words, *operands)``, found once where all objects and operands are alike."""
+    first = words.item(0)
+    if any(n.size > 1 for n in operands) or (words != first).any():
+        return change(words, *operands)
+    return np.full(words.shape, mbarriers.changed(change, first, *[n.item() for n in operands]), np.uint64)
 
 
 def finish(machine: Machine) -> None:
@@ -450,7 +474,10 @@ def _sweep(machine: Machine) -> None:
         state.open = [t for t, done in zip(state.open, freed, strict=True) if not done]
 
 
-def _find(keys: Array, wanted: Array) -> tuple[Array, Array]:
-    """The index in sorted ``keys`` of each of ``wanted``, and whether it is there."""
-    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return at, keys[at] == wanted
+def _find(objects: Objects, wanted: Objects) -> tuple[Array, Array]:
+    """The index in ``objects`` (by ascending keys) of each that is ``wanted``, and whether it is there."""
+    if objects.at is not None and objects.at == wanted.at and objects.run == wanted.run:
+        return wanted.every
+    keys = objects.keys
+    at = np.minimum(np.searchsorted(keys, wanted.keys), len(keys) - 1)
+    return at, keys[at] == wanted.keys

@@ -10,7 +10,9 @@ from warpsim.machine.hooks import ATOMIC, WRITE, MemoryAccess
 from warpsim.machine.memory import global_access, word_access
 from warpsim.machine.memory.addresses import Address, bits_of
 from warpsim.machine.memory.port import Port
+from warpsim.machine.selection import Rect
 from warpsim.machine.state.global_memory import Allocation
+from warpsim.machine.state.word_space import WordSpace, in_a_row
 from warpsim.machine.values import Array, DType, as_array, spread
 from warpsim.records import frozen
 
@@ -318,6 +320,17 @@ class _Access:
             keys, values = keys[which], [v[which] for v in values]
         self.update(Cells.of(keys, allocation.elements(self.dtype)), values, which)
 
+    def _one_each(self, space: WordSpace, place: int, columns: Array) -> bool:
+        """A thread of each column updates 64 bits at one place."""
+        run = in_a_row(columns)
+        old = space.doubles(place, run).view(self.dtype)
+        operands = [v.reshape(-1) if v.size == 1 else self.flat(v) for v in map(as_array, self.operands)]
+        new = self.atomic.new(old, operands)
+        space.put_doubles(place, run, new)
+        if self.out is not None:
+            self.out[:] = old
+        return old.tobytes() != new.tobytes()
+
     def in_words(self, kind: str) -> None:
         """Update shared or local memory."""
         port, dtype, size, hooks = self.port, self.dtype, self.dtype.itemsize, self.port.hooks
@@ -329,6 +342,16 @@ class _Access:
             access = MemoryAccess(self.writes, kind, found, size, None, columns, active)
             hooks.shadow_accessed(port.machine, port.group, access)
         space.own()
+        selection = port.group.selection
+        if (
+            type(found) is int
+            and size == 8
+            and active is None
+            and isinstance(selection, Rect)
+            and columns.size == selection.n
+        ):
+            port.globals.version += self._one_each(space, found, columns.reshape(-1))
+            return
         place = np.asarray(found, np.int64)
         if self.out is None and self.atomic.name in DIRECT and dtype.kind in "iu" and active is None and size <= 4:
             index = self.flat(space.element_index(place, columns, size))

@@ -15,6 +15,7 @@ from warpsim.isa.ports import Choose, TensorCoreWork, TensorRuns
 from warpsim.layout.boxes import Boxes
 from warpsim.machine.memory.addresses import Address
 from warpsim.machine.state.group import Group
+from warpsim.machine.state.word_space import WordSpace, in_a_row
 from warpsim.machine.values import Array
 from warpsim.program.program import Instruction
 from warpsim.records import define, frozen
@@ -27,7 +28,7 @@ GRANULE = 16
 @frozen(eq=False)
 class Footprint:
     """Runs ``[start, start + nbytes)`` of bytes in the shared memory of a column: one per receiver, or several, whose
-    ``receiver`` is then given."""
+    ``receiver`` is then given. ``at`` is where all of them begin, ``run`` their columns as an index."""
 
     columns: Array
     start: Array
@@ -35,6 +36,8 @@ class Footprint:
     receiver: Array | None = None
     low: int = attrs.field(init=False)
     high: int = attrs.field(init=False)
+    at: int | None = attrs.field(init=False)
+    run: slice | Array = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         low, high = 0, -self.nbytes
@@ -44,6 +47,8 @@ class Footprint:
             low, high = int(self.start.min()), int(self.start.max())
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high + self.nbytes)
+        object.__setattr__(self, "at", low if low == high else None)
+        object.__setattr__(self, "run", in_a_row(self.columns))
 
     def __deepcopy__(self, memo: object) -> Footprint:
         return self  # immutable
@@ -144,9 +149,25 @@ class Receivers:
     start: Array
     bar_columns: Array
     bar: Array
+    _footprints: dict[int, Footprint] = attrs.field(init=False, factory=dict)
+    _signals: dict[int, Signal] = attrs.field(init=False, factory=dict)
+
+    CACHES: ClassVar[frozenset[str]] = frozenset({"_footprints", "_signals"})
 
     def __deepcopy__(self, memo: object) -> Receivers:
         return self  # immutable
+
+    def footprint(self, nbytes: int) -> Footprint:
+        """What copies of so many bytes write."""
+        if nbytes not in self._footprints:
+            self._footprints[nbytes] = Footprint(self.columns, self.start, nbytes)
+        return self._footprints[nbytes]
+
+    def signal(self, nbytes: int) -> Signal:
+        """Their completion."""
+        if nbytes not in self._signals:
+            self._signals[nbytes] = Signal(self.bar_columns, self.bar, np.array([nbytes]))
+        return self._signals[nbytes]
 
 
 # ---- what there is to do ------------------------------------------------------------------------
@@ -240,23 +261,53 @@ class TensorUse:
 # ---- transfers ----------------------------------------------------------------------------------
 
 
-@frozen(eq=False)
-class Signal:
+class Objects:
+    """mbarriers, each at an ``address`` of the CTA of a column; ``keys`` has one number for each. ``at`` is where all of them lie,
+    each in a CTA of its own (None if they do not), and ``run`` is then the slice of their columns."""
+
+    __slots__ = ("_every", "address", "at", "columns", "keys", "run")
+    CACHES: ClassVar[frozenset[str]] = frozenset({"_every"})
+
+    def __init__(self, columns: Array, address: Array) -> None:
+        run = in_a_row(columns)
+        alike = type(run) is slice and bool((address == address[0]).all())
+        self.columns, self.address, self.run = columns, address, run
+        self.keys = columns << 32 | address
+        self.at: int | None = address.item(0) if alike else None
+        self._every: tuple[Array, Array] | None = None
+
+    def __deepcopy__(self, memo: object) -> Objects:
+        return self  # immutable
+
+    @property
+    def every(self) -> tuple[Array, Array]:
+        """The index of each, and that it is there."""
+        if self._every is None:
+            self._every = np.arange(len(self.keys)), np.ones(len(self.keys), np.bool_)
+        return self._every
+
+    def elsewhere(self, other: Objects) -> bool:
+        """Whether they lie all at another place than all others."""
+        return self.at is not None and other.at is not None and self.at != other.at
+
+    def words(self, space: WordSpace) -> Array:
+        """Their words in shared memory."""
+        if self.at is not None:
+            return space.doubles(self.at, self.run)
+        return space.gather(self.address, self.columns, np.dtype(np.uint64))
+
+
+class Signal(Objects):
     """The mbarrier of each receiver, and what completion counts there: bytes, or ``arrivals``."""
 
-    columns: Array
-    address: Array
-    nbytes: Array
-    arrivals: int = 0
-    keys: Array = attrs.field(init=False)
-    """One number per mbarrier."""
+    __slots__ = ("arrivals", "nbytes")
 
-    @keys.default
-    def _keys(self) -> Array:
-        return self.columns << 32 | self.address
+    def __init__(self, columns: Array, address: Array, nbytes: Array, arrivals: int = 0) -> None:
+        super().__init__(columns, address)
+        self.nbytes, self.arrivals = nbytes, arrivals
 
-    def __deepcopy__(self, memo: object) -> Signal:
-        return self  # immutable
+
+# ---- transfers ----------------------------------------------------------------------------------
 
 
 @define(eq=False)

@@ -140,6 +140,17 @@ class WordSpace:
         for k, word in enumerate(split_words(values)):
             self.flat[index + k * self.n_columns] = word
 
+    def doubles(self, address: int, columns: Array | slice) -> Array:
+        """The 64 bits at one byte address of some columns."""
+        row = address >> 2
+        return self.words[row : row + 2, columns].T.copy().view(np.uint64).reshape(-1)
+
+    def put_doubles(self, address: int, columns: Array | slice, values: Array) -> None:
+        """Store 64 bits at one byte address of different columns."""
+        self.own()
+        row = address >> 2
+        self.words[row : row + 2, columns] = values.view(np.uint32).reshape(-1, 2).T
+
     def move(self, source: int, target: int, nbytes: int, columns: Array) -> None:
         """Copy whole words from one place of each column to another."""
         self.own()
@@ -148,6 +159,15 @@ class WordSpace:
             self.words[b + k, columns] = self.words[a + k, columns]
         if self.shadow is not None:
             self.shadow.move(source, target, nbytes, columns)
+
+
+def in_a_row(columns: Array) -> slice | Array:
+    """Consecutive columns as a slice."""
+    n = len(columns)
+    low = columns.item(0) if n else 0
+    if n and columns.item(n - 1) == low + n - 1 and (n < 3 or (columns[1:] > columns[:-1]).all()):
+        return slice(low, low + n)
+    return columns
 
 
 def join_words(parts: list[Array], dtype: DType) -> Array:
