@@ -168,6 +168,23 @@ def test_cp_async_passes_undefined_bytes_on():
     assert findings(body, a=device.array(np.zeros(32, np.uint32)), device=device) == []
 
 
+@pytest.mark.parametrize(("written", "expected"), [(32, []), (31, [(3, 2, (31,))])])
+def test_cp_async_by_a_number_of_bytes(written, expected):
+    """CTAs that copy, and CTAs that only fill with zeros (src-size 0), each lane its own place."""
+    device = warpsim.Device("sm_80")
+    fresh = device.empty(32, np.uint32)
+    warpsim.load(HEAD + f"setp.lt.u32 %p1, %r1, {written};\n@%p1 st.global.u32 [%rd4], %r1; ret;\n}}\n")["k"](
+        1, 32, (fresh, fresh), device=device
+    )
+    body = (
+        "mov.u32 %r9, %ctaid.x; setp.eq.u32 %p1, %r9, 0; selp.b32 %r8, 4, 0, %p1; \n"
+        "cp.async.ca.shared.global [%r3], [%rd4], 4, %r8; cp.async.wait_all;\n"
+        "ld.shared.u32 %r4, [%r3];\nst.global.u32 [%rd5], %r4;"
+    )
+
+    assert findings(body, grid=2, a=fresh, device=device) == expected
+
+
 @pytest.mark.parametrize("name", ["transpose", "reduce_shfl", "histogram", "mma_f16_gemm", "softmax_rows"])
 def test_recorded_kernels_are_silent(ablation, name):
     """Correct programs break no rule."""

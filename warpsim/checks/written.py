@@ -246,7 +246,10 @@ def lacks(bits: Allocation, place: Place | Affine, nbytes: int, active: Array | 
 
 
 def _chosen(place: Array, active: Array | None) -> Array:
-    return place if active is None else np.broadcast_to(place, np.broadcast_shapes(place.shape, active.shape))[active]
+    if active is None:
+        return place
+    places, chosen = np.broadcast_arrays(place, active)
+    return places[chosen]
 
 
 def _elements(bits: Allocation, place: Affine, nbytes: int) -> Array:
