@@ -9,10 +9,12 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import ml_dtypes
 import numpy as np
 
 from warpsim.errors import Finding, LaunchError, PtxError, WarpsimError
@@ -32,9 +34,6 @@ from warpsim.types import JsonObject
 if TYPE_CHECKING:
     from warpsim.machine.fidelity import Executed
     from warpsim.report.profile import Profile
-from functools import cached_property
-
-import ml_dtypes
 
 MALFORMED = (
     OSError,

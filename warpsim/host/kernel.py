@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import weakref
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import numpy as np
 
 from warpsim.checks.watchers import watchers_of
-from warpsim.errors import ExecutionError, Finding, LaunchError, WarpsimError, plural, shown
+from warpsim.errors import ExecutionError, Finding, LaunchError, PtxError, UnknownName, WarpsimError, plural, shown
 from warpsim.host import defaults
 from warpsim.host.arguments import Arguments, pack
-from warpsim.host.device import Device
+from warpsim.host.arrays import DeviceArray, pages
+from warpsim.host.device import Device, runs_on
 from warpsim.host.launch_options import LaunchOptions, Options, chosen_engine, workers_of
 from warpsim.host.options import Checks, Dim, dims, integer
+from warpsim.host.sources import read
+from warpsim.machine.binding.bind import bind_function
 from warpsim.machine.engine import Progress, opcodes_of, run
 from warpsim.machine.fidelity import Executed, Fidelity
 from warpsim.machine.plan import Image
+from warpsim.machine.state.global_memory import SHARED_WINDOW
 from warpsim.machine.state.launch import BATCH_THREADS, LaunchState
 from warpsim.machine.state.schedule import Schedule
 from warpsim.machine.watcher import Watcher
 from warpsim.native.tiering.eligibility import compiled_for
 from warpsim.numerics.arrays import Array
-from warpsim.program.program import Function, Program
+from warpsim.program.build import program_of
+from warpsim.program.program import Function, Program, Variable
 from warpsim.records import frozen
 from warpsim.types import TYPES, StateSpace
 
@@ -31,22 +41,6 @@ if TYPE_CHECKING:
     from warpsim.observe.profiler import Profiler
     from warpsim.report.pages import KernelFacts
     from warpsim.report.profile import Profile
-import os
-import threading
-import weakref
-from collections.abc import Mapping
-from types import MappingProxyType
-
-import numpy as np
-
-from warpsim.errors import PtxError, UnknownName
-from warpsim.host.arrays import DeviceArray, pages
-from warpsim.host.device import runs_on
-from warpsim.host.sources import read
-from warpsim.machine.binding.bind import bind_function
-from warpsim.machine.state.global_memory import SHARED_WINDOW
-from warpsim.program.build import program_of
-from warpsim.program.program import Variable
 
 
 @frozen

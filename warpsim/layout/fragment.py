@@ -3,6 +3,7 @@ derived."""
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import attrs
@@ -15,7 +16,6 @@ from warpsim.records import frozen
 
 if TYPE_CHECKING:
     from warpsim.layout.drawing import Cell, Drawing
-import functools
 
 Holder = tuple[int, int, int]
 """Lane, register, and part of the register, counted from its low end."""
