@@ -40,15 +40,16 @@ def record(
     """Record one occurrence of a broken rule; returns the finding if it is the first at its place. Ends the launch if
     ``on_finding`` says so.
 
-    ``values`` may contain ``severity``, ``advice``, and two instructions: the ``other`` one of a conflict, and the
-    ``place`` of the finding if it is not the group's current step. ``own`` marks a rule that ``checks`` does not
-    filter. ``repeats``: the copies of an instruction in an unrolled loop are one place.
+    ``values`` may contain ``severity``, ``advice`` (or what makes it, called for the first at a place), and two
+    instructions: the ``other`` one of a conflict, and the ``place`` of the finding if it is not the group's current step.
+    ``own`` marks a rule that ``checks`` does not filter. ``repeats``: the copies of an instruction in an unrolled loop are
+    one place.
     """
     severity = str(values.pop("severity", "error"))
     own = bool(values.pop("own", False))
     other = values.pop("other", None)
     place = values.pop("place", None)
-    advice = str(values.pop("advice", ADVICE.get(rule, "")))
+    advice = values.pop("advice", ADVICE.get(rule, ""))
     checks = launch.settings.checks
     if not (own or rule in ALWAYS or rule in checks) or (severity == "note" and severity not in checks):
         return None
@@ -71,7 +72,7 @@ def record(
         rule=rule,
         message=message,
         severity=severity,
-        advice=advice,
+        advice=str(advice() if callable(advice) else advice),
         cta=cta,
         warp=warp,
         lanes=which,

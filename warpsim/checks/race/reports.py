@@ -156,26 +156,24 @@ class Reports:
         """Report a finding; one that is no error says why."""
         reason = reason or doubt.reason
         lanes = doubt.lanes(group, self.clocks.n_ctas)
-        advice, severity = {UNFENCED: FENCE, EXITED: ARRIVE}.get(reason, ADVICE), SEVERITY[reason]
-        advice = _astray(machine, (finding_at(machine.launch, present(group)), doubt.other)) or advice
-        found, message = lanes if lanes.any() else None, doubt.message + reason
+        advice, place, other = {UNFENCED: FENCE, EXITED: ARRIVE}.get(reason, ADVICE), present(group), doubt.other
         machine.fault(
             RULE,
-            message,
+            doubt.message + reason,
             group,
-            found,
+            lanes if lanes.any() else None,
             address=doubt.address,
-            other=doubt.other,
-            advice=advice,
-            severity=severity,
+            other=other,
+            advice=lambda: _astray(machine, (finding_at(machine.launch, place), other)) or advice,
+            severity=SEVERITY[reason],
             repeats=True,
         )
 
 
 def _astray(machine: Machine, parties: tuple[Finding, Finding]) -> str:
     """The advice where one of two accesses is not meant to come here, because it leaves its variable."""
-    for finding in [found for found in machine.launch.findings.values() if found.rule == OTHER]:
-        for party in parties:
+    for finding in machine.launch.findings.values():
+        for party in parties if finding.rule == OTHER else ():
             same = finding.source == party.source and finding.instruction == party.instruction
             if finding.line == party.line or (same and party.source is not None):
                 return f"{OTHER} in line {party.line} comes first: {finding.message}; correct the index, no barrier is missing"
