@@ -101,6 +101,16 @@ def test_findings_are_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert ("interpreted before compiling it paid off" in said) == compiles
 
 
+@pytest.mark.skipif(not available(), reason="the extra jit is not installed")
+def test_a_random_order_is_interpreted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a seed orders is run step by step, and each line says so."""
+    document, _ = timing(tmp_path, capsys, "compiled", "--schedule", "3")
+    assert document["timing"]["native"] == 0
+    assert {line["why"] for line in document["timing"]["lines"] if line["interpreted"]} == {
+        "a watcher follows single steps, or they are in a random order"
+    }
+
+
 def test_an_instruction_of_no_line() -> None:
     """It is shown by its own text, one of a line by the line's."""
     watch, program = StopWatch(), warpsim.load(LOOP).program

@@ -123,7 +123,7 @@ class StopWatch:
     def _why(self, instruction: Instruction) -> str:
         form = instruction.form
         if self.code is not None and not self.code.runs_steps:
-            return "a rule or a watcher follows single accesses or steps"
+            return "a watcher follows single steps, or they are in a random order"
         if form.scope is Scope.SYNC:
             return "barrier: interpreted between compiled regions"
         if form.scope is Scope.WARPGROUP:
