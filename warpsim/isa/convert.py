@@ -229,7 +229,7 @@ def cvt_half2_stochastic(op: Op, a: Lanes, b: Lanes, rbits: Lanes) -> Lanes:
 @_cvt(
     "cvt.rs{.relu}.satfinite.small.f32 d, a, rbits; .small = { .e4m3x4, .e5m2x4, .e2m3x4, .e3m2x4 };",
     types={"d": ".b32", "a": ".f32", "rbits": ".b32"},
-    vectors={"a": lambda op: 4},
+    vectors={"a": 4},
     needs=(("100a", "103a"), (8, 7)),
 )
 def cvt_small_stochastic(op: Op, a: tuple[Lanes, ...], rbits: Lanes) -> Lanes:
@@ -246,7 +246,7 @@ def cvt_small_stochastic(op: Op, a: tuple[Lanes, ...], rbits: Lanes) -> Lanes:
 @_cvt(
     "cvt.rs{.relu}.satfinite.e2m1x4.f32 d, a, rbits;",
     types={"d": ".b16", "a": ".f32", "rbits": ".b32"},
-    vectors={"a": lambda op: 4},
+    vectors={"a": 4},
     needs=(("100a", "103a"), (8, 7)),
 )
 def cvt_fp4_stochastic(op: Op, a: tuple[Lanes, ...], rbits: Lanes) -> Lanes:

@@ -34,12 +34,12 @@ def mov(op: Op, a: Lanes) -> Lanes:
 
 @_move(
     "mov.v2.type d, a;  .type = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64 };",
-    vectors={"d": lambda op: 2, "a": lambda op: 2},
+    vectors={"d": 2, "a": 2},
     traits=_MOVES,
 )
 @_move(
     "mov.v4.type d, a;  .type = { .b16, .b32, .u16, .u32, .s16, .s32, .f32 };",
-    vectors={"d": lambda op: 4, "a": lambda op: 4},
+    vectors={"d": 4, "a": 4},
     traits=_MOVES,
 )
 def mov_vector(op: Op, a: tuple[Lanes, ...]) -> tuple[Lanes, ...]:
@@ -56,7 +56,7 @@ def mov_not(op: Op, a: Lanes) -> Lanes:
 @_move(
     "mov.type d, a;  .type = { .b16, .b32, .b64, .b128 };",
     anchor="mov-2",
-    vectors={"a": lambda op: 0},
+    vectors={"a": 0},
     gates={"b128": (70, (8, 3))},
     traits=_MOVES,
 )
@@ -83,7 +83,7 @@ def _join(parts: tuple[Lanes, ...], bits: int, dtype: DType) -> Lanes:
 @_move(
     "mov.type d, a;  .type = { .b16, .b32, .b64, .b128 };",
     anchor="mov-2",
-    vectors={"d": lambda op: 0},
+    vectors={"d": 0},
     gates={"b128": (70, (8, 3))},
     traits=_MOVES,
 )

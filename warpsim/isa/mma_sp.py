@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 
 from warpsim.isa import mma
-from warpsim.isa.ports import DevicePort, Lanes, Registers, ReportPort
+from warpsim.isa.ports import DevicePort, Lanes, Registers, ReportPort, constant_of
 from warpsim.isa.spec import Each, Function, Gate, Op, Scope, instruction
 from warpsim.isa.traits import Metadata
 from warpsim.layout import fragments
@@ -123,11 +123,6 @@ def _judge(wrong: Lanes, nibbles: Lanes, what: str, n: int, m: int, active: Lane
         )
 
 
-def one(value: Lanes) -> int:
-    """The value of an immediate."""
-    return int(np.asarray(value).reshape(-1)[0])
-
-
 def _sums(op: Op) -> str | None:
     """Any registers of 32 bits hold the f32 sums of ordered metadata."""
     return ".b32" if op.text.startswith("mma.sp::ordered_metadata") and op.dtype.name == "f32" else None
@@ -199,7 +194,7 @@ def mma_sp_float(
 ) -> Registers:
     """D = A * B + C of sparse A on floats."""
     n, m = extent((*a, *b, *c, e))
-    where = positions(op, e, one(f), n, m, active, report)
+    where = positions(op, e, constant_of(f), n, m, active, report)
     x, present = expand(mma.multiplicand(op.atype.name, 16, a, n, m), where)
     return mma.scattered(
         op, mma.floats(op, x, mma.words(8, b, n, m), mma.accumulator(op, c, n, m), device, present), n, m
@@ -227,7 +222,7 @@ def mma_sp_integer(
 ) -> Registers:
     """D = A * B + C of sparse A on integers."""
     n, m = extent((*a, *b, *c, e))
-    where = positions(op, e, one(f), n, m, active, report)
+    where = positions(op, e, constant_of(f), n, m, active, report)
     x, _ = expand(mma.multiplicand(op.atype.name, 16, a, n, m), where)
     y = mma.multiplicand(op.btype.name, 8, b, n, m)
     d = mma.product_of_integers(
@@ -237,9 +232,6 @@ def mma_sp_integer(
 
 
 _DENSE = "warp-level-matrix-instructions-mma"
-
-
-_SPARSE_TYPES = {"e": ".b32", "f": ".u32"}
 
 
 # ---- scaled blocks ----------------------------------------------------------------------------------
@@ -256,15 +248,7 @@ def _byte_ids(op: Op) -> set[int]:
     return {1: {0, 1, 2, 3}, 2: {0, 2}, 4: {0}}[_vector_size(op)]
 
 
-_SCALE_TYPES = {"sa": ".b32", "ia": ".u16", "sb": ".b32", "ib": ".u16"}
-
-
-def _two(op: Op) -> int:
-    return 2
-
-
-def _four(op: Op) -> int:
-    return 4
+_SCALE_TYPES = {"e": ".b32", "f": ".u32", "sa": ".b32", "ia": ".u16", "sb": ".b32", "ib": ".u16"}
 
 
 def _scaled_legal(op: Op) -> str | None:
@@ -362,8 +346,8 @@ def _declare_scaled(line: str, shape: str, types: str, *, sparse: bool) -> Calla
         f"{line}, {_TAIL} .shape = {{ .{shape} }}; {types}",
         anchor=_ANCHOR if sparse else _DENSE,
         scope=Scope.WARP,
-        types={"d": ".f32", "a": ".b32", "b": ".b32", "c": ".f32", **_SPARSE_TYPES, **_SCALE_TYPES},
-        vectors={"d": _four, "c": _four, "a": _four, "b": _four if sparse else _two, "ia": _two, "ib": _two},
+        types={"d": ".f32", "a": ".b32", "b": ".b32", "c": ".f32", **_SCALE_TYPES},
+        vectors={"d": 4, "c": 4, "a": 4, "b": 4 if sparse else 2, "ia": 2, "ib": 2},
         constants={"f": (0, 0)},
         limits={"ia": lambda op: Each((_byte_ids(op), (0, 1))), "ib": lambda op: Each((_byte_ids(op), (0, 3)))},
         registers=("a", "b", "e", "sa", "sb"),

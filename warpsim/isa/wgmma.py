@@ -91,7 +91,7 @@ def _declare(
             "imm_trans_a": ".s32",
             "imm_trans_b": ".s32",
         },
-        vectors={"d": _accumulators, "a": lambda op: 4},
+        vectors={"d": _accumulators, "a": 4},
         constants={
             "imm_scale_a": {-1, 1},
             "imm_scale_b": {-1, 1},

@@ -210,7 +210,7 @@ def wmma_mma(op: Op, a: Registers, b: Registers, c: Registers, *, device: Device
     anchor="warp-level-matrix-instructions-wmma-mma",
     scope=Scope.WARP,
     types=dict.fromkeys("dabc", ".s32"),
-    vectors={"d": lambda op: 2, "a": lambda op: 1, "b": lambda op: 1, "c": lambda op: 2},
+    vectors={"d": 2, "a": 1, "b": 1, "c": 2},
     registers=("a", "b"),
     needs=(75, (6, 3)),
     gates={"and": (80, (7, 1))},

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from warpsim.isa import mma, mma_sp, wgmma, wmma
-from warpsim.isa.ports import DevicePort, Registers, ReportPort
+from warpsim.isa.ports import DevicePort, Registers, ReportPort, constant_of
 from warpsim.isa.spec import Body
 from warpsim.layout.fragment import extent
 from warpsim.native.compiling.compiler import compiled_function, kept_function
@@ -207,7 +207,7 @@ class _Warps:
         n, m = extent(given if e is None else (*given, e))
         table = None
         if e is not None and f is not None:
-            where = mma_sp.positions(op, e, mma_sp.one(f), n, m, ports["active"], ports["report"])
+            where = mma_sp.positions(op, e, constant_of(f), n, m, ports["active"], ports["report"])
             table = np.ascontiguousarray(where.transpose(2, 0, 1), np.int32)
             if (table[:, 1:] == table[:, :-1]).any():
                 return itself(report=_reported)
