@@ -19,7 +19,7 @@ from warpsim.analysis.flow import members
 from warpsim.errors import Finding
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access as Kind
-from warpsim.isa.traits import Ending, Family, Traits
+from warpsim.isa.traits import Ending, Family
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Instruction, Variable
 from warpsim.records import frozen
@@ -142,7 +142,9 @@ def check_races(facts: Facts) -> Iterator[Finding]:
 def _sites(facts: Facts) -> dict[int, Site]:
     found: dict[int, Site] = {}
     for step in facts.steps:
-        if _is_weak(step.instruction.traits) and step.certain and step.threads.any():
+        traits = step.instruction.traits
+        weak = traits.access in (Kind.LOAD, Kind.STORE) and not traits.order.strong and traits.asynchronous is None
+        if weak and step.certain and step.threads.any():
             for access in step.accesses:
                 if access.space == SHARED and access.known:
                     found[step.at] = Site(access, _owners(access))
@@ -167,11 +169,6 @@ def _races(first: Site, second: Site) -> bool:
         return False
     a, b = first.owners.common(second.owners)
     return bool(((a != NOBODY) & (b != NOBODY) & ((a != b) | (a == SEVERAL))).any())
-
-
-def _is_weak(traits: Traits) -> bool:
-    """Whether an instruction is a load or store without ordering."""
-    return traits.access in (Kind.LOAD, Kind.STORE) and not traits.order.strong and traits.asynchronous is None
 
 
 def _orders(instruction: Instruction) -> bool:

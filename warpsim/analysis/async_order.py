@@ -47,7 +47,9 @@ class Conflict:
 
 def check_async(facts: Facts) -> Iterator[Finding]:
     """Check one function."""
-    if any(_is_asynchronous(i) or i.traits.mbarrier is not None for i in facts.function.code):
+    if any(
+        _is_copy(i) or i.traits.is_async(Family.WGMMA) or i.traits.mbarrier is not None for i in facts.function.code
+    ):
         yield from _Order(facts).findings()
 
 
@@ -55,10 +57,6 @@ def _is_copy(instruction: Instruction) -> bool:
     """Whether an instruction belongs to the asynchronous copies."""
     found = instruction.traits.asynchronous
     return found is not None and found.family in (Family.CP_ASYNC, Family.BULK)
-
-
-def _is_asynchronous(instruction: Instruction) -> bool:
-    return _is_copy(instruction) or instruction.traits.is_async(Family.WGMMA)
 
 
 class _Order:

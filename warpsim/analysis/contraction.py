@@ -138,7 +138,7 @@ _Held = tuple[_Product, bool, int]
 
 def contract(function: Function) -> Function:
     """Replace every sum that the assembler fuses by the fused form."""
-    if not any(i.traits.contraction is Contraction.PRODUCT and _is_product(i) for i in function.code):
+    if not any(i.traits.contraction is Contraction.PRODUCT and _kind(i) for i in function.code):
         return function
     code, registers = list(function.code), list(function.registers)
     blocks, _ = blocks_of(function, entered=True)
@@ -328,10 +328,6 @@ def _kind(instruction: Instruction) -> tuple[str, ...]:
     if not all(o.is_plain for o in instruction.operands):
         return ()
     return tuple(w for w in instruction.op.modifiers if w not in ("sat", "approx", "full"))
-
-
-def _is_product(instruction: Instruction) -> bool:
-    return instruction.traits.contraction is Contraction.PRODUCT and bool(_kind(instruction))
 
 
 def _is_copy(instruction: Instruction) -> bool:

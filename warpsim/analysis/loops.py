@@ -101,7 +101,7 @@ def loop_at(function: Function, blocks: list[Block], head: int, clocks: Clocks) 
         bounded=ticks and any(i.guard is not None and i.guard[0].index in clocks.registers for i in exits),
         exits=bool(exits),
         polls=any(_is_call(i) or i.traits.polls for i in code),
-        hidden=any(i.traits.moves_stack or _goes_outside(i, clocks.program) for i in code),
+        hidden=any(i.traits.moves_stack or (_is_call(i) and clocks.program.externs) for i in code),
         lanes=any("active" in i.form.ports for i in code),
         threads=any(i.traits.uniform == "cta" for i in code),
         counter=counter_of(function, blocks, head) if len(inside) == 1 and len(exits) == 1 else None,
@@ -210,11 +210,6 @@ def _is_call(instruction: Instruction) -> bool:
     return instruction.traits.ending is Ending.CALL
 
 
-def _goes_outside(instruction: Instruction, program: Program) -> bool:
-    """Whether an instruction may call a runtime function, such as malloc."""
-    return _is_call(instruction) and bool(program.externs)
-
-
 def _names_a_clock(operand: Operand) -> bool:
     return any(part.special in CLOCKS for part in operand.parts)
 
@@ -289,6 +284,3 @@ def added_to(instruction: Instruction) -> tuple[Operand, int] | None:
 def _fixed(code: tuple[Instruction, ...], operand: Operand) -> bool:
     """Whether no lap changes an operand."""
     return operand.is_plain and not any(set(operand.registers) & set(i.writes) for i in code)
-
-
-__all__ = ["CLOCKS", "Clocks", "Counter", "Loop", "added_to", "clock_readers", "counter_of", "loop_at"]

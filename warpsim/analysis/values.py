@@ -451,7 +451,7 @@ class KnownBits(Walk[Value]):
                 made = exactly(_widened(computed(node, typed)), frozenset().union(*(a.symbols for a in arguments)))
             return _masked(made, _width(node))
         truth = node.op == "cast" and node.dtype.kind == "b"
-        if truth or not all(map(_is_whole, (node, *node.args))):
+        if truth or any(each.dtype.kind not in "iub" for each in (node, *node.args)):
             return anything(*_of(arguments))
         if node.op == "cast":
             return congruent(arguments[0].bits, min(known[0], _width(node.args[0]), _width(node)), *_of(arguments))
@@ -464,10 +464,6 @@ class KnownBits(Walk[Value]):
         """What is known about a result, extended as its type requires."""
         value = self(node)
         return exactly(_widened(_typed(value, node.dtype)), value.symbols) if value.exact else value
-
-
-def _is_whole(node: Node) -> bool:
-    return node.dtype.kind in "iub"
 
 
 def _width(node: Node) -> int:

@@ -167,7 +167,12 @@ def command_layout(options: Namespace) -> int:
         raise Unusable(str(problem)) from None
     if options.json:
         record = {"instruction": options.instruction, "device": device.target}
-        document({**record, "operands": {name: _picture_record(o) for name, o in found.items()}})
+        document(
+            {
+                **record,
+                "operands": {n: o.record() if isinstance(o, Tile) else pictures.record(o) for n, o in found.items()},
+            }
+        )
     elif options.format == "html":
         drawings = [d for name, operand in found.items() for d in _drawings(name, operand, len(found))]
         print(layout_page(options.instruction, f"on {device.target}", drawings))
@@ -217,7 +222,3 @@ def _drawings(name: str, operand: Operand | Tile, count: int) -> list[Drawing]:
     if isinstance(operand, Tile):
         return operand.drawings()
     return [attrs.evolve(operand.drawing(), title=_title(name, count))]
-
-
-def _picture_record(operand: Operand | Tile) -> dict[str, object]:
-    return operand.record() if isinstance(operand, Tile) else pictures.record(operand)

@@ -367,7 +367,7 @@ def target_of(context: Context, text: str, scope: str, *, read: bool) -> Registe
         return RegisterTarget(
             context.group.plan.function.name, register, None if scope == "any" else context.focus, lane
         )
-    at = location_of(context, node)
+    at = context.lvalue(node)
     if at is None:
         context.evaluate(node)  # raises if the expression has errors
         raise DebugError("watch a register, a variable, or memory such as s[3], global.u32[0x7f00000000]")
@@ -380,11 +380,6 @@ def target_of(context: Context, text: str, scope: str, *, read: bool) -> Registe
         column, address = place.of_whom(nbytes)
         at, focus = attrs.evolve(at, address=address), attrs.evolve(focus, cta=cta_at(context.machine, column))
     return MemoryTarget(at, nbytes, focus)
-
-
-def location_of(context: Context, node: ex.Node) -> Location | None:
-    """The location of an expression in memory; None if it has none."""
-    return context.lvalue(node)
 
 
 def tile_of(context: Context, text: str, instruction: Instruction | None) -> TileTarget | None:
@@ -524,8 +519,9 @@ class TileWatch:
     def changed(self, machine: Machine, group: Group, instruction: Instruction) -> Change | None:
         """The old and new tile and a description if the last step changed it, else None. Notes the step that comes
         next."""
-        pending, self._pending = self._pending, self._may_change(machine, instruction)
-        if not pending or column_of(machine, self.target.focus.cta) is None:
+        here = column_of(machine, self.target.focus.cta) is not None
+        pending, self._pending = self._pending, here and may_change(instruction, self._written)
+        if not pending or not here:
             return None
         matrix, known = self._matrix(machine), self._known
         if matrix is None:
@@ -546,10 +542,6 @@ class TileWatch:
         if more:
             text += f"; {more} elements more"
         return np.ma.MaskedArray(known[0], known[1]), np.ma.MaskedArray(data, away), text
-
-    def _may_change(self, machine: Machine, instruction: Instruction) -> bool:
-        """Whether a step may change the operand: it writes one of its registers, or the operand is in memory."""
-        return column_of(machine, self.target.focus.cta) is not None and may_change(instruction, self._written)
 
 
 def may_change(instruction: Instruction, registers: frozenset[int]) -> bool:

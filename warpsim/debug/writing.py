@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from warpsim.debug import expressions as ex
-from warpsim.debug.breakpoints import line_column, location_of, resolve
+from warpsim.debug.breakpoints import line_column, resolve
 from warpsim.debug.errors import DebugError
 from warpsim.debug.evaluation import Context
 from warpsim.debug.position import Position, context_of
@@ -74,7 +74,7 @@ def _assign(position: Position, context: Context, what: str, node: ex.Node, give
 
 def _in_memory(context: Context, what: str, node: ex.Node) -> Location:
     """Where what is changed is in memory."""
-    at = location_of(context, node)
+    at = context.lvalue(node)
     if at is None or at.space == "param":
         raise DebugError(f"{what} cannot be changed: name a register, a variable, or memory such as shared.u32[64]")
     if at.of is not None and isinstance(struct := elements(at.of), Struct):

@@ -69,7 +69,7 @@ def check_links(resolver: Resolver, functions: Mapping[str, Function], problems:
             if _lacks_body(name, item, resolver) and item.linkage != "extern":
                 advice = "define it, or declare it .extern"
                 problems.add("linkage", item.span, f"{name} has no body in this module", advice)
-        elif isinstance(item, Variable) and _lacks_definition(item) and item.space.value != "shared":
+        elif isinstance(item, Variable) and item.linkage == "extern" and not item.size and item.space.value != "shared":
             span = item.span or _first_span(resolver.module)
             problems.add("linkage", span, f"{name} is not defined in this module", "link the module that defines it")
     check_module(resolver.module, resolver, problems)
@@ -115,10 +115,6 @@ def _check_access(instruction: Instruction, operand: Operand, shared: dict[str, 
 def _lacks_body(name: str, function: Symbol, resolver: Resolver) -> bool:
     defined = name in resolver.aliases or name in BUILTINS
     return isinstance(function, ast.Function) and function.body is None and not defined
-
-
-def _lacks_definition(variable: Variable) -> bool:
-    return variable.linkage == "extern" and not variable.size
 
 
 def _known_target(name: str) -> bool:

@@ -137,7 +137,7 @@ class UnfencedReads:
 
     def read(self, instruction: Instruction | None, positions: Array, now: int, rows: Rows) -> None:
         """Note that these threads have read a flag without acquiring."""
-        if instruction is None or not instruction.traits.counts or _adds_nothing(instruction):
+        if instruction is None or not instruction.traits.counts or instruction.operands[-1].constant == 0:
             return
         if self._reads:
             who, _, known = self._reads[-1]
@@ -168,11 +168,6 @@ class UnfencedReads:
                     if not order.unordered(who + order.base, np.full(len(who), when), met).all():
                         return True
         return False
-
-
-def _adds_nothing(instruction: Instruction) -> bool:
-    """Whether an atomic is just a way to write a load."""
-    return instruction.operands[-1].constant == 0
 
 
 class BatchClocks:

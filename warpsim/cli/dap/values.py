@@ -16,7 +16,6 @@ from warpsim.cli.debug.console import abridged, plain, short, show
 from warpsim.cli.debug.shell import Shell
 from warpsim.debug import DebugError
 from warpsim.debug import expressions as ex
-from warpsim.debug.breakpoints import location_of
 from warpsim.errors import describe
 from warpsim.machine.values import Array
 from warpsim.program.c_types import Array as ArrayType
@@ -165,7 +164,7 @@ class Values:
     def _memory_of(self, text: str) -> str | None:
         """The location of an expression in memory as ``space:address``."""
         try:
-            at = location_of(self.live().context, ex.parse(text))
+            at = self.live().context.lvalue(ex.parse(text))
         except DebugError:
             return None
         if at is None or isinstance(at.address, np.ndarray):

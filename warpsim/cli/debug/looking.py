@@ -24,7 +24,7 @@ from warpsim.cli.debug.console import (
 from warpsim.cli.debug.table import command
 from warpsim.debug import Call, DebugError, InFlight
 from warpsim.debug import expressions as ex
-from warpsim.debug.breakpoints import line_column, location_of, resolve
+from warpsim.debug.breakpoints import line_column, resolve
 from warpsim.debug.threads import cta_text
 from warpsim.debug.waiting import shared_name
 from warpsim.errors import describe, plural, source_name
@@ -146,7 +146,7 @@ class Looking:
             return word, self._number(rest)
         node = ex.parse(text)
         inner = node.left if isinstance(node, ex.Operation) and (node.operator, node.right) == ("&", None) else node
-        at = location_of(self.session.context, inner)
+        at = self.session.context.lvalue(inner)
         if at is not None and at.space != "param":
             address = at.address[self.session.thread.lane] if isinstance(at.address, np.ndarray) else at.address
             return at.space, int(address)

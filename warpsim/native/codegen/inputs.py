@@ -54,9 +54,6 @@ class Inputs:
         self._strides: dict[Key, tuple[Val, Val]] = {}
         self._words: dict[Key, list[str]] = {}
 
-    def _is_lane(self, key: Key) -> bool:
-        return special_name(self.builder.region, key) == "laneid"
-
     def enter(self) -> None:
         """Once per call: uniform live-ins and the words of the others."""
         builder, code = self.builder, self.builder.code
@@ -98,7 +95,7 @@ class Inputs:
                 inner = memory(type)
                 value = scalar(inner, code.load(inner, pointer))
                 self._keep(key, code.convert("trunc", value, type) if inner != type else value)
-            elif how == "varying" and self._is_lane(key):
+            elif how == "varying" and special_name(self.builder.region, key) == "laneid":
                 strides = code.number(1, type), code.number(code.row % LANES, type)
                 self._keep(key, Val(type, "0", uniform=False, strides=strides, zeros=64, top=SPAN))
 
