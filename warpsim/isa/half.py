@@ -12,6 +12,7 @@ from warpsim.isa.floating import contractible
 from warpsim.isa.ports import Lanes
 from warpsim.isa.spec import Op, instruction
 from warpsim.numerics import approx, convert, floating
+from warpsim.numerics.arrays import halves, join
 from warpsim.numerics.floating import extreme, odd_sum, saturate
 
 _half = functools.partial(instruction, chapter="half-precision-floating-point-instructions")
@@ -25,17 +26,11 @@ _GATES = {"bf16": (90, (7, 8)), "bf16x2": (90, (7, 8)), "f16": (53, (4, 2)), "f1
 
 def _split(op: Op, value: Lanes) -> list[Lanes]:
     half = BF16 if op.type.name.startswith("bf16") else F16
-    if not op.type.name.endswith("x2"):
-        return [value.view(half)]
-    return [
-        (value & np.uint32(0xFFFF)).astype(np.uint16).view(half),
-        (value >> np.uint32(16)).astype(np.uint16).view(half),
-    ]
+    return [*halves(value, half)] if op.type.name.endswith("x2") else [value.view(half)]
 
 
 def _join(op: Op, parts: list[Lanes]) -> Lanes:
-    bits = [p.view(np.uint16) for p in parts]
-    return parts[0] if len(bits) == 1 else bits[0].astype(np.uint32) | (bits[1].astype(np.uint32) << np.uint32(16))
+    return parts[0] if len(parts) == 1 else join(*parts)
 
 
 def _flush16(x: Lanes) -> Lanes:

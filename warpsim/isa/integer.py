@@ -9,6 +9,7 @@ import numpy as np
 from warpsim.isa.ports import Lanes
 from warpsim.isa.spec import Op, instruction
 from warpsim.numerics import integer
+from warpsim.numerics.arrays import halves, join
 from warpsim.types import TYPES, ScalarType
 
 _integer = functools.partial(instruction, chapter="integer-arithmetic-instructions")
@@ -16,14 +17,6 @@ _integer = functools.partial(instruction, chapter="integer-arithmetic-instructio
 
 def _wide(op: Op) -> ScalarType:
     return TYPES[f"{op.type.kind}{op.type.bits * 2}"]
-
-
-def _halves(a: Lanes, dtype: str) -> tuple[Lanes, Lanes]:
-    return (a & np.uint32(0xFFFF)).astype(np.uint16).view(dtype), (a >> np.uint32(16)).astype(np.uint16).view(dtype)
-
-
-def _join(low: Lanes, high: Lanes) -> Lanes:
-    return low.view(np.uint16).astype(np.uint32) | (high.view(np.uint16).astype(np.uint32) << np.uint32(16))
 
 
 @_integer(
@@ -42,8 +35,8 @@ def add(op: Op, a: Lanes, b: Lanes) -> Lanes:
     if op.sat:
         return integer.add_saturating(a, b)
     if op.type2:
-        (al, ah), (bl, bh) = _halves(a, "u2"), _halves(b, "u2")
-        return _join(al + bl, ah + bh)
+        (al, ah), (bl, bh) = halves(a, "u2"), halves(b, "u2")
+        return join(al + bl, ah + bh)
     return a + b
 
 
@@ -182,10 +175,10 @@ def min_max_x2(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """The same for both halves separately."""
     kind = "u2" if "u16x2" in op.text else "i2"
     choose = np.minimum if op.text.startswith("min") else np.maximum
-    parts = [choose(x, y) for x, y in zip(_halves(a, kind), _halves(b, kind), strict=True)]
+    parts = [choose(x, y) for x, y in zip(halves(a, kind), halves(b, kind), strict=True)]
     if op.relu:
         parts = [np.maximum(p, np.int16(0)) for p in parts]
-    return _join(*parts)
+    return join(*parts)
 
 
 @_integer("popc.type d, a; .type = { .b32, .b64 };", types={"d": ".u32"})
