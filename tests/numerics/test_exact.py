@@ -328,3 +328,121 @@ def test_sparse(kind, out, sm):
         return add(start, total, out)
 
     compare(got, out, reference)
+
+
+# ---- tcgen05 and block scales --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("out", ["f32", "f16"])
+@pytest.mark.parametrize("kinds", [("e4m3", "e5m2"), ("e3m2", "e4m3"), ("e2m1", "e2m3")], ids="-".join)
+def test_narrow_of_a_tensor_core(kinds, out):
+    """kind::f8f6f4 of tcgen05 sums 32 products at once, with 25 fraction bits."""
+    a, b, c = operands(np.random.default_rng(7), kinds, 32, out)
+    with np.errstate(all="ignore"):
+        got = matrix.dot_add(a[:, :, None], b[:, None], c.view(RESULTS[out][1]), kinds, 100)
+
+    compare(got, out, lambda m, n, w: block(listed(a, m, w), listed(b, n, w), int(c[m, n, w]), kinds, out, 25))
+
+
+def scale(bits, kind):
+    """(significand, exponent) of a scale factor: a Fraction, or "nan"."""
+    if kind == "ue8m0":
+        return ("nan" if bits == 255 else Fraction(1)), bits - 127
+    value, exponent = decode(bits & 0x7F, "e4m3")
+    return (value if isinstance(value, str) else value / Fraction(2) ** exponent), exponent
+
+
+def scaled_block(a, b, c, kinds, sa, sb):
+    """kind::mxf8f6f4: each product is raised by the exponents of its two scale factors."""
+    (x, e), (y, f) = scale(sa, "ue8m0"), scale(sb, "ue8m0")
+    pairs = [(decode(p, kinds[0]), decode(q, kinds[1])) for p, q in zip(a, b, strict=True)]
+    terms = [(product(p, q), i + j + e + f) for (p, i), (q, j) in pairs]
+    odd = combine([x, y, *[value for value, _ in terms], decode(c, "f32")[0]])
+    if odd is not None:
+        return special(odd, "f32")
+    raised = Fraction(2) ** (e + f)
+    real = [(value * raised, exponent) for value, exponent in terms if value]
+    held = decode(c, "f32")
+    real += [held] if held[0] else []
+    if not real:
+        return 0
+    unit = Fraction(2) ** (max([-133, *[exponent for _, exponent in real]]) - 25)
+    return encode(sum(cut(value, unit) for value, _ in real) * unit, "f32", False)
+
+
+@pytest.mark.parametrize("spread", [3, 40, 120])
+@pytest.mark.parametrize("kinds", [("e4m3", "e5m2"), ("e2m1", "e3m2")], ids="-".join)
+def test_scaled(kinds, spread):
+    """Scale factors near 1 and at the ends of their range, NaN among them."""
+    rng = np.random.default_rng(spread)
+    a, b, c = operands(rng, kinds, 32, "f32")
+    sa, sb = (rng.integers(127 - spread, 129 + spread, shape).astype(np.uint8) for shape in ((16, 1, 2), (1, 8, 2)))
+    if spread == 120:
+        sa[3, 0, 1] = 255
+    with np.errstate(all="ignore"):
+        got = emulated.dot_scaled(a[:, :, None], b[:, None], c.view(np.float32), kinds, (sa, sb), 100)
+
+    def reference(m, n, w):
+        return scaled_block(
+            listed(a, m, w), listed(b, n, w), int(c[m, n, w]), kinds, int(sa[m, 0, w]), int(sb[0, n, w])
+        )
+
+    compare(got, "f32", reference)
+
+
+def groups_of_blocks(a, b, c, sa, sb, kind, count):
+    """kind::mxf4 and mxf4nvf4: groups of products summed exactly, times the significands of their scale factors, and cut to 35
+    bits below the greatest exponent of two scale factors, or of C."""
+    size, terms = len(a) // count, []
+    for group in range(count):
+        (x, e), (y, f) = (scale(s[group * len(s) // count], kind) for s in (sa, sb))
+        pairs = [
+            decode(p, "e2m1")[0] * decode(q, "e2m1")[0]
+            for p, q in zip(a[group * size : group * size + size], b[group * size : group * size + size], strict=True)
+        ]
+        if "nan" in (x, y):
+            terms.append(("nan", 0))
+        elif any(pairs) and x * y:
+            terms.append((sum(pairs) * x * y * Fraction(2) ** (e + f), e + f))
+    held = decode(c, "f32")
+    odd = combine([value for value, _ in terms] + [held[0]])
+    if odd is not None:
+        return special(odd, "f32")
+    terms += [held] if held[0] else []
+    if not terms:
+        return 0
+    unit = Fraction(2) ** (max([-139, *[exponent for _, exponent in terms]]) - 35)
+    return encode(sum(cut(value, unit) for value, _ in terms if value) * unit, "f32", False)
+
+
+@pytest.mark.parametrize("tiles", [False, True], ids=["fragments", "tiles"])
+@pytest.mark.parametrize(
+    ("k", "size", "kind"), [(64, 2, "ue8m0"), (64, 4, "ue4m3"), (128, 4, "ue8m0"), (96, 3, "ue8m0"), (96, 6, "ue4m3")]
+)
+def test_groups(k, size, kind, tiles):
+    """Packed 4-bit types, in the layouts of fragments and of large tiles; a third of the elements are 0."""
+    rng = np.random.default_rng(k + size)
+    a, b = (rng.integers(0, 16, shape).astype(np.uint8) for shape in ((k, 16, 2), (k, 8, 2)))
+    for x in (a, b):
+        x[rng.random(x.shape) < 1 / 3] = 0
+    a[: k // 4, 3] = 0
+    c = bits_of(rng, "f32", (16, 8, 2))
+    low, high = (100, 150) if kind == "ue8m0" else (0, 0x78)
+    sa, sb = (rng.integers(low, high, shape).astype(np.uint8) for shape in ((size, 16, 2), (size, 8, 2)))
+    sa[0, 6] = 0xFF
+    with np.errstate(all="ignore"):
+        if tiles:
+            x, y = a.transpose(0, 2, 1)[..., None], b.transpose(0, 2, 1)[:, :, None]
+            factors = sa.transpose(0, 2, 1)[..., None], sb.transpose(0, 2, 1)[:, :, None]
+            held = np.ascontiguousarray(c.transpose(2, 0, 1)).view(np.float32)
+            got = np.ascontiguousarray(emulated.dot_groups(x, y, held, factors, kind).transpose(1, 2, 0))
+        else:
+            got = emulated.dot_groups(
+                a[:, :, None], b[:, None], c.view(np.float32), (sa[:, :, None], sb[:, None]), kind
+            )
+
+    def reference(m, n, w):
+        scales = listed(sa, m, w), listed(sb, n, w)
+        return groups_of_blocks(listed(a, m, w), listed(b, n, w), int(c[m, n, w]), *scales, kind, 6 if k == 96 else 4)
+
+    compare(got, "f32", reference)

@@ -47,13 +47,6 @@ cp.async.bulk.prefetch.tensor.3d.L2.global.im2col::w [q1, {b2,b3,b4}], {uh1,uh2}
 st.bulk.weak.shared::cta [b0], q1, 0;
 tcgen05.shift.cta_group::1.down [b0];
 tcgen05.cp.cta_group::1.128x256b.b8x16.b6x16_p32 [b0], q1;
-tcgen05.mma.cta_group::1.kind::f16 [b0], q1, q2, b3, p0;
-tcgen05.mma.cta_group::1.kind::i8 [b0], q1, q2, b3, p0;
-tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale [b0], q1, q2, b3, [b4], [b5], p0;
-tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale.scale_vec::1X [b0], q1, q2, b3, [b4], [b5], p0;
-tcgen05.mma.cta_group::1.kind::mxf4.block_scale.scale_vec::2X [b0], q1, q2, b3, [b4], [b5], p0;
-tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.scale_vec::4X [b0], q1, q2, b3, [b4], [b5], p0;
-tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.block16 [b0], q1, q2, b3, [b4], [b5], p0;
 """
 
 

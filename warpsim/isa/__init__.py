@@ -34,6 +34,7 @@ from warpsim.isa import (  # noqa: F401
     mma,
     mma_sp,
     multimem,
+    tcgen05_mma,
     tcgen05_order,
     tensor_memory,
     tensormaps,

@@ -20,9 +20,9 @@ MEANING = {
 }
 MEASURED = 90
 """The GPU on which approximate units and tensor cores were recorded: its capability times ten."""
-UNITS = frozenset({"mma", "wmma", "wgmma"})
+UNITS = frozenset({"mma", "wmma", "wgmma", "tcgen05"})
 FUNCTIONS = frozenset({"ex2", "lg2", "sin", "cos", "tanh", "rsqrt"})
-WHOLE = ("s8", "u8", "s4", "u4", "b1", "f64")
+WHOLE = ("s8", "u8", "s4", "u4", "b1", "f64", "kind::i8")
 
 
 @frozen
@@ -53,5 +53,7 @@ def evidence(form: Form, text: str, sm: int) -> Evidence:
         return known
     if sm == MEASURED:
         return Evidence(RECOVERED, known.source) if known.standing == RECORDED else known
+    if form.root == "tcgen05":
+        return Evidence(MODELLED, "public models, checked against published words of a B200 (docs/numerics.md)")
     why = "public models of its tensor cores (docs/numerics.md)" if product else "assumed to be as on sm_90"
     return Evidence(MODELLED, why)

@@ -292,7 +292,7 @@ class SharedRuns:
 @frozen(eq=False)
 class TensorRuns:
     """Rectangles of tensor memory that operations read or write: the ``issuer`` of each, the column of its CTA, and where it
-    begins; all have ``n_lanes`` lanes and ``n_columns`` columns of 32 bits."""
+    begins; all have ``n_lanes`` lanes and ``n_columns`` columns of 32 bits. ``part`` names the operand."""
 
     issuer: Lanes
     cta: Lanes
@@ -300,6 +300,7 @@ class TensorRuns:
     column: Lanes
     n_lanes: int
     n_columns: int
+    part: str = ""
 
 
 class TensorCoreMemory(Protocol):
@@ -311,6 +312,12 @@ class TensorCoreMemory(Protocol):
 
     def read_shared(self, cta: Lanes, address: Lanes, dtype: DType) -> Lanes:
         """Elements at byte offsets in the shared memory of CTA columns (broadcast)."""
+
+    def read_tensor(self, ctas: Lanes, address: Lanes, lanes: int, columns: int) -> Lanes:
+        """The words ``[k, lanes, columns]`` of rectangles of tensor memory, one in each CTA column."""
+
+    def write_tensor(self, ctas: Lanes, address: Lanes, words: Lanes, mask: Lanes | None = None) -> None:
+        """Write such rectangles, or the cells in ``mask`` (which broadcasts)."""
 
 
 class TensorCoreWork(Protocol):

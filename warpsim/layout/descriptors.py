@@ -1,4 +1,4 @@
-"""wgmma matrix descriptors: where each element of A or B lies in shared memory.
+"""Matrix descriptors of wgmma and tcgen05.mma: where each element of A or B lies in shared memory.
 
 The formulas are those of the table of canonical layouts (PTX ISA, asynchronous warpgroup-level canonical layouts). What
 the text leaves open was observed on an H100: the swizzle XORs address bits 4 to 6 with ``(address >> 7) - base_offset``
@@ -24,7 +24,7 @@ ADDRESS_MASK = (1 << 18) - 1
 @frozen
 class Descriptor:
     """The fields of descriptors, as arrays of the same shape. Offsets are in bytes; ``span`` is the swizzle row in
-    bytes (0: none)."""
+    bytes (0: none), of which parts of 16 bytes are exchanged, or of 32 (``wide``)."""
 
     start: Array
     leading: Array
@@ -32,6 +32,7 @@ class Descriptor:
     base_offset: Array
     span: Array
     reserved: Array
+    wide: Array | None = None
 
 
 def decode(bits: Array) -> Descriptor:
@@ -49,6 +50,42 @@ def decode(bits: Array) -> Descriptor:
         span=SPANS[field(62, 2)],
         reserved=(bits & np.uint64(RESERVED)) != 0,
     )
+
+
+TCGEN05_SPANS = np.array([0, 128, 128, 0, 64, 0, 32, 0], np.int64)
+"""The same for tcgen05.mma; its first 128 exchanges parts of 32 bytes."""
+ABSOLUTE = 1 << 52
+"""The leading offset is an address."""
+_CONSTANTS = (1 << 46, 0x7 << 46 | 0xFF << 53)
+"""The value that bits 46 to 48 and 53 to 60 have, and a mask of them."""
+
+
+def decode_tcgen05(bits: Array) -> Descriptor:
+    """Decode 64-bit descriptors of tcgen05.mma (PTX ISA: Shared memory descriptor)."""
+    bits = np.asarray(bits).astype(np.uint64)
+    plain, mode = decode(bits), (bits >> np.uint64(61)).astype(np.int64)
+    wrong = bits & np.uint64(_CONSTANTS[1] | 0xC000_C000) != np.uint64(_CONSTANTS[0])
+    return Descriptor(
+        plain.start, plain.leading, plain.stride, plain.base_offset, TCGEN05_SPANS[mode], wrong, mode == 1
+    )
+
+
+def problem_tcgen05(bits: int) -> str | None:
+    """Why such a descriptor is undefined according to the text; None if it is not. Checks its fields only."""
+    if bits & _CONSTANTS[1] != _CONSTANTS[0]:
+        return "bits 46 to 48 must be 1, and bits 53 to 60 must be 0"
+    if bits & 0xC000_C000:
+        return "bits 14, 15, 30 and 31 must be 0"
+    if bits >> 61 in (3, 5, 7):
+        return f"{bits >> 61} is no swizzling mode"
+    fields = decode_tcgen05(np.array([bits], np.uint64))
+    base, span, start = int(fields.base_offset[0]), int(fields.span[0]), int(fields.start[0])
+    if bits & ABSOLUTE and (bits >> 61 != 2 or base):
+        return "an absolute leading offset needs 128-byte swizzling and a base offset of 0"
+    mask = max(span // 16 - 1, 0)
+    if base & mask and (base ^ start >> 7) & mask:
+        return f"a base offset of {base} disagrees with the start address 0x{start:x}"
+    return None
 
 
 def describe(bits: int) -> str:
@@ -79,6 +116,8 @@ def byte_addresses(fields: Descriptor, k: int, extent: int, itemsize: int, *, tr
     address = fields.start + offset
     mask = np.maximum(fields.span // 16 - 1, 0)
     pattern = ((address >> 7) - fields.base_offset) & mask
+    if fields.wide is not None:
+        pattern = np.where(fields.wide, (pattern & 3) << 1, pattern)
     return (address ^ (pattern << 4)) & ADDRESS_MASK
 
 

@@ -108,9 +108,13 @@ def dot_scaled(
     ``scales`` are bytes ``[M, 1, W]`` and ``[1, N, W]``, each valid for all of K; the rest is as in `dot_fp8`.
     """
     unit = matrix.unit_of(sm)
-    left, right = (decode(x, kind) for x, kind in zip((a, b), kinds, strict=True))
     (sa, ea), (sb, eb) = (scale_factors(s, "ue8m0") for s in scales)
     raised = ea + eb
+    if _moderate(raised, c) and np.isfinite(sa).all() and np.isfinite(sb).all():
+        lowered, back = ((matrix.power_of_two(e)).astype(F32) for e in (-raised, raised))
+        d = matrix.dot_add(a, b, c * lowered, kinds, unit, present)
+        return np.multiply(d, back, out=d, where=np.isfinite(d))
+    left, right = (decode(x, kind) for x, kind in zip((a, b), kinds, strict=True))
     top = np.maximum.reduce(left.exponents + right.exponents, axis=0).astype(np.int32)
     top = np.where(top < LEAST_SUM, matrix.ABSENT, top - 2 * RAISED + raised)
     shift = unit.fraction - matrix.aligned_exponent(top, c, unit)
@@ -123,20 +127,30 @@ def dot_scaled(
     return d
 
 
+MODERATE = 60
+"""Exponents with which sums of narrow products stay normal in f32, in all of their bits."""
+
+
+def _moderate(raised: Array, c: Array) -> bool:
+    """Whether products scaled by ``2 ** raised`` and C can be summed unscaled, with no other bit in the result."""
+    exponent = (c.view(np.uint32) >> np.uint32(23) & np.uint32(0xFF)).astype(np.int32) - 127
+    far = np.where(c == 0, 0, exponent - raised)
+    return bool(np.abs(raised).max(initial=0) <= MODERATE and np.abs(far).max(initial=0) <= MODERATE)
+
+
 GROUP = Unit(35, 32, -139, -139)
 """kind::mxf4 and mxf4nvf4: fraction bits of the sum of groups."""
 
 
 def dot_groups(a: Array, b: Array, c: Array, scales: tuple[Array, Array], scale_type: str) -> Array:
-    """kind::mxf4 and mxf4nvf4: four groups of 16 products, each summed exactly, scaled, and aligned to 35 bits.
+    """kind::mxf4 and mxf4nvf4: four groups of products (six if K is 96), each summed exactly, scaled, and aligned to 35 bits.
 
     ``a`` and ``b`` are e2m1, one per byte, and finite, so that zeros can stand for the elements that sparse A omits.
-    ``scales`` are bytes ``[S, M, 1, W]`` and ``[S, 1, N, W]``, where S is 2 or 4 parts of K.
+    ``scales`` are bytes ``[S, M, 1, W]`` and ``[S, 1, N, W]``, where S is a number of equal parts of K.
     """
-    terms = decode(a, "e2m1").values.astype(F64) * decode(b, "e2m1").values
-    groups = terms.reshape(4, len(a) // 4, *terms.shape[1:])
-    sums, some = groups.sum(axis=1), (groups != 0).any(axis=1)
-    (sa, ea), (sb, eb) = (scale_factors(s.repeat(4 // len(s), axis=0), scale_type) for s in scales)
+    count = 6 if len(a) == 96 else 4
+    sums, some = _group_sums(decode(a, "e2m1").values, decode(b, "e2m1").values, count)
+    (sa, ea), (sb, eb) = (scale_factors(s.repeat(count // len(s), axis=0), scale_type) for s in scales)
     factor, exponent = sa * sb, ea + eb
     top = np.maximum.reduce(np.where(some & (factor != 0), exponent, matrix.ABSENT), axis=0)
     shift = GROUP.fraction - matrix.aligned_exponent(top, c, GROUP)
@@ -146,3 +160,15 @@ def dot_groups(a: Array, b: Array, c: Array, scales: tuple[Array, Array], scale_
         d = matrix.rounded(total, top == matrix.ABSENT, c, shift, GROUP)
         matrix.set_specials(d, (sums * factor).sum(axis=0) + c)
     return d
+
+
+def _group_sums(left: Array, right: Array, count: int) -> tuple[Array, Array]:
+    """The exact sums of ``count`` groups of e2m1 products, and whether any product of each is not zero."""
+    if left.shape[-1] == right.shape[-2] == 1:  # large tiles, see `matrix`
+        x = left[..., 0].reshape(count, -1, *left.shape[1:-1]).transpose(0, 2, 3, 1)
+        y = right[:, :, 0].reshape(count, -1, right.shape[1], right.shape[3]).transpose(0, 2, 1, 3)
+        there = np.matmul((x != 0).astype(F32), (y != 0).astype(F32)) > 0
+        return np.matmul(x, y).astype(F64), there  # multiples of 1/4 below 2**12, exact in any order
+    terms = left.astype(F64) * right
+    groups = terms.reshape(count, -1, *terms.shape[1:])
+    return groups.sum(axis=1), (groups != 0).any(axis=1)

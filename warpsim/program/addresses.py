@@ -118,6 +118,9 @@ def _coordinate(values: Values, node: ast.Operand) -> Operand:
 def _in_register(values: Values, register: Register, node: ast.Name) -> Operand:
     """Check that a register is wide enough for an address in its state space."""
     type, op, typed = register.type, values.op, values.typed
+    if typed.exact and type.name != "b32":
+        message = f"{register.name} is a .{type.name} register: an address in tensor memory is a .b32 register"
+        raise unfit(node.span, message, 3)
     if type.kind not in "usb" or type.bits > 64 or "x2" in type.name:
         message = f"{register.name} is a .{type.name} register: an address is an integer of at most 64 bits"
         raise unfit(node.span, message, 2)

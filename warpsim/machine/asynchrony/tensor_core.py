@@ -10,7 +10,9 @@ from warpsim.isa.ports import SharedRuns, TensorCoreWork, TensorRuns
 from warpsim.machine.asynchrony import transfers
 from warpsim.machine.asynchrony.bulk_reach import BulkReach, Lanes
 from warpsim.machine.asynchrony.mbarrier_objects import read_by_operations
+from warpsim.machine.hooks import READ, WRITE
 from warpsim.machine.memory.addresses import Address
+from warpsim.machine.memory.tensor import announce
 from warpsim.machine.memory.tensor_allocation import refuse
 from warpsim.machine.specials import ranks_of
 from warpsim.machine.state.transfers import Footprint, Signal, TensorUse, Transfer
@@ -66,8 +68,12 @@ class TensorCore(BulkReach):
         reads: tuple[TensorRuns, ...] = (),
         writes: tuple[TensorRuns, ...] = (),
     ) -> None:
-        """Start operations that read ``shared`` memory, and read and write tensor memory."""
+        """Start operations that read ``shared`` memory, and read and write tensor memory; none that leave either."""
         lanes = self.lanes()
+        inside = [self.inside(runs.start, runs.nbytes) for runs in shared]
+        allocated = [self._announced(kind, runs) for kind, some in ((READ, reads), (WRITE, writes)) for runs in some]
+        if not all(inside) or not all(allocated):
+            return
         transfer = Transfer(
             self.group,
             lanes.positions,
@@ -77,6 +83,14 @@ class TensorCore(BulkReach):
             tensor=TensorUse(cta_group, self.ctas(cta_group)[0], reads, writes),
         )
         transfers.start(self.machine, self.group, self.active, transfer)
+
+    def _announced(self, kind: int, runs: TensorRuns) -> bool:
+        """Report accesses to tensor memory; whether all cells are allocated."""
+        positions, address = self.lanes().positions[runs.issuer], runs.lane << 16 | runs.column
+        good = announce(
+            self.machine, self.group, kind, runs.cta, positions, address, runs.n_lanes, runs.n_columns, runs.part
+        )
+        return bool(good.all())
 
     def commit(self, cta_group: int, address: Address, mask: Value | None) -> None:
         """Arrive at mbarriers (in each CTA of ``mask``) once the earlier operations of each lane are complete."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from warpsim.machine.asynchrony.bulk_reach import BulkReach
+from warpsim.machine.memory import tensor
 from warpsim.machine.values import Array, DType
 
 if TYPE_CHECKING:
@@ -22,3 +23,11 @@ class TensorReach(BulkReach):
     def read_shared(self, cta: Array, address: Array, dtype: DType) -> Array:
         """Elements at byte offsets in the shared memory of CTA columns (broadcast)."""
         return self.read(cta, address, dtype)
+
+    def read_tensor(self, ctas: Array, address: Array, lanes: int, columns: int) -> Array:
+        """The words ``[k, lanes, columns]`` of rectangles of tensor memory."""
+        return tensor.read(self.machine.batch.tensor_memory(), ctas, address, lanes, columns)
+
+    def write_tensor(self, ctas: Array, address: Array, words: Array, mask: Array | None = None) -> None:
+        """Write such rectangles, or the cells in ``mask``."""
+        tensor.write(self.machine.batch.tensor_memory(), ctas, address, words, mask)
