@@ -62,9 +62,10 @@ def _asynchronous(checks: frozenset[str], uses: Uses) -> Iterator[tuple[bool, Ca
 
 
 def _tensor_memory(checks: frozenset[str]) -> Iterator[tuple[bool, Callable[[], Watcher]]]:
-    from warpsim.checks import tensor_memory
+    from warpsim.checks import tensor_memory, tensor_order
 
     yield tensor_memory.RULE in checks, tensor_memory.TensorMemoryRules
+    yield tensor_order.RULE in checks, tensor_order.TensorOrders
 
 
 def _races(checks: frozenset[str]) -> Iterator[tuple[bool, Callable[[], Watcher]]]:

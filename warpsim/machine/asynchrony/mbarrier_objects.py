@@ -104,8 +104,7 @@ class MbarrierObjects:
         columns, place = self._located(space, address)
         if place.size == 1 and self.active is None and isinstance(selection, Rect) and columns is selection.columns:
             objects = transfers.tested(selection, place.item())
-            if parity.size > 1:
-                parity = spread(parity, self._shape())[0, 0].reshape(-1)
+            parity = (spread(parity, self._shape())[0, 0] if parity.size > 1 else parity).reshape(-1)
         else:
             columns, place, parity = self._each(columns, place, parity)
             objects = Objects(columns, place)

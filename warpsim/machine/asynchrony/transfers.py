@@ -339,6 +339,8 @@ def _act(machine: Machine, group: Group, active: Array | None, transfer: Transfe
     if machine.hooks.async_delivered is not None and transfer.work is not None:
         machine.hooks.async_delivered(machine, group, active, transfer, which)
     if transfer.signal is not None:
+        if transfer.after:
+            transfer.phase[which] = mbarriers.phase(transfer.signal.words(machine.batch.shared))[which]
         _count(machine, transfer.signal, which)
         if machine.hooks.async_signalled is not None:
             machine.hooks.async_signalled(machine, transfer, which)

@@ -128,7 +128,9 @@ class Tensor:
         if tile.packed:
             cells = cells[:, :, ::2] & np.uint32(0xFFFF) | cells[:, :, 1::2] << np.uint32(16)
         out = np.zeros((n * m, *tile.row.shape), np.uint32)
-        out[which] = cells.reshape(len(ctas), -1).take(tile.row * cells.shape[2] + tile.column, axis=1)
+        out[which] = cells.reshape(len(ctas), cells.shape[1] * cells.shape[2]).take(
+            tile.row * cells.shape[2] + tile.column, axis=1
+        )
         return tuple(out.reshape(n, m, -1, 32).transpose(2, 0, 3, 1))
 
     def store(self, address: Array, tile: Tile, registers: tuple[Array, ...]) -> None:

@@ -331,13 +331,14 @@ class Transfer:
     """The kind of its threads' earlier operations that an arrival follows."""
     number: Array = attrs.field(factory=lambda: np.zeros(0, np.int64))
     phase: Array = attrs.field(factory=lambda: np.zeros(0, np.int64))
-    """The group of each receiver, and the phase of its mbarrier when the copy began."""
+    """The group of each receiver, and the phase of its mbarrier when the copy began (of a commit, when it arrives)."""
     place: Instruction | None = None
     serial: int = 0
     undefined: tuple[Array, ...] | None = None
     """A shadow of the values that a `RemoteStore` carries."""
     began: tuple[int, tuple[int, int] | None] | None = None
-    """For watchers: when the copies started, and what their threads knew of others then."""
+    known: Array | None = None
+    """For watchers: when the copies started, and what their threads knew of others then, and of tcgen05."""
     open: Array = attrs.field(init=False)
     fetched: Array = attrs.field(init=False)
     landed: Array = attrs.field(init=False)
