@@ -110,6 +110,7 @@ class Uninitialised(WrittenBytes):
                 if slot not in file:
                     file[slot] = np.zeros(machine.batch.shape.extents, whole.dtype)
                 file[slot].reshape(-1)[group.selection.positions.reshape(-1)] = whole
+                frame.known.clear()
 
     def stack_extended(self, machine: Machine, group: Group, positions: Array, first: int, nbytes: int) -> None:
         """Mark new parts of the stack as undefined."""
@@ -201,7 +202,7 @@ class Uninitialised(WrittenBytes):
             check_end(machine, group, instruction)
             return
         self._begun = None
-        if not all(map(instruction.registers.isdisjoint, group.files())):
+        if group.shadowed(instruction.registers):
             self._begin(machine, group, instruction)
 
     def _begin(self, machine: Machine, group: Group, instruction: Instruction) -> None:

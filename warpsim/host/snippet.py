@@ -58,6 +58,7 @@ class _Registers(Watcher):
         self.frame = machine.frame(0, machine.launch.plan.main)
         for index, values in self.initial.items():
             self.frame.values[index] = values.reshape(machine.batch.shape.extents)
+            self.frame.known.clear()
         padded = np.zeros(-(-self.content.size // 4) * 4, np.uint8)
         padded[: self.content.size] = self.content
         address = machine.launch.plan.shared.reserved + np.arange(0, len(padded), 4)

@@ -222,6 +222,13 @@ class Rect(Selection):
         last = first + count
         return first % 32 == 0 and (last % 32 == 0 or last == self.batch_shape.n_threads)
 
+    def disjoint(self, other: Selection) -> bool:
+        """Whether it is seen from the axes that no thread is in both."""
+        return isinstance(other, Rect) and any(
+            a + s * (n - 1) < b or b + t * (m - 1) < a
+            for (a, s, n), (b, t, m) in zip(self.axes, other.axes, strict=True)
+        )
+
     def in_order(self, array: Array) -> Array:
         """An array of its shape as a list in the order CTA, warp, lane."""
         return array.transpose(2, 3, 0, 1).reshape(-1)

@@ -148,8 +148,9 @@ class Accumulators:
 
     def read(self, machine: Machine, group: Group) -> Array:
         """Bits ``[registers, n, 128, m]``."""
-        if group.stacked is not None:
-            stack, rows = group.stacked
+        stacked = group.stacked or group.stacked_before(self.slots)
+        if stacked is not None:
+            stack, rows = stacked
             if len(rows) == len(self.slots) and all(map(is_, self._values(group), rows)):
                 return stack
         shape = group.selection.shape

@@ -14,10 +14,24 @@ from collections.abc import Set as AbstractSet
 import numpy as np
 
 from warpsim.machine.plan import FunctionPlan, literal
-from warpsim.machine.selection import Selection, Warps
+from warpsim.machine.selection import Rect, Selection, Warps
 from warpsim.machine.values import Affine, Array, DType, Value, as_array, reduced
 from warpsim.program.program import Instruction, Operand
 from warpsim.records import define
+
+KEPT = 8
+"""Selections whose registers a frame keeps."""
+
+
+class Known:
+    """Registers as a group has them in ``values``, by index, the ``shadows`` of each by name, and ``stacked`` (`Group`)."""
+
+    __slots__ = ("shadows", "stacked", "values")
+
+    def __init__(self) -> None:
+        self.values: dict[int, Value] = {}
+        self.shadows: dict[int, dict[str, Array]] = {}
+        self.stacked: tuple[Array, list[Array]] | None = None
 
 
 class Frame:
@@ -27,14 +41,38 @@ class Frame:
     boolean, 0 in threads that have none. Watchers fill and read them; their meaning is unknown here.
     """
 
-    __slots__ = ("owned", "shadows", "values")
+    __slots__ = ("known", "owned", "shadows", "values")
 
     def __init__(self, values: list[Value | None]) -> None:
         self.values = values
         self.owned: set[int] = set()
         self.shadows: dict[str, dict[int, Array]] = {}
+        self.known: dict[Rect, Known] = {}
+        """What some threads have left here or read last, and no other group has changed since: in loops the same groups
+        part and meet."""
 
-    CACHES = frozenset({"owned"})
+    CACHES = frozenset({"known", "owned"})
+
+    def __getstate__(self) -> tuple[None, dict[str, object]]:
+        return None, {"values": self.values, "owned": self.owned, "shadows": self.shadows, "known": {}}
+
+    def known_to(self, selection: Selection) -> Known | None:
+        """What is known to threads; None where nothing is kept for them."""
+        if type(selection) is not Rect:
+            return None
+        found = self.known.get(selection)
+        if found is None:
+            if len(self.known) >= KEPT:
+                del self.known[next(iter(self.known))]
+            found = self.known[selection] = Known()
+        return found
+
+    def changed(self, selection: Selection, registers: Iterable[int]) -> None:
+        """Forget what others know of registers that some threads change."""
+        for other, known in self.known.items():
+            if known.values and other is not selection and not other.disjoint(selection):
+                for index in registers:
+                    known.values.pop(index, None)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Frame:
         """Copies share values, which either side replaces before writing."""
@@ -43,6 +81,8 @@ class Frame:
         copied.shadows = copy.deepcopy(self.shadows, memo)
         return copied
 
+
+NONE: dict[str, Array] = {}
 
 Stack = tuple[tuple["FunctionPlan", int, int, int], ...]
 """Return places, outermost first: (caller, block, step, the caller's frame base in local memory)."""
@@ -200,15 +240,34 @@ class Group:
 
     def fetch(self, index: int) -> Value:
         """A register's value from the batch, cached; zero if it was never written."""
-        value = self.frame.values[index]
+        frame = self.frame
+        known = frame.known_to(self.selection)
+        if known is not None and (kept := known.values.get(index)) is not None:
+            self.env[index] = kept
+            for name, part in known.shadows.get(index, NONE).items():
+                self.shadows.setdefault(name, {})[index] = part
+            return kept
+        value = frame.values[index]
         value = self.plan.zeros[index] if value is None else reduced(self.selection.fetch(value))
         self.env[index] = value
-        for name, file in self.frame.shadows.items():
+        shadows: dict[str, Array] = {}
+        for name, file in frame.shadows.items():
             if index in file:
                 part = as_array(self.selection.fetch(file[index]))
                 if part.any():
-                    self.shadows.setdefault(name, {})[index] = part
+                    self.shadows.setdefault(name, {})[index] = shadows[name] = part
+        if known is not None:
+            known.values[index], known.shadows[index] = value, shadows
         return value
+
+    def stacked_before(self, registers: Iterable[int]) -> tuple[Array, list[Array]] | None:
+        """Accumulators as wgmma left them before the threads parted and met again, the registers read again."""
+        known = self.frame.known_to(self.selection)
+        if known is None or known.stacked is None:
+            return None
+        for index in registers:
+            self.read(index)
+        return known.stacked
 
     def read(self, index: int) -> Value:
         """A register's value."""
@@ -233,11 +292,17 @@ class Group:
         whole = self.selection.n == self.selection.batch_shape.n
         if whole:
             frame.owned.clear()
-        for index in self.dirty:
-            if live is not None and index not in live:
-                continue
+        written = self.dirty if live is None else self.dirty & live
+        frame.changed(self.selection, written)
+        known = frame.known_to(self.selection)
+        if known is not None:
+            known.stacked = self.stacked or known.stacked
+        for index in written:
             value = env[index]
             assert value is not None, "a changed register has a value"
+            if known is not None:
+                known.values[index] = value
+                known.shadows[index] = {name: file[index] for name, file in self.shadows.items() if index in file}
             if whole:
                 frame.values[index] = value if type(value) is Affine or value.ndim == 4 else value.reshape(1, 1, 1, 1)
                 continue
@@ -251,7 +316,7 @@ class Group:
                 frame.values[index] = target = target.view(array.dtype)  # type: ignore[union-attr]
             self.selection.write(target, array)  # type: ignore[arg-type]
         if self.has_shadows:
-            self._flush_shadows(self.dirty if live is None else self.dirty & live)
+            self._flush_shadows(written)
         self.dirty.clear()
 
     def _flush_shadows(self, changed: AbstractSet[int]) -> None:
@@ -284,13 +349,17 @@ class Group:
     @property
     def may_read_shadows(self) -> bool:
         """Whether it may read a value that has a shadow before the end of its block."""
-        files = self.frame.shadows
-        if not files:
+        if self.shadows or not self.frame.shadows:
             return bool(self.shadows)
-        if self.shadows or self.at:
-            return True
-        block, env = self.plan.blocks[self.block], self.env
-        return any(env[i] is None and i in block.consulted for file in files.values() for i in file)
+        block = self.plan.blocks[self.block]
+        return self.shadowed(block.touched if self.at else block.touched & block.consulted)
+
+    def shadowed(self, registers: frozenset[int]) -> bool:
+        """Whether any of these registers has a shadow."""
+        for file in self.frame.shadows.values():
+            for index in registers & file.keys():
+                self.read(index)
+        return not all(map(registers.isdisjoint, self.shadows.values()))
 
     def files(self) -> list[dict[int, Array]]:
         """The shadows of its registers, by their indices."""

@@ -111,7 +111,7 @@ class Calls:
         region = entry.region
         if region is None or (region.collective and DIVERGED in machine.batch.notes):
             return None
-        if group.has_shadows and any(not region.registers.isdisjoint(file) for file in group.files()):
+        if group.has_shadows and group.shadowed(region.registers):
             return None
         if region.wgmma is not None and in_flight(machine, group, region.wgmma.rows):
             return None
