@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -53,8 +53,8 @@ class MbarrierState:
 class InFlight:
     """Operations started by one step whose completion no thread has observed.
 
-    Lists the shared memory that they write and read as (CTA, address, bytes), the registers of wgmma, and what makes
-    them visible.
+    Lists the shared memory that they write and read as (CTA, address, bytes), the registers of wgmma, the tensor memory that
+    tcgen05 operations write and read, in words, and what makes them visible.
     """
 
     instruction: str
@@ -66,6 +66,7 @@ class InFlight:
     reads: tuple[tuple[Dims, int, int], ...] = ()
     registers: tuple[str, ...] = ()
     until: str = ""
+    tensor: tuple[str, ...] = ()
 
 
 def barriers_of(machines: Iterable[Machine]) -> tuple[BarrierState, ...]:
@@ -224,7 +225,22 @@ def _copy(machine: Machine, transfer: Transfer) -> InFlight:
         whole = [(cta_at(machine, c), a, footprint.nbytes) for c, a, is_open in pairs if is_open]
         runs.append(tuple(_joined(whole)))
     cta = cta_at(machine, int(positions[0] % n_ctas))
-    return InFlight(place.text, place.span.line, cta, warp, lanes, runs[0], runs[1], (), until)
+    tensor = tuple(_rectangles(machine, transfer))
+    return InFlight(place.text, place.span.line, cta, warp, lanes, runs[0], runs[1], (), until, tensor)
+
+
+def _rectangles(machine: Machine, transfer: Transfer) -> Iterator[str]:
+    """The tensor memory that operations write and read."""
+    use = transfer.tensor
+    for verb, parts in (("writes", use.writes), ("reads", use.reads)) if use is not None else ():
+        for runs in parts:
+            for issuer, cta, lane, column in np.stack([runs.issuer, runs.cta, runs.lane, runs.column], axis=1).tolist():
+                if transfer.open[issuer]:
+                    lanes, columns = (
+                        f"{lane} to {lane + runs.n_lanes - 1}",
+                        f"{column} to {column + runs.n_columns - 1}",
+                    )
+                    yield f"{verb} lanes {lanes}, columns {columns} of tensor memory of CTA {cta_at(machine, cta)}"
 
 
 def _joined(runs: list[tuple[Dims, int, int]]) -> list[tuple[Dims, int, int]]:

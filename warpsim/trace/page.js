@@ -24,7 +24,7 @@ addEventListener("error", event => { document.body.dataset.error = event.message
     paint = {fg: get("--fg"), dim: get("--dim"), bg: get("--bg"), soft: get("--soft"), line: get("--line"), accent: get("--accent"),
       error: get("--error"), warning: get("--warning"), note: get("--note"), hatch: get("--hatch"),
       classes: data.classes.map((_, i) => get("--c" + i)),
-      kinds: {load: get("--load"), store: get("--store"), wgmma: get("--wgmma"), "cp.async": get("--cpasync")},
+      kinds: {load: get("--load"), store: get("--store"), wgmma: get("--wgmma"), tcgen05: get("--wgmma"), "cp.async": get("--cpasync")},
       marks: [get("--read"), get("--write"), get("--wgmma")]};
     paint.hatching = {};
   };
@@ -202,7 +202,7 @@ addEventListener("error", event => { document.body.dataset.error = event.message
     cursor(context, width, height);
     context.restore(); gutter(context, height);
     context.fillStyle = paint.dim; context.textAlign = "left";
-    ["load", "store", "cp.async", "wgmma"].filter(kind => mine.some(f => f.kind === kind)).forEach((kind, i) => {
+    ["load", "store", "cp.async", "wgmma", "tcgen05"].filter(kind => mine.some(f => f.kind === kind)).forEach((kind, i) => {
       const y = 10 + i * 14;
       if (y > height - 2) return;
       context.fillStyle = paint.kinds[kind]; context.fillRect(6, y - 4, 9, 9); context.fillStyle = paint.dim; context.fillText(kind, 20, y + 1);
@@ -213,7 +213,7 @@ addEventListener("error", event => { document.body.dataset.error = event.message
   const drawShared = () => {
     const size = data.shared.size, height = 230, [context, width] = pen($("shared"), height), y = at => at / size * height;
     context.save(); context.beginPath(); context.rect(LEFT - 1, 0, width, height); context.clip();
-    const loads = flights.filter(f => f.cta === state.cta && f.high && f.kind !== "wgmma");
+    const loads = flights.filter(f => f.cta === state.cta && f.high && f.kind !== "wgmma" && f.kind !== "tcgen05");
     for (const f of loads) {
       const until = f.replaced ?? count, x = xOf(f.issued, width);
       if (until < state.from || f.issued > state.to) continue;
@@ -248,7 +248,7 @@ addEventListener("error", event => { document.body.dataset.error = event.message
   };
   // what a copy brings stays until the next one goes to the same bytes
   const replace = () => {
-    const loads = flights.filter(f => f.high && f.kind !== "store" && f.kind !== "wgmma").sort((a, b) => a.issued - b.issued);
+    const loads = flights.filter(f => f.high && f.kind !== "store" && f.kind !== "wgmma" && f.kind !== "tcgen05").sort((a, b) => a.issued - b.issued);
     const open = [];
     for (const f of loads) {
       for (let i = open.length - 1; i >= 0; i--) {

@@ -453,6 +453,8 @@ class Infos:
                     self.say(f"      {verb} shared 0x{start:x} to 0x{start + nbytes:x} of {cta_text(where)}")
                 if len(runs) > 4:
                     self.say(f"      {verb} {len(runs) - 4} more ranges")
+            for text in each.tensor:
+                self.say(f"      {text}")
             if each.registers:
                 self.say(
                     f"      holds {plural(len(each.registers), 'register')}, {each.registers[0]} to {each.registers[-1]}"
