@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -97,42 +98,39 @@ class Mover:
             base = text.make(f"add i64 {base}, {text.make(f'mul i64 {stride}, {number}')}")
         return base, lanes
 
-    def gather(self, operand: Moved, first: int, target: str) -> None:
-        """Registers into memory."""
-        text, bits, parts = self.text, operand.bits, operand.parts
-        table = self._table(operand.places)
-        whole = f"i{operand.register_bits}"
+    @contextmanager
+    def _lane(self, operand: Moved, first: int) -> Iterator[tuple[str, Callable[[int], str]]]:
+        """For each lane of each register: where its word stands, and the places of its parts in memory."""
+        text, table = self.text, self._table(operand.places)
         with text.loop(operand.registers) as register:
             base, step = self._lanes(first, register)
             with text.loop(LANES) as lane:
-                at = text.make(f"add i64 {base}, {text.make(f'mul i64 {step}, {lane}')}")
-                word = text.load(whole, text.make(f"inttoptr i64 {at} to ptr"), operand.register_bits // 8)
-                for part in range(parts):
-                    place = self._place(table, register, lane, parts, part)
-                    value = word
-                    if parts > 1:
-                        value = text.make(f"lshr {whole} {word}, {part * bits}") if part else word
-                        value = text.make(f"trunc {whole} {value} to i{bits}")
-                    text.store(f"i{bits}", value, text.at(target, f"i{bits}", place), bits // 8)
+                yield text.pointer(base, step, lane), lambda k: self._place(table, register, lane, operand.parts, k)
+
+    def gather(self, operand: Moved, first: int, target: str) -> None:
+        """Registers into memory."""
+        text, bits, whole = self.text, operand.bits, f"i{operand.register_bits}"
+        with self._lane(operand, first) as (at, place):
+            word = text.load(whole, at, operand.register_bits // 8)
+            for part in range(operand.parts):
+                value = word
+                if operand.parts > 1:
+                    value = text.make(f"lshr {whole} {word}, {part * bits}") if part else word
+                    value = text.make(f"trunc {whole} {value} to i{bits}")
+                text.store(f"i{bits}", value, text.at(target, f"i{bits}", place(part)), bits // 8)
 
     def scatter(self, operand: Moved, first: int, source: str) -> None:
         """Memory into registers."""
-        text, bits, parts = self.text, operand.bits, operand.parts
-        table = self._table(operand.places)
-        whole = f"i{operand.register_bits}"
-        with text.loop(operand.registers) as register:
-            base, step = self._lanes(first, register)
-            with text.loop(LANES) as lane:
-                word = ""
-                for part in range(parts):
-                    place = self._place(table, register, lane, parts, part)
-                    value = text.load(f"i{bits}", text.at(source, f"i{bits}", place), bits // 8)
-                    if parts > 1:
-                        value = text.make(f"zext i{bits} {value} to {whole}")
-                        value = text.make(f"shl {whole} {value}, {part * bits}") if part else value
-                    word = value if not word else text.make(f"or {whole} {word}, {value}")
-                at = text.make(f"add i64 {base}, {text.make(f'mul i64 {step}, {lane}')}")
-                text.store(whole, word, text.make(f"inttoptr i64 {at} to ptr"), operand.register_bits // 8)
+        text, bits, whole = self.text, operand.bits, f"i{operand.register_bits}"
+        with self._lane(operand, first) as (at, place):
+            word = ""
+            for part in range(operand.parts):
+                value = text.load(f"i{bits}", text.at(source, f"i{bits}", place(part)), bits // 8)
+                if operand.parts > 1:
+                    value = text.make(f"zext i{bits} {value} to {whole}")
+                    value = text.make(f"shl {whole} {value}, {part * bits}") if part else value
+                word = value if not word else text.make(f"or {whole} {word}, {value}")
+            text.store(whole, word, at, operand.register_bits // 8)
 
     def _place(self, table: str, register: str, lane: str, parts: int, part: int) -> str:
         text = self.text
@@ -232,9 +230,7 @@ def warp_kernel(kernel: Warp | Plain, name: str) -> str:
             mover.gather(operand, first, buffer)
 
         def positions(size: int) -> str:
-            number = text.make(f"add i64 {text.make(f'mul i64 {warp}, {m}')}, {cta}")
-            where = text.make(f"add i64 {table}, {text.make(f'mul i64 {number}, {size}')}")
-            return text.make(f"inttoptr i64 {where} to ptr")
+            return text.pointer(table, text.make(f"add i64 {text.make(f'mul i64 {warp}, {m}')}, {cta}"), str(size))
 
         kernel.emit(text, buffers, positions, failed)
         mover.scatter(kernel.operands[3], firsts[3], buffers[3])
@@ -400,15 +396,13 @@ def warpgroup_kernel(product: Product, columns: int, name: str, *, half: bool, s
     with text.loop(n) as warpgroup, text.loop(m) as cta:
         group = text.make(f"add i64 {text.make(f'mul i64 {warpgroup}, {m}')}, {cta}")
 
-        def pointer(base: str, number: str, size: str) -> str:
-            place = text.make(f"add i64 {base}, {text.make(f'mul i64 {number}, {size}')}")
-            return text.make(f"inttoptr i64 {place} to ptr")
-
         def reader(source: Source, words: list[str], *, gathered: bool) -> Read:
             if not gathered:
-                return from_lines(text, source, pointer(words[0], group, words[1]), words[2])
-            column, places = (text.load("i64", pointer(w, group, "8"), 8) for w in words[1:])
-            return from_words(text, source, pointer(words[0], column, "4"), text.make(f"inttoptr i64 {places} to ptr"))
+                return from_lines(text, source, text.pointer(words[0], group, words[1]), words[2])
+            column, places = (text.load("i64", text.pointer(w, group, "8"), 8) for w in words[1:])
+            return from_words(
+                text, source, text.pointer(words[0], column, "4"), text.make(f"inttoptr i64 {places} to ptr")
+            )
 
         def registers(words: list[str]) -> tuple[Load, Store]:
             across = (
@@ -417,14 +411,14 @@ def warpgroup_kernel(product: Product, columns: int, name: str, *, half: bool, s
             first = text.make(f"add i64 {next(across)}, {next(across)}")
             return _accumulators(text, text.make(f"inttoptr i64 {words[0]} to ptr"), first, words[1], half=half)
 
-        positions = pointer(table, group, str(64 * product.a.words * product.a.per * 4))
+        positions = text.pointer(table, group, str(64 * product.a.words * product.a.per * 4))
         left, right = (
             reader(source, words, gathered=gathered)
             for source, words, gathered in zip((product.a, product.b), (a, b), shared, strict=True)
         )
         tiles = emit_operands(text, product, left, right, positions)
         (load, _), (_, store) = registers(c), registers(d)
-        counts = text.make(f"icmp ne i8 {text.load('i8', pointer(keep, group, '1'), 1)}, 0")
+        counts = text.make(f"icmp ne i8 {text.load('i8', text.pointer(keep, group, '1'), 1)}, 0")
 
         def kept(four: str, column: str) -> list[str]:
             vector = f"<{WIDE} x float>"

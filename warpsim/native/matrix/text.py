@@ -34,6 +34,11 @@ class Text(Function):
             total = one if not total else self.make(f"add nsw i64 {total}, {one}")
         return total
 
+    def pointer(self, base: str, number: str, size: str) -> str:
+        """Where the ``number``-th of things of so many bytes stands, from an address on."""
+        place = self.make(f"add i64 {base}, {self.make(f'mul i64 {number}, {size}')}")
+        return self.make(f"inttoptr i64 {place} to ptr")
+
     # ---- vectors ----------------------------------------------------------------------------------
 
     def splat(self, type: str, value: str, n: int = WIDE) -> str:
