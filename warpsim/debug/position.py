@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from warpsim.debug.breakpoints import Catchpoint, Point, line_column
-from warpsim.debug.convenience import Convenience
+from warpsim.debug.errors import DebugError
 from warpsim.debug.evaluation import Context
 from warpsim.debug.symbols import symbols_of
 from warpsim.debug.threads import (
@@ -27,6 +28,7 @@ from warpsim.debug.threads import (
     warps_in,
 )
 from warpsim.debug.timeline import Timeline
+from warpsim.debug.values import Value
 from warpsim.errors import Finding
 from warpsim.machine.machine import Machine
 from warpsim.machine.values import Array
@@ -92,6 +94,42 @@ def warps_of(machines: Iterable[Machine]) -> tuple[WarpState, ...]:
                 line, text = instruction.span.line, instruction.text
                 found.append(WarpState(focus.cta, focus.warp, lanes, line, text, name, at.state))
     return tuple(sorted(found, key=lambda w: (w.cta[::-1], w.warp, int(w.lanes.split("-")[0].split(",")[0]))))
+
+
+_PRINTED = re.compile(r"\$(\$?)([0-9]*)")
+
+
+class Convenience:
+    """Values that the user keeps: those printed (``$1``, ``$``, ``$$``, ``$$3``) and those given a name (``$i``)."""
+
+    def __init__(self) -> None:
+        self.history: list[Value] = []
+        self.named: dict[str, Value] = {}
+
+    def keep(self, value: Value) -> None:
+        """Append a printed value to the history."""
+        self.history.append(value)
+
+    def name(self, name: str, value: Value) -> None:
+        """Give a convenience variable a value.
+
+        Raises:
+            DebugError: this is not the name of one.
+        """
+        if not re.fullmatch(r"\$[A-Za-z_]\w*", name) or name == "$pc":
+            raise DebugError(f"{name} cannot be changed: a convenience variable is a $ and a name, such as $i")
+        self.named[name] = value
+
+    def find(self, name: str) -> Value | None:
+        """The value of ``$name``; of ``$3``, the third of the history; of ``$``, ``$$`` and ``$$3``, the last, the one
+        before it, and the third before it. None if there is none."""
+        found = _PRINTED.fullmatch(name)
+        if found is None:
+            return self.named.get(name)
+        back, digits = found.groups()
+        last = len(self.history)
+        number = last - int(digits or 1) if back else int(digits or last)
+        return self.history[number - 1] if 1 <= number <= last else None
 
 
 class Position:
