@@ -210,12 +210,15 @@ class Recorder:
             self.notes.append(text)
 
     def _told(self, site: int, name: str, params: int, data: CallbackData) -> None:
-        handler = _HANDLERS.get(name)
-        if handler is None or getattr(self._local, "busy", False):
+        done, handler = _DONE.get(name), _HANDLERS.get(name)
+        if (done is None and handler is None) or getattr(self._local, "busy", False):
             return
         self._local.busy = True
         try:
-            handler(self, site, params, data)
+            if handler is not None:
+                handler(self, site, params, data)
+            elif done is not None and site != ENTER and data.result and data.result[0] == 0:
+                done(self, params, data)
         except Exception as problem:  # exceptions must not propagate into the driver
             self.note(f"{name}: {type(problem).__name__}: {problem}")
         finally:
@@ -223,11 +226,9 @@ class Recorder:
 
     # ---- images ------------------------------------------------------------------------------
 
-    def _load(self, site: int, params: int, data: CallbackData) -> None:
-        if site == ENTER:
-            return
+    def _load(self, params: int, data: CallbackData) -> None:
         given = Load.from_address(params)
-        if data.result and data.result[0] == 0 and given.out:
+        if given.out:
             name = (data.function or b"").decode()
             kept = self.sources.libraries if "Library" in name else self.sources.modules
             if "File" in name or name == "cuModuleLoad":
@@ -236,7 +237,7 @@ class Recorder:
             else:
                 image = image_at(given.image)
             kept[given.out[0] or 0] = image
-            if image[:4] not in (b"\x7fELF", b"\x50\xed\x55\xba"):
+            if image[:4] not in (ELF, FATBIN):
                 self.sources.see(image)
 
     def _link_add(self, site: int, params: int, data: CallbackData) -> None:
@@ -247,18 +248,15 @@ class Recorder:
                 self.sources.see(text)
                 self.sources.linked.setdefault(given.state or 0, []).append(text.rstrip("\0"))
 
-    def _link_complete(self, site: int, params: int, data: CallbackData) -> None:
-        if site != ENTER and data.result and data.result[0] == 0:
-            given = LinkComplete.from_address(params)
-            texts = self.sources.linked.pop(given.state or 0, [])
-            if texts:
-                self.sources.cubins[image_at(given.out[0])] = texts[0]
+    def _link_complete(self, params: int, data: CallbackData) -> None:
+        given = LinkComplete.from_address(params)
+        texts = self.sources.linked.pop(given.state or 0, [])
+        if texts:
+            self.sources.cubins[image_at(given.out[0])] = texts[0]
 
     # ---- tensor maps -------------------------------------------------------------------------
 
-    def _encode(self, site: int, params: int, data: CallbackData) -> None:
-        if site == ENTER or not data.result or data.result[0] != 0:
-            return
+    def _encode(self, params: int, data: CallbackData) -> None:
         im2col = (data.function or b"").startswith(b"cuTensorMapEncodeIm2col")
         given = (Im2col if im2col else Tiled).from_address(params)
         n = given.rank
@@ -397,19 +395,15 @@ class Recorder:
 
     # ---- graphs ------------------------------------------------------------------------------
 
-    def _instantiate(self, site: int, params: int, data: CallbackData) -> None:
-        if site != ENTER and data.result and data.result[0] == 0:
-            given = Instantiate.from_address(params)
-            self.graphs.made(given.out[0] or 0, given.graph or 0)
+    def _instantiate(self, params: int, data: CallbackData) -> None:
+        given = Instantiate.from_address(params)
+        self.graphs.made(given.out[0] or 0, given.graph or 0)
 
-    def _update(self, site: int, params: int, data: CallbackData) -> None:
-        if site != ENTER and data.result and data.result[0] == 0:
-            given = GraphUpdate.from_address(params)
-            self.graphs.made(given.executable or 0, given.graph or 0)
+    def _update(self, params: int, data: CallbackData) -> None:
+        given = GraphUpdate.from_address(params)
+        self.graphs.made(given.executable or 0, given.graph or 0)
 
-    def _change(self, site: int, params: int, data: CallbackData) -> None:
-        if site == ENTER or not data.result or data.result[0] != 0:
-            return
+    def _change(self, params: int, data: CallbackData) -> None:
         given, name = NodeChange.from_address(params), (data.function or b"").decode()
         if name.startswith("cuGraphExecKernelNodeSetParams"):
             self.graphs.kernel_changed(given.executable or 0, given.node or 0, given.params or 0)
@@ -483,30 +477,25 @@ class Recorder:
 
 _HANDLERS = {
     **dict.fromkeys(("cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel"), Recorder._launch),
-    **dict.fromkeys(
-        ("cuModuleLoad", "cuModuleLoadData", "cuModuleLoadDataEx", "cuModuleLoadFatBinary"), Recorder._load
-    ),
-    **dict.fromkeys(("cuLibraryLoadData", "cuLibraryLoadFromFile"), Recorder._load),
     "cuLinkAddData": Recorder._link_add,
+    "cuGraphExecDestroy": Recorder._drop,
+    "cuGraphLaunch": Recorder._graph_launch,
+}
+"""What looks at a call before it and after it."""
+_DONE = {
+    **dict.fromkeys((f"cuModuleLoad{how}" for how in ("", "Data", "DataEx", "FatBinary")), Recorder._load),
+    **dict.fromkeys(("cuLibraryLoadData", "cuLibraryLoadFromFile"), Recorder._load),
     "cuLinkComplete": Recorder._link_complete,
-    **dict.fromkeys(
-        ("cuGraphInstantiate", "cuGraphInstantiateWithFlags", "cuGraphInstantiateWithParams"), Recorder._instantiate
-    ),
+    **dict.fromkeys((f"cuGraphInstantiate{how}" for how in ("", "WithFlags", "WithParams")), Recorder._instantiate),
     "cuGraphExecUpdate": Recorder._update,
     **dict.fromkeys(
         (
-            "cuGraphExecKernelNodeSetParams",
-            "cuGraphExecMemcpyNodeSetParams",
-            "cuGraphExecMemsetNodeSetParams",
-            "cuGraphExecHostNodeSetParams",
-            "cuGraphExecChildGraphNodeSetParams",
-            "cuGraphExecBatchMemOpNodeSetParams",
-            "cuGraphExecNodeSetParams",
-            "cuGraphNodeSetEnabled",
+            f"cuGraphExec{kind}NodeSetParams"
+            for kind in ("Kernel", "Memcpy", "Memset", "Host", "ChildGraph", "BatchMemOp", "")
         ),
         Recorder._change,
     ),
-    "cuGraphExecDestroy": Recorder._drop,
-    "cuGraphLaunch": Recorder._graph_launch,
+    "cuGraphNodeSetEnabled": Recorder._change,
     **dict.fromkeys(("cuTensorMapEncodeTiled", "cuTensorMapEncodeIm2col"), Recorder._encode),
 }
+"""What looks at a call that the driver has done."""
