@@ -349,7 +349,7 @@ def test_a_program_that_is_watched(monkeypatch):
     told = []
     module = sys.modules["warpsim.cli"]
     monkeypatch.setattr(module, "append_errors", told.append)
-    monkeypatch.setattr("warpsim.host.defaults.judge", lambda: told.append("judged"))
+    monkeypatch.setattr("warpsim.host.defaults.keep_findings", lambda: told.append("judged"))
     monkeypatch.setattr(module, "_status", lambda words: len(words) - 1)
     start = module.main
     monkeypatch.delenv(module.FILE, raising=False)

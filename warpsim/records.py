@@ -42,8 +42,8 @@ def _record(decorate: Any, given: type | None = None, *, eq: bool = True, repr: 
     slots, immutable = options.get("slots", True), decorate is attrs.frozen
     kinds = own.get("__annotations__", {})
     fields = [name for name, kind in kinds.items() if not kind.startswith("ClassVar")]
-    told = {*fields, "__annotations__", "__attrs_post_init__", "__module__", "__qualname__"}
-    bare = {name: value for name, value in own.items() if name in told}
+    declared = {*fields, "__annotations__", "__attrs_post_init__", "__module__", "__qualname__"}
+    bare = {name: value for name, value in own.items() if name in declared}
 
     def model(**methods: bool) -> type:
         made: type = decorate(**options, **methods)(type(given)(given.__name__, given.__bases__, dict(bare)))

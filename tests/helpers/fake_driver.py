@@ -78,7 +78,7 @@ class FakeDriver:
 def called(recorder, site, name, structure, status=0, symbol=b"add"):
     """A call of the driver, as CUPTI tells it."""
     data = CallbackData(site=site, function=name, symbol=symbol, result=ctypes.pointer(ctypes.c_int(status)))
-    recorder._told(site, name.decode(), ctypes.addressof(structure), data)
+    recorder._called(site, name.decode(), ctypes.addressof(structure), data)
 
 
 ADD, FILL, HOST, CLONE = 11, 12, 13, 1000

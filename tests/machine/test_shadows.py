@@ -24,11 +24,11 @@ def group(selection, frame, plan=PLAN):
 
 
 def marked(frame=None):
-    """All eight threads: thread t holds 100 + t in register 0, accompanied by t; register 1 has no shadow."""
+    """All eight threads: thread t holds 100 + t in register 0, with shadow t; register 1 has no shadow."""
     whole = group(SHAPE.whole, Frame([None, None]) if frame is None else frame)
     whole.set(0, (MARKS + 100).reshape(SHAPE.extents))
     whole.set(1, MARKS.reshape(SHAPE.extents))
-    whole.accompany("mark", 0, MARKS.reshape(SHAPE.extents))
+    whole.set_shadow("mark", 0, MARKS.reshape(SHAPE.extents))
     return whole
 
 
@@ -52,7 +52,7 @@ def test_split_and_merge(flags):
     assert [marks(p) for p in parts] == [{t: t for t in range(8) if flags[t] == wanted} for wanted in (True, False)]
 
     parts[1].set(0, np.full(parts[1].selection.shape, 7, np.uint32))
-    parts[1].accompany("mark", 0, None)
+    parts[1].set_shadow("mark", 0, None)
     for p in parts:
         p.flush()
 
@@ -80,7 +80,7 @@ def test_lists_of_lanes():
         hooks=Hooks(),
         stand_in=lambda whole, selection: group(selection, frame, whole.plan),
     )
-    lanes.accompany("mark", 0, np.array([9, 0, 8, 7], np.uint32))
+    lanes.set_shadow("mark", 0, np.array([9, 0, 8, 7], np.uint32))
     yes, no = part(machine, lanes, np.array([True, False, True, False]))
 
     assert (marks(yes), marks(no)) == ({0: 9, 5: 8}, {3: 0, 6: 7})
@@ -99,7 +99,7 @@ def test_without_shadows_nothing_is_reported():
     """A group whose last shadow is taken away costs no more than one that never had any."""
     whole = marked()
     assert whole.has_shadows
-    whole.accompany("mark", 0, None)
+    whole.set_shadow("mark", 0, None)
     assert not whole.has_shadows
 
 
@@ -169,10 +169,10 @@ class FromGlobal(Watcher):
         """The destination comes from there, if a source does."""
         operands = [o.register.index for o in instruction.operands if o.register is not None]
         if instruction.text.startswith("ld"):
-            group.accompany("loaded", operands[0], np.ones(1, np.bool_))
+            group.set_shadow("loaded", operands[0], np.ones(1, np.bool_))
         elif instruction.text.startswith(("mov", "shr")):
             found = group.shadow("loaded", operands[1]) if operands[1:] else None
-            group.accompany("loaded", operands[0], found)
+            group.set_shadow("loaded", operands[0], found)
 
 
 def test_watchers_follow_values():

@@ -173,7 +173,7 @@ class CallbackData(ctypes.Structure):
 
 
 CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.POINTER(CallbackData))
-Told = Callable[[int, str, int, CallbackData], None]
+Notify = Callable[[int, str, int, CallbackData], None]
 """Called with the site (`ENTER`, `EXIT`), the function's name without its suffix, the address of its arguments, and the
 callback data."""
 
@@ -208,10 +208,10 @@ def library() -> ctypes.CDLL:
 
 
 class Subscription:
-    """Calls ``told`` on entry to and exit from every driver function, until closed."""
+    """Calls ``notify`` on entry to and exit from every driver function, until closed."""
 
-    def __init__(self, told: Told) -> None:
-        self.cupti, self.told = library(), told
+    def __init__(self, notify: Notify) -> None:
+        self.cupti, self.notify = library(), notify
         self._callback = CALLBACK(self._called)
         self._handle = ctypes.c_void_p()
         self._do("cuptiSubscribe", ctypes.byref(self._handle), self._callback, None)
@@ -232,7 +232,7 @@ class Subscription:
         name = (contents.function or b"").decode()
         for suffix in ("_ptsz", "_v2"):
             name = name.removesuffix(suffix)
-        self.told(contents.site, name, contents.params or 0, contents)
+        self.notify(contents.site, name, contents.params or 0, contents)
 
     def close(self) -> None:
         """Stop the callbacks."""

@@ -196,7 +196,7 @@ class Recorder:
 
     def open(self) -> None:
         """Start listening."""
-        self._subscription = Subscription(self._told)
+        self._subscription = Subscription(self._called)
 
     def close(self) -> None:
         """Stop listening."""
@@ -209,7 +209,7 @@ class Recorder:
         if text not in self.notes:
             self.notes.append(text)
 
-    def _told(self, site: int, name: str, params: int, data: CallbackData) -> None:
+    def _called(self, site: int, name: str, params: int, data: CallbackData) -> None:
         done, handler = _DONE.get(name), _HANDLERS.get(name)
         if (done is None and handler is None) or getattr(self._local, "busy", False):
             return

@@ -242,7 +242,7 @@ def _land(machine: Machine, work: RunLoad | BoxLoad, which: Which) -> None:
             written = np.where(whole, elements, elements.dtype.type(0)).view(np.uint32)
     else:
         low, high = work.boxes.span()
-        if not any(a.start < high and low < a.end for a in machine.launch.memory.accompanied()):
+        if not any(a.start < high and low < a.end for a in machine.launch.memory.shadowed()):
             return
         address = work.boxes.shared(to.start[which])
         written = _of_boxes(machine, work, which)
@@ -258,7 +258,7 @@ def _land(machine: Machine, work: RunLoad | BoxLoad, which: Which) -> None:
 def _of_runs(machine: Machine, addresses: Array, nbytes: int) -> Array:
     """The written bits of runs of global memory: words ``[runs, nbytes / 4]``."""
     out = np.full((len(addresses), nbytes), 0xFF, np.uint8)
-    for allocation in machine.launch.memory.accompanied():
+    for allocation in machine.launch.memory.shadowed():
         assert allocation.shadow is not None
         for row in np.flatnonzero((addresses >= allocation.start) & (addresses + nbytes <= allocation.end)):
             at = int(addresses[row]) - allocation.start
@@ -272,7 +272,7 @@ def _of_boxes(machine: Machine, work: BoxLoad, which: Which) -> Array:
     place, inside = boxes.elements(work.to.lane[which])
     size = boxes.dtype.itemsize
     out = np.full((*place.shape, size), ALL & 0xFF, np.uint8)
-    for allocation in machine.launch.memory.accompanied():
+    for allocation in machine.launch.memory.shadowed():
         assert allocation.shadow is not None
         address = boxes.fields.address + place
         here = inside & (address >= allocation.start) & (address + size <= allocation.end)

@@ -165,7 +165,7 @@ def put(group: Group, slot: int, bits: Array | None) -> None:
     parts = {} if bits is None else halves(bits)
     for name in (UNDEFINED, HIGH):
         part = parts.get(name)
-        group.accompany(name, slot, part if part is not None and part.any() else None)
+        group.set_shadow(name, slot, part if part is not None and part.any() else None)
 
 
 def lanes_of(bits: Array) -> Array:

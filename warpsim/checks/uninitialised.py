@@ -291,7 +291,7 @@ def _take(machine: Machine, met: Met) -> bool:
         if slot in taken:
             put(group, slot, taken[slot])
             found = undefined(group, slot) is not None
-            group.accompany(PADDING, slot, padding[number] if found and len(padding) == len(slots) else None)
+            group.set_shadow(PADDING, slot, padding[number] if found and len(padding) == len(slots) else None)
     return True
 
 
@@ -327,7 +327,7 @@ def _write(group: Group, slots: list[int], bits: Array | None, active: Array | N
     """Set the undefined bits of registers, in the executing lanes."""
     for slot in slots:
         new, old = bits, undefined(group, slot) if active is not None else None
-        group.accompany(PADDING, slot, None)
+        group.set_shadow(PADDING, slot, None)
         some = new if old is None else old
         if active is not None and some is not None:
             none = np.zeros(1, some.dtype)

@@ -273,7 +273,7 @@ class WrittenBytes(Watcher):
 
     def launch_began(self, launch: LaunchState) -> None:
         """Drop shadows of fully written allocations."""
-        for allocation in launch.memory.accompanied():
+        for allocation in launch.memory.shadowed():
             assert allocation.shadow is not None
             if allocation.shadow.data.all():
                 allocation.shadow = None
@@ -289,7 +289,7 @@ class WrittenBytes(Watcher):
         """Mark stores of bulk copies."""
         if access != WRITE:
             return
-        for allocation in machine.launch.memory.accompanied():
+        for allocation in machine.launch.memory.shadowed():
             inside = (address >= allocation.start) & (address + nbytes <= allocation.end)
             if inside.any():
                 assert allocation.shadow is not None

@@ -145,11 +145,11 @@ class Symbols:
         """The outermost scope of a function."""
         found = self._bodies.get(function.name)
         if found is None:
-            told = self.info.bodies.get(function.name, Scope(()))
-            held = [] if told.function else self._parameters(function)
-            known = {place.of for symbol in told.symbols for place in symbol.places}
+            body = self.info.bodies.get(function.name, Scope(()))
+            held = [] if body.function else self._parameters(function)
+            known = {place.of for symbol in body.symbols for place in symbol.places}
             held += [self._declared(v) for v in function.variables if v.name not in known]
-            found = self._bodies[function.name] = attrs.evolve(told, symbols=(*told.symbols, *held))
+            found = self._bodies[function.name] = attrs.evolve(body, symbols=(*body.symbols, *held))
         return found
 
     def _declared(self, variable: Variable) -> Symbol:

@@ -77,7 +77,7 @@ def pass_on_uncaught(listeners: Sequence[object]) -> None:
 
 
 Listener = Callable[["LaunchState"], object]
-Hearer = Callable[[Sequence[Finding]], object]
+ErrorListener = Callable[[Sequence[Finding]], object]
 
 
 @define
@@ -97,13 +97,13 @@ class Defaults:
 current = Defaults()
 listeners: list[Listener] = [forward] if FILE in os.environ else []
 """Called with the state of every launch of this process when it has ended."""
-hearers: list[Hearer] = []
-"""Called with errors that a debug session ran past: it collected them, and no stop of it told of them."""
+error_listeners: list[ErrorListener] = []
+"""Called with errors that a debug session ran past: it collected them, and reported none of them by a stop."""
 if FILE in os.environ:
     pass_on_uncaught(listeners)
 
 
-def judge() -> None:
+def keep_findings() -> None:
     """Pass nothing on from this process: it tells by itself what was found, as a command or a test session does."""
     if forward in listeners:
         listeners.remove(forward)
@@ -111,8 +111,8 @@ def judge() -> None:
 
 def run_past(found: Sequence[Finding]) -> None:
     """Tell of errors that a debug session ran past."""
-    for hearer in hearers:
-        hearer(found)
+    for error_listener in error_listeners:
+        error_listener(found)
     if forward in listeners:
         pass_on(found)
 
@@ -131,14 +131,14 @@ def defaults(**given: Any) -> Iterator[Defaults]:
 
 
 @contextlib.contextmanager
-def listening(listener: Listener, hearer: Hearer | None = None) -> Iterator[None]:
-    """Tell ``listener`` of launches that end inside the context, and ``hearer`` of errors that debug sessions run past."""
-    heard = [] if hearer is None else [hearer]
+def listening(listener: Listener, error_listener: ErrorListener | None = None) -> Iterator[None]:
+    """Notify ``listener`` of launches that end inside the context, and ``error_listener`` of errors that debug sessions run past."""
+    more = [] if error_listener is None else [error_listener]
     listeners.append(listener)
-    hearers.extend(heard)
+    error_listeners.extend(more)
     try:
         yield
     finally:
         listeners.remove(listener)
-        for each in heard:
-            hearers.remove(each)
+        for each in more:
+            error_listeners.remove(each)

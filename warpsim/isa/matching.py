@@ -305,14 +305,14 @@ def _typed(spec: OperandSpec, op: Op) -> TypedOperand:
     if isinstance(spaces, str):
         word = op.given.get(spaces, spaces)
         spaces = {word} if word else None
-    judged = chosen(spec.checked_as, op)
+    registers_of = chosen(spec.checked_as, op)
     return TypedOperand(
         spec,
         operand_type(spec, op),
         count,
         None if isinstance(limit, Each) else limit,
         None if spaces is None else frozenset(space.split("::")[0].lstrip(".") for space in spaces),
-        None if judged is None else _type_of(judged, op),
+        None if registers_of is None else _type_of(registers_of, op),
         chosen(spec.register, op),
         chosen(spec.relaxed, op),
         chosen(spec.exact, op),

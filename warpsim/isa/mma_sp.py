@@ -96,19 +96,21 @@ def positions(op: Op, e: Lanes, selector: int, n: int, m: int, active: Lanes, re
     first = np.arange(len(nibbles))[:, None, None]
     if bits == 32:
         wrong = (nibbles != 0b1110) & (nibbles != 0b0100)
-        _judge(wrong, nibbles, "neither 0b1110 nor 0b0100, the indices of a 32-bit element", n, m, active, report)
+        _check_nibbles(
+            wrong, nibbles, "neither 0b1110 nor 0b0100, the indices of a 32-bit element", n, m, active, report
+        )
         return 2 * first + (low >> 1)
     if "sp::ordered_metadata" in op.modifiers:
-        _judge(low >= high, nibbles, "whose indices do not increase", n, m, active, report)
+        _check_nibbles(low >= high, nibbles, "whose indices do not increase", n, m, active, report)
     else:
-        _judge(low == high, nibbles, "of two equal indices", n, m, active, report)
+        _check_nibbles(low == high, nibbles, "of two equal indices", n, m, active, report)
     pair = np.stack([4 * first + low, 4 * first + high], axis=1).reshape(2 * len(nibbles), *nibbles.shape[1:])
     if bits > 4:
         return pair
     return np.stack([2 * pair, 2 * pair + 1], axis=1).reshape(2 * len(pair), *pair.shape[1:])
 
 
-def _judge(wrong: Lanes, nibbles: Lanes, what: str, n: int, m: int, active: Lanes, report: ReportPort) -> None:
+def _check_nibbles(wrong: Lanes, nibbles: Lanes, what: str, n: int, m: int, active: Lanes, report: ReportPort) -> None:
     if not wrong.any():
         return
     bad = wrong.any(axis=(0, 1)).reshape(n, 1, m) & active

@@ -45,7 +45,7 @@ def _table(mode: str, b: int, c: int) -> tuple[Lanes, Lanes]:
 
 
 def _agreed(x: Lanes) -> bool:
-    """Whether all lanes share an operand, judged by its shape."""
+    """Whether all lanes share an operand, as its shape tells."""
     return bool(x.size == 1 or (x.shape[0] == x.shape[2] == 1 and x.strides[1] == 0))
 
 

@@ -271,11 +271,11 @@ def operands(
     if meta is None:
         return left, right, None
     nibbles = fragments.sparse_nibbles(meta, one(sel), n, m, dtype.itemsize)
-    _judge_metadata(nibbles, dtype.itemsize, n, m, report)
+    _check_metadata(nibbles, dtype.itemsize, n, m, report)
     return left, right, fragments.sparse_positions(nibbles, dtype.itemsize)
 
 
-def _judge_metadata(nibbles: Lanes, itemsize: int, n: int, m: int, report: ReportPort) -> None:
+def _check_metadata(nibbles: Lanes, itemsize: int, n: int, m: int, report: ReportPort) -> None:
     """Report metadata that the text leaves undefined (anchor asynchronous-warpgroup-level-sparse-matrix-storage)."""
     if itemsize == 4:
         wrong = (nibbles != 0b1110) & (nibbles != 0b0100)

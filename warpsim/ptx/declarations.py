@@ -105,7 +105,7 @@ class Declarations:
                 while s.accept(","):
                     declarators.append(self._declarator(parameter=False))
             except SyntaxProblem:
-                if linkage != "common":  # which is judged with the whole
+                if linkage != "common":  # which is checked with the whole
                     self.unfinished = attrs.evolve(made, declarators=tuple(declarators))
                 raise
         return attrs.evolve(made, declarators=tuple(declarators))

@@ -11,7 +11,7 @@ from warpsim.ptx.tokens import SyntaxProblem
 from warpsim.ptx.words import ENTRY_DIRECTIVES, FUNC_DIRECTIVES, LISTS, NEWER, POSITIVE, TYPES
 
 OF_MODULES = frozenset({'"nounroll"'})
-"""Pragmas of a module, which are judged at its end (`warpsim.program.linking`)."""
+"""Pragmas of a module, which are checked at its end (`warpsim.program.linking`)."""
 LEAST_VERSION = {"used_bytes_mask": (8, 3), "enable_smem_spilling": (8, 7), "frequency": (9, 0)}
 """Pragmas of a function's body, and the PTX version that introduced each."""
 NUMBERED = frozenset({"used_bytes_mask", "frequency"})

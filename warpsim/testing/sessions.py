@@ -70,7 +70,7 @@ class Children:
     def session(self) -> Iterator[None]:
         """Receive findings of processes that are started within the context."""
         outer = os.environ.get(FILE)
-        defaults.judge()
+        defaults.keep_findings()
         with tempfile.TemporaryDirectory(prefix="warpsim-", ignore_cleanup_errors=True) as folder:
             self.path = Path(folder, "findings")
             os.environ[FILE] = str(self.path)
@@ -279,7 +279,7 @@ def watched(item: pytest.Item) -> Iterator[None]:
     errors that would otherwise go unnoticed."""
     settings, given = settings_of(item.config), _options(item)
     collected: list[Finding] = []
-    defaults.judge()  # a runner may have forked this process
+    defaults.keep_findings()  # a runner may have forked this process
     device = device_of(item) if given["target"] else None
     usual = {name: given[name] for name in ("checks", "max_seconds", "async_effects", "schedule")}
     settings.running += 1
@@ -296,7 +296,7 @@ def watched(item: pytest.Item) -> Iterator[None]:
     finally:
         settings.running -= 1
     unhandled = settings.taken()
-    said = [] if getattr(item, "judges_findings", False) else [describe(f) for f in collected]
+    said = [] if getattr(item, "reports_findings", False) else [describe(f) for f in collected]
     if (said or unhandled) and _options(item)["findings"] != "allow":  # the test may have added a marker
         __tracebackhide__ = True
         broke = "a launch of this test broke a rule" if said else "an error that nobody looked at"
@@ -347,7 +347,7 @@ def _markers(path: Path) -> list[str]:
 class CaseItem(pytest.Item):
     """One recorded launch."""
 
-    judges_findings = True
+    reports_findings = True
     """The item's failure message includes its findings."""
 
     def __init__(self, *, marks: list[str], options: Keywords, **keywords: Any) -> None:

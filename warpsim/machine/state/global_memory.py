@@ -309,7 +309,7 @@ class GlobalMemory:
         inside = (at >= 0) & (low + nbytes <= ends[np.maximum(at, 0)])
         return np.where(inside, at, -1)
 
-    def accompanied(self) -> list[Allocation]:
+    def shadowed(self) -> list[Allocation]:
         """The allocations with shadows."""
         return [a for a in self._allocations if a.shadow is not None]
 

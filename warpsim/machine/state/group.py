@@ -372,7 +372,7 @@ class Group:
         file = self.shadows.get(name)
         return None if file is None else file.get(index)
 
-    def accompany(self, name: str, index: int, value: Array | None) -> None:
+    def set_shadow(self, name: str, index: int, value: Array | None) -> None:
         """Set the shadow of a register's value (None: remove it)."""
         file = self.shadows.get(name)
         if value is None:
