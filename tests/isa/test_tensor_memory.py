@@ -184,3 +184,42 @@ def test_pairs_allocate_together():
     kernel = warpsim.load(HEAD + PAIR.format(early="@%p ret;"))["k"]
     with pytest.raises(warpsim.ExecutionError, match="wait for the other CTA of their pair"):
         kernel((8,), (32,), (out,), cluster=2, checks="all")
+
+
+@pytest.mark.parametrize(
+    ("modifiers", "values", "least", "greatest"),
+    [
+        ("s32", [3, -7, 5, 0], -7, 5),
+        ("u32", [3, 0xFFFFFFF9, 5, 0], 0, 0xFFFFFFF9),
+        ("f32", [-0.0, 0.0, -2.5, 1.0], -2.5, 1.0),
+        ("f32", [np.nan, 0.0, -0.0, np.nan], -0.0, 0.0),
+        ("abs.f32", [-3.0, 0.5, -0.25, 2.0], 0.25, 3.0),
+        ("NaN.f32", [1.0, np.nan, 2.0, 3.0], np.nan, np.nan),
+    ],
+)
+def test_reductions(modifiers, values, least, greatest):
+    """ld.red also gives the least or greatest of the cells that a thread loads; a number wins over a NaN unless .NaN."""
+    dtype = np.dtype({"s32": np.int32, "u32": np.uint32}.get(modifiers, np.float32))
+    given = np.array(values, dtype).view(np.uint32)
+    flags, _, kind = modifiers.rpartition(".")
+    dot = f".{flags}" if flags else ""
+    loads = "".join(
+        f"tcgen05.ld.red.sync.aligned.32x32b.x4.{name}{dot}.{kind} {{%x0, %x1, %x2, %x3}}, %x{at}, [%r4];\n"
+        for name, at in (("min", 4), ("max", 5))
+    )
+    body = f"""
+    {"".join(f"mov.b32 %x{i}, {word};" for i, word in enumerate(given.tolist()))}
+    tcgen05.st.sync.aligned.32x32b.x4.b32 [%r4], {{%x0, %x1, %x2, %x3}};
+    tcgen05.wait::st.sync.aligned;
+    {loads}
+    tcgen05.wait::ld.sync.aligned;
+    mad.wide.u32 %d2, %r1, 8, %d1;
+    st.global.v2.b32 [%d2], {{%x4, %x5}};
+    """
+    out = np.zeros((128, 2), np.uint32)
+    head = (HEAD + ALLOC).replace("sm_100a", "sm_103a")
+    expected = np.array([least, greatest], dtype)
+    expected = np.where(np.isnan(expected), np.uint32(0x7FFFFFFF), expected.view(np.uint32))
+
+    assert launch(body, out, head=head).findings == ()
+    assert (out == expected).all()

@@ -33,6 +33,8 @@ DECIDE = {
     "count": "a number of arrivals",
     "bytes": "a number of bytes to expect",
     "value": "a field of a tensor map",
+    "ncols": "a number of columns",
+    "taddr": "an address in tensor memory",
 }
 """What instructions with effects take from operands that are neither addresses nor data, by the operand's name."""
 AT_BARRIERS = {

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from warpsim.analysis.undefined import deciding, moves_by, read_unwritten, scale_of
-from warpsim.checks.undefined_memory import AtOnce, UndefinedMemory, muted
+from warpsim.checks.undefined_memory import AtOnce, UndefinedMemory, UndefinedTensor, muted
 from warpsim.checks.undefined_registers import PADDING, RULE, lanes_of, ones, origins, report_use, undefined
 from warpsim.graph.moves import Fate, Moves
 from warpsim.isa.spec import Scope
@@ -57,11 +57,15 @@ class TransferFunction:
         self.guard = guard_of(instruction)
         self.guard_slot = instruction.guard[0].index if instruction.guard is not None else -1
         self.pure = not form.ports and not self.warps
-        self.multiplies, self.stores = traits.multiplies, traits.stores
+        self.multiplies = traits.multiplies
+        self.tensor = "tensor" in form.ports
+        self.stores = traits.stores or (self.tensor and bool(self.data))
         self.metadata = _metadata(instruction)
         self.getters: list[Callable[[Machine, Group], Any]] = [source_getter(plan, o) for o in self.sources]
         self.commit = commit_of(instruction)
-        self.moves_memory = traits.is_async(Family.CP_ASYNC) or ("memory" in form.ports and bool(form.n_dest))
+        self.moves_memory = traits.is_async(Family.CP_ASYNC) or (
+            not form.ports.isdisjoint(("memory", "tensor")) and bool(form.n_dest)
+        )
         """Whether what it reads from memory goes anywhere: to registers, or elsewhere in memory."""
 
     @cached_property
@@ -82,7 +86,7 @@ class TransferFunction:
 
     def ports(self, machine: Machine, group: Group, active: Array | None, *, combines: bool = False) -> dict[str, Any]:
         """The ports of a body that is to move undefined bits: memory transfers such bits, and copies are done at once."""
-        form, names = self.form, self.form.ports & {"memory", "async_groups", "bulk"}
+        form, names = self.form, self.form.ports & {"memory", "async_groups", "bulk", "tensor"}
         ports = (
             warp_ports(machine, group, active, form)
             if self.warps
@@ -90,6 +94,8 @@ class TransferFunction:
         )
         if not names:
             return ports
+        if "tensor" in names:
+            return {**ports, "tensor": UndefinedTensor(machine, group, active)}
         memory = UndefinedMemory(machine, group, None if self.warps else active, combines=combines)
         return {**ports, **{name: memory if name == "memory" else AtOnce(memory) for name in names}}
 
@@ -165,6 +171,8 @@ class TransferFunction:
     def store(self, machine: Machine, group: Group, active: Array | None) -> Callable[[], None] | None:
         """Report a store of undefined bits to global memory. Returns what there is to do after the step: they are in shared and
         local memory. (Of matrices, the lanes of a warp store each other's bits.)"""
+        if self.tensor:
+            return self._store_tensor(machine, group, active)
         form, op, address, value = self.form, self.instruction.op, self.getters[0](machine, group), self.sources[1]
         where = False if self.warps else self._global_lanes(group, address)
         if where is not False:
@@ -176,6 +184,12 @@ class TransferFunction:
             arguments = [spread(group.warps, a, wide=False) for a in arguments]
         self._note_stored(machine, group, address, (value,), _elsewhere(where, active))
         return lambda: form.function(op, *arguments, **self.ports(machine, group, active))
+
+    def _store_tensor(self, machine: Machine, group: Group, active: Array | None) -> Callable[[], None]:
+        """What there is to do after a store to tensor memory, whose data are the last operand."""
+        arguments = [get(machine, group) for get in self.getters[:-1]]
+        wide = [spread(group.warps, a, wide=False) for a in (*arguments, _bits_of(group, self.sources[-1]))]
+        return lambda: self.form.function(self.instruction.op, *wide, **self.ports(machine, group, active))
 
     def _global_lanes(self, group: Group, address: Address) -> Any:
         """The lanes whose address is in global memory: None for all, False for none."""

@@ -7,17 +7,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import attrs
 import numpy as np
 
 from warpsim.checks.undefined_registers import REGISTER, RULE, lanes_of, origins
 from warpsim.checks.written import ALL, WrittenBits
+from warpsim.layout.tensor_memory import Tile
 from warpsim.machine.asynchrony.transfers import copy_threads, late, store_remote
 from warpsim.machine.hooks import Hooks
 from warpsim.machine.machine import Machine
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.addresses import Address, space_of
 from warpsim.machine.memory.global_access import resolve
+from warpsim.machine.memory.tensor import Tensor
 from warpsim.machine.state.group import Group
+from warpsim.machine.state.tensor_memory import TensorMemory
 from warpsim.machine.state.transfers import (
     BoxLoad,
     BoxStore,
@@ -28,6 +32,7 @@ from warpsim.machine.state.transfers import (
     Transfer,
     Which,
 )
+from warpsim.machine.state.word_space import WordSpace
 from warpsim.machine.values import Array, DType, as_array
 from warpsim.program.program import called
 from warpsim.types import ScalarType, bits_type
@@ -107,6 +112,32 @@ class UndefinedMemory:
         with muted(self.machine):
             self.port.write_words(space, address, tuple([~w for w in words]), active)
         self._reopen()
+
+
+class UndefinedTensor(Tensor):
+    """A port on tensor memory whose loads return, and whose stores take, a 1 for each undefined bit."""
+
+    def __init__(self, machine: Machine, group: Group, active: Array | None) -> None:
+        super().__init__(machine, group, active)
+        self.memory = written_cells(self.memory)
+
+    def load(self, address: Array, tile: Tile) -> tuple[Array, ...]:
+        """Load the undefined bits of registers."""
+        with muted(self.machine):
+            return tuple([~word for word in super().load(address, tile)])
+
+    def store(self, address: Array, tile: Tile, registers: tuple[Array, ...]) -> None:
+        """Store the undefined bits of registers."""
+        with muted(self.machine):
+            super().store(address, tile, tuple([~as_array(bits).view(np.uint32) for bits in registers]))
+
+
+def written_cells(memory: TensorMemory) -> TensorMemory:
+    """The shadow of tensor memory, with a 1 for each written bit."""
+    space = memory.space
+    if space.shadow is None:
+        space.shadow = WordSpace(space.size, space.n_columns)
+    return attrs.evolve(memory, space=space.shadow)
 
 
 class AtOnce:

@@ -17,7 +17,7 @@ import attrs
 import numpy as np
 
 from warpsim.checks.undefined_bits import TransferFunction, check_end, known_of, transfer_of
-from warpsim.checks.undefined_memory import UndefinedMemory, landed, muted, stored
+from warpsim.checks.undefined_memory import UndefinedMemory, landed, muted, stored, written_cells
 from warpsim.checks.undefined_registers import (
     ORIGINS,
     PADDING,
@@ -31,11 +31,15 @@ from warpsim.checks.undefined_registers import (
     together,
     undefined,
 )
-from warpsim.checks.written import WrittenBits, WrittenBytes, lacks, mark, written_bits
+from warpsim.checks.written import ALL, WrittenBits, WrittenBytes, lacks, mark, written_bits
+from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access
+from warpsim.layout.tensor_memory import COLUMNS
 from warpsim.machine.binding.warp_steps import collect, spread
+from warpsim.machine.hooks import TensorAccess
 from warpsim.machine.machine import Machine
 from warpsim.machine.memory.addresses import Address
+from warpsim.machine.memory.tensor import read, write
 from warpsim.machine.reporting import present
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Transfer
@@ -44,6 +48,8 @@ from warpsim.machine.watcher import WRITE, MemoryAccess
 from warpsim.program.program import Instruction
 from warpsim.records import frozen
 from warpsim.types import TYPES
+
+WRITE_CELLS = "store to these cells, copy into them, or have the first product of a sum overwrite its accumulator"
 
 
 @frozen(eq=False)
@@ -163,6 +169,27 @@ class Uninitialised(WrittenBytes):
         everywhere = columns.size == bits.n_columns and place.shape[2] == 1 and group.warps.dense
         if bits.lacks(place, columns, access.nbytes, access.active, rows=everywhere):
             self._meet(machine, group)
+
+    def tensor_allocated(self, machine: Machine, group: Group, ctas: Array, column: Array, columns: Array) -> None:
+        """Mark new columns of tensor memory as undefined."""
+        written = written_cells(machine.batch.tensor_memory())
+        written.space.own()
+        cells = written.cells()
+        inside = (np.arange(COLUMNS) >= column[:, None]) & (np.arange(COLUMNS) < (column + columns)[:, None])
+        for cta, here in zip(ctas.tolist(), inside, strict=True):
+            cells[:, here, cta] = 0
+
+    def tensor_accessed(self, machine: Machine, group: Group, access: TensorAccess) -> None:
+        """Mark cells of tensor memory that are written; check those that are read."""
+        written, address = written_cells(machine.batch.tensor_memory()), access.lane << 16 | access.column
+        extent = access.lanes, access.columns
+        if access.kind == WRITE:
+            write(written, access.ctas, address, np.broadcast_to(ALL, (len(address), *extent)))
+        elif (read(written, access.ctas, address, *extent) != ALL).any():
+            if present(group).form.scope is Scope.WARP:
+                self._meet(machine, group)
+            else:
+                machine.fault(RULE, "reads uninitialised tensor memory", group, advice=WRITE_CELLS)
 
     def _meet(self, machine: Machine, group: Group, *, exchanges: bool = False) -> None:
         """Note that the current step reads bytes never written; its results are handled when it is done."""

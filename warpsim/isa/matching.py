@@ -108,7 +108,7 @@ NAMES = {
         "setmaxnreg": "inc dec",
         "shf": "l r",
         "st": "async bulk",
-        "tcgen05": "alloc dealloc relinquish_alloc_permit ld st cp shift wait::ld wait::st mma ws",
+        "tcgen05": "alloc dealloc relinquish_alloc_permit ld red st cp shift wait::ld wait::st mma ws",
         "tensormap": "replace cp_fenceproxy",
         "wgmma": "fence commit_group wait_group mma_async",
         "wmma": "load store mma a b c d",

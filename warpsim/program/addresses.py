@@ -124,6 +124,8 @@ def _in_register(values: Values, register: Register, node: ast.Name) -> Operand:
     if type.kind not in "usb" or type.bits > 64 or "x2" in type.name:
         message = f"{register.name} is a .{type.name} register: an address is an integer of at most 64 bits"
         raise unfit(node.span, message, 2)
+    if "tensor" in (typed.spaces or ()) and type.bits != 32:
+        raise unfit(node.span, f"{register.name} has {type.bits} bits: an address in tensor memory has 32", 3)
     if type.bits == 32 and wide(op.text.split(".")[0], op, typed.spaces):
         message = f"{register.name} has 32 bits: a generic address and one of global memory have 64"
         raise unfit(node.span, message, 3, "widen it with cvt.u64.u32, or name the state space")

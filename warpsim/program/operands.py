@@ -78,6 +78,8 @@ def _elements(values: Values, type: ScalarType, node: ast.Vector) -> Operand:
     parts = [values.value(type, e) for e in node.elements]
     if len({part.register.type.bits for part in parts if part.register is not None}) > 1:
         raise unfit(node.span, "the registers of a vector must have the same size", 3)
+    if values.typed.spec.braces and all(part.register is None for part in parts):
+        raise unfit(node.span, "a vector needs at least one register", 2)
     return vector(parts)
 
 

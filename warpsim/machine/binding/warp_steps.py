@@ -43,9 +43,8 @@ def bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
         accumulators = Accumulators(instruction.operands[0])
         read_accumulator, commit = accumulators.read, accumulators.write
     guard = guard_of(instruction)
-    ports = tuple(sorted(form.ports - {"active", "accumulator"}))
     accumulates = "accumulator" in form.ports
-    loads = "memory" in ports
+    loads = not form.ports.isdisjoint(("memory", "tensor"))
     within = next((found for o in instruction.inputs if (found := plan.within(instruction, o)) is not None), None)
 
     def step(machine: Machine, group: Group) -> object:

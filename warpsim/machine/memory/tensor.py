@@ -43,7 +43,7 @@ def announce(
     """
     lane, column = places(address)
     good = _allocated(machine, group, ctas, lane, column, lanes, columns)
-    if machine.hooks.tensor_accessed is not None:
+    if machine.hooks.tensor_accessed is not None and not machine.muted:
         ctas, lane, column, positions = (a[good] for a in (ctas, lane, column, positions))
         machine.hooks.tensor_accessed(
             machine, group, TensorAccess(kind, ctas, lane, column, lanes, columns, positions, part)
@@ -118,13 +118,13 @@ class Tensor:
 
     def __init__(self, machine: Machine, group: Group, active: Array | None) -> None:
         self.machine, self.group, self.active = machine, group, active
+        self.memory = machine.batch.tensor_memory()
 
     def load(self, address: Array, tile: Tile) -> tuple[Array, ...]:
         """The registers of warps, each of which names one address."""
         n, m = self.group.warps.n, self.group.warps.m
         which, ctas, places = self._announce(READ, address, tile)
-        memory = self.machine.batch.tensor_memory()
-        cells = np.concatenate([read(memory, ctas, at, tile.lanes, tile.columns) for at in places], axis=1)
+        cells = np.concatenate([read(self.memory, ctas, at, tile.lanes, tile.columns) for at in places], axis=1)
         if tile.packed:
             cells = cells[:, :, ::2] & np.uint32(0xFFFF) | cells[:, :, 1::2] << np.uint32(16)
         out = np.zeros((n * m, *tile.row.shape), np.uint32)
@@ -145,9 +145,8 @@ class Tensor:
         cells[:, tile.row, tile.column] = words.reshape(n * m, -1, 32)[which]
         if tile.packed:
             cells = np.stack([cells & np.uint32(0xFFFF), cells >> np.uint32(16)], axis=3).reshape(len(ctas), rows, -1)
-        memory = self.machine.batch.tensor_memory()
         for number, at in enumerate(places):
-            write(memory, ctas, at, cells[:, number * tile.lanes : (number + 1) * tile.lanes])
+            write(self.memory, ctas, at, cells[:, number * tile.lanes : (number + 1) * tile.lanes])
 
     def _announce(self, kind: int, address: Array, tile: Tile) -> tuple[Array, Array, list[Array]]:
         """The warps that may access, as indices into ``n * m``, their CTAs, and the addresses of each part of the tile."""

@@ -1,0 +1,48 @@
+"""Instructions on tensor memory are taken on the targets on which ptxas 13.0 takes them, and nowhere else.
+
+``tensor_memory_verdicts.txt`` holds a line for each: the targets, a tab, the instruction (`tools/recordings/tensor_memory.py`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from instruction_heads import head
+
+ROWS = [line.split("\t") for line in Path(__file__).with_name("tensor_memory_verdicts.txt").read_text().splitlines()]
+ROWS = [row for row in ROWS if "cp." not in row[1] and "shift" not in row[1]]
+
+
+def whole(text: str) -> str:
+    """The instruction with the registers of long vectors."""
+    return re.sub(r"\{b0\.\.b(\d+)\}", lambda m: "{" + ",".join(f"b{i}" for i in range(int(m[1]) + 1)) + "}", text)
+
+
+TARGETS = [
+    "sm_90a",
+    "sm_100",
+    "sm_100a",
+    "sm_100f",
+    "sm_103",
+    "sm_103a",
+    "sm_103f",
+    "sm_110",
+    "sm_110a",
+    "sm_110f",
+    "sm_120a",
+    "sm_121f",
+]
+USUAL = ("sm_100a",)
+
+
+@pytest.mark.parametrize("target", [pytest.param(t, marks=() if t in USUAL else [pytest.mark.long]) for t in TARGETS])
+def test_verdicts(target: str, refused: Callable[[str, list[str]], set[int]]) -> None:
+    """What a target has is taken; the rest is refused."""
+    given = [whole(instruction) for _, instruction in ROWS]
+    found = refused(head(target, "9.0", 250), given)
+    expected = {number for number, (targets, _) in enumerate(ROWS, 1) if target not in targets.split()}
+
+    assert [given[n - 1] for n in sorted(found ^ expected)] == []
