@@ -208,13 +208,15 @@ class TensorOrder:
             return f"is accessed by another warp, with no {wait} before the synchronisation", "error", wait
         return "is accessed by another warp, and nothing orders the two", "error", f"{wait} and a barrier"
 
-    def free(self, machine: Machine, group: Group, ctas: Array, columns: Array, counts: Array, position: int) -> None:
-        """Check tensor memory that a warp frees, and forget what was done there."""
-        warp = self.clocks.warps_of(np.array([position]))
-        for cta, column, count in zip(ctas.tolist(), columns.tolist(), counts.tolist(), strict=True):
+    def free(
+        self, machine: Machine, group: Group, ctas: Array, columns: Array, counts: Array, positions: Array
+    ) -> None:
+        """Check tensor memory that warps free, and forget what was done there."""
+        warps = self.clocks.warps_of(positions)
+        for number, (cta, column, count) in enumerate(np.stack([ctas, columns, counts], axis=1).tolist()):
             where = cta, slice(None), slice(column, column + count)
             found = np.unique(np.stack([cells[where] for cells in self.cells.values()]))
-            self._check_free(machine, group, warp.repeat(len(found)), found)
+            self._check_free(machine, group, warps[[number]].repeat(len(found)), found)
             for cells in self.cells.values():
                 cells[where] = 0
 
@@ -302,9 +304,11 @@ class TensorOrders(Watcher):
         clocks = self._of(machine).clocks
         clocks.wait(np.unique(clocks.warps_of(group.lanes(active))), stores=written)
 
-    def tensor_freed(self, machine: Machine, group: Group, ctas: Array, column: Array, columns: Array) -> None:
+    def tensor_freed(
+        self, machine: Machine, group: Group, ctas: Array, column: Array, columns: Array, positions: Array
+    ) -> None:
         """Check tensor memory that is freed."""
-        self._of(machine).free(machine, group, ctas, column, columns, int(group.selection.positions.reshape(-1)[0]))
+        self._of(machine).free(machine, group, ctas, column, columns, positions)
 
     def tensor_fenced(self, machine: Machine, group: Group, positions: Array, before: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Note ``tcgen05.fence``."""

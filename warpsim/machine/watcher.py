@@ -236,8 +236,10 @@ class Watcher:
     def tensor_allocated(self, machine: Machine, group: Group, ctas: Array, column: Array, columns: Array) -> None:
         """Warps have allocated ``columns`` of tensor memory from ``column`` on in these CTAs, and stored the address."""
 
-    def tensor_freed(self, machine: Machine, group: Group, ctas: Array, column: Array, columns: Array) -> None:
-        """Warps are about to free columns of tensor memory in these CTAs."""
+    def tensor_freed(
+        self, machine: Machine, group: Group, ctas: Array, column: Array, columns: Array, positions: Array
+    ) -> None:
+        """Warps, the first threads of which are at ``positions``, are about to free columns of tensor memory in these CTAs."""
 
     def global_tile_accessed(
         self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int

@@ -24,7 +24,7 @@ def refuse(machine: Machine, group: Group, lanes: Array | None, message: str, ad
 
 
 class Warps:
-    """The active warps of a group: the CTA of each ``[k]``, and its place among those of its CTA."""
+    """The active warps of a group: the CTA of each ``[k]``, its first thread, and its place among those of its CTA."""
 
     def __init__(self, machine: Machine, group: Group, active: Array | None) -> None:
         warps = group.warps
@@ -32,6 +32,7 @@ class Warps:
         self.group, self.shape, self.here = group, (warps.n, warps.m), here
         self.which = np.flatnonzero(here.any(axis=1).reshape(-1))
         self.ctas = np.broadcast_to(warps.ctas, self.shape).reshape(-1)[self.which]
+        self.first = np.repeat(warps.first_thread, warps.m)[self.which]
         order = np.argsort(self.ctas, kind="stable")
         first = np.searchsorted(self.ctas[order], self.ctas[order])
         self.rank = np.empty(len(order), np.int64)
@@ -139,7 +140,8 @@ def free(machine: Machine, group: Group, active: Array | None, address: Array, c
         )
     ctas, block = warps.ctas[whole], block[whole]
     if machine.hooks.tensor_freed is not None:
-        machine.hooks.tensor_freed(machine, group, ctas, block * BLOCK, asked[whole])
+        positions = warps.first[whole] * machine.batch.shape.n_ctas + ctas
+        machine.hooks.tensor_freed(machine, group, ctas, block * BLOCK, asked[whole], positions)
     inside = (np.arange(BLOCKS) >= block[:, None]) & (np.arange(BLOCKS) < (block + blocks[whole])[:, None])
     np.logical_not(inside, out=inside)
     np.multiply.at(memory.owner, ctas, inside)
