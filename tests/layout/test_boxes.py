@@ -334,3 +334,40 @@ def test_fill(type):
     at, size = [np.zeros(1)] * 3, tensor_map.SIZES[DATA_TYPES.index(type)]
     assert Boxes(tiled(type), at, []).fill == 0
     assert Boxes(tiled(type, fill=1), at, []).fill == 0x7FF77FF77FF77FF7 & ((1 << 8 * size) - 1)
+
+
+TABLES = {
+    "128B": ["01234567", "10325476", "23016745", "32107654", "45670123", "54761032", "67452301", "76543210"],
+    "128B_ATOM_32B": ["01234567", "23016745", "45670123", "67452301"],
+    "128B_ATOM_64B": ["01234567", "45670123"],
+    "96B": ["01234567", "10325476"],
+}
+"""Which 16 bytes of a line of 128 lie where, line by line (PTX ISA, swizzling modes)."""
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_of_swizzles(name):
+    """They repeat themselves, and hold for the lines of shared memory whatever the length of rows."""
+    fields = tiled(dims=(64, 40), box=(48 if name == "96B" else 64, 32), swizzle=tensor_map.SWIZZLES.index(name))
+    boxes = Boxes(fields, [np.zeros(1, np.int64)] * 2, [])
+    places = boxes.shared(np.array([2048]))[0]
+    table = TABLES[name]
+    for number, place in enumerate(places.tolist()):
+        chunk, byte = divmod(2048 + 2 * number, 16)
+        line = place >> 7
+        assert chunk >> 3 == line
+        assert table[line % len(table)][place >> 4 & 7] == str(chunk & 7)
+        assert place & 15 == byte
+    assert boxes.extent == 32 * (96 if name == "96B" else 128)
+
+
+def test_flipped_halves():
+    """As with 32 bytes kept together; in every other line, the halves of 16 bytes change places."""
+    flipped, whole = (
+        Boxes(tiled(dims=(64, 40), box=(64, 32), swizzle=number), [np.zeros(1, np.int64)] * 2, []).shared(
+            np.zeros(1, np.int64)
+        )[0]
+        for number in (tensor_map.FLIPPED, tensor_map.FLIPPED - 1)
+    )
+
+    assert (flipped == np.where(whole & 128, whole ^ 8, whole)).all()

@@ -208,15 +208,16 @@ st.bulk.weak.shared::cta [%r0], %d1, 0;
 
 @pytest.mark.parametrize("line", BLACKWELL)
 def test_what_newer_gpus_have(line):
-    """It is legal PTX, and is not called wrong."""
-    text = (
-        module_head("sm_100a", "8.8")
-        + f".entry k() {{ .reg .b32 %r<4>; .reg .b64 %d<2>; .reg .b16 %h<2>;\n{line}\nret; }}\n"
-    )
-    with pytest.raises(warpsim.PtxError) as caught:
-        warpsim.load(text)
-
-    assert [(f.rule, f.line) for f in caught.value.findings] == [("unsupported", 5)]
+    """They load for sm_100a, and not for sm_90a."""
+    for target, refused in (("sm_100a", False), ("sm_90a", True)):
+        head = module_head(target, "8.8")
+        text = head + f".entry k() {{ .reg .b32 %r<4>; .reg .b64 %d<2>; .reg .b16 %h<2>;\n{line}\nret; }}\n"
+        if not refused:
+            warpsim.load(text)
+            continue
+        with pytest.raises(warpsim.PtxError) as caught:
+            warpsim.load(text)
+        assert [(f.rule, f.line) for f in caught.value.findings] == [("target", 5)]
 
 
 def test_what_no_gpu_has():

@@ -80,7 +80,7 @@ def read_by_threads(transfer: Transfer, work: ThreadCopy) -> tuple[Array, Array]
     return places, taken
 
 
-WORD = np.dtype(np.uint32)
+WORD, BYTE = np.dtype(np.uint32), np.dtype(np.uint8)
 
 
 def _bytes_of(machine: Machine, transfer: Transfer) -> tuple[Array, Array, Array]:
@@ -94,12 +94,13 @@ def _bytes_of(machine: Machine, transfer: Transfer) -> tuple[Array, Array, Array
         elements = machine.batch.shared.gather(work.boxes.shared(start), columns, work.boxes.dtype)
         place, size = work.boxes.fields.address + place, work.boxes.dtype.itemsize
     else:
-        steps, size = np.arange(0, work.source.nbytes, WORD.itemsize), WORD.itemsize
+        part = WORD if work.kept is None else BYTE
+        steps, size = np.arange(0, work.source.nbytes, part.itemsize), part.itemsize
         place, elements = (
             work.address[:, None] + steps,
-            machine.batch.shared.gather(start[:, None] + steps, columns, WORD),
+            machine.batch.shared.gather(start[:, None] + steps, columns, part),
         )
-        inside = np.ones(place.shape, np.bool_)
+        inside = np.ones(place.shape, np.bool_) if work.kept is None else work.kept
     fetched = work.taken.view(np.uint8).reshape(*place.shape, size)
     values = np.ascontiguousarray(elements).view(np.uint8).reshape(*place.shape, size)
     values = np.where(transfer.fetched[:, None, None], fetched, values)[inside]

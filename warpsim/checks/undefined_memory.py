@@ -326,9 +326,12 @@ def stored(machine: Machine, group: Group, transfer: Transfer, which: Which) -> 
     columns, start = work.source.columns[which][:, None], work.source.start[which]
     if isinstance(work, RunStore):
         address = start[:, None] + np.arange(0, work.source.nbytes, 8)
-        lacking = _lacking(
-            bits.gather(address, np.broadcast_to(columns, address.shape), U64), combined=work.reduction is not None
-        )
+        written = bits.gather(address, np.broadcast_to(columns, address.shape), U64)
+        if work.kept is None:
+            lacking = _lacking(written, combined=work.reduction is not None)
+        else:
+            stored = np.where(work.kept[which], np.uint8(255), np.uint8(0)).view(U64)
+            lacking = (written & stored == 0) & (stored != 0)
     else:
         boxes = work.boxes
         address = boxes.shared(start)

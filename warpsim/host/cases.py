@@ -399,6 +399,8 @@ def _tensor_map(spec: JsonObject, buffer: DeviceArray) -> TensorMap:
     }
     if spec.get("im2col"):
         return TensorMap.im2col(buffer, **common, **spec["im2col"])
+    if spec.get("im2col_wide"):
+        return TensorMap.im2col_wide(buffer, **common, **spec["im2col_wide"])
     return TensorMap(buffer, **common, box_dim=spec["box_dim"])
 
 

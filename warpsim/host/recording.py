@@ -531,4 +531,8 @@ def _map_param(fields: layout.Fields, region: Region, offset: int) -> JsonObject
     if not fields.im2col:
         return {**spec, "box_dim": list(fields.box)}
     corners = {"pixel_box_lower_corner": list(fields.lower), "pixel_box_upper_corner": list(fields.upper)}
-    return {**spec, "im2col": {**corners, "channels_per_pixel": fields.channels, "pixels_per_column": fields.pixels}}
+    shape = {"channels_per_pixel": fields.channels, "pixels_per_column": fields.pixels}
+    if not fields.wide:
+        return {**spec, "im2col": {**corners, **shape}}
+    width = {f"{name}_width": values[0] for name, values in corners.items()}
+    return {**spec, "im2col_wide": {**width, **shape, "mode": layout.WIDE_MODES[fields.im2col - layout.IM2COL_W]}}

@@ -1,10 +1,11 @@
-"""TensorMap: the arguments of cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col, validated as the driver does."""
+"""TensorMap: the arguments of cuTensorMapEncodeTiled, Im2col and Im2colWide, validated as the driver does."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+import attrs
 import numpy as np
 
 from warpsim.errors import LaunchError, shown
@@ -50,23 +51,10 @@ class TensorMap:
         l2_promotion: str = "none",
         oob_fill: str = "zero",
     ) -> None:
-        rank = _rank(global_dim)
         self.array = readable(array)
-        self.fields = layout.Fields(
-            data_type=_data_type(self.array, array, data_type),
-            rank=rank,
-            interleave=_choice("interleave", interleave, layout.INTERLEAVES),
-            swizzle=_choice("swizzle", swizzle, layout.SWIZZLES),
-            l2_promotion=_choice("l2_promotion", l2_promotion, layout.PROMOTIONS),
-            oob_fill=_fill(oob_fill),
-            address=0,
-            dims=_integers("global_dim", global_dim, rank),
-            strides=_integers("global_strides", global_strides, rank - 1),
-            box=_integers("box_dim", box_dim, rank),
-            element_strides=_integers(
-                "element_strides", [1] * rank if element_strides is None else element_strides, rank
-            ),
-        )
+        modes = (interleave, swizzle, l2_promotion, oob_fill)
+        fields = _fields(self.array, array, data_type, global_dim, global_strides, element_strides, modes)
+        self.fields = attrs.evolve(fields, box=_integers("box_dim", box_dim, fields.rank))
         _check(self.fields)
 
     @classmethod
@@ -88,30 +76,62 @@ class TensorMap:
         oob_fill: str = "zero",
     ) -> TensorMap:
         """Describe an im2col view of a tensor with 3 to 5 dimensions (cuTensorMapEncodeIm2col)."""
-        rank = _rank(global_dim)
-        if not 3 <= rank <= 5:
-            raise LaunchError(f"an im2col tensor map has 3 to 5 dimensions, not {rank}")
+        modes = (interleave, swizzle, l2_promotion, oob_fill)
+        lower, upper = pixel_box_lower_corner, pixel_box_upper_corner
+        given = (data_type, global_dim, global_strides, element_strides, modes)
+        return cls._of_pixels(array, given, layout.IM2COL, lower, upper, channels_per_pixel, pixels_per_column)
+
+    @classmethod
+    def im2col_wide(
+        cls,
+        array: Array | DeviceArray | int | None,
+        *,
+        data_type: str | None = None,
+        global_dim: Sequence[int],
+        global_strides: Sequence[int],
+        pixel_box_lower_corner_width: int,
+        pixel_box_upper_corner_width: int,
+        channels_per_pixel: int,
+        pixels_per_column: int,
+        element_strides: Sequence[int] | None = None,
+        interleave: str = "none",
+        mode: str = "W",
+        swizzle: str = "128B",
+        l2_promotion: str = "none",
+        oob_fill: str = "zero",
+    ) -> TensorMap:
+        """Describe an im2col view whose boxes extend along W alone (cuTensorMapEncodeIm2colWide), for copies of mode ``im2col::w``
+        or, with mode ``W128``, ``im2col::w::128``."""
+        modes = (interleave, swizzle, l2_promotion, oob_fill)
+        others = [0] * (max(_rank(global_dim), 3) - 3)
+        lower, upper = [pixel_box_lower_corner_width, *others], [pixel_box_upper_corner_width, *others]
+        given = (data_type, global_dim, global_strides, element_strides, modes)
+        kind = layout.IM2COL_W + _choice("mode", mode, layout.WIDE_MODES)
+        return cls._of_pixels(array, given, kind, lower, upper, channels_per_pixel, pixels_per_column)
+
+    @classmethod
+    def _of_pixels(
+        cls,
+        array: Array | DeviceArray | int | None,
+        given: tuple[Any, ...],
+        kind: int,
+        lower: Sequence[int],
+        upper: Sequence[int],
+        channels: int,
+        pixels: int,
+    ) -> TensorMap:
+        if not 3 <= _rank(given[1]) <= 5:
+            raise LaunchError(f"an im2col tensor map has 3 to 5 dimensions, not {len(given[1])}")
         new = cls.__new__(cls)
         new.array = readable(array)
-        new.fields = layout.Fields(
-            data_type=_data_type(new.array, array, data_type),
-            rank=rank,
-            interleave=_choice("interleave", interleave, layout.INTERLEAVES),
-            swizzle=_choice("swizzle", swizzle, layout.SWIZZLES),
-            l2_promotion=_choice("l2_promotion", l2_promotion, layout.PROMOTIONS),
-            oob_fill=_fill(oob_fill),
-            address=0,
-            dims=_integers("global_dim", global_dim, rank),
-            strides=_integers("global_strides", global_strides, rank - 1),
-            box=(),
-            element_strides=_integers(
-                "element_strides", [1] * rank if element_strides is None else element_strides, rank
-            ),
-            im2col=True,
-            lower=_integers("pixel_box_lower_corner", pixel_box_lower_corner, rank - 2),
-            upper=_integers("pixel_box_upper_corner", pixel_box_upper_corner, rank - 2),
-            channels=integer("channels_per_pixel", channels_per_pixel),
-            pixels=integer("pixels_per_column", pixels_per_column),
+        fields = _fields(new.array, array, *given)
+        new.fields = attrs.evolve(
+            fields,
+            im2col=kind,
+            lower=_integers("pixel_box_lower_corner", lower, fields.rank - 2),
+            upper=_integers("pixel_box_upper_corner", upper, fields.rank - 2),
+            channels=integer("channels_per_pixel", channels),
+            pixels=integer("pixels_per_column", pixels),
         )
         _check(new.fields)
         return new
@@ -130,8 +150,6 @@ class TensorMap:
 
 def encoded(fields: layout.Fields, address: int) -> bytes:
     """The 128 bytes of a map for a tensor at a global address."""
-    import attrs
-
     address = integer("the tensor's address", address, 0, 2**64 - 1)
     if address % (32 if fields.interleave == 2 or fields.padded else 16):
         raise LaunchError(
@@ -139,6 +157,33 @@ def encoded(fields: layout.Fields, address: int) -> bytes:
             " 16U6_ALIGN16B)"
         )
     return layout.encode(attrs.evolve(fields, address=address))
+
+
+def _fields(
+    array: Array | DeviceArray | int | None,
+    given: object,
+    data_type: str | None,
+    dims: Sequence[int],
+    strides: Sequence[int],
+    steps: Sequence[int] | None,
+    modes: tuple[str, str, str, str],
+) -> layout.Fields:
+    """What all kinds of maps have, without a box."""
+    rank = _rank(dims)
+    interleave, swizzle, l2_promotion, oob_fill = modes
+    return layout.Fields(
+        data_type=_data_type(array, given, data_type),
+        rank=rank,
+        interleave=_choice("interleave", interleave, layout.INTERLEAVES),
+        swizzle=_choice("swizzle", swizzle, layout.SWIZZLES[: layout.SWIZZLE_96B]),
+        l2_promotion=_choice("l2_promotion", l2_promotion, layout.PROMOTIONS),
+        oob_fill=_fill(oob_fill),
+        address=0,
+        dims=_integers("global_dim", dims, rank),
+        strides=_integers("global_strides", strides, rank - 1),
+        box=(),
+        element_strides=_integers("element_strides", [1] * rank if steps is None else steps, rank),
+    )
 
 
 def _data_type(array: Array | DeviceArray | int | None, given: object, name: str | None) -> int:
@@ -151,9 +196,10 @@ def _data_type(array: Array | DeviceArray | int | None, given: object, name: str
 
 
 def _choice(what: str, word: Any, words: tuple[str, ...]) -> int:
-    for index, known in enumerate(words if isinstance(word, str) else ()):
-        if word.upper() == known.upper() or word.upper().endswith("_" + known.upper()):
-            return index
+    given = word.upper() if isinstance(word, str) else ""
+    for known in sorted(words, key=len, reverse=True):  # _128B_ATOM_32B ends in _32B, too
+        if given == known.upper() or given.endswith("_" + known.upper()):
+            return words.index(known)
     raise LaunchError(f"{what} must be one of {', '.join(words)}, not {shown(word)}")
 
 

@@ -8,14 +8,18 @@ import numpy as np
 
 from warpsim.isa.atomics import Reduction
 from warpsim.isa.ports import Address, AsyncGroupsPort, BulkPort, Elements, Lanes, ObjectsPort, constant_of
-from warpsim.isa.spec import LowBits, Op, PerOp, TypeRule, instruction
+from warpsim.isa.spec import Gate, LowBits, Op, PerOp, TypeRule, instruction
 from warpsim.isa.traits import Access, Asynchronous, Family, Order, Stage, Traits
 from warpsim.layout import mbarriers
+from warpsim.layout.tensor_map import GATHER4, SCATTER4, WIDE
 
 _BULK = "data-movement-and-conversion-instructions-cp-async-bulk"
 _DIM = ".dim = { .1d, .2d, .3d, .4d, .5d };"
-_MODE = ".mode = { .tile, .im2col };"
-_TYPES: dict[str, TypeRule] = {"mask": ".u16", "cache_policy": ".u64", "size": ".u32", "offsets": ".u16"}
+_MODE = ".mode = { .tile, .tile::gather4, .im2col, .im2col::w, .im2col::w::128 };"
+_TYPES: dict[str, TypeRule] = {
+    **{"mask": ".u16", "cache_policy": ".u64", "size": ".u32", "offsets": ".u16", "bytes": ".u16"},
+}
+_STORED = ".mode = { .tile, .tile::scatter4, .im2col_no_offs };"
 _bulk = functools.partial(instruction, types=_TYPES, needs=(90, (8, 0)))
 _SIZES = LowBits(range(0, 1 << 31, 16))
 _BYTES = "mbarrier::complete_tx::bytes"
@@ -29,21 +33,40 @@ def _illegal_mode(op: Op) -> str | None:
     if op.get("dst") == "shared::cta" and "multicast::cluster" in op.modifiers:
         return ".multicast::cluster needs .shared::cluster"
     if str(op.mode or "").startswith("im2col") and op.dim in ("1d", "2d"):
-        return ".im2col needs 3 to 5 dimensions"
+        return f".{op.mode} needs 3 to 5 dimensions"
+    if op.mode in (GATHER4, SCATTER4) and op.dim != "2d":
+        return f".{op.mode} needs 2 dimensions"
     return None
+
+
+_PAIRS: Gate = (("100f", "110f"), (8, 6))
+
+
+def _of_mode(op: Op) -> Gate | None:
+    """What the mode of a copy requires; loads of rows, and along W, to the own CTA need no family of GPUs."""
+    alone = op.get("dst") == "shared::cta" and op.get("cta_group") is None
+    if op.mode in (GATHER4, "im2col::w"):
+        return (100, (8, 6)) if alone else _PAIRS
+    return _PAIRS if op.mode in (SCATTER4, "im2col::w::128") else None
+
+
+def _offsets(op: Op) -> int:
+    """How many offsets an im2col mode has: one for each dimension of pixels, or a halo and an offset along W."""
+    return 2 if op.mode in WIDE else max(int(op.dim[0]) - 2, 1)
 
 
 @_bulk(
     f"""
-    cp.async.bulk.tensor.dim.dst.global{{.mode}}.{_BYTES}{{.multicast::cluster}}{{.L2::cache_hint}} [dst], [map, coordinates], [bar]{{, offsets}}{{, mask}}{{, cache_policy}};
-    .dst = {{ .shared::cluster, .shared::cta }}; {_DIM} {_MODE}
+    cp.async.bulk.tensor.dim.dst.global{{.mode}}.{_BYTES}{{.multicast::cluster}}{{.cta_group}}{{.L2::cache_hint}} [dst], [map, coordinates], [bar]{{, offsets}}{{, mask}}{{, cache_policy}};
+    .dst = {{ .shared::cluster, .shared::cta }}; .cta_group = {{ .cta_group::1, .cta_group::2 }}; {_DIM} {_MODE}
     """,
     anchor=_BULK + "-tensor",
     legal=_illegal_mode,
-    vectors={"offsets": lambda op: max(int(op.dim[0]) - 2, 1)},
+    vectors={"offsets": _offsets},
     spaces={"dst": {"shared"}, "bar": {"shared"}, "map": {"global"}},
     bare={"bar": "address"},
-    gates={"shared::cta": (90, (8, 6))},
+    gates={"shared::cta": (90, (8, 6)), "cta_group::1": _PAIRS, "cta_group::2": _PAIRS},
+    gate=_of_mode,
     traits=Traits(asynchronous=Asynchronous(Family.BULK, tensor=True)),
 )
 def tensor_load(
@@ -58,37 +81,39 @@ def tensor_load(
     bulk: BulkPort,
 ) -> None:
     """Copy a box of a tensor to shared memory."""
-    bulk.tensor_load(dst, map, bar, offsets, mask)
+    bulk.tensor_load(dst, map, bar, offsets, mask, op.mode or "tile", int(op.cta_group[-1]) if op.cta_group else 0)
 
 
 @_bulk(
     f"""
     cp.async.bulk.tensor.dim.global.shared::cta{{.mode}}.bulk_group{{.L2::cache_hint}} [map, coordinates], [src]{{, cache_policy}};
-    {_DIM} .mode = {{ .tile, .im2col_no_offs }};
+    {_DIM} {_STORED}
     """,
     anchor=_BULK + "-tensor",
     legal=_illegal_mode,
+    gate=_of_mode,
     spaces={"src": {"shared"}, "map": {"global"}},
     traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True, tensor=True)),
 )
 def tensor_store(op: Op, map: Address, src: Address, cache_policy: Lanes | None = None, *, bulk: BulkPort) -> None:
     """Copy a box from shared memory to a tensor."""
-    bulk.tensor_store(map, src, None)
+    bulk.tensor_store(map, src, None, op.mode or "tile")
 
 
 @_bulk(
     f"""
     cp.reduce.async.bulk.tensor.dim.global.shared::cta.redOp{{.mode}}.bulk_group{{.L2::cache_hint}} [map, coordinates], [src]{{, cache_policy}};
-    {_DIM} .mode = {{ .tile, .im2col_no_offs }}; .redOp = {{ .add, .min, .max, .inc, .dec, .and, .or, .xor }};
+    {_DIM} {_STORED} .redOp = {{ .add, .min, .max, .inc, .dec, .and, .or, .xor }};
     """,
     anchor="data-movement-and-conversion-instructions-cp-reduce-async-bulk-tensor",
     legal=_illegal_mode,
+    gate=_of_mode,
     spaces={"src": {"shared"}, "map": {"global"}},
     traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True, tensor=True)),
 )
 def tensor_reduce(op: Op, map: Address, src: Address, cache_policy: Lanes | None = None, *, bulk: BulkPort) -> None:
     """Reduce a box from shared memory into a tensor."""
-    bulk.tensor_store(map, src, Reduction(op.redOp, _OF_MAPS[op.redOp]))
+    bulk.tensor_store(map, src, Reduction(op.redOp, _OF_MAPS[op.redOp]), op.mode or "tile")
 
 
 _BITS, _ORDERED = "u32 s32 u64", "u32 s32 u64 s64 f16 bf16"
@@ -109,8 +134,9 @@ _OF_MAPS = {
     """,
     anchor=_BULK + "-prefetch-tensor",
     legal=_illegal_mode,
-    vectors={"offsets": lambda op: max(int(op.dim[0]) - 2, 1)},
+    vectors={"offsets": _offsets},
     spaces={"map": {"global"}},
+    gate=_of_mode,
     traits=Traits(asynchronous=Asynchronous(Family.BULK, Stage.PREFETCH, tensor=True)),
 )
 def tensor_prefetch(
@@ -160,17 +186,28 @@ def bulk_send(op: Op, dst: Address, src: Address, size: Lanes, bar: Address, *, 
 
 
 @_bulk(
-    "cp.async.bulk.global.shared::cta.bulk_group{.L2::cache_hint} [dst], [src], size{, cache_policy};",
+    """
+    cp.async.bulk.global.shared::cta.bulk_group{.L2::cache_hint} [dst], [src], size{, cache_policy};
+    cp.async.bulk.global.shared::cta.bulk_group{.L2::cache_hint}.cp_mask [dst], [src], size{, cache_policy}, bytes;
+    """,
     anchor=_BULK,
     limits={"size": _SIZES},
     spaces={"dst": {"global"}, "src": {"shared"}},
+    gates={"cp_mask": (100, (8, 6))},
     traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True)),
 )
 def bulk_store(
-    op: Op, dst: Address, src: Address, size: Lanes, cache_policy: Lanes | None = None, *, bulk: BulkPort
+    op: Op,
+    dst: Address,
+    src: Address,
+    size: Lanes,
+    cache_policy: Lanes | None = None,
+    bytes: Lanes | None = None,
+    *,
+    bulk: BulkPort,
 ) -> None:
-    """Copy shared memory to global memory."""
-    bulk.copy(("global", dst), ("shared", src), size)
+    """Copy shared memory to global memory; with .cp_mask, only the bytes of every 16 whose bit is set."""
+    bulk.copy(("global", dst), ("shared", src), size, bytes=bytes)
 
 
 _REDUCE = "data-movement-and-conversion-instructions-cp-reduce-async-bulk"

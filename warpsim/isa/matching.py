@@ -182,7 +182,7 @@ def _hinted(form: Form, modifiers: tuple[str, ...]) -> bool:
         return False
     if "multicast::cluster" in slots and ("multicast::cluster" in modifiers) != ("mask" in given):
         return False
-    return "im2col" not in slots or ("im2col" in modifiers) == ("offsets" in given)
+    return "im2col" not in slots or any(word.startswith("im2col") for word in modifiers) == ("offsets" in given)
 
 
 def nearest(root: str, modifiers: tuple[str, ...]) -> str | None:
@@ -404,7 +404,7 @@ def whole(root: str, op: Op, operand: str, bits: int) -> bool:
     if root in ("ldmatrix", "stmatrix"):
         return not _shared(op)
     if root in ("st", "red"):
-        return words[1] == "async" and operand != "bar"
+        return words[1] == "bulk" or (words[1] == "async" and operand != "bar")
     pairs = {("multimem", "red"), ("prefetch", "tensormap"), ("tensormap", "replace")}
     return root == "wmma" or (root, words[1] if len(words) > 1 else "") in pairs
 

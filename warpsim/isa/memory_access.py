@@ -310,3 +310,42 @@ def createpolicy_range(op: Op, a: Address, primary_size: Lanes, total_size: Lane
 def createpolicy_cvt(op: Op, access_property: Lanes) -> Lanes:
     """An opaque cache policy from a CUDA access property."""
     return access_property
+
+
+# ---- zeros ---------------------------------------------------------------------------------------------------
+
+
+_zeros = functools.partial(
+    instruction,
+    "st.bulk{.weak}{.space} [a], size, initval;  .space = { .shared::cta };",
+    anchor="data-movement-and-conversion-instructions-st-bulk",
+    constants={"initval": {0}},
+    limits={"size": range(0, (1 << 24) + 1, 8)},
+    spaces={"a": {"shared"}},
+    traits=Traits(access=Access.STORE),
+)
+MOST_SHARED = 1 << 18
+"""More bytes than a CTA has of shared memory."""
+
+
+@_zeros(types={"size": ".u64", "initval": ".u64"}, needs=(100, (8, 6)))
+@_zeros(types={"size": ".u32", "initval": ".u32"}, needs=(100, (9, 0)))
+def st_bulk(
+    op: Op, a: Address, size: Lanes, initval: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
+) -> None:
+    """Set bytes of shared memory to zero."""
+    odd = (size % 8 != 0) & active
+    if odd.any():
+        report("misaligned", f"st.bulk of {first_of(size, odd)} bytes; the size must be a multiple of 8", odd)
+    elsewhere = memory.outside("shared", a, generic=not op.space) & active
+    if elsewhere.any():
+        report(
+            "out-of-bounds",
+            "st.bulk sets memory that is not shared",
+            elsewhere,
+            advice="pass an address in shared memory",
+        )
+        return
+    for at in range(0, min(int(size.max()), MOST_SHARED), 8):
+        some = memory.among((size > at) & active)
+        some.store(op.space or "", memory.advance(a, at), TYPES["u64"], (np.zeros(1, np.uint64),))

@@ -77,6 +77,9 @@ class MemoryPort(Protocol):
         way: ``add``, ``min``, ``and`` ... ``shared`` is the update in shared memory, if it differs.
         """
 
+    def among(self, active: Lanes) -> MemoryPort:
+        """The port restricted to some of its lanes."""
+
     def advance(self, address: Address, nbytes: int) -> Address:
         """Advance an opaque address by ``nbytes``."""
 
@@ -89,9 +92,9 @@ class MemoryPort(Protocol):
     def uneven(self, value: Address | Lanes) -> Lanes:
         """A mask of lanes whose value (or address) differs from that of the first lane of their warp."""
 
-    def outside(self, space: str, address: Address) -> Lanes:
-        """A mask of lanes whose addresses are outside a space; for generic addresses, outside both global and shared
-        memory."""
+    def outside(self, space: str, address: Address, *, generic: bool = False) -> Lanes:
+        """A mask of lanes whose addresses are outside a space; without one, outside both global and shared memory.
+        ``generic``: these are generic addresses."""
 
     def read_words(self, space: str, address: Lanes, count: int) -> tuple[Lanes, ...]:
         """Load ``count`` 32-bit words from addresses of any shape ``[n, k, m]`` (matrix rows), with the same checks as
@@ -216,11 +219,19 @@ class BulkPort(Protocol):
     """Bulk copies of the active lanes. Addresses are opaque; a tensor address contains its coordinates."""
 
     def tensor_load(
-        self, dst: Address, map: Address, bar: Address, offsets: tuple[Lanes, ...] | None, mask: Lanes | None
+        self,
+        dst: Address,
+        map: Address,
+        bar: Address,
+        offsets: tuple[Lanes, ...] | None,
+        mask: Lanes | None,
+        mode: str = "tile",
+        cta_group: int = 0,
     ) -> None:
-        """Copy a box to shared memory (of the CTAs in ``mask``), and count its bytes at the mbarrier."""
+        """Copy a box to shared memory (of the CTAs in ``mask``), and count its bytes at the mbarrier; with ``cta_group`` 2, in
+        either CTA of each pair."""
 
-    def tensor_store(self, map: Address, src: Address, reduction: Choose | None) -> None:
+    def tensor_store(self, map: Address, src: Address, reduction: Choose | None, mode: str = "tile") -> None:
         """Copy a box from shared memory to a tensor, or reduce it into the tensor."""
 
     def copy(
@@ -232,8 +243,9 @@ class BulkPort(Protocol):
         mask: Lanes | None = None,
         reduction: Choose | None = None,
         type: ScalarType | None = None,
+        bytes: Lanes | None = None,
     ) -> None:
-        """Copy ``size`` bytes between (space, address) pairs."""
+        """Copy ``size`` bytes between (space, address) pairs; of every 16, those in ``bytes``."""
 
     def remote(
         self, dst: Address, bar: Address, type: ScalarType, values: tuple[Lanes, ...], operation: str | None = None

@@ -112,6 +112,34 @@ def replace_choice(
     _store(memory, op, address, names.get(op.field, "oob_fill"), 0, np.array([number], np.uint32), active, report)
 
 
+@_common(
+    f"tensormap.replace.tile.swizzle_atomicity{{.ss}}.b1024.b32 [address], value; {_SPACES}",
+    types={"value": ".u32"},
+    constants={"value": (0, 3)},
+    needs=(("100f", "110f", "120f"), (8, 6)),
+    traits=Traits(tensor_map=True),
+)
+def replace_atomicity(
+    op: Op, address: Address, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
+) -> None:
+    """Change what a swizzle of 128 bytes keeps together: 16 bytes, 32, 32 of which it swaps halves of 16, or 64."""
+    _store(memory, op, address, "atomicity", 0, value, active, report)
+
+
+@_common(
+    f"tensormap.replace.tile.swizzle_mode{{.ss}}.b1024.b32 [address], value; {_SPACES}",
+    types={"value": ".u32"},
+    constants={"value": {4}},
+    needs=("103a", (8, 8)),
+    traits=Traits(tensor_map=True),
+)
+def replace_swizzle_96(
+    op: Op, address: Address, value: Lanes, *, memory: MemoryPort, active: Lanes, report: ReportPort
+) -> None:
+    """Change the swizzle to that of 96 bytes."""
+    _store(memory, op, address, "swizzle", 0, value, active, report)
+
+
 @instruction(
     f"tensormap.replace.tile.elemtype{{.ss}}.b1024.b32 [address], value; {_SPACES}",
     types={"value": ".u32"},

@@ -39,12 +39,17 @@ class Form:
     """The offset of each element in shared memory, before it is swizzled."""
     tile: Tile | None
     """Where elements of a tiled map are found."""
+    rows: int
+    """How many rows of the tensor a box consists of, 0 if it is one box of the tensor."""
+    mode: str
+    halo: int
 
 
 @functools.lru_cache(maxsize=32)
-def form_of(given: Fields, *, units: bool, stored: bool) -> Form:
+def form_of(given: Fields, *, units: bool, stored: bool, mode: str = "", halo: int = 0) -> Form:
     """The form of a map's boxes. With ``units``, neighbouring elements that always move together count as one. Boxes
     that are ``stored`` have elements beyond the tensor (`tensor_map.as_stored`)."""
+    rows = tensor_map.ROWS if mode in (tensor_map.GATHER4, tensor_map.SCATTER4) else 0
     slot = PACK * given.packed // 8 if given.padded else 0
     fields = tensor_map.in_parts(given)
     single = tensor_map.as_stored(fields) if stored else fields
@@ -53,13 +58,14 @@ def form_of(given: Fields, *, units: bool, stored: bool) -> Form:
     dtype = np.dtype(f"u{moved.itemsize}")
     if fields.im2col:
         inner = fields.pixel if fields.interleave else fields.channels * fields.itemsize
-        nbytes = fields.pixels * inner
+        nbytes = (_wide_count(fields, mode, halo) if fields.wide else fields.pixels) * inner
     else:
         extents = [tensor_map.box_extent(fields, axis) for axis in range(fields.rank)]
         inner = extents[0] * fields.pixel
-        nbytes = int(np.prod(extents)) * fields.pixel
+        nbytes = int(np.prod(extents)) * fields.pixel * max(rows, 1)
     row = inner // slot * PACK if slot else inner
-    pitch = row if fields.interleave else max(tensor_map.SPANS[fields.swizzle], row)
+    dense = fields.interleave or fields.swizzle == tensor_map.SWIZZLE_96B
+    pitch = row if dense else max(tensor_map.SPANS[fields.swizzle], row)
     taken, span = nbytes // inner * pitch, max(tensor_map.SPANS[fields.swizzle], 1)
     count = nbytes // dtype.itemsize
     offsets = dtype.itemsize * np.arange(count, dtype=np.int64)
@@ -69,9 +75,10 @@ def form_of(given: Fields, *, units: bool, stored: bool) -> Form:
             offsets = offsets // slot * PACK + offsets % slot
         offsets = line * pitch + offsets
     element = np.dtype(f"u{fields.itemsize}")
+    extent = -(-taken // span) * span
     return Form(
-        fields, moved, beyond, element, dtype, nbytes, inner, slot, pitch, -(-taken // span) * span, count, offsets,
-        None if moved.im2col else tile_of(moved),
+        fields, moved, beyond, element, dtype, nbytes, inner, slot, pitch, extent, count, offsets,
+        None if moved.im2col else tile_of(moved), rows, mode, halo,
     )  # fmt: skip
 
 
@@ -80,7 +87,9 @@ class Boxes:
     (im2col).
 
     With ``units``, neighbouring elements that always move together count as one; ``element`` is the type of a single
-    one. ``stored_below``: what a store writes, in memory that ends there.
+    one. ``stored_below``: what a store writes, in memory that ends there. In the modes that gather or scatter rows, the
+    coordinates are that of dimension 0 and those of the rows; in those of `tensor_map.WIDE`, ``offsets`` is one along W,
+    and ``halo`` pixels follow each part of a box.
     """
 
     def __init__(
@@ -91,6 +100,8 @@ class Boxes:
         *,
         units: bool = False,
         stored_below: int | None = None,
+        mode: str = "",
+        halo: int = 0,
     ) -> None:
         self.coordinates = _signed(np.array(coordinates), 32)
         self.displaced = _misplaced(fields, self.coordinates[0])
@@ -100,7 +111,8 @@ class Boxes:
         if fields.packed:
             self.coordinates[0] = self.coordinates[0] * fields.packed // (8 * fields.itemsize)
         self._end = stored_below
-        self._form = form = form_of(fields, units=units and not self.misplaced, stored=stored_below is not None)
+        whole = units and not self.misplaced
+        self._form = form = form_of(fields, units=whole, stored=stored_below is not None, mode=mode, halo=halo)
         self.fields, self.element, self.dtype = form.fields, form.element, form.dtype
         self.nbytes, self.extent, self.count = form.nbytes, form.extent, form.count
         self._first = self.coordinates
@@ -109,12 +121,18 @@ class Boxes:
             self._first = self.coordinates.copy()
             self._first[0] = self._first[0] * self.element.itemsize // self.dtype.itemsize
         spatial = max(fields.rank - 2, 0)
-        self.offsets = _offsets(offsets, fields.rank) or [np.zeros(1, np.int64)] * spatial
+        given = offsets if fields.wide else _offsets(offsets, fields.rank)
+        self.offsets = given or [np.zeros(1, np.int64)] * spatial
 
     @property
     def beyond(self) -> bool:
         """Whether elements beyond the tensor may be moved, too."""
         return self._form.beyond
+
+    @property
+    def rows(self) -> int:
+        """How many rows of the tensor a box consists of, 0 if it is one box of the tensor."""
+        return self._form.rows
 
     @property
     def fill(self) -> int:
@@ -144,13 +162,20 @@ class Boxes:
     def _elements(self, fields: Fields, which: Array) -> tuple[Array, Array]:
         if fields.im2col:
             offsets = [np.broadcast_to(o, self.coordinates[0].shape)[which] for o in self.offsets]
+            if fields.wide:
+                return wide_elements(fields, self.coordinates[:, which], offsets[0], self._form.mode, self._form.halo)
             return im2col_elements(fields, self.coordinates[:, which], offsets)
-        return tile_elements(fields, self._first[:, which])
+        first = self._first[:, which]
+        if not self._form.rows:
+            return tile_elements(fields, first)
+        rows = [tile_elements(fields, first[[0, 1 + row]]) for row in range(self._form.rows)]
+        places, inside = zip(*rows, strict=True)
+        return np.concatenate(places, axis=1), np.concatenate(inside, axis=1)
 
     def granules(self, size: int) -> tuple[Array, Array] | None:
         """The addresses of whole granules of ``size`` bytes (ascending) that boxes fill, and their boxes; None where
         boxes leave the tensor, or fill some partly."""
-        if self.fields.im2col or self.fields.interleave or self._form.beyond:
+        if self.fields.im2col or self.fields.interleave or self._form.beyond or self._form.rows:
             return None
         moved = self._form.moved
         parts, tile, first = _granules(moved, size), tile_of(moved), self._first
@@ -185,7 +210,7 @@ class Boxes:
         each ``[boxes]``, and the words from there. Else None."""
         form = self._form
         tile = form.tile
-        if form.beyond or form.fields.interleave or tile is None:
+        if form.beyond or form.fields.interleave or form.rows or tile is None:
             return None
         first, words = self._first[:, which], _words_of(form, start & (SWIZZLED - 1))
         if words is None or not tile.holds(first):
@@ -205,9 +230,10 @@ class Boxes:
         return any(low < 0 or end > self.fields.dims[axis] for axis, low, end in self._bounds())
 
     def outside(self) -> list[tuple[int, Array]]:
-        """The im2col dimensions along which boxes begin outside the bounding box, each with a mask of those boxes."""
+        """The im2col dimensions along which boxes begin outside the bounding box, each with a mask of those boxes. Along W alone,
+        they may begin before it (PTX ISA, im2col::w: bounding box)."""
         found = [
-            (axis, (self.coordinates[axis] < low) | (self.coordinates[axis] >= end))
+            (axis, (self.coordinates[axis] < low) & (not self.fields.wide) | (self.coordinates[axis] >= end))
             for axis, low, end in self._bounds()
         ]
         return [(axis, boxes) for axis, boxes in found if boxes.any()]
@@ -220,9 +246,18 @@ SWIZZLED = 1024
 """Bytes of shared memory after which swizzles repeat themselves."""
 
 
+_SWIZZLES = ((0, 4), (1, 4), (3, 4), (7, 4), (3, 5), (3, 5), (1, 6), (1, 4))
+"""For each swizzle, the bits of the line's number that change those of an address, and from which bit on."""
+_LINE_BITS = 7
+
+
 def _swizzled(fields: Fields, address: Array) -> Array:
-    mask = (0, 1, 3, 7)[fields.swizzle]
-    return address ^ ((address >> 7 & mask) << 4) if mask else address
+    mask, bit = _SWIZZLES[fields.swizzle]
+    if not mask:
+        return address
+    line = address >> _LINE_BITS
+    swizzled: Array = address ^ ((line & mask) << bit)
+    return swizzled ^ ((line & 1) << 3) if fields.swizzle == tensor_map.FLIPPED else swizzled
 
 
 @frozen(eq=False)
@@ -360,7 +395,51 @@ def im2col_elements(fields: Fields, coordinates: Array, offsets: list[Array]) ->
         part = coordinates[-2][:, None]
         row, good = row + part * fields.strides[-2], good & (part >= 0) & (part < fields.dims[-2])
         return _spread(fields, *np.broadcast_arrays(row, good))
-    channel = coordinates[0][:, None] + np.arange(fields.channels, dtype=np.int64)
+    return _channels(fields, row, good, coordinates[0])
+
+
+def _wide_parts(fields: Fields, mode: str) -> tuple[int, int]:
+    """Pixels of a box without its halos, and how many of them follow each other."""
+    if mode == "im2col::w::128":
+        return tensor_map.W128_PIXELS, tensor_map.W128_PART
+    return fields.pixels, fields.pixels
+
+
+def _wide_count(fields: Fields, mode: str, halo: int) -> int:
+    pixels, part = _wide_parts(fields, mode)
+    return pixels + pixels // part * halo
+
+
+def wide_elements(fields: Fields, coordinates: Array, offset: Array, mode: str, halo: int) -> tuple[Array, Array]:
+    """Places of the elements of boxes that extend along W alone, and from its end to the next image; ``offset`` moves the pixels
+    and the bounding box. Behind each part of a box follow ``halo`` more pixels of the row where it ends."""
+    pixels, part = _wide_parts(fields, mode)
+    ((axis, low, end),) = bounding_box(fields)
+    step, first = fields.element_strides[axis], coordinates[axis][:, None]
+    number = np.arange(pixels, dtype=np.int64)[None]
+    left, count = -(-(end - first) // step), max(-(-(end - low) // step), 1)
+    later = number - left
+    w = np.where(later < 0, first + number * step, low + later % count * step) + offset[:, None]
+    image = np.where(later < 0, 0, later // count + 1) + coordinates[-1][:, None]
+    n = len(w)
+
+    def with_halos(each: Array, step: int) -> Array:
+        parts = each.reshape(n, -1, part)
+        beyond = parts[:, :, -1:] + step * np.arange(1, halo + 1)
+        return np.concatenate([parts, beyond], axis=2).reshape(n, -1)
+
+    w, image = with_halos(w, step), with_halos(image, 0)
+    row = w * stride_of(fields, axis) + image * fields.strides[-1]
+    good = (w >= 0) & (w < fields.dims[axis]) & (image >= 0) & (image < fields.dims[-1])
+    for other in range(axis + 1, fields.rank - 1):
+        place = coordinates[other][:, None]
+        row, good = row + place * stride_of(fields, other), good & (place >= 0) & (place < fields.dims[other])
+    return _channels(fields, row, good, coordinates[0])
+
+
+def _channels(fields: Fields, row: Array, good: Array, first: Array) -> tuple[Array, Array]:
+    """Expand pixels ``[boxes, n]`` to their channels, from the ``first`` of each box on."""
+    channel = first[:, None] + np.arange(fields.channels, dtype=np.int64)
     inside = (channel >= 0) & (channel < fields.dims[0])
     n = len(channel)
     return (

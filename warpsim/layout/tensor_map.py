@@ -24,6 +24,7 @@ _PLACES = {
     "oob_fill": ("u1", 9),
     "im2col": ("u1", 10),
     "rounds": ("u1", 11),
+    "atomicity": ("u1", 12),
     "address": ("u8", 16),
     "dims": ("5u8", 24),
     "element_strides": ("5u1", 74),
@@ -61,10 +62,23 @@ SIZES = (1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4, 1, 4, 4)
 """Bytes that a copy moves as a unit: an element, or a part of 16 packed ones."""
 FIRST_PACKED = DATA_TYPES.index("16U4_ALIGN8B")
 PACKED_BITS = {13: 4, 14: 4, 15: 6}
-PACK, PADDED_BOX, PACKED_CAPABILITY = 16, 128, 100
-"""Number of packed elements moved together; box extent of padded packed types; first GPU that has them."""
+PACK, PADDED_BOX = 16, 128
+"""Number of packed elements moved together; box extent of padded packed types."""
 INTERLEAVES = ("none", "16B", "32B")
-SWIZZLES = ("none", "32B", "64B", "128B")
+SWIZZLES = ("none", "32B", "64B", "128B", "128B_ATOM_32B", "128B_ATOM_32B_FLIP_8B", "128B_ATOM_64B", "96B")
+"""Swizzles by the driver's numbers; the last is one that only tensormap.replace has."""
+FLIPPED, SWIZZLE_96B, UNMATCHED = 5, 7, 8
+"""Some of them; `UNMATCHED` is what tensormap.replace leaves of less than 128 bytes with an atomicity of more than 16."""
+IM2COL, IM2COL_W, IM2COL_W128 = 1, 2, 3
+"""Kinds of im2col maps: of cuTensorMapEncodeIm2col, and of cuTensorMapEncodeIm2colWide in its two modes."""
+WIDE_MODES = ("W", "W128")
+GATHER4, SCATTER4 = "tile::gather4", "tile::scatter4"
+WIDE = {"im2col::w": IM2COL_W, "im2col::w::128": IM2COL_W128}
+"""Modes of copies that need other maps than the rest, and the map of each."""
+ROWS = 4
+"""Rows of a tensor that `GATHER4` and `SCATTER4` copy."""
+W128_PIXELS, W128_PART = 128, 32
+"""Pixels that im2col::w::128 loads, and after how many of them it loads a halo."""
 PROMOTIONS = ("none", "64B", "128B", "256B")
 FILLS = ("zero", "nan")
 _NAN = 0x7FF7_7FF7_7FF7_7FF7
@@ -93,7 +107,8 @@ class Fields:
     strides: tuple[int, ...]
     box: tuple[int, ...]
     element_strides: tuple[int, ...]
-    im2col: bool = False
+    im2col: int = 0
+    """0 for a tiled map, or a kind of im2col map."""
     lower: tuple[int, ...] = ()
     upper: tuple[int, ...] = ()
     channels: int = 0
@@ -121,6 +136,11 @@ class Fields:
         return self.data_type > FIRST_PACKED
 
     @property
+    def wide(self) -> bool:
+        """Whether this is an im2col map whose boxes extend along W alone."""
+        return self.im2col > IM2COL
+
+    @property
     def pixel(self) -> int:
         """Bytes per unit of dimension 0: an element, or a slice of a pixel's channels in interleaved maps."""
         return 16 * self.interleave or self.itemsize
@@ -143,8 +163,10 @@ def encode(fields: Fields) -> bytes:
     out = np.zeros(1, LAYOUT)
     row = out[0]
     row["magic"] = MAGIC
-    for name in ("data_type", "rank", "interleave", "swizzle", "l2_promotion", "oob_fill", "im2col", "address"):
+    for name in ("data_type", "rank", "interleave", "l2_promotion", "oob_fill", "im2col", "address"):
         row[name] = getattr(fields, name)
+    mode = 4 if fields.swizzle == SWIZZLE_96B else min(fields.swizzle, 3)
+    row["swizzle"], row["atomicity"] = mode, fields.swizzle - mode if mode == 3 else 0
     row["rounds"] = fields.rounds
     row["channels"], row["pixels"] = fields.channels, fields.pixels
     for name in ("dims", "element_strides", "box", "strides", "lower", "upper"):
@@ -165,14 +187,14 @@ def decode(raw: bytes) -> Fields | None:
         data_type=int(row["data_type"]),
         rank=rank,
         interleave=int(row["interleave"]),
-        swizzle=int(row["swizzle"]),
+        swizzle=_swizzle(int(row["swizzle"]), int(row["atomicity"])),
         oob_fill=int(row["oob_fill"]),
         address=int(row["address"]),
         dims=tuple(int(v) for v in row["dims"][:rank]),
         strides=tuple(int(v) for v in row["strides"][: rank - 1]),
         box=tuple(int(v) for v in row["box"][:rank]),
         element_strides=tuple(max(int(v), 1) for v in row["element_strides"][:rank]),  # 0 means 1, as on an H200
-        im2col=bool(row["im2col"]),
+        im2col=int(row["im2col"]),
         lower=tuple(int(v) for v in row["lower"][:spatial]),
         upper=tuple(int(v) for v in row["upper"][:spatial]),
         channels=int(row["channels"]),
@@ -180,6 +202,15 @@ def decode(raw: bytes) -> Fields | None:
         l2_promotion=int(row["l2_promotion"]),
         rounds=bool(row["rounds"]),
     )
+
+
+def _swizzle(mode: int, atomicity: int) -> int:
+    """The number of a swizzle from what tensormap.replace calls its mode and its atomicity."""
+    if mode == 3:
+        return mode + atomicity
+    if mode and atomicity:
+        return UNMATCHED
+    return SWIZZLE_96B if mode == 4 else mode
 
 
 def in_parts(fields: Fields) -> Fields:
@@ -246,13 +277,11 @@ def stride_of(fields: Fields, axis: int) -> int:
 
 def bounding_box(fields: Fields) -> list[tuple[int, int, int]]:
     """The bounding box of an im2col map: axis, begin and end, for each dimension with pixels."""
-    first = 0 if fields.interleave else 1
-    return [
-        (first + i, fields.lower[i], fields.dims[first + i] + fields.upper[i]) for i in range(max(fields.rank - 2, 0))
-    ]
+    first, extends = 0 if fields.interleave else 1, 1 if fields.wide else max(fields.rank - 2, 0)
+    return [(first + i, fields.lower[i], fields.dims[first + i] + fields.upper[i]) for i in range(extends)]
 
 
-SPANS = (0, 32, 64, 128)
+SPANS = (0, 32, 64, 128, 128, 128, 128, 96, 0)
 MAX_BOX = 227 * 1024
 _CORNERS = {3: 1 << 15, 4: 1 << 7, 5: 1 << 4}
 
@@ -270,7 +299,7 @@ def problem(fields: Fields, rank: int | None = None) -> str | None:
     found = _axis_problem(fields, unit)
     if found is None and fields.oob_fill and (fields.data_type < 6 or fields.packed):
         return "oob_fill nan needs a floating-point data type"
-    found = found or (_packed_problem(fields) if fields.packed else None)
+    found = found or _swizzle_problem(fields) or (_packed_problem(fields) if fields.packed else None)
     return found or (_im2col_problem(fields) if fields.im2col else _box_problem(fields))
 
 
@@ -288,6 +317,43 @@ def _axis_problem(fields: Fields, unit: int) -> str | None:
     return None
 
 
+def _swizzle_problem(fields: Fields) -> str | None:
+    """Check the rules of swizzles that came with sm_100 (PTX ISA, tensor copy: restrictions)."""
+    if fields.swizzle == UNMATCHED:
+        return "a swizzle of less than 128 bytes has an atomicity of 16 bytes"
+    if fields.swizzle > 3 and fields.interleave:
+        return f"an interleaved layout has no swizzle of {SWIZZLES[fields.swizzle]}"
+    if fields.wide and fields.swizzle not in (2, 3, 4):
+        return f"a map of cuTensorMapEncodeIm2colWide has no swizzle of {SWIZZLES[fields.swizzle]}"
+    return None
+
+
+def mode_problem(fields: Fields, mode: str) -> str | None:
+    """Why a copy in a mode (``tile::gather4``, ``im2col::w``) cannot use a valid map; None if it can."""
+    wanted = WIDE.get(mode, 0)
+    if wanted and not fields.wide:
+        return f"a map that cuTensorMapEncodeIm2colWide did not make, used in mode .{mode},"
+    if fields.wide and (not wanted or wanted < fields.im2col):
+        return f"a map for mode .im2col::w{'::128' * (fields.im2col == IM2COL_W128)}, used in mode .{mode},"
+    if mode in (GATHER4, SCATTER4):
+        if fields.interleave:
+            return f"an interleaved map, used in mode .{mode},"
+        if fields.im2col or fields.box[1] != 1:
+            return f"a map whose boxes have more than one row, used in mode .{mode},"
+    return None
+
+
+def first_gpu(fields: Fields) -> tuple[int, str]:
+    """The first GPU whose copies can use a map, as ``sm``, and what needs it."""
+    if fields.swizzle == SWIZZLE_96B:
+        return 103, "a swizzle of 96B"
+    if fields.packed:
+        return 100, DATA_TYPES[fields.data_type]
+    if fields.swizzle > 3:
+        return 100, f"a swizzle of {SWIZZLES[fields.swizzle]}"
+    return (100, "mode .im2col::w") if fields.wide else (90, "")
+
+
 def _packed_problem(fields: Fields) -> str | None:
     """Check the driver's rules for packed elements."""
     name = DATA_TYPES[fields.data_type]
@@ -297,7 +363,7 @@ def _packed_problem(fields: Fields) -> str | None:
     what, inner = ("channels_per_pixel", fields.channels) if fields.im2col else ("box_dim[0]", fields.box[0])
     if fields.padded and inner != PADDED_BOX:
         return f"{what} is {inner}; it must be {PADDED_BOX} for {name}"
-    if fields.padded and fields.swizzle not in (0, 3):
+    if fields.padded and fields.swizzle not in (0, 3, 4, 6):
         return f"{name} has no swizzle of {SWIZZLES[fields.swizzle]}"
     return f"{name} has no interleaved layout" if fields.interleave else None
 
@@ -315,7 +381,9 @@ def _box_problem(fields: Fields) -> str | None:
 def _im2col_problem(fields: Fields) -> str | None:
     if not 3 <= fields.rank <= 5:
         return f"an im2col tensor map has 3 to 5 dimensions, not {fields.rank}"
-    limit = _CORNERS[fields.rank]
+    if fields.wide and fields.interleave:
+        return "a map of cuTensorMapEncodeIm2colWide has no interleaved layout"
+    limit = _CORNERS[3 if fields.wide else fields.rank]
     for name, corner in (("lower", fields.lower), ("upper", fields.upper)):
         if any(not -limit <= v < limit for v in corner):
             return f"pixel_box_{name}_corner {corner} is not within [{-limit}, {limit - 1}]"
@@ -324,7 +392,7 @@ def _im2col_problem(fields: Fields) -> str | None:
             return f"the bounding box has an extent of {end - low} along dimension {axis}"
     if not 0 < fields.channels <= 256:
         return f"channels_per_pixel is {fields.channels}; it must be 1 to 256"
-    if not 0 < fields.pixels <= 1024:
+    if fields.im2col != IM2COL_W128 and not 0 < fields.pixels <= 1024:
         return f"pixels_per_column is {fields.pixels}; it must be 1 to 1024"
     return _inner_problem(fields, row_bytes(fields, fields.channels))
 

@@ -32,7 +32,8 @@ def address(values: Values, node: ast.Operand) -> Operand:
         written = ", ".join((spec.name, *spec.coordinates))
         raise unfit(node.span, f"the address of {values.op.text} is written [{written}]", 1)
     if "coordinates" in spec.coordinates and "dim" in values.op.given:
-        _coordinates(values, node, int(str(values.op.dim)[0]))
+        rows = any(word.endswith(("gather4", "scatter4")) for word in values.op.modifiers)
+        _coordinates(values, node, 5 if rows else int(str(values.op.dim)[0]))
     if "coordinates" in spec.coordinates and "geom" in values.op.given:
         _texture_coordinates(values, node)
     extra = tuple([_coordinate(values, e) for e in node.extra])

@@ -337,7 +337,7 @@ def free_async(address: int, stream: Stream) -> None:
 
 MODES = (
     ("interleave", layout.INTERLEAVES),
-    ("swizzle", layout.SWIZZLES),
+    ("swizzle", layout.SWIZZLES[: layout.SWIZZLE_96B]),
     ("l2_promotion", layout.PROMOTIONS),
     ("oob_fill", layout.FILLS),
 )
@@ -384,6 +384,23 @@ def encode_im2col(
         channels_per_pixel=channels,
         pixels_per_column=pixels,
         **_fields(data_type, rank, dims, strides, elements, tuple(modes)),
+    )
+    put_bytes(out, made.encode(address))
+
+
+@call("!OUUPOOIIUUOUUUUU", "cuTensorMapEncodeIm2colWide")
+def encode_im2col_wide(
+    out: int, data_type: int, rank: int, address: int, dims: int, strides: int, lower: int, upper: int, *rest: int
+) -> None:
+    channels, pixels, elements, interleave, mode, *modes = rest
+    made = TensorMap.im2col_wide(
+        address,
+        pixel_box_lower_corner_width=lower,
+        pixel_box_upper_corner_width=upper,
+        channels_per_pixel=channels,
+        pixels_per_column=pixels,
+        mode=_word(layout.WIDE_MODES, mode, "mode"),
+        **_fields(data_type, rank, dims, strides, elements, (interleave, *modes)),
     )
     put_bytes(out, made.encode(address))
 

@@ -11,11 +11,12 @@ import numpy as np
 from warpsim.isa.ports import Choose
 from warpsim.layout import tensor_map
 from warpsim.layout.boxes import Boxes
-from warpsim.layout.tensor_map import PACKED_CAPABILITY, PADDED_BOX, ROW_UNIT
+from warpsim.layout.tensor_map import GATHER4, PADDED_BOX, ROW_UNIT, SCATTER4
 from warpsim.machine.hooks import ATOMIC, READ, WRITE, BoxProblem
 from warpsim.machine.memory.addresses import CLUSTER_SHIFT, Address, outside_global
 from warpsim.machine.memory.port import shared_advice
 from warpsim.machine.selection import Selection
+from warpsim.machine.specials import ranks_of
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Footprint, Receivers, Which
@@ -149,16 +150,40 @@ class BulkReach:
             lanes.receivers[start, signal] = found
         return found
 
-    def receivers(self, lanes: Lanes, targets: Array, bars: Array, masks: Array | None) -> Receivers:
-        """The receivers of copies to shared memory; with ``masks``, every CTA whose bit is set, at the same offsets."""
+    def receivers(
+        self, lanes: Lanes, targets: Array, bars: Array, masks: Array | None, cta_group: int = 0
+    ) -> Receivers:
+        """The receivers of copies to shared memory; with ``masks``, every CTA whose bit is set, at the same offsets. Each has its
+        own mbarrier; with ``cta_group`` 2, those of each pair have that of the even or of the odd one."""
         columns, start = self.shared(lanes.columns, targets)
         bar_columns, bar = self.shared(lanes.columns, bars)
         every = np.arange(len(start))
         if masks is None:
+            self._paired(columns, bar_columns, cta_group)
             return Receivers(every, columns, start, bar_columns, bar)
         lane, rank = np.nonzero(masks.astype(np.int64)[:, None] >> np.arange(16) & 1)
         peers = self.peer(lanes.columns[lane], rank)
-        return Receivers(lane, peers, start[lane], peers, bar[lane])
+        signalled = peers
+        if cta_group == 2:
+            parity = ranks_of(self.machine.launch, self.machine.batch)[bar_columns] & 1
+            signalled = self.peer(lanes.columns[lane], rank & ~1 | parity[lane])
+        return Receivers(lane, peers, start[lane], signalled, bar[lane])
+
+    def _paired(self, columns: Array, bar_columns: Array, cta_group: int) -> None:
+        """Check that the mbarriers of copies with ``.cta_group`` are where it says."""
+        if not cta_group or (columns == bar_columns).all():
+            return
+        ranks = ranks_of(self.machine.launch, self.machine.batch)
+        rank, bar_rank = ranks[columns], ranks[bar_columns]
+        wrong = rank >> cta_group - 1 != bar_rank >> cta_group - 1
+        if wrong.any():
+            where = "the same CTA" if cta_group == 1 else "the same CTA pair"
+            self.fault(
+                "mbarrier",
+                f"a copy with .cta_group::{cta_group} to CTA {int(rank[wrong][0])} of the cluster signals an mbarrier of CTA"
+                f" {int(bar_rank[wrong][0])}",
+                advice=f"the mbarrier of .cta_group::{cta_group} is in {where} as the destination",
+            )
 
     def fault(self, rule: str, message: str, **more: object) -> None:
         """Report a fault at the current step."""
@@ -258,10 +283,11 @@ class BulkReach:
 
     # ---- maps --------------------------------------------------------------------------------
 
-    def maps(self, map: Address, lanes: Lanes) -> list[tuple[tensor_map.Fields, Which | slice]]:
+    def maps(self, map: Address, lanes: Lanes, mode: str) -> list[tuple[tensor_map.Fields, Which | slice]]:
         """The maps that the lanes use, each with its lanes. Maps with the same bytes count as one, wherever they are:
         kernels that make their own have one per CTA.
         """
+        rank = 2 if mode in (GATHER4, SCATTER4) else len(coordinates(map))
         addresses, one = self.address(map, lanes), self.alike(map)
         if one is None:
             places, where = np.unique(addresses, return_inverse=True)
@@ -276,7 +302,7 @@ class BulkReach:
                 kind[number] = kinds[raw]
                 continue
             fields = None if raw is None else tensor_map.decode(raw)
-            problem = self._problem(fields, len(coordinates(map)))
+            problem = self._problem(fields, rank, mode)
             if address % 64:
                 problem = "a tensor map that is not aligned to 64 bytes"
             if problem:
@@ -298,14 +324,14 @@ class BulkReach:
             notify(self.machine, self.group, addresses[used >= 0], lanes.columns[used >= 0], self.active)
         return [(fields, np.flatnonzero(used == number)) for fields, number in found.items()]
 
-    def _problem(self, fields: tensor_map.Fields | None, rank: int) -> str | None:
-        """Why copies of ``rank`` dimensions cannot use a map; None if they can."""
+    def _problem(self, fields: tensor_map.Fields | None, rank: int, mode: str) -> str | None:
+        """Why copies of ``rank`` dimensions in a mode cannot use a map; None if they can."""
         if fields is None:
             return "no tensor map"
-        problem = tensor_map.problem(fields, rank)
-        if not problem and fields.packed and self.machine.launch.device.sm < PACKED_CAPABILITY:
-            kind = tensor_map.DATA_TYPES[fields.data_type]
-            problem = f"a map of {kind}, which GPUs before sm_100 do not support,"
+        problem = tensor_map.problem(fields, rank) or tensor_map.mode_problem(fields, mode)
+        least, what = tensor_map.first_gpu(fields)
+        if not problem and self.machine.launch.device.sm < least:
+            problem = f"a map of {what}, which GPUs before sm_{least} do not support,"
         return problem
 
     def map_bytes(self, address: int) -> bytes | None:
@@ -350,13 +376,19 @@ class BulkReach:
                 out[addresses == address] = raw
         return out
 
-    def put_runs(self, addresses: Array, values: Array, access: int = WRITE) -> None:
-        """Store runs of bytes in global memory, one after another. ATOMIC: the old contents are combined in them."""
-        self.note(addresses, values.shape[-1], access)
-        for address, row in zip(addresses.tolist(), values, strict=True):
+    def put_runs(self, addresses: Array, values: Array, access: int = WRITE, kept: Array | None = None) -> None:
+        """Store runs of bytes in global memory, one after another; ``kept``: only these bytes. ATOMIC: the old contents are
+        combined in them.
+        """
+        if kept is None:
+            self.note(addresses, values.shape[-1], access)
+        else:
+            run, byte = kept.nonzero()
+            self.note(addresses[run] + byte, 1, access)
+        for number, (address, row) in enumerate(zip(addresses.tolist(), values, strict=True)):
             raw = self.global_bytes(address, len(row), write=True)
             if raw is not None:
-                raw[:] = row
+                np.copyto(raw, row, where=True if kept is None else kept[number])
 
     def gather(self, boxes: Boxes, lane: Array) -> Array:
         """The elements ``[boxes, count]`` of boxes, as a load delivers them."""
@@ -409,8 +441,14 @@ class BulkReach:
         return True
 
     def scatter(self, boxes: Boxes, lanes: Array, values: Array, reduction: Choose | None) -> None:
-        """Store elements ``[boxes, count]``, or combine them with the tensor."""
+        """Store elements ``[boxes, count]``, or combine them with the tensor: rows that may be the same one after another."""
         place, stored = boxes.elements(lanes)
+        n_parts = boxes.rows if reduction is not None and boxes.rows else 1
+        parts = (np.split(each, n_parts, axis=1) for each in (place, stored, values))
+        for part in zip(*parts, strict=True):
+            self._scatter(boxes, *part, reduction)
+
+    def _scatter(self, boxes: Boxes, place: Array, stored: Array, values: Array, reduction: Choose | None) -> None:
         if stored.all():
             place, values = place.reshape(-1), values.reshape(-1)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +31,7 @@ from warpsim.machine.state.transfers import (
     Signal,
     ThreadCopy,
     Transfer,
+    Which,
     Work,
 )
 from warpsim.machine.values import Array, Value
@@ -109,6 +111,8 @@ class AsyncGroups:
         )
 
 
+HALOS = {"im2col::w": 512, "im2col::w::128": 32}
+"""What wHalo is below, by mode."""
 LOADED_ONLY = tensor_map.DATA_TYPES.index("16U4_ALIGN16B")
 
 
@@ -118,7 +122,14 @@ class BulkCopies(BulkReach):
     # ---- the port ----------------------------------------------------------------------------
 
     def tensor_load(
-        self, dst: Address, map: Address, bar: Address, offsets: Coordinate | None, mask: Value | None
+        self,
+        dst: Address,
+        map: Address,
+        bar: Address,
+        offsets: Coordinate | None,
+        mask: Value | None,
+        mode: str = "tile",
+        cta_group: int = 0,
     ) -> None:
         """Copy a box to shared memory, and count its bytes at the mbarrier."""
         lanes = self.lanes()
@@ -128,31 +139,49 @@ class BulkCopies(BulkReach):
         columns = [self.flat(c, lanes) for c in coordinates(map)]
         parts = () if offsets is None else offsets if isinstance(offsets, tuple) else (offsets,)
         extra = [self.flat(o, lanes) for o in parts]
-        for fields, part in self.maps(map, lanes):
-            boxes = Boxes(fields, [c[part] for c in columns], [o[part] for o in extra], units=True)
+        for fields, part, halo in self._shapes(map, lanes, mode, extra):
+            given = [o[part] for o in extra[1 if fields.wide else 0 :]]
+            boxes = Boxes(fields, [c[part] for c in columns], given, units=True, mode=mode, halo=halo)
             mine = lanes.some(part)
             if one is not None and mine is lanes:
                 to = one
             else:
-                to = self.receivers(mine, targets[part], bars[part], None if masks is None else masks[part])
+                to = self.receivers(mine, targets[part], bars[part], None if masks is None else masks[part], cta_group)
             if not (self.loads(fields) and self.placed(boxes) and self.fits(to, boxes)):
                 continue
             self._start(mine, BoxLoad(boxes, to), to, boxes.nbytes, extent=boxes.extent)
 
-    def tensor_store(self, map: Address, src: Address, reduction: Choose | None) -> None:
+    def _shapes(
+        self, map: Address, lanes: Lanes, mode: str, extra: list[Array]
+    ) -> Iterator[tuple[tensor_map.Fields, Which | slice, int]]:
+        """The maps that the lanes use, each with its lanes and their halo."""
+        for fields, part in self.maps(map, lanes, mode):
+            if not fields.wide:
+                yield fields, part, 0
+                continue
+            halos, offsets = (each[part].astype(np.int64) & 0xFFFF for each in extra)
+            for what, values, end in ("wHalo", halos, HALOS[mode]), ("wOffset", offsets, 32):
+                if (values >= end).any():
+                    self.refuse(f"{what} is {int(values.max())}", advice=f"{what} is below {end} in mode .{mode}")
+            for halo in np.unique(halos[(halos < HALOS[mode]) & (offsets < 32)]).tolist():
+                yield fields, np.arange(len(lanes.index))[part][halos == halo], halo
+
+    def tensor_store(self, map: Address, src: Address, reduction: Choose | None, mode: str = "tile") -> None:
         """Copy a box from shared memory; elements outside the tensor are not stored, unless they share 16 bytes with some
         inside.
         """
         lanes = self.lanes()
         sources = self.address(src, lanes)
         columns = [self.flat(c, lanes) for c in coordinates(map)]
-        for fields, part in self.maps(map, lanes):
-            if fields.data_type == LOADED_ONLY:
-                self.refuse("boxes of 16U4_ALIGN16B are loaded, not stored")
+        for fields, part in self.maps(map, lanes, mode):
+            if fields.data_type == LOADED_ONLY or fields.swizzle == tensor_map.FLIPPED:
+                what = "a swizzle of 128B_ATOM_32B_FLIP_8B" if fields.swizzle == tensor_map.FLIPPED else "16U4_ALIGN16B"
+                self.refuse(f"boxes of {what} are loaded, not stored")
                 continue
             memory = self.machine.launch.memory.find(fields.address, fields.address + 1)
             end = 0 if memory is None else memory.end
-            boxes = Boxes(fields, [c[part] for c in columns], [], units=reduction is None, stored_below=end)
+            corner = [c[part] for c in columns]
+            boxes = Boxes(fields, corner, [], units=reduction is None, stored_below=end, mode=mode)
             mine = lanes.some(part)
             owners, start = self.shared(mine.columns, sources[part])
             box = Receivers(np.arange(len(start)), owners, start, owners, start)
@@ -171,11 +200,13 @@ class BulkCopies(BulkReach):
         mask: Value | None = None,
         reduction: Choose | None = None,
         type: ScalarType | None = None,
+        bytes: Value | None = None,
     ) -> None:
-        """Copy ``size`` bytes from one space to another; with ``reduction``, combine elements of ``type``."""
+        """Copy ``size`` bytes from one space to another; with ``reduction``, combine elements of ``type``. ``bytes``: only those
+        of every 16 whose bit is set."""
         lanes = self.lanes()
         targets, sources, sizes = (self.address(a, lanes) for a in (dst[1], src[1], Address(size)))
-        masks = None if mask is None else self.flat(mask, lanes)
+        masks, kept = (None if each is None else self.flat(each, lanes) for each in (mask, bytes))
         bars = None if bar is None else self.address(bar, lanes)
         for n in np.unique(sizes).tolist():
             part = np.flatnonzero(sizes == n)
@@ -186,20 +217,29 @@ class BulkCopies(BulkReach):
             if n:
                 args = (mine, targets[part], sources[part], int(n))
                 if dst[0] == "global":
-                    self._to_global(*args, reduction, type)
+                    self._to_global(*args, reduction, type, None if kept is None else kept[part])
                 else:
                     assert bars is not None
                     self._to_shared(*args, src[0], bars[part], None if masks is None else masks[part], reduction, type)
 
     def _to_global(
-        self, lanes: Lanes, targets: Array, sources: Array, n: int, reduction: Choose | None, type: ScalarType | None
+        self,
+        lanes: Lanes,
+        targets: Array,
+        sources: Array,
+        n: int,
+        reduction: Choose | None,
+        type: ScalarType | None,
+        kept: Array | None,
     ) -> None:
         owners, start = self.shared(lanes.columns, sources)
         if not self.inside(start, n):
             return
         source = Footprint(owners, start, n)
-        work = RunStore(targets, source, np.zeros((len(start), n), np.uint8), reduction, type)
-        self._start_store(lanes, work, source, GlobalTarget.of_runs(targets, n), reduces=reduction is not None)
+        mask = None if kept is None else np.tile(kept.astype(np.int64)[:, None] >> np.arange(16) & 1 == 1, n // 16)
+        work = RunStore(targets, source, np.zeros((len(start), n), np.uint8), reduction, type, mask)
+        target = GlobalTarget.of_runs(targets, n, mask)
+        self._start_store(lanes, work, source, target, reduces=reduction is not None)
 
     def _to_shared(
         self,

@@ -106,7 +106,8 @@ def _store_runs(reach: BulkReach, work: RunStore, which: Which) -> None:
         if work.reduction is not None:
             assert work.type is not None
             new = combine(work.reduction, work.type, reach.runs(address, work.source.nbytes, combines=True), new)
-        reach.put_runs(address, new, WRITE if work.reduction is None else ATOMIC)
+        kept = None if work.kept is None else work.kept[some]
+        reach.put_runs(address, new, WRITE if work.reduction is None else ATOMIC, kept)
 
 
 def _load_runs(reach: BulkReach, work: RunLoad, which: Which) -> None:

@@ -119,13 +119,16 @@ class Memory(Port):
         wrong = (wide != wide[:, :1]) & warps.active
         return warps.collect(spread(wrong, warps.active.shape))
 
-    def outside(self, space: str, address: Address) -> Array:
-        """A mask of lanes whose addresses are outside a space; for generic addresses, outside both global and shared
-        memory."""
+    def outside(self, space: str, address: Address, *, generic: bool = False) -> Array:
+        """A mask of lanes whose addresses are outside a space; without one, outside both global and shared memory.
+        ``generic``: these are generic addresses.
+        """
         place = address.places
         in_shared = (place >= SHARED_WINDOW) & (place < SHARED_WINDOW + WINDOW)
         in_local = (place >= LOCAL_WINDOW) & (place < LOCAL_WINDOW + WINDOW)
         kind = space_of(space)
+        if kind.startswith("shared") and generic:
+            return ~in_shared
         if kind.startswith("shared"):
             return (place < 0) | (place >= WINDOW)
         return in_local if kind == "" else in_local | in_shared

@@ -70,13 +70,15 @@ class Footprint:
 @define(eq=False)
 class GlobalTarget:
     """Global memory that copies write (or read), within ``[low, high)``: ``boxes`` of a tensor, or ``nbytes`` at each
-    receiver's address."""
+    receiver's address, of them those in ``kept``.
+    """
 
     low: int
     high: int
     boxes: Boxes | None = None
     address: Array | None = None
     nbytes: int = 0
+    kept: Array | None = None
     _runs: tuple[Array, Array, int] | None = None
 
     CACHES: ClassVar[frozenset[str]] = frozenset({"_runs"})
@@ -90,15 +92,18 @@ class GlobalTarget:
         return cls(*boxes.span(), boxes)
 
     @classmethod
-    def of_runs(cls, address: Array, nbytes: int) -> GlobalTarget:
+    def of_runs(cls, address: Array, nbytes: int, kept: Array | None = None) -> GlobalTarget:
         """Runs of bytes."""
-        return cls(int(address.min()), int(address.max()) + nbytes, None, address, nbytes)
+        return cls(int(address.min()), int(address.max()) + nbytes, None, address, nbytes, kept)
 
     def _spread(self) -> tuple[Array, Array, int]:
         """The addresses of elements, their receivers, and the element size."""
         if self.boxes is not None:
             return self.boxes.spread()
         assert self.address is not None
+        if self.kept is not None:
+            receiver, byte = self.kept.nonzero()
+            return self.address[receiver] + byte, receiver, 1
         size = min(self.nbytes & -self.nbytes, GRANULE)
         address = (self.address[:, None] + np.arange(0, self.nbytes, size)).reshape(-1)
         return address, np.repeat(np.arange(len(self.address)), self.nbytes // size), size
@@ -235,13 +240,16 @@ class RunLoad:
 
 @frozen(eq=False)
 class RunStore:
-    """Runs of bytes copied from shared to global memory, or combined with it; ``taken`` holds what was read."""
+    """Runs of bytes copied from shared to global memory, or combined with it; ``taken`` holds what was read. ``kept``
+    ``[receivers, bytes]``: the bytes that are stored (None: all).
+    """
 
     address: Array
     source: Footprint
     taken: Array
     reduction: Choose | None
     type: ScalarType | None
+    kept: Array | None = None
 
 
 Work = ThreadCopy | RemoteStore | BoxLoad | BoxStore | RunLoad | RunStore | TensorCoreWork | None
