@@ -34,17 +34,6 @@ NOT_RUN = """
 clusterlaunchcontrol.try_cancel.async.mbarrier::complete_tx::bytes.b128 [b0], [b1];
 clusterlaunchcontrol.try_cancel.async.mbarrier::complete_tx::bytes.multicast::cluster::all.b128 [b0], [b1];
 clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 p0, o1;
-cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.cta_group::1 [b0], [q1, {b2,b3}], [b4];
-cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.cta_group::2 [b0], [q1, {b2,b3}], [b4];
-cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4.mbarrier::complete_tx::bytes [b0], [q1, {b2,b3,b4,b5,b6}], [b7];
-cp.async.bulk.tensor.2d.shared::cluster.global.tile::gather4.mbarrier::complete_tx::bytes [b0], [q1, {b2,b3,b4,b5,b6}], [b7];
-cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group [q0, {b1,b2,b3,b4,b5}], [b6];
-cp.async.bulk.prefetch.tensor.2d.L2.global.tile::gather4 [q0, {b1,b2,b3,b4,b5}];
-cp.async.bulk.tensor.3d.shared::cta.global.im2col::w.mbarrier::complete_tx::bytes [b0], [q1, {b2,b3,b4}], [b5], {uh1,uh2};
-cp.async.bulk.tensor.3d.shared::cluster.global.im2col::w.mbarrier::complete_tx::bytes [b0], [q1, {b2,b3,b4}], [b5], {uh1,uh2};
-cp.async.bulk.tensor.3d.shared::cta.global.im2col::w::128.mbarrier::complete_tx::bytes [b0], [q1, {b2,b3,b4}], [b5], {uh1,uh2};
-cp.async.bulk.prefetch.tensor.3d.L2.global.im2col::w [q1, {b2,b3,b4}], {uh1,uh2};
-st.bulk.weak.shared::cta [b0], q1, 0;
 tcgen05.shift.cta_group::1.down [b0];
 tcgen05.cp.cta_group::1.128x256b.b8x16.b6x16_p32 [b0], q1;
 """

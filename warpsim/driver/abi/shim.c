@@ -160,6 +160,7 @@ static u let_go(Held held, u result)
 #define P13 P12, u m
 #define P14 P13, u n
 #define P15 P14, u o
+#define P16 P15, u p
 #define A0
 #define A1 a
 #define A2 A1, b
@@ -176,6 +177,7 @@ static u let_go(Held held, u result)
 #define A13 A12, m
 #define A14 A13, n
 #define A15 A14, o
+#define A16 A15, p
 #define EXPORT __attribute__((visibility("default")))
 #define CALL(n, name) \
     EXPORT u name(P##n) { \

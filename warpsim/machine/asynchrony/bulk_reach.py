@@ -444,9 +444,9 @@ class BulkReach:
         """Store elements ``[boxes, count]``, or combine them with the tensor: rows that may be the same one after another."""
         place, stored = boxes.elements(lanes)
         n_parts = boxes.rows if reduction is not None and boxes.rows else 1
-        parts = (np.split(each, n_parts, axis=1) for each in (place, stored, values))
-        for part in zip(*parts, strict=True):
-            self._scatter(boxes, *part, reduction)
+        divided = (np.split(each, n_parts, axis=1) for each in (place, stored, values))
+        for places, kept, part in zip(*divided, strict=True):
+            self._scatter(boxes, places, kept, part, reduction)
 
     def _scatter(self, boxes: Boxes, place: Array, stored: Array, values: Array, reduction: Choose | None) -> None:
         if stored.all():
