@@ -248,7 +248,7 @@ def test_where_the_mbarrier_of_a_group_is():
     with pytest.raises(warpsim.ExecutionError) as caught:
         paired(SINGLE.format(1, "%lead"), 256)
 
-    assert (caught.value.findings[0].rule, caught.value.findings[0].line) == ("mbarrier", 14)
+    assert (caught.value.findings[0].rule, caught.value.findings[0].line) == ("tensor-map", 14)
     assert "CTA 1 of the cluster signals an mbarrier of CTA 0" in str(caught.value)
 
 

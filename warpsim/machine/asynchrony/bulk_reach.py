@@ -178,8 +178,7 @@ class BulkReach:
         wrong = rank >> cta_group - 1 != bar_rank >> cta_group - 1
         if wrong.any():
             where = "the same CTA" if cta_group == 1 else "the same CTA pair"
-            self.fault(
-                "mbarrier",
+            self.refuse(
                 f"a copy with .cta_group::{cta_group} to CTA {int(rank[wrong][0])} of the cluster signals an mbarrier of CTA"
                 f" {int(bar_rank[wrong][0])}",
                 advice=f"the mbarrier of .cta_group::{cta_group} is in {where} as the destination",
