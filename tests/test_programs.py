@@ -1,4 +1,4 @@
-"""Recorded launches, bundled and kept for regression: every byte as an H100 left it."""
+"""Recorded launches, bundled and kept for regression: every byte as an H100 left it, or by exact arithmetic (sm_100a)."""
 
 import runpy
 from pathlib import Path
@@ -27,7 +27,7 @@ standard_library local_arrays triton_matmul_cluster virtual_shapes store_1d spli
 triton_matmul_tma half_math library_roles printf_vprintf gemm_ss_f16 gemm_cp_async bulk_stream
 gemm_rs_bf16 flash_attention gemm_fp8_scaled mbarrier_forms stack_room triton_matmul_s8 flag_rings printf_divergent
 complex_numbers numba_heat cub_scan_reduce triton_matmul_two_groups morphology bitonic_sorts fourier triton_locked_sums
-string_search radix_sorts hash_table numba_statistics cluster_forms
+string_search radix_sorts hash_table numba_statistics cluster_forms gemm_tcgen05_pair
 """
 """Dear ones that have a smaller sibling, or run whole elsewhere."""
 LAUNCHED = {"hello", "saxpy", "histogram", "softmax_triton", "gemm_tma", "stream_k"}
@@ -99,6 +99,9 @@ SIZES = {
         ["192 128 384 2"],
         ["200 100 264 2", "128 128 320 1", "72 64 8 3", "256 192 1024 3", "512 512 512 2"],
     ),
+    "gemm_mxfp8": (["128 64 128"], ["256 128 512"]),
+    "gemm_tcgen05": (["128 64 64"], ["384 128 448"]),
+    "gemm_tcgen05_pair": (["256 64 64"], ["512 128 448"]),
     "gemm_tma": (["64 64 64"], ["192 128 448", "64 64 2048"]),
     "hello": (["1", "100"], ["1024"]),
     "histogram": (["1", "30000"], ["300000"]),
@@ -120,6 +123,9 @@ REFUSED = {
     "gemm_multicast": "64 64 64",
     "gemm_sparse": "40",
     "gemm_specialised": "64 64 60 1",
+    "gemm_mxfp8": "128 64 192",
+    "gemm_tcgen05": "64 64 64",
+    "gemm_tcgen05_pair": "128 64 64",
     "gemm_tma": "128 64 100",
     "matmul_triton": "64 64 20",
     "mma_f16_gemm": "128 100 96",

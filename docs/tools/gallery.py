@@ -137,6 +137,26 @@ ENTRIES = {
         "Without the `wait_group 1` of line 83 the softmax reads scores in flight. ptxas notices, waits and says so (C7517), which is why the "
         "GPU still gives the right bits.",
     ),
+    "gemm_tcgen05": Entry(
+        "tcgen05: D in tensor memory",
+        "One thread issues the products, which `tcgen05.commit` reports to an mbarrier: to `empty`, so that the stage is loaded again, and at the "
+        "end to `done`. Each warp reads its 32 lanes of D. Compare the descriptors with those of `gemm_tma`.",
+        "Without the `tcgen05.fence::after_thread_sync` of line 43 the loads from tensor memory are not ordered behind the products, although all "
+        "threads have waited.",
+    ),
+    "gemm_tcgen05_pair": Entry(
+        "tcgen05 with a pair of CTAs",
+        "Each CTA holds half of the rows of A and of B; the even one issues products of 256 rows for both, which read both shared memories and "
+        "write both tensor memories. The commit arrives in both.",
+        "Without the arrival of line 35 the even CTA does not know that the other one's halves are there: it waits for ever.",
+    ),
+    "gemm_mxfp8": Entry(
+        "Block scales: MXFP8",
+        "A scale factor for every 32 elements of a row. Tensor memory has them four to a word, 32 rows to a column, and once in each warp's "
+        "quarter; the instruction descriptor says which byte counts.",
+        "Without the `tcgen05.fence::before_thread_sync` of line 38 the product that one thread issues is not ordered behind the other warps' "
+        "stores to tensor memory.",
+    ),
     "softmax_triton": Entry(
         "Softmax in Triton",
         "A row per program. The reductions of `tl.max` and `tl.sum` end in shuffles and an exchange through shared memory; the two null pointers "
@@ -183,6 +203,7 @@ ORDER = {
         "stream_k",
         "attention_overlapped",
     ),
+    "Blackwell": ("gemm_tcgen05", "gemm_tcgen05_pair", "gemm_mxfp8"),
     "Triton": ("softmax_triton", "matmul_triton"),
 }
 

@@ -2,7 +2,6 @@
 
 import ctypes
 import struct
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from ptx_text import module_head
 from warpsim import driver
 from warpsim.driver import Copy, DriverError, Fill, Kind, Launch, Result, Side, modules
+from warpsim.host.sources import Entry
 
 HEAD = module_head()
 ADD = """.visible .entry add(.param .u64 x, .param .u32 n, .param .f32 v) {
@@ -296,7 +296,7 @@ def test_static_libraries(gpu, monkeypatch):
         function("six", "mov.b32 %r, 66;").replace("sm_80", "sm_100"),
         function("six", "mov.b32 %r, 6;"),
     ]
-    units = [[SimpleNamespace(arch=80, text=lambda text=text: text.encode())] for text in texts]
+    units = [[Entry(80, 0, 0, text.encode())] for text in texts]
     monkeypatch.setattr(modules.sources, "units", lambda image: units)
     user = """.extern .func (.param .b32 r) seven();
 .visible .entry k(.param .u64 out) { .reg .b64 %d; .reg .b32 %r; .param .b32 got;
@@ -330,13 +330,23 @@ def test_images_that_cannot_run(gpu, image, result):
 
 def test_a_fatbin_for_newer_gpus(gpu, monkeypatch):
     """PTX that the GPU cannot run is as if there were none: the message says what there is."""
-    entries = [SimpleNamespace(arch=n, text=lambda n=n: HEAD.replace("sm_80", f"sm_{n}").encode()) for n in (100, 120)]
+    entries = [Entry(n, 0, 0, HEAD.replace("sm_80", f"sm_{n}").encode()) for n in (100, 120)]
     monkeypatch.setattr(modules.sources, "units", lambda image: [entries])
     with pytest.raises(DriverError, match="holds PTX for compute_100, compute_120; the GPU is sm_90") as caught:
         modules._of_fatbin(b"", 90)
 
     assert caught.value.result is Result.NO_BINARY_FOR_GPU
     assert modules._of_fatbin(b"", 120) == HEAD.replace("sm_80", "sm_120").encode()
+
+
+def test_the_ptx_of_a_fatbin_that_a_gpu_takes(monkeypatch):
+    """Of PTX for the same capability, that for the architecture, then the family's: nvcc 13.0 marks them so with -arch=sm_100a."""
+    flags = {"sm_100": 0, "sm_100a": 0x10_0000, "sm_100f": 0x20_0000}
+    entries = [Entry(100, flag, 0, HEAD.replace("sm_80", target).encode()) for target, flag in flags.items()]
+    monkeypatch.setattr(modules.sources, "units", lambda image: [entries])
+
+    assert b"sm_100a" in modules._of_fatbin(b"", 100)
+    assert b"sm_100f" in modules._of_fatbin(b"", 103)
 
 
 def test_memory_of_a_function(gpu):

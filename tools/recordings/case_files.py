@@ -89,6 +89,8 @@ def write_case(path, ptx, parts, about):
         shape = list(buffer["in"].shape if buffer["in"] is not None else buffer["shape"])
         if buffer["in"] is not None:
             data[f"in_{key}"] = buffer["in"]
+        if "out" in buffer:
+            data[f"out_{key}"] = stored(buffer["out"], buffer["dtype"])
         skipped = key in parts.get("unchecked", ())
         buffers.append({
             "name": key, "dtype": buffer["dtype"], "shape": shape, "nbytes": int(np.prod(shape)) * SIZES[buffer["dtype"]], "role": "in" if skipped else buffer["role"],

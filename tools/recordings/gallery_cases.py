@@ -187,6 +187,40 @@ def gemm_multicast():
     return product("gemm_multicast", m, n, k, (2, 2), b_rows=32, params=[ptr("C"), i32(n), i32(k)], cluster=(2, 1, 1))
 
 
+def blackwell(name, m, n, k, grid, rows, **more):
+    """A product of small integers by tcgen05.mma, whose exact result stands for a recording: no such GPU was asked."""
+    a, b = small(m, k, seed=1), small(n, k, seed=2)
+    buffers = {"A": source("f16", a), "B": source("f16", b), "C": {**result("f32", m, n), "out": a @ b.T}}
+    maps = [half_map("A", m, k, rows[0]), half_map("B", n, k, rows[1])]
+    return parts(name, "sm_100a", grid, (128,), buffers, [*maps, ptr("C"), i32(n), i32(k)], **more)
+
+
+@case
+def gemm_tcgen05():
+    return blackwell("gemm_tcgen05", 256, 64, 256, (1, 2), (128, 64), dynamic_smem=49152)
+
+
+@case
+def gemm_tcgen05_pair():
+    return blackwell("gemm_tcgen05_pair", 256, 128, 192, (2, 2), (128, 32), cluster=(2, 1, 1))
+
+
+@case
+def gemm_mxfp8():
+    m, n, k = 128, 64, 384
+    a, b = small(m, k, seed=1), small(n, k, seed=2)
+    rng = np.random.default_rng(3)
+    scale_a, scale_b = rng.integers(125, 131, (m, k // 32)), rng.integers(125, 131, (n, k // 32))
+    x, y = (v * np.repeat(2.0 ** (s - 127), 32, axis=1) for v, s in ((a, scale_a), (b, scale_b)))
+    buffers = {
+        "A": source("e4m3", a), "B": source("e4m3", b), "SA": source("u8", scale_a), "SB": source("u8", scale_b),
+        "C": {**result("f32", m, n), "out": x @ y.T},
+    }  # fmt: skip
+    maps = [tensor_map("A", "UINT8", "e4m3", m, k, (128, m)), tensor_map("B", "UINT8", "e4m3", n, k, (128, n))]
+    params = [*maps, ptr("SA"), ptr("SB"), ptr("C"), i32(n), i32(k)]
+    return parts("gemm_mxfp8", "sm_100a", (1, 1), (128,), buffers, params)
+
+
 @case
 def gemm_specialised():
     m, n, k = 192, 128, 128

@@ -89,7 +89,7 @@ def _of_fatbin(image: bytes, sm: int) -> bytes:
 
 
 def _newest(entries: list[sources.Entry], sm: int) -> bytes | None:
-    for entry in sorted(entries, key=lambda e: e.arch, reverse=True):
+    for entry in sorted(entries, key=lambda e: e.order, reverse=True):
         try:
             text = entry.text().rstrip(b"\0")
         except sources.Packed as problem:

@@ -81,7 +81,7 @@ def _unpacked(data: bytes, file: str) -> str:
     texts = []
     try:
         for unit in units(data):
-            text = max(unit, key=lambda entry: entry.arch).text().strip(b"\0")
+            text = max(unit, key=lambda entry: entry.order).text().strip(b"\0")
             if b".entry" in text:
                 texts.append(text)
     except Packed as problem:
@@ -119,6 +119,8 @@ _HEADER = struct.Struct("<4sHHQ")
 _ENTRY = struct.Struct("<HHIQIIHHIIIQQQ")
 _PTX = 1
 _LZ4, _ZSTD = 0x2000, 0x8000
+_ARCHITECTURE, _FAMILY = 0x10_0000, 0x20_0000
+"""Flags of PTX for one architecture (sm_100a) and for a family (sm_100f)."""
 LARGEST = 1 << 28
 """Largest size that a payload may claim to unpack to, in bytes."""
 
@@ -135,6 +137,11 @@ class Entry:
     flags: int
     size: int
     payload: bytes
+
+    @property
+    def order(self) -> tuple[int, bool, bool]:
+        """Greater for PTX that a GPU takes first, of what it can run."""
+        return self.arch, bool(self.flags & _ARCHITECTURE), bool(self.flags & _FAMILY)
 
     def text(self) -> bytes:
         """Unpack the PTX.
