@@ -69,7 +69,6 @@ def rules(text):
         ("illegal-form", "add.sat.u32 %r0, %r1, %r2;", "add.sat.s32 %r0, %r1, %r2;"),
         ("immediate-range", "bar.sync 16;", "bar.sync 15;"),
         ("immediate-range", "pmevent 16;", "pmevent 15;"),
-        ("unsupported", "istypep.texref %p0, %rd0;", "ret;"),
         ("target", "tcgen05.alloc %r0;", "ret;"),
         ("syntax", "addd.u32 %r0, %r1, %r2;", "add.u32 %r0, %r1, %r2;"),
         ("linkage", ".extern .shared .b8 e[];", ".shared .b8 e[4];"),

@@ -25,8 +25,12 @@ ORACLES = {
 
 STATED = {
     "tex.grad.": "modelled: the level that gradients ask for is near an H200's",
-    "coordinates], lod, e": "modelled: the offset acts as in tex",
-    "tld4.comp.geom.v4.dtype.f32 d, [a, coordinates], e": "modelled: the offset acts as in tex",
+    "sampler, coordinates]": "modelled: a sampler of its own, which CUDA has none of, reads as the texture's",
+    "tex{.base}.geom.vec.dtype.f32 d{|p}, [a, coordinates], ": "modelled: CUDA has no depth textures",
+    "coordinates], lod, e, f": "modelled: CUDA has no depth textures",
+    "coordinates], lod, f": "modelled: CUDA has no depth textures",
+    "[a, coordinates], f": "modelled: CUDA has no depth textures",
+    "[a, coordinates], e, f": "modelled: CUDA has no depth textures",
     "mov.pred d": "never chosen: what it matches, mov.type matches before",
     "tensormap.replace.tile.elemtype{.ss}.b1024.b32 [address], value": "writes the field that the form for other element types writes",
     "brkpt": "gives nothing, and a GPU without a debugger stops at it",

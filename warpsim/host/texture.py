@@ -33,6 +33,11 @@ class Texture:
         normalized: Coordinates are from 0 to 1.
         integer: Integers are read as integers; else those of 8 and 16 bits as fractions.
         border: The colour outside.
+        srgb: Bytes that are read as fractions are in sRGB, but for the last of two or four channels.
+        seamless: Linear filtering of cubes goes across edges.
+        anisotropy: The most samples along the longer gradient, 1 to 16.
+        buffer: Linear memory of one dimension, which integer coordinates read.
+        samples: Each element has so many samples, the array's axis before the channels.
         mip_filter, mip_bias, mip_levels: Of levels of detail: the filter, what is added, the least and the most.
 
     Raises:
@@ -52,16 +57,24 @@ class Texture:
         normalized: bool = False,
         integer: bool = False,
         border: Sequence[float] = (0.0, 0.0, 0.0, 0.0),
+        srgb: bool = False,
+        seamless: bool = False,
+        anisotropy: int = 1,
+        buffer: bool = False,
+        samples: int = 0,
         mip_filter: str = "point",
         mip_bias: float = 0.0,
         mip_levels: tuple[float, float] | None = None,
     ) -> None:
         self.arrays = _checked(array)
         first, rank, outer = self.arrays[0], 2 if cube else dims, layered + cube
-        if rank not in (1, 2, 3) or first.ndim != outer + rank + (channels is not None):
-            raise LaunchError(
-                f"the array has the shape {first.shape}; {_axes(rank, layered, cube, channels)} are asked for"
-            )
+        axes = _axes(rank, layered, cube, samples, channels)
+        if rank not in (1, 2, 3) or first.ndim != len(axes):
+            raise LaunchError(f"the array has the shape {first.shape}; {', '.join(axes)} are asked for")
+        if (samples and not 1 <= samples <= 16) or (samples and first.shape[outer + rank] != samples):
+            raise LaunchError(f"the array has the shape {first.shape}; it has no axis of {samples} samples, of 1 to 16")
+        if not 1 <= anisotropy <= 16:
+            raise LaunchError(f"anisotropy is {anisotropy}, not 1 to 16")
         if channels not in (None, 1, 2, 4) or (channels is not None and first.shape[-1] != channels):
             raise LaunchError(
                 f"the array has the shape {first.shape}; its last axis are 1, 2 or 4 channels, not {channels}"
@@ -83,6 +96,11 @@ class Texture:
             mip_linear=_choice(mip_filter, _FILTERS) == "linear",
             integer=integer,
             normalized=normalized,
+            srgb=srgb,
+            seamless=seamless,
+            anisotropy=anisotropy,
+            buffer=buffer,
+            samples=samples,
             bias=mip_bias,
             least=least,
             most=most,
@@ -120,10 +138,10 @@ def _checked(array: Array | Sequence[Array]) -> tuple[Array, ...]:
     return arrays
 
 
-def _axes(rank: int, layered: bool, cube: bool, channels: int | None) -> str:  # noqa: FBT001
+def _axes(rank: int, layered: bool, cube: bool, samples: int, channels: int | None) -> list[str]:  # noqa: FBT001
     """The axes that options ask for, in words."""
-    words = ["layers"] * layered + ["faces"] * cube + ["z", "y", "x"][-rank:] + ["channels"] * (channels is not None)
-    return ", ".join(words)
+    outer, inner = ["layers"] * layered + ["faces"] * cube, ["samples"] * (samples > 0)
+    return [*outer, *["z", "y", "x"][-rank:], *inner, *["channels"] * (channels is not None)]
 
 
 def _choice(word: str, known: Sequence[str]) -> str:

@@ -127,7 +127,7 @@ class DevicePort(Protocol):
 
 
 class TexturePort(Protocol):
-    """Textures and surfaces by handle. Addresses are opaque and contain the coordinates; ``geometry`` is that of the instruction."""
+    """Textures and surfaces. Addresses are opaque and contain the sampler and the coordinates; ``geometry`` is that of the instruction."""
 
     def sample(
         self,
@@ -138,16 +138,24 @@ class TexturePort(Protocol):
         offset: tuple[Lanes, ...] | None = None,
         *,
         whole: bool = False,
-    ) -> tuple[Lanes, ...]:
-        """The four channels where the coordinates point, u32; ``whole``: these are integers."""
+    ) -> tuple[tuple[Lanes, ...], Lanes]:
+        """The four channels where the coordinates point, u32, and whether they are in memory; ``whole``: coordinates are
+        integers."""
 
     def gather(
-        self, geometry: str, texture: Address, channel: int, offset: tuple[Lanes, ...] | None = None
-    ) -> tuple[Lanes, ...]:
-        """One channel of the four elements around the coordinates, u32."""
+        self,
+        geometry: str,
+        texture: Address,
+        channel: int,
+        offset: tuple[Lanes, ...] | None = None,
+    ) -> tuple[tuple[Lanes, ...], Lanes]:
+        """One channel of the four elements around the coordinates, u32, and whether they are in memory."""
 
     def query(self, texture: Address, what: Callable[[Fields], int]) -> Lanes:
         """A number that each lane's object has, u32."""
+
+    def is_kind(self, address: Lanes, kind: str) -> Lanes:
+        """Whether an address is that of an object of a kind."""
 
     def load(self, geometry: str, surface: Address, type: str, count: int, outside: str) -> tuple[Lanes, ...]:
         """``count`` values from each lane's byte offset and row."""

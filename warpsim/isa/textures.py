@@ -1,149 +1,222 @@
-"""tex, tld4, txq, suld, sust, sured, suq (PTX ISA: Texture Instructions, Surface Instructions), of objects by handle."""
+"""tex, tld4, txq, suld, sust, sured, suq and istypep (PTX ISA: Texture Instructions, Surface Instructions)."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 
 from warpsim.isa.atomics import update_of
 from warpsim.isa.ports import Address, Lanes, TexturePort
-from warpsim.isa.spec import Op, instruction
-from warpsim.layout.textures import FORMATS
+from warpsim.isa.spec import Function, Op, instruction
+from warpsim.layout.textures import FORMATS, Fields
 from warpsim.types import ScalarType
 
-_GEOMETRY = ".geom = { .1d, .2d, .3d, .a1d, .a2d, .cube, .acube };"
-_TYPES = ".dtype = { .u32, .s32, .f32 };  .ctype = { .s32, .f32 };"
-_OFFSETS = {"1d": 1, "a1d": 1, "2d": 2, "a2d": 2, "3d": 4}
-_GRADIENTS = {"1d": 1, "a1d": 1, "2d": 2, "a2d": 2, "3d": 4, "cube": 4, "acube": 4}
-_VECTORS = {
-    "d": lambda op: 4,
-    "e": lambda op: _OFFSETS.get(op.geom, 2),
-    "dx": lambda op: _GRADIENTS[op.geom],
-    "dy": lambda op: _GRADIENTS[op.geom],
-}
+_LENGTHS = {"1d": 1, "a1d": 1, "2d": 2, "a2d": 2, "3d": 4, "cube": 4, "acube": 4, "2dms": 2, "a2dms": 2}
+"""Elements of an offset and of a gradient."""
+_VECTORS = {name: lambda op: _LENGTHS[op.geom] for name in ("e", "dx", "dy")}
+_TYPES = ".vec = { .v4, .v2 };  .dtype = { .u32, .s32, .f16, .f32, .f16x2 };"
 
 
 def _illegal(op: Op) -> str | None:
-    if "cube" in op.geom and op.ctype.name == "s32":
-        return f".{op.geom} takes coordinates of .f32"
+    if (op.vec == "v2") != (op.dtype.name == "f16x2"):
+        return "four values (.v4), or two pairs of halves (.v2.f16x2)"
+    if op.geom.endswith("ms") and op.ctype.name != "s32":
+        return f".{op.geom} takes coordinates of .s32"
     return None
 
 
-def _illegal_offset(op: Op) -> str | None:
-    return f".{op.geom} takes no offset" if "cube" in op.geom else _illegal(op)
+def _lookup(start: str, levels: str = "") -> Callable[[Function], Function]:
+    """Declares the forms of ``tex`` with a way to choose the level: offsets for all but cubes, a depth to compare with for all but
+    three dimensions and integer coordinates."""
+    place = f"d{{|p}}, [a{{, sampler}}, coordinates]{levels}"
+    samples = "" if levels else ", .2dms, .a2dms"
+    blocks = (
+        f"{start}.geom.vec.dtype.ctype {place}{{, e}}; .geom = {{ .1d, .2d, .3d, .a1d, .a2d{samples} }}; .ctype = {{ .s32, .f32 }}; {_TYPES}",
+        f"{start}.geom.vec.dtype.f32 {place}{{, f}}; .geom = {{ .cube, .acube }}; {_TYPES}",
+        f"{start}.geom.vec.dtype.f32 {place}{{, e}}, f; .geom = {{ .1d, .2d, .a1d, .a2d }}; {_TYPES}",
+    )
+
+    def declare(function: Function) -> Function:
+        for block in reversed(blocks):
+            function = instruction(
+                block,
+                anchor="texture-instructions-tex",
+                types={"d": "dtype", "e": ".s32", "f": ".b32", "lod": _of_lod, "dx": ".f32", "dy": ".f32"},
+                vectors=_VECTORS,
+                spaces={"a": {"texref"}},
+                checked_as={"d": lambda op: ".b32" if op.dtype.name == "f32" else None},
+                legal=_illegal,
+            )(function)
+        return function
+
+    return declare
 
 
-_tex = functools.partial(
-    instruction,
-    anchor="texture-instructions-tex",
-    types={"d": "dtype", "e": ".b32", "lod": ".f32", "dx": ".f32", "dy": ".f32"},
-    vectors=_VECTORS,
-    spaces={"a": {"texture"}},
-)
+def _of_lod(op: Op) -> str:
+    """The type of a level: that of the coordinates."""
+    return ".s32" if _whole(op) else ".f32"
 
 
-def _typed(channels: tuple[Lanes, ...], type: ScalarType) -> tuple[Lanes, ...]:
-    return tuple([channel.view(type.dtype) for channel in channels])
+def _whole(op: Op) -> bool:
+    """Whether coordinates are integers."""
+    return op.get("ctype") is not None and bool(op.ctype.name == "s32")
 
 
-@_tex(f"tex{{.base}}.geom.v4.dtype.ctype d, [a, coordinates]; {_GEOMETRY} {_TYPES}", legal=_illegal)
-@_tex(f"tex{{.base}}.geom.v4.dtype.ctype d, [a, coordinates], e; {_GEOMETRY} {_TYPES}", legal=_illegal_offset)
-def tex(op: Op, a: Address, e: tuple[Lanes, ...] | None = None, *, textures: TexturePort) -> tuple[Lanes, ...]:
-    """d = the texture at the coordinates."""
-    return _typed(textures.sample(op.geom, a, offset=e, whole=op.ctype.name == "s32"), op.dtype)
+def _half(value: Lanes) -> Lanes:
+    """The bits of the nearest half; a NaN is 0x7FFF."""
+    return np.where(np.isnan(value), np.uint16(0x7FFF), value.astype(np.float16).view(np.uint16))
 
 
-@_tex(f"tex.level.geom.v4.dtype.ctype d, [a, coordinates], lod; {_GEOMETRY} {_TYPES}", legal=_illegal)
-@_tex(f"tex.level.geom.v4.dtype.ctype d, [a, coordinates], lod, e; {_GEOMETRY} {_TYPES}", legal=_illegal_offset)
+def _typed(found: tuple[tuple[Lanes, ...], Lanes], type: ScalarType) -> tuple[tuple[Lanes, ...], Lanes]:
+    """The channels in the destination's type, and whether they are in memory."""
+    channels, resident = found
+    if "f16" in type.name:
+        with np.errstate(over="ignore"):
+            halves = [_half(channel.view(np.float32)) for channel in channels]
+        if type.name == "f16":
+            return tuple([half.view(np.float16) for half in halves]), resident
+        red, green, blue, alpha = (half.astype(np.uint32) for half in halves)
+        return (red | green << np.uint32(16), blue | alpha << np.uint32(16)), resident
+    return tuple([channel.view(type.dtype) for channel in channels]), resident
+
+
+Found = tuple[tuple[Lanes, ...], Lanes]
+
+
+@_lookup("tex{.base}")
+def tex(
+    op: Op, a: Address, e: tuple[Lanes, ...] | None = None, f: Lanes | None = None, *, textures: TexturePort
+) -> Found:
+    """d = the texture at the coordinates. CUDA has no depth textures: on those it has, an H200 passes over f."""
+    return _typed(textures.sample(op.geom, a, offset=e, whole=_whole(op)), op.dtype)
+
+
+@_lookup("tex.level", ", lod")
 def tex_level(
-    op: Op, a: Address, lod: Lanes, e: tuple[Lanes, ...] | None = None, *, textures: TexturePort
-) -> tuple[Lanes, ...]:
+    op: Op, a: Address, lod: Lanes, e: tuple[Lanes, ...] | None = None, f: Lanes | None = None, *, textures: TexturePort
+) -> Found:
     """d = the texture at the coordinates, at a level of detail."""
-    return _typed(textures.sample(op.geom, a, lod=lod, offset=e, whole=op.ctype.name == "s32"), op.dtype)
+    return _typed(textures.sample(op.geom, a, lod=lod, offset=e, whole=_whole(op)), op.dtype)
 
 
-@_tex(f"tex.grad.geom.v4.dtype.ctype d, [a, coordinates], dx, dy; {_GEOMETRY} {_TYPES}", legal=_illegal)
-@_tex(f"tex.grad.geom.v4.dtype.ctype d, [a, coordinates], dx, dy, e; {_GEOMETRY} {_TYPES}", legal=_illegal_offset)
+@_lookup("tex.grad", ", dx, dy")
 def tex_grad(
     op: Op,
     a: Address,
     dx: tuple[Lanes, ...],
     dy: tuple[Lanes, ...],
     e: tuple[Lanes, ...] | None = None,
+    f: Lanes | None = None,
     *,
     textures: TexturePort,
-) -> tuple[Lanes, ...]:
+) -> Found:
     """d = the texture at the coordinates, at the level of detail that gradients ask for."""
-    return _typed(textures.sample(op.geom, a, gradients=(dx, dy), offset=e, whole=op.ctype.name == "s32"), op.dtype)
+    found = textures.sample(op.geom, a, gradients=(dx, dy), offset=e, whole=_whole(op))
+    return _typed(found, op.dtype)
 
 
-@instruction(
-    """
-    tld4.comp.geom.v4.dtype.f32 d, [a, coordinates]{, e};
-    .comp = { .r, .g, .b, .a };  .geom = { .2d, .a2d, .cube, .acube };  .dtype = { .u32, .s32, .f32 };
-    """,
+_gather = functools.partial(
+    instruction,
     anchor="texture-instructions-tld4",
-    types={"d": "dtype", "e": ".b32"},
-    vectors=_VECTORS,
-    spaces={"a": {"texture"}},
+    types={"d": "dtype", "e": ".s32", "f": ".b32"},
+    vectors={**_VECTORS, "d": 4},
+    spaces={"a": {"texref"}},
+    checked_as={"d": lambda op: ".b32" if op.dtype.name == "f32" else None},
 )
-def tld4(op: Op, a: Address, e: tuple[Lanes, ...] | None = None, *, textures: TexturePort) -> tuple[Lanes, ...]:
+_GATHERED = ".comp = { .r, .g, .b, .a };  .dtype = { .u32, .s32, .f32 };"
+
+
+@_gather(
+    f"tld4.comp.geom.v4.dtype.f32 d{{|p}}, [a{{, sampler}}, coordinates]{{, f}}; .geom = {{ .cube, .acube }}; {_GATHERED}"
+)
+@_gather(f"tld4.comp.geom.v4.dtype.f32 d{{|p}}, [a{{, sampler}}, coordinates], e; .geom = {{ .2d, .a2d }}; {_GATHERED}")
+@_gather(
+    f"tld4.comp.geom.v4.dtype.f32 d{{|p}}, [a{{, sampler}}, coordinates]{{, e}}, f; .geom = {{ .2d, .a2d }}; {_GATHERED}"
+)
+@_gather(f"tld4.comp.geom.v4.dtype.f32 d{{|p}}, [a{{, sampler}}, coordinates]; .geom = {{ .2d, .a2d }}; {_GATHERED}")
+def tld4(
+    op: Op, a: Address, e: tuple[Lanes, ...] | None = None, f: Lanes | None = None, *, textures: TexturePort
+) -> Found:
     """d = one channel of the four elements that linear filtering would weigh."""
-    return _typed(textures.gather(op.geom, a, "rgba".index(op.comp), e), op.dtype)
+    return _typed(textures.gather(op.geom, a, "rgba".index(op.comp), offset=e), op.dtype)
 
 
-_NUMBERS = {
+_ADDRESS_MODES = {"wrap": 0, "mirror": 1, "clamp": 3, "border": 4}
+"""In the order of the manual: wrap, mirror, clamp_ogl, clamp_to_edge, clamp_to_border."""
+_QUERIES: dict[str, Callable[[Fields], int]] = {
     "width": lambda fields: fields.size[0],
     "height": lambda fields: fields.size[1] if fields.rank > 1 else fields.layers,
     "depth": lambda fields: fields.size[2] if fields.rank > 2 else fields.layers if fields.rank > 1 else 0,
-    "channel_data_type": lambda fields: (4, 5, 6, 7, 8, 9, 10, 11)[FORMATS.index(fields.format)],
-    "channel_order": lambda fields: fields.channels,
+    "channel_data_type": lambda fields: fields.data_type or FORMATS.index(fields.format),
+    "channel_order": lambda fields: fields.order or fields.channels,
     "array_size": lambda fields: fields.layers,
-    "num_mipmap_levels": lambda fields: len(fields.levels),
-    "num_samples": lambda fields: 1,
+    "num_mipmap_levels": lambda fields: len(fields.levels) if len(fields.levels) > 1 else 0,
+    "num_samples": lambda fields: fields.samples,
     "normalized_coords": lambda fields: int(fields.normalized),
-    "memory_layout": lambda fields: 0,
+    "force_unnormalized_coords": lambda fields: int(fields.forced),
+    "filter_mode": lambda fields: int(fields.linear),
+    "addr_mode_0": lambda fields: _ADDRESS_MODES[fields.address[0]],
+    "addr_mode_1": lambda fields: _ADDRESS_MODES[fields.address[1]],
+    "addr_mode_2": lambda fields: _ADDRESS_MODES[fields.address[2]],
+    "memory_layout": lambda fields: int(fields.buffer or fields.pitch > 0),
 }
 
 
-@instruction(
-    """
-    txq.query.b32 d, [a];
-    .query = { .width, .height, .depth, .channel_data_type, .channel_order, .normalized_coords, .array_size, .num_mipmap_levels, .num_samples };
-    """,
-    anchor="texture-instructions-txq",
-    types={"d": ".b32"},
-    spaces={"a": {"texture"}},
+def _query(queries: str, kind: str | Callable[[Op], set[str]]) -> Callable[[Function], Function]:
+    root = "suq" if kind == "surfref" else "txq"
+    return instruction(
+        f"{root}.query.b32 d, [a]; .query = {{ {queries} }};",
+        anchor="surface-instructions-suq" if root == "suq" else "texture-instructions-txq",
+        types={"d": ".b32"},
+        spaces={"a": {kind} if isinstance(kind, str) else kind},
+    )
+
+
+@_query(".width, .height, .depth, .channel_data_type, .channel_order, .array_size, .memory_layout", "surfref")
+def query_surface(op: Op, a: Address, *, textures: TexturePort) -> Lanes:
+    """d = what the surface is. An H200 answers .width, .height and .depth of objects by handle."""
+    return textures.query(a, _QUERIES[op.query])
+
+
+@_query(
+    ".width, .height, .depth, .channel_data_type, .channel_order, .normalized_coords, .array_size, .num_mipmap_levels, .num_samples, "
+    ".memory_layout",
+    "texref",
 )
-@instruction(
-    """
-    suq.query.b32 d, [a];
-    .query = { .width, .height, .depth, .channel_data_type, .channel_order, .array_size, .memory_layout };
-    """,
-    anchor="surface-instructions-suq",
-    types={"d": ".b32"},
-    spaces={"a": {"texture"}},
-)
+@_query(".force_unnormalized_coords", "samplerref")
+@_query(".filter_mode, .addr_mode_0, .addr_mode_1, .addr_mode_2", lambda op: {"texref", "samplerref"})
 def query(op: Op, a: Address, *, textures: TexturePort) -> Lanes:
-    """d = what the object is. An H200 answers .width, .height and .depth of objects by handle; 1 as a line's height, in textures."""
-    height = op.query == "height" and op.text.startswith("txq")
-    return np.maximum(textures.query(a, _NUMBERS[op.query]), np.uint32(height))
+    """d = what the texture or sampler is. An H200 answers .width, .height (at least 1) and .depth of objects by handle."""
+    found = textures.query(a, _QUERIES[op.query])
+    return np.maximum(found, np.uint32(1)) if op.query == "height" else found
+
+
+@instruction(
+    "istypep.type p, a; .type = { .texref, .samplerref, .surfref };",
+    anchor="texture-instructions-istypep",
+    types={"p": ".pred", "a": ".b64"},
+)
+def istypep(op: Op, a: Lanes, *, textures: TexturePort) -> Lanes:
+    """p = whether a is the address of an opaque variable of the type; an object made at run time is none."""
+    return textures.is_kind(a, op.type)
 
 
 @instruction(
     "txq.level.query.b32 d, [a], lod; .query = { .width, .height, .depth };",
     anchor="texture-instructions-txq",
     types={"d": ".b32", "lod": ".u32"},
-    spaces={"a": {"texture"}},
+    spaces={"a": {"texref"}},
 )
 def query_level(op: Op, a: Address, lod: Lanes, *, textures: TexturePort) -> Lanes:
     """d = the extent of a level of detail."""
     axis = ("width", "height", "depth").index(op.query)
     full = textures.query(a, lambda fields: fields.size[axis] if fields.rank > axis else 0)
+    same = textures.query(a, lambda fields: max(fields.layers, axis == 1) if fields.rank == axis else 0)
     levels = textures.query(a, lambda fields: len(fields.levels))
-    there = (full > 0) & (lod < levels)
-    return np.where(there, np.maximum(full >> np.minimum(lod, np.uint32(31)), np.uint32(1)), np.uint32(0))
+    shrunk = np.maximum(full >> np.minimum(lod, np.uint32(31)), np.uint32(full.any()))
+    return np.where(lod < levels, np.where(full > 0, shrunk, same), np.uint32(0))
 
 
 _SURFACE = ".geom = { .1d, .2d, .3d, .a1d, .a2d };  .clamp = { .trap, .clamp, .zero };"
@@ -156,7 +229,7 @@ _SURFACE = ".geom = { .1d, .2d, .3d, .a1d, .a2d };  .clamp = { .trap, .clamp, .z
     """,
     anchor="surface-instructions-suld",
     types={"d": "dtype"},
-    spaces={"a": {"texture"}},
+    spaces={"a": {"surfref"}},
     legal=lambda op: "a vector has at most 128 bits" if op.vec == "v4" and op.dtype.bits == 64 else None,
     relaxed=True,
 )
@@ -175,7 +248,7 @@ def suld(op: Op, a: Address, *, textures: TexturePort) -> Lanes | tuple[Lanes, .
     anchor="surface-instructions-sust",
     types={"c": "ctype"},
     vectors={"c": lambda op: int(op.vec[1:]) if op.vec else 1},
-    spaces={"a": {"texture"}},
+    spaces={"a": {"surfref"}},
     legal=lambda op: "a vector has at most 128 bits" if op.vec == "v4" and op.ctype.bits == 64 else None,
     relaxed=True,
 )
@@ -189,7 +262,7 @@ def sust(op: Op, a: Address, c: Lanes | tuple[Lanes, ...], *, textures: TextureP
     anchor="surface-instructions-sust",
     types={"c": ".b32"},
     vectors={"c": lambda op: int(op.vec[1:]) if op.vec else 1},
-    spaces={"a": {"texture"}},
+    spaces={"a": {"surfref"}},
 )
 def sust_formatted(op: Op, a: Address, c: Lanes | tuple[Lanes, ...], *, textures: TexturePort) -> None:
     """The element at the coordinates = c, converted to its format."""
@@ -210,7 +283,7 @@ def _illegal_reduction(op: Op) -> str | None:
     """,
     anchor="surface-instructions-sured",
     types={"c": "type"},
-    spaces={"a": {"texture"}},
+    spaces={"a": {"surfref"}},
     legal=_illegal_reduction,
 )
 def sured(op: Op, a: Address, c: Lanes, *, textures: TexturePort) -> None:

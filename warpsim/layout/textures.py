@@ -1,19 +1,24 @@
-"""Texture and surface objects: a block in memory that says where elements lie, what they are and how they are read.
+"""Texture, surface and sampler objects: a block in memory that says where elements lie, what they are and how they are read.
 
-The driver's own block is opaque; this one is ours. A handle is its address. Elements lie row by row, ``[z][y][x][channel]``, a
-layer or a face after the other; each level has an address of its own.
+The driver's own block is opaque; this one is ours. A handle is its address; a variable of a module holds the block itself, and a
+kernel's parameter of an opaque type its address. Elements lie row by row, ``[z][y][x][sample][channel]``, a layer or a face after the
+other; each level has an address of its own.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 
+import attrs
 import numpy as np
 
 from warpsim.numerics.arrays import Array
 from warpsim.records import frozen
 
-FORMATS = ("u8", "u16", "u32", "s8", "s16", "s32", "f16", "f32")
+KINDS = ("texref", "samplerref", "surfref")
+"""What a block is, in PTX's words."""
+FORMATS = ("u8", "u16", "u32", "s8", "s16", "s32", "f16", "f32", "a2b10g10r10")
 ADDRESS_MODES = ("wrap", "clamp", "mirror", "border")
 MOST_LEVELS = 16
 MAGIC = 0x5445585455524531
@@ -23,8 +28,10 @@ BLOCK = np.dtype(
         ("levels", "<u8", MOST_LEVELS),
         ("size", "<u4", 3),
         ("pitch", "<u4"),
+        ("plane", "<u8"),
         ("layers", "<u4"),
         ("n_levels", "<u4"),
+        ("kind", "u1"),
         ("format", "u1"),
         ("channels", "u1"),
         ("rank", "u1"),
@@ -34,6 +41,15 @@ BLOCK = np.dtype(
         ("mip_linear", "u1"),
         ("integer", "u1"),
         ("normalized", "u1"),
+        ("srgb", "u1"),
+        ("seamless", "u1"),
+        ("forced", "u1"),
+        ("named", "u1"),
+        ("buffer", "u1"),
+        ("samples", "u1"),
+        ("anisotropy", "u1"),
+        ("data_type", "<u4"),
+        ("order", "<u4"),
         ("bias", "<f4"),
         ("least", "<f4"),
         ("most", "<f4"),
@@ -47,21 +63,34 @@ class Fields:
     """What a texture is and how it is read.
 
     ``size`` counts the elements of level 0 along x, y and z; ``rank`` is the number of these axes. ``layers`` and ``faces`` are 0 where
-    there are none. ``pitch`` is the distance of rows in bytes, 0 where they follow each other.
+    there are none. ``pitch`` is the distance of rows in bytes and ``plane`` that of slices, layers or faces, 0 where they follow each
+    other. ``buffer`` is linear memory of one dimension, ``samples`` those of an element (0: not multisampled), ``forced`` a sampler's
+    force_unnormalized_coords; ``named`` is a module's variable; ``data_type`` and ``order`` are what a module says of its channels.
     """
 
     rank: int
     size: tuple[int, int, int]
     format: str
     channels: int
+    kind: str = "texref"
     layers: int = 0
     faces: int = 0
     pitch: int = 0
+    plane: int = 0
+    samples: int = 0
+    buffer: bool = False
+    named: bool = False
     address: tuple[str, str, str] = ("clamp", "clamp", "clamp")
     linear: bool = False
     mip_linear: bool = False
     integer: bool = False
     normalized: bool = False
+    forced: bool = False
+    srgb: bool = False
+    seamless: bool = False
+    anisotropy: int = 1
+    data_type: int = 0
+    order: int = 0
     bias: float = 0.0
     least: float = 0.0
     most: float = 0.0
@@ -72,7 +101,7 @@ class Fields:
     @property
     def element(self) -> int:
         """Bytes of an element."""
-        return int(self.format[1:]) // 8 * self.channels
+        return (4 if self.format == "a2b10g10r10" else int(self.format[1:]) // 8 * self.channels) * max(self.samples, 1)
 
     def extents(self, level: int) -> tuple[int, int, int]:
         """Elements of a level along x, y and z."""
@@ -84,14 +113,16 @@ class Fields:
         block = np.zeros((), BLOCK)
         block["magic"], block["n_levels"] = MAGIC, len(self.levels)
         block["levels"][: len(self.levels)] = self.levels
-        block["format"] = FORMATS.index(self.format)
+        block["kind"], block["format"] = KINDS.index(self.kind), FORMATS.index(self.format)
         block["address"] = [ADDRESS_MODES.index(mode) for mode in self.address]
         for name in _PLAIN:
             block[name] = getattr(self, name)
         return block.tobytes()
 
 
-_PLAIN = tuple(name for name in BLOCK.names or () if name not in ("magic", "levels", "n_levels", "format", "address"))
+_SPECIAL = ("magic", "levels", "n_levels", "kind", "format", "address")
+_PLAIN = tuple(name for name in BLOCK.names or () if name not in _SPECIAL)
+_FLAGS = tuple(field.name for field in attrs.fields(Fields) if isinstance(field.default, bool))
 
 
 @functools.lru_cache(maxsize=256)
@@ -101,11 +132,53 @@ def decode(raw: bytes) -> Fields | None:
     if int(block["magic"]) != MAGIC:
         return None
     plain = {name: block[name].tolist() for name in _PLAIN}
-    plain.update({name: bool(plain[name]) for name in ("linear", "mip_linear", "integer", "normalized")})
+    plain.update({name: bool(plain[name]) for name in _FLAGS})
     plain.update({name: tuple(plain[name]) for name in ("size", "border")})
     return Fields(
         **plain,
+        kind=KINDS[int(block["kind"])],
         format=FORMATS[int(block["format"])],
         address=tuple(ADDRESS_MODES[k] for k in block["address"].tolist()),  # type: ignore[arg-type]
         levels=tuple(block["levels"].tolist()[: int(block["n_levels"])]),
+    )
+
+
+_MODES_OF_PTX = {
+    "wrap": "wrap",
+    "mirror": "mirror",
+    "clamp_ogl": "clamp",
+    "clamp_to_edge": "clamp",
+    "clamp_to_border": "border",
+}
+
+
+def variable(kind: str, given: Mapping[str, int | str]) -> Fields:
+    """A module's variable of an opaque type with its initial values, before anything is bound to it."""
+
+    def number(name: str) -> int:
+        value = given.get(name, 0)
+        return value if isinstance(value, int) else 0
+
+    def mode(name: str) -> str:
+        value = given.get(name, "clamp_to_edge")
+        words = list(_MODES_OF_PTX)
+        return _MODES_OF_PTX.get(words[value % 5] if isinstance(value, int) else value, "clamp")
+
+    sizes = tuple(number(name) for name in ("width", "height", "depth"))
+    modes = tuple(mode(f"addr_mode_{axis}") for axis in range(3))
+    return Fields(
+        rank=3,
+        size=sizes,  # type: ignore[arg-type]
+        format="f32",
+        channels=0,
+        kind=kind,
+        named=True,
+        layers=number("array_size"),
+        samples=number("num_samples") & 0xFF,
+        address=modes,  # type: ignore[arg-type]
+        linear=given.get("filter_mode") in ("linear", 1),
+        normalized=bool(number("normalized_coords")),
+        forced=bool(number("force_unnormalized_coords")),
+        data_type=number("channel_data_type"),
+        order=number("channel_order"),
     )

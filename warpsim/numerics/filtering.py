@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,6 +13,16 @@ from warpsim.records import frozen
 GUARD, GUARD_OF_LEVELS = 4, 5
 """Bits that are kept below the largest element's last one, when elements of one level or of two are added."""
 _FAR = 1 << 40
+LIGHT = (
+    "0001a02202702a02c82f030c32033434835c37038439039c3aa3b83c63d63e63f640340c41641f42943443e44945546046c47a48348a49149849f4a64ae4b6"
+    "4be4c64ce4d74e04e94f24fc50350850d51251751c52252852d53353953f54554c55255856056656c57457a58158558858c59059459859c5a05a45a95ad5b1"
+    "5b65ba5bf5c35c85cd5d15d65db5e05e55ea5f05f45fa60060260560860b60e61161461761a61d62062362662962c63063363663a63d64064464764b64e652"
+    "65665965d66166566866c67067467867c68068268468668868a68d68f69169369569869a69c69e6a16a36a56a86aa6ad6af6b26b46b66b96bc6be6c16c36c6"
+    "6c86cb6ce6d16d36d66d96db6de6e16e46e76ea6ed6f06f26f66f86fc6fe70170270470570770970a70c70d70f71171271471671771971b71c71e720721723"
+    "72572772972a72c72e73073273373573773973b73d73f74174374574774974b74d74f75175375575775975b75d75f76176376576876a76c76e770772774776"
+    "77a77c77e780"
+)
+"""The eighths of the bits of the halves that bytes in sRGB stand for, three digits each."""
 
 
 @frozen
@@ -90,7 +101,7 @@ def corner_weights(weights: Sequence[Array], share: Array | int = 256) -> list[t
     ]
 
 
-def weighted(elements: Sequence[Array], weights: Sequence[Array], format: str, guard: int = GUARD) -> Array:
+def weighted(elements: Sequence[Array], format: str, weights: Sequence[Array], guard: int = GUARD) -> Array:
     """The weighted sum of raw elements of a format that are read as floats, f32. Weights are integers, 256 together."""
     values, shares = np.stack(np.broadcast_arrays(*elements)), np.stack(np.broadcast_arrays(*weights))
     if format[0] == "f":
@@ -119,8 +130,10 @@ def _floating(values: Array, shares: Array, precision: int, guard: int) -> Array
     return result.astype(np.float32)
 
 
-def as_float(raw: Array, format: str) -> Array:
+def as_float(raw: Array, format: str, channel: int = 0) -> Array:
     """Single elements as floats, f32: integers of 8 and 16 bits are fractions; those of 32 bits keep their bits."""
+    if format == "a2b10g10r10":
+        return (raw / np.float64(3 if channel == 3 else 1023)).astype(np.float32)
     if format == "f32" or format[1:] == "32":
         return raw.view(np.float32)
     if format == "f16":
@@ -156,3 +169,28 @@ def face(x: Array, y: Array, z: Array) -> tuple[Array, Array, Array]:
     with np.errstate(invalid="ignore", divide="ignore"):
         places = [np.nan_to_num((part / major + 1) / 2, nan=0.5) for part in (across, down)]
     return number, places[0], places[1]
+
+
+def linear_light(raw: Array) -> Array:
+    """Bytes in sRGB as light, f16."""
+    return _light()[raw]
+
+
+@functools.cache
+def _light() -> Array:
+    """The 256 values, as an H200 has them."""
+    return np.array([int(LIGHT[k : k + 3], 16) << 3 for k in range(0, 768, 3)], np.uint16).view(np.float16)
+
+
+def level_of(dx: tuple[Array, ...], dy: tuple[Array, ...], sizes: tuple[int, ...]) -> Array:
+    """The level of detail that gradients ask for."""
+    squares = [
+        sum(
+            ((np.asarray(g).astype(np.float64) * n) ** 2 for g, n in zip(d, sizes, strict=False)),
+            np.zeros(1),
+        )
+        for d in (dx, dy)
+    ]
+    with np.errstate(divide="ignore"):
+        found: Array = np.log2(np.maximum(*squares).astype(np.float32)) / 2
+    return found

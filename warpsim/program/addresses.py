@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from warpsim.isa.matching import whole, wide
+from warpsim.program.initial_values import OPAQUE, float_bits
 from warpsim.program.problems import Mismatch, unfit
 from warpsim.program.program import ADDRESS, Operand, Param, Register, Variable, vector
 from warpsim.program.values import Values, address_of
@@ -28,7 +29,11 @@ def address(values: Values, node: ast.Operand) -> Operand:
     if not isinstance(node, ast.Address):
         raise unfit(node.span, f"{values.op.text} needs an address in brackets here", 1)
     base, spec = _base(values, node), values.typed.spec
-    if bool(node.extra) != bool(spec.coordinates):
+    named = OPAQUE.keys() & (values.typed.spaces or ())
+    if named and (node.offset or base.type.bits != 64):
+        message = f"{values.op.text} takes the name of an object, or a 64-bit register with its address"
+        raise unfit(node.span, message, 3)
+    if len(node.extra) != len(spec.coordinates):
         written = ", ".join((spec.name, *spec.coordinates))
         raise unfit(node.span, f"the address of {values.op.text} is written [{written}]", 1)
     if "coordinates" in spec.coordinates and "dim" in values.op.given:
@@ -36,7 +41,11 @@ def address(values: Values, node: ast.Operand) -> Operand:
         _coordinates(values, node, 5 if rows else int(str(values.op.dim)[0]))
     if "coordinates" in spec.coordinates and "geom" in values.op.given:
         _texture_coordinates(values, node)
-    extra = tuple([_coordinate(values, e) for e in node.extra])
+    if spec.coordinates == ("coordinates",) and "texref" in named and _independent(values):
+        message = f"{values.op.text} is written [a, sampler, coordinates] where .target has texmode_independent"
+        raise unfit(node.span, message, 3)
+    parts = zip(spec.coordinates, node.extra, strict=True)
+    extra = tuple([_sampler(values, e) if name == "sampler" else _coordinate(values, e) for name, e in parts])
     return Operand(ADDRESS, base=base, offset=signed(node.offset), coordinates=extra)
 
 
@@ -67,6 +76,8 @@ def _base(values: Values, node: ast.Address) -> Operand:
     if isinstance(symbol, Register):
         return _in_register(values, symbol, node.base)
     if isinstance(symbol, (Variable, Param)):
+        if symbol.type.name in OPAQUE or OPAQUE.keys() & (values.typed.spaces or ()):
+            return _opaque(values, symbol, node)
         values.lies_in(symbol, node.base.span, values.typed.spaces)
         given = values.op.given
         generic = not given["space"] if "space" in given else not values.typed.spaces
@@ -86,22 +97,51 @@ def _coordinates(values: Values, node: ast.Address, count: int) -> None:
             raise unfit(element.span, message, 3)
 
 
-_AXES = {"1d": 1, "2d": 2, "3d": 3, "a1d": 2, "a2d": 3, "cube": 3, "acube": 4}
+def _independent(values: Values) -> bool:
+    """Whether textures have samplers of their own."""
+    return "texmode_independent" in values.resolver.module.target
+
+
+def _opaque(values: Values, symbol: Variable | Param, node: ast.Address) -> Operand:
+    """Check a texture, sampler or surface by name."""
+    wanted, own = OPAQUE.keys() & (values.typed.spaces or ()), symbol.type.name
+    if len(wanted) > 1:  # an attribute of whichever holds it
+        wanted = {"samplerref" if _independent(values) else "texref"}
+    if own not in wanted or symbol.array:
+        names = " or ".join(f".{name}" for name in sorted(wanted)) or "variables of memory"
+        raise unfit(node.span, f"{symbol.name} is a .{own}; {values.op.text} takes {names}, or a 64-bit register", 3)
+    return address_of(symbol, ADDRESS, generic=True)
+
+
+def _sampler(values: Values, node: ast.Operand) -> Operand:
+    """Check the sampler of a texture instruction: a variable, or a register with its address."""
+    symbol = values.need(node) if isinstance(node, ast.Name) else None
+    if isinstance(symbol, Register) and symbol.type.bits == 64 and symbol.type.kind in "usb":
+        return Operand(symbol.type, symbol)
+    if isinstance(symbol, (Variable, Param)) and symbol.type.name == "samplerref" and not symbol.array:
+        return address_of(symbol, ADDRESS, generic=True)
+    raise unfit(node.span, "a sampler is a .samplerref variable, or a 64-bit register with the address of one", 2)
+
+
+_AXES = {"1d": 1, "2d": 2, "3d": 3, "a1d": 2, "a2d": 3, "cube": 3, "acube": 4, "2dms": 3, "a2dms": 4}
 
 
 def _texture_coordinates(values: Values, node: ast.Address) -> None:
     """Check the coordinates of a texture or surface: 32 bits each, one, two or four of them."""
-    given, op = node.extra[0], values.op
+    given, op = node.extra[-1], values.op
     elements = given.elements if isinstance(given, ast.Vector) else [given]
-    if len(elements) not in (1, 2, 4) or len(elements) < _AXES[op.geom] or len(node.extra) != 1:
+    if len(elements) not in (1, 2, 4) or len(elements) < _AXES[op.geom]:
         message = f"{op.text} takes {max(_AXES[op.geom], 1)} coordinates, in 1, 2 or 4 elements"
         raise Mismatch("operand-count", given.span, message, weight=4)
-    kind = "f" if ("f32" in op.modifiers[-1:] or "comp" in op.given) else "us"
-    for element in elements[op.geom[0] == "a" :]:
+    floating = "f32" in op.modifiers[-1:]
+    for place, element in enumerate(elements):
+        index = place == 0 and (op.geom[0] == "a" or op.geom == "2dms")
+        wanted = "an index is of .u32" if index else f"a coordinate here is of .{'f32' if floating else 's32'}"
         symbol = values.find(element) if isinstance(element, ast.Name) else None
-        if isinstance(symbol, Register) and (symbol.type.bits != 32 or symbol.type.kind not in kind + "b"):
-            message = f"{symbol.name} is a .{symbol.type.name} register; a coordinate here is of .{'f32' if kind == 'f' else 's32'}"
-            raise unfit(element.span, message, 3)
+        if isinstance(symbol, Register) and (symbol.type.bits != 32 or (index and symbol.type.kind == "f")):
+            raise unfit(element.span, f"{symbol.name} is a .{symbol.type.name} register; {wanted}", 3)
+        if isinstance(element, (ast.Integer, ast.Float)) and isinstance(element, ast.Float) != (floating and not index):
+            raise unfit(element.span, wanted, 2)
 
 
 def _coordinate(values: Values, node: ast.Operand) -> Operand:
@@ -109,6 +149,8 @@ def _coordinate(values: Values, node: ast.Operand) -> Operand:
         return vector([_coordinate(values, e) for e in node.elements])
     if isinstance(node, ast.Integer):
         return Operand(TYPES["b32"], constant=node.value & 0xFFFFFFFF)
+    if isinstance(node, ast.Float):
+        return Operand(TYPES["b32"], constant=float_bits(node, 32))
     if isinstance(node, ast.Name):
         symbol = values.need(node)
         if isinstance(symbol, Register):

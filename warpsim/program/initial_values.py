@@ -1,13 +1,15 @@
-"""Initial values of variables: their bytes, the symbol addresses in them, and those of textures, which are not simulated."""
+"""Initial values of variables: their bytes, the symbol addresses in them, and the blocks of textures, samplers and surfaces."""
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from warpsim.errors import Span
+from warpsim.layout import textures
 from warpsim.numerics.arrays import Array
 from warpsim.program.problems import Problems
 from warpsim.program.program import Relocation, Variable
@@ -129,14 +131,17 @@ FIELDS = {
     "surfref": frozenset(f"{_SIZED} memory_layout".split()),
 }
 """The opaque types, and what an initial value may name."""
+OPAQUE = {name: ScalarType(name, "o", 8 * textures.BLOCK.itemsize, np.dtype(np.uint8)) for name in FIELDS}
+"""The opaque types as types of variables, which hold a block."""
+HANDLES = {name: ScalarType(name, "b", 64, np.dtype(np.uint64)) for name in FIELDS}
+"""The same as types of a kernel's parameters, which hold the address of one."""
 VALUES = frozenset({"nearest", "linear", "wrap", "mirror", "clamp_ogl", "clamp_to_edge", "clamp_to_border"})
 Wrong = tuple[str, str]
 """A rule, and what breaks it."""
 
 
-def fault_of(node: ast.Variable, place: str, target: tuple[str, ...]) -> Wrong:
-    """What is wrong with variables or a parameter of an opaque type in a ``place`` ("module", "function", "entry", "func"): at best
-    that they are not simulated."""
+def fault_of(node: ast.Variable, place: str, target: tuple[str, ...]) -> Wrong | None:
+    """What is wrong with variables or a parameter of an opaque type in a ``place`` ("module", "function", "entry", "func")."""
     item = node.declarators[0]
     if node.vector > 1:
         return "directive", f"a vector cannot have elements of .{node.type}"
@@ -155,17 +160,40 @@ def fault_of(node: ast.Variable, place: str, target: tuple[str, ...]) -> Wrong:
                 return "directive", f"{one.name} has no size; [] needs .extern or initial values"
         elif node.linkage == "extern":
             return "linkage", f"{one.name} is .extern, but has an initial value here"
-        elif wrong := _wrong_value(one.initialiser, len(one.dimensions), node.type):
+        elif wrong := wrong_value(one.initialiser, len(one.dimensions), node.type):
             return "initialiser", wrong
-    return "unsupported", f".{node.type} variables are not supported: textures and surfaces are not simulated"
+    return None
 
 
-def _wrong_value(tree: ast.InitialiserTree, depth: int, type: str) -> str:
+def opaque_bytes(node: ast.Variable, item: ast.Declarator) -> bytes:
+    """The blocks of a variable of an opaque type: its own, or those of an array's elements."""
+    tree: ast.InitialiserTree = () if item.initialiser is None else item.initialiser
+    blocks = [textures.variable(node.type, given).encode() for given in _given(tree, len(item.dimensions))]
+    count = math.prod(d or 1 for d in item.dimensions)
+    return b"".join(blocks + [textures.variable(node.type, {}).encode()] * (count - len(blocks)))
+
+
+def _given(tree: ast.InitialiserTree, depth: int) -> list[dict[str, int | str]]:
+    """The fields that each element's initial value names."""
+    assert isinstance(tree, tuple)
+    if depth:
+        return [given for part in tree for given in _given(part, depth - 1)]
+    fields = [part for part in tree if isinstance(part, ast.Field)]
+    return [{f.name: f.value.text if isinstance(f.value, ast.Name) else _whole(f.value) for f in fields}]
+
+
+def _whole(value: ast.Operand) -> int:
+    return value.value & 0xFFFFFFFF if isinstance(value, ast.Integer) else 0
+
+
+def wrong_value(tree: ast.InitialiserTree | None, depth: int, type: str) -> str:
     """What is wrong with an initial value of an array of so many dimensions; empty if nothing is."""
+    if tree is None:
+        return ""
     if not isinstance(tree, tuple):
         return f"an initial value of .{type} is a list of fields in braces"
     if depth:
-        return next((wrong for part in tree if (wrong := _wrong_value(part, depth - 1, type))), "")
+        return next((wrong for part in tree if (wrong := wrong_value(part, depth - 1, type))), "")
     return next(_wrong_fields(tree, type), "")
 
 

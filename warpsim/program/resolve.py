@@ -67,17 +67,16 @@ class Resolver:
 
     def type_of(self, name: str, span: Span) -> ScalarType:
         """Look up a scalar type."""
-        found = TYPES.get(name)
+        found = TYPES.get(name) or initial_values.OPAQUE.get(name)
         if found is None:
-            if name not in initial_values.FIELDS:
-                self.problems.add("syntax", span, f".{name} is not a type")
+            self.problems.add("syntax", span, f".{name} is not a type")
             return TYPES["b32"]
         return found
 
     def check_opaque(self, node: ast.Variable, place: str) -> None:
         """Say what is wrong with variables or a parameter of an opaque type."""
-        rule, message = initial_values.fault_of(node, place, self.module.target)
-        self.problems.add(rule, node.span, message)
+        if wrong := initial_values.fault_of(node, place, self.module.target):
+            self.problems.add(wrong[0], node.span, wrong[1])
 
     def check_wide(self, type: ScalarType, span: Span) -> None:
         """Check whether the module may declare a .b128."""
@@ -87,14 +86,14 @@ class Resolver:
     def variable(self, node: ast.Variable, owner: str, scope: Scope | None, at: int = 0) -> list[Variable]:
         """Make the variables of a declaration in memory."""
         made: list[Variable] = []
-        if node.type in initial_values.FIELDS:
+        opaque = node.type in initial_values.OPAQUE
+        if opaque:
             self.check_opaque(node, "module" if scope is None else "function")
-            node = attrs.evolve(node, declarators=tuple([attrs.evolve(d, initialiser=None) for d in node.declarators]))
         type = self.type_of(node.type, node.span)
         self._declarable(node, type, scope)
         for item in node.declarators:
             names = [item.name] if item.count is None else self._numbered(item, item.count)
-            dimensions, data, relocations = self._initialised(node, item, type)
+            dimensions, data, relocations = self._opaque(node, item) if opaque else self._initialised(node, item, type)
             size = math.prod((type.bytes * node.vector, *(d or 0 for d in dimensions)))
             for name in names:
                 variable = Variable(
@@ -103,7 +102,7 @@ class Resolver:
                     StateSpace(node.space),
                     type,
                     size,
-                    node.align or type.bytes * node.vector,
+                    node.align or (16 if opaque else type.bytes * node.vector),
                     data,
                     relocations,
                     node.linkage,
@@ -114,6 +113,16 @@ class Resolver:
                 made.append(variable)
                 self.declare(name, variable, item.span, scope, at)
         return made
+
+    @staticmethod
+    def _opaque(node: ast.Variable, item: ast.Declarator) -> tuple[list[int | None], bytes, tuple[Relocation, ...]]:
+        """The dimensions of textures, samplers or surfaces, and their blocks."""
+        dimensions = list(item.dimensions)
+        if item.initialiser is not None and dimensions and not dimensions[0]:
+            dimensions[0] = _length(item.initialiser)
+        whole = attrs.evolve(item, dimensions=tuple(dimensions))
+        sound = initial_values.wrong_value(item.initialiser, len(dimensions), node.type) == ""
+        return dimensions, initial_values.opaque_bytes(node, whole) if sound else b"", ()
 
     def _numbered(self, item: ast.Declarator, count: int) -> list[str]:
         """The names of ``name<count>``."""
@@ -247,19 +256,15 @@ class Resolver:
         for node in nodes:
             type = self.type_of(node.type, node.span)
             item = node.declarators[0]
-            if node.type in initial_values.FIELDS:
+            if node.type in initial_values.OPAQUE:
                 self.check_opaque(node, of if here else "entry")
+                type = initial_values.HANDLES[node.type]
             size = type.bytes * node.vector
             for d in item.dimensions:
                 size *= d or 0
             if node.pointer is not None and of not in ("entry", "prototype"):
                 message = f".ptr of {item.name} is for parameters of an .entry only"
                 self.problems.add("directive", node.span, message)
-            elif node.pointer is not None and node.pointer[0] in initial_values.FIELDS:
-                message = (
-                    f".ptr .{node.pointer[0]} of {item.name} is not supported: textures and surfaces are not simulated"
-                )
-                self.problems.add("unsupported", node.span, message)
             if here and of != "prototype":
                 self._parameter(node, item, type, of)
             if of == "result" and node.space == "param" and not all(item.dimensions):

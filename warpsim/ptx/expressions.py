@@ -98,7 +98,7 @@ class Expressions:
         if text == "[":
             return self._address()
         if text == "{":
-            return self._vector()
+            return self._pair(self._vector())
         if text == "!" and s.kinds[s.i + 1] == "word":
             span = s.span()
             s.skip()

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+import attrs
 import numpy as np
 
 from warpsim.layout import textures as layout
 from warpsim.layout.textures import Fields
 from warpsim.machine.memory.access import Memory
-from warpsim.machine.memory.addresses import Address
+from warpsim.machine.memory.addresses import Address, Coordinate
 from warpsim.machine.values import Array, as_array
-from warpsim.numerics import approx, convert, filtering
+from warpsim.numerics import convert, filtering
 from warpsim.types import TYPES
 
 if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.state.group import Group
 
-AXES = {"1d": 1, "2d": 2, "3d": 3, "a1d": 1, "a2d": 2, "cube": 2, "acube": 2}
+AXES = {"1d": 1, "2d": 2, "3d": 3, "a1d": 1, "a2d": 2, "cube": 2, "acube": 2, "2dms": 2, "a2dms": 2}
 _WORD = np.dtype(np.uint32)
+Gradients = tuple[tuple[Array, ...], tuple[Array, ...]]
+Spot = tuple[Array, Array]
+"""An element along an axis, and whether it is inside."""
 
 
 class Textures:
@@ -38,36 +43,75 @@ class Textures:
         geometry: str,
         texture: Address,
         lod: Array | None = None,
-        gradients: tuple[tuple[Array, ...], tuple[Array, ...]] | None = None,
+        gradients: Gradients | None = None,
         offset: tuple[Array, ...] | None = None,
         *,
         whole: bool = False,
-    ) -> tuple[Array, ...]:
-        """The four channels where each lane's coordinates point, u32."""
+    ) -> tuple[tuple[Array, ...], Array]:
+        """The four channels where each lane's coordinates point, u32, and whether they are in memory."""
         return self._each(geometry, texture, lambda part: part.sample(lod, gradients, offset), whole=whole)
 
     def gather(
-        self, geometry: str, texture: Address, channel: int, offset: tuple[Array, ...] | None = None
-    ) -> tuple[Array, ...]:
-        """One channel of the four elements around each lane's coordinates, u32."""
+        self,
+        geometry: str,
+        texture: Address,
+        channel: int,
+        offset: tuple[Array, ...] | None = None,
+    ) -> tuple[tuple[Array, ...], Array]:
+        """One channel of the four elements around each lane's coordinates, u32, and whether they are in memory."""
         return self._each(geometry, texture, lambda part: part.gather(channel, offset))
 
     def query(self, texture: Address, what: Callable[[Fields], int]) -> Array:
-        """A number that each lane's texture or surface has, u32."""
+        """A number that each lane's texture, sampler or surface has, u32."""
         out = np.zeros(self.active.shape, _WORD)
         for mask, fields in self._objects(texture):
             out[mask] = what(fields)
         return out
 
+    def is_kind(self, address: Array, kind: str) -> Array:
+        """Whether a module's variable of a kind is at each lane's address."""
+        places = np.broadcast_to(as_array(address).astype(np.uint64), self.active.shape)
+        out = np.zeros(self.active.shape, np.bool_)
+        for place in np.unique(places[self.active]).tolist():
+            fields = self._fields(place)
+            out |= (places == place) & (fields is not None and fields.named and fields.kind == kind)
+        return out
+
     def _each(
-        self, geometry: str, texture: Address, read: Callable[[_Part], tuple[Array, ...]], *, whole: bool = False
-    ) -> tuple[Array, ...]:
+        self,
+        geometry: str,
+        texture: Address,
+        read: Callable[[_Part], tuple[Array, ...]],
+        *,
+        whole: bool = False,
+    ) -> tuple[tuple[Array, ...], Array]:
         out = tuple([np.zeros(self.active.shape, _WORD) for _ in range(4)])
-        for mask, fields in self._objects(texture):
-            part = _Part(self, fields, geometry, self._coordinates(texture), mask, whole=whole)
+        *sampler, coordinates = texture.coordinates
+        flat = self._flat(coordinates)
+        for mask, fields in self._sampled(texture, sampler):
+            part = _Part(self, fields, geometry, flat, mask, whole=whole)
             for to, found in zip(out, read(part), strict=True):
                 to[mask] = np.broadcast_to(found, mask.shape)[mask]
-        return out
+        return out, np.ones(self.active.shape, np.bool_)
+
+    def _sampled(self, texture: Address, sampler: list[Coordinate]) -> Iterator[tuple[Array, Fields]]:
+        """The lanes that name each texture, and each sampler with it."""
+        if not sampler:
+            yield from self._objects(texture)
+            return
+        named = Address(sampler[0])  # type: ignore[arg-type]
+        for mask, fields in self._objects(texture):
+            for lanes, how in self._objects(named):
+                if (mask & lanes).any():
+                    yield (
+                        mask & lanes,
+                        attrs.evolve(
+                            fields,
+                            address=how.address,
+                            linear=how.linear,
+                            normalized=fields.normalized and not how.forced,
+                        ),
+                    )
 
     # ---- surfaces ----------------------------------------------------------------------------
 
@@ -94,7 +138,7 @@ class Textures:
             words = [np.broadcast_to(as_array(v), mask.shape) for v in values]
             words += [np.zeros(mask.shape, _WORD)] * (fields.channels - len(words))
             stored = tuple(_element(word, fields.format) for word in words[: fields.channels])
-            part = _Part(self, fields, geometry, self._coordinates(surface), mask)
+            part = _Part(self, fields, geometry, self._flat(surface.coordinates[-1]), mask)
             address, inside = part.surface(fields.element, outside, scaled=True)
             Memory(self.machine, self.group, mask & inside).store("global", Address(address), kind, stored)
 
@@ -118,42 +162,49 @@ class Textures:
     ) -> Iterator[tuple[Array, Array]]:
         """The lanes of each surface that access it, and their addresses."""
         for mask, fields in self._objects(surface):
-            part = _Part(self, fields, geometry, self._coordinates(surface), mask)
+            part = _Part(self, fields, geometry, self._flat(surface.coordinates[-1]), mask)
             address, inside = part.surface(size, outside, scaled=False)
             if (mask & inside).any():
                 yield mask & inside, address
 
     # ---- objects -----------------------------------------------------------------------------
 
-    def _coordinates(self, address: Address) -> list[Array]:
-        found: list[Array] = []
-        for part in address.coordinates:
-            found += [as_array(p) for p in part] if isinstance(part, tuple) else [as_array(part)]
-        return [np.broadcast_to(value, self.active.shape) for value in found]
+    def _flat(self, coordinates: Coordinate) -> list[Array]:
+        parts = coordinates if isinstance(coordinates, tuple) else (coordinates,)
+        return [np.broadcast_to(as_array(part), self.active.shape) for part in parts]
 
     def _objects(self, address: Address) -> Iterator[tuple[Array, Fields]]:
         """The lanes that name each object."""
-        handles = np.broadcast_to(as_array(address.base).astype(np.uint64), self.active.shape)
+        handles = np.broadcast_to(address.places.astype(np.uint64), self.active.shape)
         for handle in np.unique(handles[self.active]).tolist():
             mask = self.active & (handles == handle)
             fields = self._fields(handle)
-            if fields is None:
-                self.machine.fault(
-                    "out-of-bounds",
-                    f"{handle:#x} is no texture or surface object",
-                    self.group,
-                    mask,
-                    advice="pass a warpsim.Texture, or an object that the driver made",
-                )
+            if fields is not None and (fields.levels or fields.kind == "samplerref" or not address.coordinates):
+                yield mask, fields
                 continue
-            yield mask, fields
+            bound = (
+                "is no texture or surface object" if fields is None else f"is a .{fields.kind} with nothing bound to it"
+            )
+            self.machine.fault(
+                "out-of-bounds",
+                f"{handle:#x} {bound}",
+                self.group,
+                mask,
+                advice="pass a warpsim.Texture, or an object that the driver made",
+            )
 
     def _fields(self, handle: int) -> Fields | None:
-        size = layout.BLOCK.itemsize
-        found = self.machine.launch.memory.find(handle, handle + size)
-        if found is None:
-            return None
-        return layout.decode(found.data[handle - found.start :][:size].tobytes())
+        """The object at an address, or whose address is there (a kernel's parameter)."""
+        found = self._bytes(handle, layout.BLOCK.itemsize)
+        fields = None if found is None else layout.decode(found)
+        if fields is None and (pointer := self._bytes(handle, 8)) is not None:
+            found = self._bytes(int.from_bytes(pointer, "little"), layout.BLOCK.itemsize)
+            fields = None if found is None else layout.decode(found)
+        return fields
+
+    def _bytes(self, address: int, size: int) -> bytes | None:
+        found = self.machine.launch.memory.find(address, address + size)
+        return None if found is None else found.data[address - found.start :][:size].tobytes()
 
 
 def _element(word: Array, format: str) -> Array:
@@ -182,56 +233,55 @@ class _Part:
         whole: bool = False,
     ) -> None:
         self.port, self.fields, self.mask, self.rank = port, fields, mask, AXES[geometry]
-        self.layer: Array | int = 0
+        self.whole = whole
+        self.index: Array | int = 0
         if geometry[0] == "a":
-            self.layer, coordinates = coordinates[0], coordinates[1:]
-        self.coordinates, self.whole = coordinates, whole
-        self.cube = "cube" in geometry
-        self.normalized = fields.normalized or self.cube
-
-    def _axes(self) -> tuple[list[Array], Array]:
-        """The coordinates in a layer, and the number of the layer or face."""
-        fields = self.fields
+            self.index, coordinates = coordinates[0], coordinates[1:]
+        self.number: Array | int = 0
+        self.multisampled = geometry.endswith("ms")
+        if self.multisampled:
+            self.number, coordinates = coordinates[0], coordinates[1:]
+        self.raw_places = coordinates[: self.rank]
+        self.normalized = fields.normalized or "cube" in geometry
+        self.there: Array = np.ones(1, np.bool_)
+        """Whether the level exists, where it is an integer."""
+        self.row: Array = np.zeros(1, np.int32)
         each = fields.faces or 1
-        layer = np.minimum(np.asarray(self.layer).astype(np.int64), max(fields.layers, 1) - 1) * each
-        if not self.cube:
-            return [c.view(np.float32) for c in self.coordinates[: self.rank]], layer
-        x, y, z = (c.view(np.float32) for c in self.coordinates[:3])
-        number, across, down = filtering.face(x, y, z)
-        return [across, down], layer + number
+        self.layer: Array = np.minimum(np.asarray(self.index).astype(np.int64), max(fields.layers, 1) - 1) * each
+        self.face: Array | None = None
+        self.places: list[Array] = [c.view(np.float32) for c in self.raw_places]
+        if "cube" in geometry:
+            x, y, z = (c.view(np.float32) for c in coordinates[:3])
+            self.face, *self.places = filtering.face(x, y, z)
+            self.direction = (x, y, z)
+
+    # ---- reading -----------------------------------------------------------------------------
 
     def sample(
-        self,
-        lod: Array | None,
-        gradients: tuple[tuple[Array, ...], tuple[Array, ...]] | None,
-        offset: tuple[Array, ...] | None,
+        self, lod: Array | None, gradients: Gradients | None, offset: tuple[Array, ...] | None
     ) -> tuple[Array, ...]:
         fields = self.fields
+        if fields.rank == 1 and self.whole != fields.buffer and not fields.layers:
+            return tuple([np.zeros(self.mask.shape, _WORD)] * 4)  # what an H200 reads
         detail = np.broadcast_to(self._detail(lod, gradients), self.mask.shape)
-        weight = detail & 255 if fields.mip_linear else np.zeros_like(detail)
+        weight = detail & 255 if fields.mip_linear and not self.whole else np.zeros_like(detail)
         level = detail >> 8 if fields.mip_linear else detail + 128 >> 8
         out = tuple([np.zeros(self.mask.shape, _WORD) for _ in range(4)])
         for number in np.unique(level[self.mask]).tolist():
             lanes = self.mask & (level == number)
             for to, found in zip(out, self._filtered(number, lanes, weight, offset), strict=True):
-                to[lanes] = np.broadcast_to(found, lanes.shape)[lanes]
+                to[lanes] = np.where(self.there, np.broadcast_to(found, lanes.shape), 0)[lanes]
         return out
 
-    def _detail(self, lod: Array | None, gradients: tuple[tuple[Array, ...], tuple[Array, ...]] | None) -> Array:
+    def _detail(self, lod: Array | None, gradients: Gradients | None) -> Array:
         """Each lane's level in steps of 1/256."""
         fields = self.fields
+        if self.whole and lod is not None:  # as it is
+            exact = as_array(lod).view(np.int32).astype(np.int64)
+            self.there = (exact >= 0) & (exact < len(fields.levels))
+            return exact.clip(0, len(fields.levels) - 1) * 256
         if gradients is not None:
-            squares = [
-                sum(
-                    (
-                        (as_array(g).astype(np.float64) * n) ** 2
-                        for g, n in zip(d, fields.size[: self.rank], strict=False)
-                    ),
-                    np.zeros(1),
-                )
-                for d in gradients
-            ]
-            lod = approx.lg2_ftz(np.maximum(*squares).astype(np.float32)) / 2
+            lod = filtering.level_of(*gradients, fields.size[: self.rank])
         bias = 0.0 if lod is None else fields.bias  # a kernel's tex has no level of its own to bias
         return filtering.levels(0.0 if lod is None else lod, bias, fields.least, fields.most, len(fields.levels))
 
@@ -240,80 +290,135 @@ class _Part:
         fields = self.fields
         between = bool((weight[lanes] > 0).any())
         if not between and (self.whole or not fields.linear):
-            raw = self._raw(level, lanes, self._spots(level, offset), self._axes()[1])
-            return self._channels(raw)
+            return self._single(self._raw(level, lanes, self._spots(level, offset), self._slice))
         corners = self._corners(level, lanes, offset, 256 - weight)
         if between:
             corners += self._corners(level + 1, lanes & (weight > 0), offset, weight)
         guard = filtering.GUARD if fields.linear else filtering.GUARD_OF_LEVELS
         raws, weights = zip(*corners, strict=True)
         channels = [
-            filtering.weighted(list(parts), list(weights), fields.format, guard) for parts in zip(*raws, strict=True)
+            filtering.weighted(*self._readable(number, parts), list(weights), guard)
+            for number, parts in enumerate(zip(*raws, strict=True))
         ]
         return self._filled([c.view(_WORD) for c in channels])
 
-    def _spots(self, level: int, offset: tuple[Array, ...] | None) -> list[tuple[Array, Array]]:
-        """The element along each axis, and whether it is inside, without filtering."""
-        fields, sizes = self.fields, self.fields.extents(level)
-        places, moved = self._axes()[0], _moved(offset, self.rank)
-        if self.whole:
-            wholes = [place.view(np.int32).astype(np.int64) + o for place, o in zip(places, moved, strict=False)]
-            return [filtering.addressed(place, n, "border") for place, n in zip(wholes, sizes, strict=False)]
-        axes = zip(places, moved, sizes, fields.address, strict=False)
-        return [filtering.point(p, n, m, normalized=self.normalized, offset=o) for p, o, n, m in axes]
+    def _readable(self, number: int, parts: tuple[Array, ...]) -> tuple[list[Array], str]:
+        """The elements of a channel that are weighed, and their format."""
+        if self._in_srgb(number):
+            return [filtering.linear_light(part) for part in parts], "f16"
+        if self.fields.format[1:] == "32":  # integers too, by their bits
+            return [part.view(np.float32) for part in parts], "f32"
+        return list(parts), self.fields.format
 
-    def _corners(
-        self, level: int, lanes: Array, offset: tuple[Array, ...] | None, share: Array
-    ) -> list[tuple[tuple[Array, ...], Array]]:
-        """The elements that lanes weigh at a level, and their weights, ``share`` in all."""
-        fields, layer = self.fields, self._axes()[1]
-        if not fields.linear:
-            return [(self._raw(level, lanes, self._spots(level, offset), layer), share)]
-        prints = self._footprints(level, offset)
-        if fields.rank == 1 and not fields.layers and fields.address[1] == "border":  # one row, read at its edge
-            half, none = np.full(1, 128), np.zeros(1, np.bool_)
-            prints.append(filtering.Footprint(half * 0, half * 0, half, none, ~none))
-        found = []
-        for corner, weight in filtering.corner_weights([p.weight for p in prints], share):
-            spots = [
-                (p.second, p.second_inside) if second else (p.first, p.first_inside)
-                for second, p in zip(corner, prints, strict=True)
-            ]
-            found.append((self._raw(level, lanes, spots, layer), weight))
-        return found
-
-    def _footprints(self, level: int, offset: tuple[Array, ...] | None) -> list[filtering.Footprint]:
-        fields = self.fields
-        axes = zip(self._axes()[0], _moved(offset, self.rank), fields.extents(level), fields.address, strict=False)
-        return [filtering.linear(p, n, m, normalized=self.normalized, offset=o) for p, o, n, m in axes]
-
-    def _channels(self, raw: tuple[Array, ...]) -> list[Array]:
+    def _single(self, raw: tuple[Array, ...]) -> list[Array]:
         """Unfiltered elements as the instruction gives them."""
         fields = self.fields
         if fields.integer or fields.format[1:] == "32":
             return self._filled([filtering.as_integer(channel) for channel in raw])
-        return self._filled([filtering.as_float(channel, fields.format).view(_WORD) for channel in raw])
+        return self._filled([self._one(n, channel).view(_WORD) for n, channel in enumerate(raw)])
+
+    def _one(self, number: int, raw: Array) -> Array:
+        """A channel of an element as f32."""
+        if self._in_srgb(number):
+            return filtering.linear_light(raw).astype(np.float32)
+        return filtering.as_float(raw, self.fields.format, number)
+
+    def _in_srgb(self, channel: int) -> bool:
+        """Whether a channel is light: bytes, but for the last of two or four."""
+        fields = self.fields
+        return fields.srgb and fields.format == "u8" and channel < max(fields.channels - 1, 1)
 
     def _filled(self, channels: list[Array]) -> list[Array]:
         return channels + [np.zeros(1, _WORD)] * (4 - len(channels))
 
     def gather(self, channel: int, offset: tuple[Array, ...] | None) -> tuple[Array, ...]:
         x, y = self._footprints(0, offset)
-        layer = self._axes()[1]
         (x0, x1), (y0, y1) = (((p.first, p.first_inside), (p.second, p.second_inside)) for p in (x, y))
         around = ([x0, y1], [x1, y1], [x1, y0], [x0, y0])
-        return tuple(self._channels(self._raw(0, self.mask, spots, layer))[channel] for spots in around)
+        found = []
+        for spots in around:
+            raw = self._raw(0, self.mask, spots, self._slice)
+            found.append(
+                filtering.weighted([raw[channel]], "s8", [np.full(1, 256)]).view(_WORD)
+                if self.fields.format == "s8" and not self.fields.integer and channel < len(raw)
+                else self._single(raw)[channel]
+            )
+        return tuple(found)
 
-    def _raw(self, level: int, lanes: Array, spots: list[tuple[Array, Array]], layer: Array) -> tuple[Array, ...]:
+    # ---- places ------------------------------------------------------------------------------
+
+    @property
+    def _slice(self) -> Array:
+        """The layer or face."""
+        return self.layer if self.face is None else self.layer + self.face
+
+    def _spots(self, level: int, offset: tuple[Array, ...] | None) -> list[Spot]:
+        """The element along each axis, and whether it is inside, without filtering."""
+        fields, sizes = self.fields, self.fields.extents(level)
+        moved = _moved(offset, self.rank)
+        self._note_row(offset)
+        if self.whole and len(fields.levels) > 1:
+            wholes = [c.view(np.int32).astype(np.int64) + o for c, o in zip(self.raw_places, moved, strict=False)]
+            return [filtering.addressed(p, n, m) for p, n, m in zip(wholes, sizes, fields.address, strict=False)]
+        if self.whole:
+            wholes = [c.view(np.int32).astype(np.int64) + o for c, o in zip(self.raw_places, moved, strict=False)]
+            return [filtering.addressed(place, n, "border") for place, n in zip(wholes, sizes, strict=False)]
+        axes = zip(self.places, moved, sizes, fields.address, strict=False)
+        found = [filtering.point(p, n, m, normalized=self.normalized, offset=o) for p, o, n, m in axes]
+        return [*found, (np.zeros(1, np.int64), self.row == 0)]
+
+    def _corners(
+        self, level: int, lanes: Array, offset: tuple[Array, ...] | None, share: Array
+    ) -> list[tuple[tuple[Array, ...], Array]]:
+        """The elements that lanes weigh at a level, and their weights, ``share`` in all."""
+        fields = self.fields
+        if not fields.linear:
+            return [(self._raw(level, lanes, self._spots(level, offset), self._slice), share)]
+        prints = self._footprints(level, offset)
+        if fields.rank == 1 and not fields.layers and fields.address[1] == "border":  # one row, read at its edge
+            half = np.full(1, 128)
+            prints.append(filtering.Footprint(half * 0, half * 0, half, self.row == 1, self.row == 0))
+        found = []
+        for corner, weight in filtering.corner_weights([p.weight for p in prints], share):
+            spots = [
+                (p.second, p.second_inside) if second else (p.first, p.first_inside)
+                for second, p in zip(corner, prints, strict=True)
+            ]
+            found.append((self._raw(level, lanes, spots, self._slice), weight))
+        return found
+
+    def _footprints(self, level: int, offset: tuple[Array, ...] | None) -> list[filtering.Footprint]:
+        fields = self.fields
+        self._note_row(offset)
+        axes = zip(self.places, _moved(offset, self.rank), fields.extents(level), fields.address, strict=False)
+        return [filtering.linear(p, n, m, normalized=self.normalized, offset=o) for p, o, n, m in axes]
+
+    def _note_row(self, offset: tuple[Array, ...] | None) -> None:
+        """In one dimension, bits 4 to 7 of an offset are one along y, where only a border is."""
+        fields = self.fields
+        if offset is not None and fields.rank == 1 and not fields.layers and fields.address[1] == "border":
+            self.row = ((as_array(offset[0]).view(np.int32) >> 4) + 8 & 15) - 8
+
+    # ---- memory ------------------------------------------------------------------------------
+
+    def _raw(self, level: int, lanes: Array, spots: list[Spot], layer: Array) -> tuple[Array, ...]:
         """The channels of one element of each lane, or the border."""
         fields = self.fields
         inside: Array = np.logical_and.reduce([np.broadcast_to(i, lanes.shape) for _, i in spots])
-        if self.whole and fields.layers:
-            inside = inside & (np.asarray(self.layer) < fields.layers)
+        if self.whole and fields.layers and len(fields.levels) == 1:
+            inside = inside & (np.asarray(self.index) < fields.layers)
         address = self._address(level, [place for place, _ in spots], layer)
-        kind = TYPES[fields.format]
+        if fields.samples:
+            number = np.asarray(self.number).astype(np.int64)
+            address = address + np.minimum(number, fields.samples - 1) * (fields.element // fields.samples)
+        if self.multisampled:
+            inside = inside & (np.asarray(self.number) < max(fields.samples, 1))
         memory = Memory(self.port.machine, self.port.group, lanes & inside)
-        found = memory.load("global", Address(address), kind, fields.channels)
+        if fields.format == "a2b10g10r10":
+            (word,) = memory.load("global", Address(address), TYPES["b32"], 1)
+            found: tuple[Array, ...] = tuple([word >> np.uint32(shift) & np.uint32(1023) for shift in (0, 10, 20, 30)])
+        else:
+            found = memory.load("global", Address(address), TYPES[fields.format], fields.channels)
         if inside.all():
             return found
         border = [_border(0.0 if self.whole else value, fields) for value in fields.border]
@@ -323,26 +428,25 @@ class _Part:
         fields = self.fields
         width, height, depth = fields.extents(level)
         zero = np.zeros(1, np.int64)
-        x, y, z = [*places, zero, zero][:3]
-        row = ((layer * depth + z) * height + y) if not fields.pitch else y
-        start = fields.levels[level] + row * (fields.pitch or width * fields.element)
+        x, y, z = [*places[: self.rank], zero, zero][:3]
+        pitch = fields.pitch or width * fields.element
+        start = fields.levels[level] + (layer * depth + z) * (fields.plane or pitch * height) + y * pitch
         found: Array = np.broadcast_to(start + x * fields.element, self.mask.shape).astype(np.int64)
         return found
 
     def surface(self, size: int, outside: str, *, scaled: bool) -> tuple[Array, Array]:
         """The address of each lane's access of ``size`` bytes to a surface, and which lanes do it."""
         fields = self.fields
-        x, *rest = (c.view(np.int32).astype(np.int64) for c in self.coordinates[: self.rank])
+        x, *rest = (c.view(np.int32).astype(np.int64) for c in self.raw_places)
         x = x * fields.element if scaled else x
         bounds = fields.extents(0)
         last = bounds[0] * fields.element - size
         inside = (x >= 0) & (x <= last)
         for place, n in zip(rest, bounds[1:], strict=False):
             inside = inside & (place >= 0) & (place < n)
-        layer = np.asarray(self.layer).astype(np.int64)
-        if fields.layers:
-            inside = inside & (layer < fields.layers)
-            layer = layer.clip(0, fields.layers - 1)
+        layer = np.asarray(self.index).astype(np.int64)
+        layers = max(fields.layers, 1) * max(fields.faces, 1)
+        inside = inside & (layer < layers)
         if outside == "trap" and (self.mask & ~inside).any():
             self.port.machine.fault(
                 "out-of-bounds",
@@ -352,16 +456,29 @@ class _Part:
                 advice="check the coordinates; the first counts bytes",
             )
         rest = [place.clip(0, n - 1) for place, n in zip(rest, bounds[1:], strict=False)]
-        address = self._address(0, [np.zeros(1, np.int64), *rest], layer) + x.clip(0, max(last, 0))
-        return address, np.broadcast_to(inside if outside != "clamp" else np.ones_like(inside), self.mask.shape)
+        start = self._address(0, [np.zeros(1, np.int64), *rest], layer.clip(0, layers - 1))
+        inside = inside if outside != "clamp" else np.ones_like(inside)
+        return start + x.clip(0, max(last, 0)), np.broadcast_to(inside, self.mask.shape)
 
 
 def _moved(offset: tuple[Array, ...] | None, rank: int) -> list[Array | int]:
-    """An offset along each axis."""
-    return [0] * rank if offset is None else [as_array(o).view(np.int32).astype(np.int64) for o in offset]
+    """An offset along each axis: the low four bits, signed."""
+    if offset is None:
+        return [0] * rank
+    return [(as_array(o).view(np.int32).astype(np.int64) + 8 & 15) - 8 for o in offset]
 
 
 def _border(value: float, fields: Fields) -> Array:
-    """A border's channel as an element: colours of integer textures are bits."""
+    """A border's channel as an element: of integers, the bits of a colour; of fractions, the nearest one, the lower of two."""
+    if fields.format == "a2b10g10r10":
+        return np.array(round(min(max(value, 0.0), 1.0) * 1023))
     dtype = np.dtype(TYPES[fields.format].dtype)
-    return np.array(value, dtype) if dtype.kind == "f" else np.array(value, np.float32).view(np.uint32).astype(dtype)
+    if fields.format == "f16":
+        return convert.to_half(np.array(value, np.float32), dtype, "rz")
+    if dtype.kind == "f":
+        return np.array(value, dtype)
+    if fields.integer or dtype.itemsize == 4:
+        return np.array(value, np.float32).view(np.uint32).astype(dtype)
+    most = np.iinfo(dtype).max
+    scaled = float(np.float32(min(max(value, -1.0 if dtype.kind == "i" else 0.0), 1.0)) * np.float32(most))
+    return np.array(math.copysign(math.ceil(abs(scaled) - 0.5), scaled), dtype)
