@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from warpsim.numerics import approx
 from warpsim.numerics.arrays import Array
 from warpsim.records import frozen
 
@@ -191,6 +192,5 @@ def level_of(dx: tuple[Array, ...], dy: tuple[Array, ...], sizes: tuple[int, ...
         )
         for d in (dx, dy)
     ]
-    with np.errstate(divide="ignore"):
-        found: Array = np.log2(np.maximum(*squares).astype(np.float32)) / 2
+    found: Array = approx.lg2_ftz(np.maximum(*squares).astype(np.float32)) / 2
     return found
