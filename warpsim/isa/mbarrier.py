@@ -204,18 +204,23 @@ def arrive_expect(op: Op, address: Address, bytes: Lanes, *, objects: ObjectsPor
     return objects.update(_space(op), address, _expectation(drop=drop), bytes, returns=not _is_remote(op))
 
 
-@instruction(
+_waits = functools.partial(
+    instruction,
+    anchor=_ANCHOR + "test-wait-mbarrier-try-wait",
+    types={"d": ".pred", "state": ".u64", "parity": ".u32", "hint": ".u32"},
+    spaces=_SPACES,
+    gates={**_GATES, "try_wait": (90, (7, 8))},
+    traits=_traits,
+)
+
+
+@_waits(
     f"""
     mbarrier.test_wait{{.sem.scope}}{{.space}}.b64 d, [address], state;
     mbarrier.try_wait{{.sem.scope}}{{.space}}.b64 d, [address], state{{, hint}};
     {_OWN} {_WAITS}
     """,
-    anchor=_ANCHOR + "test-wait-mbarrier-try-wait",
-    types={"d": ".pred", "state": ".u64", "hint": ".u32"},
-    spaces=_SPACES,
     needs=(80, (7, 0)),
-    gates={**_GATES, "try_wait": (90, (7, 8))},
-    traits=_traits,
 )
 def wait_state(op: Op, address: Address, state: Lanes, hint: Lanes | None = None, *, objects: ObjectsPort) -> Lanes:
     """Whether the phase of a state has completed."""
@@ -223,18 +228,13 @@ def wait_state(op: Op, address: Address, state: Lanes, hint: Lanes | None = None
     return mbarriers.has_passed(objects.look(_space(op), address, mbarriers.phase(before)), before)
 
 
-@instruction(
+@_waits(
     f"""
     mbarrier.test_wait.parity{{.sem.scope}}{{.space}}.b64 d, [address], parity;
     mbarrier.try_wait.parity{{.sem.scope}}{{.space}}.b64 d, [address], parity{{, hint}};
     {_OWN} {_WAITS}
     """,
-    anchor=_ANCHOR + "test-wait-mbarrier-try-wait",
-    types={"d": ".pred", "parity": ".u32", "hint": ".u32"},
-    spaces=_SPACES,
     needs=(80, (7, 1)),
-    gates={**_GATES, "try_wait": (90, (7, 8))},
-    traits=_traits,
 )
 def wait_parity(op: Op, address: Address, parity: Lanes, hint: Lanes | None = None, *, objects: ObjectsPort) -> Lanes:
     """Whether the phase with a parity has completed."""

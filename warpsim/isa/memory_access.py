@@ -132,24 +132,22 @@ def _local_volatile(op: Op) -> Gate | None:
     return (None, (9, 1)) if op.get("volatile") and space_of(op) == "local" else None
 
 
-_options = functools.partial(_access, relaxed=True, gates=GATES, gate=_local_volatile)
+def _loads(op: Op) -> Traits:
+    return Traits(access=Access.LOAD, polls=_is_strong(op))
 
 
-@_options(
-    LOADS.replace("{.vec}", ".vec") + WIDE,
+_options = functools.partial(
+    _access,
+    relaxed=True,
     types={"cache_policy": ".u64"},
-    vectors={"d": vector_size},
-    needs=(100, (8, 8)),
-    legal=_illegal_wide,
-    traits=lambda op: Traits(access=Access.LOAD, polls=_is_strong(op)),
+    vectors={"d": vector_size, "b": vector_size},
+    gates=GATES,
+    gate=_local_volatile,
 )
-@_options(
-    LOADS + NARROW,
-    types={"cache_policy": ".u64"},
-    vectors={"d": vector_size},
-    legal=_illegal,
-    traits=lambda op: Traits(access=Access.LOAD, polls=_is_strong(op)),
-)
+
+
+@_options(LOADS.replace("{.vec}", ".vec") + WIDE, needs=(100, (8, 8)), legal=_illegal_wide, traits=_loads)
+@_options(LOADS + NARROW, legal=_illegal, traits=_loads)
 def ld(op: Op, a: Address, cache_policy: Lanes | None = None, *, memory: MemoryPort) -> Elements:
     """d = the value at a; caches, hints and memory order change no value."""
     count = vector_size(op)
@@ -157,12 +155,7 @@ def ld(op: Op, a: Address, cache_policy: Lanes | None = None, *, memory: MemoryP
     return values if count > 1 else values[0]
 
 
-@_access(
-    "ld.mmio.relaxed.sys{.global}.type d, [a];" + NARROW,
-    needs=(70, (8, 2)),
-    relaxed=True,
-    traits=lambda op: Traits(access=Access.LOAD, polls=_is_strong(op)),
-)
+@_access("ld.mmio.relaxed.sys{.global}.type d, [a];" + NARROW, needs=(70, (8, 2)), relaxed=True, traits=_loads)
 def ld_mmio(op: Op, a: Address, *, memory: MemoryPort) -> Lanes:
     """d = the value at a, never merged with other accesses."""
     return memory.load(space_of(op), a, op.type, 1)[0]
@@ -190,32 +183,17 @@ def ldu(op: Op, a: Address, *, memory: MemoryPort) -> Elements:
     return values if count > 1 else values[0]
 
 
-@_options(
-    STORES.replace("{.vec}", ".vec") + WIDE,
-    types={"cache_policy": ".u64"},
-    vectors={"b": vector_size},
-    needs=(100, (8, 8)),
-    legal=_illegal_wide,
-    traits=Traits(access=Access.STORE),
-)
-@_options(
-    STORES + NARROW,
-    types={"cache_policy": ".u64"},
-    vectors={"b": vector_size},
-    legal=_illegal,
-    traits=Traits(access=Access.STORE),
-)
+_STORES = Traits(access=Access.STORE)
+
+
+@_options(STORES.replace("{.vec}", ".vec") + WIDE, needs=(100, (8, 8)), legal=_illegal_wide, traits=_STORES)
+@_options(STORES + NARROW, legal=_illegal, traits=_STORES)
 def st(op: Op, a: Address, b: Elements, cache_policy: Lanes | None = None, *, memory: MemoryPort) -> None:
     """The value at a = b."""
     memory.store(space_of(op), a, op.type, b if isinstance(b, tuple) else (b,))
 
 
-@_access(
-    "st.mmio.relaxed.sys{.global}.type [a], b;" + NARROW,
-    needs=(70, (8, 2)),
-    relaxed=True,
-    traits=Traits(access=Access.STORE),
-)
+@_access("st.mmio.relaxed.sys{.global}.type [a], b;" + NARROW, needs=(70, (8, 2)), relaxed=True, traits=_STORES)
 def st_mmio(op: Op, a: Address, b: Elements, *, memory: MemoryPort) -> None:
     """The value at a = b, never merged with other accesses."""
     memory.store(space_of(op), a, op.type, b if isinstance(b, tuple) else (b,))
@@ -229,7 +207,7 @@ def st_mmio(op: Op, a: Address, b: Elements, *, memory: MemoryPort) -> None:
     """,
     anchor="st-async",
     needs=(100, (8, 7)),
-    traits=Traits(access=Access.STORE),
+    traits=_STORES,
 )
 def st_async_release(op: Op, a: Address, b: Lanes, *, memory: MemoryPort) -> None:
     """The value at a = b, at a moment that nothing tells: at once here."""

@@ -86,6 +86,7 @@ def _absent(source: Lanes, active: Lanes, report: ReportPort) -> Lanes:
     return reading
 
 
+_UNIFORM = Traits(uniform="warp")
 _shfl = functools.partial(
     instruction,
     chapter="data-movement-and-conversion-instructions",
@@ -170,13 +171,12 @@ def _per_mask(body: Body) -> Body:
     return run
 
 
-@_warp(
+_vote = functools.partial(_warp, anchor="vote-sync", scope=Scope.WARP, needs=(30, (6, 0)), traits=_UNIFORM)
+
+
+@_vote(
     "vote.sync.mode.pred d, {!}a, membermask; .mode = { .all, .any, .uni };",
-    anchor="vote-sync",
-    scope=Scope.WARP,
     types={"d": ".pred", "a": ".pred", "membermask": ".u32"},
-    needs=(30, (6, 0)),
-    traits=Traits(uniform="warp"),
 )
 @_per_mask
 def vote_sync(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
@@ -188,14 +188,7 @@ def vote_sync(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     return np.broadcast_to(out, active.shape)
 
 
-@_warp(
-    "vote.sync.ballot.b32 d, {!}a, membermask;",
-    anchor="vote-sync",
-    scope=Scope.WARP,
-    types={"d": ".b32", "a": ".pred", "membermask": ".u32"},
-    needs=(30, (6, 0)),
-    traits=Traits(uniform="warp"),
-)
+@_vote("vote.sync.ballot.b32 d, {!}a, membermask;", types={"d": ".b32", "a": ".pred", "membermask": ".u32"})
 @_per_mask
 def vote_ballot(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     """The members' predicates as bits."""
@@ -206,29 +199,30 @@ def vote_ballot(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     "vote.mode.pred d, {!}a; .mode = { .all, .any, .uni };",
     types={"d": ".pred", "a": ".pred"},
     needs=(None, (1, 2)),
-    traits=Traits(uniform="warp"),
+    traits=_UNIFORM,
 )
 def vote(op: Op, a: Lanes, *, active: Lanes) -> Lanes:
     """Whether the predicate is true in all lanes here, in any, or equal in all."""
     return vote_sync(op, a, _EVERYBODY, active=active)
 
 
-@_unsynced(
-    "vote.ballot.b32 d, {!}a;", types={"d": ".b32", "a": ".pred"}, needs=(None, (2, 0)), traits=Traits(uniform="warp")
-)
+@_unsynced("vote.ballot.b32 d, {!}a;", types={"d": ".b32", "a": ".pred"}, needs=(None, (2, 0)), traits=_UNIFORM)
 def vote_unsynced_ballot(op: Op, a: Lanes, *, active: Lanes) -> Lanes:
     """The predicates of the lanes here, as bits."""
     return vote_ballot(op, a, _EVERYBODY, active=active)
 
 
-@_warp(
-    "match.any.sync.type d, a, membermask; .type = { .b32, .b64 };",
+_match = functools.partial(
+    _warp,
     anchor="match-sync",
     scope=Scope.WARP,
-    types={"d": ".b32", "membermask": ".u32"},
+    types={"d": ".b32", "p": ".pred", "membermask": ".u32"},
     checked_as={"d": ".u32"},
     needs=(70, (6, 0)),
 )
+
+
+@_match("match.any.sync.type d, a, membermask; .type = { .b32, .b64 };")
 @_per_mask
 def match_any(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     """A mask of the members with the same value."""
@@ -241,32 +235,14 @@ def match_any(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     return out
 
 
-@_warp(
-    "match.all.sync.type d, a, membermask;  .type = { .b32, .b64 };",
-    anchor="match-sync",
-    scope=Scope.WARP,
-    types={"d": ".b32", "membermask": ".u32"},
-    checked_as={"d": ".u32"},
-    needs=(70, (6, 0)),
-    traits=Traits(uniform="warp"),
-    sinks=("d",),
-)
+@_match("match.all.sync.type d, a, membermask;  .type = { .b32, .b64 };", traits=_UNIFORM, sinks=("d",))
 @_per_mask
 def match_all_mask(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     """The mask of all members if they have the same value, else 0."""
     return _match_all(a, membermask, active)[0]
 
 
-@_warp(
-    "match.all.sync.type d|p, a, membermask; .type = { .b32, .b64 };",
-    anchor="match-sync",
-    scope=Scope.WARP,
-    types={"d": ".b32", "p": ".pred", "membermask": ".u32"},
-    checked_as={"d": ".u32"},
-    needs=(70, (6, 0)),
-    traits=Traits(uniform="warp"),
-    sinks=("d",),
-)
+@_match("match.all.sync.type d|p, a, membermask; .type = { .b32, .b64 };", traits=_UNIFORM, sinks=("d",))
 @_per_mask
 def match_all(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> tuple[Lanes, Lanes]:
     """The mask of all members if they have the same value, else 0."""
@@ -278,9 +254,8 @@ def _match_all(a: Lanes, membermask: Lanes, active: Lanes) -> tuple[Lanes, Lanes
     full = np.broadcast_to(a, active.shape)
     first = np.take_along_axis(full, members.argmax(axis=1, keepdims=True), axis=1)
     same = ((full == first) | ~members).all(axis=1, keepdims=True)
-    return np.broadcast_to(np.where(same, _bits(members), np.uint32(0)), active.shape), np.broadcast_to(
-        same, active.shape
-    )
+    mask = np.where(same, _bits(members), np.uint32(0))
+    return np.broadcast_to(mask, active.shape), np.broadcast_to(same, active.shape)
 
 
 _REDUX = {
@@ -303,7 +278,7 @@ _REDUX = {
     types={"membermask": ".u32", **{n: (lambda op: op.type or TYPES["u32"]) for n in "da"}},
     checked_as=dict.fromkeys("da", ".u32"),
     needs=(80, (7, 0)),
-    traits=Traits(uniform="warp"),
+    traits=_UNIFORM,
 )
 @_per_mask
 def redux_sync(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
@@ -322,7 +297,7 @@ def redux_sync(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     scope=Scope.WARP,
     types={"d": ".f32", "a": ".f32", "membermask": ".u32"},
     needs=("100f", (8, 6)),
-    traits=Traits(uniform="warp"),
+    traits=_UNIFORM,
 )
 @_per_mask
 def redux_sync_f32(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:

@@ -24,8 +24,12 @@ from warpsim.types import TYPES, ScalarType
 
 _ANCHOR = "asynchronous-warpgroup-level-matrix-instructions-wgmma-mma-async"
 _ANCHOR_SP = "asynchronous-warpgroup-level-matrix-instructions-wgmma-mma-async-sp"
-_MISC = "asynchronous-warpgroup-level-matrix-instructions-wgmma-"
-_order = functools.partial(instruction, scope=Scope.WARPGROUP, needs=("90a", (8, 0)))
+_order = functools.partial(
+    instruction,
+    chapter="asynchronous-warpgroup-level-matrix-instructions-wgmma",
+    scope=Scope.WARPGROUP,
+    needs=("90a", (8, 0)),
+)
 _FLOAT_N = range(8, 257, 8)
 _INTEGER_N = (8, 16, 24, *range(32, 257, 16))
 """The text's list ends at 224; the assembler and the hardware also accept 240 and 256."""
@@ -327,9 +331,7 @@ def _from_shared(
 
 
 @_order(
-    "wgmma.fence.sync{.aligned};",
-    anchor=_MISC + "fence",
-    traits=Traits(asynchronous=Asynchronous(Family.WGMMA, Stage.FENCE)),
+    "wgmma.fence.sync{.aligned};", anchor="fence", traits=Traits(asynchronous=Asynchronous(Family.WGMMA, Stage.FENCE))
 )
 def fence(op: Op) -> None:
     """Order register accesses with wgmma; here, everything has happened already."""
@@ -337,7 +339,7 @@ def fence(op: Op) -> None:
 
 @_order(
     "wgmma.commit_group.sync{.aligned};",
-    anchor=_MISC + "commit-group",
+    anchor="commit-group",
     traits=Traits(asynchronous=Asynchronous(Family.WGMMA, Stage.COMMIT)),
 )
 def commit_group(op: Op) -> None:
@@ -346,7 +348,7 @@ def commit_group(op: Op) -> None:
 
 @_order(
     "wgmma.wait_group.sync{.aligned} n;",
-    anchor=_MISC + "wait-group",
+    anchor="wait-group",
     types={"n": ".u32"},
     constants={"n": (0, (1 << 63) - 1)},
     traits=Traits(asynchronous=Asynchronous(Family.WGMMA, Stage.WAIT)),
