@@ -192,7 +192,7 @@ def _legal_set(op: Op) -> str | None:
 
 @_compare(
     _SET,
-    types={"d": "dtype", "a": "stype", "b": "stype", "c": ".pred"},
+    types={"d": "dtype"},
     checked_as={"d": lambda op: ".u16" if op.dtype.name == "bf16" else None},
     registers={"c": _of_bf16},
     legal=_legal_set,
@@ -216,7 +216,7 @@ def set_(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     .dtype = {{ .f16x2, .bf16x2, .u32, .s32 }}; .stype = {{ .f16x2, .bf16x2 }};
     """,
     chapter="half-precision-comparison-instructions",
-    types={"d": "dtype", "a": "stype", "b": "stype", "c": ".pred"},
+    types={"d": "dtype"},
     checked_as={"d": lambda op: ".b32" if op.dtype.name == "bf16x2" else None},
     registers={"c": _of_bf16},
     legal=lambda op: (
@@ -236,10 +236,7 @@ def set_packed(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     return np.where(low, one, np.uint32(0)) | np.where(high, one << np.uint32(16), np.uint32(0))
 
 
-@_compare(
-    "selp.type d, a, b, {!}c; .type = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64 };",
-    types={"c": ".pred"},
-)
+@_compare("selp.type d, a, b, {!}c; .type = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64 };")
 def selp(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """a where c, else b."""
     if c.size == 1:
@@ -249,7 +246,7 @@ def selp(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
 
 @_compare(
     "slct{.ftz}.dtype.ctype d, a, b, c; .dtype = { .b16, .b32, .b64, .u16, .u32, .u64, .s16, .s32, .s64, .f32, .f64 }; .ctype = { .s32, .f32 };",
-    types={"d": "dtype", "a": "dtype", "b": "dtype", "c": "ctype"},
+    types={"d": "dtype", "a": "dtype", "b": "dtype"},
     legal=lambda op: ".ftz is for a .f32 operand c" if op.ftz and op.ctype.kind != "f" else None,
 )
 def slct(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:

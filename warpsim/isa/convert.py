@@ -125,7 +125,7 @@ def cvt_same(op: Op, a: Lanes) -> Lanes:
     cvt{.frnd}.bf16.f16            d, a;
     .frnd = { .rn, .rz, .rm, .rp };
     """,
-    types={"d": lambda op: _named(op)[0], "a": lambda op: _named(op)[1]},
+    types={"d": lambda op: _named(op)[0]},
     gates=_BF16,
 )
 def cvt_float(op: Op, a: Lanes) -> Lanes:
@@ -144,7 +144,7 @@ def cvt_float(op: Op, a: Lanes) -> Lanes:
 
 @_cvt(
     "cvt{.frnd}{.ftz}.f32.bf16 d, a; .frnd = { .rn, .rz, .rm, .rp };",
-    types={"d": ".f32", "a": ".bf16"},
+    types={"d": ".f32"},
     needs=(80, (7, 1)),
     gate=lambda op: (90, (7, 8)) if op.ftz else None,
 )
@@ -154,11 +154,7 @@ def cvt_f32_bf16(op: Op, a: Lanes) -> Lanes:
     return convert.canonical_single(flush_subnormal(r)) if op.ftz else r
 
 
-@_cvt(
-    "cvt.frnd{.ftz}.bf16.f32 d, a; .frnd = { .rn, .rz, .rm, .rp };",
-    types={"d": ".bf16", "a": ".f32"},
-    needs=(80, (7, 0)),
-)
+@_cvt("cvt.frnd{.ftz}.bf16.f32 d, a; .frnd = { .rn, .rz, .rm, .rp };", types={"d": ".bf16"}, needs=(80, (7, 0)))
 def cvt_bf16_f32(op: Op, a: Lanes) -> Lanes:
     """Convert f32 to bf16."""
     return convert.to_half(flush_subnormal(a) if op.ftz else a, BF16, op.frnd)
@@ -181,7 +177,7 @@ def _fp8(block: str, types: dict[str, str]) -> Callable[[Function], Function]:
 
 @_cvt(
     "cvt.frnd{.relu}{.satfinite}.dtype.f32 d, a; .frnd = { .rn, .rz }; .dtype = { .f16, .bf16 };",
-    types={"d": "dtype", "a": ".f32"},
+    types={"d": "dtype"},
     gate=lambda op: (
         (80, (8, 1))
         if op.satfinite and (op.relu or op.dtype.name == "bf16")
@@ -197,7 +193,7 @@ def cvt_half(op: Op, a: Lanes) -> Lanes:
 
 @_cvt(
     "cvt.frnd{.relu}{.satfinite}.dtype.f32 d, a, b; .frnd = { .rn, .rz }; .dtype = { .f16x2, .bf16x2 };",
-    types={"d": "dtype", "a": ".f32", "b": ".f32"},
+    types={"d": "dtype"},
     needs=(80, (7, 0)),
     gates=_FINITE,
 )
@@ -212,7 +208,7 @@ def cvt_half2(op: Op, a: Lanes, b: Lanes) -> Lanes:
 
 @_cvt(
     "cvt.rs{.relu}{.satfinite}.dtype.f32 d, a, b, rbits; .dtype = { .f16x2, .bf16x2 };",
-    types={"d": "dtype", "a": ".f32", "b": ".f32", "rbits": ".b32"},
+    types={"d": "dtype", "rbits": ".b32"},
     needs=(("100a", "103a"), (8, 7)),
 )
 def cvt_half2_stochastic(op: Op, a: Lanes, b: Lanes, rbits: Lanes) -> Lanes:
@@ -228,7 +224,7 @@ def cvt_half2_stochastic(op: Op, a: Lanes, b: Lanes, rbits: Lanes) -> Lanes:
 
 @_cvt(
     "cvt.rs{.relu}.satfinite.small.f32 d, a, rbits; .small = { .e4m3x4, .e5m2x4, .e2m3x4, .e3m2x4 };",
-    types={"d": ".b32", "a": ".f32", "rbits": ".b32"},
+    types={"d": ".b32", "rbits": ".b32"},
     vectors={"a": 4},
     needs=(("100a", "103a"), (8, 7)),
 )
@@ -245,7 +241,7 @@ def cvt_small_stochastic(op: Op, a: tuple[Lanes, ...], rbits: Lanes) -> Lanes:
 
 @_cvt(
     "cvt.rs{.relu}.satfinite.e2m1x4.f32 d, a, rbits;",
-    types={"d": ".b16", "a": ".f32", "rbits": ".b32"},
+    types={"d": ".b16", "rbits": ".b32"},
     vectors={"a": 4},
     needs=(("100a", "103a"), (8, 7)),
 )
@@ -267,7 +263,7 @@ def cvt_fp4_stochastic(op: Op, a: tuple[Lanes, ...], rbits: Lanes) -> Lanes:
     .frnd = { .rn, .rz };
     """,
     relaxed=False,
-    types={"d": ".b32", "a": ".f32"},
+    types={"d": ".b32"},
     exact=("d",),
     gate=lambda op: (
         ((80, (8, 1)) if op.satfinite else (80, (7, 0)))
@@ -296,8 +292,7 @@ def cvt_small(op: Op, a: Lanes, b: Lanes) -> Lanes:
 
 
 @_fp8(
-    "cvt.rn.satfinite{.relu}.f8type.f16x2 d, a; .f8type = { .e4m3x2, .e5m2x2 };",
-    types={"d": "f8type", "a": ".f16x2"},
+    "cvt.rn.satfinite{.relu}.f8type.f16x2 d, a; .f8type = { .e4m3x2, .e5m2x2 };", types={"d": "f8type", "a": ".f16x2"}
 )
 def cvt_small_half(op: Op, a: Lanes) -> Lanes:
     """Convert two halves to packed 8-bit formats."""
@@ -316,25 +311,21 @@ def cvt_from_small(op: Op, a: Lanes) -> Lanes:
     return convert.small_to_half2(a & np.uint16(0xFF), a >> np.uint16(8), op.f8type.name[:4], relu=op.relu)
 
 
-@_cvt(
-    "cvt.rn.satfinite{.relu}.e2m1x2.f32 d, a, b;",
-    types={"d": ".e2m1x2", "a": ".f32", "b": ".f32"},
-    needs=(_BLACKWELL, (8, 6)),
-)
+@_cvt("cvt.rn.satfinite{.relu}.e2m1x2.f32 d, a, b;", types={"d": ".e2m1x2"}, needs=(_BLACKWELL, (8, 6)))
 def cvt_fp4(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """Convert two f32 to packed 4-bit values, a in the upper part."""
     high, low = (convert.small_bits(x, "e2m1", relu=op.relu) for x in (a, b))
     return low | high << np.uint8(4)
 
 
-@_cvt("cvt.rn.satfinite{.relu}.e2m1x2.f16x2 d, a;", types={"d": ".e2m1x2", "a": ".f16x2"}, needs=(_BLACKWELL, (8, 6)))
+@_cvt("cvt.rn.satfinite{.relu}.e2m1x2.f16x2 d, a;", types={"d": ".e2m1x2"}, needs=(_BLACKWELL, (8, 6)))
 def cvt_fp4_half(op: Op, a: Lanes) -> Lanes:
     """Convert two halves to packed 4-bit values."""
     low, high = convert.half2_to_single(a)
     return cvt_fp4(op, high, low)
 
 
-@_cvt("cvt.rn{.relu}.f16x2.e2m1x2 d, a;", types={"d": ".f16x2", "a": ".e2m1x2"}, needs=(_BLACKWELL, (8, 6)))
+@_cvt("cvt.rn{.relu}.f16x2.e2m1x2 d, a;", types={"d": ".f16x2"}, needs=(_BLACKWELL, (8, 6)))
 def cvt_from_fp4(op: Op, a: Lanes) -> Lanes:
     """Convert packed 4-bit values to two halves."""
     return convert.small_to_half2(a & np.uint8(15), a >> np.uint8(4), "e2m1", relu=op.relu)
@@ -342,7 +333,7 @@ def cvt_from_fp4(op: Op, a: Lanes) -> Lanes:
 
 @_cvt(
     "cvt.frnd{.satfinite}.ue8m0x2.f32 d, a, b; .frnd = { .rz, .rp };",
-    types={"d": ".ue8m0x2", "a": ".f32", "b": ".f32"},
+    types={"d": ".ue8m0x2"},
     needs=(_BLACKWELL, (8, 6)),
 )
 def cvt_scale(op: Op, a: Lanes, b: Lanes) -> Lanes:
@@ -353,7 +344,7 @@ def cvt_scale(op: Op, a: Lanes, b: Lanes) -> Lanes:
 
 @_cvt(
     "cvt.frnd{.satfinite}.ue8m0x2.bf16x2 d, a; .frnd = { .rz, .rp };",
-    types={"d": ".ue8m0x2", "a": ".bf16x2"},
+    types={"d": ".ue8m0x2"},
     checked_as={"a": ".b32"},
     needs=(_BLACKWELL, (8, 6)),
 )
@@ -363,12 +354,7 @@ def cvt_scale_bf16(op: Op, a: Lanes) -> Lanes:
     return cvt_scale(op, high.astype(F32), low.astype(F32))
 
 
-@_cvt(
-    "cvt.rn.bf16x2.ue8m0x2 d, a;",
-    types={"d": ".bf16x2", "a": ".ue8m0x2"},
-    checked_as={"d": ".b32"},
-    needs=(_BLACKWELL, (8, 6)),
-)
+@_cvt("cvt.rn.bf16x2.ue8m0x2 d, a;", types={"d": ".bf16x2"}, checked_as={"d": ".b32"}, needs=(_BLACKWELL, (8, 6)))
 def cvt_from_scale(op: Op, a: Lanes) -> Lanes:
     """Convert packed powers of two to two bf16."""
     low, high = (convert.from_ue8m0(x).astype(np.uint32) for x in (a & np.uint16(0xFF), a >> np.uint16(8)))
@@ -383,7 +369,7 @@ def cvt_from_scale(op: Op, a: Lanes) -> Lanes:
     .dtype = { .u8, .s8, .u4, .s4, .u2, .s2 };
     """,
     anchor="data-movement-and-conversion-instructions-cvt-pack",
-    types={"d": ".u32", "a": ".s32", "b": ".s32", "c": ".b32"},
+    types={"d": ".u32", "a": ".s32", "b": ".s32"},
     relaxed=True,
     needs=(72, (6, 5)),
     gates={"u4": (75, (6, 5)), "s4": (75, (6, 5)), "u2": (75, (6, 5)), "s2": (75, (6, 5))},

@@ -38,16 +38,14 @@ def mov(op: Op, a: Lanes) -> Lanes:
     traits=_MOVES,
 )
 @_move(
-    "mov.v4.type d, a;  .type = { .b16, .b32, .u16, .u32, .s16, .s32, .f32 };",
-    vectors={"d": 4, "a": 4},
-    traits=_MOVES,
+    "mov.v4.type d, a;  .type = { .b16, .b32, .u16, .u32, .s16, .s32, .f32 };", vectors={"d": 4, "a": 4}, traits=_MOVES
 )
 def mov_vector(op: Op, a: tuple[Lanes, ...]) -> tuple[Lanes, ...]:
     """d = a per element; not in the text, but the assembler accepts it."""
     return a
 
 
-@_move("mov.pred d, {!}a;", types={"d": ".pred", "a": ".pred"}, traits=_MOVES)
+@_move("mov.pred d, {!}a;", traits=_MOVES)
 def mov_not(op: Op, a: Lanes) -> Lanes:
     """d = a, where the assembler accepts a negated."""
     return a
@@ -130,7 +128,6 @@ def _address_type(op: Op) -> ScalarType:
 
 @_move(
     "cvta.space.size p, a;" + _SPACES,
-    types={"p": _address_type, "a": _address_type},
     needs=(20, (2, 0)),
     gates=_CVTA_GATES,
     traits=lambda op: Traits(generic_address=True, symbols=op.space.split("::")[0]),
@@ -146,13 +143,7 @@ def cvta(op: Op, a: Lanes) -> Lanes:
     return a + LOCAL_WINDOW if op.space == "local" else a
 
 
-@_move(
-    "cvta.to.space.size p, a;" + _SPACES,
-    types={"p": _address_type, "a": _address_type},
-    needs=(20, (2, 0)),
-    gates=_CVTA_GATES,
-    traits=Traits(generic_address=True),
-)
+@_move("cvta.to.space.size p, a;" + _SPACES, needs=(20, (2, 0)), gates=_CVTA_GATES, traits=Traits(generic_address=True))
 def cvta_to(op: Op, a: Lanes) -> Lanes:
     """Convert a generic address to one in a state space."""
     if op.space.startswith("shared"):

@@ -68,24 +68,20 @@ def _finish(op: Op, r: Lanes) -> Lanes:
     return saturate(r) if op.sat else r
 
 
-_f32 = functools.partial(_float, types=dict.fromkeys("dabc", ".f32"))
-_f64 = functools.partial(_float, types=dict.fromkeys("dabc", ".f64"))
-
-
-@_f32(f"add{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", traits=contractible)
+@_float(f"add{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", traits=contractible)
 def add_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a + b."""
     a, b = _flushed(op, a, b)
     return _finish(op, floating.add(a, b, op.rnd or "rn"))
 
 
-@_f64(f"add{{.rnd}}.f64 d, a, b; {RND}", traits=contractible)
+@_float(f"add{{.rnd}}.f64 d, a, b; {RND}", traits=contractible)
 def add_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a + b."""
     return floating.add(a, b, op.rnd or "rn")
 
 
-@_f32(f"sub{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", traits=contractible)
+@_float(f"sub{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", traits=contractible)
 def sub_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a - b."""
     a, b = _flushed(op, a, b)
@@ -97,13 +93,13 @@ def _negated_sum(op: Op, b: Lanes, a: Lanes) -> Lanes:
     return floating.add(np.where(np.isnan(b), b, -b), a, op.rnd or "rn")
 
 
-@_f64(f"sub{{.rnd}}.f64 d, a, b; {RND}", traits=lambda op: attrs.evolve(contractible(op), exchanged=_negated_sum))
+@_float(f"sub{{.rnd}}.f64 d, a, b; {RND}", traits=lambda op: attrs.evolve(contractible(op), exchanged=_negated_sum))
 def sub_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a - b."""
     return floating.add(a, np.where(np.isnan(b), b, -b), op.rnd or "rn")
 
 
-@_f32(f"mul{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", traits=contractible)
+@_float(f"mul{{.rnd}}{{.ftz}}{{.sat}}.f32 d, a, b; {RND}", traits=contractible)
 def mul_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a * b."""
     a, b = _flushed(op, a, b)
@@ -113,13 +109,13 @@ def mul_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return saturate(r) if op.sat else r
 
 
-@_f64(f"mul{{.rnd}}.f64 d, a, b; {RND}", traits=contractible)
+@_float(f"mul{{.rnd}}.f64 d, a, b; {RND}", traits=contractible)
 def mul_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a * b."""
     return floating.mul(a, b, op.rnd or "rn")
 
 
-@_f32(f"fma.rnd{{.ftz}}{{.sat}}.f32 d, a, b, c; mad.rnd{{.ftz}}{{.sat}}.f32 d, a, b, c; {RND}")
+@_float(f"fma.rnd{{.ftz}}{{.sat}}.f32 d, a, b, c; mad.rnd{{.ftz}}{{.sat}}.f32 d, a, b, c; {RND}")
 def fma_f32(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """d = a * b + c, rounded once."""
     a, b, c = _flushed(op, a, b, c)
@@ -129,7 +125,7 @@ def fma_f32(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     return saturate(r) if op.sat else r
 
 
-@_f64(f"fma.rnd.f64 d, a, b, c; mad.rnd.f64 d, a, b, c; {RND}", traits=Traits(sorts=True))
+@_float(f"fma.rnd.f64 d, a, b, c; mad.rnd.f64 d, a, b, c; {RND}", traits=Traits(sorts=True))
 def fma_f64(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """d = a * b + c, rounded once."""
     return floating.fma(a, b, c, op.rnd)
@@ -163,7 +159,7 @@ def pairs_f32(op: Op, a: Lanes, b: Lanes, c: Lanes | None = None) -> Lanes:
     return halves[0] | halves[1]
 
 
-@_f32("div.approx{.ftz}.f32 d, a, b; div.full{.ftz}.f32 d, a, b;", traits=quotient)
+@_float("div.approx{.ftz}.f32 d, a, b; div.full{.ftz}.f32 d, a, b;", traits=quotient)
 def div_approx(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """a / b by the approximate reciprocal."""
     if op.full:
@@ -171,7 +167,7 @@ def div_approx(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return approx.div_ftz(a, b) if op.ftz else approx.div(a, b)
 
 
-@_f32(f"div.rnd{{.ftz}}.f32 d, a, b; {RND}")
+@_float(f"div.rnd{{.ftz}}.f32 d, a, b; {RND}")
 def div_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """a / b, correctly rounded."""
     a, b = _flushed(op, a, b)
@@ -179,19 +175,19 @@ def div_f32(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return floating.flush_quotient(r, op.rnd, a, b) if op.ftz else r
 
 
-@_f64(f"div.rnd.f64 d, a, b; {RND}")
+@_float(f"div.rnd.f64 d, a, b; {RND}")
 def div_f64(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """a / b, correctly rounded."""
     return floating.div(a, b, op.rnd)
 
 
-@_f32("rcp.approx{.ftz}.f32 d, a;", traits=reciprocal)
+@_float("rcp.approx{.ftz}.f32 d, a;", traits=reciprocal)
 def rcp_approx(op: Op, a: Lanes) -> Lanes:
     """1 / a, approximately."""
     return approx.rcp_ftz(a) if op.ftz else approx.rcp(a)
 
 
-@_f32(f"rcp.rnd{{.ftz}}.f32 d, a; {RND}")
+@_float(f"rcp.rnd{{.ftz}}.f32 d, a; {RND}")
 def rcp_f32(op: Op, a: Lanes) -> Lanes:
     """1 / a, correctly rounded."""
     (a,) = _flushed(op, a)
@@ -200,26 +196,26 @@ def rcp_f32(op: Op, a: Lanes) -> Lanes:
     return floating.flush_quotient(r, op.rnd, one, a) if op.ftz else r
 
 
-@_f64(f"rcp.rnd{{.ftz}}.f64 d, a; {RND}")
+@_float(f"rcp.rnd{{.ftz}}.f64 d, a; {RND}")
 def rcp_f64(op: Op, a: Lanes) -> Lanes:
     """1 / a, correctly rounded."""
     return floating.div(np.ones(1), a, op.rnd)
 
 
-@_f32("sqrt.approx{.ftz}.f32 d, a;")
+@_float("sqrt.approx{.ftz}.f32 d, a;")
 def sqrt_approx(op: Op, a: Lanes) -> Lanes:
     """Square root, approximately."""
     return approx.sqrt_ftz(a) if op.ftz else approx.sqrt(a)
 
 
-@_f32(f"sqrt.rnd{{.ftz}}.f32 d, a; {RND}")
+@_float(f"sqrt.rnd{{.ftz}}.f32 d, a; {RND}")
 def sqrt_f32(op: Op, a: Lanes) -> Lanes:
     """Square root, correctly rounded."""
     (a,) = _flushed(op, a)
     return floating.sqrt(a, op.rnd)
 
 
-@_f64(f"sqrt.rnd.f64 d, a; {RND}")
+@_float(f"sqrt.rnd.f64 d, a; {RND}")
 def sqrt_f64(op: Op, a: Lanes) -> Lanes:
     """Square root, correctly rounded."""
     return floating.sqrt(a, op.rnd)
@@ -232,13 +228,13 @@ _UNARY = {
 }
 
 
-@_f32("rsqrt.approx{.ftz}.f32 d, a; lg2.approx{.ftz}.f32 d, a; ex2.approx{.ftz}.f32 d, a;", anchor="ex2")
+@_float("rsqrt.approx{.ftz}.f32 d, a; lg2.approx{.ftz}.f32 d, a; ex2.approx{.ftz}.f32 d, a;", anchor="ex2")
 def unary_approx(op: Op, a: Lanes) -> Lanes:
     """Reciprocal square root, base-2 logarithm, or base-2 exponential."""
     return _UNARY[op.text.split(".")[0]][0 if op.ftz else 1](a)
 
 
-@_f64("rcp.approx.ftz.f64 d, a; rsqrt.approx{.ftz}.f64 d, a;", anchor="rcp-approx-ftz-f64")
+@_float("rcp.approx.ftz.f64 d, a; rsqrt.approx{.ftz}.f64 d, a;", anchor="rcp-approx-ftz-f64")
 def approx_f64(op: Op, a: Lanes) -> Lanes:
     """Reciprocal or reciprocal square root from the high word."""
     if op.text.startswith("rcp"):
@@ -246,26 +242,26 @@ def approx_f64(op: Op, a: Lanes) -> Lanes:
     return approx.rsqrt_ftz_f64(a) if op.ftz else approx.rsqrt_f64(a)
 
 
-@_f32("sin.approx{.ftz}.f32 d, a; cos.approx{.ftz}.f32 d, a;")
+@_float("sin.approx{.ftz}.f32 d, a; cos.approx{.ftz}.f32 d, a;")
 def trigonometric(op: Op, a: Lanes) -> Lanes:
     """Sine or cosine; .ftz makes no difference."""
     return approx.sin(a) if op.text.startswith("sin") else approx.cos(a)
 
 
-@_f32("tanh.approx.f32 d, a;", needs=(75, (7, 0)))
+@_float("tanh.approx.f32 d, a;", needs=(75, (7, 0)))
 def tanh(op: Op, a: Lanes) -> Lanes:
     """Hyperbolic tangent."""
     return approx.tanh(a)
 
 
-@_f32("abs{.ftz}.f32 d, a; neg{.ftz}.f32 d, a;", traits=contractible)
+@_float("abs{.ftz}.f32 d, a; neg{.ftz}.f32 d, a;", traits=contractible)
 def sign_f32(op: Op, a: Lanes) -> Lanes:
     """Absolute value or negation: operations on the sign; NaN becomes canonical."""
     (a,) = _flushed(op, a)
     return floating.canonical(np.abs(a) if op.text.startswith("abs") else -a)
 
 
-@_f64("abs.f64 d, a; neg.f64 d, a;", traits=contractible)
+@_float("abs.f64 d, a; neg.f64 d, a;", traits=contractible)
 def sign_f64(op: Op, a: Lanes) -> Lanes:
     """Absolute value and negation."""
     r = np.abs(a) if op.text.startswith("abs") else np.where(np.isnan(a), a, -a)
@@ -300,7 +296,7 @@ def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return floating.canonical(r) if op.NaN or sign is not None else r
 
 
-@_f32("min{.ftz}{.NaN}{.abs}.f32 d, a, b, c;  max{.ftz}{.NaN}{.abs}.f32 d, a, b, c;", needs=(100, (8, 8)))
+@_float("min{.ftz}{.NaN}{.abs}.f32 d, a, b, c;  max{.ftz}{.NaN}{.abs}.f32 d, a, b, c;", needs=(100, (8, 8)))
 def min_max_three(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """Minimum or maximum of three, or of their absolute values."""
     if op.abs:

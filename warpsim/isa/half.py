@@ -177,7 +177,7 @@ def approx_bf16(op: Op, a: Lanes) -> Lanes:
     .rnd = { .rn, .rz, .rm, .rp }; .atype = { .f16, .bf16 };
     """,
     anchor="mixed-precision-floating-point-instructions-fma",
-    types={"d": ".f32", "a": "atype", "b": "atype", "c": ".f32"},
+    types={"d": ".f32", "c": ".f32"},
     checked_as=dict.fromkeys("ab", lambda op: ".u16" if op.atype.name == "bf16" else None),
     needs=(100, (8, 6)),
     traits=contractible,

@@ -27,7 +27,6 @@ def _wide(op: Op) -> ScalarType:
     .type = { .u16, .u32, .u64, .s16, .s32, .s64 };
     .type2 = { .u16x2, .s16x2 };
     """,
-    types={n: (lambda op: op.type or op.type2 or TYPES["s32"]) for n in "dab"},
     gates={"u16x2": (90, (8, 0)), "s16x2": (90, (8, 0))},
 )
 def add(op: Op, a: Lanes, b: Lanes) -> Lanes:
@@ -45,8 +44,7 @@ def add(op: Op, a: Lanes, b: Lanes) -> Lanes:
     sub.type       d, a, b;
     sub{.sat}.s32  d, a, b;
     .type = { .u16, .u32, .u64, .s16, .s32, .s64 };
-    """,
-    types={n: (lambda op: op.type or TYPES["s32"]) for n in "dab"},
+    """
 )
 def sub(op: Op, a: Lanes, b: Lanes) -> Lanes:
     """d = a - b, modulo 2**N; with .sat, clamped to the s32 range."""
@@ -78,10 +76,7 @@ def mad_lo(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     return a * b + c
 
 
-@_integer(
-    "mad.hi.type d, a, b, c; mad.hi{.sat}.s32 d, a, b, c; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };",
-    types={n: (lambda op: op.type or TYPES["s32"]) for n in "dabc"},
-)
+@_integer("mad.hi.type d, a, b, c; mad.hi{.sat}.s32 d, a, b, c; .type = { .u16, .u32, .u64, .s16, .s32, .s64 };")
 def mad_hi(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """The upper half of a * b, plus c."""
     high = integer.mul_high(a, b)
@@ -108,10 +103,7 @@ def _product24(op: Op, a: Lanes, b: Lanes) -> Lanes:
     return product >> np.int64(16) if op.mode == "hi" else product
 
 
-@_integer(
-    "mad24.mode.type d, a, b, c; mad24.hi.sat.s32 d, a, b, c; .mode = { .hi, .lo }; .type = { .u32, .s32 };",
-    types={n: (lambda op: op.type or TYPES["s32"]) for n in "dabc"},
-)
+@_integer("mad24.mode.type d, a, b, c; mad24.hi.sat.s32 d, a, b, c; .mode = { .hi, .lo }; .type = { .u32, .s32 };")
 def mad24(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """mul24, plus c."""
     if op.sat:
@@ -157,7 +149,6 @@ def neg(op: Op, a: Lanes) -> Lanes:
     min{.relu}.s32 d, a, b;  max{.relu}.s32 d, a, b;
     .type = { .u16, .u32, .u64, .s16, .s64 };
     """,
-    types={n: (lambda op: op.type or TYPES["s32"]) for n in "dab"},
     gates={"relu": (90, (8, 0))},
 )
 def min_max(op: Op, a: Lanes, b: Lanes) -> Lanes:
@@ -225,12 +216,7 @@ def bfi(op: Op, a: Lanes, b: Lanes, c: Lanes, d: Lanes) -> Lanes:
     return integer.insert_field(a, b, c, d)
 
 
-@_integer(
-    "fns.b32 d, mask, base, offset;",
-    types={"d": ".b32", "mask": ".b32", "base": ".b32", "offset": ".s32"},
-    checked_as={"offset": ".b32"},
-    needs=(30, (6, 0)),
-)
+@_integer("fns.b32 d, mask, base, offset;", types={"offset": ".s32"}, checked_as={"offset": ".b32"}, needs=(30, (6, 0)))
 def fns(op: Op, mask: Lanes, base: Lanes, offset: Lanes) -> Lanes:
     """Position of the n-th set bit from a base, upward or downward."""
     return integer.find_nth_set(mask, base, offset)

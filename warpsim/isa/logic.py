@@ -43,7 +43,7 @@ def cnot(op: Op, a: Lanes) -> Lanes:
 
 @_logic(
     "lop3.b32 d, a, b, c, immLut;",
-    types={"d": ".b32", "a": ".b32", "b": ".b32", "c": ".b32", "immLut": ".u32"},
+    types={"immLut": ".u32"},
     constants={"immLut": None},
     needs=(50, (4, 3)),
     sinks=("d",),
@@ -55,7 +55,7 @@ def lop3(op: Op, a: Lanes, b: Lanes, c: Lanes, immLut: Lanes) -> Lanes:
 
 @_logic(
     "lop3.bool.b32 d|p, a, b, c, immLut, q; .bool = { .or, .and };",
-    types={"d": ".b32", "p": ".pred", "a": ".b32", "b": ".b32", "c": ".b32", "immLut": ".u32", "q": ".pred"},
+    types={"p": ".pred", "immLut": ".u32", "q": ".pred"},
     constants={"immLut": None},
     needs=(70, (8, 2)),
     registers=("p",),
@@ -81,7 +81,7 @@ def shr(op: Op, a: Lanes, b: Lanes) -> Lanes:
 
 @_logic(
     "shf.dir.mode.b32 d, a, b, c; .dir = { .l, .r }; .mode = { .clamp, .wrap };",
-    types={"d": ".b32", "a": ".b32", "b": ".b32", "c": ".u32"},
+    types={"c": ".u32"},
     needs=(32, (3, 1)),
 )
 def shf(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
@@ -92,7 +92,6 @@ def shf(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
 @instruction(
     "prmt.b32{.mode} d, a, b, c; .mode = { .f4e, .b4e, .rc8, .ecl, .ecr, .rc16 };",
     anchor="data-movement-and-conversion-instructions-prmt",
-    types={"d": ".b32", "a": ".b32", "b": ".b32", "c": ".b32"},
     needs=(20, (2, 0)),
 )
 def prmt(op: Op, a: Lanes, b: Lanes, c: Lanes) -> Lanes:

@@ -169,7 +169,6 @@ def _ldu_illegal(op: Op) -> str | None:
 
 @_access(
     "ldu{.global}{.vec}.type d, [a];" + NARROW,
-    vectors={"d": vector_size},
     needs=(20, (2, 0)),
     relaxed=True,
     gates={"b128": (70, (8, 3))},

@@ -173,8 +173,7 @@ def mma_quads(op: Op, a: Registers, b: Registers, c: Registers, *, device: Devic
     parts = [slice(8 * quad, 8 * quad + 8) for quad in range(4)]
     result = np.dtype(np.float16 if op.dtype.bits == 16 else np.float32)
     d = np.concatenate(
-        [emulated.dot_quads(x[:, p, None], y[:, None, p], wide[:, p], result, device.sm) for p in parts],
-        axis=1,
+        [emulated.dot_quads(x[:, p, None], y[:, None, p], wide[:, p], result, device.sm) for p in parts], axis=1
     )
     return scatter(fragments.quad_pair("c", op.dtype.bits, by_rows=False), d, n, m, row_major=True)
 
@@ -224,7 +223,7 @@ KINDS = f".kind = {{ .kind::f8f6f4 }};  .dtype = {{ .f16, .f32 }};  .ctype = {{ 
     .shape = { .m16n8k4, .m16n8k8, .m16n8k16 };
     .dtype = { .f32 };  .atype = { .bf16, .tf32 };  .btype = { .bf16, .tf32 };  .ctype = { .f32 };
     """,
-    types={"d": ".f32", "a": ".b32", "b": ".b32", "c": ".f32"},
+    types={"a": ".b32", "b": ".b32"},
     exact=("a", "b"),
     needs=(80, (7, 0)),
     legal=_shapes(bf16="m16n8k8 m16n8k16", tf32="m16n8k4 m16n8k8"),
@@ -286,7 +285,7 @@ def _integer_gate(op: Op) -> Gate:
     .dtype = { .s32 };  .ctype = { .s32 };
     .atype = { .u8, .s8, .u4, .s4 };  .btype = { .u8, .s8, .u4, .s4 };
     """,
-    types={"d": ".s32", "a": ".b32", "b": ".b32", "c": ".s32"},
+    types={"a": ".b32", "b": ".b32"},
     legal=integer_shapes("m8n8k16 m16n8k16 m16n8k32", "m8n8k32 m16n8k32 m16n8k64"),
     gate=_integer_gate,
 )
@@ -304,7 +303,7 @@ def mma_integer(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     .shape = { .m8n8k128, .m16n8k128, .m16n8k256 };  .bitop = { .xor, .and };
     .dtype = { .s32 };  .atype = { .b1 };  .btype = { .b1 };  .ctype = { .s32 };
     """,
-    types={"d": ".s32", "a": ".b32", "b": ".b32", "c": ".s32"},
+    types={"a": ".b32", "b": ".b32"},
     needs=(75, (7, 0)),
     legal=disordered,
     gates={"and": (80, (7, 1)), "m16n8k128": (80, (7, 0)), "m16n8k256": (80, (7, 0))},

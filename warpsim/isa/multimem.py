@@ -72,23 +72,17 @@ _LOADS = """
 )
 @_options(
     f"{_LOADS.replace('.WHAT', '{.acc::f32}{.vec}.htype')} {_HALVES} .op = {{ .add }}; {_SCOPE}",
-    vectors={"d": _size},
-    types={"d": "htype"},
     checked_as={"d": _checked_as},
     legal=_legal,
     gates={"acc::f32": (90, (8, 2))},
 )
 @_options(
     f"{_LOADS.replace('.WHAT', '{.vec}.htype')} {_HALVES} .op = {{ .min, .max }}; {_SCOPE}",
-    vectors={"d": _size},
-    types={"d": "htype"},
     checked_as={"d": _checked_as},
     legal=_legal,
 )
 @_options(
     f"{_LOADS.replace('.WHAT', '{.vec}.ftype')} .ftype = {{ .f32, .f64 }}; .vec = {{ .v2, .v4 }}; .op = {{ .add }}; {_SCOPE}",
-    vectors={"d": _size},
-    types={"d": "ftype"},
     legal=_legal_float,
 )
 def multimem_ld_reduce(op: Op, a: Address, *, memory: MemoryPort) -> Elements:
@@ -106,17 +100,9 @@ _STORES = """
 
 
 @_options(f"{_STORES.replace('.WHAT', '.type')} {_INTEGERS} {_SCOPE}", legal=_legal)
-@_options(
-    f"{_STORES.replace('.WHAT', '{.vec}.htype')} {_HALVES} {_SCOPE}",
-    vectors={"b": _size},
-    types={"b": "htype"},
-    checked_as={"b": _checked_as},
-    legal=_legal,
-)
+@_options(f"{_STORES.replace('.WHAT', '{.vec}.htype')} {_HALVES} {_SCOPE}", checked_as={"b": _checked_as}, legal=_legal)
 @_options(
     f"{_STORES.replace('.WHAT', '{.vec}.ftype')} .ftype = {{ .f32, .f64 }}; .vec = {{ .v2, .v4 }}; {_SCOPE}",
-    vectors={"b": _size},
-    types={"b": "ftype"},
     legal=_legal_float,
 )
 def multimem_st(op: Op, a: Address, b: Elements, *, memory: MemoryPort) -> None:
@@ -136,15 +122,10 @@ _REDUCTIONS = """
     legal=_legal,
 )
 @_options(
-    f"{_REDUCTIONS.replace('.WHAT', '{.vec}.htype')} {_HALVES} .op = {{ .add, .min, .max }}; {_SCOPE}",
-    vectors={"b": _size},
-    types={"b": "htype"},
-    legal=_legal,
+    f"{_REDUCTIONS.replace('.WHAT', '{.vec}.htype')} {_HALVES} .op = {{ .add, .min, .max }}; {_SCOPE}", legal=_legal
 )
 @_options(
     f"{_REDUCTIONS.replace('.WHAT', '{.vec}.ftype')} .ftype = {{ .f32, .f64 }}; .vec = {{ .v2, .v4 }}; .op = {{ .add }}; {_SCOPE}",
-    vectors={"b": _size},
-    types={"b": "ftype"},
     legal=_legal_float,
 )
 def multimem_red(op: Op, a: Address, b: Elements, *, memory: MemoryPort) -> None:

@@ -92,7 +92,7 @@ _shfl = functools.partial(
     chapter="data-movement-and-conversion-instructions",
     anchor="shfl-sync",
     scope=Scope.WARP,
-    types={"p": ".pred", "membermask": ".u32", **dict.fromkeys("dabc", ".b32")},
+    types={"membermask": ".u32"},
     needs=(30, (6, 0)),
 )
 
@@ -125,7 +125,6 @@ _unsynced = functools.partial(_warp, scope=Scope.WARP, until=(70, (6, 4)))
     .mode = { .up, .down, .bfly, .idx };
     """,
     chapter="data-movement-and-conversion-instructions",
-    types={"p": ".pred", **dict.fromkeys("dabc", ".b32")},
     needs=(30, (3, 0)),
     traits=Traits(shuffles=True),
 )
@@ -174,10 +173,7 @@ def _per_mask(body: Body) -> Body:
 _vote = functools.partial(_warp, anchor="vote-sync", scope=Scope.WARP, needs=(30, (6, 0)), traits=_UNIFORM)
 
 
-@_vote(
-    "vote.sync.mode.pred d, {!}a, membermask; .mode = { .all, .any, .uni };",
-    types={"d": ".pred", "a": ".pred", "membermask": ".u32"},
-)
+@_vote("vote.sync.mode.pred d, {!}a, membermask; .mode = { .all, .any, .uni };", types={"membermask": ".u32"})
 @_per_mask
 def vote_sync(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     """Whether the predicate is true in all members, in any, or equal in all."""
@@ -188,25 +184,20 @@ def vote_sync(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     return np.broadcast_to(out, active.shape)
 
 
-@_vote("vote.sync.ballot.b32 d, {!}a, membermask;", types={"d": ".b32", "a": ".pred", "membermask": ".u32"})
+@_vote("vote.sync.ballot.b32 d, {!}a, membermask;", types={"membermask": ".u32"})
 @_per_mask
 def vote_ballot(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     """The members' predicates as bits."""
     return np.broadcast_to(_bits(a & _members(membermask, active)), active.shape)
 
 
-@_unsynced(
-    "vote.mode.pred d, {!}a; .mode = { .all, .any, .uni };",
-    types={"d": ".pred", "a": ".pred"},
-    needs=(None, (1, 2)),
-    traits=_UNIFORM,
-)
+@_unsynced("vote.mode.pred d, {!}a; .mode = { .all, .any, .uni };", needs=(None, (1, 2)), traits=_UNIFORM)
 def vote(op: Op, a: Lanes, *, active: Lanes) -> Lanes:
     """Whether the predicate is true in all lanes here, in any, or equal in all."""
     return vote_sync(op, a, _EVERYBODY, active=active)
 
 
-@_unsynced("vote.ballot.b32 d, {!}a;", types={"d": ".b32", "a": ".pred"}, needs=(None, (2, 0)), traits=_UNIFORM)
+@_unsynced("vote.ballot.b32 d, {!}a;", needs=(None, (2, 0)), traits=_UNIFORM)
 def vote_unsynced_ballot(op: Op, a: Lanes, *, active: Lanes) -> Lanes:
     """The predicates of the lanes here, as bits."""
     return vote_ballot(op, a, _EVERYBODY, active=active)
@@ -216,7 +207,7 @@ _match = functools.partial(
     _warp,
     anchor="match-sync",
     scope=Scope.WARP,
-    types={"d": ".b32", "p": ".pred", "membermask": ".u32"},
+    types={"d": ".b32", "membermask": ".u32"},
     checked_as={"d": ".u32"},
     needs=(70, (6, 0)),
 )
@@ -295,7 +286,7 @@ def redux_sync(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lanes:
     "redux.sync.op{.abs}{.NaN}.f32 d, a, membermask;  .op = { .min, .max };",
     anchor="redux-sync",
     scope=Scope.WARP,
-    types={"d": ".f32", "a": ".f32", "membermask": ".u32"},
+    types={"membermask": ".u32"},
     needs=("100f", (8, 6)),
     traits=_UNIFORM,
 )
@@ -317,7 +308,7 @@ def redux_sync_f32(op: Op, a: Lanes, membermask: Lanes, *, active: Lanes) -> Lan
     return np.broadcast_to(np.where(lost, np.int32(0x7FFFFFFF), result).view(np.float32), active.shape)
 
 
-@_warp("activemask.b32 d;", scope=Scope.WARP, types={"d": ".b32"}, needs=(30, (6, 2)), traits=Traits(uniform="warp"))
+@_warp("activemask.b32 d;", scope=Scope.WARP, needs=(30, (6, 2)), traits=Traits(uniform="warp"))
 def activemask(op: Op, *, active: Lanes) -> Lanes:
     """The lanes that execute this instruction together."""
     return np.broadcast_to(_bits(active), active.shape)
@@ -327,7 +318,7 @@ def activemask(op: Op, *, active: Lanes) -> Lanes:
     "elect.sync d|p, membermask;",
     anchor="elect-sync",
     scope=Scope.WARP,
-    types={"d": ".b32", "p": ".pred", "membermask": ".u32"},
+    types={"d": ".b32", "membermask": ".u32"},
     checked_as={"d": ".u32"},
     registers=("p",),
     needs=(90, (8, 0)),

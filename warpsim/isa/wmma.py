@@ -209,7 +209,6 @@ def wmma_mma(op: Op, a: Registers, b: Registers, c: Registers, *, device: Device
     """,
     anchor="warp-level-matrix-instructions-wmma-mma",
     scope=Scope.WARP,
-    types=dict.fromkeys("dabc", ".s32"),
     vectors={"d": 2, "a": 1, "b": 1, "c": 2},
     registers=("a", "b"),
     needs=(75, (6, 3)),
@@ -263,13 +262,7 @@ def _load_legal(op: Op) -> str | None:
 
 
 def _stride(
-    op: Op,
-    p: Address,
-    stride: Lanes | None,
-    fragment: Fragment,
-    memory: MemoryPort,
-    active: Lanes,
-    report: ReportPort,
+    op: Op, p: Address, stride: Lanes | None, fragment: Fragment, memory: MemoryPort, active: Lanes, report: ReportPort
 ) -> Lanes | np.int64:
     """The stride in elements, for lanes that follow the rules of matrix storage (anchor warp-level-matrix-storage)."""
     for name, value in (("address", p), ("stride", stride)):
