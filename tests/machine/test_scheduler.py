@@ -9,10 +9,11 @@ import pytest
 
 import warpsim
 from ptx_text import module_head
-from warpsim.machine.engine import all_begun, next_batch, take_shuffled, waves_of
+from warpsim.machine.engine import take_shuffled
 from warpsim.machine.state.launch import LaunchState, Settings
 from warpsim.machine.state.schedule import ENDLESS, Schedule
 from warpsim.machine.waiting import pass_time, wake
+from warpsim.machine.waves import all_begun, next_batch, waves_of
 
 
 def threads(group):

@@ -31,9 +31,6 @@ DRAWN = 960
 MOST = 8
 """Instructions of one opcode that the same targets have."""
 NOT_RUN = """
-clusterlaunchcontrol.try_cancel.async.mbarrier::complete_tx::bytes.b128 [b0], [b1];
-clusterlaunchcontrol.try_cancel.async.mbarrier::complete_tx::bytes.multicast::cluster::all.b128 [b0], [b1];
-clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 p0, o1;
 tcgen05.shift.cta_group::1.down [b0];
 tcgen05.cp.cta_group::1.128x256b.b8x16.b6x16_p32 [b0], q1;
 """

@@ -41,6 +41,7 @@ def _kinds(checks: frozenset[str], uses: Uses) -> list[Callable[[], Watcher]]:
         (not checks.isdisjoint(convergence.BROKEN.values()), convergence.Stalls),
         *(_asynchronous(checks, uses) if uses.asynchronous or uses.async_proxy else ()),
         *(_tensor_memory(checks) if uses.tensor_memory else ()),
+        *(_cluster_launches(checks) if uses.cancels else ()),
         *_races(checks),
         (convergence.SETMAXNREG in checks and uses.register_counts, convergence.RegisterCountRules),
         (True, Uninitialised if UNINITIALISED in checks else WrittenBytes),
@@ -66,6 +67,13 @@ def _tensor_memory(checks: frozenset[str]) -> Iterator[tuple[bool, Callable[[], 
 
     yield tensor_memory.RULE in checks, tensor_memory.TensorMemoryRules
     yield tensor_order.RULE in checks, tensor_order.TensorOrders
+
+
+def _cluster_launches(checks: frozenset[str]) -> Iterator[tuple[bool, Callable[[], Watcher]]]:
+    from warpsim.checks import cluster_launches
+    from warpsim.isa.cluster_launch import RULE
+
+    yield RULE in checks, cluster_launches.ClusterLaunchRules
 
 
 def _races(checks: frozenset[str]) -> Iterator[tuple[bool, Callable[[], Watcher]]]:

@@ -18,6 +18,7 @@ fragments are in layout/.
 from warpsim.isa import (  # noqa: F401
     atomics,
     barriers,
+    cluster_launch,
     compare,
     control,
     convert,

@@ -88,6 +88,7 @@ NAMES = {
         "bar": "cta warp sync arrive red",
         "barrier": "cta cluster arrive wait red",
         "brx": "idx",
+        "clusterlaunchcontrol": "try_cancel query_cancel",
         "cp": "reduce async bulk prefetch tensor commit_group wait_group wait_all mbarrier arrive",
         "createpolicy": "fractional range cvt",
         "cvt": "pack",

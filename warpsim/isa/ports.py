@@ -268,6 +268,14 @@ class BulkPort(Protocol):
         """Wait for all but ``n`` groups, or only until they have read their sources."""
 
 
+class ClusterLaunchesPort(Protocol):
+    """Clusters of the launch that have not begun."""
+
+    def cancel(self, address: Address, bar: Address, *, everywhere: bool) -> None:
+        """Cancel the launch of a cluster for each active lane. An answer of 16 bytes goes to shared memory (``everywhere``:
+        of each CTA of the cluster) and counts at the mbarrier: four words, 1 or 0 for failure, and x, y, z of its first CTA."""
+
+
 class ObjectsPort(Protocol):
     """The mbarrier objects in shared memory, as the 64-bit words of `warpsim.layout.mbarriers`."""
 
@@ -332,6 +340,9 @@ class TensorCoreMemory(Protocol):
 
     def read_shared(self, cta: Lanes, address: Lanes, dtype: DType) -> Lanes:
         """Elements at byte offsets in the shared memory of CTA columns (broadcast)."""
+
+    def write_shared(self, cta: Lanes, address: Lanes, values: Lanes) -> None:
+        """Write elements there."""
 
     def read_tensor(self, ctas: Lanes, address: Lanes, lanes: int, columns: int) -> Lanes:
         """The words ``[k, lanes, columns]`` of rectangles of tensor memory, one in each CTA column."""

@@ -82,6 +82,7 @@ class Family(enum.Enum):
     BULK = "cp.async.bulk"
     WGMMA = "wgmma"
     TCGEN05 = "tcgen05"
+    CANCEL = "clusterlaunchcontrol"
     REMOTE = "st.async"
     """Stores and reductions in the cluster's shared memory, which complete at an mbarrier."""
 

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 
 from warpsim.isa.spec import Gate
 
-OPCODES = frozenset(
-    ("clusterlaunchcontrol", "istypep", "suld", "suq", "sured", "sust", "tcgen05", "tex", "tld4", "txq")
-)
+OPCODES = frozenset(("istypep", "suld", "suq", "sured", "sust", "tcgen05", "tex", "tld4", "txq"))
 """Opcodes without a declaration, or only some of theirs."""
 
 MODIFIERS: dict[str, frozenset[str]] = {
@@ -41,8 +39,6 @@ MODIFIERS: dict[str, frozenset[str]] = {
 
 _TENSOR_MEMORY: Gate = (("100f", "110f"), (8, 6))
 _GATES: tuple[tuple[str, str, Gate], ...] = (
-    ("clusterlaunchcontrol", "", (100, (8, 6))),
-    ("clusterlaunchcontrol", "multicast::cluster::all", (("100f", "110f", "120f"), (8, 6))),
     ("tcgen05", "", _TENSOR_MEMORY),
     ("tcgen05", "kind::i8", (("100a", "110a"), None)),
     ("tcgen05", "shift", (("100a", "103a", "110a"), None)),

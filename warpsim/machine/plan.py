@@ -357,13 +357,14 @@ def _may_lead(space: str, kind: str) -> bool:
 @frozen
 class Uses:
     """What the instructions of a module use: the async proxy (wgmma, bulk copies, tcgen05); anything asynchronous (these,
-    cp.async, mbarriers); tcgen05; setmaxnreg; wmma fragments."""
+    cp.async, mbarriers); tcgen05; setmaxnreg; wmma fragments; clusterlaunchcontrol."""
 
     async_proxy: bool
     asynchronous: bool
     tensor_memory: bool
     register_counts: bool
     fragments: bool
+    cancels: bool
 
 
 def uses_of(program: Program) -> Uses:
@@ -379,9 +380,9 @@ def uses_of(program: Program) -> Uses:
             counts |= bool(traits.register_count)
             fragments |= bool(traits.opaque_fragments)
     tensor = Family.TCGEN05 in families or "tensor" in ports
-    proxy = tensor or bool(families & {Family.WGMMA, Family.BULK})
+    proxy = tensor or bool(families & {Family.WGMMA, Family.BULK, Family.CANCEL})
     asynchronous = tensor or bool(ports & {"async_groups", "bulk", "shared_matrix", "objects"})
-    return Uses(proxy, asynchronous, tensor, counts, fragments)
+    return Uses(proxy, asynchronous, tensor, counts, fragments, "cluster_launches" in ports)
 
 
 @functools.cache

@@ -15,12 +15,13 @@ from warpsim.analysis.flow import used_registers
 from warpsim.errors import ExecutionError, WarpsimError
 from warpsim.isa.atomics import JOINED
 from warpsim.isa.traits import Access, Ending
-from warpsim.machine.engine import Progress, waves_of
+from warpsim.machine.engine import Progress
 from warpsim.machine.plan import FunctionPlan, KernelPlan
 from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array
+from warpsim.machine.waves import waves_of
 from warpsim.parallel.part import Change, Marks, Outcome, Part, Reduction, perform
 from warpsim.parallel.processes import Here, Memory, Pickled, Processes, Threads
 from warpsim.program.program import Instruction
@@ -244,6 +245,8 @@ def kept_together(plan: KernelPlan, *, cooperative: bool) -> str | None:
     """Why the CTAs of a launch cannot run apart, in words; None if they can."""
     if cooperative:
         return "a cooperative launch"
+    if plan.uses.cancels:
+        return "launches that are cancelled"
     notes = plan.main.notes
     if TOGETHER not in notes:
         notes[TOGETHER] = why_together(plan)

@@ -38,6 +38,7 @@ BY_GROUP = {
         "membermask": "A membermask omits a lane that executes the instruction, or names one that never arrives.",
         "barrier-divergence": "The thread counts of a barrier cannot add up.",
         "setmaxnreg": "setmaxnreg has an invalid count, or is not executed by a whole warpgroup.",
+        "cluster-launch": "A launch is to be cancelled, or was not, where the attempt has failed before.",
         "deadlock": "No thread can make progress.",
     },
     "matrix": {

@@ -219,8 +219,8 @@ class ClusterPhases:
                 np.maximum.at(all_over, there, cta)
                 latest = np.tile(all_over, (-(-self.n_threads // 32), 1))
                 np.maximum.at(latest, (here >> 5, there), warp)
-                threads = into[: self.n_threads]
-                np.maximum(threads, np.repeat(latest, 32, axis=0)[: self.n_threads], out=threads)
+                all_threads = into[: self.n_threads]
+                np.maximum(all_threads, np.repeat(latest, 32, axis=0)[: self.n_threads], out=all_threads)
 
     def release_others(self, index: Array, others: Array, times: Array) -> None:
         """Release what threads that have just arrived know of others (threads or readers) of their CTAs."""

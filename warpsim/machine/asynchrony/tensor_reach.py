@@ -24,6 +24,10 @@ class TensorReach(BulkReach):
         """Elements at byte offsets in the shared memory of CTA columns (broadcast)."""
         return self.read(cta, address, dtype)
 
+    def write_shared(self, cta: Array, address: Array, values: Array) -> None:
+        """Write elements there."""
+        self.write(cta, address, values)
+
     def read_tensor(self, ctas: Array, address: Array, lanes: int, columns: int) -> Array:
         """The words ``[k, lanes, columns]`` of rectangles of tensor memory."""
         return tensor.read(self.machine.batch.tensor_memory(), ctas, address, lanes, columns)

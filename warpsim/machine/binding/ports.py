@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from warpsim.isa.ports import ReportPort
+from warpsim.machine.asynchrony.cluster_launches import ClusterLaunches
 from warpsim.machine.asynchrony.copies import AsyncGroups, BulkCopies, TensorMapFences
 from warpsim.machine.asynchrony.mbarrier_objects import MbarrierObjects
 from warpsim.machine.asynchrony.tensor_core import TensorCore
@@ -38,6 +39,7 @@ Port = (
     | Clusters
     | Textures
     | TensorCore
+    | ClusterLaunches
     | Tensor
 )
 """What a body finds under a name that it requests."""
@@ -73,5 +75,6 @@ PORTS: dict[str, Callable[[Machine, Group, Array | None], Port]] = {
     "cluster": Clusters,
     "textures": Textures,
     "tensor_core": TensorCore,
+    "cluster_launches": ClusterLaunches,
     "tensor": Tensor,
 }

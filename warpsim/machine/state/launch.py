@@ -143,6 +143,8 @@ class LaunchState:
     batches: list[BatchState] = attrs.field(factory=list)
     waves: int = 0
     """Number of batches begun."""
+    cancelled: int = 0
+    """Clusters of the next batch whose launch has been cancelled."""
     wave: tuple[int, int, int, int] | None = None
     """How many CTAs begin at a time, once found (`warpsim.machine.engine`)."""
     shape: Shape | None = None
