@@ -192,7 +192,7 @@ def test_a_copy_along_w():
 
 PAIR = """.version 8.8 .target sm_100a .address_size 64
 .visible .entry k(.param .align 64 .b8 map[128], .param .u64 out) .reqnctapercluster 4 .reqntid 32 {
-  .reg .b32 %t, %r, %s, %b, %v, %lead, %c; .reg .b64 %m, %o, %x; .reg .b16 %h; .reg .pred %p, %q, %one;
+  .reg .b32 %t, %r, %s, %b, %v, %lead, %even, %c; .reg .b64 %m, %o, %x; .reg .b16 %h; .reg .pred %p, %q, %one;
   .shared .align 128 .b8 tile[256]; .shared .align 8 .b64 bar;
   mov.u32 %t, %tid.x; mov.u32 %r, %cluster_ctarank; setp.eq.u32 %p, %t, 0; mov.u32 %s, tile; mov.u32 %b, bar;
   mov.b64 %m, map; cvta.param.u64 %m, %m; ld.param.u64 %o, [out];
@@ -232,6 +232,14 @@ def paired(load, expected):
 def test_a_pair_counts_at_one_mbarrier():
     """Each CTA loads its own part; the even one of the pair waits for both."""
     given, found = paired(SINGLE.format(2, "%lead"), 256)
+
+    assert (found == given).all()
+
+
+@pytest.mark.parametrize("mask", ["0xfeffffff", "-16777232"])
+def test_a_cleared_pair_bit_names_the_even_cta(mask):
+    """As CUTLASS writes it: bit 24 of a CTA's own addresses is the last one of its rank."""
+    given, found = paired(f"and.b32 %even, %b, {mask}; " + SINGLE.format(2, "%even"), 256)
 
     assert (found == given).all()
 
