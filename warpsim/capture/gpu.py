@@ -32,7 +32,7 @@ class Driver:
     def __init__(self) -> None:
         self.cuda = ctypes.CDLL("libcuda.so.1")
 
-    def ok(self, name: str, *args: Any) -> bool:
+    def ok(self, name: str, *args: object) -> bool:
         """Make a call; returns whether it succeeded."""
         return bool(getattr(self.cuda, name)(*args) == 0)
 
@@ -248,7 +248,7 @@ END, POINTER, SIZE = 0, 1, 2
 """Keys of a launch's `extra` array."""
 
 
-def _structure(name: str, **fields: Any) -> type[Any]:
+def _structure(name: str, **fields: object) -> type[Any]:
     return type(name, (ctypes.Structure,), {"_fields_": list(fields.items())})
 
 

@@ -99,7 +99,9 @@ class TransferFunction:
         memory = UndefinedMemory(machine, group, None if self.warps else active, combines=combines)
         return {**ports, **{name: memory if name == "memory" else AtOnce(memory) for name in names}}
 
-    def committed(self, machine: Machine, group: Group, result: Any, active: Array | None = None) -> dict[int, Array]:
+    def committed(
+        self, machine: Machine, group: Group, result: object, active: Array | None = None
+    ) -> dict[int, Array]:
         """The undefined bits that a body gives to its destinations."""
         into = Into(group)
         if self.commit is not None:
@@ -282,7 +284,7 @@ def _elsewhere(where: Any, active: Array | None) -> Array | None:
     return active if where is False else ~where if active is None else active & ~where
 
 
-def _both(where: Any, active: Array | None) -> Any:
+def _both(where: object, active: Array | None) -> Any:
     return where if active is None else active if where is None else where & active
 
 

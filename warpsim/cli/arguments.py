@@ -225,7 +225,7 @@ def _json(text: str) -> Any:
         raise Unusable(f"a struct is a file with JSON, or JSON: {problem}") from None
 
 
-def _fields(described: Any, named: Mapping[str, Argument]) -> Field:
+def _fields(described: object, named: Mapping[str, Argument]) -> Field:
     """The fields that JSON describes: objects are structs, lists arrays, texts arguments, and null is a null pointer."""
     if isinstance(described, dict):
         return {str(name): _fields(each, named) for name, each in described.items()}

@@ -415,7 +415,7 @@ class Driver:
 
     launcher_cls = Launcher
 
-    def __init__(self, device: Device | str | None = None, **options: Any) -> None:
+    def __init__(self, device: Device | str | None = None, **options: object) -> None:
         device = device or os.environ.get("WARPSIM_DEVICE") or "sm_90a"
         self.device = Device(device) if isinstance(device, str) else device
         if checks := os.environ.get("WARPSIM_CHECKS"):
@@ -520,7 +520,7 @@ def _stop_at_ptx() -> None:
     jit.create_function_from_signature = with_arrays
 
 
-def install(device: Device | str | None = None, **options: Any) -> Driver:
+def install(device: Device | str | None = None, **options: object) -> Driver:
     """Make the simulated GPU Triton's active driver.
 
     Args:

@@ -57,7 +57,7 @@ class Location:
         return self.each * (1 if self.count is None else self.count)
 
 
-def typed(space: str, address: Any, of: CType) -> Location:
+def typed(space: str, address: object, of: CType) -> Location:
     """The location of an object of a type of C."""
     if of.dtype.itemsize == 0:
         raise DebugError(f"{type_text(of)} has no size: cast it to a pointer to another type, such as (float*)")

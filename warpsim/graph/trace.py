@@ -265,7 +265,7 @@ def _like(value: int) -> Callable[..., Lane]:
     return lambda x, dtype=None, **_: Lane(constant(value, np.dtype(dtype or x.dtype)), x.shape)
 
 
-def trace(function: Callable[..., Any], *arguments: Any, **ports: Any) -> Any:
+def trace(function: Callable[..., Any], *arguments: object, **ports: object) -> Any:
     """What a body gives for stand-ins.
 
     Raises:

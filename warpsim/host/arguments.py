@@ -65,7 +65,7 @@ def pack(function: Function, args: Arguments, device: Device, mapped: list[int])
     return bytes(block)
 
 
-def _arrays(value: Any, given: Any) -> list[Array]:
+def _arrays(value: object, given: object) -> list[Array]:
     """The arrays that an argument needs in memory."""
     if isinstance(value, Texture):
         return [*value.arrays, value.block]
@@ -92,7 +92,7 @@ def _packed(function: Function, block: bytes) -> bytes:
     return block[:size]
 
 
-def _argument(param: Param, value: Any, known: Mappings) -> bytes:
+def _argument(param: Param, value: object, known: Mappings) -> bytes:
     if isinstance(value, TensorMap):
         value = value.encode(known.pointer(value.array))
     if isinstance(value, Texture):
@@ -136,7 +136,7 @@ class Mappings:
                 self.extents[id(array)] = *extent(array), array, flags
         self.placed: list[tuple[int, int, int]] = []
 
-    def pointer(self, value: Any) -> Any:
+    def pointer(self, value: object) -> Any:
         """The address of an array; any other value unchanged."""
         if type(value) is np.ndarray and value.ndim > 0:
             return self.address(value)
@@ -170,7 +170,7 @@ class Mappings:
         self.placed.append((low, high, address))
         return address + start - low
 
-    def _sharing(self, flags: Any, low: int, high: int) -> tuple[int, int, list[Any]]:
+    def _sharing(self, flags: object, low: int, high: int) -> tuple[int, int, list[Any]]:
         """The extent of the arrays that share bytes with an array, directly or through others, and the flags of all."""
         sharing = [flags]
         while low < high:

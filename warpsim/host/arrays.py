@@ -263,7 +263,7 @@ def array_of(value: Any) -> Array:
         raise LaunchError(f"{type(value).__name__} does not provide an array that NumPy can read: {error}") from None
 
 
-def readable(value: Any) -> Any:
+def readable(value: object) -> Any:
     """View an array-like as a NumPy array on the same memory, or give its address on the device; return any other
     value unchanged."""
     if isinstance(value, (np.ndarray, np.generic, str, bytes, int, float, DeviceArray, Mapping)) or value is None:

@@ -189,7 +189,7 @@ class Prepared:
         """The kernel to launch."""
         return self.module[self.case.description["entry"]]
 
-    def launch(self, launch: Callable[..., LaunchResult] = Kernel.__call__, **options: Any) -> LaunchResult:
+    def launch(self, launch: Callable[..., LaunchResult] = Kernel.__call__, **options: object) -> LaunchResult:
         """Run it. ``options`` override those of the case; ``launch`` is called in place of the kernel."""
         given = {key: value for key, value in options.items() if value is not None or key not in self.keywords}
         result: LaunchResult = launch(self.kernel, self.grid, self.block, self.args, **{**self.keywords, **given})
@@ -256,7 +256,7 @@ def run_case(
     device: str | None = None,
     numerics: str | None = None,
     keep: dict[str, Array] | None = None,
-    **options: Any,
+    **options: object,
 ) -> CaseResult:
     """Run a recorded launch on the GPU that recorded it (or ``device``) and compare every output.
 

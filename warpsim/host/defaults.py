@@ -118,7 +118,7 @@ def run_past(found: Sequence[Finding]) -> None:
 
 
 @contextlib.contextmanager
-def defaults(**given: Any) -> Iterator[Defaults]:
+def defaults(**given: object) -> Iterator[Defaults]:
     """Apply defaults inside the context, in all threads; those not given are unchanged."""
     before = attrs.asdict(current, recurse=False)
     for name, value in given.items():

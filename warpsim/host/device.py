@@ -170,7 +170,7 @@ class Device:
             ) from None
         return array
 
-    def map(self, buffer: Any, address: int | None = None, *, name: str | None = None) -> Mapping:
+    def map(self, buffer: object, address: int | None = None, *, name: str | None = None) -> Mapping:
         """Map host memory into the device in place, until ``unmap()`` is called on the result.
 
         Args:

@@ -8,7 +8,7 @@ import weakref
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -158,7 +158,7 @@ class Kernel:
         watchers: Sequence[Watcher] = (),
         profile: bool = False,
         workers: int | None = None,
-        executor: Any = None,
+        executor: object = None,
         schedule: int | None = None,
         batch_threads: int = BATCH_THREADS,
         progress: Progress | None = None,

@@ -360,7 +360,7 @@ class Description:
 
     # ---- parameters --------------------------------------------------------------------------
 
-    def _param(self, index: int, param: Param, value: Any) -> JsonObject:
+    def _param(self, index: int, param: Param, value: object) -> JsonObject:
         name = _plain_name(self.kernel.name, param.name, index)
         if isinstance(value, TensorMap):
             place = self._pointer(value.array, name)

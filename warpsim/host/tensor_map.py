@@ -195,7 +195,7 @@ def _data_type(array: Array | DeviceArray | int | None, given: object, name: str
     return _choice("data_type", name, layout.DATA_TYPES)
 
 
-def _choice(what: str, word: Any, words: tuple[str, ...]) -> int:
+def _choice(what: str, word: object, words: tuple[str, ...]) -> int:
     given = word.upper() if isinstance(word, str) else ""
     for known in sorted(words, key=len, reverse=True):  # _128B_ATOM_32B ends in _32B, too
         if given == known.upper() or given.endswith("_" + known.upper()):

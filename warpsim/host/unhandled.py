@@ -21,7 +21,7 @@ Problem = Callable[[Any, tuple[Any, ...]], "BaseException | None"]
 """Given an object and the arguments of a call that settles it: the exception that the call leaves in it."""
 
 
-def _of_pool(result: Any, arguments: tuple[Any, ...]) -> BaseException | None:
+def _of_pool(result: object, arguments: tuple[Any, ...]) -> BaseException | None:
     good, value = arguments[1]
     asked = getattr(result, "_error_callback", None)
     return None if good or asked is not None else value

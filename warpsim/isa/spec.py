@@ -420,7 +420,7 @@ def _filled(function: Body, parameters: list[str], operands: tuple[OperandSpec, 
     places = [given.index(name) if name in given else -1 for name in wanted]
 
     @functools.wraps(function)
-    def fill(op: Op, *sources: Any, **ports: Any) -> Any:
+    def fill(op: Op, *sources: object, **ports: object) -> Any:
         return function(op, *(sources[place] if place >= 0 else None for place in places), **ports)
 
     fill.places = places  # type: ignore[attr-defined]

@@ -95,7 +95,7 @@ class Layout:
             raise IndexError(f"{self!r} has no modes")
         return Layout(self.shape[mode], self.stride[mode])
 
-    def __call__(self, *index: Any) -> Any:
+    def __call__(self, *index: object) -> Any:
         """The value at an index, or at one index per mode; arrays broadcast."""
         if len(index) > 1:
             return sum(self[number](i) for number, i in enumerate(index))

@@ -102,7 +102,7 @@ def overridable(function: Function) -> Function:
     """An operand with ``__array_function__`` that is no array computes the function itself, as in NumPy."""
 
     @functools.wraps(function)
-    def call(*operands: Any, **options: Any) -> Any:
+    def call(*operands: object, **options: object) -> Any:
         for x in operands:
             if type(x) is not np.ndarray and hasattr(x, "__array_function__") and not isinstance(x, np.ndarray):
                 return x.__array_function__(call, (type(x),), operands, options)

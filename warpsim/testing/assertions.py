@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -82,7 +81,7 @@ def assert_same_as(
     grid: Dims,
     block: Dims,
     args: Arguments,
-    **options: Any,
+    **options: object,
 ) -> None:
     """Fail unless two kernels leave the same bits in every array argument. Each runs on its own copies of the
     arguments.
@@ -115,7 +114,7 @@ def _pair(dims: Dims, number: int) -> object:
     return dims
 
 
-def assert_matches(case: str | os.PathLike[str], *, bits: bool = False, **options: Any) -> None:
+def assert_matches(case: str | os.PathLike[str], *, bits: bool = False, **options: object) -> None:
     """Fail unless a recorded launch reproduces its outputs and breaks no rule.
 
     Args:

@@ -49,7 +49,7 @@ class Symptom:
 
 
 def symptom_of(
-    case: Case, expected: Array | None = None, at: tuple[str, int] | None = None, **options: Any
+    case: Case, expected: Array | None = None, at: tuple[str, int] | None = None, **options: object
 ) -> Symptom | None:
     """How a case fails; None if it does not. With ``at``, only that element is compared, with ``expected``."""
     ready = case.prepare()
@@ -261,7 +261,7 @@ def shrink(
     *,
     seconds: float = 60.0,
     said: Callable[[str], object] = lambda text: None,
-    **options: Any,
+    **options: object,
 ) -> Path:
     """Write a smaller case that fails in the same way.
 
