@@ -128,6 +128,11 @@ class SharedUses:
             if self._oldest[kind] == _NEVER:
                 sheets.clear()
 
+    def written(self, low: int, high: int) -> bool:
+        """Whether copies in flight may write to ``[low, high)`` of any column."""
+        sheets = self._sheets.get("writes")
+        return sheets is not None and sheets.meet(low, high, self._oldest["writes"])
+
     def meets(self, low: int, high: int) -> bool:
         """Whether anything in flight may touch ``[low, high)`` of any column."""
         return any(matrix.low < high and low < matrix.high for matrix in self.matrices) or any(
@@ -262,7 +267,7 @@ class AsyncReuse(Watcher):
                 footprint = MatrixFootprint(part, owners, limits, nbytes, mine > 0, place)
                 found.matrices.append((footprint, number, mine))
                 found.shared.matrices.append(footprint)
-        if found.shared.busy:
+        if found.shared.written(*limits):
             nobody = np.zeros(0, np.int64)
             found.shared.touch(machine, SharedAccess(group, READ, address, nbytes, columns, by=nobody))
 

@@ -70,7 +70,8 @@ class Epochs:
 
     def newest(self, low: int, high: int) -> int:
         """The newest epoch on ``[low, high)``."""
-        newest: int = np.maximum.reduce(self.rows[low // self.granule : (high - 1) // self.granule + 1]).item()
+        rows = self.rows[low // self.granule : (high - 1) // self.granule + 1]
+        newest: int = np.maximum.reduce(rows, initial=0).item()
         return newest
 
     def put(self, footprint: Footprint, number: int) -> None:

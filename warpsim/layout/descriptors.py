@@ -175,6 +175,7 @@ class Elements:
         self.chunks = np.unique(self.address & ~(CHUNK - 1)).reshape(-1, 1, 1)
         self._places: dict[int, Array] = {}
         self._words: dict[int, tuple[Array, int]] = {}
+        self._tables: dict[tuple[int, tuple[int, int]], tuple[Array, Array]] = {}
 
     def places(self, n_columns: int) -> Array:
         """Index of each element, ``[k * extent]``, in words that are interleaved across columns; for column 0."""
@@ -192,6 +193,14 @@ class Elements:
         if found is None:
             places = word_places(self.address, self.itemsize, n_columns, transposed=self.transposed)
             found = self._words[n_columns] = places, places.ctypes.data
+        return found
+
+    def tables(self, n_columns: int, extent: tuple[int, int]) -> tuple[Array, Array]:
+        """See `word_places`; and for each of ``extent`` where that array begins in memory."""
+        found = self._tables.get((n_columns, extent))
+        if found is None:
+            places, at = self.words(n_columns)
+            found = self._tables[n_columns, extent] = places, np.full(extent, at)
         return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,11 +46,10 @@ class _Matrix:
     """What descriptors ``[n, m]`` name: the ``elements`` of a few different ones and ``which`` is whose, or every address."""
 
     def __init__(self, bits: Array, k: int, extent: int, itemsize: int, *, transposed: bool) -> None:
-        first = bits.item(0)
         self.elements: list[descriptors.Elements] = []
         self.which: Array = _FIRST
-        if bits.size == 1 or (bits == first).all():
-            numbers, bits = [first], bits[:1, :1]
+        if bits.size == 1:
+            numbers = [bits.item(0)]
         else:
             some = bits[:, :1] if (bits == bits[:, :1]).all() else bits
             found, inverse = np.unique(some, return_inverse=True)
@@ -77,6 +77,19 @@ class _Matrix:
         return np.stack([e.chunks[:, 0, 0] for e in self.elements], axis=1)[:, self.which], descriptors.CHUNK
 
 
+@lru_cache(maxsize=512)
+def _alike(number: int, k: int, extent: int, itemsize: int, *, transposed: bool) -> _Matrix:
+    return _Matrix(np.array([[number]], np.uint64), k, extent, itemsize, transposed=transposed)
+
+
+def _matrix(bits: Array, k: int, extent: int, itemsize: int, *, transposed: bool) -> _Matrix:
+    """What descriptors name, cached where all are alike because loops reuse them."""
+    first = bits.item(0)
+    if bits.size == 1 or (bits == first).all():
+        return _alike(first, k, extent, itemsize, transposed=transposed)
+    return _Matrix(bits, k, extent, itemsize, transposed=transposed)
+
+
 class SharedMatrix:
     """The port of one step. ``extent`` is ``(n, m)``: warpgroups, and CTAs side by side."""
 
@@ -92,7 +105,7 @@ class SharedMatrix:
     def read(self, bits: Array, k: int, extent: int, dtype: DType, *, transposed: bool) -> Array:
         """Read the matrix ``[W, k, extent]`` of descriptors ``[n, m]`` (both may be 1); ``W`` is ``n * m``."""
         size, n_columns, space = dtype.itemsize, self.machine.batch.shape.n_ctas, self.machine.batch.shared
-        matrix = _Matrix(bits, k, extent, size, transposed=transposed)
+        matrix = _matrix(bits, k, extent, size, transposed=transposed)
         inside = matrix.high <= space.size
         address: Array | None = None
         if not inside:
@@ -122,13 +135,15 @@ class SharedMatrix:
     def words(self, bits: Array, k: int, extent: int, dtype: DType, *, transposed: bool) -> Words | None:
         """Report that the matrix is read, and return where it stands; None, with no report, if it leaves shared memory."""
         space = self.machine.batch.shared
-        matrix = _Matrix(bits, k, extent, dtype.itemsize, transposed=transposed)
+        matrix = _matrix(bits, k, extent, dtype.itemsize, transposed=transposed)
         if matrix.high > space.size:
             return None
         self._report(matrix, None)
         n_columns = self.machine.batch.shape.n_ctas
         held: object
-        if matrix.elements:
+        if len(matrix.elements) == 1:
+            held, tables = matrix.elements[0].tables(n_columns, self.extent)
+        elif matrix.elements:
             held = found = [e.words(n_columns) for e in matrix.elements]
             tables = np.array([at for _, at in found], np.int64)[matrix.which]
         else:

@@ -16,7 +16,7 @@ from warpsim.machine.asynchrony import wgmma
 from warpsim.machine.binding.operand_slots import Argument, commit_of, guard_of, source_getter
 from warpsim.machine.binding.ports import PORTS, Port, reporter
 from warpsim.machine.memory.addresses import Address
-from warpsim.machine.plan import ATTEND, FunctionPlan, Issue, Step
+from warpsim.machine.plan import ATTEND, FunctionPlan, Issue, Step, literal
 from warpsim.machine.selection import Warps
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Affine, Array, Value, as_array, repeated
@@ -38,6 +38,7 @@ def bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
     form, op, function = instruction.form, instruction.op, instruction.form.function
     wide = form.scope is Scope.WARPGROUP
     getters = [source_getter(plan, o) for o in instruction.inputs]
+    constants = [_constant(o, wide=wide) for o in instruction.inputs]
     commit = commit_of(instruction)
     if "accumulator" in form.ports:
         accumulators = Accumulators(instruction.operands[0])
@@ -52,7 +53,10 @@ def bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
         if active is False:
             return None
         warps = group.warps
-        arguments = [spread(warps, get(machine, group), wide=wide) for get in getters]
+        arguments = [
+            spread(warps, get(machine, group), wide=wide) if constant is None else constant
+            for get, constant in zip(getters, constants, strict=True)
+        ]
         keywords = warp_ports(machine, group, active, form)
         if within is not None:
             keywords["memory"].within = within  # type: ignore[union-attr]
@@ -68,6 +72,13 @@ def bind_warp(plan: FunctionPlan, instruction: Instruction) -> Step:
         return None
 
     return step
+
+
+def _constant(operand: Operand, *, wide: bool) -> Array | None:
+    """An immediate in warp view."""
+    if operand.constant is None or operand.negated:
+        return None
+    return repeated(as_array(literal(operand.constant, operand.type)), 128 if wide else 32)
 
 
 def warp_ports(machine: Machine, group: Group, active: Array | None, form: Form) -> dict[str, Port]:

@@ -19,6 +19,7 @@ from warpsim.isa import mma, mma_sp, wgmma, wmma
 from warpsim.isa.ports import DevicePort, Registers, ReportPort, constant_of
 from warpsim.isa.spec import Body
 from warpsim.layout.fragment import extent
+from warpsim.machine.values import address_of
 from warpsim.native.compiling.compiler import compiled_function, kept_function
 from warpsim.native.compiling.images import Function, function_at
 from warpsim.native.compiling.queue import compile_queue
@@ -311,12 +312,12 @@ class _Warpgroups:
             keep = np.full((n, m), keep.item(0), np.uint8)
         keep = np.ascontiguousarray(keep if keep.shape == (n, m) else np.broadcast_to(keep, (n, m)), np.uint8)
         d = np.empty((m, count, n, 128), np.float32 if not plan.product.half else WORD).transpose(1, 2, 3, 0)
-        given = [n, m, 0 if table is None else table.ctypes.data, keep.ctypes.data]
+        given = [n, m, 0 if table is None else table.ctypes.data, address_of(keep)]
         for stack in (c, d):
             registers, warpgroups, _, ctas = stack.strides
-            given += (stack.ctypes.data, registers >> 2, warpgroups >> 2, ctas >> 2)
+            given += (address_of(stack), registers >> 2, warpgroups >> 2, ctas >> 2)
         arguments = np.array(given + sources[0][0] + sources[1][0], np.int64)
-        function(arguments.ctypes.data)
+        function(address_of(arguments))
         return d
 
 
@@ -342,7 +343,7 @@ def _where(found: Words, n: int, m: int) -> tuple[list[int], object]:
         tables = np.full((n, m), tables.item(0))
     elif tables.shape != (n, m):
         tables = np.ascontiguousarray(np.broadcast_to(tables, (n, m)))
-    return [found.flat.ctypes.data, found.columns.ctypes.data, tables.ctypes.data], (tables, found)
+    return [address_of(found.flat), address_of(found.columns), address_of(tables)], (tables, found)
 
 
 _PLANS: dict[Body, Callable[[Op, int], Warp | Plain | None]] = {
