@@ -113,6 +113,8 @@ def report_access(machine: Machine, uses: Uses, earlier: Earlier, at: int, start
 
 
 SPACES = ("shared", "global")
+PAGE = 10
+"""Parts of shared memory in which accesses are looked for have so many bits of an address."""
 FEW = 8
 """So many different places are compared one by one."""
 
@@ -162,6 +164,8 @@ class Proxies:
         shared.bases.append(self.base)
         shared.batches.append(self)
         self.cells = Cells(machine.batch.shared.size, n_ctas)
+        self.pages = {kind: np.zeros((machine.batch.shared.size >> PAGE) + 1, np.bool_) for kind in ("write", "read")}
+        """Which parts of shared memory have been accessed in any CTA."""
         self.isolated = machine.launch.cluster == (1, 1, 1)
         self.writers = np.zeros(n, np.bool_)
         self._settled: int | None = 0
@@ -210,7 +214,9 @@ class Proxies:
         cells, threads = self.cells, group.selection.positions
         cells.fit(access.nbytes)
         epoch = self.tick(present(group)) << SHIFT | threads[-1, -1].reshape(-1) + self.base
-        kept = cells.of("write" if access.writes else "read").reshape(-1, cells.width)
+        kind = "write" if access.writes else "read"
+        kept = cells.of(kind).reshape(-1, cells.width)
+        self.pages[kind][at >> PAGE] = True
         if access.writes:
             self.writers[threads] = True
             self._settled = None
@@ -231,7 +237,10 @@ class Proxies:
         cells.fit(nbytes)
         epoch = (self.tick(instruction) << SHIFT | (threads + self.base)).reshape(-1)
         index = (at // cells.granule * cells.width + columns).reshape(-1)
-        kept = cells.of("write" if write else "read")
+        kind = "write" if write else "read"
+        kept = cells.of(kind)
+        if cells is self.cells and at.size:
+            self.pages[kind][int(at.min()) >> PAGE : (int(at.max()) + nbytes - 1 >> PAGE) + 1] = True
         if cells is self.cells and write:
             self.writers[threads] = True
             self._settled = None
@@ -264,7 +273,7 @@ class Proxies:
             if footprint is None or not len(footprint.start):
                 continue
             known, low, high = self.cells.kinds, footprint.low, footprint.high
-            kinds = [kind for kind in (("write", "read") if write else ("write",)) if kind in known]
+            kinds = [kind for kind in (("write", "read") if write else ("write",)) if self._touched(kind, low, high)]
             if not any(self._part(known[kind], low, high).any() for kind in kinds):
                 continue
             step = min(footprint.nbytes & -footprint.nbytes, 16)
@@ -318,9 +327,9 @@ class Proxies:
     def _is_settled(self, low: int, high: int) -> bool:
         """Whether all generic writes to ``[low, high)`` of shared memory are fenced for everyone: by each writing
         thread, or after a barrier of each CTA."""
-        seen = self.cells.kinds.get("write")
-        if seen is None:
+        if not self._touched("write", low, high):
             return True
+        seen = self.cells.kinds["write"]
         newest = int(self._part(seen, low, high).max(initial=0))
         if not newest:
             return True
@@ -339,6 +348,10 @@ class Proxies:
         index = (at // granule)[..., None] + parts
         found: Array = (seen[index * self.cells.width + columns[..., None]] != 0).any(axis=-1)
         return found
+
+    def _touched(self, kind: str, low: int, high: int) -> bool:
+        """Whether threads may have accessed ``[low, high)`` of shared memory."""
+        return bool(np.logical_or.reduce(self.pages[kind][max(low, 0) >> PAGE : (high - 1 >> PAGE) + 1]))
 
     def _part(self, seen: Array, low: int, high: int) -> Array:
         """The cells of ``[low, high)`` of shared memory in all columns."""

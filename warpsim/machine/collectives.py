@@ -264,6 +264,8 @@ def _bind_warpgroup(step: Step, guard: Guard | None, *, complete: bool) -> Step:
             return None
         if active is not None:
             return split_by_guard(machine, group, active, report=True)
+        if selection.whole_warpgroups:
+            return step(machine, group)
         if selection.n == machine.batch.shape.n and (not complete or machine.batch.shape.n_threads % 128 == 0):
             return step(machine, group)
         places, sizes = selection.warpgroup_of, selection.warpgroup_sizes

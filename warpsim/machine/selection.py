@@ -136,6 +136,11 @@ class Selection:
         return np.bincount(self.warpgroup_of.reshape(-1), minlength=-(-shape.n_threads // 128) * shape.n_ctas)
 
     @cached_property
+    def whole_warpgroups(self) -> bool:
+        """Whether each has all of its 128 threads here."""
+        return bool((self.warpgroup_sizes[self.warpgroups] == 128).all())
+
+    @cached_property
     def first_warp(self) -> tuple[int, int]:
         """The warp of the first thread: the column of its CTA in the batch, and its number there."""
         return int(self.ctas.flat[0]), int(self.threads.flat[0]) >> 5
