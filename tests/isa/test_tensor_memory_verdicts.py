@@ -1,6 +1,7 @@
 """Instructions on tensor memory are taken on the targets on which ptxas 13.0 takes them, and nowhere else.
 
-``tensor_memory_verdicts.txt`` holds a line for each: the targets, a tab, the instruction (`tools/recordings/tensor_memory.py`)."""
+``tensor_memory_verdicts.txt`` holds a line for each: the targets, a tab, the instruction (`tools/recordings/tensor_memory.py`);
+``tcgen05_mma_verdicts.txt`` those of products (`tools/recordings/tensor_products.py`)."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ import pytest
 
 from instruction_heads import head
 
-ROWS = [line.split("\t") for line in Path(__file__).with_name("tensor_memory_verdicts.txt").read_text().splitlines()]
+FILES = ("tensor_memory_verdicts.txt", "tcgen05_mma_verdicts.txt")
+ROWS = [line.split("\t") for name in FILES for line in Path(__file__).with_name(name).read_text().splitlines()]
 ROWS = [row for row in ROWS if "cp." not in row[1] and "shift" not in row[1]]
 
 

@@ -31,6 +31,7 @@ _FAMILIES = ("100f", "110f")
 _ARCHITECTURES = ("100a", "103a", "110a")
 _RULE = "tcgen05"
 _UNSCALED = ".kind = { .kind::f16, .kind::tf32, .kind::f8f6f4, .kind::i8 };"
+_FLOATS = ".kind = { .kind::f16, .kind::tf32, .kind::f8f6f4 };"
 _USES = ("fill", "use", "lastuse", "discard")
 _COLLECTOR_A = f".collector_usage = {{ {', '.join(f'.collector::a::{use}' for use in _USES)} }};"
 _COLLECTOR_B = f".collector_usage = {{ {', '.join(f'.collector::b{n}::{use}' for n in range(4) for use in _USES)} }};"
@@ -122,10 +123,10 @@ def _each(root: str, operands: str) -> tuple[str, str]:
     return f"{root} [d_tmem], a_desc, b_desc{operands}", f"{root} [d_tmem], [a_tmem], b_desc{operands}"
 
 
-def _plain(root: str, between: str, tail: str) -> tuple[str, str]:
+def _plain(root: str, between: str, tail: str, mask: str = "{, disabled}") -> tuple[str, str]:
     """The same of products without scale factors, where only A in tensor memory can be shifted."""
-    first, _ = _each(f"{root}.kind{{.collector_usage}}", f"{between}, idesc{{, disabled}}, enable_d{tail}")
-    _, second = _each(f"{root}.kind{{.ashift}}{{.collector_usage}}", f"{between}, idesc{{, disabled}}, enable_d{tail}")
+    first, _ = _each(f"{root}.kind{{.collector_usage}}", f"{between}, idesc{mask}, enable_d{tail}")
+    _, second = _each(f"{root}.kind{{.ashift}}{{.collector_usage}}", f"{between}, idesc{mask}, enable_d{tail}")
     return first, second
 
 
@@ -145,8 +146,15 @@ _SCALES = ", idesc, [scale_a], [scale_b], enable_d"
     gate=_gate,
 )
 @_declare(
+    *_plain("tcgen05.mma.sp.cta_group", _META, ", scale_d", ", disabled"),
+    classes=_FLOATS + _COLLECTOR_A,
+    anchor=_ANCHOR,
+    legal=_scale_input,
+    gate=_scale_gate,
+)
+@_declare(
     *_plain("tcgen05.mma.cta_group", "", ", scale_d"),
-    *_plain("tcgen05.mma.sp.cta_group", _META, ", scale_d"),
+    *_plain("tcgen05.mma.sp.cta_group", _META, ", scale_d", ""),
     classes=_UNSCALED + _COLLECTOR_A,
     anchor=_ANCHOR,
     legal=_scale_input,
