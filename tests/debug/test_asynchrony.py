@@ -45,6 +45,30 @@ wait:
 }
 """
 LINES = TEXT.splitlines()
+PRODUCT = """.version 8.7
+.target sm_100a
+.address_size 64
+.visible .entry k()
+{
+  .reg .b32 r<6>; .reg .b64 a, b; .reg .pred p, first, never;
+  .shared .align 1024 .b8 tile[8192]; .shared .align 8 .b64 bar; .shared .b32 slot;
+  mov.u32 r0, %tid.x; setp.eq.u32 first, r0, 0; setp.ne.u32 never, r0, r0;
+  @first mbarrier.init.shared.b64 [bar], 1;
+  tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 32;
+  ld.shared.b32 r1, [slot];
+  mov.u32 r2, tile; shr.u32 r2, r2, 4; cvt.u64.u32 a, r2; or.b64 a, a, 0x0000401000080000; add.u64 b, a, 256;
+  mov.b32 r3, 0x08080010;
+  @!first bra wait;
+  tcgen05.mma.cta_group::1.kind::f16 [r1], a, b, r3, never;
+  tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];
+  nanosleep.u32 1;
+wait:
+  mbarrier.try_wait.parity.shared.b64 p, [bar], 0;
+  @!p bra wait;
+  tcgen05.dealloc.cta_group::1.sync.aligned.b32 r1, 32;
+  ret;
+}
+"""
 
 
 def line(words):
@@ -204,3 +228,17 @@ def test_numbers_are_converted(session):
     assert session.evaluate("r1").tolist() == [2**32 - 1] * 32
     session.set("r1", "b32(1 << 35 | 7)")
     assert session.evaluate("r1").tolist() == [7] * 32
+
+
+def test_tensor_core():
+    """A product in flight: what it reads in shared memory, what it writes in tensor memory, and the commit that follows."""
+    made = Session(warpsim.load(PRODUCT)["k"], 1, 32, (), checks="none", async_effects="at_wait")
+    made.until(1 + next(number for number, text in enumerate(PRODUCT.splitlines(), 1) if "tcgen05.commit" in text))
+    product, commit = made.in_flight()
+
+    assert product.instruction.startswith("tcgen05.mma")
+    assert sum(nbytes for _, _, nbytes in product.reads) == 128 * 32 + 32 * 32
+    assert product.tensor == ("writes lanes 0 to 127, columns 0 to 31 of tensor memory of CTA (0, 0, 0)",)
+    assert product.until == "the phase of the mbarrier of a later tcgen05.commit is over"
+    assert commit.instruction.startswith("tcgen05.commit")
+    assert commit.until == "the phase of the mbarrier bar of CTA (0, 0, 0) is over"

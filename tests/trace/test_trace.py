@@ -174,6 +174,23 @@ WAIT: mbarrier.try_wait.parity.shared.b64 %done, [%bar], 0;
 )
 
 
+@pytest.mark.parametrize("effects", ["eager", "at_wait"])
+def test_tensor_core(effects):
+    """Each product of a GEMM is seen from issue until a thread has waited for its commit, which signals an mbarrier."""
+    tracer = Tracer(ctas=100)
+    run_case(PROGRAMS / "gemm_tcgen05", watchers=[tracer], async_effects=effects)
+    trace = tracer.trace()
+    kinds = {
+        name: [f for f in trace.flights if opcode(trace, f.issued).startswith(f"tcgen05.{name}")]
+        for name in ("mma", "commit")
+    }
+
+    assert {f.kind for flights in kinds.values() for f in flights} == {"tcgen05"}
+    assert all(f.nbytes == 6144 and f.issued < f.visible for f in kinds["mma"])
+    assert all(f.nbytes == 0 and f.issued <= f.signalled for f in kinds["commit"])
+    assert 0 < len(kinds["commit"]) < len(kinds["mma"])
+
+
 def test_the_warp_that_starts_a_copy_to_others():
     """The copy stands in its row, whichever CTA comes first."""
     kernel = warpsim.load(MULTICAST)["k"]

@@ -221,18 +221,26 @@ class TensorOrder:
                 cells[where] = 0
 
     def _check_free(self, machine: Machine, group: Group, warps: Array, found: Array) -> None:
+        """Report earlier accesses, by their numbers, that may not be over where warps free what they access. One that only lacks its
+        ``tcgen05.wait`` is a warning: CUTLASS's tutorials load, use the registers, and free."""
         clocks = self.clocks
         kinds, _, theirs, times, _, committed = self.accesses.rows[:, found]
         complete = (committed > 0) & (clocks.knows(warps, COMMITTED, theirs, seen=False) >= committed)
         met = (theirs == warps) | (clocks.knows(warps, MET, theirs, seen=False) > times)
-        for number in found[~np.where(kinds == CORE, complete, met) & (found > 0)].tolist():
-            place, core = self.accesses.place(number), self.accesses.rows[0, number] == CORE
-            message = f"tensor memory is freed while the {_name(place)} of line {place.span.line} " + (
-                "is in flight" if core else "may access it"
-            )
-            machine.fault(
-                RULE, message, group, advice=COMMIT if core else "a barrier before tcgen05.dealloc", other=place
-            )
+        bare = [clocks.knows(warps, row, theirs, seen=False) for row in (LOADED_BARE, STORED_BARE)]
+        waited = np.where(kinds == LOAD, *bare) > times
+        core = kinds == CORE
+        for row in np.flatnonzero(~np.where(core, complete, met & waited) & (found > 0)).tolist():
+            place = self.accesses.place(int(found[row]))
+            message = f"tensor memory is freed while the {_name(place)} of line {place.span.line} "
+            if core[row]:
+                message, severity, advice = message + "is in flight", "error", COMMIT
+            elif met[row]:
+                wait = (LOAD_WAIT if kinds[row] == LOAD else STORE_WAIT)[0]
+                message, severity, advice = message + f"may be in flight, with no {wait} since", "warning", wait
+            else:
+                message, severity, advice = message + "may access it", "error", "a barrier before tcgen05.dealloc"
+            machine.fault(RULE, message, group, severity=severity, advice=advice, other=place)
 
 
 def _name(instruction: Instruction) -> str:
