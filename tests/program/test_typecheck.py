@@ -69,7 +69,7 @@ def rules(text):
         ("illegal-form", "add.sat.u32 %r0, %r1, %r2;", "add.sat.s32 %r0, %r1, %r2;"),
         ("immediate-range", "bar.sync 16;", "bar.sync 15;"),
         ("immediate-range", "pmevent 16;", "pmevent 15;"),
-        ("target", "tcgen05.alloc %r0;", "ret;"),
+        ("target", "tcgen05.wait::ld.sync.aligned;", "ret;"),
         ("syntax", "addd.u32 %r0, %r1, %r2;", "add.u32 %r0, %r1, %r2;"),
         ("linkage", ".extern .shared .b8 e[];", ".shared .b8 e[4];"),
         ("directive", ".reg .b32 x[4];", ".reg .b32 x<4>;"),

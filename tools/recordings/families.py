@@ -31,8 +31,6 @@ DRAWN = 960
 MOST = 8
 """Instructions of one opcode that the same targets have."""
 NOT_RUN = """
-tcgen05.shift.cta_group::1.down [b0];
-tcgen05.cp.cta_group::1.128x256b.b8x16.b6x16_p32 [b0], q1;
 """
 
 

@@ -37,6 +37,7 @@ from warpsim.isa import (  # noqa: F401
     multimem,
     tcgen05_mma,
     tcgen05_order,
+    tensor_copies,
     tensor_memory,
     tensormaps,
     textures,

@@ -71,12 +71,12 @@ def ldmatrix(op: Op, p: Lanes, *, memory: MemoryPort) -> tuple[Lanes, ...]:
     needs=(_BYTES[0], _BYTES[1]),
     legal=_formats_in_order,
 )
-def ldmatrix_unpacked(op: Op, p: Lanes, *, memory: MemoryPort) -> tuple[Lanes, ...]:
+def ldmatrixunpacked(op: Op, p: Lanes, *, memory: MemoryPort) -> tuple[Lanes, ...]:
     """Load 8x16 matrices of 6-bit or 4-bit elements, each into the low bits of a byte."""
     out = []
     for number in range(_count(op)):
         words = memory.read_words(op.space or "", p[:, 8 * number : 8 * number + 8], 4)
-        out.append(_straight(_unpacked(words, op.source)))
+        out.append(_straight(unpacked(words, op.source)))
     return tuple(out)
 
 
@@ -95,7 +95,7 @@ def ldmatrix_bytes(op: Op, p: Lanes, *, memory: MemoryPort) -> tuple[Lanes, ...]
     out: tuple[Lanes, ...] = ()
     for number in range(_count(op)):
         words = memory.read_words(op.space or "", p[:, 16 * number : 16 * number + 16], 4)
-        out += _transposed_bytes(_unpacked(words, op.source) if op.source else words)
+        out += _transposed_bytes(unpacked(words, op.source) if op.source else words)
     return out
 
 
@@ -135,7 +135,7 @@ def _joined(parts: list[Lanes]) -> Lanes:
     return word
 
 
-def _unpacked(words: Words, source: str) -> Words:
+def unpacked(words: Words, source: str) -> Words:
     """Unpack rows of sixteen 6-bit or 4-bit elements and padding into four words of bytes, with each element in the low
     bits."""
     bits = int(source[1])

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from warpsim.isa.spec import Gate
-
-OPCODES = frozenset(("istypep", "suld", "suq", "sured", "sust", "tcgen05", "tex", "tld4", "txq"))
-"""Opcodes without a declaration, or only some of theirs."""
+OPCODES = frozenset(("istypep", "suld", "suq", "sured", "sust", "tex", "tld4", "txq"))
+"""Opcodes without a declaration."""
 
 MODIFIERS: dict[str, frozenset[str]] = {
     root: frozenset(words.split())
@@ -36,22 +32,6 @@ MODIFIERS: dict[str, frozenset[str]] = {
     }.items()
 }
 """Modifiers that PTX has for an opcode, whether or not this version runs them."""
-
-_TENSOR_MEMORY: Gate = (("100f", "110f"), (8, 6))
-_GATES: tuple[tuple[str, str, Gate], ...] = (
-    ("tcgen05", "", _TENSOR_MEMORY),
-    ("tcgen05", "kind::i8", (("100a", "110a"), None)),
-    ("tcgen05", "shift", (("100a", "103a", "110a"), None)),
-    ("tcgen05", "kind::mxf4nvf4", (None, (8, 7))),
-    *(("tcgen05", f"scale_vec::{n}X", (("100a", "103a", "110a"), None)) for n in (1, 2, 4)),
-    *(("tcgen05", block, (None, (8, 8))) for block in ("block16", "block32")),
-)
-"""Opcode, modifiers that are there together, and what they require."""
-
-
-def gates(opcode: str, modifiers: tuple[str, ...]) -> Iterator[Gate]:
-    """What an instruction requires."""
-    return (gate for root, words, gate in _GATES if root == opcode and set(words.split()) <= set(modifiers))
 
 
 def is_known(opcode: str, modifiers: tuple[str, ...], strange: list[str]) -> bool:

@@ -164,10 +164,11 @@ def _in_register(values: Values, register: Register, node: ast.Name) -> Operand:
     if typed.exact and type.name != "b32":
         message = f"{register.name} is a .{type.name} register: an address in tensor memory is a .b32 register"
         raise unfit(node.span, message, 3)
-    if type.kind not in "usb" or type.bits > 64 or "x2" in type.name:
+    tensor = "tensor" in (typed.spaces or ())
+    if type.kind not in "usb" or type.bits > 64 or ("x2" in type.name and not tensor):
         message = f"{register.name} is a .{type.name} register: an address is an integer of at most 64 bits"
         raise unfit(node.span, message, 2)
-    if "tensor" in (typed.spaces or ()) and type.bits != 32:
+    if tensor and type.bits != 32:
         raise unfit(node.span, f"{register.name} has {type.bits} bits: an address in tensor memory has 32", 3)
     if type.bits == 32 and wide(op.text.split(".")[0], op, typed.spaces):
         message = f"{register.name} has 32 bits: a generic address and one of global memory have 64"

@@ -92,7 +92,8 @@ class Checker:
         words = {w for f in known for s in f.pattern.slots for w in s.values}
         strange = [m for m in node.modifiers if m not in words]
         if node.opcode in unsupported.OPCODES or (known and unsupported.is_known(node.opcode, node.modifiers, strange)):
-            self._unsupported(node, text)
+            message = f"{text} is legal PTX that this version does not run"
+            self.problems.add("unsupported", node.span, message, instruction=text)
         elif known:
             near = matching.nearest(node.opcode, node.modifiers)
             message = f"{text} is not a form of {node.opcode}"
@@ -105,15 +106,6 @@ class Checker:
             close = difflib.get_close_matches(node.opcode, spec.opcodes(), 1)
             advice = f"did you mean {close[0]}?" if close else ""
             self.problems.add("syntax", node.span, f"{node.opcode} is not a PTX instruction", advice, text)
-
-    def _unsupported(self, node: ast.Instruction, text: str) -> None:
-        """Say that this version does not run an instruction, or that the module's target has it not."""
-        for gate in unsupported.gates(node.opcode, node.modifiers):
-            if missed := self._missed(gate, text):
-                self.problems.add("target", node.span, missed, instruction=text)
-                return
-        message = f"{text} is legal PTX that this version does not run"
-        self.problems.add("unsupported", node.span, message, instruction=text)
 
     def _available(self, candidate: Candidate, node: ast.Instruction) -> None:
         text = candidate.op.text
