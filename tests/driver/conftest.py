@@ -29,6 +29,7 @@ NEW = {
     "initialized": bool,
     "_contexts": list,
     "handles": Handles,
+    "objects": dict,
     "thread": type(PROCESS.thread),
 }
 """What a process is that has not called the driver."""

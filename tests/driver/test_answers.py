@@ -529,7 +529,7 @@ def test_memory_of_the_run_time(program, call):
     for where, expected in ((address + 7, (2, 0, address + 7, 0)), (managed, (3, 0, managed, managed)), (pinned, (1, 0, pinned, pinned)), (64, (0, -2, 0, 64))):  # fmt: skip
         ask("cudaPointerGetAttributes", out, where)
         assert struct.unpack("<iiQQ", out.raw) == expected
-    ask("cudaMallocArray", ..., 0, 4, 4, 0, status=801)
+    ask("cudaMallocArray", ..., 0, 4, 4, 0, status=INVALID_VALUE)
     ask("cudaIpcGetMemHandle", ..., address, status=801)
     ask("cudaFree", address)
     ask("cudaFree", address, status=INVALID_VALUE)

@@ -67,7 +67,7 @@ def test_nothing_to_do(ask, name, given):
         ("cuDeviceGetLuid", (..., ..., 0), NOT_SUPPORTED),
         ("cuDeviceCanAccessPeer", (..., 0, 9), INVALID_DEVICE),
         ("cuCoredumpGetAttribute", (1, 0), NOT_SUPPORTED),
-        ("cudaMallocArray", (0, 0, 0, 0, 0), NOT_SUPPORTED),
+        ("cudaImportExternalMemory", (0, 0), NOT_SUPPORTED),
         ("cudaIpcCloseMemHandle", (0,), NOT_SUPPORTED),
         ("cuCtxSetLimit", (7, 1), 215),
         ("cuCtxGetLimit", (..., 7), 215),

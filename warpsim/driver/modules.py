@@ -218,6 +218,8 @@ class DriverModule:
         """The context that it is unloaded with."""
         self.library: Library | None = None
         self.unloaded = False
+        self.references: dict[str, Any] = {}
+        """Its textures and surfaces by name."""
         self._module: Module | None = None
         self._functions: dict[str, Function] = {}
         self._lock = threading.RLock()

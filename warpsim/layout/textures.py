@@ -28,7 +28,7 @@ BLOCK = np.dtype(
         ("levels", "<u8", MOST_LEVELS),
         ("size", "<u4", 3),
         ("pitch", "<u4"),
-        ("plane", "<u8"),
+        ("row", "<u4"),
         ("layers", "<u4"),
         ("n_levels", "<u4"),
         ("kind", "u1"),
@@ -63,8 +63,7 @@ class Fields:
     """What a texture is and how it is read.
 
     ``size`` counts the elements of level 0 along x, y and z; ``rank`` is the number of these axes. ``layers`` and ``faces`` are 0 where
-    there are none. ``pitch`` is the distance of rows in bytes and ``plane`` that of slices, layers or faces, 0 where they follow each
-    other. ``buffer`` is linear memory of one dimension, ``samples`` those of an element (0: not multisampled), ``forced`` a sampler's
+    there are none. ``pitch`` is the distance of rows in bytes, 0 where they follow each other, at multiples of ``row`` bytes. ``buffer`` is linear memory of one dimension, ``samples`` those of an element (0: not multisampled), ``forced`` a sampler's
     force_unnormalized_coords; ``named`` is a module's variable; ``data_type`` and ``order`` are what a module says of its channels.
     """
 
@@ -76,7 +75,7 @@ class Fields:
     layers: int = 0
     faces: int = 0
     pitch: int = 0
-    plane: int = 0
+    row: int = 1
     samples: int = 0
     buffer: bool = False
     named: bool = False
@@ -107,6 +106,10 @@ class Fields:
         """Elements of a level along x, y and z."""
         x, y, z = (max(n >> level, 1) for n in self.size)
         return x, y, z
+
+    def pitch_of(self, level: int) -> int:
+        """The distance of a level's rows in bytes."""
+        return self.pitch or -(-self.extents(level)[0] * self.element // self.row) * self.row
 
     def encode(self) -> bytes:
         """The block."""

@@ -18,11 +18,13 @@ from warpsim.driver.abi.process import PROCESS
 MODULES = (
     "cu_context",
     "cu_memory",
+    "cu_texture",
     "cu_module",
     "cu_work",
     "cu_graph",
     "rt_device",
     "rt_memory",
+    "rt_texture",
     "rt_launch",
     "entry_points",
     "compilers",

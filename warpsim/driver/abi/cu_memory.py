@@ -5,8 +5,9 @@ from __future__ import annotations
 import struct
 
 from warpsim.driver import properties
-from warpsim.driver.abi.calls import call, context_or_current, unsupported
+from warpsim.driver.abi.calls import call, context_or_current
 from warpsim.driver.abi.process import PROCESS
+from warpsim.driver.arrays import CudaArray
 from warpsim.driver.memory import SIMULATED, Kind, Pool, Side
 from warpsim.driver.raw import bytes_at, get32, get64, mapped, put32, put64, put_bytes, row_at
 from warpsim.driver.results import DriverError, Result, present, require
@@ -20,7 +21,7 @@ BOX = struct.Struct("<QQIxxxxQQQQ")
 """One side of CUDA_MEMCPY2D: x in bytes, y, type, host, device, array, pitch."""
 BOX3 = struct.Struct("<QQQQIxxxxQQQQQQ")
 """One side of CUDA_MEMCPY3D: x in bytes, y, z, level, type, host, device, array, reserved, pitch, height."""
-HOST, ARRAY = 1, 3
+HOST, DEVICE, ARRAY, UNIFIED = 1, 2, 3, 4
 ACCESSED_BY, NOWHERE = 3, -2
 """CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, CU_DEVICE_INVALID."""
 PITCH = 512
@@ -118,17 +119,24 @@ def copy_peer(target: int, to: int, source: int, of: int, nbytes: int, stream: S
 @call("Os", "cuMemcpy2DAsync_v2 cuMemcpy2DAsync")
 def copy_2d(given: int, stream: Stream | None = None) -> None:
     """Copy rows, as CUDA_MEMCPY2D describes."""
-    width, height = get64(given + 2 * BOX.size), get64(given + 2 * BOX.size + 8)
-    source, target = (side(BOX.unpack(_structure(at, BOX.size)), width) for at in (given, given + BOX.size))
-    PROCESS.driver.submit(Copy(target, source, width, height), stream)
+    box = get64(given + 2 * BOX.size), get64(given + 2 * BOX.size + 8), 1
+    source, target = (side(BOX.unpack(_structure(at, BOX.size)), box) for at in (given, given + BOX.size))
+    copy_box(target, source, *box, stream)
 
 
-def side(given: tuple[int, ...], width: int) -> Side:
-    """One side of a 2D copy; rows are contiguous if no pitch is given."""
+def copy_box(target: Side, source: Side, width: int, height: int, depth: int, stream: Stream | None = None) -> None:
+    """Copy planes of rows."""
+    PROCESS.driver.submit(Copy(target, source, width, height, depth), stream)
+
+
+def side(given: tuple[int, ...], box: tuple[int, int, int], z: int = 0) -> Side:
+    """One side of a copy of a box; rows are contiguous if no pitch is given."""
     x, y, kind, host, device, array, pitch = given
-    if kind == ARRAY or array:
-        raise unsupported("CUDA arrays")
-    return Side((host if kind == HOST else device) + y * pitch + x, pitch or width, 0)
+    if kind == ARRAY:
+        return PROCESS.get(array, CudaArray, Result.INVALID_VALUE).side(x, y, z, box)
+    require(kind in (HOST, DEVICE, UNIFIED), f"memory of type {kind}")
+    require(0 in box or kind != HOST or host, "a required pointer is null")
+    return Side((host if kind == HOST else device) + y * pitch + x, pitch or box[0], 0)
 
 
 @call("!O", "cuMemcpy3D_v2 cuMemcpy3D")
@@ -140,14 +148,18 @@ def copy_3d(given: int, stream: Stream | None = None) -> None:
 
 def work_3d(given: int) -> Copy:
     """CUDA_MEMCPY3D as work."""
-    width, height, depth = (get64(given + 2 * BOX3.size + 8 * i) for i in range(3))
-    source, target = (_side_3d(BOX3.unpack(_structure(at, BOX3.size)), width) for at in (given, given + BOX3.size))
+    width, height, depth = box = struct.unpack("<3Q", _structure(given + 2 * BOX3.size, 24))
+    source, target = (_side_3d(BOX3.unpack(_structure(at, BOX3.size)), box) for at in (given, given + BOX3.size))
     return Copy(target, source, width, height, depth)
 
 
-def _side_3d(given: tuple[int, ...], width: int) -> Side:
-    x, y, z, _, kind, host, device, array, _, pitch, height = given
-    found = side((x, y, kind, host, device, array, pitch), width)
+def _side_3d(given: tuple[int, ...], box: tuple[int, int, int]) -> Side:
+    x, y, z, level, kind, host, device, array, _, pitch, height = given
+    require(not level, f"level {level} of an array")
+    found = side((x, y, kind, host, device, array, pitch), box, z)
+    if kind == ARRAY:
+        return found
+    pitch, height = pitch or box[0], height or box[1]
     return Side(found.address + z * pitch * height, found.pitch, pitch * height)
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import attrs
 
+from warpsim.driver.arrays import Object
 from warpsim.driver.driver import Driver
 from warpsim.driver.memory import Memory
 from warpsim.driver.modules import DriverModule
@@ -126,6 +127,8 @@ class Process:
     """The state of the libraries."""
 
     def __init__(self) -> None:
+        self.objects: dict[int, Object] = {}
+        """Texture and surface objects by their handles."""
         self._driver: Driver | None = None
         self.number = 0
         """The process that created the driver."""

@@ -76,7 +76,7 @@ def register_fatbin(address: int) -> int:
 @call("P", "__cudaRegisterFatBinaryEnd __cudaUnregisterFatBinary")
 @call("PPPPPI", "__cudaRegisterTexture __cudaRegisterSurface")
 def nothing(*words: int) -> None:
-    """Do nothing: textures are refused where they are used."""
+    """Do nothing: textures by name are found by the driver."""
 
 
 @call("P", "__cudaInitModule", plain=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import struct
 
-from warpsim.driver.abi.calls import call, unsupported
+from warpsim.driver.abi.calls import call
 from warpsim.driver.abi.cu_memory import PITCH, allocate, copy, fill
 from warpsim.driver.abi.process import PROCESS
+from warpsim.driver.arrays import CudaArray
 from warpsim.driver.memory import Kind, Side
 from warpsim.driver.raw import bytes_at, put_bytes
-from warpsim.driver.results import require
+from warpsim.driver.results import Result, require
 from warpsim.driver.streams import Stream
 from warpsim.driver.work import Copy
 
@@ -82,13 +83,18 @@ def box_work(given: int) -> Copy:
     """cudaMemcpy3DParms as work."""
     words = PARAMETERS.unpack(bytes_at(given, PARAMETERS.size))
     source, target, (width, height, depth) = words[0:8], words[8:16], words[16:19]
-    if source[0] or target[0]:
-        raise unsupported("CUDA arrays")
-    return Copy(_side(target), _side(source), width, height, depth)
+    taking = [PROCESS.get(side[0], CudaArray, Result.INVALID_VALUE) for side in (source, target) if side[0]]
+    width *= taking[0].fields.element if taking else 1
+    box = width, height, depth
+    return Copy(_side(target, box), _side(source, box), *box)
 
 
-def _side(words: tuple[int, ...]) -> Side:
-    _, x, y, z, pointer, pitch, _, rows = words
+def _side(words: tuple[int, ...], box: tuple[int, int, int]) -> Side:
+    """One side of a box of bytes, rows and planes; an array's offset counts elements."""
+    array, x, y, z, pointer, pitch, _, rows = words
+    if array:
+        found = PROCESS.get(array, CudaArray, Result.INVALID_VALUE)
+        return found.side(x * found.fields.element, y, z, box)
     return Side(pointer + x + y * pitch + z * pitch * rows, pitch, pitch * rows)
 
 

@@ -213,6 +213,18 @@ EXPORT int cudaMalloc3D(Pitched *where, Extent size)
     return (int)warpsimMalloc3D((u)(uintptr_t)where, size.width, size.height, size.depth);
 }
 
+EXPORT int cudaMalloc3DArray(void **array, const Channel *channels, Extent size, unsigned flags)
+{
+    return (int)warpsimMalloc3DArray((u)(uintptr_t)array, (u)(uintptr_t)channels, size.width, size.height, size.depth,
+                                     flags);
+}
+
+EXPORT int cudaMallocMipmappedArray(void **array, const Channel *channels, Extent size, unsigned levels, unsigned flags)
+{
+    return (int)warpsimMallocMipmappedArray((u)(uintptr_t)array, (u)(uintptr_t)channels, size.width, size.height,
+                                            size.depth, levels, flags);
+}
+
 EXPORT int cudaMemset3D(Pitched where, int value, Extent size)
 {
     return (int)warpsimMemset3D((u)(uintptr_t)where.ptr, where.pitch, where.ysize, (u)value, size.width, size.height,

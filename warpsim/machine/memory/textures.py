@@ -426,11 +426,11 @@ class _Part:
 
     def _address(self, level: int, places: list[Array], layer: Array) -> Array:
         fields = self.fields
-        width, height, depth = fields.extents(level)
+        _, height, depth = fields.extents(level)
         zero = np.zeros(1, np.int64)
         x, y, z = [*places[: self.rank], zero, zero][:3]
-        pitch = fields.pitch or width * fields.element
-        start = fields.levels[level] + (layer * depth + z) * (fields.plane or pitch * height) + y * pitch
+        pitch = fields.pitch_of(level)
+        start = fields.levels[level] + ((layer * depth + z) * height + y) * pitch
         found: Array = np.broadcast_to(start + x * fields.element, self.mask.shape).astype(np.int64)
         return found
 
