@@ -130,7 +130,10 @@ def test_references(ask, array):
     """Textures and surfaces of a module by name."""
     module = ask("cuModuleLoadData", ..., string(TEXT))
     function = ask("cuModuleGetFunction", ..., module, string(b"k\0"))
-    texture, surface = ask("cuModuleGetTexRef", ..., module, string(b"tx\0")), ask("cuModuleGetSurfRef", ..., module, b"sx")
+    texture, surface = (
+        ask("cuModuleGetTexRef", ..., module, string(b"tx\0")),
+        ask("cuModuleGetSurfRef", ..., module, string(b"sx\0")),
+    )
     ask("cuModuleGetTexRef", ..., module, string(b"sx\0"), status=NOT_FOUND)
     ask("cuTexRefGetArray", ..., texture, status=INVALID_VALUE)
     assert ask("cuTexRefGetAddressMode", ..., texture, 0) == 1
