@@ -4,6 +4,7 @@ have them."""
 import numpy as np
 import pytest
 
+from warpsim.layout import instructions, tensor_fragments
 from warpsim.layout.instruction_descriptors import decode, encode
 from warpsim.layout.tensor_tiles import chunks, layout_name, metadata_place, metadata_words, scale_place, tiles
 
@@ -104,3 +105,64 @@ def test_scale_factors():
     assert column.tolist() == [0, 1, 3, 7]
     assert byte.tolist() == [0, 1, 0, 1]
     assert scale_place(np.array(200), np.array(0), 256, 3)[1:] == (6, 3)
+
+
+@pytest.mark.parametrize(("name", "shape"), LAYOUTS, ids=[name for name, _ in LAYOUTS])
+@pytest.mark.parametrize("kind", ["f16", "f8f6f4"])
+def test_pictures(name, shape, kind):
+    """The fragments that `warpsim layout` draws have D, A and the metadata where a product reads and writes them."""
+    p = product(n=64, kind=kind, **{"sparse": True, **shape} if name != "B" else shape)
+    d, a = tensor_fragments.accumulator(p), tensor_fragments.multiplicand(p)
+    held = {
+        (r, c): {(lane, column) for lane, column, _ in cell}
+        for r, line in enumerate(d.holders())
+        for c, cell in enumerate(line)
+    }
+    copies = {row: {lane for lane, _, _ in line[0]} for row, line in enumerate(a.holders())}
+
+    assert held == {element: {(128 * cta + lane, column)} for element, (cta, lane, column) in places(p).items()}
+    for row, lanes in copies.items():
+        assert lanes == {128 * t.cta + t.lane + row - t.row for t in tiles(p) if t.row <= row < t.row + t.rows}
+    if p.sparse:
+        _check_metadata(p, tensor_fragments.metadata(p).holders())
+
+
+def _check_metadata(p, held):
+    for t in tiles(p):
+        for row in range(0, t.rows, 5):
+            for chunk in range(chunks(p)):
+                lane, column, bit = (
+                    int(v) for v in metadata_place(np.array(row), np.array(chunk), wide=p.kind == "f16")
+                )
+                assert (128 * t.cta + t.lane + lane, column, bit // 4) in held[t.row + row][chunk]
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_pictures_of_scale_factors(size):
+    """And the scale factors."""
+    for row, line in enumerate(tensor_fragments.scales(128, size).holders()):
+        for index, cell in enumerate(line):
+            lane, column, byte = scale_place(np.array(row), np.array(index), 128, 0)
+            assert cell[0] == (lane, column, byte)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("tcgen05.mma.cta_group::1.kind::f16.m64n16.f16", "d a"),
+        ("tcgen05.mma.sp.cta_group::2.kind::i8.m256n32.u8.s8", "d a metadata"),
+        ("tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.block16.m128n48", "d a scale_a scale_b"),
+    ],
+)
+def test_named_by_an_instruction(text, parts):
+    """The operands of an instruction's spelling, with its shape among the modifiers."""
+    assert list(instructions.operands(text)) == parts.split()
+
+
+@pytest.mark.parametrize(
+    "text", ["tcgen05.ld.m64n16", "tcgen05.mma.kind::f16", "tcgen05.mma.kind::f16.m128n7", "tcgen05.mma.ws.m16n64"]
+)
+def test_no_such_product(text):
+    """What has no pictures says why."""
+    with pytest.raises(ValueError, match=r"tcgen05\.mma"):
+        instructions.operands(text)

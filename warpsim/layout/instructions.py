@@ -9,9 +9,10 @@ import re
 
 import attrs
 
-from warpsim.layout import fragments, wmma_fragments
+from warpsim.layout import fragments, tensor_fragments, wmma_fragments
 from warpsim.layout.drawing import Drawing
 from warpsim.layout.fragment import Fragment, Holder
+from warpsim.layout.tensor_tiles import layout_name
 from warpsim.records import frozen
 
 BITS = {
@@ -66,7 +67,10 @@ class Operand:
 def operands(text: str, sm: int = 90) -> dict[str, Operand]:
     """The register operands of a matrix instruction, by name, for a GPU (capability times ten)."""
     root, words = split(text)
-    makers = {"mma": _mma, "wmma": _wmma, "wgmma": _wgmma, "ldmatrix": _moved, "stmatrix": _moved, "movmatrix": _moved}
+    makers = {
+        **{"mma": _mma, "wmma": _wmma, "wgmma": _wgmma, "tcgen05": _tcgen05},
+        **dict.fromkeys(("ldmatrix", "stmatrix", "movmatrix"), _moved),
+    }
     if root not in makers:
         raise ValueError(f"{root or text!r} is not a matrix instruction; choose from " + ", ".join(makers))
     return makers[root](root, words, sm)
@@ -237,6 +241,25 @@ def _wgmma(root: str, words: list[str], sm: int) -> dict[str, Operand]:
         note = f"two 2-bit indices for each chunk of k; {whole}{selectors}"
         found["e"] = Operand("e", held_e, ("m", "chunk"), note=note)
     found["d"] = Operand("d", fragments.accumulator(64, n, ACCUMULATORS[d]), ("m", "n"), note=whole)
+    return found
+
+
+def _tcgen05(root: str, words: list[str], sm: int) -> dict[str, Operand]:
+    """tcgen05.mma, with M and N, and what else its instruction descriptor says, among the modifiers: ``.m128n64.f32.f16.f16``."""
+    p = tensor_fragments.product_of(words if words[0] == "mma" else [])
+    whole = "lanes and columns of tensor memory" + (", lanes of the odd CTA from 128 on" if p.cta_group == 2 else "")
+    found = {"d": Operand("d", tensor_fragments.accumulator(p), ("m", "n"), note=f"layout {layout_name(p)}; {whole}")}
+    axes = ("m", "stored k" if p.sparse else "k")
+    found["a"] = Operand("a", tensor_fragments.multiplicand(p), axes, note=f"A in tensor memory; {whole}")
+    if p.sparse:
+        note = f"two 2-bit indices for each chunk of k; {whole}"
+        found["metadata"] = Operand("e", tensor_fragments.metadata(p), ("m", "chunk"), note=note)
+    if p.scale:
+        size = tensor_fragments.vector_size(p, words)
+        note = "identifier 0; the same in the other three partitions of 32 lanes"
+        rows = p.m // p.cta_group
+        found["scale_a"] = Operand("sa", tensor_fragments.scales(rows, size), ("m", "chunk"), note=note)
+        found["scale_b"] = Operand("sb", tensor_fragments.scales(p.n, size), ("chunk", "n"), swapped=True, note=note)
     return found
 
 
