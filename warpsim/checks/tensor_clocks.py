@@ -80,6 +80,12 @@ class Clocks:
         self.tick()
         self.seen[warps] = self.known[warps]
 
+    def assume_fences(self, warps: Array, others: Array) -> None:
+        """Let warps know, of what ``others`` did, what they would know if fences were where they are missing."""
+        for fenced, bare in ((FENCED, MET), (LOADED, LOADED_BARE), (STORED, STORED_BARE)):
+            self.known[warps, fenced, self.entry[others]] = self.known[warps, bare, self.entry[others]]
+        self.after_sync(warps)
+
     def wait(self, warps: Array, *, stores: bool) -> None:
         """Note ``tcgen05.wait::ld`` or ``::st``."""
         time = self.tick()

@@ -156,6 +156,9 @@ class TensorOrder:
             lanes = np.isin(group.selection.positions, self.accesses.rows[1, now])
             message = f"the tensor memory that line {place.span.line} ({_name(place)}) accesses {what}"
             machine.fault(RULE, message, group, lanes, severity=severity, advice=advice, other=place)
+        if len(unordered):  # one fence that is missing is reported once
+            warps, others = (self.accesses.rows[2, numbers[unordered]] for numbers in (mine, found))
+            self.clocks.assume_fences(warps, others)
 
     def _ordered(self, mine: Array, theirs: Array) -> Array:
         """Whether accesses are ordered after others."""
