@@ -82,6 +82,24 @@ def ldmatrixunpacked(op: Op, p: Lanes, *, memory: MemoryPort) -> tuple[Lanes, ..
 
 @_ldmatrix(
     """
+    ldmatrix.sync.aligned.shape.num{.space}.s8.s4 r, [p];
+    .shape = { .m8n16 };  .num = { .x1, .x2, .x4 };  .space = { .shared, .shared::cta };
+    """,
+    needs=(("90a", *_BYTES[0]), (9, 4)),
+)
+def ldmatrix_signed(op: Op, p: Lanes, *, memory: MemoryPort) -> tuple[Lanes, ...]:
+    """Load 8x16 matrices of signed 4-bit elements, each extended to a byte; a row has 8 bytes."""
+    out = []
+    for number in range(_count(op)):
+        rows = memory.read_words(op.space or "", p[:, 8 * number : 8 * number + 8], 2)
+        low = np.uint32(0x08080808)
+        words = [word | (word & low) * np.uint32(0x1E) for word in unpacked(rows, "b4x16_p64")]
+        out.append(_straight(tuple(words)))
+    return tuple(out)
+
+
+@_ldmatrix(
+    """
     ldmatrix.sync.aligned.shape.num.trans{.space}.b8            r, [p];
     ldmatrix.sync.aligned.shape.num.trans{.space}.b8x16.source  r, [p];
     .shape = { .m16n16 };  .num = { .x1, .x2 };  .space = { .shared, .shared::cta };

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-OPCODES = frozenset(("istypep", "suld", "suq", "sured", "sust", "tex", "tld4", "txq"))
-"""Opcodes without a declaration."""
+OPCODES = frozenset(
+    ("fabric", "istypep", "spcompress", "spdecompress", "suld", "suq", "sured", "sust", "tex", "tld4", "txq")
+)
+"""Opcodes without a declaration, or only some of theirs."""
 
 MODIFIERS: dict[str, frozenset[str]] = {
     root: frozenset(words.split())
     for root, words in {
         "add": "cc f32x2 noftz",
         "barrier": "cluster",
-        "cp": "bulk reduce tensor mbarrier prefetch noftz u32 s32 u64 s64 b32 b64 f16 bf16 f64 cp_mask",
-        "cvt": "pack rs e4m3x2 e5m2x2 e4m3x4 e5m2x4 e2m1x2 e2m1x4 e2m3x2 e3m2x2 e2m3x4 e3m2x4 ue8m0x2 tf32 scaled",
+        "cp": "bulk reduce tensor mbarrier prefetch noftz u32 s32 u64 s64 b32 b64 f16 bf16 f64 cp_mask ignore_oob relaxed weak"
+        " override::global_address override::global_dim override::global_dim_stride multicast::cluster::16b"
+        " multicast::cluster::32b im2col_no_offs::w",
+        "applypriority": "async",
+        "cvt": "pack rs e4m3x2 e5m2x2 e4m3x4 e5m2x4 e2m1x2 e2m1x4 e2m3x2 e3m2x2 e2m3x4 e3m2x4 ue8m0x2 tf32 scaled"
+        " pzo ue5m3x2 scaled::n1::ue8m0",
         "fence": "proxy mbarrier_init sync_restrict::shared::cta sync_restrict::shared::cluster",
         "fma": "f32x2 oob",
-        "ld": "unified",
+        "ld": "unified proxy::readonly",
         "mad": "cc",
         "mul": "f32x2",
         "multimem": "cp async bulk reduce acc::f16 e4m3 e5m2 e4m3x2 e5m2x2 e4m3x4 e5m2x4",
-        "prefetch": "tensormap",
-        "red": "async mmio",
+        "mbarrier": "layout check_layout multicast::cluster::32b multicast::cluster::16b",
+        "prefetch": "tensormap valid_addr L1::32B",
+        "atom": "noftz",
+        "red": "async mmio noftz",
         "redux": "f32",
-        "set": "f16x2 bf16x2",
+        "set": "f16x2 bf16x2 u8x4 s8x4 u16x2 s16x2",
         "setp": "f16x2 bf16x2",
-        "st": "async",
+        "st": "async b128",
         "sub": "cc f32x2",
         "sured": "p",
         "tex": "2dms a2dms v2 f16x2",

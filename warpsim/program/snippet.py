@@ -15,6 +15,7 @@ from warpsim.program.names import SPECIALS
 from warpsim.program.program import Program, Register
 from warpsim.ptx import ast
 from warpsim.ptx.parser import parse
+from warpsim.ptx.words import NEWEST
 from warpsim.records import frozen
 from warpsim.types import TYPES, ScalarType
 
@@ -32,7 +33,7 @@ class Snippet:
 
 
 def snippet_program(
-    code: str, *, target: str = "sm_90a", version: tuple[int, int] = (9, 0), shared_bytes: int = 0, file: str = "<ptx>"
+    code: str, *, target: str = "sm_90a", version: tuple[int, int] = NEWEST, shared_bytes: int = 0, file: str = "<ptx>"
 ) -> Snippet:
     """Make a program of bare instructions; ``smem`` is a shared array of ``shared_bytes``.
 

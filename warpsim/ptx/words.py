@@ -41,12 +41,13 @@ NEWER: dict[str, tuple[int, tuple[int, int]]] = {
 """The target and PTX version that introduced a directive."""
 
 MODULE_DIRECTIVES = frozenset({"pragma", "file", "alias"})
+NEWEST = (9, 4)
 VERSIONS = frozenset(
     (major, minor)
-    for major, last in ((1, 5), (2, 3), (3, 2), (4, 3), (5, 0), (6, 5), (7, 8), (8, 8), (9, 9))
+    for major, last in ((1, 5), (2, 3), (3, 2), (4, 3), (5, 0), (6, 5), (7, 8), (8, 8), NEWEST)
     for minor in range(last + 1)
 )
-"""Published versions, and all that may follow 9.0."""
+"""Published versions up to the newest that is known here."""
 TARGETS = frozenset(
     (
         *(10, 11, 12, 13, 20, 21, 30, 32, 35, 37, 50, 52, 53, 60, 61, 62, 70, 72, 75),

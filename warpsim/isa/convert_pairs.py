@@ -1,0 +1,177 @@
+"""Conversions of pairs that came with PTX 9.1, 9.2 and 9.4: from and to bf16x2, fixed point, scale factors, other rounding.
+
+Nothing but the manual says what they give; no assembler here takes them.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from warpsim.isa.convert import CVT
+from warpsim.isa.ports import Lanes
+from warpsim.isa.spec import Op, instruction
+from warpsim.isa.traits import Traits
+from warpsim.numerics import convert
+from warpsim.numerics.arrays import BF16, F16, F32, halves
+
+_GREATEST = float(np.finfo(np.float32).max)
+_FAMILIES = ("100f", "110f", "120f")
+_FIXED = (("100a", "103a", "107a", "110a", "120a", "121a"), (9, 1))
+_cvt = functools.partial(instruction, anchor=CVT, relaxed=False, traits=Traits(special_registers=True))
+_FP6 = "{ .e2m3x2, .e3m2x2 }"
+_BYTES = "{ .e4m3x2, .e5m2x2, .e2m3x2, .e3m2x2 }"
+_ALL = "{ .e4m3x2, .e5m2x2, .e2m3x2, .e3m2x2, .e2m1x2 }"
+
+
+def _narrow(op: Op, low: Lanes, high: Lanes) -> Lanes:
+    """Two f32 as a pair of a narrow format."""
+    name = op.ntype.name
+    mode = "rz" if "rz" in op.modifiers else "rn"
+    codes = [convert.round_bits(x, name[:4], mode, finite=True) for x in (low, high)]
+    if op.relu:
+        codes = [convert.relu_bits(code, name[:4]) for code in codes]
+    bits = 4 if name == "e2m1x2" else 8
+    return (codes[0] | codes[1] << np.int64(bits)).astype(np.uint8 if bits == 4 else np.uint16)
+
+
+@_cvt(
+    f"cvt.rn.satfinite{{.relu}}.ntype.bf16x2 d, a; .ntype = {_BYTES};",
+    types={"d": "ntype", "a": ".b32"},
+    needs=(_FAMILIES, (9, 1)),
+)
+@_cvt(
+    "cvt.rn.satfinite{.relu}.ntype.bf16x2 d, a; .ntype = { .e2m1x2 };",
+    types={"d": "ntype", "a": ".b32"},
+    needs=(_FAMILIES, (9, 1)),
+)
+@_cvt(
+    f"cvt.rz.satfinite{{.relu}}.ntype.bf16x2 d, a; .ntype = {_ALL};",
+    types={"d": "ntype", "a": ".b32"},
+    needs=("107f", (9, 4)),
+)
+def cvt_narrow_bf16(op: Op, a: Lanes) -> Lanes:
+    """Convert two bf16 to a narrow format."""
+    low, high = halves(a, BF16)
+    return _narrow(op, low.astype(F32), high.astype(F32))
+
+
+@_cvt(
+    f"cvt.rn.satfinite{{.relu}}.ntype.f16x2 d, a; .ntype = {_FP6};",
+    types={"d": "ntype", "a": ".f16x2"},
+    needs=(_FAMILIES, (9, 1)),
+)
+@_cvt(
+    f"cvt.rz.satfinite{{.relu}}.ntype.f16x2 d, a; .ntype = {_ALL};",
+    types={"d": "ntype", "a": ".f16x2"},
+    needs=("107f", (9, 4)),
+)
+def cvt_narrow_f16(op: Op, a: Lanes) -> Lanes:
+    """Convert two halves to a narrow format."""
+    low, high = halves(a, F16)
+    return _narrow(op, low.astype(F32), high.astype(F32))
+
+
+@_cvt(
+    f"cvt.rz.satfinite{{.relu}}.ntype.f32 d, a, b; .ntype = {_ALL};",
+    types={"d": "ntype", "a": ".f32", "b": ".f32"},
+    needs=("107f", (9, 4)),
+)
+def cvt_narrow_single(op: Op, a: Lanes, b: Lanes) -> Lanes:
+    """Convert two f32 toward zero, a in the upper part."""
+    return _narrow(op, b, a)
+
+
+def _factors(scale: Lanes | None, *, inverse: bool = False) -> list[Lanes]:
+    """The two scale factors in a register as f64, or what divides by them; 0xFF is NaN."""
+    if scale is None:
+        return [np.ones(1, np.float64)] * 2
+    codes = [(scale >> np.uint16(shift) & np.uint16(0xFF)).astype(np.int64) for shift in (0, 8)]
+    exponents = [1023 + 127 - code if inverse else 1023 - 127 + code for code in codes]
+    powers = [(exponent << np.int64(52)).view(np.float64) for exponent in exponents]
+    return [np.where(code == 0xFF, np.float64(np.nan), power) for code, power in zip(codes, powers, strict=True)]
+
+
+def _bf16_pair(op: Op, values: list[Lanes], scale: Lanes | None) -> Lanes:
+    """Two f64 times their scale factors, rounded to bf16: f32 holds them, and those beyond round to infinity as its greatest does."""
+    products = [v * f for v, f in zip(values, _factors(scale), strict=True)]
+    singles = [np.minimum(np.maximum(p, -_GREATEST), _GREATEST).astype(F32) for p in products]
+    low, high = (
+        convert.half_bits(x, "bf16", "rn", relu=op.relu, finite=op.satfinite).astype(np.uint32) for x in singles
+    )
+    return low | high << np.uint32(16)
+
+
+_WIDENED = """
+    cvt.rn{{.satfinite}}{{.relu}}.bf16x2.ntype d, a;
+    cvt.rn{{.satfinite}}{{.relu}}.scaled::n2::ue8m0.bf16x2.ntype d, a, scale;
+    .ntype = {};
+    """
+
+
+@_cvt(_WIDENED.format(_BYTES), types={"d": ".b32", "a": "ntype", "scale": ".b16"}, needs=(_FAMILIES, (9, 2)))
+@_cvt(_WIDENED.format("{ .e2m1x2 }"), types={"d": ".b32", "a": "ntype", "scale": ".b16"}, needs=(_FAMILIES, (9, 2)))
+def cvt_bf16_narrow(op: Op, a: Lanes, scale: Lanes | None = None) -> Lanes:
+    """Convert a pair of a narrow format to two bf16, times their scale factors."""
+    name, bits = op.ntype.name, 4 if op.ntype.name == "e2m1x2" else 8
+    codes = [a >> a.dtype.type(shift) & a.dtype.type((1 << bits) - 1) for shift in (0, bits)]
+    values = [convert.to_f16(code, name[:4]).view(F16).astype(np.float64) for code in codes]
+    return _bf16_pair(op, values, scale)
+
+
+_FIXED_GATES = {"rz": (None, (9, 4))}
+
+
+def _fixed(op: Op, values: list[Lanes], scale: Lanes | None) -> Lanes:
+    """Two f64 over their scale factors, in 64ths and at most 8 bits; NaN is the greatest."""
+    mode, codes = "rzi" if op.frnd == "rz" else "rni", []
+    for value, factor in zip(values, _factors(scale, inverse=True), strict=True):
+        scaled = value * factor * 64.0
+        code = np.where(scaled != scaled, np.int8(127), convert.to_integer(scaled, np.dtype(np.int8), mode))
+        codes.append((np.maximum(code, np.int8(0)) if op.relu else code).view(np.uint8).astype(np.uint16))
+    return codes[0] | codes[1] << np.uint16(8)
+
+
+@_cvt(
+    """
+    cvt.frnd.satfinite{.relu}.s2f6x2.f32 d, a, b;
+    cvt.frnd.satfinite{.relu}.scaled::n2::ue8m0.s2f6x2.f32 d, a, b, scale;
+    .frnd = { .rn, .rz };
+    """,
+    types={"d": ".b16", "a": ".f32", "b": ".f32", "scale": ".b16"},
+    needs=_FIXED,
+    gates=_FIXED_GATES,
+)
+def cvt_fixed(op: Op, a: Lanes, b: Lanes, scale: Lanes | None = None) -> Lanes:
+    """Convert two f32, divided by their scale factors, to fixed point, a in the upper part."""
+    return _fixed(op, [b.astype(np.float64), a.astype(np.float64)], scale)
+
+
+@_cvt(
+    """
+    cvt.frnd.satfinite{.relu}.s2f6x2.bf16x2 d, a;
+    cvt.frnd.satfinite{.relu}.scaled::n2::ue8m0.s2f6x2.bf16x2 d, a, scale;
+    .frnd = { .rn, .rz };
+    """,
+    types={"d": ".b16", "a": ".b32", "scale": ".b16"},
+    needs=_FIXED,
+    gates=_FIXED_GATES,
+)
+def cvt_fixed_bf16(op: Op, a: Lanes, scale: Lanes | None = None) -> Lanes:
+    """Convert two bf16, divided by their scale factors, to fixed point."""
+    return _fixed(op, [x.astype(F32).astype(np.float64) for x in halves(a, BF16)], scale)
+
+
+@_cvt(
+    """
+    cvt.rn{.satfinite}{.relu}.bf16x2.s2f6x2 d, a;
+    cvt.rn{.satfinite}{.relu}.scaled::n2::ue8m0.bf16x2.s2f6x2 d, a, scale;
+    """,
+    types={"d": ".b32", "a": ".b16", "scale": ".b16"},
+    needs=_FIXED,
+)
+def cvt_from_fixed(op: Op, a: Lanes, scale: Lanes | None = None) -> Lanes:
+    """Convert two numbers of fixed point to bf16, times their scale factors."""
+    codes = [(a >> np.uint16(shift)).astype(np.uint8).view(np.int8) for shift in (0, 8)]
+    return _bf16_pair(op, [code.astype(np.float64) / 64.0 for code in codes], scale)
