@@ -66,7 +66,7 @@ def rules(text):
         ("operand-type", "mov.f32 %f0, v.z;", "mov.f32 %f0, v.y;"),
         ("operand-count", "add.u32 %r0, %r1;", "add.u32 %r0, %r1, %r2;"),
         ("operand-count", "ld.global.v2.f32 {%f0, %f1, %f2}, [%rd0];", "ld.global.v2.f32 {%f0, %f1}, [%rd0];"),
-        ("illegal-form", "add.sat.u32 %r0, %r1, %r2;", "add.sat.s32 %r0, %r1, %r2;"),
+        ("illegal-form", "add.sat.u64 %r0, %r1, %r2;", "add.sat.s32 %r0, %r1, %r2;"),
         ("immediate-range", "bar.sync 16;", "bar.sync 15;"),
         ("immediate-range", "pmevent 16;", "pmevent 15;"),
         ("target", "tcgen05.wait::ld.sync.aligned;", "ret;"),
@@ -144,13 +144,13 @@ def test_all_problems_at_once():
 def test_finding_is_complete():
     """A finding has the line's text, a column and the nearest form."""
     with pytest.raises(PtxError) as caught:
-        load(body("  add.sat.u32 %r0, %r1, %r2;"))
+        load(body("  add.sat.u64 %r0, %r1, %r2;"))
     (finding,) = caught.value.findings
 
-    assert finding.text == "  add.sat.u32 %r0, %r1, %r2;"
+    assert finding.text == "  add.sat.u64 %r0, %r1, %r2;"
     assert finding.column == 3
     assert "add{.sat}.s32" in finding.advice or "add" in finding.advice
-    assert finding.instruction == "add.sat.u32"
+    assert finding.instruction == "add.sat.u64"
 
 
 @pytest.mark.parametrize("case", MODULES, ids=[case["name"] for case in MODULES])
