@@ -13,6 +13,7 @@ from warpsim.machine.asynchrony.wgmma import RegisterAccesses
 from warpsim.machine.machine import Machine
 from warpsim.machine.plan import FunctionPlan, Issue
 from warpsim.machine.reporting import present
+from warpsim.machine.selection import index_of
 from warpsim.machine.state.batch import Wgmma
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Note
@@ -117,7 +118,7 @@ class WgmmaRegisters(Watcher):
         wgmma, rows = _wgmma(machine), _known(machine).rows(group.plan)
         columns, use = group.selection.warpgroups, wgmma.use(group.plan)
         rows.again = None
-        where = np.ix_(touched, columns)
+        where = index_of(touched, group.selection.warpgroup_places)
         tickets = np.maximum(use.accumulator[where], use.operand[where])
         if (tickets > wgmma.done[columns]).any():
             _early(machine, group, rows, touched, columns, tickets, written=written)
@@ -128,7 +129,7 @@ class WgmmaRegisters(Watcher):
 
     def wgmma_registers_used(self, machine: Machine, group: Group, accesses: RegisterAccesses) -> None:
         """Note accesses in compiled code, to registers that are not in flight."""
-        rows, where = _known(machine).rows(group.plan), np.ix_(accesses.rows, group.selection.warpgroups)
+        rows, where = _known(machine).rows(group.plan), index_of(accesses.rows, group.selection.warpgroup_places)
         rows.again = None
         kinds = np.where(accesses.moves, MOVED, ACCESSED).astype(np.uint8)
         rows.unfenced[where] = np.maximum(rows.unfenced[where], kinds[:, None])

@@ -216,7 +216,7 @@ class Boxes:
         if words is None or not tile.holds(first):
             return None
         base = tile.strides @ first
-        return None if (base & 3).any() else (base, words)
+        return None if (base & words.size - 1).any() else (base, words)
 
     def finished(self, bits: Array) -> Array:
         """Finish loaded elements for the data type: tf32 is rounded; FTZ changes no load (as on an H200)."""
@@ -262,10 +262,12 @@ def _swizzled(fields: Fields, address: Array) -> Array:
 
 @frozen(eq=False)
 class TileWords:
-    """The words of a box in the order of shared memory: ``places`` ``[words, 1]`` in the tensor as numbers of words, and
-    ``rows`` there in bytes, both from the first; ``reach`` is the number of bytes of the tensor from the first to the last."""
+    """The words of a box in the order of shared memory: ``places`` ``[runs, 1]`` of runs of ``size`` bytes in the tensor, as
+    numbers of such runs, and ``rows`` ``[words]`` there in bytes, both from the first; ``reach`` is the number of bytes of the
+    tensor from the first to the last."""
 
     places: Array
+    size: int
     rows: Array
     reach: int
 
@@ -283,7 +285,11 @@ def _words_of(form: Form, phase: int) -> TileWords | None:
     if len(places) * 4 != form.extent or (places[order] != np.arange(len(places))).any():
         return None
     found = (offsets[:, None] + parts).reshape(-1)[order]
-    return TileWords((found >> 2)[:, None], 4 * np.arange(len(found)), int(found.max()) + 4)
+    rows, reach, run = 4 * np.arange(len(found)), int(found.max()) + 4, 16
+    runs = found[: len(found) & -4].reshape(-1, 4)
+    if len(found) & 3 or (runs[:, 0] & 15).any() or (runs != runs[:, :1] + rows[:4]).any():
+        runs, run = found[:, None], 4
+    return TileWords(runs[:, :1] // run, run, rows, reach)
 
 
 @functools.lru_cache(maxsize=32)

@@ -323,6 +323,11 @@ class Lanes(Selection):
         target.reshape(-1)[self.positions] = value.reshape(-1)
 
 
+def index_of(rows: Array, places: Array | slice) -> tuple[Array | slice, ...]:
+    """The index of some rows of some warpgroups (`Selection.warpgroup_places`), as `np.ix_`, which takes its time."""
+    return (rows, places) if type(places) is slice else np.ix_(rows, places)
+
+
 class Warps:
     """The view ``[n, 32, m]`` of a group: ``n`` warps, 32 lanes, ``m`` CTAs side by side (``m`` is 1 for lanes).
 

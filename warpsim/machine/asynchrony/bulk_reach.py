@@ -428,17 +428,18 @@ class BulkReach:
             return False
         if self.machine.hooks.global_tile_accessed is not None:
             self.note((address + base[:, None] + boxes.parts).reshape(-1), boxes.dtype.itemsize, READ)
-        raw = memory.data[address + low - memory.start :][:nbytes].view(U32)
-        base, who = base - low >> 2, None
+        raw = memory.data[address + low - memory.start :][:nbytes].view(f"V{words.size}")
+        base, who = (base - low) // words.size, None
         if len(base) > SEVERAL:
             different, numbers = np.unique(base, return_inverse=True)
             if 2 * len(different) <= len(base):
                 base, who = different, numbers
-        values = boxes.finished(raw.take(words.places + base, mode="clip"))
+        values = raw.take(words.places + base, mode="clip")
+        values = values if who is None else values.take(who, axis=1)
+        parts = boxes.finished(values.view(U32)).reshape(*values.shape, -1).transpose(0, 2, 1)
         space.own()
-        space.words[first >> 2 : (first >> 2) + len(values), columns] = (
-            values if who is None else values.take(who, axis=1)
-        )
+        rows = space.words[first >> 2 : (first >> 2) + len(words.rows)]
+        rows.reshape(len(parts), -1, space.n_columns)[:, :, columns] = parts
         notify = self.machine.hooks.memory_filled
         if notify is not None:
             notify(self.machine, "shared", words.rows + first, 4, footprint.columns[:, None])

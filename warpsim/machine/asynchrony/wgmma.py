@@ -10,7 +10,7 @@ import numpy as np
 
 from warpsim.layout import descriptors
 from warpsim.machine.plan import Issue
-from warpsim.machine.selection import from_positions
+from warpsim.machine.selection import from_positions, index_of
 from warpsim.machine.state.batch import GROUPS, Pending, Wgmma
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import Array, DType, Value, as_array
@@ -270,8 +270,8 @@ def in_flight(machine: Machine, group: Group, rows: Array) -> bool:
     state = machine.batch.wgmma
     if state is None:
         return False
-    columns, use = group.selection.warpgroups, state.use(group.plan)
-    where = np.ix_(rows, columns)
+    columns, use = group.selection.warpgroup_places, state.use(group.plan)
+    where = index_of(rows, columns)
     return bool((np.maximum(use.accumulator[where], use.operand[where]) > state.done[columns]).any())
 
 
@@ -289,13 +289,13 @@ def rename(machine: Machine, group: Group, sources: Array, targets: Array) -> bo
     False if no source is in flight.
     """
     state = state_of(machine)
-    columns, use = group.selection.warpgroups, state.use(group.plan)
-    if not (use.accumulator[np.ix_(sources, columns)] > state.done[columns]).all(axis=1).any():
+    columns, use = group.selection.warpgroup_places, state.use(group.plan)
+    if not (use.accumulator[index_of(sources, columns)] > state.done[columns]).all(axis=1).any():
         return False
     if state.pending:
         perform(machine, group, early=True)
     for tickets in (use.accumulator, use.operand):
-        tickets[np.ix_(targets, columns)] = tickets[np.ix_(sources, columns)].max(axis=0)
+        tickets[index_of(targets, columns)] = tickets[index_of(sources, columns)].max(axis=0)
     if machine.hooks.wgmma_registers_renamed is not None:
         machine.hooks.wgmma_registers_renamed(machine, group, sources, targets)
     return True
