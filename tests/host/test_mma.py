@@ -285,3 +285,63 @@ def test_one_small_product(form, most):
     d = warpsim.mma(form, a=a, b=b, c=np.zeros((16, 8), a.dtype), target="sm_120a" if "kind" in form else "sm_80")
 
     np.testing.assert_array_equal(a @ b, d)
+
+
+TENSOR = {  # instruction: k, dtype of A and B, of D
+    "tcgen05.mma.cta_group::1.kind::f16.m128n64.f32.bf16.f16": (16, np.float32, np.float32),
+    "tcgen05.mma.cta_group::1.kind::f16.m64n16.f16.f16.f16": (16, np.float16, np.float16),
+    "tcgen05.mma.ws.cta_group::1.kind::tf32.m32n64": (8, np.float32, np.float32),
+    "tcgen05.mma.ws.cta_group::1.kind::f8f6f4.m64n64.f32.e3m2.e2m1": (32, np.float32, np.float32),
+    "tcgen05.mma.kind::i8.m128n8.s32.u8.s8": (32, np.int64, np.int32),
+    "tcgen05.mma.sp.kind::f16.m64n16": (32, np.float32, np.float32),
+    "tcgen05.mma.sp.kind::i8.m128n8.s32.s8.s8": (64, np.int64, np.int32),
+}
+
+
+@pytest.mark.parametrize("instruction", TENSOR)
+def test_products_of_a_tensor_core(instruction):
+    """tcgen05.mma, whose M and N are among the modifiers; sparse A has the first and the last of four elements."""
+    k, dtype, result = TENSOR[instruction]
+    m, n = (int(size) for size in re.search(r"m(\d+)n(\d+)", instruction).groups())
+    rng, sparse = np.random.default_rng(1), ".sp." in instruction
+    a, b = rng.integers(0, 4, (2, m, k // (1 + sparse))), rng.integers(-3, 4, (k, n))
+    c, full = rng.integers(-9, 9, (m, n)), a
+    if sparse:
+        full = np.zeros((2, m, k), np.int64)
+        full[..., ::4], full[..., 3::4] = a[..., ::2], a[..., 1::2]
+    e = {"e": np.full((m, k // 4), 0b1100)} if sparse else {}
+    d = warpsim.mma(instruction, a=a.astype(dtype), b=b.astype(dtype), c=c.astype(result), **e, target="sm_100a")
+
+    assert d.dtype == result
+    np.testing.assert_array_equal(full @ b + c, d)
+
+
+@pytest.mark.parametrize(
+    ("words", "k", "size", "n"),
+    [
+        ("mxf8f6f4.block_scale.m128n48.e4m3.e2m3.ue8m0", 32, 1, 48),
+        ("mxf4.block_scale.m128n8", 64, 2, 8),
+        ("mxf4nvf4.block_scale.block16.m128n16.ue4m3", 64, 4, 16),
+    ],
+)
+def test_scaled_products_of_a_tensor_core(words, k, size, n):
+    """Scale factors are powers of two."""
+    rng = np.random.default_rng(2)
+    a, b = rng.integers(-3, 4, (128, k)) * 1.0, rng.integers(-3, 4, (k, n)) * 1.0
+    scale_a, scale_b = 2.0 ** rng.integers(-1, 3, (128, size)), 2.0 ** rng.integers(-1, 3, (size, n))
+    d = warpsim.mma(f"tcgen05.mma.kind::{words}", a=a, b=b, c=0, scale_a=scale_a, scale_b=scale_b, target="sm_100a")
+    x, y = a * np.repeat(scale_a, k // size, axis=1), b * np.repeat(scale_b, k // size, axis=0)
+
+    np.testing.assert_array_equal(x @ y, d)
+
+
+def test_a_pair_of_ctas_is_refused():
+    """Its numbers are those of one CTA."""
+    with pytest.raises(warpsim.LaunchError, match="one CTA runs here"):
+        warpsim.mma(
+            "tcgen05.mma.cta_group::2.kind::f16.m256n32",
+            a=np.zeros((256, 16)),
+            b=np.zeros((16, 32)),
+            c=0,
+            target="sm_100a",
+        )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 
+import attrs
 import numpy as np
 from numpy.typing import ArrayLike
 
 from warpsim.errors import LaunchError, shown
+from warpsim.host import tensor_mma
 from warpsim.host.device import Device
 from warpsim.host.snippet import run
-from warpsim.layout import instructions
+from warpsim.layout import instructions, tensor_fragments
 from warpsim.layout.fragment import matrix_of, registers_of
 from warpsim.layout.instructions import Operand
 from warpsim.numerics.arrays import Array
@@ -37,7 +39,8 @@ def mma(
 
     Args:
         instruction: ``mma``, ``mma.sp``, ``wmma.mma`` or ``wgmma.mma_async`` with all its modifiers, without operands:
-            ``"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"``.
+            ``"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"``; or ``tcgen05.mma`` of one CTA, with M, N and the types among
+            the modifiers: ``"tcgen05.mma.cta_group::1.kind::f16.m128n64.f32.bf16.bf16"``.
         a: ``[..., M, K]``; for sparse instructions the stored elements, ``[..., M, K / 2]``. Values of any dtype are
             rounded to the nearest value of the element type; ``.b1`` takes zeros and ones, ``.tf32`` takes float32 (the
             tensor core ignores its low 13 bits).
@@ -60,13 +63,19 @@ def mma(
     if not isinstance(bits, bool | np.bool_):
         raise LaunchError(f"bits must be True or False, not {shown(bits)}")
     root, words = instructions.split(instruction) if isinstance(instruction, str) else ("", [])
-    if root not in ("mma", "wmma", "wgmma") or not re.fullmatch(r"[\w.:]+", instruction.strip()):
+    if root not in ("mma", "wmma", "wgmma", "tcgen05") or not re.fullmatch(r"[\w.:]+", instruction.strip()):
         raise LaunchError(
-            f"{shown(instruction)} is not an mma, wmma.mma or wgmma.mma_async instruction without operands"
+            f"{shown(instruction)} is not an mma, wmma.mma, wgmma.mma_async or tcgen05.mma instruction without operands"
         )
+    product = None
     try:
         operands = instructions.operands(instruction, Device(target).sm)
-        d_type, a_type, b_type, c_type = instructions.types(root, words)
+        if root == "tcgen05":
+            product = tensor_fragments.product_of(words)
+            d_type, a_type, b_type, c_type = product.d, product.a, product.b, product.d
+            operands = {{"metadata": "e"}.get(name, name): operand for name, operand in operands.items()}
+        else:
+            d_type, a_type, b_type, c_type = instructions.types(root, words)
     except ValueError as problem:
         raise LaunchError(str(problem)) from None
     if "d" not in operands or "a" not in operands:
@@ -81,16 +90,18 @@ def mma(
         "c": (c, c_type if "c" in operands else d_type, (m, 8 if wide else n)),
     }
     scale_type = next((word for word in words if word in ("ue8m0", "ue4m3")), "ue8m0")
+    if product is not None and product.scale:
+        product = attrs.evolve(product, scale=scale_type)
     for name, values, type in (("e", e, "u4"), ("scale_a", scale_a, scale_type), ("scale_b", scale_b, scale_type)):
         if (values is None) == (name in operands):
             raise LaunchError(f"{instruction} {'needs' if values is None else 'takes no'} {name}")
         if values is not None:
             fragment = operands[name].fragment
             size = fragment.rows, fragment.columns
-            given[name] = values, type, size[::-1] if operands[name].swapped else size
+            given[name] = values, type, (size[1], n) if operands[name].swapped else size
     raw = {name: _bits(name, *what, raw=bits) for name, what in given.items()}
     for name, type in (("a", a_type), ("b", b_type)):
-        if type == "e2m1" and name in operands and operands[name].fragment.bits == 8:
+        if type == "e2m1" and name in operands and operands[name].fragment.bits == 8 and product is None:
             raw[name] = raw[name] << np.uint8(2)  # 4-bit elements sit in the middle of their byte
     try:
         batch = np.broadcast_shapes(*(r.shape[:-2] for r in raw.values()))
@@ -107,11 +118,14 @@ def mma(
         }
     element = ELEMENTS[d_type]
     out = np.empty((count, m, n), f"u{element.itemsize}")
-    step = 1 if root == "wgmma" else WARPS
+    step = WARPS if root in ("mma", "wmma") else 1
     multiply = _warpgroup if root == "wgmma" else _warps
     for at in range(0, count, step):
         part = {name: values[at : at + step] for name, values in flat.items()}
-        out[at : at + step] = multiply(instruction.strip(), words, operands, part, target)
+        if product is not None:
+            out[at] = tensor_mma.multiply(words, product, operands, part, target)[0]
+        else:
+            out[at : at + step] = multiply(instruction.strip(), words, operands, part, target)
     d = out[:, :, :8] if wide else out
     d = np.ascontiguousarray(d).reshape(*batch, m, 8 if wide else n)
     return d if bits else d.view(element)
