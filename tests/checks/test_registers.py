@@ -82,6 +82,29 @@ def test_correct_programs_are_silent(body):
     assert launch(body).findings == ()
 
 
+HALVES = ".reg .b16 h, u;\ncvt.u16.u32 h, t;\nmov.b32 x, {h, u};\n"
+
+
+@pytest.mark.parametrize("type", ["add.f16x2", "fma.rn.bf16x2", "mul.f16x2"])
+@pytest.mark.parametrize(("stored", "lines"), [("h", []), ("u", [11])])
+def test_elements_of_packed_types(type, stored, lines):
+    """An element of a result depends on the elements of the same place: Triton sums pairs with whatever a register holds above."""
+    sources = "x, x, x" if "fma" in type else "x, x"
+    body = f"{HALVES}{type} y, {sources};\nmov.b32 {{h, u}}, y;\nst.global.u16 [q], {stored};"
+    result = launch(body, on_finding="collect")
+
+    assert [f.line for f in result.findings] == lines
+
+
+def test_a_predicate_of_packed_types():
+    """Each predicate is of one element."""
+    body = HALVES + "setp.eq.f16x2 z|p, x, x;\n@z st.global.u32 [q], t;\nret;\n@p st.global.u32 [q], t;"
+
+    assert launch(body).findings == ()
+    (found,) = launch(body.replace("@z", "@p", 1), on_finding="collect").findings
+    assert (found.line, found.lanes) == (10, tuple(range(32)))
+
+
 def test_unchecked():
     """Without the check nothing is said."""
     assert launch("st.global.u32 [q], x;", checks="none").findings == ()

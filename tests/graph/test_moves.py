@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from warpsim.graph.dependence import NONE, dependence_of
 from warpsim.graph.evaluate import Arrays
 from warpsim.graph.moves import Fate, Moves, moves_of
 from warpsim.graph.nodes import LANES, Graph, Input, Node, Untraceable
@@ -163,3 +164,75 @@ def test_what_is_said_holds() -> None:
 def test_what_is_said_always_holds() -> None:
     """Many of each."""
     assert wrong(40)[1] == []
+
+
+def packed(size: int, count: int, sources: int):
+    """Elements of ``size`` bytes, each of those of the same place in all sources."""
+    places = [frozenset((s, k) for s in range(sources) for k in range(e * size, e * size + size)) for e in range(count)]
+    return (tuple(place for place in places for _ in range(size)),)
+
+
+BYTES = {
+    "add.bf16x2": packed(2, 2, 2),
+    "fma.rn.f16x2": packed(2, 2, 3),
+    "min.s16x2": packed(2, 2, 2),
+    "add.rn.f32x2": packed(4, 2, 2),
+    "neg.f16x2": packed(2, 2, 1),
+    "and.b64": packed(1, 8, 2),
+    "add.u32": None,
+    "mul.f32": None,
+    "cvt.f32.f16": None,
+    "cvt.rn.bf16x2.f32": (  # d, a, b: a is the upper half
+        (*[frozenset((1, k) for k in range(4))] * 2, *[frozenset((0, k) for k in range(4))] * 2),
+    ),
+    "cvt.u64.u16": ((frozenset({(0, 0)}), frozenset({(0, 1)}), *[NONE] * 6),),
+    "cvt.s64.s16": ((frozenset({(0, 0)}), *[frozenset({(0, 1)})] * 7),),
+    "setp.eq.f16x2": (
+        (frozenset((s, k) for s in (0, 1) for k in (0, 1)),),
+        (frozenset((s, k) for s in (0, 1) for k in (2, 3)),),
+    ),
+}
+
+
+@pytest.mark.parametrize("text", BYTES)
+def test_bytes_told(text: str) -> None:
+    """As the manual describes the instruction."""
+    root, *modifiers = text.split(".")
+    for candidate in matching.candidates(root, tuple(modifiers)):
+        assert dependence_of(graph_of_spelling(candidate, ())) == BYTES[text]
+
+
+def holds_by_bytes(graph: Graph, rng: np.random.Generator) -> bool:
+    """Bytes on which a result's byte does not depend may be anything."""
+    told = dependence_of(graph)
+    assert told is not None
+    drawn = [rng.integers(0, 256, i.dtype.itemsize, np.uint8) for i in graph.inputs]
+    first = bytes_of(graph, drawn)
+    for at, result in enumerate(told):
+        for byte, depends in enumerate(result):
+            others = [
+                np.array([v if (i.source, k) in depends else rng.integers(256) for k, v in enumerate(data)], np.uint8)
+                for i, data in zip(graph.inputs, drawn, strict=True)
+            ]
+            if bytes_of(graph, others)[at][byte] != first[at][byte]:
+                return False
+    return True
+
+
+def bytes_of(graph: Graph, drawn: list[np.ndarray]) -> list[bytes]:
+    """The results' bytes."""
+    evaluate = Arrays([data.view(i.dtype) for data, i in zip(drawn, graph.inputs, strict=True)])
+    with np.errstate(all="ignore"):
+        return [np.asarray(evaluate(node)).tobytes() for nodes in graph.outputs for node in nodes]
+
+
+def test_what_is_said_of_bytes_holds() -> None:
+    """For random values of a spelling of each form."""
+    rng, numbers, count = random.Random(3), np.random.default_rng(3), 0
+    for form in (form for root in spec.opcodes() for form in spec.forms(root)):
+        graph = graph_for(form, rng) if form.scope is Scope.THREAD and not form.ports else None
+        if graph is None or dependence_of(graph) is None or any(i.dtype.kind == "b" for i in graph.inputs):
+            continue
+        count += 1
+        assert holds_by_bytes(graph, numbers), form.syntax
+    assert count > 30

@@ -14,7 +14,9 @@ import numpy as np
 from warpsim.analysis.undefined import deciding, moves_by, read_unwritten, scale_of
 from warpsim.checks.undefined_memory import AtOnce, UndefinedMemory, UndefinedTensor, muted
 from warpsim.checks.undefined_registers import PADDING, RULE, lanes_of, ones, origins, report_use, undefined
+from warpsim.graph.dependence import Byte, dependence_of
 from warpsim.graph.moves import Fate, Moves
+from warpsim.graph.nodes import Untraceable
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Ending, Family
 from warpsim.machine.binding.operand_slots import commit_of, guard_of, source_getter, value_getter
@@ -108,8 +110,36 @@ class TransferFunction:
             self.commit(machine, into, result, active)  # type: ignore[arg-type]
         return into.bits(self.written)
 
+    @cached_property
+    def dependence(self) -> tuple[tuple[Byte, ...], ...] | None:
+        """On which bytes of its sources each byte of its results depends; None if on all of them."""
+        if not self.pure or any(o.elements is not None for o in self.sources):
+            return None
+        try:
+            found = dependence_of(self.instruction.graph)
+        except Untraceable:
+            return None
+        return found if found is not None and len(found) == len(self.written) else None
+
+    def _by_bytes(self, group: Group, dependence: tuple[tuple[Byte, ...], ...]) -> dict[int, Array]:
+        """A byte of a result is undefined if one on which it depends is."""
+        held = [_unsigned(_bits_of(group, operand)) for operand in self.sources]
+        bytes_of = [np.ascontiguousarray(bits)[..., None].view(np.uint8) != 0 for bits in held]
+        made: dict[int, Array] = {}
+        for slot, result in zip(self.written, dependence, strict=True):
+            masks = [np.zeros(1, np.bool_)] * len(result)
+            for at, (source, byte) in ((at, one) for at, depends in enumerate(result) for one in depends):
+                masks[at] = masks[at] | bytes_of[source][..., byte]
+            together = np.stack(np.broadcast_arrays(*masks), axis=-1)
+            if together.any():
+                kind = np.bool_ if self.plan.function.registers[slot].type.dtype.kind == "b" else f"u{len(result)}"
+                made[slot] = (together * np.uint8(1 if kind is np.bool_ else 0xFF)).view(kind)[..., 0]
+        return made
+
     def _any(self, machine: Machine, group: Group, active: Array | None) -> dict[int, Array]:
-        """Any undefined bit makes all results undefined."""
+        """Any undefined bit makes all results undefined that depend on it."""
+        if self.dependence is not None:
+            return self._by_bytes(group, self.dependence)
         mask = _lanes_with_any(group, self.sources)
         if mask is None:
             return {}
