@@ -68,3 +68,21 @@ def test_lanes_in_several_spaces(chosen, guard, access, old, new, checks):
 
     assert found == ()
     assert out.tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        ("tcgen05.alloc.cta_group::1.sync.aligned.b32 [%r0], 32;", "out-of-bounds"),
+        ("st.bulk.weak [%r0], 64, 0;", "out-of-bounds"),
+        ("tcgen05.st.sync.aligned.32x32b.x2.unpack::16b.b32 [%r0], {%r1, %r1};", "tcgen05"),
+    ],
+)
+def test_addresses_in_registers_of_32_bits(line, rule):
+    """The assembler extends them; what is not there is reported."""
+    text = f""".version 9.0 .target sm_100a .address_size 64
+    .visible .entry k() {{ .reg .b32 %r<2>; mov.u32 %r0, 64; mov.u32 %r1, 1; {line} ret; }}"""
+    with pytest.raises(warpsim.ExecutionError) as caught:
+        warpsim.load(text)["k"]((1,), (32,), ())
+
+    assert caught.value.findings[0].rule == rule

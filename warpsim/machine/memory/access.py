@@ -163,6 +163,8 @@ class Memory(Port):
     ) -> tuple[Array, ...]:
         """What ``access`` returns for each lane's space: ``count`` elements of a type, or nothing (None)."""
         base, offset = address.base, address.offset
+        if as_array(base).itemsize < 8:
+            base = as_array(base).astype(np.int64)
         array = as_array(base).view(np.int64)
         low, high = int(array.min()) + offset, int(array.max()) + offset
         for kind, window in (("shared::cluster", SHARED_WINDOW), ("local", LOCAL_WINDOW)):

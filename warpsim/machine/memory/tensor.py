@@ -144,7 +144,9 @@ class Tensor:
         cells = np.empty((len(ctas), rows, tile.columns >> tile.packed), np.uint32)
         cells[:, tile.row, tile.column] = words.reshape(n * m, -1, 32)[which]
         if tile.packed:
-            cells = np.stack([cells & np.uint32(0xFFFF), cells >> np.uint32(16)], axis=3).reshape(len(ctas), rows, -1)
+            cells = np.stack([cells & np.uint32(0xFFFF), cells >> np.uint32(16)], axis=3).reshape(
+                len(ctas), rows, 2 * cells.shape[2]
+            )
         for number, at in enumerate(places):
             write(self.memory, ctas, at, cells[:, number * tile.lanes : (number + 1) * tile.lanes])
 
