@@ -356,6 +356,34 @@ def test_96(element, size, count, first):
     assert np.array_equal(results(words, p), x @ y.T)
 
 
+def test_absolute_leading_offset():
+    """Rows of 48 bytes that begin 32 bytes before the end of their 128 go on at an address, in atoms of their own."""
+    rng = np.random.default_rng(9)
+    bits = encode("mxf4", 128, 16, "e2m1", "e2m1") | 1 << 31
+    a, b = integers(rng, (128, 96), "e2m1"), integers(rng, (16, 96), "e2m1")
+    images, numbers = [], []
+    for matrix in (a, b):
+        octets = shared_bytes(matrix, "e2m1", packed=True)
+        both = np.zeros((len(octets), 256), np.uint8)
+        both[:, 96:144] = octets
+        first, second = (
+            canonical(np.ascontiguousarray(x), 128, 16, transposed=False)[0] for x in np.split(both, 2, axis=1)
+        )
+        at = sum(map(len, images))
+        numbers.append(descriptor(at + 96, at + len(first), 1024, 2) | 1 << 52)
+        images += [first, second]
+    cells = np.zeros((1, 128, 64), np.uint32)
+    cells[:, :, 32:48] = 0x7F7F7F7F
+    code = """add.u32 v0, base, 32; add.u32 v1, base, 40;
+        tcgen05.mma.cta_group::1.kind::mxf4.block_scale [base], desc_a, desc_b, idesc, [v0], [v1], 0;"""
+    words, _ = run(
+        code, np.concatenate(images)[None], cells, desc_a=numbers[0], desc_b=numbers[1], idesc=bits, target="sm_103a"
+    )
+    p = decode(bits, "mxf4", weights=False, cta_group=1)
+
+    assert np.array_equal(results(words, p), a @ b.T)
+
+
 # ---- options -----------------------------------------------------------------------------------
 
 
@@ -539,6 +567,7 @@ def test_swizzled(kind, mode, span, atom, transposed):
         (MMA, {"idesc": encode("f16", 128, 32, "f16", "f16", sparse=True)}, "the sparsity bit is 1"),
         (MMA, {"desc_a": 1 << 16}, "bits 46 to 48 must be 1"),
         (MMA, {"desc_b": descriptor(0, 128, 256, 3)}, "3 is no swizzling mode"),
+        (MMA, {"desc_b": descriptor(0, 128, 256, 2) | 1 << 52}, "absolute leading offset"),
         (
             MMA,
             {"idesc": encode("f16", 128, 32, "f16", "f16", transpose_b=True), "desc_b": descriptor(0, 128, 256, 1)},

@@ -283,8 +283,8 @@ def _mistake(op: Op, work: TensorProducts, variant: Variant, which: Lanes, sm: i
     if why is None and work.scales is not None:
         why = _scale_mistake(op, p, work.vector_size)
     if why is None and not work.a_in_tensor:
-        why = _descriptor_mistake("A", work.a[which], p, transposed=p.transpose_a)
-    return why or _descriptor_mistake("B", work.b[which], p, transposed=p.transpose_b)
+        why = _descriptor_mistake("A", work.a[which], p, sm, transposed=p.transpose_a)
+    return why or _descriptor_mistake("B", work.b[which], p, sm, transposed=p.transpose_b)
 
 
 def _lane_mistake(work: TensorProducts, variant: Variant, which: Lanes) -> str | None:
@@ -299,16 +299,18 @@ def _lane_mistake(work: TensorProducts, variant: Variant, which: Lanes) -> str |
     return None
 
 
-def _descriptor_mistake(name: str, numbers: Lanes, p: Product, *, transposed: bool) -> str | None:
+def _descriptor_mistake(name: str, numbers: Lanes, p: Product, sm: int, *, transposed: bool) -> str | None:
     for number in np.unique(numbers).tolist():
-        why = descriptors.problem_tcgen05(number) or _mode_mistake(p, number, transposed=transposed)
+        why = descriptors.problem_tcgen05(number) or _mode_mistake(p, number, sm, transposed=transposed)
         if why is not None:
             return f"the matrix descriptor of {name}, 0x{number:x}: {why}"
     return None
 
 
-def _mode_mistake(p: Product, number: int, *, transposed: bool) -> str | None:
-    """Table 54 of the text: which types are transposed in which swizzling modes."""
+def _mode_mistake(p: Product, number: int, sm: int, *, transposed: bool) -> str | None:
+    """Which types are transposed in which swizzling modes (table 54 of the text), and where a leading offset is absolute."""
+    if number & descriptors.ABSOLUTE and (transposed or sm != 103):
+        return "an absolute leading offset is for matrices of sm_103a that are not transposed"
     atom32 = number >> 61 == 1
     if transposed and atom32 != (p.kind == "tf32"):
         return "a transposed matrix of tf32 needs 128-byte swizzling with 32-byte atoms, other types do not have it"

@@ -24,7 +24,8 @@ ADDRESS_MASK = (1 << 18) - 1
 @frozen
 class Descriptor:
     """The fields of descriptors, as arrays of the same shape. Offsets are in bytes; ``span`` is the swizzle row in
-    bytes (0: none), of which parts of 16 bytes are exchanged, or of 32 (``wide``)."""
+    bytes (0: none), of which parts of 16 bytes are exchanged, or of 32 (``wide``). ``absolute``: ``leading`` is the address at
+    which rows go on that reach beyond their 128 bytes."""
 
     start: Array
     leading: Array
@@ -33,6 +34,7 @@ class Descriptor:
     span: Array
     reserved: Array
     wide: Array | None = None
+    absolute: Array | None = None
 
 
 def decode(bits: Array) -> Descriptor:
@@ -65,9 +67,9 @@ def decode_tcgen05(bits: Array) -> Descriptor:
     bits = np.asarray(bits).astype(np.uint64)
     plain, mode = decode(bits), (bits >> np.uint64(61)).astype(np.int64)
     wrong = bits & np.uint64(_CONSTANTS[1] | 0xC000_C000) != np.uint64(_CONSTANTS[0])
-    return Descriptor(
-        plain.start, plain.leading, plain.stride, plain.base_offset, TCGEN05_SPANS[mode], wrong, mode == 1
-    )
+    absolute = bits & np.uint64(ABSOLUTE) != 0
+    span = TCGEN05_SPANS[mode]
+    return Descriptor(plain.start, plain.leading, plain.stride, plain.base_offset, span, wrong, mode == 1, absolute)
 
 
 def problem_tcgen05(bits: int) -> str | None:
@@ -114,6 +116,9 @@ def byte_addresses(fields: Descriptor, k: int, extent: int, itemsize: int, *, tr
     width = np.arange(extent, dtype=np.int64).reshape(1, -1, *[1] * fields.start.ndim)
     offset = _mn_major(fields, depth, width * itemsize) if transposed else _k_major(fields, depth * itemsize, width)
     address = fields.start + offset
+    if fields.absolute is not None and not transposed:
+        beyond = fields.absolute & ((fields.start & 127) + depth * itemsize >= 128)
+        address = np.where(beyond, address - (fields.start & -128) - 128 + fields.leading, address)
     mask = np.maximum(fields.span // 16 - 1, 0)
     pattern = ((address >> 7) - fields.base_offset) & mask
     if fields.wide is not None:
