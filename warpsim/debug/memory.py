@@ -6,6 +6,7 @@ import numpy as np
 
 from warpsim.debug import expressions as ex
 from warpsim.debug.errors import DebugError
+from warpsim.layout.tensor_memory import BLOCK, COLUMNS, LANES
 from warpsim.machine.machine import Machine
 from warpsim.machine.memory.addresses import CLUSTER_SHIFT
 from warpsim.machine.state.global_memory import CONST_ADDRESS, LOCAL_WINDOW, SHARED_WINDOW, WINDOW
@@ -114,3 +115,18 @@ class Place:
         if column < 0 or not 0 <= address <= size - nbytes:
             raise DebugError(f"{nbytes} bytes at 0x{address:x} are outside the {size} bytes of {self.space} memory")
         return space, column, address, address >> 2, -(-(address + nbytes) >> 2)
+
+
+def tensor_cells(machine: Machine | None, column: int | None) -> Array:
+    """The tensor memory of the CTA in a column of a batch, ``[128, 512]``, masked where no columns are allocated.
+
+    Raises:
+        DebugError: the CTA is not running.
+    """
+    if machine is None or column is None:
+        raise DebugError("the CTA is not running, so it has no tensor memory")
+    memory, shape = machine.batch.tensor, (LANES, COLUMNS)
+    if memory is None:
+        return np.ma.masked_array(np.zeros(shape, np.uint32), np.ones(shape, np.bool_))
+    free = np.repeat(memory.owner[column] == 0, BLOCK)
+    return np.ma.masked_array(memory.cells()[:, :, column].copy(), np.broadcast_to(free, shape))

@@ -30,10 +30,11 @@ from warpsim.debug.breakpoints import (
 )
 from warpsim.debug.errors import DebugError, flag, number, text
 from warpsim.debug.matrices import Matrix, matrix_at, nearest_matrix
+from warpsim.debug.memory import tensor_cells
 from warpsim.debug.origins import Origin, origin_of
 from warpsim.debug.position import Call, Position, Stop, WarpState, context_of, frames_of, group_state_of, warps_of
 from warpsim.debug.scopes import TEMPORARY, Symbol
-from warpsim.debug.threads import Focus, chosen_focus
+from warpsim.debug.threads import Focus, chosen_focus, column_of
 from warpsim.debug.timeline import Timeline
 from warpsim.debug.waiting import BarrierState, InFlight, MbarrierState
 from warpsim.debug.writing import assign, jump
@@ -47,6 +48,7 @@ from warpsim.host.options import Dim
 from warpsim.host.recording import record
 from warpsim.machine.runtime import NAME as HEAP
 from warpsim.machine.state.global_memory import Allocation, GlobalMemory
+from warpsim.machine.values import Array
 from warpsim.machine.watcher import Watcher
 from warpsim.program.program import Instruction
 from warpsim.report import pages
@@ -354,6 +356,13 @@ class Session(Position):
         warp, lane = (None, None) if chosen is None else (chosen >> 5, chosen & 31)
         context = context_of(self.timeline, chosen_focus(self.timeline.state, self.thread, cta, warp, lane))
         return context.place(text("space", space), number("address", address)).read(number("nbytes", nbytes))
+
+    def tensor_memory(self, cta: int | Sequence[int] | None = None) -> Array:
+        """The tensor memory of a CTA (the one in focus unless given): words ``[128, 512]``, masked where no columns are
+        allocated."""
+        focus = chosen_focus(self.timeline.state, self.thread, cta, None, None)
+        machine = context_of(self.timeline, focus).machine
+        return tensor_cells(machine, None if machine is None else column_of(machine, focus.cta))
 
     def where(self) -> tuple[Call, ...]:
         """The call stack of the thread in focus, innermost first, with calls of functions that were inlined."""

@@ -9,7 +9,7 @@ import re
 
 import attrs
 
-from warpsim.layout import fragments, tensor_fragments, wmma_fragments
+from warpsim.layout import fragments, tensor_fragments, tensor_memory, wmma_fragments
 from warpsim.layout.drawing import Drawing
 from warpsim.layout.fragment import Fragment, Holder
 from warpsim.layout.tensor_tiles import layout_name
@@ -245,8 +245,10 @@ def _wgmma(root: str, words: list[str], sm: int) -> dict[str, Operand]:
 
 
 def _tcgen05(root: str, words: list[str], sm: int) -> dict[str, Operand]:
-    """tcgen05.mma, with M and N, and what else its instruction descriptor says, among the modifiers: ``.m128n64.f32.f16.f16``."""
-    p = tensor_fragments.product_of(words if words[0] == "mma" else [])
+    """tcgen05.ld and .st, and .mma, with M and N, and what else its instruction descriptor says, among the modifiers: ``.m128n64.f32.f16.f16``."""
+    if {"ld", "st"} & set(words):
+        return _tensor_memory(words)
+    p = tensor_fragments.product_of(words if words[:1] == ["mma"] else [])
     whole = "lanes and columns of tensor memory" + (", lanes of the odd CTA from 128 on" if p.cta_group == 2 else "")
     found = {"d": Operand("d", tensor_fragments.accumulator(p), ("m", "n"), note=f"layout {layout_name(p)}; {whole}")}
     axes = ("m", "stored k" if p.sparse else "k")
@@ -278,3 +280,22 @@ def _moved(root: str, words: list[str], sm: int) -> dict[str, Operand]:
     lanes = 16 if shape == "m16n16" else 8
     note = f"rows are those whose addresses lanes {lanes}i to {lanes}i + {lanes - 1} give for matrix i, whose registers follow one another"
     return {"r": Operand("r", fragments.moved(shape, transposed="trans" in words), ("row", "column"), note=note)}
+
+
+def _tensor_memory(words: list[str]) -> dict[str, Operand]:
+    """The registers of tcgen05.ld and .st as cells of tensor memory."""
+    shape = next((word for word in words if word in tensor_memory.SHAPES), None)
+    num = next((word for word in words if re.fullmatch(r"x\d+", word)), "x1")
+    if shape is None:
+        legal = ", ".join(f".{each}" for each in tensor_memory.SHAPES)
+        raise ValueError(f"tcgen05.ld and .st need a shape, one of {legal}, and a number such as .x4")
+    count = int(num[1:])
+    if count not in (1, 2, 4, 8, 16, 32, 64, 128) or tensor_memory.registers(shape, count) > 128:
+        raise ValueError(f".{num} repeats .{shape} no legal number of times")
+    packed = "pack::16b" in words or "unpack::16b" in words
+    note = "rows are lanes of tensor memory, from that of the address on"
+    if shape == "16x32bx2":
+        note = "rows 0 to 15 are lanes from that of the address on, rows 16 to 31 the same lanes, behind the offset"
+    if packed:
+        note += "; an element is the low half of a cell"
+    return {"r": Operand("r", tensor_memory.fragment_of(shape, count, packed=packed), ("lane", "column"), note=note)}

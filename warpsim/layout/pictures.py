@@ -125,7 +125,7 @@ def pictures(text: str, sm: int = 90, placing: Placing | None = None) -> Picture
     if root == "tile":
         return {"tile": _tile(words, placing)}
     found = instructions.operands(text, sm)
-    if "r" in found:
+    if "r" in found and root != "tcgen05":
         return _matrices(found["r"], words)
     shown: Pictures = {}
     for name, operand in found.items():

@@ -5,10 +5,11 @@ Movement Shape).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import math
 
 import numpy as np
 
+from warpsim.layout.fragment import Fragment, fragment, layout_of
 from warpsim.numerics.arrays import Array
 from warpsim.records import frozen
 
@@ -18,6 +19,8 @@ BLOCK = 32
 BLOCKS = COLUMNS // BLOCK
 QUARTER = 32
 """Lanes that a warp reaches: those of its number in its warpgroup."""
+Modes = tuple[tuple[int, int], ...]
+"""(size, stride) of a layout, the fastest first."""
 
 
 @frozen(eq=False)
@@ -41,33 +44,41 @@ class Tile:
         return len(self.row)
 
 
-_ROWS: dict[str, tuple[int, int, Callable[[Array, Array], Array], Callable[[Array, Array], Array]]] = {
-    # shape: registers per repetition, columns per repetition, row and column of register r of thread t
-    "32x32b": (1, 1, lambda r, t: t, lambda r, t: r),
-    "16x64b": (1, 2, lambda r, t: t // 4 + t % 2 * 8, lambda r, t: 2 * r + t // 2 % 2),
-    "16x128b": (2, 4, lambda r, t: t // 4 + r % 2 * 8, lambda r, t: 4 * (r // 2) + t % 4),
-    "16x256b": (4, 8, lambda r, t: t // 4 + r // 2 % 2 * 8, lambda r, t: 8 * (r // 4) + 2 * (t % 4) + r % 2),
-    "16x32bx2": (1, 1, lambda r, t: t, lambda r, t: r),
+_SHAPES: dict[str, tuple[int, int, Modes, Modes]] = {
+    # shape: rows, columns per repetition, (size, stride) of lanes and of registers; strides are row + rows * column
+    "32x32b": (32, 1, ((32, 1),), ()),
+    "16x64b": (16, 2, ((2, 8), (2, 16), (8, 1)), ()),
+    "16x128b": (16, 4, ((4, 16), (8, 1)), ((2, 8),)),
+    "16x256b": (16, 8, ((4, 32), (8, 1)), ((2, 16), (2, 8))),
+    "16x32bx2": (32, 1, ((32, 1),), ()),  # the rows of its halves one below the other
 }
-SHAPES = tuple(_ROWS)
+SHAPES = tuple(_SHAPES)
 
 
 def registers(shape: str, num: int) -> int:
     """Registers per thread of a shape that is repeated ``num`` times."""
-    return _ROWS[shape][0] * num
+    return math.prod(size for size, _ in _SHAPES[shape][3]) * num
 
 
-@functools.lru_cache(256)
+def _twice(modes: Modes, rows: int) -> Modes:
+    """With columns twice as far from each other."""
+    return tuple([(size, stride if stride < rows else 2 * stride) for size, stride in modes])
+
+
+@functools.cache
+def fragment_of(shape: str, num: int, *, packed: bool = False) -> Fragment:
+    """Which lane holds which cell of a shape repeated ``num`` times; ``packed``: cells of 16 bits, two in a register."""
+    rows, columns, lanes, values = _SHAPES[shape]
+    values = (*values, (num, rows * columns))
+    if packed:
+        lanes, values = _twice(lanes, rows), ((2, rows), *_twice(values, rows))
+    return fragment(rows, columns * num * (1 + packed), 16 if packed else 32, layout_of(*lanes), layout_of(*values))
+
+
+@functools.cache
 def tile(shape: str, num: int, *, packed: bool = False, split: int | None = None) -> Tile:
     """The cells of a shape repeated ``num`` times along the columns; ``split`` is the offset of the second half of 16x32bx2."""
-    per, width, row, column = _ROWS[shape]
-    r, t = np.arange(per * num)[:, None], np.arange(32)
-    rows, columns = np.broadcast_arrays(row(r, t), column(r, t))
-    return Tile(
-        32 if shape == "32x32b" else 16,
-        width * num * (2 if packed else 1),
-        (0,) if split is None else (0, split),
-        np.ascontiguousarray(rows),
-        np.ascontiguousarray(columns),
-        packed,
-    )
+    cells = fragment_of(shape, num)
+    row, column = (np.ascontiguousarray(table.T) for table in cells.table())
+    lanes, offsets = (cells.rows, (0,)) if split is None else (cells.rows // 2, (0, split))
+    return Tile(lanes, cells.columns * (1 + packed), offsets, row, column, packed)

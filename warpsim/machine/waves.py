@@ -6,12 +6,17 @@ from functools import lru_cache
 
 import numpy as np
 
+from warpsim.layout.tensor_memory import COLUMNS, LANES
 from warpsim.machine.selection import shape_of
 from warpsim.machine.state.batch import BatchState
 from warpsim.machine.state.launch import BATCH_BYTES, Dims, LaunchState
 
 RESIDENT = 4
 """A kernel that cancels launches finds one of so many clusters running; the others are left to cancel."""
+
+
+TENSOR_BYTES = 2 * 4 * LANES * COLUMNS
+"""Tensor memory of a CTA, and which of its bits have been written."""
 
 
 def next_batch(state: LaunchState, most: int = 1) -> tuple[BatchState, int]:
@@ -54,7 +59,8 @@ def wave_of(state: LaunchState) -> tuple[int, int, int, int]:
     """CTAs of a batch along x, and along y and z together; batches along x, and in all."""
     found = state.wave
     if found is None:
-        settings, sizes = state.settings, (state.shared_size, state.local_size)
+        settings, tensor = state.settings, TENSOR_BYTES if state.plan.uses.tensor_memory else 0
+        sizes = state.shared_size + tensor, state.local_size
         found = state.wave = _waves(
             state.grid, state.block, settings.cluster, sizes, settings.batch_threads, settings.batch_bytes,
             RESIDENT if state.plan.uses.cancels else 1,
@@ -93,7 +99,7 @@ def _waves(
     batch_bytes: int,
     share: int,
 ) -> tuple[int, int, int, int]:
-    """`wave_of`; ``sizes`` are those of shared memory per CTA and of local memory per thread. With a ``share`` above 1, only that
+    """`wave_of`; ``sizes`` are those of shared and tensor memory per CTA and of local memory per thread. With a ``share`` above 1, only that
     part of the grid begins, in one row of clusters."""
     gx, rows = grid[0], grid[1] * grid[2]
     cx, cy, cz = cluster or (1, 1, 1)

@@ -318,18 +318,19 @@ def equation(name: str, value: str) -> str:
     return f"{name} ={value}" if value.startswith("\n") else f"{name} = {value}"
 
 
-def grid(values: Array, across: int = 16) -> list[str]:
-    """Format a matrix with row and column numbers, ``across`` columns at a time; masked elements are dashes."""
-    data, mask = np.ma.getdata(values), np.ma.getmaskarray(values)
+def grid(values: Array, across: int = 16, *, first: tuple[int, int] = (0, 0), hexadecimal: bool = False) -> list[str]:
+    """Format a matrix with row and column numbers, which begin with ``first``, ``across`` columns at a time; masked elements
+    are dashes."""
+    data, mask, one = np.ma.getdata(values), np.ma.getmaskarray(values), "{:#x}".format if hexadecimal else _narrow
     rows, columns = data.shape
-    texts = [["-" if mask[r, c] else _narrow(data[r, c]) for c in range(columns)] for r in range(rows)]
-    width = max(max((len(text) for row in texts for text in row), default=1), len(str(columns)))
+    texts = [["-" if mask[r, c] else one(data[r, c]) for c in range(columns)] for r in range(rows)]
+    width = max(max((len(text) for row in texts for text in row), default=1), len(str(first[1] + columns)))
     found = []
     for start in range(0, columns, across):
         stop = min(start + across, columns)
-        found.append("      " + " ".join(str(c).rjust(width) for c in range(start, stop)))
+        found.append("      " + " ".join(str(first[1] + c).rjust(width) for c in range(start, stop)))
         for r in range(rows):
-            found.append(f"{r:4}: " + " ".join(text.rjust(width) for text in texts[r][start:stop]))
+            found.append(f"{first[0] + r:4}: " + " ".join(text.rjust(width) for text in texts[r][start:stop]))
     return found
 
 

@@ -213,6 +213,26 @@ class Looking:
         for line in grid(matrix.values):
             self.say(line)
 
+    @command("look", "[/FORMAT] [LANES,COLUMNS]")
+    def do_tensor(self, text: str) -> None:
+        """Show tensor memory of the CTA in focus, of which dashes are not allocated: tensor 0-31,0-7, or /f for f32.
+        Without lanes and columns, say which columns are allocated."""
+        option, text = _formatted(text)
+        cells = self.session.tensor_memory()
+        if not text.strip():
+            given = np.flatnonzero(~np.ma.getmaskarray(cells)[0])
+            self.say(f"{len(given)} columns are allocated" + (f", {given[0]} to {given[-1]}." if len(given) else "."))
+            return
+        found = re.fullmatch(r"\s*(\d{1,3})(?:-(\d{1,3}))?\s*,\s*(\d{1,3})(?:-(\d{1,3}))?\s*", text)
+        if found is None or option not in ("", "f", "x", "d", "u"):
+            raise DebugError("tensor LANES,COLUMNS, for example tensor 0-31,0-7; /f, /x, /d or /u is how")
+        lane, last, column, end = (int(part) if part else -1 for part in found.groups())
+        part = cells[lane : max(last, lane) + 1, column : max(end, column) + 1]
+        if not part.size:
+            raise DebugError("tensor memory has lanes 0 to 127 and columns 0 to 511")
+        dtype = {"f": np.float32, "d": np.int32}.get(option, np.uint32)
+        self.console.say_all(grid(part.view(dtype), first=(lane, column), hexadecimal=option == "x"), "")
+
     @command("look", "WHAT [DEPTH]", takes="expression")
     def do_origin(self, text: str) -> None:
         """Show the step that gave a register, a variable or memory its value, and what that step read. With DEPTH,

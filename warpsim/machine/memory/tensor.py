@@ -57,26 +57,43 @@ def places(address: Array) -> tuple[Array, Array]:
     return address >> 16, address & 0xFFFF
 
 
+FEW = 16
+"""Different addresses that are accessed one by one."""
+
+
 def read(memory: TensorMemory, ctas: Array, address: Array, lanes: int, columns: int) -> Array:
     """The words ``[k, lanes, columns]`` of rectangles within tensor memory, uint32."""
-    found: Array
-    if len(ctas) and (address == address[0]).all():
-        (lane,), (column,) = places(address[:1])
-        block = memory.cells()[lane : lane + lanes, column : column + columns]
-        found = np.ascontiguousarray(np.moveaxis(block.take(ctas, axis=2), 2, 0))
-    else:
-        found = memory.space.flat.take(_index(memory, ctas, address, lanes, columns))
+    several = np.unique(address)
+    if len(several) > FEW:
+        every: Array = memory.space.flat.take(_index(memory, ctas, address, lanes, columns))
+        return every
+    found = np.empty((len(ctas), lanes, columns), np.uint32)
+    for one in several:
+        here = np.flatnonzero(address == one)
+        found[here] = np.moveaxis(_block(memory, one, lanes, columns).take(ctas[here], axis=2), 2, 0)
     return found
 
 
 def write(memory: TensorMemory, ctas: Array, address: Array, words: Array, mask: Array | None = None) -> None:
     """Write rectangles ``[k, lanes, columns]``, or the cells in ``mask`` (which broadcasts); where they overlap, the last stays."""
     memory.space.own()
+    several = np.unique(address)
+    if mask is None and len(several) <= FEW:
+        for one in several:
+            here = np.flatnonzero(address == one)
+            _block(memory, one, *words.shape[1:])[:, :, ctas[here]] = np.moveaxis(words[here], 0, 2)
+        return
     index = _index(memory, ctas, address, *words.shape[1:])
     if mask is not None:
         mask = np.broadcast_to(mask, words.shape)
         index, words = index[mask], words[mask]
     memory.space.flat[index.reshape(-1)] = words.reshape(-1)
+
+
+def _block(memory: TensorMemory, address: Array, lanes: int, columns: int) -> Array:
+    """A view of the rectangle at one address, in all CTAs: ``[lanes, columns, n_ctas]``."""
+    lane, column = places(address)
+    return memory.cells()[lane : lane + lanes, column : column + columns]
 
 
 def _index(memory: TensorMemory, ctas: Array, address: Array, lanes: int, columns: int) -> Array:
