@@ -34,7 +34,6 @@ from warpsim.checks.undefined_registers import (
 from warpsim.checks.written import ALL, WrittenBits, WrittenBytes, lacks, mark, written_bits
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access
-from warpsim.layout.tensor_memory import COLUMNS
 from warpsim.machine.binding.warp_steps import collect, spread
 from warpsim.machine.hooks import TensorAccess
 from warpsim.machine.machine import Machine
@@ -170,14 +169,15 @@ class Uninitialised(WrittenBytes):
         if bits.lacks(place, columns, access.nbytes, access.active, rows=everywhere):
             self._meet(machine, group)
 
-    def tensor_allocated(self, machine: Machine, group: Group, ctas: Array, column: Array, columns: Array) -> None:
-        """Mark new columns of tensor memory as undefined."""
+    def tensor_freed(
+        self, machine: Machine, group: Group, ctas: Array, column: Array, columns: Array, positions: Array
+    ) -> None:
+        """Mark columns of tensor memory as undefined for whoever gets them next."""
         written = written_cells(machine.batch.tensor_memory())
         written.space.own()
-        cells = written.cells()
-        inside = (np.arange(COLUMNS) >= column[:, None]) & (np.arange(COLUMNS) < (column + columns)[:, None])
-        for cta, here in zip(ctas.tolist(), inside, strict=True):
-            cells[:, here, cta] = 0
+        for first, count in set(zip(column.tolist(), columns.tolist(), strict=True)):
+            here = (column == first) & (columns == count)
+            written.cells()[:, first : first + count, ctas[here]] = 0
 
     def tensor_accessed(self, machine: Machine, group: Group, access: TensorAccess) -> None:
         """Mark cells of tensor memory that are written; check those that are read."""

@@ -288,7 +288,9 @@ def _tensor_memory(words: list[str]) -> dict[str, Operand]:
     num = next((word for word in words if re.fullmatch(r"x\d+", word)), "x1")
     if shape is None:
         legal = ", ".join(f".{each}" for each in tensor_memory.SHAPES)
-        raise ValueError(f"tcgen05.ld and .st need a shape, one of {legal}, and a number such as .x4")
+        raise ValueError(
+            f"tcgen05.ld and .st need a shape, one of {legal}, and a number such as .x4; tcgen05.mma a kind"
+        )
     count = int(num[1:])
     if count not in (1, 2, 4, 8, 16, 32, 64, 128) or tensor_memory.registers(shape, count) > 128:
         raise ValueError(f".{num} repeats .{shape} no legal number of times")
