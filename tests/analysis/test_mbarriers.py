@@ -54,3 +54,28 @@ def test_recorded_box(removed):
     lines[at] = lines[at][: lines[at].rindex("@", 0, start)] + lines[at][lines[at].index(";", start) + 1 :]
 
     assert "mbarrier" in {f[1] for f in findings(lines) if f[2] == "error"}
+
+
+@pytest.mark.parametrize("space", ["", ".shared::cluster"])
+def test_commits_arrive(space):
+    """tcgen05.commit arrives at its mbarrier, whose phase can never complete without it."""
+    commit = f"tcgen05.commit.cta_group::1.mbarrier::arrive::one{space}.b64 [bar];"
+    text = """.version 9.0
+    .target sm_100a
+    .address_size 64
+    .visible .entry k()
+    {
+        .reg .pred p; .shared .align 8 .b64 bar;
+        mbarrier.init.shared.b64 [bar], 1;
+        {commit}
+    wait:
+        mbarrier.try_wait.parity.shared.b64 p, [bar], 0;
+        @!p bra wait;
+        ret;
+    }
+    """
+
+    with_it, without = (text.replace("{commit}", line).split("\n") for line in (commit, ""))
+
+    assert findings(with_it) == []
+    assert [rule for _, rule, _, _ in findings(without)] == ["mbarrier"]

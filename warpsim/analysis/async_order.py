@@ -294,7 +294,7 @@ def _done_to(step: Step) -> Iterator[Mbarrier]:
     """What an instruction does to an mbarrier. A copy completes bytes, and so may who uses it after an invalidation; an
     announcement of none does nothing."""
     traits = step.instruction.traits
-    if traits.is_async(Family.CP_ASYNC, Stage.ARRIVE):
+    if traits.is_async(Family.CP_ASYNC, Stage.ARRIVE) or traits.is_async(Family.TCGEN05, Stage.COMMIT):
         yield Mbarrier.ARRIVE
     elif traits.mbarrier is None or traits.does(Mbarrier.INVAL):
         yield Mbarrier.COMPLETE

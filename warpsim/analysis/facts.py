@@ -177,7 +177,7 @@ def _space(instruction: Instruction, name: str, operand: Operand, address: Value
     from."""
     named, asynchronous = instruction.traits.spaces, instruction.traits.asynchronous
     if asynchronous is not None and asynchronous.family is not Family.REMOTE:
-        if name in ("bar", "address"):
+        if name in ("bar", "mbar", "address"):
             return SHARED
         return named[0 if name == "dst" else -1] if named else GLOBAL
     if named:
@@ -192,7 +192,7 @@ def _copy(step: Step, name: str, access: Callable[..., Access]) -> Iterator[Acce
     """Accesses of cp.async and bulk copies."""
     instruction, threads = step.instruction, step.threads
     traits = instruction.traits
-    if name == "bar":
+    if name in ("bar", "mbar"):
         yield access(mode=OBJECT, nbytes=8, align=8, threads=threads)
         return
     size = instruction.named.get("size")
