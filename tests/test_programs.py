@@ -89,6 +89,7 @@ def test_launch_py(name, monkeypatch, capsys):
 SIZES = {
     # name: sizes for every run, and more
     "attention_overlapped": (["64 64"], ["192 448", "64 1024"]),
+    "cancelled_launches": (["1 1", "13 300"], ["200 1000"]),
     "cluster_reduce": (["1 1", "2 513"], ["5 40000"]),
     "copy_pipeline": (["1 1", "3 4"], ["3 17"]),
     "flash_attention": (["32 16"], ["96 400", "32 2048"]),
@@ -117,6 +118,7 @@ SIZES = {
 }
 REFUSED = {
     "attention_overlapped": "64 100",
+    "cancelled_launches": "0 1",
     "copy_pipeline": "2 0",
     "flash_attention": "64 40",
     "gemm_fp8_scaled": "64 64 320",

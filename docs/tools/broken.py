@@ -43,6 +43,7 @@ BREAKS = {
     "stream_k": Break(33, "cp.async.bulk.wait_group.read"),
     "gemm_fp8_scaled": Break(29, "wgmma.fence"),
     "gemm_multicast": Break(34, "mbarrier.arrive.release.cluster"),
+    "cancelled_launches": Break(43, "bar.sync", "default+race"),
     "gemm_tcgen05": Break(43, "tcgen05.fence::after_thread_sync"),
     "gemm_tcgen05_pair": Break(35, "mbarrier.arrive.release.cluster"),
     "gemm_mxfp8": Break(38, "tcgen05.fence::before_thread_sync"),

@@ -137,6 +137,12 @@ ENTRIES = {
         "Without the `wait_group 1` of line 83 the softmax reads scores in flight. ptxas notices, waits and says so (C7517), which is why the "
         "GPU still gives the right bits.",
     ),
+    "cancelled_launches": Entry(
+        "Launches that are cancelled",
+        "A quarter of the CTAs begins. Each asks for another one's launch to be cancelled while it sums its own row, takes that row next, and ends when "
+        "the answer is that none was left.",
+        "Without the `__syncthreads()` at the end of the loop (line 43) a fast warp writes its part of the next sum where the first thread still reads.",
+    ),
     "gemm_tcgen05": Entry(
         "tcgen05: D in tensor memory",
         "One thread issues the products, which `tcgen05.commit` reports to an mbarrier: to `empty`, so that the stage is loaded again, and at the "
@@ -203,7 +209,7 @@ ORDER = {
         "stream_k",
         "attention_overlapped",
     ),
-    "Blackwell": ("gemm_tcgen05", "gemm_tcgen05_pair", "gemm_mxfp8"),
+    "Blackwell": ("cancelled_launches", "gemm_tcgen05", "gemm_tcgen05_pair", "gemm_mxfp8"),
     "Triton": ("softmax_triton", "matmul_triton"),
 }
 

@@ -196,6 +196,13 @@ def blackwell(name, m, n, k, grid, rows, **more):
 
 
 @case
+def cancelled_launches():
+    rows = small(24, 200, seed=1)
+    buffers = {"rows": source("f32", rows), "sums": {**result("f32", 24), "out": rows.sum(axis=1)}}
+    return parts("cancelled_launches", "sm_100a", (24,), (128,), buffers, [ptr("rows"), ptr("sums"), i32(200)])
+
+
+@case
 def gemm_tcgen05():
     return blackwell("gemm_tcgen05", 256, 64, 256, (1, 2), (128, 64), dynamic_smem=49152)
 
