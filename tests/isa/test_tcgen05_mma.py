@@ -485,6 +485,15 @@ def test_shifted(use):
     assert np.array_equal(d, np.concatenate([a[1:], a[-1:]]) @ b.T + c)
 
 
+def test_shifted_in_a_pair():
+    """The last row of each CTA stays."""
+    code = "add.u32 r3, base, 32; tcgen05.mma.cta_group::2.kind::f16.ashift [base], [r3], desc_b, idesc, yes;"
+    d, a, b, c = f16_product(code, m=256, group=2)
+    next_rows = [*range(1, 128), 127, *range(129, 256), 255]
+
+    assert np.array_equal(d, a[next_rows] @ b.T + c)
+
+
 def test_collectors():
     """Collector buffers change no value."""
     code = "".join(

@@ -147,9 +147,10 @@ class _Execution:
     def rows_of_tensor_a(self, tiles: list[Tile]) -> Lanes:
         """The same of the rows of some tiles, which are in the tiles' lanes."""
         p = self.product
-        words = np.concatenate([self.tensor("a", tile, tile.rows, p.stored * p.bits_a // 32) for tile in tiles], axis=1)
-        if self.work.shifted:
-            words = np.concatenate([words[:, 1:], words[:, -1:]], axis=1)
+        found = [self.tensor("a", tile, tile.rows, p.stored * p.bits_a // 32) for tile in tiles]
+        if self.work.shifted:  # as tcgen05.shift: each row is the next one, the last of tensor memory stays
+            found = [np.concatenate([words[:, 1:], words[:, -1:]], axis=1) for words in found]
+        words = np.concatenate(found, axis=1)
         return _signed(elements(words, p.a, p.bits_a, bytes_each=True), p.a, negate=p.negate_a)
 
     def columns_of_b(self) -> Lanes:
