@@ -197,3 +197,22 @@ def test_steps_are_told_only_where_something_is_carried():
     warpsim.load(KERNEL)["k"](1, 8, (np.zeros(8, np.uint32),), checks="none", watchers=[watcher])
 
     assert watcher.told == []
+
+
+def test_what_others_change_is_read_again():
+    """Threads that part and meet find their registers as they left them, but those that some of them have changed."""
+    whole = marked()
+    whole.flush()
+    frame, second = whole.frame, split(SHAPE.whole, MARKS.reshape(SHAPE.extents) < 3)[0]
+    before = group(SHAPE.whole, frame)
+    kept = [before.read(index) for index in (0, 1)]
+    some = group(second, frame)
+    some.set(0, np.full(second.shape, 7, np.uint32))
+    some.set_shadow("mark", 0, None)
+    some.flush()
+    after = group(SHAPE.whole, frame)
+
+    assert after.read(0).reshape(-1).tolist() == [7, 7, 7, 103, 104, 105, 106, 107]
+    assert marks(after) == {t: t if t > 2 else 0 for t in range(8)}
+    assert kept[0].reshape(-1).tolist() == list(range(100, 108))
+    assert after.read(1) is kept[1]

@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from warpsim.machine.state.word_space import KEPT, WordSpace
+from warpsim.machine.state.word_space import KEPT, WordSpace, in_a_row
 
 
 @pytest.mark.parametrize("nbytes", [1, 4, 5, 20, 40])
@@ -129,3 +129,29 @@ def test_what_is_remembered():
     assert not space.views
     with pytest.raises(AttributeError):
         space.other  # noqa: B018
+
+
+def test_sixty_four_bits_at_one_place():
+    """They are two words of each column, and a copy: later stores do not change what was read."""
+    space = WordSpace(32, 5)
+    values = np.arange(3, dtype=np.uint64) << np.uint64(33) | np.uint64(9)
+    space.put_doubles(8, in_a_row(np.arange(1, 4)), values)
+    found = space.doubles(8, np.array([3, 0, 1]))
+    space.put_doubles(8, slice(0, 5), np.zeros(5, np.uint64))
+
+    assert found.tolist() == [(2 << 33) + 9, 0, 9]
+    assert not space.words.any()
+
+
+@pytest.mark.parametrize("columns", [[4], [2, 3, 4], [0, 1]])
+def test_columns_in_a_row(columns):
+    """Consecutive columns are a slice."""
+    assert in_a_row(np.array(columns)) == slice(columns[0], columns[-1] + 1)
+
+
+@pytest.mark.parametrize("columns", [[], [1, 1], [3, 2], [0, 2, 1, 3], [0, 0, 2], [0, 2]])
+def test_columns_with_gaps(columns):
+    """Others remain what they are."""
+    given = np.array(columns, np.int64)
+
+    assert in_a_row(given) is given

@@ -16,7 +16,9 @@ from warpsim.numerics.arrays import Array
 if TYPE_CHECKING:
     from warpsim.machine.state.global_memory import GlobalMemory
 
-LOG_BYTES = 32 << 20
+LOG_BYTES = 128 << 20
+"""Room for what a region stores until it is done, taken as it is used. Where half of it is, warps stop at their loops: then what
+others have done beyond is lost."""
 LONGEST_ENTRY = 1024
 """Bytes of one entry of the log, at most."""
 _CALL = struct.Struct(f"{len(CallWords._fields)}q")
