@@ -31,6 +31,11 @@ ALLOWED = {
     ("compat/tinygrad.py", "importlib.import_module"): "a module of tinygrad, which is running",
     ("cli/launching.py", "importlib.import_module"): "Dask, by its name",
     ("host/sources.py", "importlib.import_module"): "an installed library for zstd, by its name",
+    ("driver/abi/start/sitecustomize.py", "self._loader.exec_module"): "a client's module, as Python loads it",
+    (
+        "driver/abi/start/sitecustomize.py",
+        "importlib.import_module",
+    ): "our module for a client, which `warpsim exec` names",
     ("driver/abi/start/sitecustomize.py", "spec.loader.exec_module"): "the sitecustomize that ours hides",
     ("driver/abi/start/sitecustomize.py", "ctypes.CDLL"): "our libcudart, which `warpsim exec` names",
     ("driver/abi/compilers.py", "ctypes.CDLL"): "NVIDIA's compilers, installed or named by the user",

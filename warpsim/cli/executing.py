@@ -46,7 +46,7 @@ def command_exec(options: Namespace) -> int:
         if options.ptx:
             os.makedirs(options.ptx, exist_ok=True)
             env["WARPSIM_PTX"] = os.path.abspath(options.ptx)
-        env["WARPSIM_REPORT"] = report
+        env |= {"WARPSIM_REPORT": report, "WARPSIM_CLIENTS": "warpsim.compat"}
         start = os.path.getsize(report)
         status = _run(options.program, env)
         records = _records(report, start)

@@ -18,6 +18,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
 from typing import Any, Protocol
 
 import ml_dtypes
@@ -423,7 +424,7 @@ class Driver:
         self.options = options
         self.utils = Utilities(self.device)
         self.binary_ext = "ptx"
-        self._timed = 0
+        self._benchmarker = Benchmarker()
         _stop_at_ptx()
 
     @classmethod
@@ -463,14 +464,8 @@ class Driver:
         return divmod(self.device.sm, 10)
 
     def get_benchmarker(self) -> Callable[..., float | list[float]]:
-        """A benchmarker that runs nothing: times are meaningless, so autotuning takes the first configuration."""
-        return self._time
-
-    def _time(
-        self, call: object, *, quantiles: Sequence[float] | None = None, **options: object
-    ) -> float | list[float]:
-        self._timed += 1
-        return [float(self._timed)] * len(quantiles) if quantiles else float(self._timed)
+        """A benchmarker that runs nothing."""
+        return self._benchmarker
 
     def get_empty_cache_for_benchmark(self) -> object:
         """A buffer that a benchmark would use to flush caches."""
@@ -500,12 +495,11 @@ def _stop_at_ptx() -> None:
     if tuple(map(int, triton.__version__.split(".")[:2])) < OLDEST:
         needed = ".".join(map(str, OLDEST))
         raise LaunchError(f"Triton {triton.__version__} launches kernels in another way: install {needed} or later")
-    from triton.backends.nvidia.compiler import CUDABackend
+    from triton.backends.nvidia import compiler
     from triton.runtime import jit
 
-    hashed = CUDABackend.hash
-    CUDABackend.make_cubin = lambda self, src, metadata, opt, capability: src.encode()
-    CUDABackend.hash = functools.cache(lambda self: f"{hashed(self)}-warpsim")
+    if compiler.CUDABackend.make_cubin is not _ptx:
+        _end_at_ptx(compiler)
     bind = jit.create_function_from_signature
 
     def with_arrays(*words: object) -> Callable[..., object]:
@@ -518,6 +512,40 @@ def _stop_at_ptx() -> None:
         return bound
 
     jit.create_function_from_signature = with_arrays
+
+
+def _ptx(self: object, src: str, *unused: object) -> bytes:
+    """Take PTX for machine code."""
+    return src.encode()
+
+
+def _end_at_ptx(module: ModuleType) -> None:
+    backend = module.CUDABackend
+    hashed = backend.hash
+    backend.make_cubin = _ptx
+    backend.hash = functools.cache(lambda self: f"{hashed(self)}-warpsim")
+
+
+def prepare(module: ModuleType) -> None:
+    """Prepare a module of Triton's backend for NVIDIA's GPUs, in a program under ``warpsim exec``, where its own driver
+    launches kernels: compiling ends at PTX, and autotuning takes the first configuration."""
+    if hasattr(module, "CUDABackend"):
+        _end_at_ptx(module)
+    else:
+        module.CudaDriver.get_benchmarker = lambda self: Benchmarker()
+
+
+class Benchmarker:
+    """Runs nothing: times are meaningless, so that autotuning takes the first configuration."""
+
+    def __init__(self) -> None:
+        self._timed = 0
+
+    def __call__(
+        self, call: object, *, quantiles: Sequence[float] | None = None, **options: object
+    ) -> float | list[float]:
+        self._timed += 1
+        return [float(self._timed)] * len(quantiles) if quantiles else float(self._timed)
 
 
 def install(device: Device | str | None = None, **options: object) -> Driver:

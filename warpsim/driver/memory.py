@@ -252,6 +252,12 @@ class Memory:
             np.lib.stride_tricks.as_strided(data, shape, steps)[...] = element
             _define(place, address - place.start, shape, steps, None)
 
+    def define(self, address: int, shape: tuple[int, ...], steps: tuple[int, ...]) -> None:
+        """Mark bytes as defined: those at ``address`` of an array of this shape and these strides."""
+        found = self.space.find(address, address + 1)
+        if found is not None:
+            _define(found, address - found.start, shape, steps, None)
+
     @staticmethod
     def row(address: int, unit: int, count: int, pitch: int = 0, rows: int = 1) -> int:
         """The size of a row of elements in bytes.

@@ -1,7 +1,8 @@
-"""Imported when Python starts in ``warpsim exec``: redirects the runtime of cuda.bindings to the simulated one.
+"""Imported when Python starts in ``warpsim exec``: prepares clients for the simulated GPU as they are imported.
 
-That package links NVIDIA's runtime statically, without symbols. But its extension modules share each entry point by
-name, as a pointer in a capsule (``__pyx_capi__``); these pointers are replaced before other modules read them.
+cuda.bindings links NVIDIA's runtime statically, without symbols. But its extension modules share each entry point by
+name, as a pointer in a capsule (``__pyx_capi__``); these pointers are replaced before other modules read them. PyTorch
+and Triton are prepared by `warpsim.compat`.
 """
 
 from __future__ import annotations
@@ -23,18 +24,27 @@ RUNTIMES = (
     "cuda.bindings._bindings.cyruntime",  # before 13.1
     "cuda.bindings._bindings.cyruntime_ptds",
 )
+CLIENTS = {
+    "torch": "torch",
+    "triton.backends.nvidia.compiler": "triton",
+    "triton.backends.nvidia.driver": "triton",
+}
+"""Modules, and which of `warpsim.compat` prepares each."""
 
 
 class Loader:
-    """Loads an extension module as its own loader does, and redirects it."""
+    """Loads a module as its own loader does, and prepares it."""
 
     def __init__(self, loader: Any) -> None:
-        self.create_module, self._execute = loader.create_module, loader.exec_module
+        self._loader = loader
 
     def exec_module(self, module: ModuleType) -> None:
-        """Initialise the module, then redirect it."""
-        self._execute(module)
-        redirect(module)
+        """Initialise the module, then prepare it."""
+        self._loader.exec_module(module)
+        redirect(module) if module.__name__ in RUNTIMES else prepare(module)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._loader, name)
 
 
 class Finder:
@@ -43,10 +53,25 @@ class Finder:
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         """The module with our loader; None for any other module."""
-        found = importlib.machinery.PathFinder.find_spec(name, path, target) if name in RUNTIMES else None
+        known = name in RUNTIMES or name in CLIENTS
+        found = importlib.machinery.PathFinder.find_spec(name, path, target) if known else None
         if found is not None and found.loader is not None:
             found.loader = Loader(found.loader)  # type: ignore[assignment]
         return found
+
+
+def prepare(module: ModuleType) -> None:
+    """Let `warpsim.compat` prepare a client; PyTorch not before it begins to use CUDA."""
+    if module.__name__ == "torch":
+        module.cuda._lazy_call(lambda: compat("torch").enable())
+    else:
+        compat("triton").prepare(module)
+
+
+def compat(client: str) -> ModuleType:
+    """The module that serves a client, of the package that runs the program."""
+    sys.path += [path for path in os.environ.get("WARPSIM_PATH", "").split(os.pathsep) if path not in sys.path]
+    return importlib.import_module(f"{os.environ['WARPSIM_CLIENTS']}.{client}")
 
 
 def redirect(module: ModuleType) -> None:
