@@ -244,6 +244,13 @@ def test_a_cleared_pair_bit_names_the_even_cta(mask):
     assert (found == given).all()
 
 
+def test_a_peer_bit_that_is_cleared():
+    """The same, where the even CTA's mbarrier is the own one without bit 24 of its address, as CUTLASS has it."""
+    given, found = paired("and.b32 %lead, %b, -16777217;\n  " + SINGLE.format(2, "%lead"), 256)
+
+    assert (found == given).all()
+
+
 def test_a_multicast_counts_at_the_mbarriers_of_its_parity():
     """To all four CTAs, from one: the mbarrier is in an even one, so each pair counts at its even one, twice."""
     given, found = paired(MULTICAST, 256)

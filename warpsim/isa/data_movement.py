@@ -212,6 +212,11 @@ def mapa(op: Op, a: Lanes, b: Lanes, *, cluster: ClusterPort) -> Lanes:
     return cluster.map_shared(a - window, b) + window
 
 
+def even_of_pair(op: Op, a: Lanes, b: Lanes, *, cluster: ClusterPort) -> Lanes:
+    """The address in the even CTA of the pair of the address's CTA, where there are clusters; else without the bits that b lacks."""
+    return cluster.even(a, b)
+
+
 _rank = functools.partial(
     _move, types={"d": ".u32", "a": _address_type}, traits=Traits(symbols="shared"), needs=(90, (7, 8))
 )

@@ -113,6 +113,9 @@ class ClusterPort(Protocol):
     def rank_of(self, address: Lanes) -> Lanes:
         """The rank of the CTA that contains an address."""
 
+    def even(self, address: Lanes, mask: Lanes) -> Lanes:
+        """The corresponding address in the even CTA of the pair; ``address & mask`` where it is none, or nothing is a pair."""
+
     def is_own(self, address: Lanes) -> Lanes:
         """Whether an address is in the thread's own CTA."""
 

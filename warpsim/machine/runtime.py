@@ -265,6 +265,15 @@ class Clusters:
         field = (address >> address.dtype.type(CLUSTER_SHIFT)).astype(np.uint32)
         return np.where(field > 0, field - np.uint32(1), self._own())
 
+    def even(self, address: Array, mask: Array) -> Array:
+        """The same offset in the even CTA of the pair; ``address & mask`` where it is no address, or nothing is a pair."""
+        cx, cy, cz = self.machine.launch.cluster
+        count = cx * cy * cz
+        if count == 1:
+            return address & mask
+        even = self.rank_of(address) & np.uint32(0xFFFFFFFE)
+        return np.where(address >> CLUSTER_SHIFT <= count, self.map_shared(address, even), address & mask)
+
     def is_own(self, address: Array) -> Array:
         """Whether a shared memory address is in the thread's own CTA."""
         field = (address >> address.dtype.type(CLUSTER_SHIFT)).astype(np.uint32)

@@ -12,6 +12,7 @@ import attrs
 from warpsim.errors import Finding, PtxError
 from warpsim.isa import matching
 from warpsim.program.blocks import Blocks
+from warpsim.program.cta_pairs import paired
 from warpsim.program.late import Late, ended
 from warpsim.program.lines import Reading, Unusual
 from warpsim.program.linking import check_links, check_target
@@ -214,13 +215,14 @@ def _function(
     if outline is None:
         blocks.add(node.body.statements, outer)
         blocks.branch_targets()
-        body = ended(builder, list(checker.all()), node.body.span)
+        body = paired(ended(builder, list(checker.all()), node.body.span), module.target[0] if module.target else "")
         made, samples = (lambda: body), None
     else:
         reading = Reading(outline.bodies[node.name], blocks, outer, outline.parser)
         blocks.branch_targets()
         late = Late(checker, outer, reading, node.body.span)
-        made, samples = late.body, late.samples
+        target = module.target[0] if module.target else ""
+        made, samples = (lambda: paired(late.body(), target)), late.samples
     directives = {d.name: d.arguments for d in node.directives}
     return Function(
         node.name,
