@@ -3,6 +3,7 @@
 From data/oracles.txt (oracles.py makes it), the recorded kernels, and the recordings of single instructions in data/. A line
 holds the opcode, the form, how its results are known (``recorded``, ``exact``, ``stated``) and the evidence."""
 
+import json
 from collections import defaultdict
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def kernels():
     """The recorded kernels that hold each form."""
     found = defaultdict(set)
     folders = sorted([*(TESTS.parent / "programs").glob("*/case.json"), *(TESTS / "cases").glob("*/case.json")])
-    for folder in (path.parent for path in folders):
+    for folder in (path.parent for path in folders if "hardware" in json.loads(path.read_text())):
         program = warpsim.load(folder / "kernel.ptx").program
         for function in program.functions.values():
             for instruction in function.code:
