@@ -71,6 +71,20 @@ def test_multicast(effects: str) -> None:
     assert run(body, grid=4, cluster=4, async_effects=effects) == [0, 1, 0, 1]
 
 
+@pytest.mark.parametrize("effects", ["eager", "at_wait"])
+def test_multicast_to_nobody(effects: str) -> None:
+    """A commit whose mask is empty arrives nowhere."""
+    body = """
+    @%p1 mbarrier.init.shared.b64 [%r5], 1;
+    bar.sync 0;
+    mov.u16 %h1, 0;
+    @%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%r5], %h1;
+    mbarrier.test_wait.parity.shared.b64 %p5, [%r5], 0; selp.u32 %r20, 1, 2, %p5;
+    """
+
+    assert run(body, async_effects=effects) == [2]
+
+
 def test_one_commit_is_one_arrival() -> None:
     """One commit does not complete a phase that expects two arrivals."""
     body = f"""

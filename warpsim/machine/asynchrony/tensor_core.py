@@ -97,7 +97,7 @@ class TensorCore(BulkReach):
         lanes = self.lanes()
         bars, masks = self.address(address, lanes), None if mask is None else self.flat(mask, lanes)
         to = self.receivers(lanes, bars, bars, masks)
-        if not self.inside(to.bar, 8):
+        if not len(to.bar) or not self.inside(to.bar, 8):
             return
         signal, kind = Signal(to.bar_columns, to.bar, np.zeros(1, np.int64), arrivals=1), _kind(cta_group)
         read_by_operations(self.machine, self.group, self.active, signal)
