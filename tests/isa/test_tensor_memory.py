@@ -223,3 +223,19 @@ def test_reductions(modifiers, values, least, greatest):
 
     assert launch(body, out, head=head).findings == ()
     assert (out == expected).all()
+
+
+def test_snippets_name_addresses():
+    """A register of a snippet that is an address in tensor memory has 32 bits, if nothing else declares it."""
+    code = """
+    tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [smem], 32;
+    ld.shared.b32 %t, [smem];
+    tcgen05.st.sync.aligned.32x32b.x1.b32 [%t], {%a};
+    tcgen05.wait::st.sync.aligned;
+    tcgen05.ld.sync.aligned.32x32b.x1.b32 {%d}, [%t];
+    tcgen05.wait::ld.sync.aligned;
+    tcgen05.dealloc.cta_group::1.sync.aligned.b32 %t, 32;
+    """
+    run = warpsim.run(code, registers={"%a": range(32)}, target="sm_100a")
+
+    assert run.registers["%d"].tolist() == list(range(32))

@@ -86,6 +86,7 @@ def check_links(resolver: Resolver, functions: Mapping[str, Function], problems:
 def _check_function(function: Function, resolver: Resolver, problems: Problems) -> None:
     """Check a function's calls and accesses, and a kernel's shared memory."""
     shared = {v.unique: v.size for v in function.variables if v.space.value == "shared"}
+    _check_groups(function, problems)
     for instruction in function.kinds:
         for operand in instruction.operands:
             name = operand.function
@@ -98,6 +99,19 @@ def _check_function(function: Function, resolver: Resolver, problems: Problems) 
     if function.entry and used > MAX_SHARED_BYTES:
         message = f"{function.name} has {used} bytes of shared variables; the limit is {MAX_SHARED_BYTES}"
         problems.add("directive", function.span, message, "declare .extern .shared, and pass shared_mem= to the launch")
+
+
+def _check_groups(function: Function, problems: Problems) -> None:
+    """Check that tcgen05 instructions of a function are all for one CTA, or all for a pair."""
+    seen: dict[str, Instruction] = {}
+    for instruction in function.kinds:
+        group = instruction.op.get("cta_group")
+        if group is not None and not instruction.form.ports.isdisjoint(("tensor", "tensor_core")):
+            seen.setdefault(group, instruction)
+    if len(seen) > 1:
+        (one, first), (other, second) = seen.items()
+        message = f"{function.name} has tcgen05 instructions with .{one} (line {first.span.line}) and with .{other}"
+        problems.add("illegal-form", second.span, message, "use the same .cta_group in all tcgen05 of a kernel")
 
 
 def _check_access(instruction: Instruction, operand: Operand, shared: dict[str, int], problems: Problems) -> None:

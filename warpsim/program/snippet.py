@@ -141,7 +141,7 @@ def _alike(candidate: Candidate, operands: list[ast.Operand]) -> bool:
 
 def _names(typed: TypedOperand, operand: ast.Operand) -> Iterator[tuple[ast.Name, ScalarType]]:
     if isinstance(operand, ast.Address):
-        narrow = typed.spaces is not None and "shared" in typed.spaces
+        narrow = not {"shared", "tensor"}.isdisjoint(typed.spaces or ())
         if operand.base is not None:
             yield operand.base, TYPES["u32" if narrow else "u64"]
         for extra in operand.extra:
