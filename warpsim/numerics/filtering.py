@@ -7,13 +7,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from warpsim.numerics import approx
 from warpsim.numerics.arrays import Array
 from warpsim.records import frozen
 
 GUARD, GUARD_OF_LEVELS = 4, 5
 """Bits that are kept below the largest element's last one, when elements of one level or of two are added."""
 _FAR = 1 << 40
+SHORTER, DIAGONAL = 11 / 32, 703 / 1024
+LOGARITHM = (
+    "02211212112121121121121121121121112111211121112111121111211111211111211111112111111111121111111111111111111111112110111111111111"
+    "11111111111110111111111110111111110111111101111111011111011111011111011110111101111011110111011110111011101110111011101110110110"
+)
+"""By how much an H200's logarithm grows with each of the 256 steps between powers of two, in steps of 1/256."""
 LIGHT = (
     "0001a02202702a02c82f030c32033434835c37038439039c3aa3b83c63d63e63f640340c41641f42943443e44945546046c47a48348a49149849f4a64ae4b6"
     "4be4c64ce4d74e04e94f24fc50350850d51251751c52252852d53353953f54554c55255856056656c57457a58158558858c59059459859c5a05a45a95ad5b1"
@@ -164,12 +169,25 @@ def face(x: Array, y: Array, z: Array) -> tuple[Array, Array, Array]:
     along_z = (c >= a) & (c >= b)
     along_y = ~along_z & (b >= a)
     number = np.where(along_z, np.where(z < 0, 5, 4), np.where(along_y, np.where(y < 0, 3, 2), np.where(x < 0, 1, 0)))
-    across = np.choose(number, [-z, z, x, x, x, -x]).astype(np.float64)
-    down = np.choose(number, [-y, -y, z, -z, -y, -y]).astype(np.float64)
-    major = np.choose(number, [a, a, b, b, c, c]).astype(np.float64)
+    across, down, major = _on_face(number, x, y, z)
     with np.errstate(invalid="ignore", divide="ignore"):
         places = [np.nan_to_num((part / major + 1) / 2, nan=0.5) for part in (across, down)]
     return number, places[0], places[1]
+
+
+def _on_face(number: Array, x: Array, y: Array, z: Array) -> tuple[Array, Array, Array]:
+    """A vector along a face's two axes and towards it, f64."""
+    across = np.choose(number, [-z, z, x, x, x, -x]).astype(np.float64)
+    down = np.choose(number, [-y, -y, z, -z, -y, -y]).astype(np.float64)
+    return across, down, np.choose(number, [x, -x, y, -y, z, -z]).astype(np.float64)
+
+
+def face_gradient(number: Array, at: tuple[Array, ...], gradient: tuple[Array, ...]) -> tuple[Array, Array]:
+    """How far a gradient of a direction moves the place on a face."""
+    across, down, major = _on_face(number, *at)
+    moved, sunk, grown = _on_face(number, *(np.broadcast_to(np.asarray(g), number.shape) for g in gradient[:3]))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return tuple((d - part / major * grown) / major / 2 for part, d in ((across, moved), (down, sunk)))  # type: ignore[return-value]
 
 
 def linear_light(raw: Array) -> Array:
@@ -184,13 +202,23 @@ def _light() -> Array:
 
 
 def level_of(dx: tuple[Array, ...], dy: tuple[Array, ...], sizes: tuple[int, ...]) -> Array:
-    """The level of detail that gradients ask for."""
-    squares = [
-        sum(
-            ((np.asarray(g).astype(np.float64) * n) ** 2 for g, n in zip(d, sizes, strict=False)),
-            np.zeros(1),
-        )
-        for d in (dx, dy)
-    ]
-    found: Array = approx.lg2_ftz(np.maximum(*squares).astype(np.float32)) / 2
-    return found
+    """The level of detail that gradients ask for, in whole steps of 1/256 (f64): that of the longest of both and of `DIAGONAL` of
+    their sum and difference. A length, in elements, is taken as the greatest component and `SHORTER` of the others. An H200's
+    level is at most 2 steps from it in two dimensions.
+    """
+    parts = [np.asarray(g).astype(np.float64) * n for d in (dx, dy) for g, n in zip(d, sizes, strict=False)]
+    x, y = np.split(np.stack(np.broadcast_arrays(*parts)), 2)
+    lengths = []
+    for vector in (x, y, (x + y) * DIAGONAL, (x - y) * DIAGONAL):
+        longest = np.abs(vector).max(0)
+        lengths.append(longest + (np.abs(vector).sum(0) - longest) * SHORTER)
+    length = np.nan_to_num(np.maximum.reduce(lengths), nan=0.0, posinf=2.0**100)
+    fraction, exponent = np.frexp(length)
+    steps = _logarithms()[((fraction * 2 - 1) * 256).astype(np.int64).clip(0, 255)]
+    return np.where(length > 0, (exponent - 1) + steps / 256, -1e6)
+
+
+@functools.cache
+def _logarithms() -> Array:
+    """256 times the logarithm of 1 + k/256 to the base 2, for k from 0 to 255, as an H200 has it."""
+    return np.cumsum(np.array([int(step) for step in LOGARITHM]))

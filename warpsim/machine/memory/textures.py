@@ -281,7 +281,12 @@ class _Part:
             self.there = (exact >= 0) & (exact < len(fields.levels))
             return exact.clip(0, len(fields.levels) - 1) * 256
         if gradients is not None:
-            lod = filtering.level_of(*gradients, fields.size[: self.rank])
+            dx, dy = gradients
+            if self.face is not None:
+                dx, dy = (
+                    filtering.face_gradient(self.face, self.direction, tuple(as_array(g) for g in d)) for d in gradients
+                )
+            lod = filtering.level_of(dx, dy, fields.size[: self.rank])
         bias = 0.0 if lod is None else fields.bias  # a kernel's tex has no level of its own to bias
         return filtering.levels(0.0 if lod is None else lod, bias, fields.least, fields.most, len(fields.levels))
 
