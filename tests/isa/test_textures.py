@@ -11,23 +11,11 @@ import textures as recorded
 import warpsim
 
 ANSWERS = np.load(Path(__file__).parents[1] / "data" / "textures_h200.npz")
-LEFT_OUT = (
-    "seamless",
-    "probe True 66",
-    "halves",
-    "resident",
-    "tex 1d f32 s32 integers",
-    "tex.grad",
-    "level 3d f32 f32 level True True",
-)
-"""Not run, or not as the GPU does it: filtering across a cube's edges, pairs of halves, the predicate of residency, integer
-coordinates of a one-dimensional array, which read 0 there, the level that gradients ask for, and sixteen elements of two levels."""
 CLOSE = ("3d f32 f32 linear", "tex.level", "no level", "probe True 2", "wide exponents")
 """Where the last bits of a few values of a hundred differ: sums of more than four elements, of very unlike ones."""
 CASES = [
     pytest.param(case, id=case.name.replace(" ", "_"), marks=[pytest.mark.long] * (number % 6 != 0))
     for number, case in enumerate(case for case in recorded.cases() if case.name in ANSWERS)
-    if not any(word in case.name for word in LEFT_OUT)
 ]
 
 
@@ -53,6 +41,9 @@ def texture(described: recorded.Texture) -> tuple[warpsim.Texture, np.ndarray]:
         normalized=bool(described.read & recorded.NORMALIZED),
         integer=bool(described.read & recorded.INTEGER),
         border=recorded.BORDER,
+        srgb=bool(described.read & recorded.SRGB),
+        seamless=bool(described.read & recorded.SEAMLESS),
+        buffer=described.kind == "linear",
         mip_filter="linear" if described.mip_linear else "point",
         mip_bias=described.bias,
         mip_levels=(described.least, described.most),
@@ -76,15 +67,21 @@ def test_recorded(case: recorded.Case) -> None:
     expected = ANSWERS[case.name]
 
     differ = ((out != expected) & ~(is_nan(out) & is_nan(expected))).any(1)
-    if any(word in case.name for word in CLOSE):
-        assert differ.mean() < 0.03
+    if "tex.grad" in case.name:  # the level is near, and few are filtered from another one
+        values, answers = out.view(np.float32), expected.view(np.float32)
+        near = np.abs(values - answers) <= (2 / 256 if "gradients" in case.name else 0.06)
+        assert (near | np.isnan(answers)).all(1).mean() > 0.98
+    elif any(word in case.name for word in CLOSE):
+        assert differ.mean() < (0.07 if "level 3d" in case.name else 0.03)  # sixteen elements of two levels
         values, answers = out[differ].view(np.float32), expected[differ].view(np.float32)
-        assert "wide" in case.name or np.allclose(values, answers, rtol=0, atol=2.0**-18)
+        far = 0.06 if "level 3d" in case.name else 2.0**-18
+        assert "wide" in case.name or np.allclose(values, answers, rtol=0, atol=far)
     else:
         assert not differ.any()
     if case.texture.surface:
         after = ANSWERS.get(case.name + " after", before.reshape(-1)).reshape(elements.shape)
-        assert ((after != elements) & (before == before)).sum() <= contended(case)
+        assert (after != elements).sum() <= contended(case)
+        assert (elements != before).any() == ("store" in case.name or "reduce" in case.name)
 
 
 def contended(case: recorded.Case) -> int:

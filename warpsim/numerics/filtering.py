@@ -222,3 +222,38 @@ def level_of(dx: tuple[Array, ...], dy: tuple[Array, ...], sizes: tuple[int, ...
 def _logarithms() -> Array:
     """256 times the logarithm of 1 + k/256 to the base 2, for k from 0 to 255, as an H200 has it."""
     return np.cumsum(np.array([int(step) for step in LOGARITHM]))
+
+
+def across_edges(
+    number: Array, places: Sequence[Array], n: int, share: Array | int
+) -> list[tuple[Array, Array, Array, Array]]:
+    """The four elements around a place on a cube's face of ``n`` x ``n``, those beyond an edge on the next face: face, x, y, and weight
+    (``share`` in all). What lies beyond a corner is no element: a third of its weight each, rounded, goes to the two beside it, the
+    rest to the one inside.
+    """
+    steps = [np.floor((elements_of(p, n, "clamp", normalized=True) - 0.5) * 256 + 0.5).astype(np.int64) for p in places]
+    weighed = corner_weights([s & 255 for s in steps], share)
+    found, gone = [], []
+    for (right, lower), weight in weighed:
+        x, y = (steps[0] >> 8) + right, (steps[1] >> 8) + lower
+        beside, below = (x < 0) | (x >= n), (y < 0) | (y >= n)
+        gone.append(np.where(beside & below, weight, 0))
+        s, t = (2 * x + 1) / n - 1, (2 * y + 1) / n - 1
+        s, t = np.where(beside, np.sign(s), s), np.where(below, np.sign(t), t)
+        m = np.where(beside | below, 1 - 1 / n, 1.0)
+        direction = (
+            np.choose(number, [m, -m, s, s, s, -s]),
+            np.choose(number, [-t, -t, m, -m, -t, -t]),
+            np.choose(number, [-s, s, t, -t, m, -m]),
+        )
+        on, u, v = face(*direction)
+        u, v = (np.floor(place * n).astype(np.int64).clip(0, n - 1) for place in (u, v))
+        found.append((on, u, v, np.where(beside & below, 0, weight)))
+    thirds = [(2 * w + 3) // 6 for w in gone]
+    order = [corner for corner, _ in weighed]
+    given = []
+    for (right, lower), (on, u, v, weight) in zip(order, found, strict=True):
+        inside, side, end = (order.index(c) for c in ((1 - right, 1 - lower), (1 - right, lower), (right, 1 - lower)))
+        more = gone[inside] - 2 * thirds[inside] + thirds[side] + thirds[end]
+        given.append((on, u, v, weight + more))
+    return given

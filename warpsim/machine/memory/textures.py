@@ -337,18 +337,27 @@ class _Part:
         return channels + [np.zeros(1, _WORD)] * (4 - len(channels))
 
     def gather(self, channel: int, offset: tuple[Array, ...] | None) -> tuple[Array, ...]:
-        x, y = self._footprints(0, offset)
-        (x0, x1), (y0, y1) = (((p.first, p.first_inside), (p.second, p.second_inside)) for p in (x, y))
-        around = ([x0, y1], [x1, y1], [x1, y0], [x0, y0])
         found = []
-        for spots in around:
-            raw = self._raw(0, self.mask, spots, self._slice)
+        for raw in self._around(offset):
             found.append(
                 filtering.weighted([raw[channel]], "s8", [np.full(1, 256)]).view(_WORD)
                 if self.fields.format == "s8" and not self.fields.integer and channel < len(raw)
                 else self._single(raw)[channel]
             )
         return tuple(found)
+
+    def _around(self, offset: tuple[Array, ...] | None) -> list[tuple[Array, ...]]:
+        """The four elements that linear filtering would weigh, counter-clockwise from the lower left."""
+        if self.face is not None and self.fields.seamless:
+            size, whole = self.fields.extents(0)[0], np.ones(1, np.bool_)
+            four = filtering.across_edges(self.face, self.places, size, 256)
+            upper_left, right, lower, last = (([(x, whole), (y, whole)], self.layer + on) for on, x, y, _ in four)
+            around = [lower, last, right, upper_left]
+        else:
+            x, y = self._footprints(0, offset)
+            (x0, x1), (y0, y1) = (((p.first, p.first_inside), (p.second, p.second_inside)) for p in (x, y))
+            around = [(spots, self._slice) for spots in ([x0, y1], [x1, y1], [x1, y0], [x0, y0])]
+        return [self._raw(0, self.mask, spots, layer) for spots, layer in around]
 
     # ---- places ------------------------------------------------------------------------------
 
@@ -379,6 +388,12 @@ class _Part:
         fields = self.fields
         if not fields.linear:
             return [(self._raw(level, lanes, self._spots(level, offset), self._slice), share)]
+        if self.face is not None and fields.seamless:
+            size, whole = fields.extents(level)[0], np.ones(1, np.bool_)
+            return [
+                (self._raw(level, lanes, [(x, whole), (y, whole)], self.layer + face), weight)
+                for face, x, y, weight in filtering.across_edges(self.face, self.places, size, share)
+            ]
         prints = self._footprints(level, offset)
         if fields.rank == 1 and not fields.layers and fields.address[1] == "border":  # one row, read at its edge
             half = np.full(1, 128)
