@@ -25,6 +25,7 @@ REASONS = {
     "parameters of a function",
     "shared memory of the cluster",
     "tensor maps",
+    "tensor memory",
     "textures and surfaces",
     "the thread's stack",
     "waits",

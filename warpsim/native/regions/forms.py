@@ -27,7 +27,8 @@ Key: TypeAlias = "int | tuple[Any, ...]"
 """What a region reads: the slot of a register, constant or special register, or ("param", offset, type) and the like."""
 U32, U64, BOOL = np.dtype(np.uint32), np.dtype(np.uint64), np.dtype(np.bool_)
 PORTS = {
-    "async_groups": "asynchronous", "bulk": "asynchronous", "objects": "mbarriers and proxies", "maps": "tensor maps", "textures": "textures and surfaces",
+    "async_groups": "asynchronous", "bulk": "asynchronous", "objects": "mbarriers and proxies", "maps": "tensor maps", "textures": "textures and surfaces", "tensor": "tensor memory",
+    "tensor_core": "tensor memory", "cluster_launches": "addresses in the cluster",
     "cluster": "addresses in the cluster", "stack": "the thread's stack", "memory": "a collective with memory",
     "report": "checks its operands",
 }  # fmt: skip
