@@ -227,13 +227,6 @@ class FunctionPlan:
 
         return made_from(self.function, lambda symbol: self.extent(symbol) is not None)
 
-    @cached_property
-    def even_barriers(self) -> frozenset[int]:
-        """The identities of the copies that signal the even CTA of a pair (`warpsim.analysis.even_barriers`)."""
-        from warpsim.analysis.even_barriers import even_barriers
-
-        return even_barriers(self.function)
-
     def extent(self, symbol: Symbol) -> Extent | None:
         """Where a variable or a kernel's parameter lies (in local memory: from the start of the frame); None where an access
         beyond it reaches no other one."""

@@ -272,7 +272,8 @@ class Clusters:
         if count == 1:
             return address & mask
         even = self.rank_of(address) & np.uint32(0xFFFFFFFE)
-        return np.where(address >> CLUSTER_SHIFT <= count, self.map_shared(address, even), address & mask)
+        low = mask | mask.dtype.type(0xFF << CLUSTER_SHIFT)
+        return np.where(address >> CLUSTER_SHIFT <= count, self.map_shared(address & low, even), address & mask)
 
     def is_own(self, address: Array) -> Array:
         """Whether a shared memory address is in the thread's own CTA."""

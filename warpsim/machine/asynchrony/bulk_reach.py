@@ -169,11 +169,6 @@ class BulkReach:
             signalled = self.peer(lanes.columns[lane], rank & ~1 | parity[lane])
         return Receivers(lane, peers, start[lane], signalled, bar[lane])
 
-    def in_even(self, lanes: Lanes, address: Array) -> Array:
-        """Addresses of the lanes' own shared memory, in that of the even CTA of their pair."""
-        even = ranks_of(self.machine.launch, self.machine.batch)[lanes.columns] & ~1
-        return np.where(address >> CLUSTER_SHIFT == 0, address | (even + 1) << CLUSTER_SHIFT, address)
-
     def _paired(self, columns: Array, bar_columns: Array, cta_group: int) -> None:
         """Check that the mbarriers of copies with ``.cta_group`` are where it says."""
         if not cta_group or (columns == bar_columns).all():

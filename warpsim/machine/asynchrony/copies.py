@@ -135,8 +135,6 @@ class BulkCopies(BulkReach):
         lanes = self.lanes()
         one = self.receivers_at(lanes, dst, bar) if mask is None else None
         targets, bars = self.address(dst, lanes), self.address(bar, lanes)
-        if cta_group == 2 and id(self.group.instruction) in self.group.plan.even_barriers:
-            one, bars = None, self.in_even(lanes, bars)
         masks = None if mask is None else self.flat(mask, lanes)
         columns = [self.flat(c, lanes) for c in coordinates(map)]
         parts = () if offsets is None else offsets if isinstance(offsets, tuple) else (offsets,)
