@@ -229,6 +229,7 @@ def mma(
             report(_RULE, why, None, advice=_ADVICE)
             return
     reads, writes = _touched(work, ctas)
+    reads += tuple(_some(runs, work.accumulate[runs.issuer]) for runs in writes if work.accumulate[runs.issuer].any())
     tensor_core.start(work, cta_group=group, shared=_shared(work, ctas), reads=reads, writes=writes)
 
 
@@ -252,6 +253,12 @@ def _variants(
             return f"the sparsity bit is {int(product.sparse)}, the instruction is {'' if op.sp else 'not '}.sp"
         variants.append(Variant(product, lane, shift))
     return tuple(variants), which.reshape(-1)
+
+
+def _some(runs: TensorRuns, which: Lanes) -> TensorRuns:
+    """Some of the rectangles."""
+    issuer, cta, lane, column = runs.issuer[which], runs.cta[which], runs.lane[which], runs.column[which]
+    return TensorRuns(issuer, cta, lane, column, runs.n_lanes, runs.n_columns, runs.part)
 
 
 def _lane_mask(words: tuple[Lanes, ...]) -> Lanes:
