@@ -3,13 +3,14 @@
 PyTorch's wheel holds its CUDA kernels as machine code without PTX. But device memory is memory of this process, so each
 operator that has a kernel for CUDA gets one that calls the CPU's on tensors that share the storage: strides, aliasing,
 ``out=``, autograd and autocast stay PyTorch's. A kernel of the user (Triton, an extension, `torch.cuda._compile_kernel`)
-is simulated. `computed` counts what was not.
+is simulated. `CpuKernels.computed` counts what was not.
 """
 
 from __future__ import annotations
 
 import atexit
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -23,9 +24,6 @@ from warpsim.driver.work import Call
 
 Argument = Any
 """What PyTorch passes to an operator, or takes as its result: tensors, numbers, lists of them."""
-
-computed: Counter[str] = Counter()
-"""How often each operator was computed by the CPU."""
 
 NATIVE = frozenset(
     [
@@ -70,38 +68,54 @@ WIDE = frozenset(
 """Operators whose kernels for CPUs sum 16-bit numbers in 16 bits, and for CUDA in 32."""
 GOLDEN = 0x9E3779B97F4A7C15
 
-_libraries: list[torch.library.Library] = []
+
+class CpuKernels:
+    """Kernels for CUDA that are those of the CPU; ``computed`` counts how often each operator was computed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # autograd has threads of its own
+        self.computed: Counter[str] = Counter()
+        self.library: torch.library.Library | None = None
+
+    def register(self) -> None:
+        """Put them in the place of PyTorch's; a second call does nothing."""
+        with self._lock:
+            if self.library is not None:
+                return
+            self.library = torch.library.Library("aten", "IMPL")
+        has = torch._C._dispatch_has_kernel_for_dispatch_key
+        names = [name[6:] for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")]
+        for name in names:
+            if name in WHOLE or (name not in NATIVE and has(f"aten::{name}", "CUDA")):
+                self.library.impl(name, _on_the_cpu(name), "CUDA", allow_override=True)
+        torch.backends.cudnn.enabled = False
+        for name in ("flash", "mem_efficient", "cudnn"):  # attention is computed by its formula
+            getattr(torch.backends.cuda, f"enable_{name}_sdp")(enabled=False)
+        atexit.register(self.report)
+
+    def count(self, name: str) -> None:
+        """Count an operator that is computed."""
+        with self._lock:
+            self.computed[name] += 1
+
+    def report(self) -> None:
+        """Say on standard error which operators were computed by the CPU, and not simulated."""
+        if self.computed:
+            shown = ", ".join(f"{name} {count}" for name, count in self.computed.most_common(8))
+            rest = f" and {len(self.computed) - 8} more" if len(self.computed) > 8 else ""
+            total = self.computed.total()
+            print(
+                f"warpsim: PyTorch's CPU kernels computed {total} operators, not simulated: {shown}{rest}",
+                file=sys.stderr,
+            )
 
 
 def enable() -> None:
-    """Let operators of PyTorch on tensors of the simulated GPU be computed by the CPU. A second call does nothing.
+    """Let operators of PyTorch on tensors of the simulated GPU be computed by the CPU.
 
     ``warpsim exec`` calls it when PyTorch begins to use CUDA; a ``conftest.py`` of a session under it may, too.
     """
-    if _libraries:
-        return
-    library = torch.library.Library("aten", "IMPL")
-    _libraries.append(library)
-    has = torch._C._dispatch_has_kernel_for_dispatch_key
-    names = [name[6:] for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")]
-    for name in names:
-        if name in WHOLE or (name not in NATIVE and has(f"aten::{name}", "CUDA")):
-            library.impl(name, _on_the_cpu(name), "CUDA", allow_override=True)
-    torch.backends.cudnn.enabled = False
-    for name in ("flash", "mem_efficient", "cudnn"):  # attention is computed by its formula
-        getattr(torch.backends.cuda, f"enable_{name}_sdp")(enabled=False)
-    atexit.register(report)
-
-
-def report() -> None:
-    """Say on standard error which operators were computed by the CPU, and not simulated."""
-    if computed:
-        shown = ", ".join(f"{name} {count}" for name, count in computed.most_common(8))
-        rest = f" and {len(computed) - 8} more" if len(computed) > 8 else ""
-        total = sum(computed.values())
-        print(
-            f"warpsim: PyTorch's CPU kernels computed {total} operators, not simulated: {shown}{rest}", file=sys.stderr
-        )
+    KERNELS.register()
 
 
 def _operator(name: str) -> Argument:
@@ -135,7 +149,7 @@ class Operator:
 
     def __call__(self, *args: Argument, **kwargs: Argument) -> Argument:
         """Compute it, or record that in the graph that the stream captures."""
-        computed[self.name] += 1
+        KERNELS.count(self.name)
         if torch.cuda.is_current_stream_capturing():
             return self._captured(args, kwargs)
         return self._run(args, kwargs)
@@ -300,3 +314,4 @@ def _copy(value: Tensor) -> Tensor:
 
 
 COPY = Operator("copy_")
+KERNELS = CpuKernels()

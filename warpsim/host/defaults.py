@@ -10,15 +10,17 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from warpsim.errors import Finding, describe
-from warpsim.host.device import Device
-from warpsim.host.options import Checks
-from warpsim.machine.state.launch import LaunchState
 from warpsim.records import define
+
+if TYPE_CHECKING:  # the command line starts without NumPy
+    from warpsim.host.device import Device
+    from warpsim.host.options import Checks
+    from warpsim.machine.state.launch import LaunchState
 
 FILE = "WARPSIM_SESSION_FINDINGS"
 """Environment variable with the file that child processes of a test session append findings to, one per line."""
