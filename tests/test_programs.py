@@ -27,7 +27,7 @@ standard_library local_arrays triton_matmul_cluster virtual_shapes store_1d spli
 triton_matmul_tma half_math library_roles printf_vprintf gemm_ss_f16 gemm_cp_async bulk_stream
 gemm_rs_bf16 flash_attention gemm_fp8_scaled mbarrier_forms stack_room triton_matmul_s8 flag_rings printf_divergent
 complex_numbers numba_heat cub_scan_reduce triton_matmul_two_groups morphology bitonic_sorts fourier triton_locked_sums
-string_search radix_sorts hash_table numba_statistics cluster_forms gemm_tcgen05_pair
+tiles gemm_s8 string_search radix_sorts hash_table numba_statistics cluster_forms gemm_tcgen05_pair
 """
 """Dear ones that have a smaller sibling, or run whole elsewhere."""
 LAUNCHED = {"hello", "saxpy", "histogram", "softmax_triton", "gemm_tma", "stream_k"}

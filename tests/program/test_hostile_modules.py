@@ -149,8 +149,8 @@ def test_offsets(offset: int, space: str) -> None:
 @pytest.mark.parametrize(
     "instruction",
     [
-        "mov.u32 %r1, %q{};",
         "add.foo{} %r1, %r2, %r3;",
+        pytest.param("mov.u32 %r1, %q{};", marks=pytest.mark.long),
         pytest.param("foo{}.u32 %r1, %r2;", marks=pytest.mark.long),
         pytest.param("add.u32 %r1, %rd1, %f1; // {}", marks=pytest.mark.long),
     ],
