@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from engines import ENGINES
 
 import warpsim
 
@@ -39,7 +40,7 @@ def found(body, at=0, engine="interpreter", **options):
 TILE = "mov.u32 %r2, coef; mov.u32 %r1, tile; mad.lo.u32 %r1, %r0, 4, %r1;\n"
 
 
-@pytest.mark.parametrize("engine", ["interpreter", "compiled"])
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     ("body", "message", "lanes"),
     [
@@ -80,7 +81,7 @@ def test_both_variables_and_the_distance(body, message, lanes, engine, monkeypat
     assert found(body, at, engine=engine) == [(message, lanes)]
 
 
-@pytest.mark.parametrize("engine", ["interpreter", "compiled"])
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     "body",
     [

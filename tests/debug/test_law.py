@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from engines import compiles
 
 import random_kernels
 import warpsim
@@ -81,6 +82,7 @@ def going(path, engine):
 BETWEEN_STOPS = {"saxpy": [], "barrier_votes": [], "scan_lookback": [pytest.mark.long]}
 
 
+@compiles
 @pytest.mark.parametrize(
     "path",
     [pytest.param(*p.values, marks=BETWEEN_STOPS.get(p.id, [pytest.mark.sweep]), id=p.id) for p in CASES],
@@ -120,6 +122,7 @@ def of_random_kernel(made, engine):
     return session
 
 
+@compiles
 @pytest.mark.parametrize(
     "seed", [4, 5, 14, 16, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 6, 9, 15))]
 )
@@ -205,6 +208,7 @@ def walk(seed, engine):
     return found
 
 
+@compiles
 @pytest.mark.parametrize(
     "seed", [5, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 4, 6, 9, 14, 15, 16))]
 )
@@ -217,6 +221,7 @@ def test_many_steps_of_random_kernels(seed, monkeypatch):
 QUICK = (4, "break"), (4, "register"), (4, "catch"), (5, "memory")
 
 
+@compiles
 @pytest.mark.parametrize(
     ("seed", "kind"),
     [

@@ -5,6 +5,7 @@ released"). Wrong is a mask that names a lane that is alive and can never come.
 
 import numpy as np
 import pytest
+from engines import ENGINES
 
 import warpsim
 
@@ -47,7 +48,7 @@ SPIN = "again: add.u32 %r3, %r3, 1; setp.lt.u32 %p3, %r3, 40; @%p3 bra again;"
 """Forty steps in which other lanes wait."""
 
 
-@pytest.fixture(params=["interpreter", "compiled"])
+@pytest.fixture(params=ENGINES)
 def launch(request, monkeypatch):
     """Executes a kernel, of which every thread that comes to ``done`` stores ``%r2``: its output and findings."""
     monkeypatch.setenv("WARPSIM_COMPILE", "at-once")

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from engines import ENGINES, compiles
 
 import warpsim
 from ptx_text import module_head
 from warpsim.cli.launching import results_of
 from warpsim.host.cases import run_case
-from warpsim.native.compiling.cache import available
 from warpsim.native.runtime import run as runs
 from warpsim.parallel import processes
 from warpsim.parallel.part import perform
@@ -27,7 +27,6 @@ CASES = [
     for folder in ("programs", "tests/cases")
     for path in sorted((ROOT / folder).glob("*/case.json"))
 ]
-ENGINES = ["interpreter", pytest.param("compiled", marks=pytest.mark.skipif(not available(), reason="no llvmlite"))]
 HEAD = module_head()
 
 
@@ -291,7 +290,7 @@ def at_once(monkeypatch):
     monkeypatch.setenv("WARPSIM_COMPILE", "at-once")
 
 
-@pytest.mark.skipif(not available(), reason="no llvmlite")
+@compiles
 @pytest.mark.parametrize(
     "body",
     [
