@@ -84,7 +84,7 @@ GALLERY_RULES = {
     "copy_pipeline": "async-read-early", "scan_lookback": "race", "cluster_reduce": "race", "mma_f16_gemm": "race", "gemm_sparse": "uninitialised",
     "flash_attention": "race", "gemm_tma": "async-smem-overwrite", "gemm_specialised": "proxy-fence", "stream_k": "async-smem-overwrite",
     "gemm_fp8_scaled": "wgmma-missing-fence", "gemm_multicast": "mbarrier", "attention_overlapped": "wgmma-in-flight", "softmax_triton": "race",
-    "matmul_triton": "proxy-fence", "cancelled_launches": "race", "gemm_tcgen05": "tcgen05", "gemm_tcgen05_pair": "mbarrier", "gemm_mxfp8": "tcgen05",
+    "matmul_triton": "proxy-fence", "cancelled_launches": "race", "gemm_tcgen05": "mbarrier", "gemm_tcgen05_pair": "mbarrier", "gemm_mxfp8": "tcgen05",
 }  # fmt: skip
 
 

@@ -147,8 +147,7 @@ ENTRIES = {
         "tcgen05: D in tensor memory",
         "One thread issues the products, which `tcgen05.commit` reports to an mbarrier: to `empty`, so that the stage is loaded again, and at the "
         "end to `done`. Each warp reads its 32 lanes of D. Compare the descriptors with those of `gemm_tma`.",
-        "Without the `tcgen05.fence::after_thread_sync` of line 43 the loads from tensor memory are not ordered behind the products, although all "
-        "threads have waited.",
+        "Without the `tcgen05.commit` of line 39 nothing arrives at `done`: all threads wait for ever.",
     ),
     "gemm_tcgen05_pair": Entry(
         "tcgen05 with a pair of CTAs",
@@ -160,8 +159,7 @@ ENTRIES = {
         "Block scales: MXFP8",
         "A scale factor for every 32 elements of a row. Tensor memory has them four to a word, 32 rows to a column, and once in each warp's "
         "quarter; the instruction descriptor says which byte counts.",
-        "Without the `tcgen05.fence::before_thread_sync` of line 38 the product that one thread issues is not ordered behind the other warps' "
-        "stores to tensor memory.",
+        "Without the barrier of line 39 the product that one thread issues is not ordered behind the other warps' stores to tensor memory.",
     ),
     "softmax_triton": Entry(
         "Softmax in Triton",

@@ -6,8 +6,8 @@ warp has executed ``tcgen05.wait``. Of a thread's own mma, cp and shift each fol
 them if ``tcgen05.fence::before_thread_sync``, a synchronisation and ``::after_thread_sync`` come in between. What the second thread
 does asynchronously is ordered after that fence only.
 
-CUTLASS's kernels leave these fences out where an mbarrier or a barrier orders the threads, and GPUs so far do what they
-expect: that is a warning.
+Triton's and CUTLASS's kernels leave these fences out where an mbarrier or a barrier orders the threads, and GPUs so far do
+what they expect: that is a note.
 """
 
 from __future__ import annotations
@@ -190,12 +190,12 @@ class TensorOrder:
 
         if theirs == CORE:
             if committed > 0 and waited(COMMITTED):
-                return "is accessed again, with no fence since the wait", "warning", AFTER
+                return "is accessed again, with no fence since the wait", "note", AFTER
             if kind == CORE and known(MET):
                 missing = ("after", AFTER) if known(FENCED) else ("before", BEFORE)
                 return (
                     f"is used by another thread, with no fence {missing[0]} the synchronisation",
-                    "warning",
+                    "note",
                     missing[1],
                 )
             why = "nothing has waited for its commit" if committed > 0 else "it was never committed"
@@ -204,9 +204,9 @@ class TensorOrder:
         if warp == owner:
             return f"is accessed again without {wait} in between", "error", wait
         if known(fenced):
-            return "is accessed by another warp, with no fence after the synchronisation", "warning", AFTER
+            return "is accessed by another warp, with no fence after the synchronisation", "note", AFTER
         if known(bare):
-            return "is accessed by another warp, with no fence before the synchronisation", "warning", BEFORE
+            return "is accessed by another warp, with no fence before the synchronisation", "note", BEFORE
         if known(MET):
             return f"is accessed by another warp, with no {wait} before the synchronisation", "error", wait
         return "is accessed by another warp, and nothing orders the two", "error", f"{wait} and a barrier"
@@ -225,7 +225,7 @@ class TensorOrder:
 
     def _check_free(self, machine: Machine, group: Group, warps: Array, found: Array) -> None:
         """Report earlier accesses, by their numbers, that may not be over where warps free what they access. One that only lacks its
-        ``tcgen05.wait`` is a warning: CUTLASS's tutorials load, use the registers, and free."""
+        ``tcgen05.wait`` is a note: CUTLASS's tutorials load, use the registers, and free."""
         clocks = self.clocks
         kinds, _, theirs, times, _, committed = self.accesses.rows[:, found]
         complete = (committed > 0) & (clocks.knows(warps, COMMITTED, theirs, seen=False) >= committed)
@@ -240,7 +240,7 @@ class TensorOrder:
                 message, severity, advice = message + "is in flight", "error", COMMIT
             elif met[row]:
                 wait = (LOAD_WAIT if kinds[row] == LOAD else STORE_WAIT)[0]
-                message, severity, advice = message + f"may be in flight, with no {wait} since", "warning", wait
+                message, severity, advice = message + f"may be in flight, with no {wait} since", "note", wait
             else:
                 message, severity, advice = message + "may access it", "error", "a barrier before tcgen05.dealloc"
             machine.fault(RULE, message, group, severity=severity, advice=advice, other=place)
