@@ -66,6 +66,9 @@ WIDE = frozenset(
     ]
 )
 """Operators whose kernels for CPUs sum 16-bit numbers in 16 bits, and for CUDA in 32."""
+NARROW = (torch.float16, torch.bfloat16)
+STATISTICS = "native_layer_norm"
+"""It gives means and deviations in 32 bits besides."""
 GOLDEN = 0x9E3779B97F4A7C15
 
 
@@ -171,6 +174,9 @@ class Operator:
         try:
             if self.name.partition(".")[0] in WIDE:
                 return _widely(self.call, args, kwargs)
+            if self.name == STATISTICS and args[0].dtype in NARROW:
+                made, *statistics = self.call(*[a.float() if isinstance(a, Tensor) else a for a in args], **kwargs)
+                return (made.to(args[0].dtype), *statistics)
             return self.call(*args, **kwargs)
         except NotImplementedError as problem:
             if "backend" not in str(problem):
@@ -263,7 +269,7 @@ class Shared:
 
 def _widely(call: Callable[..., Argument], args: tuple[Argument, ...], kwargs: dict[str, Argument]) -> Argument:
     """Compute numbers of 16 bits in 32, and round the results."""
-    narrow = next((v.dtype for v in args if isinstance(v, Tensor) and v.dtype in (torch.float16, torch.bfloat16)), None)
+    narrow = next((v.dtype for v in args if isinstance(v, Tensor) and v.dtype in NARROW), None)
     if narrow is None:
         return call(*args, **kwargs)
     args, kwargs = pytree.tree_map_only(Tensor, lambda v: v.float() if v.dtype == narrow else v, (args, kwargs))
