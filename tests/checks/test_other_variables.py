@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from engines import ENGINES
 
 import warpsim
+from engines import ENGINES
 
 HEAD = """
 .version 8.0

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from engines import compiles
 
 import random_kernels
 import warpsim
+from engines import compiles
 from random_kernels import WORDS
 from state_equality import difference
 from warpsim.debug import DebugError, Session, motion, origins, timeline

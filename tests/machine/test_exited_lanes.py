@@ -5,9 +5,9 @@ released"). Wrong is a mask that names a lane that is alive and can never come.
 
 import numpy as np
 import pytest
-from engines import ENGINES
 
 import warpsim
+from engines import ENGINES
 
 HEAD = """.version 8.6
 .target sm_100a

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from engines import ENGINES, compiles
 
 import warpsim
+from engines import ENGINES, compiles
 from ptx_text import module_head
 from warpsim.cli.launching import results_of
 from warpsim.host.cases import run_case
