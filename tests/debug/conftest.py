@@ -167,7 +167,7 @@ def client(request):
         made = Client(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT))
     else:
         made = Client(Thread())
-    late = threading.Timer(30, made.process.kill)
+    late = threading.Timer(100, made.process.kill)
     late.start()
     yield made
     late.cancel()
