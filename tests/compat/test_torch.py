@@ -37,6 +37,8 @@ PROGRAMS = {
     "torch.testing.assert_close(c(x.cuda()).cpu(), c.cpu()(x))",
     "sums of 16 bits": "x = torch.full((4096, 1), 0.1, dtype=torch.float16, device='cuda'); "
     "assert abs(x.cumsum(0)[-1].item() - 409.5) < 0.5",
+    "sums of 16 bits, where they are asked to go": "x = torch.full((4,), 0.5, dtype=torch.float16, device='cuda'); y = torch.empty_like(x); "
+    "torch.cumsum(x, 0, out=y); assert y.tolist() == [0.5, 1, 1.5, 2]; assert x.cumsum(0, dtype=torch.float32).dtype == torch.float32",
     "statistics of norms": "x = torch.ones(2, 4, dtype=torch.float16, device='cuda'); y, mean, _ = torch.native_layer_norm(x, (4,), None, None, 1e-5); "
     "assert (y.dtype, mean.dtype) == (torch.float16, torch.float32)",
     "graphs": "x = torch.ones(3, device='cuda'); torch.cuda.synchronize(); g = torch.cuda.CUDAGraph()\n"

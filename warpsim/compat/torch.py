@@ -9,6 +9,7 @@ is simulated. `CpuKernels.computed` counts what was not.
 from __future__ import annotations
 
 import atexit
+import functools
 import sys
 import threading
 from collections import Counter
@@ -54,22 +55,20 @@ NATIVE = frozenset(
 """Operators of CUDA that launch nothing: they allocate, make views, or copy to the host."""
 WHOLE = ("copy_", "convolution")
 """Operators without a kernel for CUDA, whose common code chooses one of cuDNN or launches one."""
-WIDE = frozenset(
-    [
-        "native_layer_norm_backward",
-        "native_group_norm_backward",
-        "native_batch_norm_backward",
-        "embedding_dense_backward",
-        "cumsum",
-        "cumprod",
-        "convolution_backward",
-    ]
-)
-"""Operators whose kernels for CPUs sum 16-bit numbers in 16 bits, and for CUDA in 32."""
+WIDE: dict[str, int | None] = {
+    "native_layer_norm": 1,  # means and deviations stay
+    "native_layer_norm_backward": None,
+    "native_group_norm_backward": None,
+    "native_batch_norm_backward": None,
+    "embedding_dense_backward": None,
+    "cumsum": None,
+    "cumprod": None,
+    "convolution_backward": None,
+}
+"""Operators whose kernels for CPUs sum 16-bit numbers in 16 bits, and for CUDA in 32; how many results are rounded (None: all)."""
 NARROW = (torch.float16, torch.bfloat16)
-STATISTICS = "native_layer_norm"
-"""It gives means and deviations in 32 bits besides."""
 GOLDEN = 0x9E3779B97F4A7C15
+"""2**64 by the golden ratio: seeds of draws that follow each other lie far apart."""
 
 
 class CpuKernels:
@@ -121,21 +120,9 @@ def enable() -> None:
     KERNELS.register()
 
 
-def _operator(name: str) -> Argument:
-    base, _, overload = name.partition(".")
-    return getattr(getattr(torch.ops.aten, base), overload or "default")
-
-
 def _on_the_cpu(name: str) -> Callable[..., Argument]:
     """A kernel for CUDA that calls the CPU's."""
-    made: list[Operator] = []
-
-    def kernel(*args: Argument, **kwargs: Argument) -> Argument:
-        if not made:
-            made.append(Operator(name))
-        return made[0](*args, **kwargs)
-
-    return kernel
+    return lambda *args, **kwargs: operator(name)(*args, **kwargs)
 
 
 class Operator:
@@ -143,12 +130,15 @@ class Operator:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.call = _operator(name)
+        base, _, overload = name.partition(".")
+        self.call = getattr(getattr(torch.ops.aten, base), overload or "default")
         schema = self.call._schema
         self.random = torch.Tag.nondeterministic_seeded in self.call.tags
         self.generator = any(argument.name == "generator" for argument in schema.arguments)
         self.written = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
         self.names = [argument.name for argument in schema.arguments]
+        self.wide = base in WIDE and not any(self.written)
+        self.rounded = WIDE.get(base)
 
     def __call__(self, *args: Argument, **kwargs: Argument) -> Argument:
         """Compute it, or record that in the graph that the stream captures."""
@@ -172,11 +162,8 @@ class Operator:
 
     def _call(self, args: tuple[Argument, ...], kwargs: dict[str, Argument]) -> Argument:
         try:
-            if self.name.partition(".")[0] in WIDE:
-                return _widely(self.call, args, kwargs)
-            if self.name == STATISTICS and args[0].dtype in NARROW:
-                made, *statistics = self.call(*[a.float() if isinstance(a, Tensor) else a for a in args], **kwargs)
-                return (made.to(args[0].dtype), *statistics)
+            if self.wide and kwargs.get("dtype") is None:
+                return self._widely(args, kwargs)
             return self.call(*args, **kwargs)
         except NotImplementedError as problem:
             if "backend" not in str(problem):
@@ -184,6 +171,17 @@ class Operator:
             raise NotImplementedError(
                 f"aten::{self.name}: PyTorch has no kernel of it for CPUs, and its kernel for CUDA is machine code without PTX"
             ) from None
+
+    def _widely(self, args: tuple[Argument, ...], kwargs: dict[str, Argument]) -> Argument:
+        """Compute numbers of 16 bits in 32, and round the results."""
+        narrow = next((v.dtype for v in args if isinstance(v, Tensor) and v.dtype in NARROW), None)
+        if narrow is None:
+            return self.call(*args, **kwargs)
+        args, kwargs = pytree.tree_map_only(Tensor, lambda v: v.float() if v.dtype == narrow else v, (args, kwargs))
+        results, spec = pytree.tree_flatten(self.call(*args, **kwargs))
+        count = len(results) if self.rounded is None else self.rounded
+        rounded = [v.to(narrow) if isinstance(v, Tensor) and v.dtype == torch.float32 else v for v in results[:count]]
+        return pytree.tree_unflatten([*rounded, *results[count:]], spec)
 
     def _random(self, args: tuple[Argument, ...], kwargs: dict[str, Argument], shared: Shared) -> Argument:
         """Draw from a generator of the CPU that the state of CUDA's determines; seeds repeat."""
@@ -212,17 +210,24 @@ class Operator:
         trial = pytree.tree_unflatten([copies.get(id(v), v) for v in values], spec)
         with torch.random.fork_rng(devices=()):
             shapes = self.call(*trial[0], **trial[1])
+        where = next((v.device for v in values if id(v) in copies), torch.device("cuda"))
         given = {id(copies[id(v)]): v for v in values if id(v) in copies}
-        results = pytree.tree_map_only(Tensor, lambda r: given.get(id(r), _like(r)), shapes)
+        results = pytree.tree_map_only(Tensor, lambda r: given.get(id(r), _like(r, where)), shapes)
 
         def again() -> None:
             new = self._run(args, kwargs)
             for kept, made in zip(pytree.tree_leaves(results), pytree.tree_leaves(new), strict=True):
                 if isinstance(kept, Tensor) and kept is not made:
-                    COPY._run((kept, made), {})
+                    operator("copy_")._run((kept, made), {})
 
         PROCESS.stream(torch.cuda.current_stream().cuda_stream).submit(Call(again))
         return results
+
+
+@functools.cache
+def operator(name: str) -> Operator:
+    """The operator of a name, made when it is first called."""
+    return Operator(name)
 
 
 class Shared:
@@ -231,6 +236,7 @@ class Shared:
     def __init__(self) -> None:
         self.given: dict[int, tuple[Tensor, Tensor]] = {}
         self.storages: dict[int, Tensor] = {}
+        self.where = torch.device("cuda")
 
     def host(self, value: Argument) -> Argument:
         """An argument as the CPU takes it."""
@@ -238,7 +244,7 @@ class Shared:
             return torch.device("cpu")
         if not isinstance(value, Tensor) or not value.is_cuda:
             return value
-        made = _host(value)
+        made, self.where = _host(value), value.device
         self.given[id(made)] = made, value
         if value.layout is torch.strided:
             self.storages[made.untyped_storage().data_ptr()] = value
@@ -264,18 +270,7 @@ class Shared:
             base = self.storages.get(result.untyped_storage().data_ptr())
             if base is not None:
                 return base.as_strided(result.size(), result.stride(), result.storage_offset())
-        return _to_device(result)
-
-
-def _widely(call: Callable[..., Argument], args: tuple[Argument, ...], kwargs: dict[str, Argument]) -> Argument:
-    """Compute numbers of 16 bits in 32, and round the results."""
-    narrow = next((v.dtype for v in args if isinstance(v, Tensor) and v.dtype in NARROW), None)
-    if narrow is None:
-        return call(*args, **kwargs)
-    args, kwargs = pytree.tree_map_only(Tensor, lambda v: v.float() if v.dtype == narrow else v, (args, kwargs))
-    return pytree.tree_map_only(
-        Tensor, lambda v: v.to(narrow) if v.dtype == torch.float32 else v, call(*args, **kwargs)
-    )
+        return _to_device(result, self.where)
 
 
 def _host(value: Tensor) -> Tensor:
@@ -301,15 +296,15 @@ def _define(value: Tensor) -> None:
         PROCESS.memory.define(value.data_ptr(), (*value.shape, size), (*(s * size for s in value.stride()), 1))
 
 
-def _like(result: Tensor) -> Tensor:
-    return torch.empty_strided(result.size(), result.stride(), dtype=result.dtype, device="cuda")
+def _like(result: Tensor, where: torch.device) -> Tensor:
+    return torch.empty_strided(result.size(), result.stride(), dtype=result.dtype, device=where)
 
 
-def _to_device(result: Tensor) -> Tensor:
+def _to_device(result: Tensor, where: torch.device) -> Tensor:
     if result.layout is torch.sparse_coo:
-        parts = _to_device(result._indices()), _to_device(result._values())
+        parts = _to_device(result._indices(), where), _to_device(result._values(), where)
         return torch._sparse_coo_tensor_unsafe(*parts, result.size())._coalesced_(result.is_coalesced())
-    made = _like(result)
+    made = _like(result, where)
     _host(made).copy_(result)
     _define(made)
     return made
@@ -319,5 +314,4 @@ def _copy(value: Tensor) -> Tensor:
     return _host(value).clone() if value.numel() else _host(value)
 
 
-COPY = Operator("copy_")
 KERNELS = CpuKernels()
