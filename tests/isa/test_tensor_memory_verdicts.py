@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from instruction_heads import head
+from tensor_memory import TARGETS
 
 FILES = ("tensor_memory_verdicts.txt", "tcgen05_mma_verdicts.txt")
 ROWS = [line.split("\t") for name in FILES for line in Path(__file__).with_name(name).read_text().splitlines()]
@@ -22,20 +23,6 @@ def whole(text: str) -> str:
     return re.sub(r"\{b0\.\.b(\d+)\}", lambda m: "{" + ",".join(f"b{i}" for i in range(int(m[1]) + 1)) + "}", text)
 
 
-TARGETS = [
-    "sm_90a",
-    "sm_100",
-    "sm_100a",
-    "sm_100f",
-    "sm_103",
-    "sm_103a",
-    "sm_103f",
-    "sm_110",
-    "sm_110a",
-    "sm_110f",
-    "sm_120a",
-    "sm_121f",
-]
 USUAL = ("sm_100a",)
 
 

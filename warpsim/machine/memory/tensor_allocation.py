@@ -90,7 +90,7 @@ def allocate(machine: Machine, group: Group, active: Array | None, space: str, a
     """Allocate columns for each active warp, in the order of warps, and store their address ``at`` shared memory."""
     memory, warps = machine.batch.tensor_memory(), Warps(machine, group, active)
     asked = warps.of(columns)
-    _judge(machine, group, memory, warps, asked)
+    _check_columns(machine, group, memory, warps, asked)
     asked = np.where(legal(asked), asked, 0)
     first = place(memory.owner, warps, asked)
     given = first >= 0
@@ -100,7 +100,7 @@ def allocate(machine: Machine, group: Group, active: Array | None, space: str, a
         machine.hooks.tensor_allocated(machine, group, warps.ctas[given], first[given], asked[given])
 
 
-def _judge(machine: Machine, group: Group, memory: TensorMemory, warps: Warps, asked: Array) -> None:
+def _check_columns(machine: Machine, group: Group, memory: TensorMemory, warps: Warps, asked: Array) -> None:
     """Report what may not be allocated."""
     for wrong, message, advice in (
         (~legal(asked), "allocates {} columns of tensor memory, which is no power of two from 32 to 512", ORDER),
