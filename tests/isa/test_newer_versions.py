@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import warpsim
+from warpsim.isa import spec, unsupported
 
 RNG = random.Random(9)
 EDGES = (
@@ -295,3 +296,8 @@ def test_targets_of_9_4(target):
     warpsim.load(text.format("9.4", target, body))
     with pytest.raises(warpsim.PtxError, match="does not support"):
         warpsim.load(text.format("9.3", target, "{ ret; }"))
+
+
+def test_opcodes_that_are_not_run():
+    """None of them is declared: a wrong form of one that is, is illegal."""
+    assert unsupported.OPCODES.isdisjoint(spec.opcodes())

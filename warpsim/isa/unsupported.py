@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-OPCODES = frozenset(
-    ("fabric", "istypep", "spcompress", "spdecompress", "suld", "suq", "sured", "sust", "tex", "tld4", "txq")
-)
-"""Opcodes without a declaration, or only some of theirs."""
+OPCODES = frozenset(("fabric", "spcompress", "spdecompress"))
+"""Opcodes without a declaration."""
 
 MODIFIERS: dict[str, frozenset[str]] = {
     root: frozenset(words.split())
