@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from warpsim.machine.values import Affine, NotAffine, as_array, extend, reduced, retype
+from warpsim.machine.values import Affine, NotAffine, as_array, extend, reduced, retype, tracked
 
 EXTENTS = (2, 3, 1, 4)
 INTEGERS = [np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)]
@@ -161,3 +161,43 @@ def test_reduced_values_are_the_same(dtype, axes, last):
     alike = np.dtype(dtype).kind in "iu" and (array == array[:1, :1]).all()
     assert (found is array) != alike
     assert (type(found) is Affine) == (alike and (array == array[0, 0, 0, 0]).all())
+
+
+SHAPE = 4, 8, 2, 3
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.uint64, np.float32, np.float16, np.bool_])
+@pytest.mark.parametrize("axes", [(1, 1, 1, 1), (4, 8, 2, 3), (1, 8, 2, 3), (4, 1, 1, 3), (1, 8, 1, 1), (4, 8, 1, 1)])
+@pytest.mark.parametrize("kind", ["straight", "wrapping", "constant", "odd", "halves", "corner"])
+def test_tracked_values_are_the_same(dtype, axes, kind):
+    """Lanes with a base and strides are affine, others lose the axes on which they do not depend; every bit is as before."""
+    i, j, k, n = np.indices(axes)
+    made = {
+        "straight": 5 + 3 * i + 7 * j + 11 * k + 2 * n,
+        "wrapping": 250 - 3 * i + 100 * j - 90 * k + n,
+        "constant": 9 + 0 * i,
+        "odd": (i * j + k) ^ n,
+        "halves": (i > 1) + 2 * (j > 3) + 0 * k,
+        "corner": 3 * i + j + (i * j == 3),
+    }[kind]
+    array = np.broadcast_to(made.astype(dtype), SHAPE).copy()
+    found = tracked(array)
+    whole = np.broadcast_to(as_array(found), SHAPE)
+
+    assert found.dtype == array.dtype
+    assert whole.tobytes() == array.tobytes()
+    if kind in ("straight", "wrapping", "constant") and np.dtype(dtype).kind in "iu":
+        assert type(found) is Affine
+    if type(found) is not Affine:
+        depends = [(array != array[(slice(None),) * axis + (slice(1),)]).any() for axis in range(4)]
+        assert found.shape == tuple(extent if it else 1 for extent, it in zip(SHAPE, depends, strict=True))
+
+
+def test_tracked_values_keep_bits_that_compare_alike():
+    """Zeros of both signs differ, and NaNs of the same bits are alike."""
+    zeros = np.zeros(SHAPE, np.float32)
+    zeros[1:-1] = -0.0
+    nans = np.full(SHAPE, np.nan, np.float32)
+
+    assert np.signbit(np.broadcast_to(as_array(tracked(zeros)), SHAPE)).sum() == zeros.size // 2
+    assert as_array(tracked(nans)).size == 1

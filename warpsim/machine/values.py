@@ -322,6 +322,38 @@ def reduced(value: Value) -> Value:
     return Affine.constant(first, value.dtype) if (value == first).all() else value
 
 
+def tracked(array: Array) -> Value:
+    """An array with four axes without those on which it does not depend, or as an affine value. The corners tell what is neither."""
+    bits = array if array.dtype.kind != "f" else array.view(f"u{array.dtype.itemsize}")
+    if bits.dtype.kind not in "iub":
+        return array
+    extents = array.shape
+    for axis, extent in enumerate(extents):
+        if extent > 1:
+            one = bits[(slice(None),) * axis + (slice(1),)]
+            if bits.item(-1) == one.item(-1) and (bits == one).all():
+                bits = one
+    if bits.dtype.kind != "b" and array.dtype.kind != "f" and (found := _affine_of(bits, extents)) is not None:
+        return found
+    return array if bits.shape == extents else np.ascontiguousarray(bits).view(array.dtype)
+
+
+def _affine_of(array: Array, extents: tuple[int, ...]) -> Affine | None:
+    """Integers as an affine value over axes of these extents, if they are one."""
+    base = array.item(0)
+    if array.size == 1:
+        return Affine.constant(base, array.dtype)
+    strides = [
+        array[tuple([int(a == axis) for a in range(4)])].item() - base if n > 1 else 0
+        for axis, n in enumerate(array.shape)
+    ]
+    last = base + sum([stride * (n - 1) for stride, n in zip(strides, array.shape, strict=True)])
+    if (last - array.item(-1)) & _MASK[array.dtype][0]:
+        return None
+    made = Affine.constant(base, array.dtype)._make(base, tuple(strides), extents)
+    return made if (array == made.array()).all() else None
+
+
 def repeated(array: Array, lanes: int) -> Array:
     """Repeat a one-element value for every lane, ``[1, lanes, 1]``, without a copy (`np.broadcast_to` takes ten times
     as long)."""

@@ -261,8 +261,10 @@ class RegionFormer:
 
 def varying_steps(region: Region, kinds: Sequence[InputKind]) -> float:
     """How many steps of a region compute with values that differ among lanes, with such live-ins; infinite with a loop. Indices,
-    addresses and predicates do not count: the interpreter has them as bases and strides, and goes on with these."""
-    if region.loops:
+    addresses and predicates do not count: the interpreter has them as bases and strides, and goes on with these; nor do moves,
+    for which it copies nothing.
+    """
+    if any(b <= slice_.block and b in region.slices for slice_ in region.all() for b in slice_.successors):
         return math.inf
     registers = region.plan.function.registers
     numbers = {r.index for r in registers if r.type.dtype.kind != "b"}
@@ -272,7 +274,7 @@ def varying_steps(region: Region, kinds: Sequence[InputKind]) -> float:
         for instruction in region.plan.blocks[slice_.block].instructions[slice_.first : slice_.last]:
             if not varying.isdisjoint(instruction.reads):
                 varying.update(numbers.intersection(instruction.writes))
-                steps += 1
+                steps += not instruction.traits.copies
     return steps
 
 

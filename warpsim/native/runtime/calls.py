@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from warpsim.graph.nodes import LANES
 from warpsim.machine.asynchrony.wgmma import in_flight
 from warpsim.machine.waiting import LOOK_EVERY
 from warpsim.native.regions.options import Outcome, Place, Variant
 from warpsim.native.regions.region import Region, varying_steps
 from warpsim.native.runtime.compiled_region import CompiledRegion
 from warpsim.native.runtime.extents import FootprintObserver
-from warpsim.native.runtime.inputs import InputKind, input_kind, layout_of, values_of
+from warpsim.native.runtime.inputs import input_kind, layout_of, values_of
 from warpsim.native.runtime.lane_tables import tables_of
 from warpsim.native.runtime.memory import wants_copy
 from warpsim.native.runtime.run import Runner
@@ -148,7 +149,7 @@ class Calls:
         code = entry.by_layout.get(layout)
         if code is None or code.region is not region:
             signature = tuple([input_kind(v, variant.row) for v in values]), variant
-            idle = self._idle(entry, region, layout, signature[0], selection.n)
+            idle = self._idle(entry, region, layout, values, selection.n)
             code = None if idle else self._code(group, profile, place, entry, signature)
             if code is None:
                 return None
@@ -189,11 +190,10 @@ class Calls:
         self._reach = int(self._held <= 0)
         return False
 
-    def _idle(
-        self, entry: EntryPoint, region: Region, layout: Hashable, kinds: Sequence[InputKind], lanes: int
-    ) -> bool:
+    def _idle(self, entry: EntryPoint, region: Region, layout: Hashable, values: list[Value | int], lanes: int) -> bool:
         """Whether a region without accesses computes too little, with such live-ins, for a call."""
         if layout not in entry.idle:
+            kinds = [input_kind(value, LANES) for value in values]  # affine ones are that in all rows
             steps = math.inf if entry.options.accesses else varying_steps(region, kinds)
             if steps >= FEW if self.policy is Policy.AT_ONCE else steps * (STEP / 2 + lanes * LANE) > CALL:
                 return False

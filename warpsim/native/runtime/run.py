@@ -12,7 +12,7 @@ import numpy as np
 from warpsim.machine.asynchrony.wgmma import accessed
 from warpsim.machine.control import compact, fork
 from warpsim.machine.selection import Lanes, split
-from warpsim.machine.values import Affine, address_of
+from warpsim.machine.values import Affine, address_of, tracked
 from warpsim.native.regions.options import Outcome
 from warpsim.native.regions.region import Region, live_at
 from warpsim.native.runtime.context import DIVERGED, INTERFERED, LOG_FULL, STOPPED, WRAPPED, CallWords
@@ -267,7 +267,7 @@ def _commit_registers(call: _Call) -> None:
     value: Value
     for (number, slot, _, dtype), array in zip(call.code.outs, call.results, strict=True):
         if array is not None:
-            value = array
+            value = tracked(array) if array.ndim == 4 else array
         else:
             raw = call.words[call.code.outs_at + 6 * number] & ((1 << 8 * dtype.itemsize) - 1)
             if dtype.kind in "iu":
