@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from warpsim.host.options import rules
     from warpsim.host.snippet import run
     from warpsim.host.tensor_map import TensorMap
-    from warpsim.host.texture import Texture
+    from warpsim.host.texture import Surface, Texture
     from warpsim.machine.watcher import Watcher
 
 __version__ = VERSION
@@ -31,6 +31,7 @@ __all__ = [
     "LaunchResult",
     "Module",
     "PtxError",
+    "Surface",
     "TensorMap",
     "Texture",
     "WarpsimError",
@@ -49,7 +50,7 @@ _HOMES = {
     **dict.fromkeys(("Kernel", "LaunchResult"), "warpsim.host.kernel"),
     **dict.fromkeys(("Module", "load"), "warpsim.host.kernel"),
     "TensorMap": "warpsim.host.tensor_map",
-    "Texture": "warpsim.host.texture",
+    **dict.fromkeys(("Surface", "Texture"), "warpsim.host.texture"),
     "Watcher": "warpsim.machine.watcher",
     "mma": "warpsim.host.mma",
     "recording": "warpsim.capture.session",

@@ -16,7 +16,8 @@ from warpsim.errors import LaunchError, shown
 from warpsim.host.arrays import DeviceArray, Mapping, bytes_of, extent, plain, readable
 from warpsim.host.device import Device
 from warpsim.host.tensor_map import TensorMap
-from warpsim.host.texture import Texture
+from warpsim.host.texture import HANDLES, Opaque, taken
+from warpsim.layout.textures import KINDS
 from warpsim.numerics.arrays import Array, DType
 from warpsim.program.program import Function, Param
 
@@ -31,7 +32,9 @@ Arguments: TypeAlias = Sequence[Any]
 def pack(function: Function, args: Arguments, device: Device, mapped: list[int]) -> bytes:
     """Make the parameter block of a launch; adds the addresses of arrays that it maps to ``mapped``."""
     params, name = function.params, function.name
+    live = [one for one in HANDLES.all() if _lives_on(device, one)]
     if isinstance(args, (bytes, bytearray, memoryview)):
+        Mappings(device, mapped, _arrays_of(live)).add(live)
         return _packed(function, bytes(args))
     if type(args) is not tuple:
         try:
@@ -52,23 +55,33 @@ def pack(function: Function, args: Arguments, device: Device, mapped: list[int])
             if type(value) is int or type(value) is float:
                 values.append(value)
                 continue
-            given = value if param.array or isinstance(value, (TensorMap, Texture)) else readable(value)
+            given = value if param.array or isinstance(value, (TensorMap, Opaque)) else readable(value)
             values.append(given)
             arrays += _arrays(value, given)
-        known = Mappings(device, mapped, arrays)
+        known = Mappings(device, mapped, arrays + _arrays_of(live))
         for param, value in zip(params, values, strict=True):
             raw = _argument(param, value, known)
             block[param.offset : param.offset + len(raw)] = raw
     except LaunchError as error:
         assert param is not None
         raise refused(function, param, error) from None
+    known.add(live)
     return bytes(block)
+
+
+def _lives_on(device: Device, one: Opaque) -> bool:
+    """Whether an object can be in a device's memory: its arrays are the host's or there."""
+    return all(isinstance(array, np.ndarray) or array.lives_in(device.memory) for array in one.arrays)
+
+
+def _arrays_of(objects: Sequence[Opaque]) -> list[Array]:
+    return [array for one in objects for array in one.host_arrays]
 
 
 def _arrays(value: object, given: object) -> list[Array]:
     """The arrays that an argument needs in memory."""
-    if isinstance(value, Texture):
-        return [*value.arrays, value.block]
+    if isinstance(value, Opaque):
+        return value.host_arrays
     array = value.array if isinstance(value, TensorMap) else given
     return [array] if isinstance(array, np.ndarray) and array.ndim > 0 else []
 
@@ -95,8 +108,14 @@ def _packed(function: Function, block: bytes) -> bytes:
 def _argument(param: Param, value: object, known: Mappings) -> bytes:
     if isinstance(value, TensorMap):
         value = value.encode(known.pointer(value.array))
-    if isinstance(value, Texture):
-        value = value.encode([known.address(array) for array in value.arrays])
+    if param.type.name in KINDS and not (value is None or isinstance(value, (int, np.integer))):
+        taken(param.type.name, value)
+    if isinstance(value, Opaque):
+        if param.array:
+            raise LaunchError(f"takes {param.size} bytes; put the .handle of {value!r} among them")
+        if param.type.kind == "f":
+            raise LaunchError(f"takes a number, not {value!r}")
+        value = known.handle(value)
     if param.array:
         return bytes_argument(param, value)
     if value is None:
@@ -135,6 +154,23 @@ class Mappings:
             if flags.c_contiguous and not array.dtype.hasobject:
                 self.extents[id(array)] = *extent(array), array, flags
         self.placed: list[tuple[int, int, int]] = []
+        self.handles: dict[int, int] = {}
+        """By the identities of textures and surfaces."""
+
+    def add(self, objects: Sequence[Opaque]) -> None:
+        """Put textures and surfaces into memory."""
+        for one in objects:
+            self.handle(one)
+
+    def handle(self, one: Opaque) -> int:
+        """The handle of a texture or surface."""
+        found = self.handles.get(id(one))
+        if found is None:
+            block = one.encode([self.pointer(array) for array in one.arrays])
+            found = self.device.memory.map(block, name=repr(one), read_only=True, address=one.fixed)
+            self.mapped.append(found)
+            self.handles[id(one)] = found
+        return found
 
     def pointer(self, value: object) -> Any:
         """The address of an array; any other value unchanged."""

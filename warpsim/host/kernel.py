@@ -22,6 +22,8 @@ from warpsim.host.device import Device, runs_on
 from warpsim.host.launch_options import LaunchOptions, Options, chosen_engine, workers_of
 from warpsim.host.options import Checks, Dim, dims, integer
 from warpsim.host.sources import read
+from warpsim.host.texture import Opaque, OpaqueVariable
+from warpsim.layout.textures import KINDS
 from warpsim.machine.binding.bind import bind_function
 from warpsim.machine.engine import Progress, opcodes_of, run
 from warpsim.machine.fidelity import Executed, Fidelity
@@ -336,6 +338,7 @@ class Module:
         self.program = program
         self.target = program.target
         self._images: weakref.WeakKeyDictionary[Device, Image] = weakref.WeakKeyDictionary()
+        self._objects: weakref.WeakKeyDictionary[Device, dict[str, list[Opaque | None]]] = weakref.WeakKeyDictionary()
         self._default: Device | None = None
         self._lock = threading.RLock()
         self._kernels = {name: Kernel(self, f) for name, f in program.functions.items() if f.entry}
@@ -388,7 +391,8 @@ class Module:
             return self._default
 
     def get_global(self, name: str, device: Device | None = None) -> DeviceArray:
-        """A view of a module variable (``.global`` or ``.const``)."""
+        """A view of a module variable (``.global`` or ``.const``). The one of a ``.texref``, ``.samplerref`` or ``.surfref`` takes a
+        `Texture` or `Surface`: ``set`` binds it, for launches on the device."""
         device = self.device if device is None else device
         if not isinstance(device, Device):
             raise LaunchError(f"device must be a warpsim.Device, not {shown(device)}")
@@ -399,9 +403,17 @@ class Module:
                 allocation = device.memory.at(address)
                 assert allocation is not None
                 dtype = variable.type.dtype if variable.size % variable.type.dtype.itemsize == 0 else np.dtype(np.uint8)
-                return DeviceArray(allocation.data.view(dtype), address, device.memory, owns=False)
+                view = DeviceArray(allocation.data.view(dtype), address, device.memory, owns=False)
+                if variable.type.name in KINDS:
+                    return OpaqueVariable(view, variable.type.name, self._bound(device, variable.unique))
+                return view
         names = ", ".join(variable.name for variable in self.program.variables if variable.unique in image.addresses)
         raise UnknownName(f"the module has no variable {shown(name)} in .global or .const; it has: {names or 'none'}")
+
+    def _bound(self, device: Device, variable: str) -> list[Opaque | None]:
+        """What is bound to a variable."""
+        with self._lock:
+            return self._objects.setdefault(device, {}).setdefault(variable, [])
 
     def unload(self, device: Device) -> None:
         """Remove the module's variables from a device's memory. Pointers to them become invalid."""

@@ -22,10 +22,13 @@ FORMATS = ("u8", "u16", "u32", "s8", "s16", "s32", "f16", "f32", "a2b10g10r10")
 ADDRESS_MODES = ("wrap", "clamp", "mirror", "border")
 MOST_LEVELS = 16
 MAGIC = 0x5445585455524531
+HANDLE_STEP = 512
+"""Bytes from one handle to the next; a block is smaller."""
 BLOCK = np.dtype(
     [
         ("magic", "<u8"),
         ("levels", "<u8", MOST_LEVELS),
+        ("object", "<u8"),
         ("size", "<u4", 3),
         ("pitch", "<u4"),
         ("row", "<u4"),
@@ -94,6 +97,8 @@ class Fields:
     least: float = 0.0
     most: float = 0.0
     border: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    object: int = 0
+    """The handle that is bound to a module's variable."""
     levels: tuple[int, ...] = ()
     """The address of each level."""
 

@@ -182,25 +182,29 @@ class Textures:
             if fields is not None and (fields.levels or fields.kind == "samplerref" or not address.coordinates):
                 yield mask, fields
                 continue
-            bound = (
-                "is no texture or surface object" if fields is None else f"is a .{fields.kind} with nothing bound to it"
-            )
-            self.machine.fault(
-                "out-of-bounds",
-                f"{handle:#x} {bound}",
-                self.group,
-                mask,
-                advice="pass a warpsim.Texture, or an object that the driver made",
-            )
+            wrong = f"{handle:#x} is no texture or surface object"
+            advice = "pass a warpsim.Texture or warpsim.Surface, or an object that the driver made"
+            if fields is not None:
+                held = self.machine.launch.memory.find(handle, handle + 1)
+                name = "" if held is None else held.name
+                wrong = f"the .{fields.kind} {name} has nothing bound to it"
+                made = "Surface" if fields.kind == "surfref" else "Texture"
+                advice = f'bind one: module.get_global("{name}").set(warpsim.{made}(array))'
+            self.machine.fault("out-of-bounds", wrong, self.group, mask, advice=advice)
 
     def _fields(self, handle: int) -> Fields | None:
         """The object at an address, or whose address is there (a kernel's parameter)."""
-        found = self._bytes(handle, layout.BLOCK.itemsize)
-        fields = None if found is None else layout.decode(found)
+        fields = self._block(handle)
         if fields is None and (pointer := self._bytes(handle, 8)) is not None:
-            found = self._bytes(int.from_bytes(pointer, "little"), layout.BLOCK.itemsize)
-            fields = None if found is None else layout.decode(found)
-        return fields
+            return self._block(int.from_bytes(pointer, "little"))
+        if fields is None or not fields.object:
+            return fields
+        bound = self._block(fields.object)
+        return None if bound is None else attrs.evolve(bound, kind=fields.kind, named=True)
+
+    def _block(self, address: int) -> Fields | None:
+        found = self._bytes(address, layout.BLOCK.itemsize)
+        return None if found is None else layout.decode(found)
 
     def _bytes(self, address: int, size: int) -> bytes | None:
         found = self.machine.launch.memory.find(address, address + size)

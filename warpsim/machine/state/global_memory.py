@@ -21,6 +21,8 @@ CAPACITY = 80 << 30
 FIRST_ADDRESS = 0x7F_0000_0000
 CONST_ADDRESS = 0x7C00_0000_0000
 PARAM_WINDOW = 0x7B00_0000_0000
+HANDLE_WINDOW = 0x7A00_0000_0000
+"""Where the handles of textures and surfaces point that a program made itself."""
 PARAM_ADDRESS = PARAM_WINDOW + 0xC000_0000
 """Address of kernel parameters; its low 32 bits are outside any stack frame."""
 SHARED_WINDOW = 0x7E00_0000_0000
@@ -227,7 +229,12 @@ class GlobalMemory:
 
     def overlapped_by(self, address: int, nbytes: int) -> str | None:
         """What a new mapping would overlap, in words."""
-        for start, what in ((SHARED_WINDOW, "shared"), (LOCAL_WINDOW, "local"), (PARAM_WINDOW, "parameter")):
+        for start, what in (
+            (SHARED_WINDOW, "shared"),
+            (LOCAL_WINDOW, "local"),
+            (PARAM_WINDOW, "parameter"),
+            (HANDLE_WINDOW, "texture"),
+        ):
             if address < start + WINDOW and start < address + nbytes:
                 return f"the window of {what} memory"
         found = self._overlapped(address, nbytes)
