@@ -47,30 +47,34 @@ class Frame:
         self.values = values
         self.owned: set[int] = set()
         self.shadows: dict[str, dict[int, Array]] = {}
-        self.known: dict[Rect, Known] = {}
+        self.known: dict[Rect, Known | None] = {}
         """What some threads have left here or read last, and no other group has changed since: in loops the same groups
-        part and meet."""
+        part and meet. None for threads that were a group once: many never are again."""
 
     CACHES = frozenset({"known", "owned"})
 
     def __getstate__(self) -> tuple[None, dict[str, object]]:
         return None, {"values": self.values, "owned": self.owned, "shadows": self.shadows, "known": {}}
 
-    def known_to(self, selection: Selection) -> Known | None:
-        """What is known to threads; None where nothing is kept for them."""
+    def grouped(self, selection: Selection) -> None:
+        """Threads have become a group: the second time, what they know is kept from then on."""
         if type(selection) is not Rect:
-            return None
-        found = self.known.get(selection)
-        if found is None:
+            return
+        if selection not in self.known:
             if len(self.known) >= KEPT:
                 del self.known[next(iter(self.known))]
-            found = self.known[selection] = Known()
-        return found
+            self.known[selection] = None
+        elif self.known[selection] is None:
+            self.known[selection] = Known()
+
+    def known_to(self, selection: Selection) -> Known | None:
+        """What is known to threads; None where nothing is kept for them."""
+        return self.known.get(selection) if type(selection) is Rect else None
 
     def changed(self, selection: Selection, registers: Iterable[int]) -> None:
         """Forget what others know of registers that some threads change."""
         for other, known in self.known.items():
-            if known.values and other is not selection and not other.disjoint(selection):
+            if known is not None and known.values and other is not selection and not other.disjoint(selection):
                 for index in registers:
                     known.values.pop(index, None)
 
@@ -181,6 +185,7 @@ class Group:
         self.env: list[Value | None] = [None] * len(self.frame.values)
         self.dirty: set[int] = set()
         self.shadows: dict[str, dict[int, Array]] = {}
+        frame.grouped(selection)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Group:
         """Copies share register values, which are never modified in place."""
