@@ -27,6 +27,7 @@ from warpsim.host.launch_options import Keywords
 from warpsim.host.recipes import DTYPES, LOGICAL, Recipe
 from warpsim.host.sources import read
 from warpsim.host.tensor_map import TensorMap
+from warpsim.layout import textures
 from warpsim.numerics.arrays import Array, DType
 from warpsim.records import define, frozen
 from warpsim.types import JsonObject
@@ -153,10 +154,12 @@ class Prepared:
         self.printed: list[str] = []
         device.stdout = self.printed.append
         self.buffers = {b["name"]: _buffer(device, b, case.data) for b in description["buffers"]}
+        self.textures = {t["name"]: _texture(device, t, self.buffers) for t in description.get("textures", [])}
+        places = {**self.buffers, **self.textures}
         for b in description["buffers"]:
             if b.get("content") == "pointers":
-                _place_pointers(b, self.buffers)
-        self.args = tuple([_argument(p, self.buffers, device) for p in description["params"]])
+                _place_pointers(b, places)
+        self.args = tuple([_argument(p, places, device) for p in description["params"]])
         self.grid, self.block = tuple(description["grid"]), tuple(description["block"])
         options = description.get("options", {})
         self.keywords: Keywords = {
@@ -182,6 +185,9 @@ class Prepared:
                     if variable.get("in"):
                         values = np.ascontiguousarray(self.case.data[variable["in"]]).reshape(-1).view(np.uint8)
                         self._bytes(variable["name"])[...] = values
+                    if variable.get("textures"):
+                        bound = [self.textures[name].ptr if name else 0 for name in variable["textures"]]
+                        self._bytes(variable["name"]).view(textures.BLOCK)["object"] = bound
         return self._module
 
     @property
@@ -358,6 +364,13 @@ def _buffer(device: Device, spec: JsonObject, data: dict[str, Array]) -> DeviceA
     return device.array(
         np.zeros(tuple(spec["shape"]), dtype)
     )  # zero-filled, as the format says, and so counts as written
+
+
+def _texture(device: Device, spec: JsonObject, buffers: dict[str, DeviceArray]) -> DeviceArray:
+    """The block of a texture or surface."""
+    levels = [buffers[level["buffer"]].ptr + level["byte_offset"] for level in spec["levels"]]
+    fields = textures.fields_of({key: spec[key] for key in spec if key not in ("name", "levels")}, levels)
+    return device.array(np.frombuffer(fields.encode(), np.uint8))
 
 
 def _place_pointers(spec: JsonObject, buffers: dict[str, DeviceArray]) -> None:

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,11 @@ from warpsim.host.launch_options import Keywords
 from warpsim.host.options import Dim, dims
 from warpsim.host.recipes import DTYPES, LOGICAL, Recipe, name_of
 from warpsim.host.tensor_map import TensorMap
+from warpsim.host.texture import HANDLES, Opaque
 from warpsim.layout import tensor_map as layout
+from warpsim.layout import textures
 from warpsim.machine.state.global_memory import Allocation
+from warpsim.machine.values import address_of
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Param
 from warpsim.records import define
@@ -39,7 +42,7 @@ FORMAT = 2
 _numbers = itertools.count()
 _ORDER = (
     *("format", "name", "origin", "source", "note", "entry", "target", "ptx_version", "grid", "block", "cluster"),
-    *("cooperative", "dynamic_smem", "options", "params", "buffers", "globals", "check"),
+    *("cooperative", "dynamic_smem", "options", "params", "buffers", "textures", "globals", "check"),
 )
 FILES = ("case.json", "kernel.ptx", "data.npz", "stdout.txt")
 
@@ -50,7 +53,7 @@ def case_text(description: JsonObject) -> str:
     ordered = {key: description[key] for key in [*known, *(k for k in description if k not in known)]}
     parts = []
     for key, value in ordered.items():
-        if key in ("buffers", "params", "globals") and value:
+        if key in ("buffers", "params", "textures", "globals") and value:
             lines = ",\n".join(f"  {json.dumps(element)}" for element in value)
             parts.append(f" {json.dumps(key)}: [\n{lines}\n ]")
         else:
@@ -282,13 +285,18 @@ class Description:
         self.args: list[object] = []
         self.params: list[JsonObject] = []
         self._tables: dict[int, list[JsonObject]] = {}
+        self.textures: list[JsonObject] = []
+        self._objects: dict[Opaque | int, str] = {}
+        """Names of textures and surfaces, by themselves or their addresses on the device."""
         arrays: list[tuple[str, Array, Recipe | None]] = []
         for index, (param, value) in enumerate(zip(kernel.params, args, strict=False)):
             name = _plain_name(kernel.name, param.name, index)
             recipe = value if isinstance(value, Recipe) else None
             value = value.array() if recipe is not None else value
             maps, block = isinstance(value, TensorMap), kernel.function.params[index].array
-            value = value if maps or block else readable(value)
+            value = value if maps or block or isinstance(value, Opaque) else readable(value)
+            if isinstance(value, Opaque):
+                arrays += _levels(value, name)
             held = value.array if maps else value
             if isinstance(held, np.ndarray) and held.ndim and (maps or not block):
                 arrays.append((name, held, recipe))
@@ -299,6 +307,7 @@ class Description:
             self._param(index, param, value)
             for index, (param, value) in enumerate(zip(kernel.function.params, self.args, strict=False))
         ]
+        self.bound = self._bindings()
         self._look_for_tables()
         for region in self.regions:
             region.before = region.elements()[1]
@@ -335,12 +344,14 @@ class Description:
             self._add(Region(name, start, end, view, any(a.flags.writeable for _, a, _ in inside), recipe=recipe))
 
     def _add(self, region: Region) -> Region:
-        names = {r.name for r in self.regions}
-        base, number = region.name, 2
-        while region.name in names:
-            region.name, number = f"{base}_{number}", number + 1
+        region.name = self._free_name(region.name)
         self.regions.append(region)
         return region
+
+    def _free_name(self, base: str) -> str:
+        names = {r.name for r in self.regions} | {t["name"] for t in self.textures}
+        numbered = (f"{base}_{n}" for n in itertools.count(2))
+        return next(name for name in itertools.chain([base], numbered) if name not in names)
 
     def _device_region(self, address: int, name: str, view: Array | None = None) -> Region | None:
         """The region of the device allocation that contains an address; None if there is none."""
@@ -377,32 +388,78 @@ class Description:
         if param.type.bits == 64 and param.type.kind != "f":
             place = self._pointer(value, name)
             if place is not None:
-                return {"kind": "ptr", "buffer": place[0].name, "byte_offset": place[1]}
+                return {"kind": "ptr", "buffer": place[0], "byte_offset": place[1]}
         try:
             pack_scalar(value, param.type.kind, param.type.bits)
         except LaunchError as error:
             raise refused(self.kernel.function, param, error) from None
         return _scalar(param, value)
 
-    def _pointer(self, value: Any, name: str) -> tuple[Region, int] | None:
-        """The region and offset that an argument refers to."""
+    def _pointer(self, value: Any, name: str) -> tuple[str, int] | None:
+        """The buffer that an argument refers to, and where in it; or the texture."""
+        if isinstance(value, Opaque):
+            return self._texture(value, value.fields, value.arrays, name), 0
         if isinstance(value, DeviceArray):
             region = self._device_region(value.ptr, name, value._data)
-            return None if region is None else (region, value.ptr - region.start)
+            return None if region is None else (region.name, value.ptr - region.start)
         if isinstance(value, Mapping):
             value = value.ptr
         if isinstance(value, np.ndarray) and value.ndim:
             start = extent(value)[0]
             for region in self.regions:
                 if region.start <= start and (start < region.end or start == region.start):
-                    return region, start - region.start
+                    return region.name, start - region.start
             return None
         try:
             address = int(value)
         except Exception:  # whatever an object of the caller's raises
             return None
-        region = self._device_region(address, name) if address > 0 else None
-        return None if region is None else (region, address - region.start)
+        return self._place(address, name) if address > 0 else None
+
+    def _place(self, address: int, name: str) -> tuple[str, int] | None:
+        """The buffer that contains an address, and where in it; or the texture whose handle it is."""
+        made = HANDLES.find(address)
+        if made is not None:
+            return self._pointer(made, name)
+        found = self.device.memory.at(address)
+        size = textures.BLOCK.itemsize
+        fields = None if found is None or found.data.size != size else textures.decode(found.data.tobytes())
+        if fields is not None and not fields.named:
+            return self._texture(address, fields, fields.levels, name), 0
+        region = self._device_region(address, name)
+        return None if region is None else (region.name, address - region.start)
+
+    def _texture(self, key: Opaque | int, fields: textures.Fields, levels: Sequence[Any], name: str) -> str:
+        """The name of a texture or surface, described with its levels."""
+        known = self._objects.get(key)
+        if known is None:
+            known = self._objects[key] = self._free_name(name)
+            spec: JsonObject = {"name": known, **textures.described(fields), "levels": []}
+            self.textures.append(spec)
+            for level in levels:
+                if isinstance(level, np.ndarray) and self._pointer(level, name) is None:
+                    self._host_regions([(f"{known}_elements", level, None)])
+                place = self._pointer(level, f"{known}_elements")
+                if place is None:
+                    raise LaunchError(f"the texture {known} reads unknown memory")
+                spec["levels"].append({"buffer": place[0], "byte_offset": place[1]})
+        return known
+
+    def _bindings(self) -> list[JsonObject]:
+        """The variables that textures and surfaces are bound to."""
+        found = []
+        for name, data in self._variables(opaque=True):
+            bound = []
+            for raw in data.reshape(-1, textures.BLOCK.itemsize):
+                fields = textures.decode(raw.tobytes())
+                assert fields is not None, f"{name} holds a block"
+                place = self._place(fields.object, name) if fields.object else None
+                if fields.levels:  # the driver's, in the variable itself
+                    place = self._texture(address_of(raw), fields, fields.levels, name), 0
+                bound.append(place and place[0])
+            if any(bound):
+                found.append({"name": name, "textures": bound})
+        return found
 
     def _bytes(self, raw: bytes) -> JsonObject:
         spec: JsonObject = {"kind": "bytes", "size": len(raw), "hex": raw.hex()}
@@ -413,9 +470,9 @@ class Description:
         """Words that are device addresses: their offset, and the buffer and offset that they point to."""
         for at in range(0, len(raw) - 7, 8):
             address = int.from_bytes(raw[at : at + 8], "little")
-            region = self._device_region(address, "pointed_to") if address >= 1 << 32 else None
-            if region is not None:
-                yield at, {"buffer": region.name, "byte_offset": address - region.start}
+            place = self._place(address, "pointed_to") if address >= 1 << 32 else None
+            if place is not None:
+                yield at, {"buffer": place[0], "byte_offset": place[1]}
 
     def _look_for_tables(self) -> None:
         """Find buffers that contain only addresses: tables of pointers."""
@@ -426,9 +483,12 @@ class Description:
                 if found and len(found) == np.count_nonzero(region.view):
                     self._tables[id(region)] = [{**place, "at": at} for at, place in found]
 
-    def _variables(self) -> Iterator[tuple[str, Array]]:
+    def _variables(self, *, opaque: bool = False) -> Iterator[tuple[str, Array]]:
+        """The module's variables of opaque types, or else the others, and their bytes."""
         image = self.kernel.module.image(self.device)
         for variable in self.kernel.module.program.variables:
+            if (variable.type.name in textures.KINDS) != opaque:
+                continue
             if variable.unique in image.addresses and variable.size:
                 allocation = self.device.memory.at(image.addresses[variable.unique])
                 if allocation is not None:
@@ -453,7 +513,10 @@ class Description:
                 data[spec["out"]] = after.copy()
             if len(spec) > 1:
                 variables.append(spec)
+        variables += self.bound
         described: JsonObject = {"params": self.params, "buffers": buffers}
+        if self.textures:
+            described["textures"] = self.textures
         if variables:
             described["globals"] = variables
         described["check"] = {b["name"]: {"mode": "bits"} for b in buffers if b["out"]}
@@ -492,6 +555,11 @@ def _signed(dtype: str, values: Array) -> Array:
     return found.astype(np.float64) if found.dtype.kind in "fV" else np.zeros(0)
 
 
+def _levels(one: Opaque, name: str) -> list[tuple[str, Array, Recipe | None]]:
+    """The arrays of a texture that a launch maps, named after it."""
+    return [(f"{name}_elements", array, None) for array in one.host_arrays]
+
+
 def _plain_name(kernel: str, param: str, index: int) -> str:
     """A parameter's name; ``arg2`` if the compiler made it up."""
     return f"arg{index}" if re.fullmatch(rf"{re.escape(kernel)}_param_\d+", param) else re.sub(r"\W", "_", param)
@@ -513,10 +581,10 @@ def _scalar(param: Param, value: Any) -> JsonObject:
     return {"kind": "scalar", "dtype": f"{'s' if int(value) < 0 else 'u'}{bits}", "value": int(value)}
 
 
-def _map_param(fields: layout.Fields, region: Region, offset: int) -> JsonObject:
+def _map_param(fields: layout.Fields, buffer: str, offset: int) -> JsonObject:
     spec: JsonObject = {
         "kind": "tensormap",
-        "buffer": region.name,
+        "buffer": buffer,
         **({"byte_offset": offset} if offset else {}),
         "data_type": layout.DATA_TYPES[fields.data_type],
         "rank": fields.rank,

@@ -8,7 +8,7 @@ other; each level has an address of its own.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -128,6 +128,20 @@ class Fields:
         return block.tobytes()
 
 
+def described(fields: Fields) -> dict[str, object]:
+    """The fields that differ from their defaults, without addresses, as JSON has them."""
+    given = {f.name: (getattr(fields, f.name), f.default) for f in attrs.fields(Fields)}
+    kept = {name: value for name, (value, default) in given.items() if value != default and name not in _OF_A_LAUNCH}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in kept.items()}
+
+
+def fields_of(given: Mapping[str, object], levels: Sequence[int]) -> Fields:
+    """Fields from such a description, and the addresses of the levels."""
+    plain = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    return Fields(**plain, levels=tuple(levels))  # type: ignore[arg-type]
+
+
+_OF_A_LAUNCH = ("levels", "object", "named")
 _SPECIAL = ("magic", "levels", "n_levels", "kind", "format", "address")
 _PLAIN = tuple(name for name in BLOCK.names or () if name not in _SPECIAL)
 _FLAGS = tuple(field.name for field in attrs.fields(Fields) if isinstance(field.default, bool))
