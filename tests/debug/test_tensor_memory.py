@@ -91,3 +91,22 @@ def test_command(tmp_path, capsys):
     assert "31:         31 1069547520" in said
     assert "2: 1.5" in said
     assert "lanes 0 to 127" in said
+
+
+def test_scope_of_an_editor(client, tmp_path):
+    """An editor shows the lanes of tensor memory, and the columns that are allocated in them."""
+    path = tmp_path / "k.ptx"
+    path.write_text(TEXT)
+    client.start(program=str(path), grid=1, block=[128], args=["zeros:u32:128"])
+    client.event("stopped")
+    client.ask("setBreakpoints", source={"path": str(path)}, breakpoints=[{"line": line("wait::ld")}])
+    client.ask("continue", threadId=1)
+    thread = client.event("stopped")["threadId"]
+    frame = client.ask("stackTrace", threadId=thread)["stackFrames"][0]["id"]
+    scope = client.ask("scopes", frameId=frame)["scopes"][-1]
+    lanes = client.ask("variables", variablesReference=scope["variablesReference"])["variables"]
+    columns = client.ask("variables", variablesReference=lanes[5]["variablesReference"])["variables"]
+
+    assert (scope["name"], len(lanes), len(columns)) == ("Tensor memory", 128, 32)
+    assert (lanes[5]["name"], lanes[5]["value"]) == ("lane 5", "32 columns")
+    assert [(c["name"], c["value"]) for c in columns[:2]] == [("column 0", "0x00000005"), ("column 1", "0x3fc00000")]

@@ -207,6 +207,9 @@ class Context:
         """Load the elements at a location."""
         if at.of is not None:
             return self._object(at, at.of)
+        if at.type.kind == "o":  # its handle is its address
+            handles = np.uint64(at.address) + np.arange(at.count or 1, dtype=np.uint64) * np.uint64(at.each)
+            return Value(handles if at.count else handles[0])
         if at.count is not None:
             if at.count > MOST:
                 raise DebugError(f"{at.count} elements are too many to show; take a slice, such as name[0:64]")

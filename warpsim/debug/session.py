@@ -34,6 +34,7 @@ from warpsim.debug.memory import tensor_cells
 from warpsim.debug.origins import Origin, origin_of
 from warpsim.debug.position import Call, Position, Stop, WarpState, context_of, frames_of, group_state_of, warps_of
 from warpsim.debug.scopes import TEMPORARY, Symbol
+from warpsim.debug.textures import TextureState, texture_named, textures_of
 from warpsim.debug.threads import Focus, chosen_focus, column_of
 from warpsim.debug.timeline import Timeline
 from warpsim.debug.waiting import BarrierState, InFlight, MbarrierState
@@ -363,6 +364,14 @@ class Session(Position):
         focus = chosen_focus(self.timeline.state, self.thread, cta, None, None)
         machine = context_of(self.timeline, focus).machine
         return tensor_cells(machine, None if machine is None else column_of(machine, focus.cta))
+
+    def textures(self) -> tuple[TextureState, ...]:
+        """The textures, samplers and surfaces in memory."""
+        return tuple(textures_of(self.timeline.state.memory))
+
+    def texture(self, handle: Array) -> TextureState | None:
+        """The texture, sampler or surface whose handle is a value that `evaluate` gave; None if it is none's."""
+        return texture_named(self.timeline.state.memory, handle)
 
     def where(self) -> tuple[Call, ...]:
         """The call stack of the thread in focus, innermost first, with calls of functions that were inlined."""

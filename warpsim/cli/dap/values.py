@@ -16,7 +16,7 @@ from warpsim.cli.debug.console import abridged, plain, short, show
 from warpsim.cli.debug.shell import Shell
 from warpsim.debug import DebugError
 from warpsim.debug import expressions as ex
-from warpsim.errors import describe
+from warpsim.errors import describe, plural
 from warpsim.machine.values import Array
 from warpsim.program.c_types import Array as ArrayType
 from warpsim.program.c_types import CType, Pointer, Struct, size
@@ -63,6 +63,8 @@ class Values:
             ("Variables", "locals", self._variables),
             ("Special registers", "registers", self._specials),
         ]
+        if self.live().timeline.state.plan.uses.tensor_memory:
+            scopes.append(("Tensor memory", "locals", self._tensor_memory))
         respond(
             {
                 "scopes": [
@@ -106,7 +108,7 @@ class Values:
         except DebugError as problem:
             said = str(problem).splitlines()[0].removeprefix(expression).strip()
             return {"name": name, "value": said, "variablesReference": 0}
-        return {**self._variable(expression, value, _one_line(value, of), of), "name": name}
+        return {**self._variable(expression, value, self._text(value, of), of), "name": name}
 
     def _parts(self, expression: str, of: CType) -> Children | None:
         """The members of a struct, the elements of an array, what a pointer points to."""
@@ -128,6 +130,31 @@ class Values:
                 value = self.live().evaluate(f"%{name}") if self.live().context.group is not None else np.array(0)
                 found.append(self._variable(f"%{name}", value, _one_line(value)))
         return found
+
+    def _tensor_memory(self) -> list[Body]:
+        """The lanes of the CTA's tensor memory, and in them the columns that are allocated."""
+        cells = self.live().tensor_memory()
+        columns = np.flatnonzero(~np.ma.getmaskarray(cells)[0]).tolist()
+
+        def row(lane: int) -> Children:
+            words = np.ma.getdata(cells)[lane]
+            return lambda: [
+                {"name": f"column {at}", "value": f"0x{words[at]:08x}", "variablesReference": 0} for at in columns
+            ]
+
+        return [
+            {
+                "name": f"lane {lane}",
+                "value": plural(len(columns), "column"),
+                "variablesReference": self._reference(row(lane)),
+            }
+            for lane in range(len(cells) if columns else 0)
+        ]
+
+    def _text(self, value: Array, of: CType | None = None) -> str:
+        """A value on one line; if it is the handle of a texture, with what that is."""
+        named = self.live().texture(value)
+        return _one_line(value, of) + ("" if named is None else f" <{named}>")
 
     def _variable(self, name: str, value: Array, text: str, of: CType | None = None) -> Body:
         data = np.ma.getdata(value)
@@ -213,7 +240,7 @@ class Values:
                 return
         else:
             value, of = session.context.typed(text)
-        body = self._variable(text, value, _one_line(value, of), of)
+        body = self._variable(text, value, self._text(value, of), of)
         del body["name"], body["evaluateName"]
         respond({"result": body.pop("value"), **body})
 

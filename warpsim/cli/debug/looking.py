@@ -74,7 +74,8 @@ class Looking:
         if option and (len(option) > 1 or option not in LETTERS):
             formatter(option)
         value, of = self.session.context.typed(text)
-        return show(value, option, of)
+        named = None if option else self.session.texture(value)
+        return show(value, option, of) if named is None else f"{show(value, 'x')} <{named}>"
 
     @command("look", "[/NFU] PLACE", takes="expression")
     def do_x(self, text: str) -> None:
@@ -453,6 +454,12 @@ class Infos:
             for each in self.session.mbarriers()
         )
         self.console.say_all(lines, "No mbarriers are in use.")
+
+    @command("look")
+    def info_textures(self, text: str) -> None:
+        """List the textures, samplers and surfaces in memory by their handles: what they are and where their elements lie."""
+        lines = (f"  0x{each.handle:x}  {each.name}: {each}" for each in self.session.textures())
+        self.console.say_all(lines, "No textures are in memory.")
 
     @command("look")
     def info_async(self, text: str) -> None:

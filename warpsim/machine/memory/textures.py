@@ -13,6 +13,7 @@ from warpsim.layout import textures as layout
 from warpsim.layout.textures import Fields
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.addresses import Address, Coordinate
+from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.values import Array, as_array
 from warpsim.numerics import convert, filtering
 from warpsim.types import TYPES
@@ -73,7 +74,7 @@ class Textures:
         places = np.broadcast_to(as_array(address).astype(np.uint64), self.active.shape)
         out = np.zeros(self.active.shape, np.bool_)
         for place in np.unique(places[self.active]).tolist():
-            fields = self._fields(place)
+            fields = object_at(self.machine.launch.memory, place)
             out |= (places == place) & (fields is not None and fields.named and fields.kind == kind)
         return out
 
@@ -178,7 +179,7 @@ class Textures:
         handles = np.broadcast_to(address.places.astype(np.uint64), self.active.shape)
         for handle in np.unique(handles[self.active]).tolist():
             mask = self.active & (handles == handle)
-            fields = self._fields(handle)
+            fields = object_at(self.machine.launch.memory, handle)
             if fields is not None and (fields.levels or fields.kind == "samplerref" or not address.coordinates):
                 yield mask, fields
                 continue
@@ -192,23 +193,26 @@ class Textures:
                 advice = f'bind one: module.get_global("{name}").set(warpsim.{made}(array))'
             self.machine.fault("out-of-bounds", wrong, self.group, mask, advice=advice)
 
-    def _fields(self, handle: int) -> Fields | None:
-        """The object at an address, or whose address is there (a kernel's parameter)."""
-        fields = self._block(handle)
-        if fields is None and (pointer := self._bytes(handle, 8)) is not None:
-            return self._block(int.from_bytes(pointer, "little"))
-        if fields is None or not fields.object:
-            return fields
-        bound = self._block(fields.object)
-        return None if bound is None else attrs.evolve(bound, kind=fields.kind, named=True)
 
-    def _block(self, address: int) -> Fields | None:
-        found = self._bytes(address, layout.BLOCK.itemsize)
-        return None if found is None else layout.decode(found)
+def object_at(memory: GlobalMemory, handle: int) -> Fields | None:
+    """The object at an address, or whose address is there (a kernel's parameter); of a module's variable, what is bound to it."""
+    fields = _block(memory, handle)
+    if fields is None and (pointer := _bytes(memory, handle, 8)) is not None:
+        return _block(memory, int.from_bytes(pointer, "little"))
+    if fields is None or not fields.object:
+        return fields
+    bound = _block(memory, fields.object)
+    return None if bound is None else attrs.evolve(bound, kind=fields.kind, named=True)
 
-    def _bytes(self, address: int, size: int) -> bytes | None:
-        found = self.machine.launch.memory.find(address, address + size)
-        return None if found is None else found.data[address - found.start :][:size].tobytes()
+
+def _block(memory: GlobalMemory, address: int) -> Fields | None:
+    found = _bytes(memory, address, layout.BLOCK.itemsize)
+    return None if found is None else layout.decode(found)
+
+
+def _bytes(memory: GlobalMemory, address: int, size: int) -> bytes | None:
+    found = memory.find(address, address + size)
+    return None if found is None else found.data[address - found.start :][:size].tobytes()
 
 
 def _element(word: Array, format: str) -> Array:
