@@ -300,7 +300,9 @@ def test_only_declared_events_are_called():
     """Every attribute of the hooks that the package asks for is a method of `Watcher`, and every event is asked for."""
     from warpsim.machine.watcher import EVENTS
 
-    sources = [path.read_text(encoding="utf-8") for path in (PACKAGE / "machine").rglob("*.py")]
+    sources = [
+        path.read_text(encoding="utf-8") for part in ("machine", "native") for path in (PACKAGE / part).rglob("*.py")
+    ]
     asked = {name for source in sources for name in re.findall(r"\bhooks\.([a-z]\w+)", source)}
 
     assert asked - {"pausing", "py"} == set(EVENTS)

@@ -5,13 +5,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import attrs
 import numpy as np
 import pytest
 
 import warpsim
+from engines import compiles
 from ptx_text import module_head
 from warpsim.cli import main
 from warpsim.host.cases import run_case
+from warpsim.observe.profiler import Profiler
 from warpsim.report.profile import page
 
 PROGRAMS = Path(__file__).parent.parent.parent / "programs"
@@ -124,6 +127,53 @@ def test_accesses_that_walk_through_memory(batch_threads):
     assert load.global_accesses == store.shared_accesses == len(places)
     banks = [banks_of(of_lane(warp, 4 * lap), 4) for warp, _, lap in places]
     assert (store.shared_pieces, store.shared_passes) == tuple(map(sum, zip(*banks, strict=True)))
+
+
+MIXED = (
+    HEAD
+    + """
+.visible .entry mixed(.param .u64 data, .param .u64 sum)
+{
+    .shared .align 16 .b8 tile[4096]; .shared .align 16 .b8 rows[2048]; .local .align 4 .b8 own[16];
+    .reg .b32 %r<12>; .reg .b64 %rd<8>; .reg .pred %p<4>;
+    ld.param.u64 %rd1, [data]; ld.param.u64 %rd4, [sum]; mov.u32 %r9, rows; mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; mov.u32 %r3, tile; mov.u32 %r8, 0;
+    mul.wide.u32 %rd2, %r1, 4; add.u64 %rd2, %rd1, %rd2;
+L:  ld.global.u32 %r4, [%rd2];
+    shl.b32 %r5, %r4, 2; add.u32 %r5, %r3, %r5; setp.lt.u32 %p1, %r4, 900;
+    @%p1 ld.shared.u32 %r6, [%r5];
+    setp.lt.u32 %p2, %r4, 300; @%p2 bra LOW;
+    st.local.u32 [own], %r4; red.global.add.u32 [%rd4], 1; bra MET;
+LOW: shl.b32 %r7, %r1, 4; add.u32 %r7, %r7, %r9; cvt.u64.u32 %rd3, %r7; cvta.shared.u64 %rd3, %rd3;
+    st.v4.u32 [%rd3], {%r4, %r4, %r1, %r2};
+MET: add.u64 %rd2, %rd2, 384; add.u32 %r8, %r8, 1; setp.lt.u32 %p3, %r8, 3; @%p3 bra L;
+    ret;
+}
+"""
+)
+
+
+@compiles
+def test_compiled_code_counts_as_steps_are_counted(monkeypatch):
+    """Branches, guards, atomics, generic and local accesses of CTAs whose last warp is not whole: every count of every line."""
+    monkeypatch.setenv("WARPSIM_COMPILE", "at-once")
+    regions = []
+    monkeypatch.setattr(Profiler, "region_counted", _noting(regions, Profiler.region_counted))
+    kernel, counts = warpsim.load(MIXED)["mixed"], []
+    for engine in ("interpreter", "compiled"):
+        data = np.random.default_rng(3).integers(0, 1000, 512).astype(np.uint32)
+        found = kernel((3,), (80,), (data, np.zeros(1, np.uint32)), profile=True, checks="none", engine=engine).profile
+        counts.append({line.number: attrs.evolve(line.counts, seconds=0.0) for line in found.lines})
+
+    assert counts[0] == counts[1]
+    assert any(region.diverged for region in regions)
+
+
+def _noting(regions, count):
+    def region_counted(profiler, machine, group, counts):
+        regions.append(counts)
+        count(profiler, machine, group, counts)
+
+    return region_counted
 
 
 def test_the_worst_conflict_is_named():

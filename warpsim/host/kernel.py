@@ -244,7 +244,7 @@ class Kernel:
                         or not divided(state, pool, n_workers, stdout, progress, engine)
                     ):
                         seeing = [*watchers_of(state), *looking]
-                        code = compiled_for(engine, seeing, state, joins=not looking)
+                        code = compiled_for(engine, seeing, state, joins=not watchers)
                         if defaults.current.timing is None:
                             run(state, seeing, stdout, progress, code)
                         else:

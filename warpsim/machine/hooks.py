@@ -63,6 +63,37 @@ class MemoryAccess:
         return self.kind != READ
 
 
+@frozen
+class AccessCounts:
+    """What accesses of ``nbytes`` a lane by warps have cost: ``lanes``, ``warps``, in global memory ``sectors``, in shared memory
+    ``pieces`` and their ``passes``; of the first piece with ``most`` passes the ``cta`` of the batch, the ``warp`` and the
+    lanes' addresses, -1 for none."""
+
+    space: str
+    nbytes: int
+    lanes: int
+    warps: int = 0
+    sectors: int = 0
+    pieces: int = 0
+    passes: int = 0
+    most: int = 0
+    cta: int = 0
+    warp: int = 0
+    addresses: tuple[int, ...] = ()
+
+
+@frozen
+class RegionCounts:
+    """What compiled code has counted, by blocks and by steps of blocks of a group's function: warps that entered a block, their
+    threads, and those of which only a part did; threads that a guard left out; warps that diverged; accesses."""
+
+    seconds: float
+    entries: dict[int, tuple[int, int, int]]
+    left_out: dict[tuple[int, int], int]
+    diverged: dict[int, int]
+    accesses: list[tuple[int, int, AccessCounts]]
+
+
 @frozen(eq=False)
 class TensorAccess:
     """Accesses to tensor memory, each a rectangle of ``lanes`` by ``columns`` cells; created only if there is a listener."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from warpsim.errors import Finding
     from warpsim.machine.asynchrony.wgmma import RegisterAccesses
     from warpsim.machine.collectives import Members
+    from warpsim.machine.hooks import RegionCounts
     from warpsim.machine.machine import Machine
     from warpsim.machine.memory.addresses import Extent, RowProblem
     from warpsim.machine.plan import Issue
@@ -106,6 +107,10 @@ class Watcher:
 
     def region_executed(self, machine: Machine, group: Group, steps: int) -> None:
         """Compiled code has executed so many steps of a group, of one warp if ``Settings.by_warp``."""
+
+    def region_counted(self, machine: Machine, group: Group, counts: RegionCounts) -> None:
+        """Compiled code has executed this, before the group moves on. A class that lists the events of single steps and accesses
+        in `compiled` counts so what it is not told of."""
 
     def shadowed_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """A group whose registers carry shadow values (`Group.shadows`) is about to execute an instruction."""

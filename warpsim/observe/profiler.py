@@ -13,6 +13,7 @@ import time
 import attrs
 import numpy as np
 
+from warpsim.machine.hooks import AccessCounts, RegionCounts
 from warpsim.machine.machine import Machine
 from warpsim.machine.plan import BoundBlock
 from warpsim.machine.selection import Rect, Selection
@@ -169,8 +170,10 @@ class Profiler(Watcher):
     """Counts events per instruction; `profile` returns them by line after the launch.
 
     Warps and threads are counted as in a launch result, where they enter a basic block, so the lines sum to
-    ``LaunchResult.instructions``.
+    ``LaunchResult.instructions``. Compiled code counts for itself (`region_counted`); its time is shared out by executions.
     """
+
+    compiled = frozenset({"step_before", "step_after", "group_split", "memory_accessed", "rows_accessed"})
 
     def __init__(self) -> None:
         self._entries: dict[int, Entry] = {}
@@ -241,7 +244,44 @@ class Profiler(Watcher):
         self._entry(group.instruction).counts.diverged += int(np.count_nonzero(one & two))
         self._since += time.perf_counter_ns() - started
 
+    def region_counted(self, machine: Machine, group: Group, counts: RegionCounts) -> None:
+        """Add what compiled code has counted."""
+        self._stop()
+        blocks = group.plan.blocks
+        executed = sum(n * len(blocks[number].instructions) for number, (n, _, _) in counts.entries.items())
+        for number, entered in counts.entries.items():
+            seen = self._blocks.setdefault(blocks[number], [0, 0, 0])
+            for index, more in enumerate(entered):
+                seen[index] += more
+            for instruction in blocks[number].instructions:
+                self._entry(instruction).counts.seconds += counts.seconds * entered[0] / executed
+        for (number, at), left_out in counts.left_out.items():
+            self._entry(blocks[number].instructions[at]).left_out += left_out
+        for number, diverged in counts.diverged.items():
+            self._entry(blocks[number].instructions[-1]).counts.diverged += diverged
+        for number, at, access in counts.accesses:
+            self._count_all(machine, self._entry(blocks[number].instructions[at]), access)
+
     # ---- memory ------------------------------------------------------------------------------
+
+    def _count_all(self, machine: Machine, entry: Entry, found: AccessCounts) -> None:
+        """Count accesses of compiled code."""
+        counts, nbytes = entry.counts, found.lanes * found.nbytes
+        if found.space == "local":
+            counts.local_bytes += nbytes
+        elif found.space == "global":
+            counts.global_bytes += nbytes
+            counts.sectors += found.sectors
+            counts.global_accesses += found.warps
+        else:
+            counts.shared_bytes += nbytes
+            counts.shared_accesses += found.warps
+            counts.shared_pieces += found.pieces
+            counts.shared_passes += found.passes
+            if found.most > (entry.conflict.passes if entry.conflict else 1):
+                address = np.array([found.addresses])
+                warp, cta = np.array([found.warp]), np.array([found.cta])
+                self._note(machine, entry, Lanes(address, address >= 0, 1, warp, cta), found.nbytes)
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Count bytes, bank passes and sectors."""
@@ -299,11 +339,15 @@ class Profiler(Watcher):
         if cost.most > (entry.conflict.passes if entry.conflict else 1):
             if lanes is None:
                 lanes = warp_rows(group, access.place, None)
-            row, passes, bank, words = worst(lanes, bank_passes(lanes, access.nbytes), access.nbytes)
-            number = int(machine.batch.ctas[int(lanes.columns[row])])
-            gx, gy, _ = machine.launch.grid
-            cta = number % gx, number // gx % gy, number // (gx * gy)
-            entry.conflict = Conflict(passes, cta, int(lanes.warps[row]), bank, words)
+            self._note(machine, entry, lanes, access.nbytes)
+
+    def _note(self, machine: Machine, entry: Entry, lanes: Lanes, nbytes: int) -> None:
+        """Note the worst piece of accesses."""
+        row, passes, bank, words = worst(lanes, bank_passes(lanes, nbytes), nbytes)
+        number = int(machine.batch.ctas[int(lanes.columns[row])])
+        gx, gy, _ = machine.launch.grid
+        cta = number % gx, number // gx % gy, number // (gx * gy)
+        entry.conflict = Conflict(passes, cta, int(lanes.warps[row]), bank, words)
 
     def _new(self, space: str, cost: Cost, lanes: Lanes | None) -> int:
         """Count warps with a lane here but none earlier in the same step: accesses are reported per allocation."""

@@ -95,6 +95,8 @@ class Tracer(Profiler):
     After ``max_steps`` steps of these CTAs the recording ends, and the launch continues.
     """
 
+    compiled = frozenset()
+
     def __init__(self, ctas: int | Sequence[tuple[int, int, int]] = CTAS, max_steps: int = STEPS) -> None:
         super().__init__()
         self._chosen = ctas

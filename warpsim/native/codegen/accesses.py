@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from warpsim.graph.nodes import LANES
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW
+from warpsim.native.codegen.costs import Costs
 from warpsim.native.codegen.interference import FIRST, LAST
 from warpsim.native.lowering.affine import add, first_of, times
 from warpsim.native.lowering.graphs import Lowering
@@ -443,6 +444,7 @@ class LaneAccess:
 
     def __init__(self, builder: RegionBuilder, memory: Memory, interference: Interference) -> None:
         self.builder, self.memory, self.interference = builder, memory, interference
+        self.costs = Costs(builder, self.addresses)
 
     def typed(self, effect: Effect, value: Val) -> Val:
         """Loaded bits in the type of the access."""
@@ -601,6 +603,7 @@ class LaneAccess:
         """A generic access that goes to one space; what is stored there may be seen by others, or not."""
         code = self.builder.code
         range_ = "null" if space == "local" else self.range(name, effect, space)
+        self.costs.lanes(name, effect, space, where, lanes)
         code.store("i32", self.call(effect.kind, space, what, where, lanes, buffer, range_), result)
         if range_ != "null":
             self.checked(name, effect, space)
@@ -703,6 +706,7 @@ class Accesses:
         """An access by ``lanes`` (a mask); ``together``: the warp is converged."""
         code = self.builder.code
         address = self._address(effect, lower)
+        self.lanes.costs.access(name, effect, address, lanes.text)
         if effect.kind == "atomic":
             return [self.atomics.make(name, effect, address, lanes, given)]
         rows = None

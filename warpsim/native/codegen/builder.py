@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from warpsim.native.codegen.counters import Counters
 from warpsim.native.lowering.values import IRBuilder, Val, memory, width
 from warpsim.native.regions.forms import Key, Traced
 from warpsim.native.regions.options import Variant
@@ -159,6 +160,7 @@ class RegionBuilder:
         self.written = {slot for p in region.all() for i in self.instructions(p) for slot, _ in self.traced(i).outputs}
         self.choices = {b for s in region.all() if len(set(s.successors)) > 1 for b in s.successors}
         """The blocks that a branch chooses: these tell which way a warp has come."""
+        self.counters = Counters(code, used=variant.counted)
         self.failures: set[int] = set()
         self.left: set[int] = set()
         """The registers that are live at any exit that is emitted."""
@@ -221,6 +223,7 @@ class RegionBuilder:
             place = code.at(self.words["counts"], "i64", at)
             old = code.load("i64", place)
             code.store("i64", code.make(f"{how} i64 {old}, {more}"), place)
+        self.counters.entered(block, here, self.mask, how)
 
     def count_back(self, block: int, at: int, here: str) -> None:
         """Take back the count of lanes that exit where a block begins: the interpreter counts them again."""

@@ -226,6 +226,7 @@ class Converged:
         every = code.make(f"icmp eq i32 {taken.text}, {builder.mask}")
         code.branch(every, yes, part)
         code.label(part)
+        builder.counters.branched(slice_.block, builder.mask, taken.text)
         builder.kinds.diverge(reachable(builder.region, slice_.successors))
         self._split(slice_, taken)
 

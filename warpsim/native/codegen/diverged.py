@@ -184,6 +184,7 @@ class Diverged:
         assert slice_.following is not None
         taken = self.steps.among(guard, here)
         rest = code.op("xor", taken, here)
+        builder.counters.branched(slice_.block, here.text, taken.text)
         self._go(slice_.target, taken)
         self._go(slice_.following, rest)
         for where, who in ((slice_.target, taken), (slice_.following, rest)):

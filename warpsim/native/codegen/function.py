@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 NUMBERS = "n_groups per_group back_edges limit log_size"
 POINTERS = """rows ctas masks columns threads t1 t0 c1 c0 lives outs counts exits
-    exit_lanes ranges frames states private cleans"""
+    exit_lanes ranges frames states private cleans counters"""
 
 
 def emit(traces: Traces, region: Region, given: tuple[InputKind, ...], variant: Variant) -> RegionModule:
@@ -58,6 +58,8 @@ def emit(traces: Traces, region: Region, given: tuple[InputKind, ...], variant: 
         frame_bytes=emitter.converged.frame_bytes,
         spaces=frozenset(emitter.memory.spaces),
         products=bool(code.products),
+        counters=emitter.builder.counters.all,
+        counter_words=emitter.builder.counters.words,
     )
     helpers = sorted(n for n in code.declared if n.startswith("ws_"))
     return RegionModule(name, text.replace("@region(", f"@{name}("), helpers, code.products, described)
@@ -129,6 +131,7 @@ class FunctionEmitter:
         builder.words = {name: builder.word(name) for name in NUMBERS.split()}
         for name in POINTERS.split():
             builder.words[name] = builder.word(name, "ptr")
+        builder.counters.begin = builder.words["counters"]
         tables = code.at("%ctx", "i64", CONTEXT["tables"])
         code.line(f"%tables = load ptr, ptr {tables}")
         builder.log_used = code.at("%ctx", "i64", CONTEXT["log_used"])

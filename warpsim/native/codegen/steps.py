@@ -119,7 +119,10 @@ class Steps:
         if made.collective:
             self._gate(made, lower, here)
         results |= call(code, made.product, lower)
-        mask = here if guard is None or not made.effects else self.among(guard, here)
+        mask = here
+        if guard is not None and (made.effects or builder.variant.counted):
+            mask = self.among(guard, here)
+            builder.counters.guarded(block, at, here.text, mask.text)
         for number, effect in enumerate(made.effects):
             given = [lower(v) for v in effect.values]
             found = self.access.make((block, at, number), effect, lower, mask, given, together=self.converged)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from warpsim.graph.evaluate import Substitution
-from warpsim.graph.nodes import MemoryAccess, Node, Untraceable, bits, cast, constant, of_array, operate
+from warpsim.graph.nodes import LANES, MemoryAccess, Node, Untraceable, bits, cast, constant, of_array, operate
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Matrix
 from warpsim.machine.memory.addresses import Extent, space_of
@@ -49,6 +49,8 @@ class Effect:
     commutes: str = ""
     within: Extent | None = None
     """The variable that the address is made from, if an access could reach another one."""
+    lanes: int = LANES
+    """So many of a warp's first lanes access memory; what others load, nobody needs."""
 
 
 @frozen(eq=False)

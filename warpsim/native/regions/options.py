@@ -41,7 +41,7 @@ class Options(NamedTuple):
 class Variant(NamedTuple):
     """What a region is compiled for: one warp ``alone``; ``row`` lanes of a warp in a row of threads (0: unknown);
     affine values have ``strides``; a ``private`` copy of shared memory per CTA; ``limited`` to blocks before some
-    block; accesses of global memory are ``observed``; it ``follows`` a lane and counts its steps."""
+    block; accesses of global memory are ``observed``; it ``follows`` a lane and counts its steps; what a profile has is ``counted``."""
 
     alone: bool
     row: int = 0
@@ -50,6 +50,7 @@ class Variant(NamedTuple):
     limited: bool = False
     observed: bool = False
     follows: bool = False
+    counted: bool = False
 
 
 def spaces_of(space: str) -> tuple[str, ...]:

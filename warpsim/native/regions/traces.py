@@ -129,7 +129,7 @@ def _load(plan: FunctionPlan, instruction: Instruction) -> Traced:
     found = instruction.form.function(op, lanes.reshape(WARP), memory=_Numbered())
     rows = _lanes_of(Lane(cast(place, U32), WARP), lanes % (8 * len(found)))
     within = plan.within(instruction, instruction.operands[1])
-    effect = Effect("load", space, cast(rows.node, U64), TYPES["u32"], WORDS, within=within)
+    effect = Effect("load", space, cast(rows.node, U64), TYPES["u32"], WORDS, within=within, lanes=8 * len(found))
     words = [Lane(Node("load", (), U32, (0, k)), WARP) for k in range(WORDS)]
     results: list[Lane] = []
     for register in found:

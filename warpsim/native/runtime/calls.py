@@ -114,6 +114,8 @@ class Calls:
             return None
         if group.has_shadows and group.shadowed(region.registers):
             return None
+        if machine.hooks.region_counted is not None and not tables_of(group.selection).whole:
+            return None
         if region.wgmma is not None and in_flight(machine, group, region.wgmma.rows):
             return None
         return values_of(machine, group, region.sources)
@@ -144,6 +146,7 @@ class Calls:
             limit < FAR,
             self.runner.observer is not None,
             self.runner.lane is not None and options.alone,
+            machine.hooks.region_counted is not None,
         )
         layout = variant, *map(layout_of, values)
         code = entry.by_layout.get(layout)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import attrs
 import numpy as np
 
+from warpsim.native.runtime.counting import Counter
 from warpsim.numerics.arrays import Array, DType
 from warpsim.records import define
 
@@ -51,6 +52,9 @@ class CompiledRegion:
     """The spaces that it accesses."""
     products: bool
     """Whether it multiplies matrices."""
+    counters: list[Counter]
+    """Where it counts what a profile has, and of how many words."""
+    counter_words: int
 
     outs: list[tuple[int, int, bool, DType]] = attrs.field(init=False)
     """Live-out registers: number, register, whether it varies, type."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -27,6 +27,7 @@ class WarpTables:
         self.n = len(self.rows)
         self.n_ctas = len(self.columns)
         self.row = row_of(selection)
+        self._n_threads = selection.batch_shape.n_threads
         used = (
             self.rows,
             self.ctas,
@@ -92,6 +93,13 @@ class WarpTables:
         self.ctas = numbers.reshape(-1).astype(np.int32)
         self.c1, self.c0 = np.zeros(len(self.columns), np.int32), np.zeros(len(self.columns), np.int32)
         self.rows = np.arange(count, dtype=np.int32)
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether the warps have all the lanes that their CTAs have."""
+        numbers = self.threads.reshape(-1, 32).max(axis=1) >> 5
+        sizes = np.minimum(self._n_threads - 32 * numbers, 32).astype(np.uint64)
+        return bool((self.masks == (np.uint64(1) << sizes) - np.uint64(1)).all())
 
     @property
     def cta_starts(self) -> Array:

@@ -6,6 +6,8 @@
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare i32 @llvm.cttz.i32(i32, i1)
+declare i32 @llvm.ctpop.i32(i32)
+declare i64 @llvm.ctpop.i64(i64)
 declare i64 @llvm.smin.i64(i64, i64)
 declare i64 @llvm.smax.i64(i64, i64)
 declare i64 @llvm.vector.reduce.smin.v32i64(<32 x i64>)
@@ -1165,4 +1167,170 @@ fail:
   ret i32 1
 done:
   ret i32 0
+}
+
+; ---- what a profile counts: see `Word` in counting.py -------------------------------------------
+
+define internal void @more(ptr %counters, i64 %which, i64 %by) alwaysinline {
+  %p = getelementptr i64, ptr %counters, i64 %which
+  %old = load i64, ptr %p
+  %new = add i64 %old, %by
+  store i64 %new, ptr %p
+  ret void
+}
+
+define internal void @took_part(ptr %counters, i32 %lanes) alwaysinline {
+  %n = call i32 @llvm.ctpop.i32(i32 %lanes)
+  %wide = zext i32 %n to i64
+  call void @more(ptr %counters, i64 0, i64 %wide)
+  call void @more(ptr %counters, i64 1, i64 1)
+  ret void
+}
+
+; The lanes whose address is in the same `%size` bytes (a power of two) as lane `%i`'s.
+define internal i32 @together(ptr %where, i64 %i, i64 %size) alwaysinline {
+  %a = call i64 @word(ptr %where, i64 %i)
+  %cut = sub i64 0, %size
+  %low = and i64 %a, %cut
+  %one = insertelement <32 x i64> poison, i64 %low, i32 0
+  %lows = shufflevector <32 x i64> %one, <32 x i64> poison, <32 x i32> zeroinitializer
+  %s = insertelement <32 x i64> poison, i64 %size, i32 0
+  %sizes = shufflevector <32 x i64> %s, <32 x i64> poison, <32 x i32> zeroinitializer
+  %all = load <32 x i64>, ptr %where, align 64
+  %above = sub <32 x i64> %all, %lows
+  %same = icmp ult <32 x i64> %above, %sizes
+  %bits = bitcast <32 x i1> %same to i32
+  ret i32 %bits
+}
+
+define internal i64 @count_sectors(ptr %counters, i32 %lanes, ptr %where, i64 %limit) {
+entry:
+  %none = icmp eq i32 %lanes, 0
+  br i1 %none, label %out, label %some
+some:
+  %one = call i64 @first(i32 %lanes)
+  %a = call i64 @word(ptr %where, i64 %one)
+  %counts = icmp ult i64 %a, %limit
+  br i1 %counts, label %loop, label %out
+loop:
+  %left = phi i32 [ %lanes, %some ], [ %rest, %loop ]
+  %n = phi i64 [ 0, %some ], [ %next, %loop ]
+  %i = call i64 @first(i32 %left)
+  %same = call i32 @together(ptr %where, i64 %i, i64 32)
+  %others = xor i32 %same, -1
+  %rest = and i32 %left, %others
+  %next = add i64 %n, 1
+  %done = icmp eq i32 %rest, 0
+  br i1 %done, label %end, label %loop
+end:
+  call void @took_part(ptr %counters, i32 %lanes)
+  call void @more(ptr %counters, i64 2, i64 %next)
+  ret i64 %next
+out:
+  ret i64 0
+}
+
+; How many of what lanes access, `%size` bytes each, is in the same banks, at most.
+define internal i64 @passes(i32 %lanes, ptr %where, i64 %size) alwaysinline {
+entry:
+  %banks = alloca [32 x i64]
+  %groups = udiv i64 128, %size
+  %last = sub i64 %groups, 1
+  %s = insertelement <32 x i64> poison, i64 %size, i32 0
+  %sizes = shufflevector <32 x i64> %s, <32 x i64> poison, <32 x i32> zeroinitializer
+  %l = insertelement <32 x i64> poison, i64 %last, i32 0
+  %lasts = shufflevector <32 x i64> %l, <32 x i64> poison, <32 x i32> zeroinitializer
+  %all = load <32 x i64>, ptr %where, align 64
+  %units = udiv <32 x i64> %all, %sizes
+  %bank = and <32 x i64> %units, %lasts
+  %bits = shl <32 x i64> splat (i64 1), %bank
+  %here = bitcast i32 %lanes to <32 x i1>
+  %theirs = select <32 x i1> %here, <32 x i64> %bits, <32 x i64> zeroinitializer
+  %any = call i64 @llvm.vector.reduce.or.v32i64(<32 x i64> %theirs)
+  %distinct = call i64 @llvm.ctpop.i64(i64 %any)
+  %count = call i32 @llvm.ctpop.i32(i32 %lanes)
+  %wide = zext i32 %count to i64
+  %free = icmp eq i64 %distinct, %wide
+  br i1 %free, label %one, label %several
+one:
+  ret i64 1
+several:
+  call void @llvm.memset.p0.i64(ptr %banks, i8 0, i64 256, i1 false)
+  br label %loop
+loop:
+  %left = phi i32 [ %lanes, %several ], [ %rest, %loop ]
+  %most = phi i64 [ 0, %several ], [ %worst, %loop ]
+  %i = call i64 @first(i32 %left)
+  %same = call i32 @together(ptr %where, i64 %i, i64 %size)
+  %others = xor i32 %same, -1
+  %rest = and i32 %left, %others
+  %a = call i64 @word(ptr %where, i64 %i)
+  %unit = udiv i64 %a, %size
+  %b = and i64 %unit, %last
+  %p = getelementptr i64, ptr %banks, i64 %b
+  %old = load i64, ptr %p
+  %new = add i64 %old, 1
+  store i64 %new, ptr %p
+  %more = icmp ugt i64 %new, %most
+  %worst = select i1 %more, i64 %new, i64 %most
+  %done = icmp eq i32 %rest, 0
+  br i1 %done, label %end, label %loop
+end:
+  ret i64 %worst
+}
+
+; What an access of shared memory costs: pieces, and passes in the upper half.
+define internal i64 @count_passes(ptr %counters, i32 %lanes, ptr %where, i64 %row, i64 %cta, i64 %size) {
+entry:
+  %none = icmp eq i32 %lanes, 0
+  br i1 %none, label %out, label %some
+some:
+  call void @took_part(ptr %counters, i32 %lanes)
+  %small = icmp ult i64 %size, 4
+  %unit = select i1 %small, i64 4, i64 %size
+  %each = udiv i64 128, %unit
+  br label %loop
+loop:
+  %at = phi i64 [ 0, %some ], [ %next, %on ]
+  %cost = phi i64 [ 0, %some ], [ %sum, %on ]
+  %start = mul i64 %at, %each
+  %ones = shl i64 1, %each
+  %low = sub i64 %ones, 1
+  %mask = shl i64 %low, %start
+  %bits = trunc i64 %mask to i32
+  %here = and i32 %lanes, %bits
+  %empty = icmp eq i32 %here, 0
+  br i1 %empty, label %on, label %piece
+piece:
+  %n = call i64 @passes(i32 %here, ptr %where, i64 %unit)
+  %high = shl i64 %n, 32
+  %both = add i64 %high, 1
+  %p.most = getelementptr i64, ptr %counters, i64 4
+  %most = load i64, ptr %p.most
+  %worse = icmp ugt i64 %n, %most
+  br i1 %worse, label %keep, label %on
+keep:
+  store i64 %n, ptr %p.most
+  %p.row = getelementptr i64, ptr %counters, i64 5
+  store i64 %row, ptr %p.row
+  %p.cta = getelementptr i64, ptr %counters, i64 6
+  store i64 %cta, ptr %p.cta
+  %who = zext i32 %here to i64
+  %p.mask = getelementptr i64, ptr %counters, i64 7
+  store i64 %who, ptr %p.mask
+  %p.addresses = getelementptr i64, ptr %counters, i64 8
+  call void @copy(ptr %p.addresses, ptr %where, i64 256)
+  br label %on
+on:
+  %this = phi i64 [ 0, %loop ], [ %both, %piece ], [ %both, %keep ]
+  %sum = add i64 %cost, %this
+  %next = add i64 %at, 1
+  %covered = mul i64 %next, %each
+  %done = icmp uge i64 %covered, 32
+  br i1 %done, label %end, label %loop
+end:
+  call void @more(ptr %counters, i64 2, i64 %sum)
+  ret i64 %sum
+out:
+  ret i64 0
 }

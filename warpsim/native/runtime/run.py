@@ -3,6 +3,7 @@ group's registers and place. A region that gives up leaves no trace."""
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from warpsim.machine.values import Affine, address_of, tracked
 from warpsim.native.regions.options import Outcome
 from warpsim.native.regions.region import Region, live_at
 from warpsim.native.runtime.context import DIVERGED, INTERFERED, LOG_FULL, STOPPED, WRAPPED, CallWords
+from warpsim.native.runtime.counting import counts_of
 from warpsim.native.runtime.extents import FootprintObserver, conflicts, notify
 from warpsim.native.runtime.inputs import INTEGERS, describe
 from warpsim.native.runtime.lane_tables import WarpTables
@@ -66,6 +68,10 @@ class _Call:
     found: CallWords | None = None
     """The words of the context as they are left."""
     counts: list[int] = attrs.field(factory=list)
+    counters: Array = EMPTY
+    """Those of a profile."""
+    seconds: float = 0.0
+    """If there are any, how long it took."""
 
 
 class Runner:
@@ -98,7 +104,9 @@ class Runner:
         ``through``: all threads have to come to the end; ``room``: how many warp-instructions it may execute."""
         call = _Call(machine, group, code, limit, through, tables, room)
         self._prepare(call, values, back_edges)
+        began = time.perf_counter() if code.variant.counted else 0.0
         status = code.function(self.scratch.pointer)
+        call.seconds = time.perf_counter() - began
         outcome = _OUTCOMES.get(status, Outcome.REFUSED) if status else self._validate(call)
         if outcome is Outcome.DONE:
             self._commit(call)
@@ -147,6 +155,9 @@ class Runner:
         if region.barriers:
             scratch.array("states", per_group, np.int32)
             scratch.array("frames", per_group * frame, np.uint8)
+        if code.variant.counted:
+            call.counters = scratch.array("counters", code.counter_words, np.int64)
+            call.counters[: code.counter_words] = 0
         if code.outer:
             size = n_groups * len(code.accesses) * 2
             call.ranges = scratch.array("ranges", size, np.int64)[:size].reshape(n_groups, len(code.accesses), 2)
@@ -182,6 +193,11 @@ class Runner:
             accessed(machine, group, region.wgmma)
         if self.observer is not None and call.ranges is not None:
             notify(self.observer, machine.launch.memory, code.accesses, call.ranges, self.scratch.mark_stored)
+        if code.variant.counted:
+            assert machine.hooks.region_counted is not None
+            blocks = [number for number, _ in code.blocks]
+            counted = counts_of(code.counters, call.counters, blocks, call.counts, call.tables, call.seconds)
+            machine.hooks.region_counted(machine, group, counted)
         self.stored = found.log_used
         if self.lane is not None:
             self.followed = self._followed(call, self.lane, found.common_exit)

@@ -18,6 +18,7 @@ from warpsim.native.compiling.cache import digest, note, read_object, write_obje
 from warpsim.native.regions.region import BlockSlice, Region, live_at, live_in_source
 from warpsim.native.regions.stops import Stops, described
 from warpsim.native.runtime.compiled_region import Access, CompiledRegion
+from warpsim.native.runtime.counting import Counter
 from warpsim.native.tiering.notes import note_of
 from warpsim.types import JsonObject
 
@@ -77,6 +78,8 @@ class Records:
             facts["frame_bytes"],
             frozenset(facts["spaces"]),
             facts["products"],
+            [Counter(*counter) for counter in facts["counters"]],
+            facts["counter_words"],
         )
 
     def keep(
@@ -103,6 +106,8 @@ class Records:
                 "frame_bytes": code.frame_bytes,
                 "spaces": sorted(code.spaces),
                 "products": code.products,
+                "counters": code.counters,
+                "counter_words": code.counter_words,
             }
             images.keep(self._key(place, options, signature), linked, facts)
         write_object(self._key(place, options), _dumps(_facts(region)).encode())
