@@ -9,6 +9,7 @@ import numpy as np
 
 from warpsim.checks.async_global import GlobalStores
 from warpsim.checks.epochs import EpochSheets, Overlaps
+from warpsim.checks.undefined_registers import travels
 from warpsim.machine.asynchrony.transfers import late
 from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import present
@@ -170,6 +171,12 @@ class SharedUses:
                 what = f"is {'read' if access.kind == READ else 'written'} while an unfinished copy {kind} it"
                 access.report(machine, EARLY if kind == "writes" else OVERWRITE, what, copy.place, found)
 
+    def unfinished(self, address: Array, nbytes: int, columns: Array) -> Iterator[tuple[Array, Transfer]]:
+        """Which of these accesses (flat indices, broadcast) read what copies in flight still write, and the copies."""
+        for overlap in self._sheets["writes"].overlaps(address, nbytes, columns, None, self._oldest["writes"]):
+            for copy, index in self._holders("writes", overlap):
+                yield index, copy
+
     def _holders(self, kind: str, overlap: Overlaps) -> Iterator[tuple[Transfer, Array]]:
         """The copies that still write (or read) granules, and the accesses (flat indices) that touch them."""
         index, address, owners, numbers = overlap
@@ -184,6 +191,24 @@ class SharedUses:
                 held = footprint.holders(address[which], owners[which], open)
                 if held.any():
                     yield copy, index[which][held]
+
+
+def unfinished_reads(
+    machine: Machine, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
+) -> Iterator[tuple[Array, Array, Transfer]]:
+    """The addresses and columns of reads (broadcast) within ``limits`` of what copies in flight still write, and the copies."""
+    if IN_FLIGHT not in machine.batch.notes:
+        return
+    found = machine.batch.notes[IN_FLIGHT]
+    found.settle()
+    if found.shared.written(*limits):
+        shape = np.broadcast_shapes(address.shape, columns.shape)
+        for index, copy in found.shared.unfinished(address, nbytes, columns):
+            yield (
+                np.broadcast_to(address, shape).reshape(-1)[index],
+                np.broadcast_to(columns, shape).reshape(-1)[index],
+                copy,
+            )
 
 
 class InFlight:
@@ -267,7 +292,7 @@ class AsyncReuse(Watcher):
                 footprint = MatrixFootprint(part, owners, limits, nbytes, mine > 0, place)
                 found.matrices.append((footprint, number, mine))
                 found.shared.matrices.append(footprint)
-        if found.shared.written(*limits):
+        if found.shared.written(*limits) and not travels(machine.launch.settings.checks):
             nobody = np.zeros(0, np.int64)
             found.shared.touch(machine, SharedAccess(group, READ, address, nbytes, columns, by=nobody))
 

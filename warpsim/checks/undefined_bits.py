@@ -7,13 +7,23 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from warpsim.analysis.undefined import deciding, moves_by, read_unwritten, scale_of
 from warpsim.checks.undefined_memory import AtOnce, UndefinedMemory, UndefinedTensor, muted
-from warpsim.checks.undefined_registers import PADDING, RULE, lanes_of, ones, origins, report_use, undefined
+from warpsim.checks.undefined_products import TILED, UndefinedMatrix, mma_rows, wgmma_rows
+from warpsim.checks.undefined_registers import (
+    PADDING,
+    RULE,
+    lanes_of,
+    ones,
+    origins,
+    report_use,
+    travels,
+    undefined,
+)
 from warpsim.graph.dependence import Byte, dependence_of
 from warpsim.graph.moves import Fate, Moves
 from warpsim.graph.nodes import Untraceable
@@ -21,13 +31,14 @@ from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Ending, Family
 from warpsim.machine.binding.operand_slots import commit_of, guard_of, source_getter, value_getter
 from warpsim.machine.binding.ports import PORTS
-from warpsim.machine.binding.warp_steps import spread, warp_ports
+from warpsim.machine.binding.warp_steps import collect, spread, warp_ports
 from warpsim.machine.machine import Machine
 from warpsim.machine.memory.addresses import Address
 from warpsim.machine.plan import FunctionPlan
 from warpsim.machine.state.global_memory import LOCAL_WINDOW
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Note
+from warpsim.machine.state.word_space import WordSpace
 from warpsim.machine.values import Array, Value, as_array, retype
 from warpsim.program.program import Instruction, Operand
 from warpsim.types import ScalarType
@@ -60,6 +71,10 @@ class TransferFunction:
         self.guard_slot = instruction.guard[0].index if instruction.guard is not None else -1
         self.pure = not form.ports and not self.warps
         self.multiplies = traits.multiplies
+        names = zip(form.operands, instruction.operands, strict=False)
+        factors = {r for spec, o in names if spec.name in "abc" and not spec.dest for r in o.registers}
+        self.factors = factors if traits.multiplies and (form.scope is Scope.WARP or self.adds) else set[int]()
+        """Of a product: the registers of A, B and C, through which undefined bits pass."""
         self.tensor = "tensor" in form.ports
         self.stores = traits.stores or (self.tensor and bool(self.data))
         self.metadata = _metadata(instruction)
@@ -78,7 +93,9 @@ class TransferFunction:
     @cached_property
     def spread(self) -> Rule:
         """Its rule, found when something is undefined."""
-        if self.multiplies or self.stores:
+        if self.form.function in TILED:
+            return self._tiled
+        if self.stores or self.adds is not None or (self.multiplies and not self.factors):
             return lambda machine, group, active: {}
         if self.instruction.traits.access is Access.ATOMIC:
             return self._atomic
@@ -140,7 +157,8 @@ class TransferFunction:
         """Any undefined bit makes all results undefined that depend on it."""
         if self.dependence is not None:
             return self._by_bytes(group, self.dependence)
-        mask = _lanes_with_any(group, self.sources)
+        passing = [o for o in self.sources if not self.factors or self.factors.issuperset(o.registers)]
+        mask = _lanes_with_any(group, tuple(passing))
         if mask is None:
             return {}
         if self.warps:
@@ -148,6 +166,28 @@ class TransferFunction:
             lanes = warps.spread(np.broadcast_to(mask, group.selection.shape)) & warps.active
             mask = as_array(warps.collect(np.broadcast_to(lanes.any(axis=1, keepdims=True), lanes.shape).copy()))
         return {slot: ones(self.plan, slot, mask) for slot in self.written}
+
+    def _tiled(self, machine: Machine, group: Group, active: Array | None) -> dict[int, Array]:
+        """Row by row and column by column."""
+        held = [spread(group.warps, _bits_of(group, o), wide=False) for o in self.sources]
+        result = collect(group.warps, mma_rows(self.instruction.op, *held), wide=False)  # type: ignore[arg-type]
+        return self.committed(machine, group, result)
+
+    def accumulated(self, machine: Machine, group: Group, written: WordSpace) -> dict[int, Array]:
+        """The undefined bits of a wgmma's results."""
+        warps = group.warps
+        names = [spec.name for spec in self.form.operands if not spec.dest]
+        given = [
+            cast("Array", spread(warps, _bits_of(group, o) if name == "a" else get(machine, group), wide=True))
+            for name, o, get in zip(names, self.sources, self.getters, strict=True)
+        ]
+        old = [undefined(group, slot) for slot in self.written]
+        held = [spread(warps, np.zeros(1, np.uint32) if bits is None else bits, wide=True) for bits in old]
+        stack = np.stack(np.broadcast_arrays(*held, np.zeros((warps.n // 4, 128, warps.m), np.uint32))[:-1])
+        matrices = UndefinedMatrix(machine, group, written)
+        bits = wgmma_rows(self.instruction.op, dict(zip(names, given, strict=True)), matrices, stack)
+        new = [as_array(collect(warps, row, wide=True)) for row in bits]  # type: ignore[arg-type]
+        return dict(zip(self.written, new, strict=True))
 
     def _move(self, machine: Machine, group: Group, active: Array | None) -> dict[int, Array]:
         """Run the body on the undefined bits, unless a source that decides where they go is undefined."""
@@ -243,8 +283,10 @@ class TransferFunction:
             origins(machine).stored(machine, group, self.instruction, address, mask, slot)
 
     def check_product(self, machine: Machine, group: Group, tainted: list[int], active: Array | None) -> None:
-        """Report undefined operands of a product; an accumulator of wgmma, in the threads that add to it."""
-        for slot in tainted:
+        """Report undefined operands of a product that do not pass through it; if none do, also an accumulator of wgmma, in the
+        threads that add to it."""
+        passing = self.factors if travels(machine.launch.settings.checks) else set[int]()
+        for slot in (slot for slot in tainted if slot not in passing):
             bits = undefined(group, slot)
             assert bits is not None
             lanes = active
@@ -253,7 +295,7 @@ class TransferFunction:
                 named = as_array(warps.collect(np.broadcast_to(self.metadata[1][:, None], warps.active.shape)))
                 lanes = named if active is None else named & active
             report_use(machine, group, slot, bits, lanes, "a matrix operand")
-        if self.adds is None:
+        if self.adds is None or travels(machine.launch.settings.checks):
             return
         unwritten = [(slot, bits) for slot in self.written if (bits := undefined(group, slot)) is not None]
         if not unwritten:

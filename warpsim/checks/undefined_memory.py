@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from warpsim.checks.undefined_registers import REGISTER, RULE, lanes_of, origins
+from warpsim.checks.undefined_registers import REGISTER, RULE, UNFINISHED, lanes_of, origins, report_early
 from warpsim.checks.written import ALL, WrittenBits
 from warpsim.layout.tensor_memory import Tile
 from warpsim.machine.asynchrony.transfers import copy_threads, late, store_remote
@@ -363,10 +363,13 @@ def _lacking(written: Array, *, combined: bool) -> Array:
 def _report(machine: Machine, group: Group, transfer: Transfer, positions: Array, first: int) -> None:
     origin = origins(machine).of("shared", first, first)
     source = None if origin is None else origin.values.get(REGISTER)
+    lanes = np.isin(group.selection.positions, positions)
+    if origin is not None and UNFINISHED in origin.values:
+        report_early(machine, group, lanes, origin, "what it multiplies is stored by a bulk copy")
+        return
     what, advice = "uninitialised bytes", COPY_ADVICE
     if origin is not None and source is not None:
         what = f"what comes from {called(str(source))}, which was never written"
         advice = f"write {source} before line {origin.line} reads it"
     message = f"shared address 0x{first:x} is stored to global memory by a bulk copy, but holds {what}"
-    lanes = np.isin(group.selection.positions, positions)
     machine.fault(RULE, message, group, lanes, address=first, other=origin, place=transfer.place, advice=advice)

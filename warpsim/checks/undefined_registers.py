@@ -6,6 +6,8 @@ origin is the load that read them, or the unwritten register and the first instr
 
 from __future__ import annotations
 
+from typing import cast
+
 import attrs
 import numpy as np
 
@@ -14,7 +16,7 @@ from warpsim.isa.traits import Access
 from warpsim.machine.machine import Machine
 from warpsim.machine.memory.addresses import Address
 from warpsim.machine.plan import FunctionPlan
-from warpsim.machine.reporting import party
+from warpsim.machine.reporting import party, present
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
@@ -27,6 +29,8 @@ from warpsim.types import B128
 MEMORY = "loaded here from uninitialised memory"
 REGISTER = "register"
 """Key of the register's name in the values of an origin that is no load."""
+UNFINISHED = "unfinished"
+"""Key, in the values of an origin, of a wgmma that read what a copy was still writing, and of what started that copy."""
 
 
 @define(eq=False)
@@ -133,6 +137,8 @@ def _variable(launch: LaunchState, instruction: Instruction, address: Address) -
 
 
 RULE = "uninitialised"
+STRICT = "strict-undefined"
+"""In the set of checks: what is undefined is reported where a matrix product or a branch reads it."""
 ORIGINS: Note[Origins] = Note(RULE)
 UNDEFINED = "undefined"
 """Shadow of registers: the undefined bits; of 128-bit registers, those of the low half."""
@@ -200,12 +206,25 @@ def together(one: Array, other: Array) -> Array:
     return _wide(one["lo"] | other["lo"], one["hi"] | other["hi"])
 
 
+def travels(checks: frozenset[str]) -> bool:
+    """Whether undefined operands pass through matrix products."""
+    return RULE in checks and STRICT not in checks
+
+
 # ---- reports ------------------------------------------------------------------------------------
 
 
 def origins(machine: Machine) -> Origins:
     """The origins of undefined bits in registers."""
     return machine.batch.notes[ORIGINS]
+
+
+def report_early(machine: Machine, group: Group, lanes: Array, origin: Finding, reaches: str) -> None:
+    """Report a matrix that was read while a copy was writing it, where it was read."""
+    place, copy = cast("tuple[Instruction, Instruction | None]", origin.values[UNFINISHED])
+    message = f"{origin.message}, and {reaches} at line {present(group).span.line}"
+    advice = "wait for the copy (wait_group, or the phase of its mbarrier) before the product reads it"
+    machine.fault("async-read-early", message, group, lanes, place=place, other=copy, advice=advice)
 
 
 def report_use(
@@ -219,6 +238,9 @@ def report_use(
         return
     name = group.plan.function.registers[slot].name
     other = origins(machine).get(group, slot)
+    if other is not None and UNFINISHED in other.values:
+        report_early(machine, group, lanes, other, f"what it multiplies reaches {use}")
+        return
     message = f"{called(name)} is used as {use} before anything wrote it"
     if other is not None:
         source = other.values.get(REGISTER)

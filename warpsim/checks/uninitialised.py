@@ -18,7 +18,9 @@ import numpy as np
 
 from warpsim.checks.undefined_bits import TransferFunction, check_end, known_of, transfer_of
 from warpsim.checks.undefined_memory import UndefinedMemory, landed, muted, stored, written_cells
+from warpsim.checks.undefined_products import Unfinished, early, without
 from warpsim.checks.undefined_registers import (
+    MEMORY,
     ORIGINS,
     PADDING,
     RULE,
@@ -29,6 +31,7 @@ from warpsim.checks.undefined_registers import (
     put,
     report_use,
     together,
+    travels,
     undefined,
 )
 from warpsim.checks.written import ALL, WrittenBits, WrittenBytes, lacks, mark, written_bits
@@ -39,7 +42,7 @@ from warpsim.machine.hooks import TensorAccess
 from warpsim.machine.machine import Machine
 from warpsim.machine.memory.addresses import Address
 from warpsim.machine.memory.tensor import read, write
-from warpsim.machine.reporting import present
+from warpsim.machine.reporting import party, present
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array
@@ -90,6 +93,12 @@ class Uninitialised(WrittenBytes):
 
     _begun: Begun | None = None
     _met: Met | None = None
+    _product: Instruction | None = None
+    """A wgmma that meets undefined bits, during its step."""
+
+    def __init__(self) -> None:
+        self._unfinished: list[Unfinished] = []
+        """What it reads while copies write it."""
 
     # ---- what is undefined -------------------------------------------------------------------
 
@@ -214,9 +223,23 @@ class Uninitialised(WrittenBytes):
     def tile_read(
         self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
     ) -> None:
-        """Report undefined shared memory that wgmma multiplies."""
+        """Note undefined shared memory that wgmma multiplies, and what copies still write."""
         bits = shadow(machine, "shared")
-        if machine.delivering or bits.covers(*limits) or not bits.lacks(address, columns, nbytes, None, rows=False):
+        if machine.delivering:
+            return
+        soft = travels(machine.launch.settings.checks)
+        if soft:
+            from warpsim.checks.async_reuse import unfinished_reads
+
+            self._unfinished += [
+                Unfinished(*read[:2], nbytes, read[2].place)
+                for read in unfinished_reads(machine, address, columns, limits, nbytes)
+            ]
+        lacks = not bits.covers(*limits) and bits.lacks(address, columns, nbytes, None, rows=False)
+        if soft and (lacks or self._unfinished):
+            self._product = present(group)
+            machine.attend()
+        if soft or not lacks:
             return
         advice = "write the whole tile before it is multiplied"
         machine.fault(RULE, "wgmma reads uninitialised shared memory", group, advice=advice)
@@ -258,10 +281,15 @@ class Uninitialised(WrittenBytes):
             flow.check_product(machine, group, tainted, active)
         new = flow.spread(machine, group, active) if tainted else {}
         later = flow.store(machine, group, active) if flow.stores and tainted else None
+        if flow.adds is not None and travels(machine.launch.settings.checks):
+            self._product = instruction
         self._begun = Begun(group, flow, active, tainted, unsure, new, old, later)
 
     def shadowed_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """Give the step's results their undefined bits."""
+        if self._product is not None:
+            self._multiply(machine, group, instruction)
+            return
         begun, met = self._begun, self._met
         self._begun = self._met = None
         loaded = met is not None and met.group is group and _take(machine, met)
@@ -286,6 +314,27 @@ class Uninitialised(WrittenBytes):
                 put(group, slot, whole if before is None else together(before, whole))
             if (slot != source or begun.active is None) and undefined(group, slot) is not None:
                 known_origins.put(group, slot, known_origins.read(machine, group, source, instruction))
+
+    def _multiply(self, machine: Machine, group: Group, instruction: Instruction) -> None:
+        """Give the accumulators of a wgmma their undefined bits."""
+        flow, unfinished = transfer_of(group.plan, instruction), self._unfinished
+        self._begun = self._product = None
+        self._unfinished = []
+        known, bits = origins(machine), shadow(machine, "shared")
+        sources = [slot for slot in (*flow.written, *flow.factors) if undefined(group, slot) is not None]
+        with without(bits, unfinished):
+            new = flow.accumulated(machine, group, bits)
+        if unfinished:
+            origin = early(machine, group, instruction, unfinished[0])
+        elif sources:
+            origin = known.read(machine, group, sources[0], instruction)
+        else:
+            origin = party(machine.launch, machine.batch, group, MEMORY)
+        for slot, changed in new.items():
+            before = undefined(group, slot) is not None
+            put(group, slot, changed)
+            if changed.any() and not (before and known.get(group, slot)):
+                known.put(group, slot, origin)
 
 
 def shadow(machine: Machine, space: str) -> WrittenBits:

@@ -89,10 +89,13 @@ def elements(value: Any, most: int | None = None) -> list[Any]:
 EVERY = frozenset().union(*GROUPS.values())
 NOTE = "note"
 """Marker in the set that "all" selects: also report findings of severity note."""
+STRICT = "strict-undefined"
+"""Marker: report what is undefined where a matrix product or a branch reads it, not where it can be seen."""
 WORDS: dict[str, frozenset[str]] = {
     "default": EVERY - GROUPS["race"],
     "all": EVERY | {NOTE},
     "none": frozenset(),
+    STRICT: EVERY - GROUPS["race"] | {STRICT},
     **GROUPS,
     **{rule: frozenset({rule}) for rule in EVERY},
 }

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from warpsim.machine.machine import Machine
     from warpsim.machine.plan import FunctionPlan
     from warpsim.machine.state.schedule import Schedule
+    from warpsim.machine.state.word_space import WordSpace
     from warpsim.program.program import Instruction
 
 
@@ -99,12 +100,13 @@ class SharedMatrix:
         warps = group.warps
         self.extent = warps.n // 4, warps.m
         self.columns, self.owners = warps.columns, warps.owners
+        self.space: WordSpace = machine.batch.shared
         self.reported = False
         """Whether the read has been reported."""
 
     def read(self, bits: Array, k: int, extent: int, dtype: DType, *, transposed: bool) -> Array:
         """Read the matrix ``[W, k, extent]`` of descriptors ``[n, m]`` (both may be 1); ``W`` is ``n * m``."""
-        size, n_columns, space = dtype.itemsize, self.machine.batch.shape.n_ctas, self.machine.batch.shared
+        size, n_columns, space = dtype.itemsize, self.machine.batch.shape.n_ctas, self.space
         matrix = _matrix(bits, k, extent, size, transposed=transposed)
         inside = matrix.high <= space.size
         address: Array | None = None

@@ -233,7 +233,15 @@ def bind_wgmma(plan: FunctionPlan, instruction: Instruction, execute: Step) -> S
         np.array([plan.wgmma_rows[s] for s in slots_a], np.int64),
         execute,
     )
-    return lambda machine, group: wgmma.start(machine, group, issue)
+
+    def started(machine: Machine, group: Group) -> object:
+        wgmma.start(machine, group, issue)
+        if machine.attention:
+            machine.attention = False
+            return ATTEND
+        return None
+
+    return started
 
 
 def watch_registers(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
