@@ -223,7 +223,7 @@ class RegionBuilder:
             place = code.at(self.words["counts"], "i64", at)
             old = code.load("i64", place)
             code.store("i64", code.make(f"{how} i64 {old}, {more}"), place)
-        self.counters.entered(block, here, self.mask, how)
+        self.counters.entered(block, here, how)
 
     def count_back(self, block: int, at: int, here: str) -> None:
         """Take back the count of lanes that exit where a block begins: the interpreter counts them again."""

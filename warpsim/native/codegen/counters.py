@@ -10,6 +10,10 @@ class Counters:
     """Where each counter of a region is, from ``begin`` on, a pointer."""
 
     begin: str
+    whole: str
+    """The lanes of the warp that its CTA has, those of it that are here, and whether some are elsewhere."""
+    mask: str
+    part: str
 
     def __init__(self, code: IRBuilder, *, used: bool) -> None:
         self.code, self.used = code, used
@@ -35,12 +39,21 @@ class Counters:
         code = self.code
         code.store("i64", code.make(f"{how} i64 {code.load('i64', place)}, {more}"), place)
 
-    def entered(self, block: int, here: str, mask: str, how: str) -> None:
-        """A warp with the lanes ``mask`` enters a block with those ``here``."""
-        code = self.code
-        if self.used and here != mask:
-            part = code.make(f"icmp ne i32 {here}, {mask}")
-            self.add(self.place("partial", block, 0), code.make(f"zext i1 {part} to i64"), how)
+    def warp(self, wholes: str, row: str, mask: str) -> None:
+        """A warp begins."""
+        if self.used:
+            self.whole, self.mask = self.code.load("i32", self.code.at(wholes, "i32", row)), mask
+            self.part = self._among(mask)
+
+    def _among(self, here: str) -> str:
+        """Whether these are only a part of the warp's lanes, 0 or 1."""
+        return self.code.make(f"zext i1 {self.code.make(f'icmp ne i32 {here}, {self.whole}')} to i64")
+
+    def entered(self, block: int, here: str, how: str) -> None:
+        """A warp enters a block with the lanes ``here``."""
+        if self.used:
+            part = self.part if here == self.mask else self._among(here)
+            self.add(self.place("partial", block, 0), part, how)
 
     def guarded(self, block: int, at: int, here: str, passed: str) -> None:
         """A guard lets the lanes ``passed`` of those ``here`` pass."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 NUMBERS = "n_groups per_group back_edges limit log_size"
 POINTERS = """rows ctas masks columns threads t1 t0 c1 c0 lives outs counts exits
-    exit_lanes ranges frames states private cleans counters"""
+    exit_lanes ranges frames states private cleans counters wholes"""
 
 
 def emit(traces: Traces, region: Region, given: tuple[InputKind, ...], variant: Variant) -> RegionModule:
@@ -192,6 +192,7 @@ class FunctionEmitter:
             self._cta()
         builder.mask = builder.element(builder.words["masks"], builder.row64)
         builder.lanes = builder.count_of(builder.mask)
+        builder.counters.warp(builder.words["wholes"], builder.row64, builder.mask)
         self._clear()
         self.memory.warp()
         self.inputs.warp()

@@ -114,8 +114,6 @@ class Calls:
             return None
         if group.has_shadows and group.shadowed(region.registers):
             return None
-        if machine.hooks.region_counted is not None and not tables_of(group.selection).whole:
-            return None
         if region.wgmma is not None and in_flight(machine, group, region.wgmma.rows):
             return None
         return values_of(machine, group, region.sources)

@@ -95,11 +95,11 @@ class WarpTables:
         self.rows = np.arange(count, dtype=np.int32)
 
     @cached_property
-    def whole(self) -> bool:
-        """Whether the warps have all the lanes that their CTAs have."""
+    def wholes(self) -> Array:
+        """For each row, the lanes that the warp has in the CTA, wherever they are."""
         numbers = self.threads.reshape(-1, 32).max(axis=1) >> 5
         sizes = np.minimum(self._n_threads - 32 * numbers, 32).astype(np.uint64)
-        return bool((self.masks == (np.uint64(1) << sizes) - np.uint64(1)).all())
+        return ((np.uint64(1) << sizes) - np.uint64(1)).astype(np.uint32)
 
     @property
     def cta_starts(self) -> Array:

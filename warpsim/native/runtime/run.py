@@ -156,6 +156,7 @@ class Runner:
             scratch.array("states", per_group, np.int32)
             scratch.array("frames", per_group * frame, np.uint8)
         if code.variant.counted:
+            scratch.put("wholes", tables.wholes.ctypes.data)
             call.counters = scratch.array("counters", code.counter_words, np.int64)
             call.counters[: code.counter_words] = 0
         if code.outer:

@@ -181,6 +181,13 @@ class CompiledEngine:
             self._calls = Calls(self._budget, self._observer, self._lane)
         return self._calls.run_through(machine, group, profile, place, profile.entries[place])
 
+    def _covered(self, profile: Profile, place: Place) -> bool:
+        """Whether the region where batches begin is to hold a place, and is not compiled yet."""
+        begin = profile.entries.get(self._begin)
+        if begin is None or begin.ready or place == self._begin:
+            return False
+        return begin.pending if begin.region is None else place[0] in begin.region.slices
+
     def over(self) -> None:
         """The launch is over: queue what would have served it."""
         asked = self._budget.worth()
@@ -198,7 +205,11 @@ class CompiledEngine:
             return False
         if entry.formed and (self.policy is Policy.ASKED or profile.account.launches > 1):
             return True
-        if entry.visits * one > HOT and profile.allows(entry, share_of(profile.account.launches)):
+        spent = entry.visits * one
+        if place == self._begin and profile.account.launches > 1:  # its region may hold all that is hot
+            spent = profile.account.interpreted
+        least = 2 * profile.estimate(entry) if self._covered(profile, place) else HOT
+        if spent > least and profile.allows(entry, share_of(profile.account.launches)):
             if entry.formed or profile.account.launches > 1 or not has_spare_core():
                 return True
             enqueue_urgent(Request(profile, place, entry))
