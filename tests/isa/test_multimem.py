@@ -11,8 +11,8 @@ import warpsim
 def run(instruction: str, cells: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Execute an instruction in one thread; ``a`` points to the cells, ``b0`` to ``b3`` hold the operand."""
     size = b.itemsize * 8
-    text = f""".version 8.2
-    .target sm_90
+    text = f""".version 8.8
+    .target sm_100a
     .address_size 64
     .visible .entry k(.param .u64 p0, .param .u64 p1, .param .u64 p2) {{
     .reg .b64 a, pb, po; .reg .b{size} b<4>, d<4>;
@@ -39,6 +39,8 @@ def run(instruction: str, cells: np.ndarray, b: np.ndarray) -> np.ndarray:
         ("multimem.st.v2.f16 [a], {b0, b1};", np.float16, [3, 4]),
         ("multimem.st.relaxed.sys.global.v2.f16 [a], {b0, b1};", np.float16, [3, 4]),
         ("multimem.st.weak.global.u32 [a], b1;", np.uint32, [4, 20]),
+        ("multimem.st.relaxed.gpu.v2.e5m2x4 [a], {b0, b1};", np.uint32, [3, 4]),
+        ("multimem.st.e4m3x4 [a], b1;", np.uint32, [4, 20]),
         ("multimem.st.release.sys.global.u64 [a], b1;", np.uint64, [4, 20]),
     ],
 )
@@ -54,6 +56,9 @@ def test_writes(instruction: str, dtype: type, expected: list[int]) -> None:
 @pytest.mark.parametrize(
     ("instruction", "dtype", "expected"),
     [
+        ("multimem.ld_reduce.relaxed.sys.global.add.acc::f16.v2.e4m3x4 {d0, d1}, [a];", np.uint32, [10, 20]),
+        ("multimem.ld_reduce.min.v2.e5m2x4 {d0, d1}, [a];", np.uint32, [10, 20]),
+        ("multimem.ld_reduce.max.e5m2x4 d0, [a];", np.uint32, [10, 4]),
         ("multimem.ld_reduce.acquire.sys.global.add.u32 d0, [a];", np.uint32, [10, 4]),
         ("multimem.ld_reduce.add.v2.f32 {d0, d1}, [a];", np.float32, [10, 20]),
         ("multimem.ld_reduce.relaxed.gpu.global.add.v2.f32 {d0, d1}, [a];", np.float32, [10, 20]),

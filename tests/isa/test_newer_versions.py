@@ -301,3 +301,130 @@ def test_targets_of_9_4(target):
 def test_opcodes_that_are_not_run():
     """None of them is declared: a wrong form of one that is, is illegal."""
     assert unsupported.OPCODES.isdisjoint(spec.opcodes())
+
+
+ONE_THREAD = """.version 9.4
+.target {target}
+.address_size 64
+.visible .entry k(.param .u64 pin, .param .u64 pout) {{
+.reg .pred %p<4>; .reg .b8 %c<2>; .reg .b32 %r<20>; .reg .b64 %d<9>; .reg .b128 %q; .reg .f32 %f<4>;
+.shared .align 128 .b8 s[64]; .shared .align 8 .b64 bar;
+ld.param.u64 %d1, [pin]; ld.param.u64 %d2, [pout];
+mbarrier.init.layout::v0.shared.b64 [bar], 1;
+fence.proxy.async.shared::cta;
+{body}
+ret; }}"""
+WAIT = """
+mbarrier.arrive.expect_tx.shared.b64 _, [bar], {size};
+wait: mbarrier.try_wait.parity.phase_type::primary.shared.b64 %p1|%p2, %c1, [bar], 0; @!%p1 bra wait;
+"""
+SHOW = "ld.shared.v4.b32 {%r1, %r2, %r3, %r4}, [s]; st.global.v4.b32 [%d2], {%r1, %r2, %r3, %r4};"
+
+
+def one_thread(body, source, target="sm_90a", **options):
+    """What one thread leaves in 64 bytes."""
+    out = np.zeros(16, np.uint32)
+    warpsim.load(ONE_THREAD.format(body=body, target=target))["k"]((1,), (1,), (source, out), **options)
+    return out
+
+
+@pytest.mark.parametrize("effects", ["eager", "at_wait"])
+def test_ignored_bytes(effects):
+    """They may be outside of what is allocated; an H200 copies those that are inside."""
+    copy = "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.ignore_oob [s], [%d1], 16, {}, {}, [bar];"
+    words = np.arange(0x10, 0x14, dtype=np.uint32)
+
+    inside = one_thread(copy.format(3, 5) + WAIT.format(size=16) + SHOW, words, async_effects=effects)
+    beyond = one_thread(copy.format(0, 8) + WAIT.format(size=16) + SHOW, words[:2].copy(), async_effects=effects)
+
+    assert inside[:4].tolist() == [0x10, 0x11, 0x12, 0x13]
+    assert beyond[:2].tolist() == [0x10, 0x11]
+    with pytest.raises(warpsim.ExecutionError, match="access of 9 bytes"):
+        one_thread(copy.format(0, 7) + WAIT.format(size=16) + SHOW, words[:2].copy(), async_effects=effects)
+    with pytest.raises(warpsim.ExecutionError, match="at most 15"):
+        one_thread("mov.u32 %r1, 16;" + copy.format("%r1", 0), words)
+
+
+def test_stores_of_128_bits():
+    """st.async counts 16 bytes at its mbarrier."""
+    body = "ld.global.b128 %q, [%d1]; mov.u32 %r5, s; mov.u32 %r6, bar;"
+    body += "st.async.shared::cluster.mbarrier::complete_tx::bytes.b128 [%r5], %q, [%r6];" + WAIT.format(size=16) + SHOW
+
+    assert one_thread(body, np.arange(4, dtype=np.uint32))[:4].tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        "cp.async.bulk.relaxed.gpu.shared::cta.global.mbarrier::complete_tx::bytes.b128 [s], [%d1], 16, [bar];",
+        "st.shared.b128 [s+16], %q; fence.proxy.async; mov.u32 %r5, s; mov.u32 %r6, bar;"
+        "cp.async.bulk.relaxed.cluster.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.b128 [%r5], [%r5+16], 16, [%r6];",
+    ],
+)
+def test_loads_with_an_order(copy):
+    """It changes no value."""
+    body = "ld.global.b128 %q, [%d1];" + copy + WAIT.format(size=16) + SHOW
+
+    assert one_thread(body, np.arange(4, dtype=np.uint32))[:4].tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("copy", "expected"),
+    [
+        ("multimem.cp.async.bulk.weak.global.shared::cta.bulk_group [%d2], [s], 16;", [5, 6, 7, 8]),
+        ("multimem.cp.async.bulk.relaxed.gpu.global.shared::cta.bulk_group.b128 [%d2], [s], 16;", [5, 6, 7, 8]),
+        ("cp.async.bulk.relaxed.sys.global.shared::cta.bulk_group.b128 [%d2], [s], 16;", [5, 6, 7, 8]),
+        ("multimem.cp.async.bulk.global.shared::cta.bulk_group.cp_mask [%d2], [s], 16, 0xF0F;", [5, 1, 7, 1]),
+        ("multimem.cp.async.bulk.global.shared::cta.bulk_group.cp_mask.b128 [%d2], [s], 16, 0xF0F;", [5, 1, 7, 1]),
+        ("cp.async.bulk.global.shared::cta.bulk_group.cp_mask.b128 [%d2], [s], 16, 0xF0F;", [5, 1, 7, 1]),
+        ("multimem.cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%d2], [s], 16;", [6, 7, 8, 9]),
+        ("cp.reduce.async.bulk.relaxed.gpu.global.shared::cta.bulk_group.add.u32 [%d2], [s], 16;", [6, 7, 8, 9]),
+    ],
+)
+def test_copies_with_an_order_and_to_several_gpus(copy, expected):
+    """One GPU has the one copy of what multimem addresses name."""
+    body = "ld.global.v4.b32 {%r1, %r2, %r3, %r4}, [%d1]; st.shared.v4.b32 [s], {%r1, %r2, %r3, %r4};"
+    body += "mov.u32 %r5, 1; st.global.v4.b32 [%d2], {%r5, %r5, %r5, %r5}; fence.proxy.async;"
+    body += copy + "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"
+
+    assert one_thread(body, np.array([5, 6, 7, 8], np.uint32), "sm_100a")[:4].tolist() == expected
+
+
+def test_multimem_stores_and_reductions_without_waiting():
+    """They reach the one copy."""
+    body = "mov.u32 %r1, 7; multimem.st.async.release.gpu.global.u32 [%d2], %r1;"
+    body += "multimem.red.async.release.sys.global.add.u32 [%d2], %r1;"
+
+    assert one_thread(body, np.zeros(4, np.uint32), "sm_100a")[0] == 14
+
+
+def test_what_a_wait_reports():
+    """Layouts and reports, as an H200 gives them where nothing reports."""
+    body = WAIT.format(size=0) + "cvt.u32.u8 %r3, %c1; selp.u32 %r1, 1, 0, %p1; selp.u32 %r2, 1, 0, %p2;"
+    body += "mbarrier.check_layout.layout::v0.shared.b64 %p1, [bar]; mbarrier.check_layout.layout::v1.shared.b64 %p2, [bar];"
+    body += "selp.u32 %r4, 1, 0, %p1; selp.u32 %r5, 1, 0, %p2; st.global.v4.b32 [%d2], {%r1, %r2, %r3, %r4};"
+    body += (
+        "mbarrier.arrive.shared.b64 %d3, [bar]; mbarrier.test_wait.phase_type::primary.shared.b64 %p1|_, [bar], %d3;"
+    )
+    body += "selp.u32 %r6, 1, 0, %p1; st.global.v2.b32 [%d2+16], {%r5, %r6}; mov.u32 %r7, 0;"
+    for wait, at in itertools.product(("test_wait", "try_wait"), (".parity", "")):
+        for value, hint in itertools.product(("", ", %c0"), ("", ", 100")[: 1 + (wait == "try_wait")]):
+            phase = "1" if at else "%d3"
+            body += f"mbarrier.{wait}{at}.phase_type::primary.shared.b64 %p1|%p2{value}, [bar], {phase}{hint};"
+            body += "@%p1 add.u32 %r7, %r7, 1; @%p2 add.u32 %r7, %r7, 100;"
+    body += "st.global.b32 [%d2+24], %r7;"
+
+    assert one_thread(body, np.zeros(4, np.uint32))[:7].tolist() == [1, 0, 0, 1, 0, 1, 12]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "kept", "flushed"),
+    [(1, 3, 4, 0), (0x80000001, 0x80000001, 0x80000002, 0x80000000), (0x00800000, 0x80000001, 0x007FFFFF, 0x00800000)],
+)
+def test_subnormals_of_atomics(a, b, kept, flushed):
+    """As an H200 adds: .noftz keeps them in global memory."""
+    body = f"mov.b32 %f1, {a}; mov.b32 %f2, {b}; st.global.f32 [%d2], %f2; st.global.f32 [%d2+4], %f2;"
+    body += "atom.global.add.noftz.f32 %f3, [%d2], %f1; red.global.add.f32 [%d2+4], %f1; ld.proxy::readonly.global.u32 %r1, [%d1];"
+    body += "ld.proxy::readonly.global.v2.u32 {%r2, %r3}, [%d1]; prefetch.global.L1::32B.valid_addr [%d1]; fence.proxy.alias.acquire.sys; st.global.u32 [%d2+8], %r1;"
+
+    assert one_thread(body, np.full(4, 77, np.uint32))[:3].tolist() == [kept, flushed, 77]

@@ -18,7 +18,7 @@ ORACLES = {
     "hardware": ["test_recordings.py", "isa/test_form_recordings.py", "isa/test_integer_recordings.py", "isa/test_mma_recordings.py", "isa/test_textures.py",
                  "analysis/test_constants.py", "analysis/test_contraction.py"],
     "exact": ["isa/test_exact.py", "isa/test_exact_forms.py", "isa/test_atomics.py", "isa/test_cluster.py", "isa/test_cluster_launch.py", "isa/test_matrix_moves.py", "isa/test_memory_access.py",
-              "isa/test_multimem.py", "isa/test_stack.py", "isa/test_stochastic_rounding.py", "isa/test_tcgen05_mma.py", "isa/test_tensor_copies.py", "isa/test_tensor_memory.py", "isa/test_warp.py", "isa/test_wgmma.py", "isa/test_wmma.py", "host/test_mma.py",
+              "isa/test_multimem.py", "isa/test_newer_versions.py", "isa/test_stack.py", "isa/test_stochastic_rounding.py", "isa/test_tcgen05_mma.py", "isa/test_tensor_copies.py", "isa/test_tensor_memory.py", "isa/test_warp.py", "isa/test_wgmma.py", "isa/test_wmma.py", "host/test_mma.py",
               "host/test_arguments.py", "machine", "checks/test_synchronisation_patterns.py", "checks/test_synchronisation_idioms.py"],
 }  # fmt: skip
 

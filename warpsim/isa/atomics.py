@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from warpsim.isa.ports import Address, Elements, Lanes, MemoryPort
-from warpsim.isa.spec import Op, instruction
+from warpsim.isa.spec import Gate, Op, instruction
 from warpsim.isa.traits import Access, Traits
 from warpsim.numerics import floating
 from warpsim.numerics.convert import to_half
@@ -68,7 +68,7 @@ _SCALAR = """
     .op = { .and, .or, .xor, .add, .inc, .dec, .min, .max };
     .type = { .b32, .b64, .u32, .u64, .s32, .s64, .f32, .f64 };
 """
-_HALF = ".type = { .f16, .bf16, .f16x2, .bf16x2 };  .op = { .add };"
+_UNFLUSHED = ".type = { .f16, .bf16, .f16x2, .bf16x2, .f32 };  .op = { .add };"
 _F32 = ".type = { .f32 };  .vec = { .v2, .v4 };  .op = { .add };"
 _HALVES = ".type = { .f16, .bf16, .f16x2, .bf16x2 };  .vec = { .v2, .v4, .v8 };  .op = { .add, .min, .max };"
 
@@ -101,10 +101,14 @@ def _size(op: Op) -> int:
     return int(op.vec[1:])
 
 
-_atom = functools.partial(
-    instruction, anchor=_ATOM, types={"cache_policy": ".u64"}, gates=_GATES, sinks=("d",), traits=_ATOMIC
-)
-_red = functools.partial(instruction, anchor=_RED, types={"cache_policy": ".u64"}, gates=_GATES, traits=_REDUCTION)
+def unflushed(op: Op) -> Gate | None:
+    """What f32 additions that keep subnormals require."""
+    return (90, (9, 4)) if op.get("noftz") and op.type.name == "f32" else None
+
+
+_options = functools.partial(instruction, types={"cache_policy": ".u64"}, gates=_GATES, gate=unflushed)
+_atom = functools.partial(_options, anchor=_ATOM, sinks=("d",), traits=_ATOMIC)
+_red = functools.partial(_options, anchor=_RED, traits=_REDUCTION)
 _atom_vector, _red_vector = (
     functools.partial(declare, vectors={"d": _size, "b": _size}, needs=(90, (8, 1)), legal=_vector_illegal)
     for declare in (_atom, _red)
@@ -120,8 +124,8 @@ _atom_vector, _red_vector = (
 )
 @_atom_vector(
     f"""
-    atom{{.sem}}{{.scope}}{{.global}}.op.vec.type       d, [a], b;
-    atom{{.sem}}{{.scope}}{{.global}}.op.hint.vec.type  d, [a], b, cache_policy;
+    atom{{.sem}}{{.scope}}{{.global}}.op{{.noftz}}.vec.type       d, [a], b;
+    atom{{.sem}}{{.scope}}{{.global}}.op{{.noftz}}.hint.vec.type  d, [a], b, cache_policy;
     {_F32}{_ATOM_SEM}
     """,
 )
@@ -129,7 +133,7 @@ _atom_vector, _red_vector = (
     f"""
     atom{{.sem}}{{.scope}}{{.space}}.op.noftz.type       d, [a], b;
     atom{{.sem}}{{.scope}}{{.space}}.op.noftz.hint.type  d, [a], b, cache_policy;
-    {_HALF}{_ATOM_SEM}
+    {_UNFLUSHED}{_ATOM_SEM}
     """,
     legal=_hint_illegal,
 )
@@ -158,8 +162,8 @@ def atom(
 )
 @_red_vector(
     f"""
-    red{{.sem}}{{.scope}}{{.global}}.op.vec.type       [a], b;
-    red{{.sem}}{{.scope}}{{.global}}.op.hint.vec.type  [a], b, cache_policy;
+    red{{.sem}}{{.scope}}{{.global}}.op{{.noftz}}.vec.type       [a], b;
+    red{{.sem}}{{.scope}}{{.global}}.op{{.noftz}}.hint.vec.type  [a], b, cache_policy;
     {_F32}{_RED_SEM}
     """,
 )
@@ -167,7 +171,7 @@ def atom(
     f"""
     red{{.sem}}{{.scope}}{{.space}}.op.noftz.type       [a], b;
     red{{.sem}}{{.scope}}{{.space}}.op.noftz.hint.type  [a], b, cache_policy;
-    {_HALF}{_RED_SEM}
+    {_UNFLUSHED}{_RED_SEM}
     """,
     legal=_hint_illegal,
 )
@@ -293,7 +297,8 @@ def cas(old: Lanes, b: Lanes, c: Lanes) -> Lanes:
 
 def update_of(op: Op) -> Update:
     """The update of an integer, f32 or f64 operation."""
-    return add_flushed if op.op == "add" and op.type.name == "f32" else UPDATES[op.op]
+    flushed = op.op == "add" and op.type.name == "f32" and "noftz" not in op.modifiers
+    return add_flushed if flushed else UPDATES[op.op]
 
 
 @frozen

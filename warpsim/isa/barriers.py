@@ -163,11 +163,12 @@ def griddepcontrol(op: Op) -> None:
     fence.proxy.async;
     fence.proxy.async.space;
     fence.proxy.alias;
-    .space = { .global, .shared::cta, .shared::cluster };
+    fence.proxy.alias.sem.sys;
+    .space = { .global, .shared::cta, .shared::cluster }; .sem = { .acquire, .release };
     """,
     anchor=_FENCE,
     needs=(70, (7, 5)),
-    gates={"async": (90, (8, 0))},
+    gates={"async": (90, (8, 0)), "sys": (90, (9, 4))},
     traits=lambda op: Traits(fence=Fence(proxy="alias" if op.alias else "async")),
 )
 def fence_proxy(op: Op, *, objects: ObjectsPort) -> None:

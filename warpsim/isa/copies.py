@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 
-from warpsim.isa.atomics import Reduction
+from warpsim.isa.atomics import Reduction, unflushed
 from warpsim.isa.ports import Address, AsyncGroupsPort, BulkPort, Elements, Lanes, ObjectsPort, constant_of
 from warpsim.isa.spec import Gate, LowBits, Op, PerOp, TypeRule, instruction
 from warpsim.isa.traits import Access, Asynchronous, Family, Order, Stage, Traits
@@ -18,10 +18,14 @@ _DIM = ".dim = { .1d, .2d, .3d, .4d, .5d };"
 _MODE = ".mode = { .tile, .tile::gather4, .im2col, .im2col::w, .im2col::w::128 };"
 _TYPES: dict[str, TypeRule] = {
     **{"mask": ".u16", "cache_policy": ".u64", "size": ".u32", "offsets": ".u16", "bytes": ".u16"},
+    **dict.fromkeys(("left", "right"), ".u32"),
 }
 _STORED = ".mode = { .tile, .tile::scatter4, .im2col_no_offs };"
 _bulk = functools.partial(instruction, types=_TYPES, needs=(90, (8, 0)))
 _SIZES = LowBits(range(0, 1 << 31, 16))
+_SCOPES = ".scope = { .cta, .cluster, .gpu, .sys };"
+ORDERED: dict[str, Gate] = dict.fromkeys(("weak", "relaxed", "b128"), (90, (9, 3)))
+"""What the order of copies requires, which changes no value here."""
 _BYTES = "mbarrier::complete_tx::bytes"
 _HINTS = {"multicast::cluster", "L2::cache_hint"}
 _BARE: dict[str, PerOp[str | None]] = {"bar": lambda op: None if _HINTS & set(op.modifiers) else "value"}
@@ -147,14 +151,17 @@ def tensor_prefetch(
 
 @_bulk(
     f"""
-    cp.async.bulk.shared::cluster.global.{_BYTES}{{.multicast::cluster}}{{.L2::cache_hint}} [dst], [src], size, [bar]{{, mask}}{{, cache_policy}};
-    cp.async.bulk.shared::cta.global.{_BYTES}{{.L2::cache_hint}} [dst], [src], size, [bar]{{, cache_policy}};
+    cp.async.bulk{{.weak}}.shared::cluster.global.{_BYTES}{{.multicast::cluster}}{{.L2::cache_hint}} [dst], [src], size, [bar]{{, mask}}{{, cache_policy}};
+    cp.async.bulk{{.weak}}.shared::cta.global.{_BYTES}{{.L2::cache_hint}} [dst], [src], size, [bar]{{, cache_policy}};
+    cp.async.bulk{{.relaxed.scope}}.shared::cta.global.{_BYTES}{{.L2::cache_hint}}.b128 [dst], [src], size, [bar]{{, cache_policy}};
+    cp.async.bulk{{.weak}}.shared::cta.global.{_BYTES}.ignore_oob{{.L2::cache_hint}} [dst], [src], size, left, right, [bar]{{, cache_policy}};
+    {_SCOPES}
     """,
     anchor=_BULK,
-    limits={"size": _SIZES},
+    limits={"size": _SIZES, "left": (0, 15), "right": (0, 15)},
     spaces={"dst": {"shared"}, "bar": {"shared"}, "src": {"global"}},
     bare=_BARE,
-    gates={"shared::cta": (90, (8, 6))},
+    gates={"shared::cta": (90, (8, 6)), "ignore_oob": (90, (9, 2)), **ORDERED},
     traits=Traits(asynchronous=Asynchronous(Family.BULK)),
 )
 def bulk_load(
@@ -163,21 +170,29 @@ def bulk_load(
     src: Address,
     size: Lanes,
     bar: Address,
+    left: Lanes | None = None,
+    right: Lanes | None = None,
     mask: Lanes | None = None,
     cache_policy: Lanes | None = None,
     *,
     bulk: BulkPort,
 ) -> None:
-    """Copy global memory to shared memory."""
-    bulk.copy(("shared::cluster", dst), ("global", src), size, bar, mask)
+    """Copy global memory to shared memory; with .ignore_oob, the first ``left`` and last ``right`` bytes may be outside."""
+    ignored = None if left is None or right is None else (left, right)
+    bulk.copy(("shared::cluster", dst), ("global", src), size, bar, mask, ignored=ignored)
 
 
 @_bulk(
-    f"cp.async.bulk.shared::cluster.shared::cta.{_BYTES} [dst], [src], size, [bar];",
+    f"""
+    cp.async.bulk{{.weak}}.shared::cluster.shared::cta.{_BYTES} [dst], [src], size, [bar];
+    cp.async.bulk{{.relaxed.scope}}.shared::cluster.shared::cta.{_BYTES}.b128 [dst], [src], size, [bar];
+    {_SCOPES}
+    """,
     anchor=_BULK,
     limits={"size": _SIZES},
     spaces={"dst": {"shared"}, "bar": {"shared"}, "src": {"shared"}},
     bare=_BARE,
+    gates=ORDERED,
     traits=Traits(asynchronous=Asynchronous(Family.BULK)),
 )
 def bulk_send(op: Op, dst: Address, src: Address, size: Lanes, bar: Address, *, bulk: BulkPort) -> None:
@@ -186,14 +201,17 @@ def bulk_send(op: Op, dst: Address, src: Address, size: Lanes, bar: Address, *, 
 
 
 @_bulk(
-    """
-    cp.async.bulk.global.shared::cta.bulk_group{.L2::cache_hint} [dst], [src], size{, cache_policy};
-    cp.async.bulk.global.shared::cta.bulk_group{.L2::cache_hint}.cp_mask [dst], [src], size{, cache_policy}, bytes;
+    f"""
+    cp.async.bulk{{.weak}}.global.shared::cta.bulk_group{{.L2::cache_hint}} [dst], [src], size{{, cache_policy}};
+    cp.async.bulk{{.weak}}.global.shared::cta.bulk_group{{.L2::cache_hint}}.cp_mask [dst], [src], size{{, cache_policy}}, bytes;
+    cp.async.bulk{{.relaxed.scope}}.global.shared::cta.bulk_group{{.L2::cache_hint}}.b128 [dst], [src], size{{, cache_policy}};
+    cp.async.bulk{{.relaxed.scope}}.global.shared::cta.bulk_group{{.L2::cache_hint}}.cp_mask.b128 [dst], [src], size{{, cache_policy}}, bytes;
+    {_SCOPES}
     """,
     anchor=_BULK,
     limits={"size": _SIZES},
     spaces={"dst": {"global"}, "src": {"shared"}},
-    gates={"cp_mask": (100, (8, 6))},
+    gates={"cp_mask": (100, (8, 6)), **ORDERED},
     traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True)),
 )
 def bulk_store(
@@ -214,16 +232,19 @@ _REDUCE = "data-movement-and-conversion-instructions-cp-reduce-async-bulk"
 _BITWISE, _COUNTING = ("and", "or", "xor"), ("inc", "dec")
 
 
-def _illegal_in_global(op: Op) -> str | None:
+def illegal_in_global(op: Op) -> str | None:
+    """Why a reduction of global memory does not take a type."""
     kind, name = op.type.kind, op.type.name
-    if op.redOp in _BITWISE:
+    if op.noftz:
+        good = op.redOp == "add" and kind == "f" and name != "f64"
+    elif op.redOp in _BITWISE:
         good = kind == "b"
     elif op.redOp in _COUNTING:
         good = name == "u32"
     else:
         good = kind in "us" and (op.redOp != "add" or name != "s64")
         good |= kind == "f" and (op.type.bits > 16 if op.redOp == "add" else op.type.bits == 16)
-    return None if good else f".{op.redOp} does not take .{name}"
+    return None if good else f".{op.redOp}{'.noftz' if op.noftz else ''} does not take .{name}"
 
 
 def _illegal_in_shared(op: Op) -> str | None:
@@ -233,15 +254,17 @@ def _illegal_in_shared(op: Op) -> str | None:
 
 
 @_bulk(
-    """
-    cp.reduce.async.bulk.global.shared::cta.bulk_group{.L2::cache_hint}.redOp.type [dst], [src], size{, cache_policy};
-    .redOp = { .add, .min, .max, .inc, .dec, .and, .or, .xor };
-    .type = { .b32, .b64, .u32, .u64, .s32, .s64, .f16, .bf16, .f32, .f64 };
+    f"""
+    cp.reduce.async.bulk{{.relaxed.scope}}.global.shared::cta.bulk_group{{.L2::cache_hint}}.redOp{{.noftz}}.type [dst], [src], size{{, cache_policy}};
+    .redOp = {{ .add, .min, .max, .inc, .dec, .and, .or, .xor }}; {_SCOPES}
+    .type = {{ .b32, .b64, .u32, .u64, .s32, .s64, .f16, .bf16, .f32, .f64 }};
     """,
     anchor=_REDUCE,
     limits={"size": _SIZES},
     spaces={"dst": {"global"}, "src": {"shared"}},
-    legal=_illegal_in_global,
+    gates=ORDERED,
+    gate=unflushed,
+    legal=illegal_in_global,
     traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True)),
 )
 def reduce_global(
@@ -252,31 +275,15 @@ def reduce_global(
 
 
 @_bulk(
-    """
-    cp.reduce.async.bulk.global.shared::cta.bulk_group{.L2::cache_hint}.add.noftz.type [dst], [src], size{, cache_policy};
-    .type = { .f16, .bf16 };
-    """,
-    anchor=_REDUCE,
-    limits={"size": _SIZES},
-    spaces={"dst": {"global"}, "src": {"shared"}},
-    traits=Traits(asynchronous=Asynchronous(Family.BULK, grouped=True)),
-)
-def reduce_global_halves(
-    op: Op, dst: Address, src: Address, size: Lanes, cache_policy: Lanes | None = None, *, bulk: BulkPort
-) -> None:
-    """Add halves of shared memory to global memory."""
-    bulk.copy(("global", dst), ("shared", src), size, reduction=Reduction("add"), type=op.type)
-
-
-@_bulk(
     f"""
-    cp.reduce.async.bulk.shared::cluster.shared::cta.{_BYTES}.redOp.type [dst], [src], size, [bar];
+    cp.reduce.async.bulk{{.relaxed.cluster}}.shared::cluster.shared::cta.{_BYTES}.redOp.type [dst], [src], size, [bar];
     .redOp = {{ .add, .min, .max, .inc, .dec, .and, .or, .xor }}; .type = {{ .b32, .u32, .s32, .u64 }};
     """,
     anchor=_REDUCE,
     limits={"size": _SIZES},
     spaces={"dst": {"shared"}, "bar": {"shared"}, "src": {"shared"}},
     bare=_BARE,
+    gates=ORDERED,
     legal=_illegal_in_shared,
     traits=Traits(asynchronous=Asynchronous(Family.BULK)),
 )
@@ -474,12 +481,13 @@ def mbarrier_arrive(op: Op, address: Address, *, async_groups: AsyncGroupsPort, 
 @instruction(
     """
     st.async{.weak}{.shared::cluster}.mbarrier::complete_tx::bytes{.vec}.type [address], b, [bar];
-    .vec = { .v2, .v4 }; .type = { .b32, .b64, .u32, .u64, .s32, .s64, .f32, .f64 };
+    .vec = { .v2, .v4 }; .type = { .b32, .b64, .b128, .u32, .u64, .s32, .s64, .f32, .f64 };
     """,
     anchor="data-movement-and-conversion-instructions-st-async",
     spaces={"address": {"shared"}, "bar": {"shared"}},
-    legal=lambda op: "vectors have at most 128 bits" if op.vec == "v4" and op.type.bits == 64 else None,
+    legal=lambda op: "at most 128 bits are stored" if int((op.vec or "v1")[1:]) * op.type.bits > 128 else None,
     needs=(90, (8, 1)),
+    gates={"b128": (90, (9, 2))},
     traits=Traits(access=Access.STORE, asynchronous=Asynchronous(Family.REMOTE)),
 )
 def st_async(op: Op, address: Address, b: Elements, bar: Address, *, bulk: BulkPort) -> None:

@@ -88,15 +88,29 @@ def _counted(count: Lanes | None, active: Lanes, report: ReportPort) -> Lanes:
 
 
 @_common(
-    f"mbarrier.init{{.space}}.b64 [address], count; {_OWN}",
+    f"mbarrier.init{{.layout::v0}}{{.space}}.b64 [address], count; {_OWN}",
     anchor=_ANCHOR + "init",
     types={"count": ".u32"},
     spaces=_SPACES,
+    gates={**_GATES, "layout::v0": (90, (9, 3))},
     traits=Traits(mbarrier=Mbarrier.INIT, polls=True),
 )
 def init(op: Op, address: Address, count: Lanes, *, objects: ObjectsPort) -> None:
     """Initialise an object that expects count arrivals."""
     objects.init(_space(op), address, count)
+
+
+@instruction(
+    f"mbarrier.check_layout.layout{{.space}}.b64 d, [address]; {_OWN} .layout = {{ .layout::v0, .layout::v1 }};",
+    anchor=_ANCHOR + "check-layout",
+    types={"d": ".pred"},
+    spaces=_SPACES,
+    needs=(90, (9, 3)),
+    traits=Traits(mbarrier=Mbarrier.READ, polls=True),
+)
+def check_layout(op: Op, address: Address) -> Lanes:
+    """Whether an object has a layout: all have the first."""
+    return np.full(1, op.layout == "layout::v0")
 
 
 @_common(
@@ -239,6 +253,54 @@ def wait_state(op: Op, address: Address, state: Lanes, hint: Lanes | None = None
 def wait_parity(op: Op, address: Address, parity: Lanes, hint: Lanes | None = None, *, objects: ObjectsPort) -> Lanes:
     """Whether the phase with a parity has completed."""
     return mbarriers.has_passed_parity(objects.look(_space(op), address, parity), parity)
+
+
+_reports = functools.partial(
+    instruction,
+    anchor=_ANCHOR + "test-wait-mbarrier-try-wait",
+    types={"d": ".pred", "seen": ".pred", "value": ".b8", "state": ".u64", "parity": ".u32", "hint": ".u32"},
+    spaces=_SPACES,
+    needs=(90, (9, 3)),
+    traits=_traits,
+)
+_REPORTS = f"""
+    mbarrier.test_wait.phase_type::primary{{.sem.scope}}{{.space}}.b64 d{{|seen}}, [address], state;
+    mbarrier.try_wait.phase_type::primary{{.sem.scope}}{{.space}}.b64 d{{|seen}}, [address], state{{, hint}};
+    mbarrier.test_wait.parity.phase_type::primary{{.sem.scope}}{{.space}}.b64 d{{|seen}}, [address], parity;
+    mbarrier.try_wait.parity.phase_type::primary{{.sem.scope}}{{.space}}.b64 d{{|seen}}, [address], parity{{, hint}};
+    {_OWN} {_WAITS}
+    """
+
+
+@_reports(_REPORTS)
+def wait_reporting(
+    op: Op,
+    address: Address,
+    state: Lanes | None = None,
+    parity: Lanes | None = None,
+    hint: Lanes | None = None,
+    *,
+    objects: ObjectsPort,
+) -> tuple[Lanes, ...]:
+    """The same, and whether a copy has reported something: none does but those of sm_107f."""
+    if state is not None:
+        return wait_state(op, address, state, objects=objects), np.zeros(1, np.bool_)
+    assert parity is not None, "the forms have one of the two"
+    return wait_parity(op, address, parity, objects=objects), np.zeros(1, np.bool_)
+
+
+@_reports(_REPORTS.replace("{|seen},", "{|seen}, value,"))
+def wait_reporting_value(
+    op: Op,
+    address: Address,
+    state: Lanes | None = None,
+    parity: Lanes | None = None,
+    hint: Lanes | None = None,
+    *,
+    objects: ObjectsPort,
+) -> tuple[Lanes, ...]:
+    """The same, and what has been reported."""
+    return *wait_reporting(op, address, state, parity, objects=objects), np.zeros(1, np.uint8)
 
 
 @instruction(

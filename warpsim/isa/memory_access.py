@@ -155,6 +155,16 @@ def ld(op: Op, a: Address, cache_policy: Lanes | None = None, *, memory: MemoryP
     return values if count > 1 else values[0]
 
 
+_READONLY = functools.partial(_access, relaxed=True, vectors={"d": vector_size}, gates=GATES, traits=_loads)
+
+
+@_READONLY("ld.proxy::readonly{.global}.vec.type d, [a];" + WIDE, needs=(100, (9, 4)), legal=_illegal_wide)
+@_READONLY("ld.proxy::readonly{.global}{.vec}.type d, [a];" + NARROW, needs=(90, (9, 4)), legal=_illegal)
+def ld_readonly(op: Op, a: Address, *, memory: MemoryPort) -> Elements:
+    """d = the value at a, which nothing writes while the kernel runs."""
+    return ld(op, a, memory=memory)
+
+
 @_access("ld.mmio.relaxed.sys{.global}.type d, [a];" + NARROW, needs=(70, (8, 2)), relaxed=True, traits=_loads)
 def ld_mmio(op: Op, a: Address, *, memory: MemoryPort) -> Lanes:
     """d = the value at a, never merged with other accesses."""
@@ -220,11 +230,12 @@ def st_async_release(op: Op, a: Address, b: Lanes, *, memory: MemoryPort) -> Non
     """
     prefetch{.space}.level      [a];
     prefetch{.global}.priority  [a];
+    prefetch{.global}.L1::32B.valid_addr  [a];
     .space = { .global, .local };  .level = { .L1, .L2 };  .priority = { .L2::evict_last, .L2::evict_normal };
     """,
     anchor="prefetch-prefetchu",
     needs=(20, (2, 0)),
-    gates={"L2::evict_last": (80, (7, 4)), "L2::evict_normal": (80, (7, 4))},
+    gates={"L2::evict_last": (80, (7, 4)), "L2::evict_normal": (80, (7, 4)), "valid_addr": (90, (9, 4))},
 )
 @_access("prefetchu.L1 [a];", anchor="prefetch-prefetchu", spaces={"a": {"global"}}, needs=(20, (2, 0)))
 def prefetch(op: Op, a: Address) -> None:

@@ -255,8 +255,10 @@ class BulkPort(Protocol):
         reduction: Choose | None = None,
         type: ScalarType | None = None,
         bytes: Lanes | None = None,
+        ignored: tuple[Lanes, Lanes] | None = None,
     ) -> None:
-        """Copy ``size`` bytes between (space, address) pairs; of every 16, those in ``bytes``."""
+        """Copy ``size`` bytes between (space, address) pairs; of every 16, those in ``bytes``; as many as ``ignored`` at
+        either end may be outside."""
 
     def remote(
         self, dst: Address, bar: Address, type: ScalarType, values: tuple[Lanes, ...], operation: str | None = None

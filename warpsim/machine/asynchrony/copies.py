@@ -201,13 +201,20 @@ class BulkCopies(BulkReach):
         reduction: Choose | None = None,
         type: ScalarType | None = None,
         bytes: Value | None = None,
+        ignored: tuple[Value, Value] | None = None,
     ) -> None:
         """Copy ``size`` bytes from one space to another; with ``reduction``, combine elements of ``type``. ``bytes``: only those
-        of every 16 whose bit is set."""
+        of every 16 whose bit is set. ``ignored``: how many at either end may be outside."""
         lanes = self.lanes()
         targets, sources, sizes = (self.address(a, lanes) for a in (dst[1], src[1], Address(size)))
         masks, kept = (None if each is None else self.flat(each, lanes) for each in (mask, bytes))
         bars = None if bar is None else self.address(bar, lanes)
+        ends = None if ignored is None else np.stack([self.flat(each, lanes) for each in ignored])
+        if ends is not None and (ends > 15).any():
+            self.fault(
+                "out-of-bounds", f".ignore_oob ignores {int(ends.max())} bytes at one end; at most 15 are ignored"
+            )
+            return
         for n in np.unique(sizes).tolist():
             part = np.flatnonzero(sizes == n)
             mine = lanes.some(part)
@@ -220,7 +227,8 @@ class BulkCopies(BulkReach):
                     self._to_global(*args, reduction, type, None if kept is None else kept[part])
                 else:
                     assert bars is not None
-                    self._to_shared(*args, src[0], bars[part], None if masks is None else masks[part], reduction, type)
+                    mine_masks, mine_ends = (None if each is None else each[..., part] for each in (masks, ends))
+                    self._to_shared(*args, src[0], bars[part], mine_masks, reduction, type, mine_ends)
 
     def _to_global(
         self,
@@ -252,6 +260,7 @@ class BulkCopies(BulkReach):
         masks: Array | None,
         reduction: Choose | None,
         type: ScalarType | None,
+        ignored: Array | None,
     ) -> None:
         to = self.receivers(lanes, targets, bars, masks)
         if not self.inside(to.start, n):
@@ -263,7 +272,8 @@ class BulkCopies(BulkReach):
                 return
             reads = Footprint(owners[to.lane], start[to.lane], n)
 
-        self._start(lanes, RunLoad(to, n, sources, reads, reduction, type), to, n, reads, reduces=reduction is not None)
+        work = RunLoad(to, n, sources, reads, reduction, type, ignored)
+        self._start(lanes, work, to, n, reads, reduces=reduction is not None)
 
     def remote(
         self, dst: Address, bar: Address, type: ScalarType, values: tuple[Array, ...], operation: str | None = None

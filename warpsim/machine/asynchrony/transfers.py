@@ -110,13 +110,29 @@ def _store_runs(reach: BulkReach, work: RunStore, which: Which) -> None:
         reach.put_runs(address, new, WRITE if work.reduction is None else ATOMIC, kept)
 
 
+def _runs(reach: BulkReach, work: RunLoad, lanes: Array) -> Array:
+    """The bytes ``[lanes, nbytes]`` in global memory; zero where ignored ones are outside (an H200 copies them, too)."""
+    if work.ignored is None:
+        return reach.runs(work.address[lanes], work.nbytes)
+    out = np.zeros((len(lanes), work.nbytes), np.uint8)
+    runs, which = np.unique(np.stack([work.address[lanes], *work.ignored[:, lanes]]), axis=1, return_inverse=True)
+    for number, (address, left, right) in enumerate(runs.T.tolist()):
+        first, end = left, work.nbytes - right
+        inside = reach.machine.launch.memory.find(address + first, address + end)
+        if inside is not None:
+            first, end = max(inside.start - address, 0), min(inside.end - address, work.nbytes)
+        if first < end:
+            out[which == number, first:end] = reach.runs(np.array([address + first]), end - first)
+    return out
+
+
 def _load_runs(reach: BulkReach, work: RunLoad, which: Which) -> None:
     to, steps = work.to, np.arange(0, work.nbytes, 4)
     where = to.start[which][:, None] + steps
     if work.source is not None:
         words = reach.read(work.source.columns[which][:, None], work.source.start[which][:, None] + steps, U32)
     else:
-        words = reach.runs(work.address[to.lane[which]], work.nbytes).view(np.uint32)
+        words = _runs(reach, work, to.lane[which]).view(np.uint32)
     if work.reduction is None:
         reach.write(to.columns[which][:, None], where, words)
         return

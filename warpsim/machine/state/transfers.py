@@ -225,7 +225,7 @@ class BoxStore:
 @frozen(eq=False)
 class RunLoad:
     """Runs of bytes copied to shared memory (or combined with it) from global memory or from shared memory
-    (``source``)."""
+    (``source``). ``ignored`` ``[2, lanes]``: bytes at either end that may be outside."""
 
     to: Receivers
     nbytes: int
@@ -233,6 +233,7 @@ class RunLoad:
     source: Footprint | None
     reduction: Choose | None
     type: ScalarType | None
+    ignored: Array | None = None
 
     def __deepcopy__(self, memo: object) -> RunLoad:
         return self  # immutable
