@@ -1,4 +1,4 @@
-"""Textures and surfaces against an H200 (tools/recordings/textures.py): the first 256 threads of each case."""
+"""Textures and surfaces against an H200 (tools/recordings/textures.py, textures_wider.py): some threads of each case."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import textures as recorded
+import textures_wider as wider
 import warpsim
 
-ANSWERS = np.load(Path(__file__).parents[1] / "data" / "textures_h200.npz")
+DATA = Path(__file__).parents[1] / "data"
+ANSWERS, WIDER = np.load(DATA / "textures_h200.npz"), np.load(DATA / "textures_wider_h200.npz")
 CLOSE = ("3d f32 f32 linear", "tex.level", "no level", "probe True 2", "wide exponents")
 """Where the last bits of a few values of a hundred differ: sums of more than four elements, of very unlike ones."""
 CASES = [
@@ -40,7 +42,8 @@ def texture(described: recorded.Texture) -> tuple[warpsim.Texture, np.ndarray]:
         address=described.address,
         normalized=bool(described.read & recorded.NORMALIZED),
         integer=bool(described.read & recorded.INTEGER),
-        border=recorded.BORDER,
+        border=described.border,
+        anisotropy=max(described.anisotropy, 1),
         srgb=bool(described.read & recorded.SRGB),
         seamless=bool(described.read & recorded.SEAMLESS),
         buffer=described.kind == "linear",
@@ -87,7 +90,7 @@ def test_recorded(case: recorded.Case) -> None:
 def contended(case: recorded.Case) -> int:
     """The most channels that more than one thread may store to."""
     axes = {"1d": [0], "2d": [0, 1], "3d": [0, 1, 2], "a1d": [3, 0], "a2d": [3, 0, 1]}[case.name.split()[1]]
-    if "store" not in case.name:
+    if not ("store" in case.name or "formatted" in case.name):
         return 0
     clamped = case.operands[:, axes].view(np.int32)
     if "clamp" in case.name:
@@ -97,6 +100,66 @@ def contended(case: recorded.Case) -> int:
         )
     _, counts = np.unique(clamped, axis=0, return_counts=True)
     return int((counts > 1).sum()) * case.texture.channels
+
+
+GROUPS = (
+    "grad",
+    "border",
+    "modes",
+    "formats",
+    "halves",
+    "srgb",
+    "gather",
+    "offset",
+    "level",
+    "memory",
+    "pitch",
+    "seamless",
+    "load",
+    "formatted",
+    "reduce",
+    "",
+)
+
+
+def group_of(case: recorded.Case) -> str:
+    """What a case is about."""
+    return next(group for group in GROUPS if group in case.name)
+
+
+@pytest.mark.parametrize(
+    "group", [pytest.param(g, marks=[pytest.mark.long] * (g not in ("grad", "gather", "reduce"))) for g in GROUPS]
+)
+def test_wider(group: str) -> None:
+    """The same of the second recording. Levels from gradients are near; the last bits of few sums of many elements differ."""
+    checked, wrong = 0, []
+    for whole in wider.cases():
+        if whole.name not in WIDER or group_of(whole) != group or whole.texture.anisotropy:
+            continue
+        checked += 1
+        expected, after = WIDER[whole.name], WIDER.get(whole.name + " after")
+        case = wider.sampled(whole, changed=after is not None)
+        made, elements = texture(case.texture)
+        out = np.zeros((case.threads, 4), np.uint32)
+        block = min(case.threads, 256)
+        warpsim.load(case.text)["k"](case.threads // block, block, (case.operands, out, made), on_finding="collect")
+        values, answers = out.view(np.float32), expected.view(np.float32)
+        differ = ((out != expected) & ~(is_nan(out) & is_nan(expected))).any(1)
+        near = group == "grad" or any(word in case.name for word in NEAR)
+        if group == "grad":  # the last channel is the level; beyond 1e9, steps in f32 are as wide as textures
+            differ &= np.abs(values - answers)[:, 3] > 2 / 256
+        elif near:
+            differ &= ~np.isclose(values, answers, rtol=0.01, atol=2 / 256).all(1)
+        changed = after is not None and (after.reshape(elements.shape) != elements).sum() > contended(case)
+        if differ.sum() > 2 * near or changed:
+            wrong.append((case.name, int(differ.sum())))
+
+    assert checked
+    assert wrong == []
+
+
+NEAR = ("3d", "level", "srgb", "seamless gather")
+"""Sums whose last bits differ, and corners of cubes."""
 
 
 TEXT = """.version 8.6

@@ -28,6 +28,7 @@ FORMATS = {
 ADDRESS = {"wrap": 0, "clamp": 1, "mirror": 2, "border": 3}
 INTEGER, NORMALIZED, SRGB, NO_TRILINEAR_OPTIMIZATION, SEAMLESS = 1, 2, 0x10, 0x20, 0x40
 LAYERED, SURFACE, CUBE, GATHER = 1, 2, 4, 8
+BORDER = (0.25, -3.0, 7.0, 0.5)
 HEAD = """.version 8.6
 .target sm_90
 .address_size 64
@@ -62,6 +63,8 @@ class Texture:
     most: float = 0.0
     contents: str = "random"  # random, or steps: 0 and 1 in turn
     surface: bool = False
+    anisotropy: int = 0
+    border: tuple[float, ...] = BORDER
 
     def level(self, k: int) -> tuple[int, int, int]:
         """Elements along x, y and z of a level; 1 where there is no such axis."""
@@ -77,6 +80,12 @@ class Texture:
         z, y, x, c = np.indices(shape)
         if self.contents.startswith("corner"):
             return ((x + 2 * y + 4 * z) == int(self.contents[6:])).astype(dtype)
+        if self.contents.startswith("impulse"):
+            return ((x + w * (y + h * z)) == int(self.contents[7:]) * self.channels + c).astype(dtype)
+        if self.contents == "middle":
+            return ((x == w // 2) & (y == h // 2) & (z == d // 2)).astype(dtype)
+        if self.contents == "xy":
+            return np.choose(c, [x, y, z, np.full(shape, k)]).astype(dtype)
         made = {"index": x + w * (y + h * z), "x": x, "y": y, "z": z, "level": np.full(shape, k), "ramp": x}.get(
             self.contents
         )
@@ -624,9 +633,6 @@ class TextureDescriptor(C.Structure):
                 ("least", C.c_float), ("most", C.c_float), ("border", C.c_float * 4), ("reserved", C.c_int * 12)]  # fmt: skip
 
 
-BORDER = (0.25, -3.0, 7.0, 0.5)
-
-
 class Gpu:
     """The driver."""
 
@@ -703,7 +709,8 @@ class Gpu:
                 least=texture.least,
                 most=texture.most,
             )
-            how.address[:], how.border[:] = [ADDRESS[a] for a in texture.address], BORDER
+            how.address[:], how.border[:] = [ADDRESS[a] for a in texture.address], texture.border
+            how.anisotropy = texture.anisotropy
             self.call("cuTexObjectCreate", C.byref(handle), C.byref(resource), C.byref(how), None)
             free.append(("cuTexObjectDestroy", C.c_uint64(handle.value)))
         source, out = np.ascontiguousarray(one.operands), np.zeros((one.threads, 4), np.uint32)
@@ -731,11 +738,11 @@ class Gpu:
         return out, after
 
 
-def main() -> int:
-    """Record."""
+def main(cases: list[Case]) -> int:
+    """Record cases."""
     gpu, answers, refused = Gpu(), {}, []
     wanted = sys.argv[3:]
-    for one in cases():
+    for one in cases:
         if wanted and not any(word in one.name for word in wanted):
             continue
         try:
@@ -753,4 +760,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(cases()))

@@ -13,7 +13,7 @@ from warpsim.records import frozen
 GUARD, GUARD_OF_LEVELS = 4, 5
 """Bits that are kept below the largest element's last one, when elements of one level or of two are added."""
 _FAR = 1 << 40
-SHORTER, DIAGONAL = 11 / 32, 703 / 1024
+SHORTER, SHORTEST, DIAGONAL = 11 / 32, 127 / 512, 703 / 1024
 LOGARITHM = (
     "02211212112121121121121121121121112111211121112111121111211111211111211111112111111111121111111111111111111111112110111111111111"
     "11111111111110111111111110111111110111111101111111011111011111011111011110111101111011110111011110111011101110111011101110110110"
@@ -182,12 +182,30 @@ def _on_face(number: Array, x: Array, y: Array, z: Array) -> tuple[Array, Array,
     return across, down, np.choose(number, [x, -x, y, -y, z, -z]).astype(np.float64)
 
 
-def face_gradient(number: Array, at: tuple[Array, ...], gradient: tuple[Array, ...]) -> tuple[Array, Array]:
-    """How far a gradient of a direction moves the place on a face."""
-    across, down, major = _on_face(number, *at)
-    moved, sunk, grown = _on_face(number, *(np.broadcast_to(np.asarray(g), number.shape) for g in gradient[:3]))
+def step_on_cube(number: Array, at: tuple[Array, ...], gradient: tuple[Array, ...]) -> tuple[tuple[Array, ...], Array]:
+    """How far a step from a direction goes along the axes of its face ``number``, on the cube unfolded around that, and whether to
+    another face. ptxas makes tex.grad of cubes a call that takes such steps."""
+    there = [(x + np.broadcast_to(as_f32(d), x.shape)).astype(np.float32) for x, d in zip(at, gradient, strict=False)]
+    other = face(*there)[0]
     with np.errstate(invalid="ignore", divide="ignore"):
-        return tuple((d - part / major * grown) / major / 2 for part, d in ((across, moved), (down, sunk)))  # type: ignore[return-value]
+        across, down, height = (part / np.abs(there).max(0) for part in _on_face(number, *there))
+        beside = other // 2 == np.choose(number // 2, [2, 0, 0])
+        beyond = other // 2 == np.choose(number // 2, [1, 2, 1])
+        across = np.where(beside, np.sign(across) * (2 - height), across)
+        down = np.where(beyond, np.sign(down) * (2 - height), down)
+        x, y, major = _on_face(number, *at)
+        return ((across - x / major) / 2, (down - y / major) / 2), other != number
+
+
+def step(at: Sequence[Array], gradient: tuple[Array, ...]) -> tuple[Array, ...]:
+    """How far a step goes in f32. ptxas makes tex.grad of three dimensions a call that takes such steps."""
+    with np.errstate(invalid="ignore"):
+        return tuple([np.nan_to_num((x + as_f32(d)) - x, nan=0.0) for x, d in zip(at, gradient, strict=False)])
+
+
+def as_f32(values: Array) -> Array:
+    """Values as f32."""
+    return np.asarray(values).astype(np.float32)
 
 
 def linear_light(raw: Array) -> Array:
@@ -201,21 +219,28 @@ def _light() -> Array:
     return np.array([int(LIGHT[k : k + 3], 16) << 3 for k in range(0, 768, 3)], np.uint16).view(np.float16)
 
 
-def level_of(dx: tuple[Array, ...], dy: tuple[Array, ...], sizes: tuple[int, ...]) -> Array:
+def level_of(
+    dx: tuple[Array, ...], dy: tuple[Array, ...], sizes: tuple[int, ...], *, apart: Array | bool = False
+) -> Array:
     """The level of detail that gradients ask for, in whole steps of 1/256 (f64): that of the longest of both and of `DIAGONAL` of
-    their sum and difference. A length, in elements, is taken as the greatest component and `SHORTER` of the others. An H200's
-    level is at most 2 steps from it in two dimensions.
+    their sum and difference, which do not count where steps lead to faces ``apart``. A length, in elements, is the greatest
+    component, `SHORTER` of the next and `SHORTEST` of the last. An H200's level is at most 2 steps from it.
     """
     parts = [np.asarray(g).astype(np.float64) * n for d in (dx, dy) for g, n in zip(d, sizes, strict=False)]
     x, y = np.split(np.stack(np.broadcast_arrays(*parts)), 2)
-    lengths = []
-    for vector in (x, y, (x + y) * DIAGONAL, (x - y) * DIAGONAL):
-        longest = np.abs(vector).max(0)
-        lengths.append(longest + (np.abs(vector).sum(0) - longest) * SHORTER)
+    lengths = [_length(vector) for vector in (x, y)]
+    lengths += [np.where(apart, 0.0, DIAGONAL * _length(vector)) for vector in (x + y, x - y)]
     length = np.nan_to_num(np.maximum.reduce(lengths), nan=0.0, posinf=2.0**100)
     fraction, exponent = np.frexp(length)
     steps = _logarithms()[((fraction * 2 - 1) * 256).astype(np.int64).clip(0, 255)]
     return np.where(length > 0, (exponent - 1) + steps / 256, -1e6)
+
+
+def _length(vector: Array) -> Array:
+    """About how long vectors ``[axes, ...]`` are."""
+    greatest_first = np.sort(np.abs(vector), 0)[::-1]
+    weights = np.array([1.0, SHORTER, SHORTEST][: len(vector)])
+    return np.tensordot(weights, greatest_first, 1)
 
 
 @functools.cache

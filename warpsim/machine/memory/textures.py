@@ -289,20 +289,27 @@ class _Part:
             self.there = (exact >= 0) & (exact < len(fields.levels))
             return exact.clip(0, len(fields.levels) - 1) * 256
         if gradients is not None:
-            dx, dy = gradients
-            if self.face is not None:
-                dx, dy = (
-                    filtering.face_gradient(self.face, self.direction, tuple(as_array(g) for g in d)) for d in gradients
-                )
-            lod = filtering.level_of(dx, dy, fields.size[: self.rank])
+            lod = self._level_of(gradients)
         bias = 0.0 if lod is None else fields.bias  # a kernel's tex has no level of its own to bias
         return filtering.levels(0.0 if lod is None else lod, bias, fields.least, fields.most, len(fields.levels))
+
+    def _level_of(self, gradients: Gradients) -> Array:
+        """The level that each lane's gradients ask for."""
+        sizes = self.fields.size[: self.rank]
+        if self.face is not None:
+            steps = [filtering.step_on_cube(self.face, self.direction, gradient) for gradient in gradients]
+            (dx, one), (dy, other) = steps
+            return filtering.level_of(dx, dy, sizes, apart=one | other)
+        if self.rank == 3:
+            dx, dy = (filtering.step(self.places, gradient) for gradient in gradients)
+            return filtering.level_of(dx, dy, sizes)
+        return filtering.level_of(*gradients, sizes)
 
     def _filtered(self, level: int, lanes: Array, weight: Array, offset: tuple[Array, ...] | None) -> list[Array]:
         """What lanes read at a level, and with a weight (of 256) at the next one."""
         fields = self.fields
         between = bool((weight[lanes] > 0).any())
-        if not between and (self.whole or not fields.linear):
+        if self.whole or not (fields.linear or (fields.mip_linear and len(fields.levels) > 1)):
             return self._single(self._raw(level, lanes, self._spots(level, offset), self._slice))
         corners = self._corners(level, lanes, offset, 256 - weight)
         if between:
