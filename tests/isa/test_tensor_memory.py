@@ -239,3 +239,27 @@ def test_snippets_name_addresses():
     run = warpsim.run(code, registers={"%a": range(32)}, target="sm_100a")
 
     assert run.registers["%d"].tolist() == list(range(32))
+
+
+def test_lanes_of_warp_0_named_by_others():
+    """Every warp reaches its own lanes by an address in the first 32, on which DeepGEMM relies: a note."""
+    text = """.version 9.0
+.target sm_100a
+.address_size 64
+.visible .entry k(.param .u64 out) {
+.reg .pred %p; .reg .b32 %r<6>; .reg .b64 %d<3>; .shared .align 4 .b32 slot;
+ld.param.u64 %d1, [out]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 4; add.u64 %d1, %d1, %d2; setp.lt.u32 %p, %r1, 32;
+@%p tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 32;
+bar.sync 0;
+ld.shared.b32 %r2, [slot]; and.b32 %r3, %r1, 96; shl.b32 %r3, %r3, 16; add.u32 %r3, %r3, %r2;
+tcgen05.st.sync.aligned.32x32b.x1.b32 [%r3], {%r1}; tcgen05.wait::st.sync.aligned;
+tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r4}, [%r2]; tcgen05.wait::ld.sync.aligned;
+st.global.b32 [%d1], %r4;
+bar.sync 0;
+@%p tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r2, 32; ret; }"""
+    out = np.zeros(128, np.uint32)
+
+    result = warpsim.load(text)["k"]((1,), (128,), (out,), checks="all")
+
+    assert out.tolist() == list(range(128))
+    assert [(f.rule, f.severity) for f in result.findings] == [("tcgen05", "note")]

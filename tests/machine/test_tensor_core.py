@@ -96,3 +96,25 @@ def test_one_commit_is_one_arrival() -> None:
 
     with pytest.raises(warpsim.ExecutionError, match="can never complete"):
         run(body)
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "tcgen05.mma.cta_group::2.kind::f16 [%r1], %d1, %d1, 0x8400010, %p;",
+        "tcgen05.cp.cta_group::2.128x256b [%r1], %d1;",
+        "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.b64 [bar];",
+    ],
+)
+def test_half_a_pair(operation):
+    """An operation of .cta_group::2 in a launch without clusters."""
+    text = """.version 9.0
+.target sm_100a
+.address_size 64
+.visible .entry k() {
+.reg .pred %p; .reg .b32 %r<2>; .reg .b64 %d<2>; .shared .align 8 .b64 bar; .shared .align 1024 .b8 s[16384];
+mbarrier.init.shared.b64 [bar], 1; mov.b32 %r1, 0; mov.b64 %d1, 0x4000404000010000; setp.eq.u32 %p, %r1, 1;
+OPERATION ret; }"""
+
+    with pytest.raises(warpsim.ExecutionError, match="by a CTA without a peer"):
+        warpsim.load(text.replace("OPERATION", operation))["k"]((1,), (1,), ())

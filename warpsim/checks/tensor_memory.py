@@ -18,7 +18,9 @@ class TensorMemoryRules(Watcher):
 
     def tensor_refused(self, machine: Machine, group: Group, problem: TensorProblem, lanes: Array | None) -> None:
         """Report it."""
-        machine.fault(RULE, problem.message, group, lanes, advice=problem.advice, **problem.values)
+        machine.fault(
+            RULE, problem.message, group, lanes, severity=problem.severity, advice=problem.advice, **problem.values
+        )
 
     def group_exited(self, machine: Machine, group: Group) -> None:
         """Report what CTAs have not freed when their last threads exit."""

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from warpsim.analysis.flow import blocks_of
+from warpsim.analysis.tensor_loads import ADVICE, MESSAGE, early_uses
 from warpsim.checks.cells import Log
 from warpsim.checks.race.detector import phases_of
 from warpsim.checks.tensor_clocks import (
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
 
 RULE = "tcgen05"
 KNOWN: Note[TensorOrder] = Note(RULE)
+EARLY: Note[dict[int, tuple[Instruction, Instruction, int, str]]] = Note("tcgen05.ld")
+"""What uses the registers of each load before its wait, by identity of the load."""
 LANES, COLUMNS = 128, 512
 GRANULE = 16
 """Lanes that are tracked together."""
@@ -308,7 +312,19 @@ class TensorOrders(Watcher):
         every = np.arange(len(access.ctas))
         runs = (TensorRuns(every, access.ctas, access.lane, access.column, access.lanes, access.columns),)
         kind, *used = (STORE, (), runs) if access.kind else (LOAD, runs, ())
+        if kind == LOAD:
+            self._used_early(machine, group, instruction)
         self._of(machine).access(machine, group, kind, access.positions, *used)
+
+    def _used_early(self, machine: Machine, group: Group, load: Instruction) -> None:
+        """Report that the registers of a load are used before its wait."""
+        function, notes = group.plan.function, group.plan.notes
+        if EARLY not in notes:
+            notes[EARLY] = {id(found[0]): found for found in early_uses(function, blocks_of(function)[0])}
+        if id(load) in notes[EARLY]:
+            _, use, register, severity = notes[EARLY][id(load)]
+            message = MESSAGE.format(function.registers[register].name, load.span.line)
+            machine.fault(RULE, message, group, place=use, other=load, severity=severity, advice=ADVICE)
 
     def tensor_waited(self, machine: Machine, group: Group, active: Array | None, written: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Note ``tcgen05.wait``."""

@@ -121,6 +121,7 @@ class TensorProblem:
     message: str
     advice: str
     values: dict[str, int] = attrs.field(factory=dict)
+    severity: str = "error"
 
 
 @frozen

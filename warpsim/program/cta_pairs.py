@@ -15,8 +15,8 @@ from warpsim.isa.data_movement import even_of_pair
 from warpsim.isa.spec import Form
 from warpsim.program.program import Body, Instruction
 
-WITHOUT_PEER_BIT, ALIGNMENT = 0xFEFFFFFF, 0xFF
-"""The mask, and low bits that compilers clear with it."""
+WITHOUT_PEER_BIT, OFFSET = 0xFEFFFFFF, 0xFFFF
+"""The mask, and bits that compilers clear with it because they know them to be zero."""
 
 
 def paired(body: Body, target: str) -> Body:
@@ -35,7 +35,7 @@ def _clears(instruction: Instruction) -> bool:
     if instruction.op.text != "and.b32":
         return False
     constant = instruction.operands[2].constant
-    return constant is not None and (constant | ALIGNMENT) & 0xFFFFFFFF == WITHOUT_PEER_BIT
+    return constant is not None and (constant | OFFSET) & 0xFFFFFFFF == WITHOUT_PEER_BIT
 
 
 @functools.cache

@@ -18,6 +18,7 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.state.tensor_memory import TensorMemory
 from warpsim.machine.values import Array
 
+ADD = "add the warp's number modulo 4, times 32, to bits 16 to 31 of the address"
 OWN = "access only columns that tcgen05.alloc gave and tcgen05.dealloc has not taken back"
 
 
@@ -176,6 +177,7 @@ class Tensor:
         ctas = np.broadcast_to(warps.ctas, (n, m)).reshape(-1)[which]
         first = np.repeat(warps.first_thread, m)[which]
         base = np.broadcast_to(address[:, 0], (n, m)).reshape(-1)[which].astype(np.uint32)
+        base = self._from_first_lane(ctas, first, base)
         places = [base + np.uint32(offset) for offset in tile.offsets]
         good = self._in_quarter(ctas, first, base, tile)
         positions = first * self.machine.batch.shape.n_ctas + ctas
@@ -185,6 +187,21 @@ class Tensor:
             )
             good[good] = here
         return which[good], ctas[good], [at[good] for at in places]
+
+    def _from_first_lane(self, ctas: Array, first: Array, address: Array) -> Array:
+        """Addresses in the warps' own quarters of those in the first, which DeepGEMM passes for all warps: a GPU reaches the
+        warp's own lanes."""
+        moved = np.where(address >> 16 < QUARTER, first // 32 % 4 * QUARTER, 0)
+        if moved.any():
+            refuse(
+                self.machine,
+                self.group,
+                self._threads_of(first[moved > 0], ctas[moved > 0]),
+                f"warp {int(first[moved > 0][0]) // 32} names lanes of warp 0, and accesses its own",
+                ADD,
+                severity="note",
+            )
+        return address + (moved << 16).astype(np.uint32)
 
     def _in_quarter(self, ctas: Array, first: Array, address: Array, tile: Tile) -> Array:
         """A mask of the warps that access their own quarter of the lanes, from where a rectangle may begin."""
@@ -199,7 +216,7 @@ class Tensor:
                 self._threads_of(first[~good], ctas[~good]),
                 f"warp {int(first[k]) // 32} accesses lanes {int(lane[k])} to {int(lane[k]) + tile.lanes - 1} of tensor memory;"
                 f" it reaches lanes {int(own[k])} to {int(own[k]) + QUARTER - 1}, from a multiple of {tile.lanes}",
-                "add the warp's number modulo 4, times 32, to bits 16 to 31 of the address",
+                ADD,
                 address=int(address[k]),
             )
         return good

@@ -17,10 +17,19 @@ from warpsim.types import TYPES
 ORDER = "allocate the largest part first; each allocation has 32, 64, 128, 256 or 512 columns"
 
 
-def refuse(machine: Machine, group: Group, lanes: Array | None, message: str, advice: str, **values: int) -> None:
+def refuse(
+    machine: Machine,
+    group: Group,
+    lanes: Array | None,
+    message: str,
+    advice: str,
+    *,
+    severity: str = "error",
+    **values: int,
+) -> None:
     """Notify of lanes that ask of tensor memory what they may not."""
     if machine.hooks.tensor_refused is not None:
-        machine.hooks.tensor_refused(machine, group, TensorProblem(message, advice, values), lanes)
+        machine.hooks.tensor_refused(machine, group, TensorProblem(message, advice, values, severity), lanes)
 
 
 class Warps:
