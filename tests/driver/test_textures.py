@@ -6,10 +6,13 @@ import ctypes
 import struct
 from pathlib import Path
 
+import attrs
 import numpy as np
 import pytest
 
+import warpsim
 from driver_calls import INVALID_VALUE, string
+from warpsim.driver import arrays
 
 GONE, INVALID_HANDLE, NOT_FOUND = 709, 400, 500
 SOLID, HOW = struct.Struct("<QQQIII"), struct.Struct("<3iiIIi3f4f")
@@ -147,3 +150,58 @@ def test_references(ask, array):
     found = read(ask, function, 0)
     assert found[:8].tolist() == [0.0, 4.5, 13.5, 22.5, 27.5, 28.5, 29.5, 30.5]
     assert found[8:].tolist() == [8, 9, 10, 11, 12, 13, 14, 15]
+
+
+FORMATS = np.load(Path(__file__).parents[1] / "data" / "texture_formats_h200.npz")
+NUMBERS = {"u8": 1, "u16": 2, "u32": 3, "s8": 8, "s16": 9, "s32": 10, "f16": 16, "f32": 32, "r10g10b10a2": 0x50} | {
+    f"{kind}{bits}x{n}": 0xC0 + k
+    for k, (kind, bits, n) in enumerate(
+        (kind, bits, n) for kind in ("unorm", "snorm") for bits in (8, 16) for n in (1, 2, 4)
+    )
+}
+
+
+def read_elements(key: str) -> np.ndarray:
+    """What threads read of a recorded texture, at places that the recording chose."""
+    name, channels, filter, flags = key.split()
+    data = FORMATS[f"{name} {channels} data"]
+    module = warpsim.load(READING)
+    held = module.device.array(data)
+    made = arrays.Descriptor(32, 16, 0, NUMBERS[name], int(channels[1:]), 0).fields()
+    sampling = arrays.Sampling(filter=int(filter), flags=int(flags))
+    block = sampling.of(attrs.evolve(made, levels=(held.ptr,), pitch=data.shape[1])).encode()
+    y, x = np.divmod(np.arange(512, dtype=np.float32)[::16], 32)
+    places = np.stack([x, y], 1) + np.float32(0.37 if filter == "1" else 0.5)
+    out = np.zeros((32, 4), np.uint32)
+    module["k"](1, 32, (places.astype(np.float32), out, module.device.array(np.frombuffer(block, np.uint8))))
+    return out
+
+
+READING = """.version 8.6
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 places, .param .u64 out, .param .u64 t) {
+.reg .b64 %p, %o, %t; .reg .b32 %i, %r<4>; .reg .f32 %x, %y;
+ld.param.u64 %p, [places]; ld.param.u64 %o, [out]; ld.param.u64 %t, [t]; mov.u32 %i, %tid.x;
+mad.wide.u32 %p, %i, 8, %p; mad.wide.u32 %o, %i, 16, %o; ld.global.v2.f32 {%x, %y}, [%p];
+tex.2d.v4.u32.f32 {%r0, %r1, %r2, %r3}, [%t, {%x, %y}]; st.global.v4.b32 [%o], {%r0, %r1, %r2, %r3}; ret; }
+"""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.long] * (n not in ("r10g10b10a2", "unorm8x4"))) for n in NUMBERS]
+)
+def test_formats(name: str) -> None:
+    """Elements of a format, as numbers or fractions, alone or filtered (an H200; tools/recordings/textures_wider.py)."""
+    keys = [key for key in FORMATS if key.split()[0] == name and not key.endswith("data")]
+    wrong = []
+    for key in keys:
+        got, expected = read_elements(key), FORMATS[key]
+        if key.endswith("1 16") and "8" in name:  # filtered light
+            near = np.isclose(got.view(np.float32), expected.view(np.float32), rtol=0, atol=0.006)
+        else:
+            near = (got == expected) | ((got & 0x7FFFFFFF > 0x7F800000) & (expected & 0x7FFFFFFF > 0x7F800000))
+        wrong += [key] * (not near.all())
+
+    assert keys
+    assert wrong == []

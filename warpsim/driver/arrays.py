@@ -88,6 +88,7 @@ class Descriptor:
             size=(w, max(h, 1), 1 if layered or cube else max(d, 1)),
             format=format,
             channels=channels,
+            fraction=self.format in NORMALIZED,
             layers=(d // 6 if cube else d) if layered else 0,
             faces=6 if cube else 0,
             row=ROWS,
@@ -186,7 +187,7 @@ class Sampling:
             address=(x, y, z),
             linear=bool(self.filter),
             mip_linear=bool(self.mip_filter),
-            integer=bool(flags & INTEGER) and fields.format[0] != "f",
+            integer=bool(flags & INTEGER) and fields.format[0] != "f" and not fields.fraction,
             normalized=bool(flags & NORMAL),
             srgb=bool(flags & SRGB),
             seamless=bool(flags & SEAMLESS),
@@ -213,7 +214,10 @@ def linear(address: int, format: int, channels: int, nbytes: int) -> layout.Fiel
     """Elements in linear memory."""
     require(address, "a required pointer is null")
     name, channels = format_of(format, channels)
-    made = layout.Fields(rank=1, size=(1, 1, 1), format=name, channels=channels, buffer=True, levels=(address,))
+    fraction = format in NORMALIZED
+    made = layout.Fields(
+        rank=1, size=(1, 1, 1), format=name, channels=channels, fraction=fraction, buffer=True, levels=(address,)
+    )
     return attrs.evolve(made, size=(nbytes // made.element, 1, 1))
 
 
@@ -224,7 +228,10 @@ def pitched(address: int, format: int, channels: int, width: int, height: int, p
     require(0 < width <= WIDEST and height <= 65000, f"a texture of {width} x {height} elements")
     name, channels = format_of(format, channels)
     size = (width, max(height, 1), 1)
-    return layout.Fields(rank=2, size=size, format=name, channels=channels, pitch=pitch, levels=(address,))
+    fraction = format in NORMALIZED
+    return layout.Fields(
+        rank=2, size=size, format=name, channels=channels, fraction=fraction, pitch=pitch, levels=(address,)
+    )
 
 
 @define(eq=False)

@@ -419,6 +419,7 @@ class Module:
         """Remove the module's variables from a device's memory. Pointers to them become invalid."""
         with device.lock, self._lock:
             image = self._images.pop(device, None)
+            self._objects.pop(device, None)
             for address in set(image.addresses.values()) if image is not None else ():
                 if device.memory.at(address) is not None:
                     device.memory.unmap(address)

@@ -43,6 +43,7 @@ BLOCK = np.dtype(
         ("linear", "u1"),
         ("mip_linear", "u1"),
         ("integer", "u1"),
+        ("fraction", "u1"),
         ("normalized", "u1"),
         ("srgb", "u1"),
         ("seamless", "u1"),
@@ -67,7 +68,7 @@ class Fields:
 
     ``size`` counts the elements of level 0 along x, y and z; ``rank`` is the number of these axes. ``layers`` and ``faces`` are 0 where
     there are none. ``pitch`` is the distance of rows in bytes, 0 where they follow each other, at multiples of ``row`` bytes. ``buffer`` is linear memory of one dimension, ``samples`` those of an element (0: not multisampled), ``forced`` a sampler's
-    force_unnormalized_coords; ``named`` is a module's variable; ``data_type`` and ``order`` are what a module says of its channels.
+    force_unnormalized_coords; ``named`` is a module's variable; ``fraction``: integers are fractions, whatever a reader asks for; ``data_type`` and ``order`` are what a module says of its channels.
     """
 
     rank: int
@@ -86,6 +87,7 @@ class Fields:
     linear: bool = False
     mip_linear: bool = False
     integer: bool = False
+    fraction: bool = False
     normalized: bool = False
     forced: bool = False
     srgb: bool = False

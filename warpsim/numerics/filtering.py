@@ -120,6 +120,13 @@ def weighted(elements: Sequence[Array], format: str, weights: Sequence[Array], g
     return (whole.clip(-32767, 32767) / 32767).astype(np.float32)
 
 
+def weighted_whole(elements: Sequence[Array], weights: Sequence[Array]) -> Array:
+    """The weighted sum of integers that are read as integers, u32: rounded half up, of 32 bits down."""
+    values, shares = np.stack(np.broadcast_arrays(*elements)), np.stack(np.broadcast_arrays(*weights))
+    total = (values.astype(np.int64) * shares).sum(0) + (0 if values.dtype.itemsize == 4 else 128)
+    return (total >> 8).astype(np.uint32)
+
+
 def _floating(values: Array, shares: Array, precision: int, guard: int) -> Array:
     """Elements are cut to ``guard`` bits below the largest one's precision, subnormal f32 to 0; their sum is rounded, halves away from
     zero."""

@@ -316,6 +316,8 @@ class _Part:
             corners += self._corners(level + 1, lanes & (weight > 0), offset, weight)
         guard = filtering.GUARD if fields.linear else filtering.GUARD_OF_LEVELS
         raws, weights = zip(*corners, strict=True)
+        if fields.format[0] in "us" and (fields.integer or fields.format[1:] == "32"):
+            return self._filled([filtering.weighted_whole(parts, weights) for parts in zip(*raws, strict=True)])
         channels = [
             filtering.weighted(*self._readable(number, parts), list(weights), guard)
             for number, parts in enumerate(zip(*raws, strict=True))
@@ -326,8 +328,8 @@ class _Part:
         """The elements of a channel that are weighed, and their format."""
         if self._in_srgb(number):
             return [filtering.linear_light(part) for part in parts], "f16"
-        if self.fields.format[1:] == "32":  # integers too, by their bits
-            return [part.view(np.float32) for part in parts], "f32"
+        if self.fields.format == "a2b10g10r10":  # of 16 bits, the upper ones repeated
+            return [part * 21845 if number == 3 else part << 6 | part >> 4 for part in parts], "u16"
         return list(parts), self.fields.format
 
     def _single(self, raw: tuple[Array, ...]) -> list[Array]:
