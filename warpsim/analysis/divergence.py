@@ -69,7 +69,7 @@ def _branch(facts: Facts, index: int, aligned: list[list[int]], seen: set[int]) 
         for at in members(graph.within(side, join) & ~skipping):
             for i in aligned[at]:
                 instruction = facts.function.code[i]
-                if i in seen or (lonely and instruction.traits.matrix is None):
+                if i in seen or (lonely and not instruction.whole):
                     continue  # exited lanes are not waited for
                 if not taken.exact:
                     if taken.spread is Spread.THREAD and not leaves:
@@ -203,7 +203,7 @@ def _leaves(facts: Facts, index: int) -> bool:
 
 
 def _leaving(facts: Facts, index: int, aligned: list[list[int]], seen: set[int]) -> Iterator[Finding]:
-    """Find matrix instructions after the exit of part of the warp."""
+    """Find instructions that need every lane after the exit of part of the warp."""
     exit = facts.function.code[facts.blocks[index].last - 1]
     taken = facts.decision(index)
     if not taken.exact or len(taken.bits) == 1 or not facts.function.entry:
@@ -212,7 +212,7 @@ def _leaving(facts: Facts, index: int, aligned: list[list[int]], seen: set[int])
         for at in members(facts.graph.reachable(successor)):
             for i in aligned[at]:
                 instruction = facts.function.code[i]
-                if instruction.traits.matrix is None or i in seen:
+                if not instruction.whole or i in seen:
                     continue
                 split = mixed(taken.bits != 0, facts.reach[index], must_meet(instruction)) & facts.reach[at]
                 if split.any():

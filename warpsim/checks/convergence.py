@@ -1,7 +1,7 @@
 """Collectives and barriers: membermasks that disagree, lanes that have exited or took another path, who is to blame for a
 stall; barriers whose numbers, counts and kinds disagree; setmaxnreg of part of a warpgroup.
 
-A lane that exits before its warp reaches a collective is not waited for; only matrix instructions need it. A collective
+A lane that exits before its warp reaches a collective is not waited for; only those need it that are undefined without it. A collective
 with a membermask does not wait for lanes that exit later, either. Those without one are for whole warps: a lane that is
 alive when others of its warp begin to wait, and exits without arriving, has *diverged*: the program splits the warp where
 it must not, however it is scheduled.
@@ -103,10 +103,10 @@ class Absences(Watcher):
         _diverged(machine)[group.selection.positions.reshape(-1)] = True
 
     def collective_incomplete(self, machine: Machine, group: Group, active: Array | None) -> None:
-        """All live lanes are here: report those that diverged and, for a matrix instruction, those that exited."""
-        matrix = present(group).traits.matrix is not None
+        """All live lanes are here: report those that diverged and, where every lane is needed, those that exited."""
+        whole = present(group).whole
         diverged = machine.batch.notes.get(DIVERGED)
-        if not matrix and diverged is None:
+        if not whole and diverged is None:
             return
         here = taking_part(group, active)
         absent = wanted(group, None, here) & ~here
@@ -117,7 +117,7 @@ class Absences(Watcher):
             if left.any():
                 _report_absent(machine, group, DIVERGENCE, here, left, "took another path and exited")
                 return
-        if matrix and absent.any():
+        if whole and absent.any():
             _report_absent(machine, group, EXITED, here, absent, "exited, or never existed")
 
     def warpgroup_incomplete(self, machine: Machine, group: Group, broken: Array) -> None:

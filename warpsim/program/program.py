@@ -11,7 +11,7 @@ from warpsim.errors import Span
 from warpsim.graph.nodes import Graph
 from warpsim.isa.graphs import EVERYBODY, POINTER, Given, graph_of
 from warpsim.isa.spec import Form, Op, OperandSpec
-from warpsim.isa.traits import Ending, Traits
+from warpsim.isa.traits import Ending, Family, Stage, Traits
 from warpsim.ptx import ast
 from warpsim.records import cached_property, frozen
 from warpsim.types import TYPES, ScalarType, StateSpace
@@ -213,6 +213,14 @@ class Instruction:
     def registers(self) -> frozenset[int]:
         """Indices of the registers that it reads or writes."""
         return frozenset((*self.reads, *self.writes))
+
+    @property
+    def whole(self) -> bool:
+        """Whether its result is undefined once a lane of the warp has exited: matrix instructions, and moves to and from tensor
+        memory and its allocation (PTX ISA: tcgen05.alloc, tcgen05.ld, tcgen05.st)."""
+        traits = self.traits
+        moves = "tensor" in self.form.ports and not traits.is_async(Family.TCGEN05, Stage.WAIT)
+        return traits.matrix is not None or moves
 
     @property
     def text(self) -> str:

@@ -33,7 +33,7 @@ BY_GROUP = {
     },
     "sync": {
         "aligned-divergence": "An aligned instruction is not executed by all threads of its warp or warpgroup.",
-        "exited-lane": "A warp executes a matrix instruction after some of its lanes have exited.",
+        "exited-lane": "A warp executes a matrix instruction, or one of tensor memory, after some of its lanes have exited.",
         "nonuniform-operand": "An operand differs between threads that must agree on it.",
         "membermask": "A membermask omits a lane that executes the instruction, or names one that never arrives.",
         "barrier-divergence": "The thread counts of a barrier cannot add up.",

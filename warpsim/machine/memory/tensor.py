@@ -189,7 +189,7 @@ class Tensor:
         return which[good], ctas[good], [at[good] for at in places]
 
     def _from_first_lane(self, ctas: Array, first: Array, address: Array) -> Array:
-        """Addresses in the warps' own quarters of those in the first, which DeepGEMM passes for all warps: a GPU reaches the
+        """Addresses in the warps' own quarters of those in the first, which DeepGEMM and TileLang pass for all warps: a GPU reaches the
         warp's own lanes."""
         moved = np.where(address >> 16 < QUARTER, first // 32 % 4 * QUARTER, 0)
         if moved.any():
