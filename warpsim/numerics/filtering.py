@@ -147,7 +147,7 @@ def as_float(raw: Array, format: str, channel: int = 0) -> Array:
     """Single elements as floats, f32: integers of 8 and 16 bits are fractions; those of 32 bits keep their bits."""
     if format == "a2b10g10r10":
         return (raw / np.float64(3 if channel == 3 else 1023)).astype(np.float32)
-    if format == "f32" or format[1:] == "32":
+    if format[1:] == "32":
         return raw.view(np.float32)
     if format == "f16":
         return raw.astype(np.float32)

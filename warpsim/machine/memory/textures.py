@@ -218,7 +218,7 @@ def _bytes(memory: GlobalMemory, address: int, size: int) -> bytes | None:
 def _element(word: Array, format: str) -> Array:
     """A 32-bit channel as an element: integers are clamped, f32 becomes a half."""
     dtype = TYPES[format].dtype
-    if format == "f32" or format[1:] == "32":
+    if format[1:] == "32":
         return word.view(dtype)
     if format == "f16":
         return convert.to_half(word.view(np.float32), dtype, "rz")
