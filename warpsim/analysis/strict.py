@@ -11,7 +11,6 @@ from warpsim.analysis.async_order import check_async, check_mbarriers
 from warpsim.analysis.collectives import check_collectives
 from warpsim.analysis.divergence import check_divergence
 from warpsim.analysis.facts import Facts
-from warpsim.analysis.tensor_loads import check_tensor_loads
 from warpsim.analysis.undefined import check_undefined
 from warpsim.analysis.wgmma_order import check_wgmma
 from warpsim.analysis.wmma_fragments import check_fragments
@@ -20,7 +19,7 @@ from warpsim.program.program import Program
 
 Pass = Callable[[Facts], Iterator[Finding]]
 PASSES: tuple[Pass, ...] = (
-    check_divergence, check_collectives, check_wgmma, check_tensor_loads, check_async, check_mbarriers, check_races, check_places, check_undefined, check_fragments,
+    check_divergence, check_collectives, check_wgmma, check_async, check_mbarriers, check_races, check_places, check_undefined, check_fragments,
 )  # fmt: skip
 
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 RULE = "tcgen05"
 KNOWN: Note[TensorOrder] = Note(RULE)
-EARLY: Note[dict[int, tuple[Instruction, Instruction, int, str]]] = Note("tcgen05.ld")
+EARLY: Note[dict[int, tuple[Instruction, Instruction, int]]] = Note("tcgen05.ld")
 """What uses the registers of each load before its wait, by identity of the load."""
 LANES, COLUMNS = 128, 512
 GRANULE = 16
@@ -322,9 +322,9 @@ class TensorOrders(Watcher):
         if EARLY not in notes:
             notes[EARLY] = {id(found[0]): found for found in early_uses(function, blocks_of(function)[0])}
         if id(load) in notes[EARLY]:
-            _, use, register, severity = notes[EARLY][id(load)]
+            _, use, register = notes[EARLY][id(load)]
             message = MESSAGE.format(function.registers[register].name, load.span.line)
-            machine.fault(RULE, message, group, place=use, other=load, severity=severity, advice=ADVICE)
+            machine.fault(RULE, message, group, place=use, other=load, severity="note", advice=ADVICE)
 
     def tensor_waited(self, machine: Machine, group: Group, active: Array | None, written: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Note ``tcgen05.wait``."""
