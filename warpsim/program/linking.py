@@ -81,12 +81,12 @@ def check_links(resolver: Resolver, functions: Mapping[str, Function], problems:
             problems.add("linkage", declared.span, message, "remove .attribute(.unified(...))")
     for function in functions.values():
         _check_function(function, resolver, problems)
+        _check_groups(function, functions, problems)
 
 
 def _check_function(function: Function, resolver: Resolver, problems: Problems) -> None:
     """Check a function's calls and accesses, and a kernel's shared memory."""
     shared = {v.unique: v.size for v in function.variables if v.space.value == "shared"}
-    _check_groups(function, problems)
     for instruction in function.kinds:
         for operand in instruction.operands:
             name = operand.function
@@ -101,16 +101,21 @@ def _check_function(function: Function, resolver: Resolver, problems: Problems) 
         problems.add("directive", function.span, message, "declare .extern .shared, and pass shared_mem= to the launch")
 
 
-def _check_groups(function: Function, problems: Problems) -> None:
-    """Check that tcgen05 instructions of a function are all for one CTA, or all for a pair."""
+def _check_groups(function: Function, functions: Mapping[str, Function], problems: Problems) -> None:
+    """Check that tcgen05 instructions of a function, and of what it calls, are all for one CTA, or all for a pair."""
     seen: dict[str, Instruction] = {}
-    for instruction in function.kinds:
-        group = instruction.op.get("cta_group")
-        if group is not None and not instruction.form.ports.isdisjoint(("tensor", "tensor_core")):
-            seen.setdefault(group, instruction)
+    reached, left = {function.name}, [function]
+    for one in left:
+        for instruction in one.kinds:
+            group = instruction.op.get("cta_group")
+            if group is not None and not instruction.form.ports.isdisjoint(("tensor", "tensor_core")):
+                seen.setdefault(group, instruction)
+            names = {o.function for o in instruction.operands if o.function in functions} - reached
+            reached |= names
+            left += [functions[name] for name in sorted(names)]
     if len(seen) > 1:
-        (one, first), (other, second) = seen.items()
-        message = f"{function.name} has tcgen05 instructions with .{one} (line {first.span.line}) and with .{other}"
+        (group, first), (other, second) = seen.items()
+        message = f"{function.name} has tcgen05 instructions with .{group} (line {first.span.line}) and with .{other}"
         problems.add("illegal-form", second.span, message, "use the same .cta_group in all tcgen05 of a kernel")
 
 
