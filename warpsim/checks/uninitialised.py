@@ -251,7 +251,8 @@ class Uninitialised(WrittenBytes):
         if instruction.traits.ending is not None:
             check_end(machine, group, instruction)
             return
-        self._begun = None
+        self._begun = self._product = None
+        self._unfinished = []
         if group.shadowed(instruction.registers):
             self._begin(machine, group, instruction)
 
@@ -287,9 +288,10 @@ class Uninitialised(WrittenBytes):
 
     def shadowed_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """Give the step's results their undefined bits."""
-        if self._product is not None:
+        if self._product is instruction:
             self._multiply(machine, group, instruction)
             return
+        self._product = None  # of a warp that waits for its warpgroup
         begun, met = self._begun, self._met
         self._begun = self._met = None
         loaded = met is not None and met.group is group and _take(machine, met)
