@@ -263,3 +263,91 @@ bar.sync 0;
 
     assert out.tolist() == list(range(128))
     assert [(f.rule, f.severity) for f in result.findings] == [("tcgen05", "note")]
+
+
+LATE = {"async_effects": "at_wait", "checks": "none"}
+AFTER_LOAD = """
+    tcgen05.st.sync.aligned.32x32b.x2.b32 [%r4], {%r1, %r2};
+    tcgen05.wait::st.sync.aligned;
+    tcgen05.ld.sync.aligned.32x32b.x2.b32 {%x0, %x1}, [%r4];
+    tcgen05.st.sync.aligned.32x32b.x2.b32 [%r4], {%r2, %r1};
+    tcgen05.wait::st.sync.aligned;
+    tcgen05.wait::ld.sync.aligned;
+"""
+BEFORE_STORE = """
+    tcgen05.st.sync.aligned.32x32b.x2.b32 [%r4], {%r1, %r2};
+    tcgen05.wait::st.sync.aligned;
+    tcgen05.st.sync.aligned.32x32b.x2.b32 [%r4], {%r2, %r1};
+    tcgen05.ld.sync.aligned.32x32b.x2.b32 {%x0, %x1}, [%r4];
+    tcgen05.wait::ld.sync.aligned;
+    tcgen05.wait::st.sync.aligned;
+"""
+SHOW = "mad.wide.u32 %d2, %r1, 8, %d1; st.global.v2.b32 [%d2], {%x0, %x1};"
+
+
+@pytest.mark.parametrize(("body", "swapped"), [(AFTER_LOAD, "late"), (BEFORE_STORE, "eager")])
+def test_moves_act_when_they_are_waited_for(body, swapped):
+    """A store that overwrites what is loaded, or a load of what is stored, with no wait in between: late effects give the other
+    values, a random order either, warp by warp."""
+    order = np.stack([np.arange(128), np.arange(128) // 32], axis=1).astype(np.uint32)
+    found = {"eager": np.zeros((128, 2), np.uint32), "late": np.zeros((128, 2), np.uint32)}
+
+    launch(body + SHOW, found["eager"], checks="none")
+    launch(body + SHOW, found["late"], **LATE)
+
+    for mode, out in found.items():
+        assert (out == (order[:, ::-1] if mode == swapped else order)).all()
+    seen = set()
+    for seed in range(4):
+        out = np.zeros((4, 32, 2), np.uint32)
+        launch(body + SHOW, out, schedule=seed, **LATE)
+        same, turned = ((out == o.reshape(4, 32, 2)).all(axis=(1, 2)) for o in (order, order[:, ::-1]))
+        assert (same | turned).all()
+        seen |= {*same.tolist()}
+    assert seen == {False, True}
+
+
+def test_registers_that_are_used_early_have_their_values():
+    """A GPU waits for the registers of a load by itself where they are used before the wait."""
+    body = """
+    tcgen05.st.sync.aligned.32x32b.x2.b32 [%r4], {%r1, %r2};
+    tcgen05.wait::st.sync.aligned;
+    tcgen05.ld.sync.aligned.32x32b.x2.b32 {%x0, %x1}, [%r4];
+    USE
+    tcgen05.wait::ld.sync.aligned;
+    """
+    early, late = np.zeros((2, 128, 2), np.uint32)
+    launch(body.replace("USE", "") + SHOW, late, **LATE)
+    launch(body.replace("USE", SHOW), early, **LATE)
+    assert (late == early).all()
+    assert (late[:, 0] == np.arange(128)).all()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_late_moves_of_some_warps(shape):
+    """Warps that diverge load and store in all shapes as with eager effects."""
+    cells = tile(shape, 2, split=4 if shape == "16x32bx2" else None)
+    registers = "{" + ", ".join(f"%x{i}" for i in range(cells.registers)) + "}"
+    offset = ", 4" if shape == "16x32bx2" else ""
+    body = f"""
+    {"".join(f"mad.lo.u32 %x{i}, %r1, 65539, {i};" for i in range(cells.registers))}
+    and.b32 %r6, %r2, 1; setp.eq.u32 %p, %r6, 0;
+    @%p bra even;
+    tcgen05.st.sync.aligned.{shape}.x2.b32 [%r4]{offset}, {registers};
+    tcgen05.wait::st.sync.aligned;
+    even:
+    {"".join(f"mov.b32 %x{i}, 0;" for i in range(cells.registers))}
+    @%p bra done;
+    tcgen05.ld.sync.aligned.{shape}.x2.b32 {registers}, [%r4]{offset};
+    tcgen05.wait::ld.sync.aligned;
+    done:
+    mad.wide.u32 %d2, %r1, {4 * cells.registers}, %d1;
+    {"".join(f"st.global.b32 [%d2+{4 * i}], %x{i};" for i in range(cells.registers))}
+    """
+    out = np.zeros((4, 32, cells.registers), np.uint32)
+    expected = (np.arange(128)[:, None] * 65539 + np.arange(cells.registers)).reshape(4, 32, -1)
+    expected[::2] = 0
+    for seed in (None, 1, 2):
+        out[:] = 7
+        assert launch(body, out, async_effects="at_wait", schedule=seed).findings == ()
+        assert (out == expected).all()

@@ -74,3 +74,22 @@ def early_uses(function: Function, blocks: list[Block]) -> Iterator[tuple[Instru
             {load: r for r, load in reversed(early)}.items() if early and not _waits(code[at:]) else ()
         ):
             yield code[load], use, register
+
+
+def awaited_loads(function: Function, blocks: list[Block]) -> Iterator[Instruction]:
+    """The loads whose registers nothing touches before a wait in the same block."""
+    for block in blocks:
+        code = function.code[block.first : block.last]
+        for at, load in enumerate(code):
+            if _is_load(load) and len(load.outputs) == 1 and _untouched(code[at + 1 :], frozenset(load.writes)):
+                yield load
+
+
+def _untouched(code: Sequence[Instruction], registers: frozenset[int]) -> bool:
+    """Whether a wait comes that every warp executes, before any register is touched."""
+    for instruction in code:
+        if _is_wait(instruction):
+            return instruction.guard is None
+        if not registers.isdisjoint(instruction.registers):
+            return False
+    return False

@@ -1,7 +1,4 @@
-"""Tensor memory (PTX ISA: TensorCore 5th Generation Family Instructions): allocation, and moves to and from registers.
-
-Loads and stores happen at once, which a kernel that waits for them cannot detect.
-"""
+"""Tensor memory (PTX ISA: TensorCore 5th Generation Family Instructions): allocation, and moves to and from registers."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from warpsim.machine.asynchrony.cluster_launches import ClusterLaunches
 from warpsim.machine.asynchrony.copies import AsyncGroups, BulkCopies, TensorMapFences
 from warpsim.machine.asynchrony.mbarrier_objects import MbarrierObjects
 from warpsim.machine.asynchrony.tensor_core import TensorCore
+from warpsim.machine.asynchrony.tensor_moves import tensor_port
 from warpsim.machine.asynchrony.wgmma import SharedMatrix
 from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.stack import ThreadStack
@@ -76,5 +77,5 @@ PORTS: dict[str, Callable[[Machine, Group, Array | None], Port]] = {
     "textures": Textures,
     "tensor_core": TensorCore,
     "cluster_launches": ClusterLaunches,
-    "tensor": Tensor,
+    "tensor": tensor_port,
 }

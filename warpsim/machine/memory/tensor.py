@@ -131,6 +131,29 @@ def lanes_in(group: Group, ctas: Array) -> Array:
     return np.broadcast_to(np.isin(group.selection.ctas, ctas), group.selection.shape)
 
 
+def arranged(cells: Array, tile: Tile) -> Array:
+    """The registers ``[k, registers, 32]`` of a tile's cells ``[k, lanes, columns]``."""
+    if tile.packed:
+        cells = cells[:, :, ::2] & np.uint32(0xFFFF) | cells[:, :, 1::2] << np.uint32(16)
+    k, lanes, columns = cells.shape
+    return cells.reshape(k, lanes * columns).take(tile.row * columns + tile.column, axis=1)
+
+
+def cells_of(group: Group, which: Array, tile: Tile, registers: tuple[Array, ...]) -> Array:
+    """The cells ``[k, lanes, columns]`` of some warps, as indices into ``n * m``, from their registers ``[n, 32, m]``."""
+    n, m = group.warps.n, group.warps.m
+    words = np.empty((n, m, len(registers), 32), np.uint32)
+    for r, register in enumerate(registers):
+        words[:, :, r] = np.broadcast_to(register.view(np.uint32), (n, 32, m)).transpose(0, 2, 1)
+    rows = len(tile.offsets) * tile.lanes
+    cells = np.empty((len(which), rows, tile.columns >> tile.packed), np.uint32)
+    cells[:, tile.row, tile.column] = words.reshape(n * m, -1, 32)[which]
+    if tile.packed:
+        halves = np.stack([cells & np.uint32(0xFFFF), cells >> np.uint32(16)], axis=3)
+        cells = halves.reshape(len(which), rows, 2 * cells.shape[2])
+    return cells
+
+
 class Tensor:
     """The port of one step: loads and stores of whole warps ``[n, 32, m]``, and allocation."""
 
@@ -141,35 +164,22 @@ class Tensor:
     def load(self, address: Array, tile: Tile) -> tuple[Array, ...]:
         """The registers of warps, each of which names one address."""
         n, m = self.group.warps.n, self.group.warps.m
-        which, ctas, places = self._announce(READ, address, tile)
+        which, ctas, _, places = self.announced(READ, address, tile)
         cells = np.concatenate([read(self.memory, ctas, at, tile.lanes, tile.columns) for at in places], axis=1)
-        if tile.packed:
-            cells = cells[:, :, ::2] & np.uint32(0xFFFF) | cells[:, :, 1::2] << np.uint32(16)
         out = np.zeros((n * m, *tile.row.shape), np.uint32)
-        out[which] = cells.reshape(len(ctas), cells.shape[1] * cells.shape[2]).take(
-            tile.row * cells.shape[2] + tile.column, axis=1
-        )
+        out[which] = arranged(cells, tile)
         return tuple(out.reshape(n, m, -1, 32).transpose(2, 0, 3, 1))
 
     def store(self, address: Array, tile: Tile, registers: tuple[Array, ...]) -> None:
         """Store registers of warps."""
-        n, m = self.group.warps.n, self.group.warps.m
-        which, ctas, places = self._announce(WRITE, address, tile)
-        words = np.empty((n, m, len(registers), 32), np.uint32)
-        for r, register in enumerate(registers):
-            words[:, :, r] = np.broadcast_to(register.view(np.uint32), (n, 32, m)).transpose(0, 2, 1)
-        rows = len(places) * tile.lanes
-        cells = np.empty((len(ctas), rows, tile.columns >> tile.packed), np.uint32)
-        cells[:, tile.row, tile.column] = words.reshape(n * m, -1, 32)[which]
-        if tile.packed:
-            cells = np.stack([cells & np.uint32(0xFFFF), cells >> np.uint32(16)], axis=3).reshape(
-                len(ctas), rows, 2 * cells.shape[2]
-            )
-        for number, at in enumerate(places):
-            write(self.memory, ctas, at, cells[:, number * tile.lanes : (number + 1) * tile.lanes])
+        which, ctas, _, places = self.announced(WRITE, address, tile)
+        cells = cells_of(self.group, which, tile, registers)
+        for at, part in zip(places, np.split(cells, len(places), axis=1), strict=True):
+            write(self.memory, ctas, at, part)
 
-    def _announce(self, kind: int, address: Array, tile: Tile) -> tuple[Array, Array, list[Array]]:
-        """The warps that may access, as indices into ``n * m``, their CTAs, and the addresses of each part of the tile."""
+    def announced(self, kind: int, address: Array, tile: Tile) -> tuple[Array, Array, Array, list[Array]]:
+        """The warps that may access, as indices into ``n * m``, their CTAs and first threads' positions, and the addresses of each
+        part of the tile."""
         warps = self.group.warps
         n, m = warps.n, warps.m
         active = warps.active if self.active is None else warps.active & warps.spread(self.active)
@@ -186,7 +196,7 @@ class Tensor:
                 self.machine, self.group, kind, ctas[good], positions[good], at[good], tile.lanes, tile.columns
             )
             good[good] = here
-        return which[good], ctas[good], [at[good] for at in places]
+        return which[good], ctas[good], positions[good], [at[good] for at in places]
 
     def _from_first_lane(self, ctas: Array, first: Array, address: Array) -> Array:
         """Addresses in the warps' own quarters of those in the first, which DeepGEMM and TileLang pass for all warps: a GPU reaches the
@@ -228,7 +238,7 @@ class Tensor:
         return np.broadcast_to(np.isin(own, first // 32 * n_ctas + ctas), selection.shape)
 
     def waited(self, *, stores: bool) -> None:
-        """Wait for the warps' loads or stores, which have happened."""
+        """Note that warps wait for their loads or stores."""
         if self.machine.hooks.tensor_waited is not None:
             self.machine.hooks.tensor_waited(self.machine, self.group, self.active, stores)
 
