@@ -189,7 +189,11 @@ def test_where_compiler_libraries_are(monkeypatch, tmp_path, capsys):
         return str(path)
 
     assert compilers.library("nvrtc") is None
-    assert "no libnvrtc found; WARPSIM_NVRTC names the file" in capsys.readouterr().err
+    found = capsys.readouterr().err
+    assert found == "warpsim: no libnvrtc found: pip install nvidia-cuda-nvrtc, or let WARPSIM_NVRTC name the file\n"
+    assert compilers.library("nvrtc") is None
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(compilers, "LOADED", {})
     files = [file("cuda", "lib64", "libnvrtc.so.12"), file("folder", "libnvrtc.so.13")]
     files.append(file("site", "nvidia", "cuda_nvrtc", "lib", "libnvrtc.so.12"))
     files.append(file("mine.so"))
@@ -249,7 +253,7 @@ def test_compiling(call, monkeypatch):
     assert linecache.getline(os.path.join(os.getcwd(), "own_name.cu"), 1) == "text\n"
     monkeypatch.setitem(compilers.LOADED, "nvrtc", None)
     assert call("nvrtcGetPTX", 7, 8) == 11
-    assert call("nvrtcGetErrorString", 3) == 0
+    assert b"pip install nvidia-cuda-nvrtc" in ctypes.string_at(call("nvrtcGetErrorString", 3))
 
 
 @pytest.fixture

@@ -108,6 +108,18 @@ def test_places():
     assert [a.start for a in memory.allocations] == [start for start, _ in extents]
 
 
+@pytest.mark.parametrize(("nbytes", "aligned"), [(1 << 20, 256), ((1 << 20) + 1, 1 << 21), (3 << 20, 1 << 21)])
+def test_large_allocations(nbytes, aligned):
+    """More than a MiB lies as cuMemAlloc of an H200 puts it: Taichi's run time divides such a block into pages."""
+    memory = GlobalMemory()
+    memory.map(np.zeros(1, np.uint8))
+
+    address = memory.map(np.zeros(nbytes, np.uint8))
+    assert (address & -address) >= aligned
+    if aligned == 256:
+        assert address % (1 << 21)
+
+
 def test_capacity():
     """As much as the GPU has can be asked for, a byte more not; what this machine does not have is named."""
     memory = GlobalMemory()

@@ -24,7 +24,8 @@ from warpsim.driver.raw import bytes_at, get64, put64, text_at
 from warpsim.driver.results import DriverError, Result
 
 LOADED: dict[str, Any] = {}
-"""The libraries by name."""
+"""The libraries by name; None for what was not found."""
+PACKAGES = {"nvrtc": "nvidia-cuda-nvrtc", "nvJitLink": "nvidia-nvjitlink"}
 
 
 def library(name: str) -> Any:
@@ -44,7 +45,10 @@ def library(name: str) -> Any:
     for path in filter(os.path.exists, found):
         LOADED[name] = ctypes.CDLL(path)
         return LOADED[name]
-    print(f"warpsim: no lib{name} found; {variable} names the file", file=sys.stderr)
+    print(
+        f"warpsim: no lib{name} found: pip install {PACKAGES[name]}, or let {variable} name the file", file=sys.stderr
+    )
+    LOADED[name] = None
     return None
 
 
@@ -183,6 +187,7 @@ NAMES = (
 )
 MISSING = 11
 """NVRTC_ERROR_INTERNAL_ERROR."""
+_WHY = ctypes.create_string_buffer(b"NVRTC is not installed: pip install nvidia-cuda-nvrtc")
 _ARCH = re.compile(r"(-arch[= ]?|--gpu-architecture[= ]?)sm_")
 _LINES = frozenset(["-G", "--device-debug", "-lineinfo", "--generate-line-info"])
 
@@ -209,7 +214,7 @@ _declare_forward("nvrtcGetCUBINSize", "nvrtcGetPTXSize")
 def error_string(code: int) -> int:
     found = library("nvrtc")
     if found is None:
-        return 0
+        return ctypes.addressof(_WHY)
     found.nvrtcGetErrorString.restype = ctypes.c_void_p
     return int(found.nvrtcGetErrorString(code) or 0)
 

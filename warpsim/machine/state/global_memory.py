@@ -16,6 +16,8 @@ from warpsim.machine.values import Array, DType
 
 ALIGNMENT = 256
 GUARD = 1 << 20
+LARGE, LARGE_ALIGNMENT = 1 << 20, 1 << 21
+"""Allocations of more bytes have pages of their own, which are so aligned (cuMemAlloc, asked on an H200)."""
 CAPACITY = 80 << 30
 """Global memory of a GPU in bytes, as on an A100 or H100."""
 FIRST_ADDRESS = 0x7F_0000_0000
@@ -205,6 +207,7 @@ class GlobalMemory:
         while self._dropped:
             self.unmap(self._dropped.popleft())
         if address is None:
+            align = max(align, LARGE_ALIGNMENT if array.size > LARGE else ALIGNMENT)
             address = self._free_place(self._next, array.size, align)
             self._next = address + max(array.size, 1) + GUARD
         at = bisect.bisect(self._starts, address)
@@ -215,7 +218,6 @@ class GlobalMemory:
 
     def _free_place(self, first: int, nbytes: int, align: int) -> int:
         """The first aligned address with enough room, given what was mapped at chosen addresses."""
-        align = max(align, ALIGNMENT)
         address = -(-first // align) * align
         while (other := self._overlapped(address, nbytes)) is not None:
             address = -(-(other.end + GUARD) // align) * align
@@ -273,7 +275,7 @@ class GlobalMemory:
         except MemoryError:
             raise LaunchError(f"{name} takes {nbytes} bytes, which this machine does not have") from None
         if const:
-            address = self._free_place(self._next_const, nbytes, align)
+            address = self._free_place(self._next_const, nbytes, max(align, ALIGNMENT))
             self._next_const = address + max(nbytes, 1) + GUARD
             return self.map(data, name=name, read_only=True, address=address), data
         return self.map(data, name=name, read_only=read_only, align=align), data
