@@ -95,7 +95,7 @@ def get_export_table(out: int, number: int) -> None:
         Result.NOT_SUPPORTED,
         f"{library_at(number) or 'the program'} has NVIDIA's run time linked in, and has been stripped of names: NVIDIA's own "
         "libraries (cuBLAS, cuDNN, cuRAND) are machine code, which warpsim cannot run, so leave what they compute to the "
-        "CPU; link what is yours with -cudart shared, or do not strip it",
+        "CPU; link what is yours with -cudart shared, or do not strip it; build NVIDIA Warp with --use-dynamic-cuda",
     )
 
 
