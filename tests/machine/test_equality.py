@@ -106,7 +106,7 @@ PAIRS = [
     (Shape(1, 32, 1, 2), Shape(1, 32, 1, 2), None),
     (Shape(1, 32, 1, 2), Shape(1, 32, 2, 1), "."),
     (threads(0, 5), threads(0, 5), None),
-    (threads(0, 5), threads(0, 6), "."),
+    (threads(0, 5), threads(0, 7), "."),
     ({Shape(1, 32, 1, 2): 1}, {Shape(1, 32, 1, 2): 2}, "[('shape', (1, 32, 1, 2))]: 1 and 2"),
     ([int, len], [int, len], None),
     ([int], [str], "[0]: <class 'int'> and <class 'str'>"),

@@ -1,5 +1,6 @@
 """Which threads a group holds: sets of threads cut and joined, against sets of plain integers."""
 
+import itertools
 import random
 
 import numpy as np
@@ -184,9 +185,27 @@ def test_from_positions(shape):
             one = first // width == (first + len(positions) // m - 1) // width
             assert members(found) == positions.tolist()
             assert isinstance(found, Rect) == (rows or one)
-            if m > 1:
-                assert isinstance(from_positions(shape, positions[:-1]), Lanes)
     assert from_positions(shape, np.arange(shape.n)) is shape.whole
+
+
+@pytest.mark.parametrize("shape", [Shape(1, 4, 1, 2), Shape(2, 2, 1, 2), Shape(2, 2, 2, 1), Shape(1, 3, 1, 3)], ids=lambda s: str(s.extents))  # fmt: skip
+def test_rectangles(shape):
+    """Each set of threads: a rectangle exactly where runs along the four axes have those threads and no others."""
+    runs = [
+        [r for a in range(e) for s in range(1, e + 1) for n in range(1, e + 1) if (r := range(a, a + s * n, s))[-1] < e]
+        for e in shape.extents
+    ]
+    n0, m1, m0 = shape.extents[1:]
+    rectangles = {
+        frozenset(((a * n0 + b) * m1 + c) * m0 + d for a, b, c, d in itertools.product(*axes))
+        for axes in itertools.product(*runs)
+    }
+    for bits in range(1, 1 << shape.n):
+        some = [p for p in range(shape.n) if bits >> p & 1]
+        found = from_positions(shape, np.array(some))
+
+        assert members(found) == some
+        assert isinstance(found, Rect) == (frozenset(some) in rectangles)
 
 
 WIDE = [*CUT, *((shape, cut(shape, random.Random(seed))) for shape in (Shape(8, 8, 1, 2), Shape(6, 6, 2, 1), Shape(2, 2, 2, 2), Shape(4, 32, 3, 1)) for seed in range(6))]  # fmt: skip

@@ -425,21 +425,33 @@ class Warps:
 
 
 def from_positions(batch: Shape, positions: Array) -> Selection:
-    """The simplest selection of ascending positions: the whole batch, a run of whole threads, or lanes."""
-    n = len(positions)
-    if n == batch.n:
+    """The simplest selection of ascending positions: the whole batch, a rectangle, or lanes."""
+    if len(positions) == batch.n:
         return batch.whole
-    m = batch.n_ctas
-    first, last = int(positions[0]), int(positions[-1])
-    if last - first + 1 == n and first % m == 0 and n % m == 0:
-        t0, count, width = first // m, n // m, batch.extents[1]
-        if t0 % width == 0 and count % width == 0:
-            return Rect(
-                batch, ((t0 // width, 1, count // width), (0, 1, width), *((0, 1, e) for e in batch.extents[2:]))
-            )
-        if t0 // width == (t0 + count - 1) // width:
-            return Rect(batch, ((t0 // width, 1, 1), (t0 % width, 1, count), *((0, 1, e) for e in batch.extents[2:])))
+    parts = _product(positions, batch.n_ctas)
+    if parts is not None:
+        _, width, _, across = batch.extents
+        threads, ctas = _product(parts[0], width), _product(parts[1], across)
+        if threads is not None and ctas is not None:
+            axes = [_run(where) for where in (*threads, *ctas)]
+            if None not in axes:
+                return Rect(batch, tuple([axis for axis in axes if axis is not None]))
     return Lanes(batch, positions)
+
+
+def _product(numbers: Array, width: int) -> tuple[Array, Array] | None:
+    """Rows and columns, ascending, of which ``row * width + column`` are all of these ascending numbers; None if there are none."""
+    row = int(numbers[0]) // width
+    count = int(numbers.searchsorted((row + 1) * width))
+    if len(numbers) % count:
+        return None
+    grid = numbers.reshape(-1, count)
+    columns, starts = grid[0] - row * width, grid[:, 0] - grid[0, 0]
+    if int(grid[-1, -1]) - int(starts[-1]) != int(grid[0, -1]) or (starts % width).any():
+        return None
+    if not (grid == grid[0] + starts[:, None]).all():
+        return None
+    return row + starts // width, columns
 
 
 def union(selections: list[Selection]) -> Selection:
@@ -533,4 +545,4 @@ def _sliced(rect: Rect, axis: int, run: Axis) -> Rect:
 def _masked(selection: Selection, mask: Array, *, negate: bool) -> Selection:
     flags = np.broadcast_to(mask, selection.shape)
     chosen = selection.positions[~flags if negate else flags]
-    return Lanes(selection.batch_shape, chosen)
+    return from_positions(selection.batch_shape, chosen)
