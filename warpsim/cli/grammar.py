@@ -143,6 +143,7 @@ def parser() -> argparse.ArgumentParser:
         _add_trace(traced := kinds.add_parser(name, parents=parents, help=f"as warpsim {name}"))
     _case(traced, 1)
     command("dap", "dap", "serve the debugger to editors: Debug Adapter Protocol over standard input and output")
+    command("lsp", "lsp", "serve editors of PTX: Language Server Protocol over standard input and output")
     kinds = command("debug", "debug", "step through a launch").add_subparsers(dest="kind", required=True)
     script = _script()
     kinds.add_parser("run", parents=[launch, common, script], help="as warpsim run")

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from warpsim.errors import InternalError
 from warpsim.isa import syntax
-from warpsim.isa.spec import REGISTRY, Each, Form, Gate, Limit, Op, OperandSpec, chosen, plain
+from warpsim.isa.spec import REGISTRY, Each, Form, Gate, Limit, Op, OperandSpec, Target, chosen, plain
 from warpsim.isa.traits import Traits, completed
 from warpsim.records import frozen
 from warpsim.types import TYPES, ScalarType
@@ -208,28 +208,74 @@ def nearest(root: str, modifiers: tuple[str, ...]) -> str | None:
     return min(REGISTRY[root], key=distance).syntax if REGISTRY[root] else None
 
 
-def continued(text: str) -> list[str]:
+def continued(text: str, target: str = "", version: tuple[int, int] = (0, 0)) -> list[str]:
     """The spellings that begin with a text, up to the next dot: opcodes, then an opcode with one modifier more, in the order of
-    a form's slots."""
+    a form's slots. With a module's ``target`` and PTX ``version``, those that lead to an instruction that it may have."""
     root, *words = text.split(".")
     if not words:
-        return sorted(name for name in REGISTRY if name.startswith(root))
-    given, found = words[:-1], set[str]()
-    for form in REGISTRY.get(root, ()):
-        slots = list(form.pattern.slots)
-        for word in given:
-            while slots and word not in slots[0].values:
-                if not slots.pop(0).optional:
-                    slots = []
-            slots = slots[1:] if slots else [_NOTHING]
-        for slot in slots:
-            found |= slot.values
-            if not slot.optional:
-                break
-    return sorted(".".join([root, *given, word]) for word in found if word.startswith(words[-1]))
+        found = {name for name in REGISTRY if name.startswith(root)}
+        return sorted(n for n in found if not target or any(_exists(form, target, version) for form in REGISTRY[n]))
+    given = words[:-1]
+    forms = [form for form in REGISTRY.get(root, ()) if not target or _exists(form, target, version)]
+    found = {word for form in forms for slot in _next(form, given)[0] for word in slot.values}
+    return sorted(
+        ".".join([root, *given, word])
+        for word in found
+        if word.startswith(words[-1]) and (not target or _leads(root, [*given, word], forms, target, version))
+    )
 
 
-_NOTHING = syntax.Slot("", frozenset(), literal=False, typed=False, group=None)
+def _next(form: Form, given: Sequence[str]) -> tuple[list[syntax.Slot], bool]:
+    """The slots of a form that the word after these may fill, and whether no word is needed."""
+    slots = list(form.pattern.slots)
+    for word in given:
+        while slots and word not in slots[0].values:
+            if not slots.pop(0).optional:
+                return [], False
+        if not slots:
+            return [], False
+        del slots[0]
+    needed = next((at for at, slot in enumerate(slots) if not slot.optional), len(slots))
+    return slots[: needed + 1], needed == len(slots)
+
+
+TRIES = 40
+"""Complete spellings that are looked at before a beginning counts as legal."""
+
+
+def _leads(root: str, given: list[str], forms: list[Form], target: str, version: tuple[int, int]) -> bool:
+    """Whether these words begin an instruction of the module."""
+    tried = 0
+    for form in forms:
+        left = [given]
+        while left:
+            words = left.pop()
+            slots, ends = _next(form, words)
+            if ends:
+                if any(available(c, target, version) for c in candidates(root, tuple(words))):
+                    return True
+                tried += 1
+                if tried == TRIES:
+                    return True
+            left += [[*words, word] for slot in slots[::-1] for word in sorted(slot.values, reverse=True)]
+    return False
+
+
+def _exists(form: Form, target: str, version: tuple[int, int]) -> bool:
+    """Whether a module may have any instruction of a form."""
+    declared = form.declared
+    gone = (
+        declared.until is not None
+        and version >= declared.until[1]
+        and satisfies((declared.until[0], None), target, version)
+    )
+    return not gone and satisfies(declared.needs, target, version)
+
+
+def available(candidate: Candidate, target: str, version: tuple[int, int]) -> bool:
+    """Whether a module may have an instruction."""
+    legal = not candidate.illegal and _exists(candidate.form, target, version)
+    return legal and all(satisfies(gate, target, version) for gate in candidate.gates)
 
 
 def _fill(slots: tuple[syntax.Slot, ...], words: tuple[str, ...]) -> dict[int, str] | None:
@@ -375,6 +421,12 @@ def satisfies(gate: Gate, target: str, version: tuple[int, int]) -> bool:
         elif target == f"sm_{one}":
             return True
     return False
+
+
+def targets(need: Target | None) -> str:
+    """Phrase the targets of a gate."""
+    each = need if isinstance(need, tuple) else (need,)
+    return " or ".join(f"sm_{one} or higher" if isinstance(one, int) else f"sm_{one}" for one in each)
 
 
 _WIDE = frozenset({"applypriority", "atom", "discard", "ld", "ldu", "multimem", "prefetch", "prefetchu", "red", "st"})

@@ -132,7 +132,7 @@ class Checker:
         if version is not None and self.version < version:
             have = f"this module has {self.version[0]}.{self.version[1]}"
             return f"{text} needs PTX .version {version[0]}.{version[1]}; {have}"
-        return f"{text} needs .target {_targets(target)}; this module is for {self.target}"
+        return f"{text} needs .target {matching.targets(target)}; this module is for {self.target}"
 
     def _operands(self, candidate: Candidate, node: ast.Instruction) -> tuple[Operand, ...]:
         op, specs = candidate.op, tuple([typed for typed in candidate.operands if typed.spec.kind != "carry"])
@@ -173,9 +173,3 @@ class Checker:
 def _is_argument(base: Operand) -> bool:
     """Whether an address is that of a .param variable of a function's body."""
     return base.variable is not None and base.variable.space is StateSpace.PARAM
-
-
-def _targets(need: spec.Target | None) -> str:
-    """Phrase the targets of a gate."""
-    each = need if isinstance(need, tuple) else (need,)
-    return " or ".join(f"sm_{one} or higher" if isinstance(one, int) else f"sm_{one}" for one in each)

@@ -78,3 +78,11 @@ RULES = {name: Rule(name, group, sentence) for group, rules in BY_GROUP.items() 
 ALWAYS = frozenset(("deadlock", "out-of-bounds", "misaligned", "read-only", "limit", "trap", "assert"))
 """Those that ``checks=`` cannot turn off: a GPU would stop or hang, too."""
 GROUPS = {group: frozenset(BY_GROUP[group]) for group in ("sync", "matrix", "async", "memory", "init", "race")}
+
+SITE = "https://warpsim.github.io/warpsim/"
+
+
+def page_of(rule: str) -> str:
+    """The address of a rule's page; empty if it has none."""
+    known = RULES.get(rule)
+    return f"{SITE}reference/rules/{rule}/" if known is not None and known.group and rule != "internal" else ""
