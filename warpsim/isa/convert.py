@@ -209,6 +209,7 @@ def cvt_half2(op: Op, a: Lanes, b: Lanes) -> Lanes:
 @_cvt(
     "cvt.rs{.relu}{.satfinite}.dtype.f32 d, a, b, rbits; .dtype = { .f16x2, .bf16x2 };",
     types={"d": "dtype", "rbits": ".b32"},
+    registers=("rbits",),
     needs=(("100a", "103a", "107a"), (8, 7)),
 )
 def cvt_half2_stochastic(op: Op, a: Lanes, b: Lanes, rbits: Lanes) -> Lanes:
@@ -225,6 +226,7 @@ def cvt_half2_stochastic(op: Op, a: Lanes, b: Lanes, rbits: Lanes) -> Lanes:
 @_cvt(
     "cvt.rs{.relu}.satfinite.small.f32 d, a, rbits; .small = { .e4m3x4, .e5m2x4, .e2m3x4, .e3m2x4 };",
     types={"d": ".b32", "rbits": ".b32"},
+    registers=("rbits",),
     vectors={"a": 4},
     needs=(("100a", "103a", "107a"), (8, 7)),
 )
@@ -242,6 +244,7 @@ def cvt_small_stochastic(op: Op, a: tuple[Lanes, ...], rbits: Lanes) -> Lanes:
 @_cvt(
     "cvt.rs{.relu}.satfinite.e2m1x4.f32 d, a, rbits;",
     types={"d": ".b16", "rbits": ".b32"},
+    registers=("rbits",),
     vectors={"a": 4},
     needs=(("100a", "103a", "107a"), (8, 7)),
 )

@@ -20,6 +20,9 @@ _TYPES = ".vec = { .v4, .v2 };  .dtype = { .u32, .s32, .f16, .f32, .f16x2 };"
 
 
 def _illegal(op: Op) -> str | None:
+    late = [word for word in op.modifiers[1:] if word in ("base", "level", "grad")]
+    if late:
+        return f".{late[0]} comes first"
     if (op.vec == "v2") != (op.dtype.name == "f16x2"):
         return "four values (.v4), or two pairs of halves (.v2.f16x2)"
     if op.geom.endswith("ms") and op.ctype.name != "s32":
@@ -143,6 +146,15 @@ def tld4(
     return _typed(textures.gather(op.geom, a, "rgba".index(op.comp), offset=e), op.dtype)
 
 
+def _starts(word: str, legal: Callable[[Op], str | None] | None = None) -> Callable[[Op], str | None]:
+    """Other words may stand in any order, but this one is part of the instruction's name."""
+
+    def check(op: Op) -> str | None:
+        return f".{word} comes first" if op.modifiers[0] != word else legal and legal(op)
+
+    return check
+
+
 _ADDRESS_MODES = {"wrap": 0, "mirror": 1, "clamp": 3, "border": 4}
 """In the order of the manual: wrap, mirror, clamp_ogl, clamp_to_edge, clamp_to_border."""
 _QUERIES: dict[str, Callable[[Fields], int]] = {
@@ -208,6 +220,7 @@ def istypep(op: Op, a: Lanes, *, textures: TexturePort) -> Lanes:
     anchor="texture-instructions-txq",
     types={"d": ".b32", "lod": ".u32"},
     spaces={"a": {"texref"}},
+    legal=_starts("level"),
 )
 def query_level(op: Op, a: Address, lod: Lanes, *, textures: TexturePort) -> Lanes:
     """d = the extent of a level of detail."""
@@ -230,7 +243,7 @@ _SURFACE = ".geom = { .1d, .2d, .3d, .a1d, .a2d };  .clamp = { .trap, .clamp, .z
     anchor="surface-instructions-suld",
     types={"d": "dtype"},
     spaces={"a": {"surfref"}},
-    legal=lambda op: "a vector has at most 128 bits" if op.vec == "v4" and op.dtype.bits == 64 else None,
+    legal=_starts("b", lambda op: "a vector has at most 128 bits" if op.vec == "v4" and op.dtype.bits == 64 else None),
     relaxed=True,
 )
 def suld(op: Op, a: Address, *, textures: TexturePort) -> Lanes | tuple[Lanes, ...]:
@@ -249,7 +262,7 @@ def suld(op: Op, a: Address, *, textures: TexturePort) -> Lanes | tuple[Lanes, .
     types={"c": "ctype"},
     vectors={"c": lambda op: int(op.vec[1:]) if op.vec else 1},
     spaces={"a": {"surfref"}},
-    legal=lambda op: "a vector has at most 128 bits" if op.vec == "v4" and op.ctype.bits == 64 else None,
+    legal=_starts("b", lambda op: "a vector has at most 128 bits" if op.vec == "v4" and op.ctype.bits == 64 else None),
     relaxed=True,
 )
 def sust(op: Op, a: Address, c: Lanes | tuple[Lanes, ...], *, textures: TexturePort) -> None:
@@ -263,6 +276,7 @@ def sust(op: Op, a: Address, c: Lanes | tuple[Lanes, ...], *, textures: TextureP
     types={"c": ".b32"},
     vectors={"c": lambda op: int(op.vec[1:]) if op.vec else 1},
     spaces={"a": {"surfref"}},
+    legal=_starts("p"),
 )
 def sust_formatted(op: Op, a: Address, c: Lanes | tuple[Lanes, ...], *, textures: TexturePort) -> None:
     """The element at the coordinates = c, converted to its format."""
@@ -284,7 +298,7 @@ def _illegal_reduction(op: Op) -> str | None:
     anchor="surface-instructions-sured",
     types={"c": "type"},
     spaces={"a": {"surfref"}},
-    legal=_illegal_reduction,
+    legal=_starts("b", _illegal_reduction),
 )
 def sured(op: Op, a: Address, c: Lanes, *, textures: TexturePort) -> None:
     """What lies at a byte offset and a row of the surface is combined with c."""
