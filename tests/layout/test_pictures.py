@@ -184,6 +184,29 @@ def test_tiles_of_wgmma(spelling, swizzle, transposed):
         assert name.upper() in tile.text()
 
 
+@pytest.mark.parametrize("swizzle", ["none", "32B", "64B", "128B"])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_tiles_of_tcgen05(swizzle, transposed):
+    """Both CTAs of a pair hold 64 columns of B, as wgmma's, whose canonical layouts are the same."""
+    placing = Placing(swizzle, transposed)
+    tile = pictures_of("tcgen05.mma.cta_group::2.kind::f16.m128n128", placing=placing)["b_desc"]
+    expected = pictures_of("wgmma.m64n64k16.f32.f16.f16", placing=placing)["b_desc"]
+
+    assert isinstance(tile, Tile)
+    assert isinstance(expected, Tile)
+    assert (tile.addresses == expected.addresses).all()
+
+
+def test_a_descriptor_of_tcgen05():
+    """With atoms of 32 bytes, bits 5 and 6 of an address XOR bits 7 and 8 (PTX ISA: 128-byte swizzling, 32-byte atomicity)."""
+    bits = 1 << 46 | 1 << 61 | 1024 >> 4 << 32
+    tile = pictures_of("tcgen05.mma.cta_group::1.kind::tf32.m128n32", placing=Placing(descriptor=bits))["b_desc"]
+
+    assert isinstance(tile, Tile)
+    assert tile.addresses[:6, 0].tolist() == [128 * row + 32 * (row % 4) for row in range(6)]
+    assert "32-byte atoms" in tile.note
+
+
 def test_a_descriptor_of_one_s_own():
     """`--descriptor` is drawn as it is: start 0x400, offsets 128 and 256, no swizzle."""
     bits = 0x400 >> 4 | 128 >> 4 << 16 | 256 >> 4 << 32

@@ -168,7 +168,9 @@ def _add_layout(layout: argparse.ArgumentParser) -> None:
         "--major", default="k", choices=["k", "mn"], help="the contiguous dimension in shared memory (k)"
     )
     layout.add_argument(
-        "--descriptor", metavar="BITS", help="a wgmma matrix descriptor, in place of the densest packing"
+        "--descriptor",
+        metavar="BITS",
+        help="a matrix descriptor of wgmma or tcgen05.mma, in place of the densest packing",
     )
     layout.add_argument("--format", default="text", choices=["text", "svg", "html"], help="of the picture (text)")
     layout.add_argument("--device", help="the GPU, for example sm_90a: wmma's fragments differ")

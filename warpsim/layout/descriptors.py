@@ -58,7 +58,8 @@ TCGEN05_SPANS = np.array([0, 128, 128, 0, 64, 0, 32, 0], np.int64)
 """The same for tcgen05.mma; its first 128 exchanges parts of 32 bytes."""
 ABSOLUTE = 1 << 52
 """The leading offset is an address."""
-_CONSTANTS = (1 << 46, 0x7 << 46 | 0xFF << 53)
+TCGEN05_VERSION = 1 << 46
+_CONSTANTS = (TCGEN05_VERSION, 0x7 << 46 | 0xFF << 53)
 """The value that bits 46 to 48 and 53 to 60 have, and a mask of them."""
 
 
@@ -90,13 +91,15 @@ def problem_tcgen05(bits: int) -> str | None:
     return None
 
 
-def describe(bits: int) -> str:
+def describe(bits: int, *, tcgen05: bool = False) -> str:
     """Describe the fields of a descriptor in words."""
-    fields = decode(np.array([bits], np.uint64))
+    fields = (decode_tcgen05 if tcgen05 else decode)(np.array([bits], np.uint64))
     start, leading, stride, base, span = (
         int(f[0]) for f in (fields.start, fields.leading, fields.stride, fields.base_offset, fields.span)
     )
     swizzle = f"{span}-byte swizzle" if span else "no swizzle"
+    if fields.wide is not None and fields.wide[0]:
+        swizzle += " of 32-byte atoms"
     return f"0x{bits:x}: start 0x{start:x}, leading offset {leading}, stride offset {stride}, base offset {base}, {swizzle}"
 
 

@@ -210,12 +210,14 @@ def _grid(drawing: Drawing) -> list[str]:
     ]
 
 
-def by_descriptor(name: str, bits: int, k: int, extent: int, nbytes: int, *, transposed: bool, unit: int = 1) -> Tile:
-    """A or B of wgmma as a descriptor names it: ``extent`` rows of M or N, ``k`` elements of ``nbytes`` each."""
-    fields = descriptors.decode(np.array([bits], np.uint64))
+def by_descriptor(
+    name: str, bits: int, k: int, extent: int, nbytes: int, *, transposed: bool, unit: int = 1, tcgen05: bool = False
+) -> Tile:
+    """A or B of wgmma (or tcgen05.mma) as a descriptor names it: ``extent`` rows of M or N, ``k`` elements of ``nbytes`` each."""
+    fields = (descriptors.decode_tcgen05 if tcgen05 else descriptors.decode)(np.array([bits], np.uint64))
     found = descriptors.byte_addresses(fields, k, extent, nbytes, transposed=transposed)[:, :, 0]
     side = "n" if name.lower().startswith("b") else "m"
-    note = f"descriptor {descriptors.describe(bits)}, {'MN' if transposed else 'K'}-major"
+    note = f"descriptor {descriptors.describe(bits, tcgen05=tcgen05)}, {'MN' if transposed else 'K'}-major"
     if transposed:
         return Tile(name, found, nbytes, ("k", side), note, unit)
     return Tile(name, found.T, nbytes, (side, "k"), note, unit)

@@ -6,9 +6,11 @@ import re
 
 import attrs
 
-from warpsim.layout import drawing, fragments, instructions
+from warpsim.layout import drawing, fragments, instructions, tensor_fragments
+from warpsim.layout.descriptors import TCGEN05_VERSION
 from warpsim.layout.drawing import Tile
 from warpsim.layout.fragment import Holder
+from warpsim.layout.instruction_descriptors import WHOLE_BYTES
 from warpsim.layout.instructions import BITS, Operand
 from warpsim.records import frozen
 from warpsim.types import JsonObject
@@ -135,6 +137,8 @@ def pictures(text: str, sm: int = 90, placing: Placing | None = None) -> Picture
             shown[name] = operand
     if root == "wgmma":
         shown |= _descriptors(words, placing)
+    elif words[:1] == ["mma"] and root == "tcgen05":
+        shown |= _tensor_descriptors(words, placing)
     return shown
 
 
@@ -174,27 +178,44 @@ def _descriptors(words: list[str], placing: Placing) -> Pictures:
     shape = next(word for word in words if word.startswith("m64n"))
     n, k = map(int, shape[4:].split("k"))
     _, a, b, _ = instructions.types("wgmma", words)
-    sparse = "sp" in words
+    a_depth = k // 2 if "sp" in words else k
+    if placing.transposed and BITS[a] != 16:
+        raise ValueError(f"only 16-bit types lie MN-major in shared memory, not .{a}")
+    return {
+        "a_desc": _by_descriptor("A_DESC", 64, a_depth, BITS[a], placing),
+        "b_desc": _by_descriptor("B_DESC", n, k, BITS[b], placing),
+    }
+
+
+def _tensor_descriptors(words: list[str], placing: Placing) -> Pictures:
+    """A and B of tcgen05.mma in shared memory, of one CTA; not those of 6 and 4 bits that are padded to bytes."""
+    p = tensor_fragments.product_of(words)
     found: Pictures = {}
-    for name, extent, type, depth in (("a_desc", 64, a, k // 2 if sparse else k), ("b_desc", n, b, k)):
-        bits = BITS[type]
-        unit = 8 // bits if bits < 8 else 1
-        nbytes, elements = max(bits // 8, 1), depth // unit
-        transposed = placing.transposed
-        if transposed and bits != 16:
-            raise ValueError(f"only 16-bit types lie MN-major in shared memory, not .{type}")
-        span = SWIZZLES[placing.swizzle]
-        if span and transposed and (extent * nbytes) % span:
-            raise ValueError(
-                f"{extent} elements along {'n' if name[0] == 'b' else 'm'} are no multiple of {span} bytes: choose a smaller swizzle"
-            )
-        descriptor = placing.descriptor
-        if descriptor is None:
-            descriptor = drawing.canonical(elements, extent, nbytes, span, transposed=transposed)
-        found[name] = drawing.by_descriptor(
-            name.upper(), descriptor, elements, extent, nbytes, transposed=transposed, unit=unit
-        )
+    for name, rows, depth, type, bits in (
+        ("a_desc", p.m, p.stored, p.a, p.bits_a),
+        ("b_desc", p.n, p.k, p.b, p.bits_b),
+    ):
+        if placing.transposed and bits not in (8, 16):
+            raise ValueError(f"only 16-bit and 8-bit types lie MN-major in shared memory, not .{type}")
+        if bits != 8 or type in WHOLE_BYTES:
+            found[name] = _by_descriptor(name.upper(), rows // p.cta_group, depth, bits, placing, tcgen05=True)
     return found
+
+
+def _by_descriptor(name: str, rows: int, k: int, bits: int, placing: Placing, *, tcgen05: bool = False) -> Tile:
+    """``rows`` of M or N by ``k`` elements of so many bits, by the given descriptor or packed densely."""
+    unit = 8 // bits if bits < 8 else 1
+    nbytes, elements = max(bits // 8, 1), k // unit
+    span, transposed, descriptor = SWIZZLES[placing.swizzle], placing.transposed, placing.descriptor
+    if span and transposed and (rows * nbytes) % span:
+        side = "n" if name.startswith("B") else "m"
+        raise ValueError(f"{rows} elements along {side} are no multiple of {span} bytes: choose a smaller swizzle")
+    if descriptor is None:
+        descriptor = drawing.canonical(elements, rows, nbytes, span, transposed=transposed)
+        descriptor |= TCGEN05_VERSION if tcgen05 else 0
+    return drawing.by_descriptor(
+        name, descriptor, elements, rows, nbytes, transposed=transposed, unit=unit, tcgen05=tcgen05
+    )
 
 
 def _tile(words: list[str], placing: Placing) -> Tile:
