@@ -32,6 +32,7 @@ from warpsim.checks.tensor_clocks import (
     Clocks,
 )
 from warpsim.isa.ports import TensorRuns
+from warpsim.layout.tensor_memory import COLUMNS, LANES
 from warpsim.machine.reporting import present
 from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array
@@ -48,7 +49,6 @@ RULE = "tcgen05"
 KNOWN: Note[TensorOrder] = Note(RULE)
 EARLY: Note[dict[int, tuple[Instruction, Instruction, int]]] = Note("tcgen05.ld")
 """What uses the registers of each load before its wait, by identity of the load."""
-LANES, COLUMNS = 128, 512
 GRANULE = 16
 """Lanes that are tracked together."""
 CORE, LOAD, STORE = range(3)

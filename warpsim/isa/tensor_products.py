@@ -14,7 +14,8 @@ import numpy as np
 from warpsim.isa.ports import Lanes
 from warpsim.layout import descriptors, instruction_descriptors, tensor_tiles
 from warpsim.layout.instruction_descriptors import FOUR, SCALED, WHOLE_BYTES, Product
-from warpsim.layout.tensor_tiles import LANES, PARTITION, Tile
+from warpsim.layout.tensor_memory import LANES
+from warpsim.layout.tensor_tiles import PARTITION, Tile
 from warpsim.numerics import emulated, matrix, plain_matrix
 from warpsim.numerics.arrays import DType
 from warpsim.records import frozen
@@ -87,11 +88,11 @@ class TensorProducts:
 
     def address(self, part: str) -> Lanes:
         """The addresses of an operand in tensor memory."""
-        assert self.scales is not None or not part.startswith("scale")
-        found = {"d": self.d, "a": self.a, "metadata": self.metadata}.get(part)
-        if found is None:
+        if part.startswith("scale"):
             assert self.scales is not None
-            found = self.scales[part == "scale_b"]
+            return self.scales[part == "scale_b"]
+        found = {"d": self.d, "a": self.a, "metadata": self.metadata}[part]
+        assert found is not None
         return found
 
     def rectangles(self, variant: Variant) -> Iterator[Rectangle]:

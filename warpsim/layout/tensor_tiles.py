@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from warpsim.layout.instruction_descriptors import Product
+from warpsim.layout.tensor_memory import LANES, QUARTER
 from warpsim.numerics.arrays import Array
 from warpsim.records import frozen
 
-LANES, COLUMNS = 128, 512
-PARTITION = 32
-"""Lanes of a warp; scale factors are there once in each."""
+PARTITION = QUARTER
+"""Scale factors are there once in the lanes of each warp."""
 
 
 @frozen

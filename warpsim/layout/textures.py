@@ -67,8 +67,10 @@ class Fields:
     """What a texture is and how it is read.
 
     ``size`` counts the elements of level 0 along x, y and z; ``rank`` is the number of these axes. ``layers`` and ``faces`` are 0 where
-    there are none. ``pitch`` is the distance of rows in bytes, 0 where they follow each other, at multiples of ``row`` bytes. ``buffer`` is linear memory of one dimension, ``samples`` those of an element (0: not multisampled), ``forced`` a sampler's
-    force_unnormalized_coords; ``named`` is a module's variable; ``fraction``: integers are fractions, whatever a reader asks for; ``data_type`` and ``order`` are what a module says of its channels.
+    there are none. ``pitch`` is the distance of rows in bytes, 0 where they follow each other, at multiples of ``row`` bytes.
+    ``samples`` are those of an element (0: not multisampled), ``buffer`` is linear memory of one dimension, ``forced`` a sampler's
+    force_unnormalized_coords, ``named`` a module's variable. ``fraction``: integers are fractions, whatever a reader asks for.
+    ``data_type`` and ``order`` are what a module says of its channels.
     """
 
     rank: int

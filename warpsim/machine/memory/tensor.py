@@ -12,7 +12,7 @@ from warpsim.layout.tensor_memory import BLOCK, BLOCKS, COLUMNS, LANES, QUARTER,
 from warpsim.machine.hooks import READ, WRITE, TensorAccess
 from warpsim.machine.machine import Machine
 from warpsim.machine.memory.addresses import Address
-from warpsim.machine.memory.tensor_allocation import allocate, free, refuse, relinquish
+from warpsim.machine.memory.tensor_allocation import Warps, allocate, free, refuse, relinquish
 from warpsim.machine.specials import ranks_of
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.tensor_memory import TensorMemory
@@ -180,17 +180,12 @@ class Tensor:
     def announced(self, kind: int, address: Array, tile: Tile) -> tuple[Array, Array, Array, list[Array]]:
         """The warps that may access, as indices into ``n * m``, their CTAs and first threads' positions, and the addresses of each
         part of the tile."""
-        warps = self.group.warps
-        n, m = warps.n, warps.m
-        active = warps.active if self.active is None else warps.active & warps.spread(self.active)
-        which = np.flatnonzero(active.any(axis=1).reshape(-1))
-        ctas = np.broadcast_to(warps.ctas, (n, m)).reshape(-1)[which]
-        first = np.repeat(warps.first_thread, m)[which]
-        base = np.broadcast_to(address[:, 0], (n, m)).reshape(-1)[which].astype(np.uint32)
-        base = self._from_first_lane(ctas, first, base)
+        warps = Warps(self.machine, self.group, self.active)
+        which, ctas, positions = warps.which, warps.ctas, warps.positions
+        base = np.broadcast_to(address[:, 0], warps.shape).reshape(-1)[which].astype(np.uint32)
+        base = self._from_first_lane(warps, base)
         places = [base + np.uint32(offset) for offset in tile.offsets]
-        good = self._in_quarter(ctas, first, base, tile)
-        positions = first * self.machine.batch.shape.n_ctas + ctas
+        good = self._in_quarter(warps, base, tile)
         for at in places:
             here = announce(
                 self.machine, self.group, kind, ctas[good], positions[good], at[good], tile.lanes, tile.columns
@@ -198,44 +193,38 @@ class Tensor:
             good[good] = here
         return which[good], ctas[good], positions[good], [at[good] for at in places]
 
-    def _from_first_lane(self, ctas: Array, first: Array, address: Array) -> Array:
+    def _from_first_lane(self, warps: Warps, address: Array) -> Array:
         """Addresses in the warps' own quarters of those in the first, which DeepGEMM and TileLang pass for all warps: a GPU reaches the
         warp's own lanes."""
-        moved = np.where(address >> 16 < QUARTER, first // 32 % 4 * QUARTER, 0)
+        moved = np.where(address >> 16 < QUARTER, warps.first // 32 % 4 * QUARTER, 0)
         if moved.any():
             refuse(
                 self.machine,
                 self.group,
-                self._threads_of(first[moved > 0], ctas[moved > 0]),
-                f"warp {int(first[moved > 0][0]) // 32} names lanes of warp 0, and accesses its own",
+                warps.lanes(moved > 0),
+                f"warp {int(warps.first[moved > 0][0]) // 32} names lanes of warp 0, and accesses its own",
                 ADD,
                 severity="note",
             )
         return address + (moved << 16).astype(np.uint32)
 
-    def _in_quarter(self, ctas: Array, first: Array, address: Array, tile: Tile) -> Array:
+    def _in_quarter(self, warps: Warps, address: Array, tile: Tile) -> Array:
         """A mask of the warps that access their own quarter of the lanes, from where a rectangle may begin."""
         lane, _ = places(address)
-        own = first // 32 % 4 * QUARTER
+        own = warps.first // 32 % 4 * QUARTER
         good: Array = (lane >= own) & (lane + tile.lanes <= own + QUARTER) & (lane % tile.lanes == 0)
         if not good.all():
             k = int(np.flatnonzero(~good)[0])
             refuse(
                 self.machine,
                 self.group,
-                self._threads_of(first[~good], ctas[~good]),
-                f"warp {int(first[k]) // 32} accesses lanes {int(lane[k])} to {int(lane[k]) + tile.lanes - 1} of tensor memory;"
+                warps.lanes(~good),
+                f"warp {int(warps.first[k]) // 32} accesses lanes {int(lane[k])} to {int(lane[k]) + tile.lanes - 1} of tensor memory;"
                 f" it reaches lanes {int(own[k])} to {int(own[k]) + QUARTER - 1}, from a multiple of {tile.lanes}",
                 ADD,
                 address=int(address[k]),
             )
         return good
-
-    def _threads_of(self, first: Array, ctas: Array) -> Array:
-        """A mask of the threads of warps."""
-        selection, n_ctas = self.group.selection, self.machine.batch.shape.n_ctas
-        own = selection.threads // 32 * n_ctas + selection.ctas
-        return np.broadcast_to(np.isin(own, first // 32 * n_ctas + ctas), selection.shape)
 
     def waited(self, *, stores: bool) -> None:
         """Note that warps wait for their loads or stores."""

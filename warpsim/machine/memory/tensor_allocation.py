@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from warpsim.layout.tensor_memory import BLOCK, BLOCKS, COLUMNS
@@ -33,7 +35,7 @@ def refuse(
 
 
 class Warps:
-    """The active warps of a group: the CTA of each ``[k]``, its first thread, and its place among those of its CTA."""
+    """The active warps of a group: the CTA of each ``[k]``, and its first thread."""
 
     def __init__(self, machine: Machine, group: Group, active: Array | None) -> None:
         warps = group.warps
@@ -42,10 +44,20 @@ class Warps:
         self.which = np.flatnonzero(here.any(axis=1).reshape(-1))
         self.ctas = np.broadcast_to(warps.ctas, self.shape).reshape(-1)[self.which]
         self.first = np.repeat(warps.first_thread, warps.m)[self.which]
+
+    @functools.cached_property
+    def rank(self) -> Array:
+        """The place of each among those of its CTA."""
         order = np.argsort(self.ctas, kind="stable")
         first = np.searchsorted(self.ctas[order], self.ctas[order])
-        self.rank = np.empty(len(order), np.int64)
-        self.rank[order] = np.arange(len(order)) - first
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order)) - first
+        return rank
+
+    @property
+    def positions(self) -> Array:
+        """The positions of their first threads."""
+        return self.first * self.group.selection.batch_shape.n_ctas + self.ctas
 
     def of(self, value: Array) -> Array:
         """The value ``[k]`` of each warp's first lane."""
@@ -149,8 +161,7 @@ def free(machine: Machine, group: Group, active: Array | None, address: Array, c
         )
     ctas, block = warps.ctas[whole], block[whole]
     if machine.hooks.tensor_freed is not None:
-        positions = warps.first[whole] * machine.batch.shape.n_ctas + ctas
-        machine.hooks.tensor_freed(machine, group, ctas, block * BLOCK, asked[whole], positions)
+        machine.hooks.tensor_freed(machine, group, ctas, block * BLOCK, asked[whole], warps.positions[whole])
     inside = (np.arange(BLOCKS) >= block[:, None]) & (np.arange(BLOCKS) < (block + blocks[whole])[:, None])
     np.logical_not(inside, out=inside)
     np.multiply.at(memory.owner, ctas, inside)

@@ -388,12 +388,10 @@ class _Part:
         fields, sizes = self.fields, self.fields.extents(level)
         moved = _moved(offset, self.rank)
         self._note_row(offset)
-        if self.whole and len(fields.levels) > 1:
-            wholes = [c.view(np.int32).astype(np.int64) + o for c, o in zip(self.raw_places, moved, strict=False)]
-            return [filtering.addressed(p, n, m) for p, n, m in zip(wholes, sizes, fields.address, strict=False)]
         if self.whole:
             wholes = [c.view(np.int32).astype(np.int64) + o for c, o in zip(self.raw_places, moved, strict=False)]
-            return [filtering.addressed(place, n, "border") for place, n in zip(wholes, sizes, strict=False)]
+            modes = fields.address if len(fields.levels) > 1 else ("border",) * 3
+            return [filtering.addressed(p, n, m) for p, n, m in zip(wholes, sizes, modes, strict=False)]
         axes = zip(self.places, moved, sizes, fields.address, strict=False)
         found = [filtering.point(p, n, m, normalized=self.normalized, offset=o) for p, o, n, m in axes]
         return [*found, (np.zeros(1, np.int64), self.row == 0)]
