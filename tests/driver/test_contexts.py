@@ -234,9 +234,9 @@ def test_what_the_driver_does_not_have(cuda, call, monkeypatch, tmp_path):
     """Functions that are not simulated exist, and say so when they are called: programs that only refer to them run."""
     monkeypatch.setenv("WARPSIM_REPORT", str(tmp_path / "report"))
     cuda.context()
-    assert call("cuMemCreate", 0, 0, 0, 0) == call("cudaIpcGetMemHandle", 0, 0) == 801
+    assert call("cuMulticastCreate", 0, 0) == call("cudaIpcGetMemHandle", 0, 0) == 801
     assert call("cuCtxSynchronize") == 0
-    assert "the simulated driver has no cuMemCreate" in (tmp_path / "report").read_text()
+    assert "the simulated driver has no cuMulticastCreate" in (tmp_path / "report").read_text()
 
 
 def test_a_fork(cuda, monkeypatch):

@@ -15,6 +15,7 @@ from warpsim.driver.memory import Memory, Side
 from warpsim.driver.modules import DriverModule, Function
 from warpsim.driver.results import DriverError, Report, Result
 from warpsim.driver.streams import Stream
+from warpsim.driver.virtual import Virtual
 from warpsim.driver.work import Copy, Dims, Fill, Launch, Work
 from warpsim.host.device import Device
 from warpsim.host.launch_options import Keywords
@@ -56,6 +57,7 @@ class Driver:
         for device in self.devices[1:]:
             device.memory = self.devices[0].memory
         self.memory = Memory(self.devices[0], current)
+        self.virtual = Virtual(self.memory)
         self.report = Report(report, quiet=quiet)
         self.error = Result.SUCCESS
         self._current = current

@@ -34,6 +34,12 @@ class Kind(enum.Enum):
     PINNED = "pinned"
     MANAGED = "managed"
     REGISTERED = "registered"
+    MAPPED = "mapped device"
+
+    @property
+    def on_device(self) -> bool:
+        """Whether the host has no address of it."""
+        return self in (Kind.DEVICE, Kind.MAPPED)
 
 
 @define(eq=False)
@@ -71,6 +77,8 @@ class Memory:
         self._current = current
         self.space = device.memory
         self.blocks: dict[int, Block] = {}
+        self.reserved: dict[int, int] = {}
+        """Ends of reserved addresses by their beginnings: only what is mapped there may be accessed."""
         self.used = 0
         self._count = 0
 
@@ -108,7 +116,9 @@ class Memory:
         self._add(mapping.ptr, nbytes, kind, ordinal, mapping)
         return mapping.ptr
 
-    def register(self, address: int, nbytes: int, *, read_only: bool = False) -> None:
+    def register(
+        self, address: int, nbytes: int, kind: Kind = Kind.REGISTERED, ordinal: int = 0, *, read_only: bool = False
+    ) -> None:
         """Make existing host memory visible to the device."""
         self._sized(nbytes, most=1 << 44)
         if self.holding(address) is not None or self.space.overlapped_by(address, nbytes):
@@ -116,12 +126,24 @@ class Memory:
         data = _host(address, nbytes)
         if read_only:
             data.flags.writeable = False
-        mapping = self.device.map(data, address=address, name=self._name(nbytes, Kind.REGISTERED))
-        self._add(address, nbytes, Kind.REGISTERED, 0, mapping)
+        mapping = self.device.map(data, address=address, name=self._name(nbytes, kind))
+        self._add(address, nbytes, kind, ordinal, mapping)
 
     def _name(self, nbytes: int, kind: Kind) -> str:
         """What findings call the next allocation."""
         return f"allocation {self._count + 1} ({nbytes} bytes of {kind.value} memory)"
+
+    def known(self, address: int) -> Array:
+        """Which bytes of the allocation at an address are defined: 0xFF for each of them."""
+        found = self.space.at(address)
+        assert found is not None
+        return np.full(found.data.size, 0xFF, np.uint8) if found.shadow is None else found.shadow.data
+
+    def set_known(self, address: int, known: Array) -> None:
+        """Say which bytes of the allocation at an address are defined."""
+        found = self.space.at(address)
+        if found is not None and not known.all():
+            found.shadow = Allocation(address, known, found.name, read_only=False, anchored=False)
 
     def unregister(self, address: int) -> None:
         """Undo `register`."""
@@ -195,7 +217,7 @@ class Memory:
                     f"{nbytes} bytes at 0x{address:x} end {over} bytes past the allocation of {held.data.size} bytes "
                     f"at 0x{held.start:x}",
                 )
-        if any(low <= address < high for low, high in SIMULATED):
+        if any(low <= address < high for low, high in (*SIMULATED, *self.reserved.items())):
             raise DriverError(Result.INVALID_VALUE, f"0x{address:x} is not in any device allocation")
         return _host(address, nbytes), None
 

@@ -102,6 +102,7 @@ def attributes(sm: int, ordinal: int = 0) -> dict[int, int]:
         95: 1,  # COOPERATIVE_LAUNCH
         97: SHARED_LIMIT[sm] << 10,  # MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
         99: 1,  # HOST_REGISTER_SUPPORTED
+        102: 1,  # VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
         106: gpu.blocks_per_sm,
         108: gpu.l2 * 3 // 4 if new else 0,  # MAX_PERSISTING_L2_CACHE_SIZE
         109: 128 << 20 if new else 0,  # MAX_ACCESS_POLICY_WINDOW_SIZE

@@ -18,6 +18,7 @@ from warpsim.driver.abi.process import PROCESS
 MODULES = (
     "cu_context",
     "cu_memory",
+    "cu_virtual",
     "cu_texture",
     "cu_module",
     "cu_work",

@@ -17,6 +17,7 @@ from warpsim.driver.modules import DriverModule, Function, Library, LibraryKerne
 from warpsim.driver.raw import put32, put64, put_bytes, put_float, text_at
 from warpsim.driver.results import NAMES, DriverError, Result, RuntimeRefusal, require
 from warpsim.driver.streams import Event
+from warpsim.driver.virtual import Physical
 from warpsim.errors import LaunchError
 from warpsim.records import frozen
 
@@ -68,6 +69,7 @@ _handle("n", Node, Result.INVALID_VALUE)
 _handle("x", GraphExec, Result.INVALID_VALUE)
 _handle("p", Pool, Result.INVALID_VALUE)
 _handle("u", UserObject, Result.INVALID_VALUE)
+_handle("v", Physical, Result.INVALID_VALUE)
 READERS["s"] = PROCESS.stream
 READERS["T"] = text_at
 

@@ -70,7 +70,7 @@ call("O", "cuMemHostUnregister cudaHostUnregister")(lambda address: PROCESS.memo
 def device_pointer(address: int, flags: int) -> int:
     """The device address of host memory, which is the same."""
     block = PROCESS.memory.holding(address)
-    if block is None or block.kind is Kind.DEVICE:
+    if block is None or block.kind.on_device:
         raise DriverError(Result.INVALID_VALUE, f"0x{address:x} is not in pinned, managed or registered memory")
     return address
 
@@ -209,7 +209,7 @@ for _unit in (1, 2, 4):
 
 # ---- pointer attributes --------------------------------------------------------------------------
 
-_MEMORY_TYPES = {Kind.DEVICE: 2, Kind.MANAGED: 2, Kind.PINNED: 1, Kind.REGISTERED: 1}
+_MEMORY_TYPES = {Kind.DEVICE: 2, Kind.MAPPED: 2, Kind.MANAGED: 2, Kind.PINNED: 1, Kind.REGISTERED: 1}
 _WIDE = (1, 3, 4, 7, 11, 12, 16)
 """Attributes of 64 bits; the others have 32."""
 
@@ -226,7 +226,7 @@ def pointer_attribute(number: int, address: int) -> int | None:
         1: PROCESS.primary[ordinal].handle,  # CONTEXT
         2: _MEMORY_TYPES[kind],
         3: address,  # DEVICE_POINTER
-        4: 0 if kind is Kind.DEVICE else address,  # HOST_POINTER
+        4: 0 if kind.on_device else address,  # HOST_POINTER
         6: 1,  # SYNC_MEMOPS
         7: 0 if block is None else block.number,  # BUFFER_ID
         8: int(kind is Kind.MANAGED),

@@ -133,7 +133,7 @@ def memset_2d(address: int, pitch: int, value: int, width: int, height: int, str
     fill(address, value & 0xFF, 1, width, stream, pitch, height)
 
 
-_TYPES = {Kind.PINNED: 1, Kind.REGISTERED: 1, Kind.DEVICE: 2, Kind.MANAGED: 3}
+_TYPES = {Kind.PINNED: 1, Kind.REGISTERED: 1, Kind.DEVICE: 2, Kind.MAPPED: 2, Kind.MANAGED: 3}
 
 
 @call("OP", "cudaPointerGetAttributes")
@@ -145,5 +145,5 @@ def pointer_attributes(out: int, address: int) -> None:
         return
     block = memory.holding(address)
     kind = Kind.DEVICE if block is None else block.kind
-    host = 0 if kind is Kind.DEVICE else address
+    host = 0 if kind.on_device else address
     put_bytes(out, struct.pack("<iiQQ", _TYPES[kind], 0 if block is None else block.ordinal, address, host))

@@ -1,0 +1,57 @@
+"""Virtual memory management: what an H200 says, and what kernels may read."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from warpsim.driver.library import compiler
+from warpsim.driver.memory import Memory
+from warpsim.driver.results import DriverError
+from warpsim.driver.virtual import GRANULARITY, READ, READ_WRITE, Virtual
+from warpsim.errors import LaunchError
+from warpsim.host.device import Device
+
+HERE = Path(__file__).parent
+SCRIPT = HERE.parents[1] / "tools" / "recordings" / "driver_virtual.py"
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the libraries are for Linux")
+
+
+def test_as_recorded():
+    """Each step of `driver_virtual.py` gives the codes and bytes of an H200."""
+    try:
+        compiler()
+    except LaunchError:
+        pytest.skip("there is no C compiler")
+    command = [sys.executable, "-m", "warpsim", "exec", "--", sys.executable, str(SCRIPT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.stdout == (HERE / "virtual_h200.txt").read_text()
+
+
+def test_what_is_undefined():
+    """Bytes stay undefined until they are written, however their memory is mapped anew; neighbours are one allocation."""
+    memory = Memory(Device())
+    virtual = Virtual(memory)
+    at = virtual.reserve(3 * GRANULARITY)
+    parts = [virtual.create(GRANULARITY, 0, b"") for _ in range(2)]
+    for number, part in enumerate(parts):
+        virtual.map(at + number * GRANULARITY, GRANULARITY, part)
+        virtual.allow(at + number * GRANULARITY, GRANULARITY, READ_WRITE)
+    memory.fill(at + GRANULARITY - 4, 7, 1, 8)
+
+    assert memory.extent(at) == (at, 2 * GRANULARITY)
+    known = memory.known(at)
+    np.testing.assert_array_equal(np.flatnonzero(known), GRANULARITY - 4 + np.arange(8))
+    virtual.unmap(at, GRANULARITY)
+    np.testing.assert_array_equal(np.flatnonzero(memory.known(at + GRANULARITY)), np.arange(4))
+    with pytest.raises(DriverError, match="not in any"):
+        memory.bytes_at(at, 4)
+    virtual.map(at + 2 * GRANULARITY, GRANULARITY, parts[0])
+    virtual.allow(at + 2 * GRANULARITY, GRANULARITY, READ)
+    np.testing.assert_array_equal(np.flatnonzero(memory.known(at + 2 * GRANULARITY)), GRANULARITY - 4 + np.arange(4))
+    assert memory.bytes_at(at + 3 * GRANULARITY - 4, 4).tolist() == [7] * 4
+    assert memory.space.at(at + 2 * GRANULARITY).read_only
