@@ -35,9 +35,9 @@ WRITE = "st.shared.u32 [%r3], %r1; bar.sync 0;"
     [
         "st.global.u32 [%rd4], %r4;",
         "cvt.u64.u32 %rd6, %r4; add.u64 %rd6, %rd6, %rd1; ld.global.u8 %r5, [%rd6];",
-        "setp.eq.u32 %p1, %r4, 3; @%p1 bra done; done:",
+        "setp.eq.u32 %p1, %r4, 3; @%p1 bra done; st.global.u32 [%rd4], %r1; done:",
         "red.global.add.u32 [%rd4], %r4;",
-        "mov.u32 %r5, 0; setp.eq.u32 %p1, %r4, 3; @%p1 st.global.u32 [%rd4], %r5;",
+        "mov.u32 %r5, 7; setp.eq.u32 %p1, %r4, 3; @%p1 st.global.u32 [%rd4], %r5;",
         "xor.b32 %r5, %r4, 1; shl.b32 %r5, %r5, 3; add.s32 %r5, %r5, 1; st.global.u32 [%rd4], %r5;",
         "shfl.sync.bfly.b32 %r5, %r4, 1, 31, -1; st.global.u32 [%rd4], %r5;",
         "mov.b64 %rd6, {%r1, %r4}; mov.b64 {%r6, %r7}, %rd6; st.global.u32 [%rd4], %r7;",

@@ -162,7 +162,7 @@ def test_limit():
     ("faulty", "correct"),
     [
         ("ld.global.u32 %r2, [%rd5];", "ld.param.u64 %rd5, [a]; ld.global.u32 %r2, [%rd5];"),
-        ("@%p2 bra done; done:", "setp.eq.u32 %p2, 0, 0; @%p2 bra done; done:"),
+        ("@%p2 bra done; st.global.u32 [%rd3], 1; done:", "setp.eq.u32 %p2, 0, 0; @%p2 bra done; done:"),
         (LOAD + "st.global.u32 [%rd3], %r7;", LOAD + "mov.u32 %r7, 1; st.global.u32 [%rd3], %r7;"),
     ],
 )

@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from warpsim.analysis.undefined import deciding, moves_by, read_unwritten, scale_of
+from warpsim.checks.difference import decide, keep, report_use
 from warpsim.checks.undefined_memory import AtOnce, UndefinedMemory, UndefinedTensor, muted
 from warpsim.checks.undefined_products import TILED, UndefinedMatrix, mma_rows, wgmma_rows
 from warpsim.checks.undefined_registers import (
@@ -20,7 +21,6 @@ from warpsim.checks.undefined_registers import (
     lanes_of,
     ones,
     origins,
-    report_use,
     travels,
     undefined,
 )
@@ -229,7 +229,9 @@ class TransferFunction:
         address, operands = self.getters[0](machine, group), self.sources[1:]
         where = self._global_lanes(group, address)
         if where is not False:
-            _report_value(machine, group, operands, _both(where, active), "the operand of an atomic on global memory")
+            lanes = _both(where, active)
+            _report_value(machine, group, operands, lanes, "the operand of an atomic on global memory")
+            self._keep(machine, group, address, operands, lanes)
         if where is None:
             return {}
         self._note_stored(machine, group, address, operands, _elsewhere(where, active))
@@ -248,7 +250,9 @@ class TransferFunction:
         form, op, address, value = self.form, self.instruction.op, self.getters[0](machine, group), self.sources[1]
         where = False if self.warps else self._global_lanes(group, address)
         if where is not False:
-            _report_value(machine, group, (value,), _both(where, active), "the value of a store to global memory")
+            lanes = _both(where, active)
+            _report_value(machine, group, (value,), lanes, "the value of a store to global memory")
+            self._keep(machine, group, address, (value,), lanes)
         if where is None:
             return None
         arguments = [address, _bits_of(group, value), *(get(machine, group) for get in self.getters[2:])]
@@ -256,6 +260,23 @@ class TransferFunction:
             arguments = [spread(group.warps, a, wide=False) for a in arguments]
         self._note_stored(machine, group, address, (value,), _elsewhere(where, active))
         return lambda: form.function(op, *arguments, **self.ports(machine, group, active))
+
+    def _keep(
+        self, machine: Machine, group: Group, address: Address, operands: tuple[Operand, ...], lanes: Array | None
+    ) -> None:
+        """Note undefined bits that go to global memory."""
+        shape = group.selection.shape
+        places = np.broadcast_to(address.places, shape)
+        for operand in operands:
+            for k, part in enumerate(operand.parts):
+                bits = None if part.register is None else undefined(group, part.register.index)
+                if bits is not None:
+                    size = part.type.dtype.itemsize
+                    read = np.broadcast_to(
+                        bits if bits.dtype.kind in "bV" else retype(bits, np.dtype(f"u{size}")), shape
+                    )
+                    some = ... if lanes is None else np.broadcast_to(lanes, shape)
+                    keep(machine, group, places[some] + k * size, read[some])
 
     def _store_tensor(self, machine: Machine, group: Group, active: Array | None) -> Callable[[], None]:
         """What there is to do after a store to tensor memory, whose data are the last operand."""
@@ -433,13 +454,15 @@ def transfer_of(plan: FunctionPlan, instruction: Instruction) -> TransferFunctio
 
 def check_end(machine: Machine, group: Group, last: Instruction) -> None:
     """Report a branch on undefined bits."""
-    slots = [last.guard[0].index] if last.guard is not None else []
-    if last.traits.ending in (Ending.INDEXED_BRANCH, Ending.CALL):
-        slots += [o.register.index for o in last.operands if o.register is not None]
-    for slot in slots:
+    ending = last.traits.ending
+    slots = [o.register.index for o in last.operands if o.register is not None]
+    uses = [(decide, last.guard[0].index)] if last.guard is not None else []
+    if ending in (Ending.INDEXED_BRANCH, Ending.CALL):
+        uses += [(report_use if ending is Ending.CALL else decide, slot) for slot in slots]
+    for report, slot in uses:
         bits = undefined(group, slot)
-        if bits is not None and bits.any():
-            report_use(machine, group, slot, bits, None, "the condition of a branch")
+        if bits is not None:
+            report(machine, group, slot, bits, None, "the condition of a branch")
     if last.traits.ending is Ending.CALL:
         _enter(machine, group, last)
     elif last.traits.ending is Ending.RETURN and group.stack:

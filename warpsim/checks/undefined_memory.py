@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from warpsim.checks.undefined_registers import REGISTER, RULE, UNFINISHED, lanes_of, origins, report_early
+from warpsim.checks.undefined_registers import REGISTER, RULE, UNFINISHED, early_use, lanes_of, origins
 from warpsim.checks.written import ALL, WrittenBits
 from warpsim.layout.tensor_memory import Tile
 from warpsim.machine.asynchrony.transfers import copy_threads, late, store_remote
@@ -365,7 +365,8 @@ def _report(machine: Machine, group: Group, transfer: Transfer, positions: Array
     source = None if origin is None else origin.values.get(REGISTER)
     lanes = np.isin(group.selection.positions, positions)
     if origin is not None and UNFINISHED in origin.values:
-        report_early(machine, group, lanes, origin, "what it multiplies is stored by a bulk copy")
+        rule, message, values = early_use(group, origin, "what it multiplies is stored by a bulk copy")
+        machine.fault(rule, message, group, lanes, **values)
         return
     what, advice = "uninitialised bytes", COPY_ADVICE
     if origin is not None and source is not None:

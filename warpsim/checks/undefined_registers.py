@@ -219,28 +219,22 @@ def origins(machine: Machine) -> Origins:
     return machine.batch.notes[ORIGINS]
 
 
-def report_early(machine: Machine, group: Group, lanes: Array, origin: Finding, reaches: str) -> None:
-    """Report a matrix that was read while a copy was writing it, where it was read."""
+def early_use(group: Group, origin: Finding, reaches: str) -> tuple[str, str, dict[str, object]]:
+    """Rule, message and values of a finding that a matrix was read while a copy was writing it, where it was read."""
     place, copy = cast("tuple[Instruction, Instruction | None]", origin.values[UNFINISHED])
     message = f"{origin.message}, and {reaches} at line {present(group).span.line}"
     advice = "wait for the copy (wait_group, or the phase of its mbarrier) before the product reads it"
-    machine.fault("async-read-early", message, group, lanes, place=place, other=copy, advice=advice)
+    return "async-read-early", message, {"place": place, "other": copy, "advice": advice}
 
 
-def report_use(
-    machine: Machine, group: Group, slot: int, bits: Array, active: Array | None, use: str, advice: str = WRITE_FIRST
-) -> None:
-    """Report undefined bits of a register that matter here; ``advice`` is for one that nothing wrote."""
-    lanes = np.broadcast_to(lanes_of(bits), group.selection.shape)
-    if active is not None:
-        lanes = lanes & active
-    if not lanes.any():
-        return
+def use_of(
+    machine: Machine, group: Group, slot: int, use: str, advice: str = WRITE_FIRST
+) -> tuple[str, str, dict[str, object]]:
+    """Rule, message and values of a finding that an undefined register matters here; ``advice`` is for one that nothing wrote."""
     name = group.plan.function.registers[slot].name
     other = origins(machine).get(group, slot)
     if other is not None and UNFINISHED in other.values:
-        report_early(machine, group, lanes, other, f"what it multiplies reaches {use}")
-        return
+        return early_use(group, other, f"what it multiplies reaches {use}")
     message = f"{called(name)} is used as {use} before anything wrote it"
     if other is not None:
         source = other.values.get(REGISTER)
@@ -249,4 +243,12 @@ def report_use(
             what = f"what comes from {called(str(source))}, which was never written"
             advice = f"write {source} before line {other.line} reads it"
         message = f"{called(name)} is used as {use}, but holds {what}"
-    machine.fault(RULE, message, group, lanes, before=True, register=name, other=other, advice=advice)
+    return RULE, message, {"register": name, "other": other, "advice": advice}
+
+
+def used_by(group: Group, bits: Array, active: Array | None) -> Array | None:
+    """A mask of the active lanes with an undefined bit; None if there are none."""
+    lanes = np.broadcast_to(lanes_of(bits), group.selection.shape)
+    if active is not None:
+        lanes = lanes & active
+    return lanes if lanes.any() else None

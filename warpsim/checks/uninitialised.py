@@ -16,6 +16,8 @@ from typing import Any
 import attrs
 import numpy as np
 
+from warpsim.analysis.undefined import AT_BARRIERS, DECIDE
+from warpsim.checks.difference import Again, decide, judge, remember, report_use
 from warpsim.checks.undefined_bits import TransferFunction, check_end, known_of, transfer_of
 from warpsim.checks.undefined_memory import UndefinedMemory, landed, muted, stored, written_cells
 from warpsim.checks.undefined_products import Unfinished, early, without
@@ -29,12 +31,12 @@ from warpsim.checks.undefined_registers import (
     ones,
     origins,
     put,
-    report_use,
     together,
     travels,
     undefined,
 )
 from warpsim.checks.written import ALL, WrittenBits, WrittenBytes, lacks, mark, written_bits
+from warpsim.errors import ExecutionError, Finding
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access
 from warpsim.machine.binding.warp_steps import collect, spread
@@ -42,8 +44,9 @@ from warpsim.machine.hooks import TensorAccess
 from warpsim.machine.machine import Machine
 from warpsim.machine.memory.addresses import Address
 from warpsim.machine.memory.tensor import read, write
-from warpsim.machine.reporting import party, present
+from warpsim.machine.reporting import ends_launch, party, present, stop
 from warpsim.machine.state.group import Group
+from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.values import Array
 from warpsim.machine.watcher import WRITE, MemoryAccess
@@ -51,6 +54,8 @@ from warpsim.program.program import Instruction
 from warpsim.records import frozen
 from warpsim.types import TYPES
 
+PREDICATES = frozenset((AT_BARRIERS["c"], DECIDE["ignore_src"]))
+"""What they decide may make no difference."""
 WRITE_CELLS = "store to these cells, copy into them, or have the first product of a sum overwrite its accumulator"
 
 
@@ -96,7 +101,8 @@ class Uninitialised(WrittenBytes):
     _product: Instruction | None = None
     """A wgmma that meets undefined bits, during its step."""
 
-    def __init__(self) -> None:
+    def __init__(self, again: Again | None = None) -> None:
+        self._again = again
         self._unfinished: list[Unfinished] = []
         """What it reads while copies write it."""
 
@@ -244,10 +250,25 @@ class Uninitialised(WrittenBytes):
         advice = "write the whole tile before it is multiplied"
         machine.fault(RULE, "wgmma reads uninitialised shared memory", group, advice=advice)
 
+    def finding(self, machine: Machine, group: Group, finding: Finding) -> None:
+        """Decide whether a finding that ends the launch follows from what something undefined has decided."""
+        launch = machine.launch
+        if ends_launch(launch, finding) and (found := judge(launch, finding)) is not None:
+            collected = launch.settings.on_finding == "collect"
+            raise ExecutionError(findings=tuple(launch.findings.values()) if collected else (found, finding))
+
+    def launch_ended(self, launch: LaunchState) -> None:
+        """Decide whether what something undefined has decided reaches a result."""
+        found = judge(launch)
+        if found is not None and ends_launch(launch, found):
+            stop(launch, found)
+
     # ---- how it spreads ----------------------------------------------------------------------
 
     def shadowed_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """Report undefined bits that matter to the step, and compute those of its results."""
+        if group.shadows:
+            remember(machine, group, self._again, past=False)
         if instruction.traits.ending is not None:
             check_end(machine, group, instruction)
             return
@@ -263,19 +284,15 @@ class Uninitialised(WrittenBytes):
             unsure = undefined(group, flow.guard_slot)
             executing = flow.guard(machine, group)
             if unsure is not None and not flow.pure:
-                report_use(machine, group, flow.guard_slot, unsure, None, "the guard of an instruction")
-                unsure = None
+                decide(machine, group, flow.guard_slot, unsure, None, "the guard of an instruction")
+                if executing is False:
+                    old = {slot: undefined(group, slot) for slot in flow.written}
+                    self._begun = Begun(group, flow, None, [], unsure, {}, old, None)
+                    return
             if executing is False and unsure is None:
                 return
             active = None if executing is False else executing
-        for slot in flow.addresses:
-            bits = undefined(group, slot)
-            if bits is not None:
-                report_use(machine, group, slot, bits, active, "an address")
-        for slot, use in flow.decides.items():
-            bits = undefined(group, slot)
-            if bits is not None:
-                report_use(machine, group, slot, bits, active, use)
+        _report_uses(machine, group, flow, active)
         tainted = [slot for slot in flow.data if undefined(group, slot) is not None]
         old = {slot: undefined(group, slot) for slot in flow.written}
         if flow.multiplies:
@@ -288,6 +305,11 @@ class Uninitialised(WrittenBytes):
 
     def shadowed_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """Give the step's results their undefined bits."""
+        self._finish(machine, group, instruction)
+        if group.shadows:
+            remember(machine, group, self._again, past=True)
+
+    def _finish(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         if self._product is instruction:
             self._multiply(machine, group, instruction)
             return
@@ -344,6 +366,15 @@ def shadow(machine: Machine, space: str) -> WrittenBits:
     found = (machine.batch.local if space == "local" else machine.batch.shared).shadow
     assert isinstance(found, WrittenBits)
     return found
+
+
+def _report_uses(machine: Machine, group: Group, flow: TransferFunction, active: Array | None) -> None:
+    """Report undefined addresses, and what else decides what a step does."""
+    for slot, use in (*((slot, "an address") for slot in flow.addresses), *flow.decides.items()):
+        bits = undefined(group, slot)
+        if bits is not None:
+            report = decide if use in PREDICATES else report_use
+            report(machine, group, slot, bits, active, use)
 
 
 def _met_bits(machine: Machine, met: Met) -> Any:

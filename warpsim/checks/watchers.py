@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from warpsim.analysis.wmma_fragments import RULE as FRAGMENT
 from warpsim.checks import convergence, matrices
+from warpsim.checks.difference import Decided
 from warpsim.checks.other_variables import RULE as OTHER
 from warpsim.checks.other_variables import OtherVariables
 from warpsim.checks.race import RULE as RACE
@@ -44,9 +45,20 @@ def _kinds(checks: frozenset[str], uses: Uses) -> list[Callable[[], Watcher]]:
         *(_cluster_launches(checks) if uses.cancels else ()),
         *_races(checks),
         (convergence.SETMAXNREG in checks and uses.register_counts, convergence.RegisterCountRules),
-        (True, Uninitialised if UNINITIALISED in checks else WrittenBytes),
+        (True, _uninitialised if UNINITIALISED in checks else WrittenBytes),
     )
     return [kind for needed, kind in wanted if needed]
+
+
+def _uninitialised() -> Watcher:
+    return Uninitialised(_again)
+
+
+def _again(decided: Decided, launch: LaunchState | None, *, stops: bool) -> Iterator[tuple[str, LaunchState]]:
+    """Run a launch again with other values in what is undefined, under its own rules."""
+    from warpsim.checks.garbage import runs
+
+    yield from runs(watchers_of, decided, launch, stops=stops)
 
 
 def _asynchronous(checks: frozenset[str], uses: Uses) -> Iterator[tuple[bool, Callable[[], Watcher]]]:

@@ -66,13 +66,30 @@ def record(
     if known is not None:
         launch.findings[key] = attrs.evolve(known, count=known.count + 1)
         return None
+    values |= {"severity": severity, "advice": advice, "other": other, "place": instruction}
+    finding = launch.findings[key] = made(launch, batch, group, rule, message, lanes, values)
+    return finding
+
+
+def made(
+    launch: LaunchState,
+    batch: BatchState,
+    group: Group,
+    rule: str,
+    message: str,
+    lanes: Array | None,
+    values: dict[str, object],
+) -> Finding:
+    """A finding, which is not recorded; ``values`` as for `record`."""
+    severity, other, place, advice = (values.pop(name, None) for name in ("severity", "other", "place", "advice"))
+    instruction: Instruction = place or present(group)  # type: ignore[assignment]
     cta, warp, which = locate(launch, batch, group, lanes)
-    finding = launch.findings[key] = attrs.evolve(
+    finding: Finding = attrs.evolve(
         finding_at(launch, instruction),
         rule=rule,
         message=message,
-        severity=severity,
-        advice=str(advice() if callable(advice) else advice),
+        severity=str(severity or "error"),
+        advice=str((advice() if callable(advice) else advice) or ""),
         cta=cta,
         warp=warp,
         lanes=which,

@@ -1,0 +1,268 @@
+"""What undefined values matter to, found by difference.
+
+Where one decides a branch, a guard or a predicate, the launch goes on. At its end, what follows the first use of anything
+undefined runs again from the state of then, with other values in every undefined bit. If each of these runs leaves the same
+in every defined bit, prints the same and breaks no other rule, what was decided reaches no result: a note. If not, the first
+use is an error.
+
+Where one is an address, or is stored to global memory, these runs go as far as that: it is an error if they come with other
+values. If they come with the same, as of ``x + u - u``, nothing there is undefined, and the end of the launch decides.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Protocol
+
+import attrs
+import numpy as np
+from attrs import field
+
+from warpsim.checks.undefined_registers import RULE, WRITE_FIRST, travels, use_of, used_by
+from warpsim.errors import Finding
+from warpsim.machine.hooks import Hooks
+from warpsim.machine.machine import Machine
+from warpsim.machine.reporting import made, present
+from warpsim.machine.runtime import NAME as HEAP
+from warpsim.machine.state.group import Group
+from warpsim.machine.state.launch import LaunchState
+from warpsim.machine.state.notes import Note
+from warpsim.machine.values import Array, as_array
+from warpsim.records import define
+
+Key = tuple[object, ...]
+
+
+class Again(Protocol):
+    """Runs what follows `Decided.before` again. A function of a module: `Decided` is data."""
+
+    def __call__(
+        self, decided: Decided, launch: LaunchState | None, *, stops: bool
+    ) -> Iterator[tuple[str, LaunchState]]:
+        """What the values in place of the undefined ones are, and the state that such a run leaves, in at most many times as many
+        instructions as ``launch`` took; ``stops``: at its first error. Without a launch, what it leaves comes first."""
+
+
+@define(eq=False)
+class Decided:
+    """Of a launch: its state ``before`` anything undefined was used (None in a run with other values), the findings to be made
+    where undefined bits first decided something at each place, and what of them went silently to global memory: addresses of
+    bytes, and their undefined bits. ``judged``: that has been done, at the first use. At places that are the ``same``, registers with undefined bits have the same values in every
+    run; ``sought`` is the register and place where such a run shall end, and ``reached`` what it finds there: positions of threads,
+    and the register's values."""
+
+    before: LaunchState | None
+    again: Again | None = None
+    same: frozenset[Key] = frozenset()
+    sought: Key | None = None
+    reached: tuple[Array, Array] | None = None
+    judged: bool = False
+    uses: dict[Key, Finding] = field(factory=dict)
+    stored: list[tuple[Array, Array]] = field(factory=list)
+
+
+DECIDED: Note[Decided] = Note("undefined decisions")
+
+
+def remember(machine: Machine, group: Group, again: Again | None, *, past: bool) -> None:
+    """Keep the state of a launch in which something undefined is used for the first time; ``past``: by the step just executed,
+    else by the next one."""
+    launch = machine.launch
+    if again is None or DECIDED in launch.notes or launch.running is not group or not travels(launch.settings.checks):
+        return
+    before = launch.copy()
+    first = before.running
+    assert first is not None
+    if past:
+        first.at += 1
+    else:
+        Machine(before, before.turns[0], Hooks()).count_entry(first, -1)  # its block counts again
+    launch.notes[DECIDED] = Decided(before, again)
+
+
+def _place(group: Group) -> Key:
+    span = present(group).span
+    return span.line, span.column
+
+
+def decide(machine: Machine, group: Group, slot: int, bits: Array, active: Array | None, use: str) -> None:
+    """Note that undefined bits of a register decide what happens here. Report them if nothing was remembered."""
+    decided = machine.launch.notes.get(DECIDED)
+    if decided is None:
+        report_use(machine, group, slot, bits, active, use)
+        return
+    lanes = used_by(group, bits, active)
+    if lanes is not None and not machine.muted:
+        _note(machine, group, slot, lanes, use, decided)
+
+
+def _note(machine: Machine, group: Group, slot: int, lanes: Array, use: str, decided: Decided) -> None:
+    if (place := _place(group)) in decided.uses:
+        return
+    rule, message, values = use_of(machine, group, slot, use)
+    decided.uses[place] = made(machine.launch, machine.batch, group, rule, message, lanes, {**values})
+    if machine.launch.settings.by_warp and decided.before is not None and not decided.judged:
+        differs = _differs_here(decided)  # a debugger stops where a rule is broken
+        if differs:
+            machine.fault(rule, f"{message}: {differs}", group, lanes, before=rule == RULE, **values)
+
+
+def _differs_here(decided: Decided) -> str:
+    """What differs at the end of the launch, which has only come to the first use."""
+    assert decided.again is not None
+    decided.judged = True
+    runs = decided.again(decided, None, stops=False)
+    _, launch = next(runs)
+    differs = _first(launch, launch.notes[DECIDED].stored, runs, decided)
+    if differs:
+        decided.uses.clear()
+    return differs
+
+
+def report_use(
+    machine: Machine, group: Group, slot: int, bits: Array, active: Array | None, use: str, advice: str = WRITE_FIRST
+) -> None:
+    """Report undefined bits of a register that matter here, unless they are the same whatever is undefined; ``advice`` is for one
+    that nothing wrote."""
+    lanes = used_by(group, bits, active)
+    if lanes is None or machine.muted:
+        return
+    decided, place = machine.launch.notes.get(DECIDED), _place(group)
+    if decided is not None and decided.sought == (slot, place):
+        decided.reached = _held(group, slot, lanes)
+        raise Reached
+    if decided is not None and decided.before is not None and place not in decided.same:
+        known = any(key[:3] == (RULE, *place) for key in machine.launch.findings)
+        if not known and not _changes(machine, decided, place, group, slot, lanes):
+            decided.same |= {place}
+    if decided is not None and place in decided.same:
+        _note(machine, group, slot, lanes, use, decided)
+        return
+    rule, message, values = use_of(machine, group, slot, use, advice)
+    machine.fault(rule, message, group, lanes, before=rule == RULE, **values)
+
+
+class Reached(Exception):
+    """A run with other values came to the place that was sought."""
+
+
+def _held(group: Group, slot: int, lanes: Array) -> tuple[Array, Array]:
+    """The positions of lanes, in ascending order, and a register's values in them."""
+    positions = group.selection.positions[lanes]
+    order, values = np.argsort(positions), np.broadcast_to(as_array(group.read(slot)), lanes.shape)[lanes]
+    return positions[order], values[order]
+
+
+def _changes(machine: Machine, decided: Decided, place: Key, group: Group, slot: int, lanes: Array) -> bool:
+    """Whether a register has other values here in some of the runs with other values."""
+    assert decided.again is not None
+    positions, values = _held(group, slot, lanes)
+    wanted = attrs.evolve(decided, sought=(slot, place))
+    for _, other in decided.again(wanted, machine.launch, stops=False):
+        there = other.notes[DECIDED].reached
+        if there is None or not np.array_equal(there[0], positions) or there[1].tobytes() != values.tobytes():
+            return True
+    return False
+
+
+def keep(machine: Machine, group: Group, address: Array, bits: Array) -> None:
+    """Note undefined bits (unsigned, one per address; 0 for none) of values that go to global memory."""
+    decided = machine.launch.notes.get(DECIDED)
+    if decided is None or _place(group) in decided.same:
+        return
+    each = np.ascontiguousarray(bits)[..., None].view(np.uint8)
+    places, each = np.broadcast_arrays(address[..., None] + np.arange(each.shape[-1]), each)
+    some = each != 0
+    decided.stored.append((places[some], each[some]))
+
+
+def judge(launch: LaunchState, ended: Finding | None = None) -> Finding | None:
+    """Decide what undefined values have decided, at the end of a launch, or when a finding has ``ended`` it. Records notes, or
+    an error, which it returns."""
+    decided = launch.notes.get(DECIDED)
+    if decided is None or decided.again is None:
+        return None
+    del launch.notes[DECIDED]  # and let go of what memory held
+    if decided.uses and not decided.judged:
+        runs = decided.again(decided, launch, stops=ended is not None)
+        differs = _first(launch, decided.stored, runs, decided, ended)
+        if differs:
+            first = next(iter(decided.uses.values()))
+            return _record(launch, first, "error", f"{first.message}: {differs}")
+    if "note" in launch.settings.checks:
+        for use in decided.uses.values():
+            _record(launch, use, "note", f"{use.message}; other values in its place change no result")
+    return None
+
+
+def _first(
+    launch: LaunchState,
+    stored: list[tuple[Array, Array]],
+    runs: Iterator[tuple[str, LaunchState]],
+    decided: Decided,
+    ended: Finding | None = None,
+) -> str:
+    """In words: what differs first in a run with other values from what a launch leaves; empty if nothing does."""
+    assert decided.before is not None
+    for values, other in runs:
+        differs = _broken(launch, other)
+        if not differs and ended is None:
+            differs = _difference(launch, stored, other, len(decided.before.printed))
+        if differs:
+            return f"with {values} in its place, {differs}"
+    return ""
+
+
+def _record(launch: LaunchState, finding: Finding, severity: str, message: str) -> Finding:
+    """Record a finding before all that followed from it."""
+    finding = attrs.evolve(finding, severity=severity, message=message)
+    key = finding.rule, finding.line, finding.column, severity
+    launch.findings = {key: finding, **launch.findings}
+    return finding
+
+
+def _broken(launch: LaunchState, other: LaunchState) -> str:
+    """In words: a rule that only one of two launches breaks."""
+
+    def errors(state: LaunchState) -> dict[Key, Finding]:
+        return {key[:3]: f for key, f in state.findings.items() if f.severity == "error"}
+
+    mine, others = errors(launch), errors(other)
+    for found in (others[key] for key in others.keys() - mine.keys()):
+        if found.rule == "limit":
+            return "the launch does not end in many times as many instructions"
+        return f"line {found.line} breaks {found.rule}: {found.message}"
+    for found in (mine[key] for key in mine.keys() - others.keys()):
+        return f"line {found.line} does not break {found.rule}"
+    return ""
+
+
+def _difference(launch: LaunchState, stored: list[tuple[Array, Array]], other: LaunchState, begun: int) -> str:
+    """In words: what two launches leave, or print after so many texts, that differs in a bit which is defined."""
+    silent = [*stored, *other.notes[DECIDED].stored]
+    for one in launch.memory.allocations:
+        two = other.memory.at(one.start)
+        if two is None or two.data.size != one.data.size:
+            if one.name == HEAP:
+                return f"{one.name} at 0x{one.start:x} is free"
+            continue
+        if one.shadow is not None and two.shadow is not None and (one.shadow.data != two.shadow.data).any():
+            at = int(np.flatnonzero(one.shadow.data != two.shadow.data)[0])
+            return f"byte 0x{at:x} of {one.name} at 0x{one.start:x} is {'' if two.shadow.data[at] else 'not '}written"
+        if one.data is two.data:
+            continue
+        differs = one.data ^ two.data
+        if one.shadow is not None:
+            differs &= one.shadow.data
+        for places, bits in silent if differs.any() else ():
+            here = (places >= one.start) & (places < one.end)
+            np.bitwise_and.at(differs, places[here] - one.start, ~bits[here])
+        found = np.flatnonzero(differs)
+        if found.size:
+            at = int(found[0])
+            return f"byte 0x{at:x} of {one.name} at 0x{one.start:x} is 0x{two.data[at]:02x}, not 0x{one.data[at]:02x}"
+    mine, printed = Counter(launch.printed[begun:]), Counter(other.printed[begun:])
+    for _, text in printed - mine:
+        return f"it prints {text!r}"
+    return next((f"it does not print {text!r}" for _, text in mine - printed), "")
