@@ -78,6 +78,24 @@ def test_copies_of_a_state_have_memories_of_their_own():
     assert (session.tensor_memory() == before).all()
 
 
+def test_loads_in_flight():
+    """With late effects a load is in flight until the wait, also after a step back; its register holds no value."""
+    out = np.zeros(128, np.uint32)
+    session = Session(warpsim.load(TEXT)["k"], 1, 128, (out,), async_effects="at_wait")
+    session.break_at(line("wait::ld"))
+    session.cont()
+    for _ in range(2):
+        (flight,) = session.in_flight()
+        assert (flight.line, flight.lanes, flight.until) == (line("tcgen05.ld"), "0-31", "tcgen05.wait::ld")
+        assert (session.evaluate("r4") == 0xFFFADEAD).all()
+        session.step()
+        assert (session.evaluate("r4") == np.arange(32)).all()
+        session.back()
+    session.delete()
+    session.cont()
+    assert (out == np.arange(128)).all()
+
+
 def test_command(tmp_path, capsys):
     """The command shows a part of it, as hexadecimal numbers or floats."""
     path = tmp_path / "k.ptx"

@@ -8,6 +8,7 @@ import numpy as np
 
 from warpsim.debug.threads import GroupState, cta_at, group_states, peek, ranges
 from warpsim.layout import mbarriers as words
+from warpsim.machine.asynchrony.tensor_moves import LOADS, STORES
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Note
@@ -211,6 +212,8 @@ def _copy(machine: Machine, transfer: Transfer) -> InFlight:
         until = f"the phase of the mbarrier {shared_name(machine, address)} of CTA {cta_at(machine, column)} is over"
     elif transfer.tensor is not None:
         until = "the phase of the mbarrier of a later tcgen05.commit is over"
+    elif transfer.kind in (LOADS, STORES):
+        until, lanes = transfer.kind.replace(".", ".wait::"), ranges(np.arange(32))
     elif transfer.kind == "cp.async":
         until = f"cp.async.wait_group (group {int(transfer.number[0])}) and a barrier"
     else:
