@@ -64,6 +64,20 @@ def package() -> None:
     run("twine", "check", "--strict", *(str(p) for p in (ROOT / "dist").iterdir()))
 
 
+def extension() -> None:
+    """Build and test the extension of VS Code: editors/vscode/warpsim.vsix; needs Node.js and npm."""
+    npm, folder = shutil.which("npm"), ROOT / "editors" / "vscode"
+    if npm is None:
+        sys.exit("the extension is built with npm, of Node.js 20 or newer")
+    shutil.copy(ROOT / "LICENSE", folder)
+    os.environ.setdefault("WARPSIM_PYTHON", sys.executable)
+    for command in ("ci --ignore-scripts", "run check", "test", "run build", "run package"):
+        print("$ npm", command, flush=True)
+        status = subprocess.run([npm, *command.split()], cwd=folder).returncode
+        if status:
+            sys.exit(status)
+
+
 def profile(*arguments: str) -> None:
     """Where a launch spends its time: ``profile CASE [--lines N] [--repeat N]``."""
     run("benchmarks.profile_launch", *arguments)
@@ -74,7 +88,7 @@ def mutants(*arguments: str) -> None:
     sys.exit(subprocess.run([sys.executable, "tools/mutants/mutants.py", *arguments], cwd=ROOT).returncode)
 
 
-TASKS = {t.__name__: t for t in (check, test, long, compiled, examples, docs, package, profile, mutants)}
+TASKS = {t.__name__: t for t in (check, test, long, compiled, examples, docs, package, extension, profile, mutants)}
 
 if __name__ == "__main__":
     wanted, *rest = sys.argv[1:] or [""]

@@ -200,6 +200,36 @@ def test_sarif_of_a_module_that_cannot_be_loaded(tmp_path):
         assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == 4
 
 
+def test_sarif_fingerprints_survive_moves(tmp_path):
+    """Lines above a finding change its place and not its fingerprint; two of the same line have different ones."""
+    found = []
+    for above in ("", "// one\n// two\n"):
+        bad = tmp_path / "bad.ptx"
+        bad.write_text(module_head("sm_90") + above + ".visible .entry k() {\n nonsense;\n nonsense;\n}\n")
+        main(["check", str(bad), "--sarif", str(tmp_path / "log")])
+        results = json.loads((tmp_path / "log").read_text())["runs"][0]["results"]
+        places = [result["locations"][0]["physicalLocation"]["region"]["startLine"] for result in results]
+        found.append((places, [result["partialFingerprints"] for result in results]))
+
+    assert [places for places, _ in found] == [[5, 6], [7, 8]]
+    assert found[0][1] == found[1][1]
+    assert found[0][1][0] != found[0][1][1]
+
+
+def test_sarif_has_the_parts_that_code_scanning_shows(files, tmp_path):
+    """The whole log has the types and names of SARIF 2.1.0; rules have a page; paths are relative."""
+    models = pytest.importorskip("sarif_pydantic", reason="needs sarif-pydantic")
+    words = ["run", str(files), "--grid", "1", "--block", "64", "--arg", "zeros:u32:1", "--checks", "default+race"]
+    main([*words, "--sarif", str(tmp_path / "log.sarif")])
+
+    log = models.Sarif.model_validate_json((tmp_path / "log.sarif").read_text(), strict=True)
+
+    (run,) = log.runs
+    rules = {rule.id: rule for rule in run.tool.driver.rules}
+    assert all(str(rules[r.rule_id].help_uri).endswith(f"/reference/rules/{r.rule_id}/") for r in run.results)
+    assert all(r.message.text and r.locations and r.partial_fingerprints for r in run.results)
+
+
 def test_sarif_of_replayed_cases(tmp_path):
     """The findings of all cases that were replayed are in one log."""
     case = tmp_path / "case"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote
 
 import attrs
 
-from warpsim.errors import Finding, describe, where
-from warpsim.report.rules import RULES
+from warpsim.errors import Finding, describe, source_lines, where
+from warpsim.report.rules import RULES, page_of
 from warpsim.types import JsonObject
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -43,18 +45,41 @@ def sarif(findings: Iterable[Finding], version: str = "") -> JsonObject:
     names = sorted({finding.rule for finding in found})
     driver: JsonObject = {
         "name": "warpsim",
-        "rules": [
-            {"id": name, "shortDescription": {"text": RULES[name].sentence if name in RULES else name}}
-            for name in names
-        ],
+        "rules": [_rule(name) for name in names],
         **({"semanticVersion": version} if version else {}),
     }
     results = [_result(finding, names.index(finding.rule)) for finding in found]
+    seen: Counter[str] = Counter()
+    for finding, result in zip(found, results, strict=True):
+        key = _key(finding)
+        text = f"{key}\0{seen[key]}".encode("utf-8", "replace")
+        result["partialFingerprints"] = {"warpsim/v2": hashlib.sha256(text).hexdigest()}
+        seen[key] += 1
     return {
         "$schema": SCHEMA,
         "version": "2.1.0",
         "runs": [{"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}],
     }
+
+
+def _rule(name: str) -> JsonObject:
+    """A rule, with its page as help."""
+    sentence, page = RULES[name].sentence if name in RULES else name, page_of(name)
+    rule: JsonObject = {"id": name, "name": name, "shortDescription": {"text": sentence}}
+    if page:
+        said = f"{sentence} A faulty and a mended program: "
+        rule["helpUri"] = page
+        rule["help"] = {"text": f"{said}{page}", "markdown": f"{said}[{name}]({page})"}
+    return rule
+
+
+def _key(finding: Finding) -> str:
+    """What stays of a finding when lines move: its rule, its kernel, and the text of its lines."""
+    source = finding.source
+    lines = [] if source is None else source_lines(source[0], finding.file)
+    cuda = lines[source[1] - 1].strip() if source is not None and 0 < source[1] <= len(lines) else ""
+    file = _uri(finding.file) if source is None else source[0]
+    return "\0".join(map(str, (finding.rule, finding.kernel, file, cuda, finding.text.strip())))
 
 
 def _result(finding: Finding, index: int) -> JsonObject:
@@ -67,7 +92,6 @@ def _result(finding: Finding, index: int) -> JsonObject:
         places.append(_place(finding.other, finding.other.message))
         if finding.other.source is not None:
             places.append(_cuda(finding.other, finding.other.source, finding.other.message))
-    key = f"{finding.rule}\0{finding.kernel}\0{finding.source or (finding.file, finding.line)}\0{finding.text.strip()}"
     properties = {
         "kernel": finding.kernel,
         "instruction": finding.instruction,
@@ -78,8 +102,6 @@ def _result(finding: Finding, index: int) -> JsonObject:
         "section": MANUAL + "#" + finding.section if finding.section else None,
         "text": describe(finding),
     }
-    import hashlib
-
     first, *related = places
     first.pop("message", None)
     return {
@@ -90,7 +112,6 @@ def _result(finding: Finding, index: int) -> JsonObject:
         "locations": [first],
         "relatedLocations": [{"id": number, **place} for number, place in enumerate(related, 1)],
         "occurrenceCount": finding.count,
-        "partialFingerprints": {"warpsim/v1": hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()},
         "properties": {name: value for name, value in properties.items() if value is not None},
     }
 

@@ -17,6 +17,7 @@ import attrs
 from warpsim.cli.dap.places import Places, Respond
 from warpsim.cli.dap.protocol import Body, Broken, Printed, Wire, check_request, run_launch
 from warpsim.cli.dap.values import Values
+from warpsim.cli.dap.warp import Warp
 from warpsim.cli.launching import Left
 from warpsim.cli.output import Unusable, internal
 from warpsim.debug import DebugError, Session, Stop
@@ -60,6 +61,7 @@ class Adapter:
         self.places = Places()
         self.live = self.places.live
         self.values = Values(self.places)
+        self.warp = Warp(self.places)
         self.requests: queue.Queue[Body | None] = queue.Queue()
         self.leaving = self.ended = False
         self.status: int | None = None
@@ -106,7 +108,7 @@ class Adapter:
         """Execute a request."""
         command = str(request.get("command"))
         arguments = request.get("arguments")
-        parts = self, self.places, self.values
+        parts = self, self.places, self.values, self.warp
         handler: Callable[..., Callable[[], None] | None] | None = next(
             filter(None, (getattr(p, f"on_{command}", None) for p in parts)), None
         )

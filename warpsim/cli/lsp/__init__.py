@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import os
 import sys
 from argparse import Namespace
 
@@ -16,7 +17,7 @@ def command_lsp(options: Namespace) -> int:
         raise Unusable('the language server needs pygls: python -m pip install "warpsim[lsp]"')
     from warpsim.cli.lsp.server import Server
 
-    output = sys.stdout.buffer  # for the protocol alone
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")  # for the protocol alone; pygls closes it
     with contextlib.redirect_stdout(sys.stderr):
         Server().serve(sys.stdin.buffer, output)
     return 0

@@ -76,6 +76,7 @@ class Server:
         """Serve until the editor leaves."""
         logging.getLogger("pygls").setLevel(logging.CRITICAL)  # an editor may leave in the middle of a message
         self.server.start_io(source, target)
+        self.thread.shutdown(wait=False, cancel_futures=True)
 
     def on_initialize(self, params: lsp.InitializeParams) -> None:
         """Look what the editor can do."""
