@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 import numpy as np
@@ -125,12 +125,17 @@ PARTLY = frozenset(("and", "or", "mul", "xor", "selp", "slct"))
 
 
 class Constants:
-    """The constants of a function: sparse for registers with a single writer, by block for the others."""
+    """The constants of a function: sparse for registers with a single writer, by block for the others. With ``asked``, registers
+    by place, only what they depend on is looked at, and ``answers`` are their values there, of places that some path reaches."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, asked: Mapping[int, int] | None = None) -> None:
         self.function = function
         self.blocks, self.place = blocks_of(function, entered=True)
+        self.asked, self.answers = asked or {}, dict[int, int | None]()
         self.touched = [i.writes for i in function.code]
+        if asked is not None:
+            needed = _needed(function, asked.values())
+            self.touched = [() if needed.isdisjoint(writes) else writes for writes in self.touched]
         self.computed = [
             _computed(i.op.text) and not i.form.ports and i.form.scope is Scope.THREAD for i in function.code
         ]
@@ -148,6 +153,13 @@ class Constants:
             self.before[self.place[0]] = dict.fromkeys(given)
             self._settle()
 
+    @property
+    def reached(self) -> set[int]:
+        """The places that some path reaches."""
+        return {
+            at for block in self.blocks if self.before[block.index] is not None for at in range(block.first, block.last)
+        }
+
     def _settle(self) -> None:
         """Visit the blocks, and again while a back edge brings something new."""
         again = True
@@ -159,6 +171,8 @@ class Constants:
                     continue
                 state = dict(entry)
                 for at in range(block.first, block.last):
+                    if at in self.asked:
+                        self.answers[at] = self._read(state, self.asked[at])
                     if self.touched[at]:
                         self._apply(at, state)
                 for successor in self._followers(block, state):
@@ -285,6 +299,25 @@ class Constants:
                 at += element.type.bits
             return total
         return None
+
+
+def _needed(function: Function, asked: Iterable[int]) -> set[int]:
+    """The registers on which some, and where control goes, depend."""
+    sources: dict[int, list[tuple[int, ...]]] = {}
+    work = list(asked)
+    for instruction in function.code:
+        guard = () if instruction.guard is None else (instruction.guard[0].index,)
+        if instruction.traits.ending is Ending.BRANCH:
+            work += guard
+        for register in instruction.writes:
+            sources.setdefault(register, []).append((*instruction.reads, *guard))
+    found = set(work)
+    while work:
+        for reads in sources.pop(work.pop(), ()):
+            new = set(reads) - found
+            found |= new
+            work += new
+    return found
 
 
 @functools.cache

@@ -88,7 +88,7 @@ def loop_at(function: Function, blocks: list[Block], head: int, clocks: Clocks) 
     inside = _blocks_of(blocks, head)
     code = [i for n in sorted(inside) for i in function.code[blocks[n].first : blocks[n].last]]
     exits = list(_leaving(function, blocks, inside))
-    ticks = any(clocks.read_by(i) for i in code)
+    ticks = clocks.ticks and any(clocks.read_by(i) for i in code)
     guards = [i.guard[0].index for i in code if i.guard is not None]
     decisive = _decisive(code)
     lines = [i.span.line for i in code]
@@ -147,20 +147,19 @@ def _leaving(function: Function, blocks: list[Block], inside: frozenset[int]) ->
 def _decisive(code: list[Instruction]) -> set[int]:
     """Registers that determine where a loop goes, what it accesses and what it leaves behind."""
     found: set[int] = set()
-    plain = []
+    sources: dict[int, list[tuple[int, ...]]] = {}
     for instruction in code:
-        reads, writes = instruction.reads, instruction.writes
         if _gives_a_result(instruction):
-            plain.append((set(writes), reads))
+            for register in instruction.writes:
+                sources.setdefault(register, []).append(instruction.reads)
         else:
-            found.update(reads)
-    grown = True
-    while grown:
-        before = len(found)
-        for writes_, reads in plain:
-            if not writes_.isdisjoint(found):
-                found.update(reads)
-        grown = len(found) > before
+            found.update(instruction.reads)
+    work = list(found)
+    while work:
+        for reads in sources.pop(work.pop(), ()):
+            new = set(reads) - found
+            found |= new
+            work += new
     return found
 
 
@@ -176,7 +175,9 @@ class Clocks:
         self.program = program
         self._readers = readers
         self.registers: set[int] = set()
-        if not readers or not any(self.read_by(i) for i in function.code):
+        self.ticks = any(self.read_by(i) for i in function.code if readers or _is_call(i))
+        """Whether anything in the function reads a clock."""
+        if not readers or not self.ticks:
             return
         kept = False
         while True:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from warpsim.analysis.constants import Constants, State
+from warpsim.analysis.constants import Constants
 from warpsim.analysis.dataflow import walk
 from warpsim.analysis.flow import blocks_of, returned_by
 from warpsim.errors import Finding
@@ -51,29 +51,22 @@ def scale_of(instruction: Instruction) -> Operand | None:
     return instruction.named["scale_d"]
 
 
-class _Scales(Constants):
-    """Also notes whether each wgmma adds to its accumulator, if that is the same whenever it is executed."""
-
-    def __init__(self, function: Function) -> None:
-        self.found: dict[int, bool | None] = {}
-        super().__init__(function)
-
-    def _apply(self, at: int, state: State) -> None:
-        scale = scale_of(self.function.code[at])
-        if scale is not None and scale.constant is not None:
-            self.found[at] = scale.constant != 0
-        elif scale is not None and scale.register is not None:
-            value = self._read(state, scale.register.index)
-            self.found[at] = None if value is None else bool(value) != scale.negated
-        super()._apply(at, state)
-
-
 def additions(function: Function) -> dict[int, bool | None]:
     """For each wgmma by its index: whether it adds to its accumulator; None if that depends. Those that no path reaches
     are missing."""
-    if not any("accumulator" in i.form.ports for i in function.code):
+    scales = {at: scale for at, i in enumerate(function.code) if (scale := scale_of(i)) is not None}
+    if not scales:
         return {}
-    return _Scales(function).found
+    asked = {at: scale.register.index for at, scale in scales.items() if scale.register is not None}
+    constants = Constants(function, asked)
+    found: dict[int, bool | None] = {}
+    for at in sorted(constants.reached.intersection(scales)):
+        scale, value = scales[at], constants.answers.get(at)
+        if scale.constant is not None:
+            found[at] = scale.constant != 0
+        elif scale.register is not None:
+            found[at] = None if value is None else bool(value) != scale.negated
+    return found
 
 
 def read_unwritten(function: Function) -> set[int]:
