@@ -1,0 +1,69 @@
+"""Undefined values that reach a result, and such that do not: six sources, and for each five uses of either kind."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import warpsim
+from docs.tools import faulty
+
+SOURCES = {
+    "a register": "",
+    "shared memory": "ld.shared.u32 %r4, [%own];",
+    "local memory": ".local .b32 mine[1]; ld.local.u32 %r4, [mine];",
+    "some lanes": "@%low mov.u32 %r4, %t;",
+    "a shuffle": "ld.shared.u32 %r6, [%own]; shfl.sync.bfly.b32 %r4, %r6, 1, 31, -1;",
+    "a sum": "ld.shared.u32 %r6, [%own]; add.u32 %r4, %r6, %t;",
+}
+LOOP = "and.b32 %r6, %r4, 7; mov.u32 %r5, 0;\nL: add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, %r6;\n@%p1 bra L; // here\n"
+BRANCH = "mov.u32 %r5, 1; setp.gt.s32 %p1, %r4, 100;\n@%p1 bra E; // here\nmov.u32 %r5, 2; E:\n"
+REACH = {
+    "a store": "st.global.u32 [%at], %r4; // here\n",
+    "an address": "and.b32 %r5, %r4, 60; cvt.u64.u32 %x1, %r5; add.u64 %x1, %x1, %a;\nld.global.u32 %r6, [%x1]; // here\n",
+    "a branch": BRANCH + "st.global.u32 [%at], %r5;\n",
+    "a guard": "setp.gt.s32 %p1, %r4, 100; add.u32 %r5, %t, 9;\n@%p1 st.global.u32 [%at], %r5; // here\n",
+    "a loop": LOOP + "st.global.u32 [%at], %r5;\n",
+}
+DO_NOT = {
+    "a sum that cancels": "add.u32 %r5, %r4, %t; sub.u32 %r5, %r5, %r4; st.global.u32 [%at], %r5;\n",
+    "a branch": BRANCH + "st.global.u32 [%at], %t;\n",
+    "a vote": "setp.gt.s32 %p1, %r4, 100; vote.sync.ballot.b32 %r5, %p1, -1; and.b32 %r5, %r5, 0; st.global.u32 [%at], %r5;\n",
+    "shared memory": "st.shared.u32 [%own+2048], %r4; st.global.u32 [%at], %t;\n",
+    "a loop": LOOP + "st.global.u32 [%at], %t;\n",
+}
+
+
+def pairs(uses):
+    """Each source with each use; those of two sources run by default."""
+    default = "shared memory", "some lanes"
+    return [
+        pytest.param(source, use, marks=[] if source in default else [pytest.mark.long])
+        for source, use in itertools.product(SOURCES, uses)
+    ]
+
+
+def found(source, use):
+    """(line, severity) of each finding, and the line of the mark."""
+    example = faulty.Example.of(SOURCES[source] + "\n" + use, "")
+    text = example.module()
+    data = np.zeros(4096, np.uint32)
+    tensor = warpsim.TensorMap(data, global_dim=[32, 16], global_strides=[128], box_dim=[32, 16])
+    findings = warpsim.load(text)["k"](1, 32, (data, data, tensor), on_finding="collect").findings
+    assert {f.rule for f in findings} <= {"uninitialised"}
+    marks = [number for number, line in enumerate(text.split("\n"), 1) if line.endswith("// here")]
+    return [(f.line, f.severity) for f in findings], marks
+
+
+@pytest.mark.parametrize(("source", "use"), pairs(REACH))
+def test_what_reaches_a_result(source, use):
+    """An error, at the use."""
+    findings, marks = found(source, REACH[use])
+
+    assert findings == [(marks[0], "error")]
+
+
+@pytest.mark.parametrize(("source", "use"), pairs(DO_NOT))
+def test_what_reaches_none(source, use):
+    """No error."""
+    assert found(source, DO_NOT[use])[0] == []
