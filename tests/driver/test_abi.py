@@ -283,6 +283,12 @@ def test_management(call, monkeypatch):
     assert call("nvmlDeviceGetUUID", gpu.value, text, 96) == 0
     assert [len(part) for part in text.value.split(b"-")] == [3, 8, 4, 4, 4, 12]
     assert ctypes.string_at(call("nvmlErrorString", 7)) == b"Insufficient Size"
+    assert call("cuDeviceGetPCIBusId", text, 96, 1) == call("nvmlDeviceGetHandleByPciBusId_v2", text, other) == 0
+    assert other.value == gpu.value
+    for wrong in (b"0000:09:00.0", b"x"):
+        assert call("nvmlDeviceGetHandleByPciBusId_v2", ctypes.create_string_buffer(wrong), other) == 2
+    assert call("nvmlDeviceGetComputeRunningProcesses", gpu.value, count, 0) == count.value == 0
+    assert call("nvmlDeviceGetNvLinkRemoteDeviceType", gpu.value, 0, count) == 3
 
 
 def test_what_a_fatbin_wrapper_registers(call):

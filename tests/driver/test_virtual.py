@@ -1,5 +1,8 @@
 """Virtual memory management: what an H200 says, and what kernels may read."""
 
+import ctypes
+import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -55,3 +58,23 @@ def test_what_is_undefined():
     np.testing.assert_array_equal(np.flatnonzero(memory.known(at + 2 * GRANULARITY)), GRANULARITY - 4 + np.arange(4))
     assert memory.bytes_at(at + 3 * GRANULARITY - 4, 4).tolist() == [7] * 4
     assert memory.space.at(at + 2 * GRANULARITY).read_only
+
+
+def test_memory_of_another_process(call):
+    """A file descriptor gives another process the memory; what it stores is seen here."""
+    assert call("cudaFree", 0) == 0
+    shared = ctypes.create_string_buffer(struct.pack("<IIII16x", 1, 1, 1, 0))
+    handle, other, place, file = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_uint32()
+    assert call("cuMemCreate", handle, GRANULARITY, shared, 0) == 0
+    assert call("cuMemExportToShareableHandle", file, handle.value, 1, 0) == 0
+    assert call("cuMemImportFromShareableHandle", other, 9999, 1) == 1
+    assert call("cuMemImportFromShareableHandle", other, file.value, 1) == 0
+    assert call("cuMemAddressReserve", place, GRANULARITY, 0, 0, 0) == 0
+    assert call("cuMemMap", place.value, GRANULARITY, 0, other.value, 0) == 0
+    access = ctypes.create_string_buffer(struct.pack("<III", 1, 0, 3))
+    assert call("cuMemSetAccess", place.value, GRANULARITY, access, 1) == 0
+    os.pwrite(file.value, b"stored", 5)
+    found = ctypes.create_string_buffer(6)
+    assert call("cuMemcpyDtoH_v2", found, place.value + 5, 6) == 0
+    assert found.raw == b"stored"
+    os.close(file.value)

@@ -48,6 +48,17 @@ class Physical:
     known: Array
     handles: int = 1
 
+    @classmethod
+    def of_file(cls, file: int, properties: bytes) -> Physical:
+        """Memory of another process, by its file descriptor, which stays the caller's."""
+        try:
+            own = os.dup(file)
+        except (OSError, OverflowError):
+            raise DriverError(Result.INVALID_VALUE, f"{file} is no file descriptor") from None
+        made = cls(os.fstat(own).st_size, 0, properties, own, np.full(os.fstat(own).st_size, 0xFF, np.uint8))
+        weakref.finalize(made, os.close, own)
+        return made
+
 
 @define(eq=False)
 class Mapped:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import struct
 
 from warpsim.driver.abi.calls import call
 from warpsim.driver.abi.process import PROCESS
-from warpsim.driver.raw import bytes_at, put64
+from warpsim.driver.raw import bytes_at, put32, put64
 from warpsim.driver.results import Result, require
 from warpsim.driver.virtual import GRANULARITY, NONE, Physical
 
@@ -14,7 +15,7 @@ PROPERTIES = struct.Struct("<IIII16x")
 """CUmemAllocationProp: type, handle types, the location's type and device."""
 ACCESS = struct.Struct("<III")
 """CUmemAccessDesc: the location's type and device, flags."""
-PINNED, ON_DEVICE = 1, 1
+PINNED, ON_DEVICE, FILE = 1, 1, 1
 
 
 def _properties(given: int) -> bytes:
@@ -23,7 +24,7 @@ def _properties(given: int) -> bytes:
     kind, shared, where, device = PROPERTIES.unpack(found)
     require(kind == PINNED and where == ON_DEVICE, f"memory of type {kind} at a location of type {where}")
     require(device < len(PROCESS.driver.devices), f"device {device}", Result.INVALID_DEVICE)
-    require(not shared, "memory for other processes", Result.NOT_SUPPORTED)
+    require(shared in (0, FILE), f"handles of type {shared}", Result.NOT_SUPPORTED)
     return found
 
 
@@ -51,6 +52,21 @@ def create(nbytes: int, given: int, flags: int) -> int:
     require(not flags, f"flags {flags}")
     found = _properties(given)
     return PROCESS.handles.put(PROCESS.driver.virtual.create(nbytes, PROPERTIES.unpack(found)[3], found))
+
+
+@call("OvUP", "cuMemExportToShareableHandle")
+def export(out: int, physical: Physical, kind: int, flags: int) -> None:
+    """Give a file descriptor, by which another process imports the memory."""
+    require(kind == FILE and not flags, f"handles of type {kind}")
+    require(PROPERTIES.unpack(physical.properties)[1] == FILE, "the memory was made for this process alone")
+    put32(out, os.dup(physical.file))
+
+
+@call("8PU", "cuMemImportFromShareableHandle")
+def import_memory(given: int, kind: int) -> int:
+    """Take memory by its file descriptor; all of it counts as written."""
+    require(kind == FILE, f"handles of type {kind}")
+    return PROCESS.handles.put(Physical.of_file(given, PROPERTIES.pack(PINNED, FILE, ON_DEVICE, 0)))
 
 
 @call("v", "cuMemRelease")

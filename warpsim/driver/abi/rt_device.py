@@ -13,7 +13,7 @@ from warpsim.driver.abi.cu_context import reset_primary, uuid
 from warpsim.driver.abi.process import PROCESS, c_string
 from warpsim.driver.driver import VERSION
 from warpsim.driver.raw import put32, put64, put_bytes
-from warpsim.driver.results import NAMES, TEXTS, Result, present, text_of
+from warpsim.driver.results import NAMES, TEXTS, DriverError, Result, present, text_of
 
 FIELDS = """name:256s uuid:16s luid:8s mask:I total:Q shared:Q#8 regs:i#12 warp:i#10 pitch:Q#11 threads:i#1 dim:3i#2
 grid:3i#5 *clock:i#13 const:Q#9 major:i#75 minor:i#76 align:Q#14 tpitch:Q#51 *overlap:i#15 sms:i#16 *timeout:i
@@ -127,7 +127,7 @@ def error_string(code: int) -> int:
 
 # ---- libnvidia-ml ----------------------------------------------------------------------------------
 
-INVALID_ARGUMENT, INSUFFICIENT_SIZE = 2, 7
+INVALID_ARGUMENT, NOT_SUPPORTED, INSUFFICIENT_SIZE = 2, 3, 7
 _NVML_TEXTS = {0: "Success", 2: "Invalid Argument", 3: "Not Supported", 6: "Not Found", 7: "Insufficient Size"}
 
 
@@ -141,6 +141,26 @@ def get_handle(index: int, out: int) -> int:
         return INVALID_ARGUMENT
     put64(out, index + 1)
     return 0
+
+
+@call("TP", "nvmlDeviceGetHandleByPciBusId nvmlDeviceGetHandleByPciBusId_v2")
+def get_handle_by_bus_id(text: str, out: int) -> int:
+    try:
+        return get_handle(by_bus_id(text), out)
+    except DriverError:
+        return INVALID_ARGUMENT
+
+
+@call("POP", "nvmlDeviceGetComputeRunningProcesses nvmlDeviceGetComputeRunningProcesses_v3")
+def get_processes(gpu: int, count: int, out: int) -> int:
+    """No other process has this GPU."""
+    put32(count, 0)
+    return 0
+
+
+call("PUP", "nvmlDeviceGetNvLinkRemoteDeviceType nvmlDeviceGetNvLinkRemotePciInfo nvmlDeviceGetNvLinkRemotePciInfo_v2")(
+    lambda gpu, link, out: NOT_SUPPORTED
+)
 
 
 @call("PP", "nvmlDeviceGetIndex")
