@@ -1,5 +1,6 @@
 """Fidelity: what the executed instructions' bits rest on, by form and GPU, from the list that a script made."""
 
+import json
 import pickle
 from collections import Counter
 from pathlib import Path
@@ -9,9 +10,10 @@ import pytest
 
 import fidelity
 import warpsim
+from warpsim.cli import main
 from warpsim.host.cases import Case
-from warpsim.isa import spec
-from warpsim.isa.evidence import MEANING, _table, evidence
+from warpsim.isa import matching, spec
+from warpsim.isa.evidence import MEANING, _table, choice_of, evidence
 from warpsim.program import build  # noqa: F401 - declares all instructions
 from warpsim.testing.coverage import Forms
 
@@ -77,3 +79,48 @@ def test_a_session_s_summary():
 
     assert any("warp-instructions: compared with a GPU's bits" in line for line in forms.summary())
     assert {k: 2 * n for k, n in forms.counts.items()} == other.counts
+
+
+@pytest.mark.parametrize(
+    ("program", "standing", "chosen"),
+    [("hello", "recorded", ("order of prints",)), ("saxpy", "recorded", ()), ("stream_k", "recovered", ())],
+)
+def test_what_a_launch_rests_on_in_short(program, standing, chosen):
+    """The badge has the weakest evidence of what ran, every warp-instruction once, and what PTX leaves open."""
+    result = Case.read(ROOT / "programs" / program).prepare().launch()
+    badge = result.fidelity.badge
+
+    assert (badge.standing, badge.choices) == (standing, chosen)
+    assert sum(badge.counts.values()) == result.instructions
+
+
+@pytest.mark.parametrize(
+    ("text", "chosen"),
+    [
+        ("atom.global.add.f32", "order of atomics"),
+        ("red.global.add.f32", "order of atomics"),
+        ("red.global.add.u32", ""),
+        ("red.global.max.s32", ""),
+        ("atom.global.add.u32", "order of atomics"),
+        ("fma.rn.f64", "payload of a NaN"),
+        ("fma.rn.f32", ""),
+    ],
+)
+def test_what_is_chosen(text, chosen):
+    """A sum of integers is the same in any order, if nobody reads what was there before; NaNs of f32 have no payload."""
+    root = text.split(".")[0]
+
+    assert choice_of(matching.candidates(root, tuple(text.split(".")[1:]))[0].form, text) == chosen
+
+
+def test_the_command_line_says_it(capsys):
+    """A line with each case, a table for --fidelity, a badge in JSON."""
+    assert main(["replay", "hello"]) == 0
+    short = capsys.readouterr().out
+    assert "  its bits rest on: " in short
+    assert "chosen: order of prints" in short
+    assert main(["replay", "hello", "--fidelity"]) == 0
+    assert "call" in capsys.readouterr().out
+    assert main(["replay", "hello", "--json"]) == 0
+    badge = json.loads(capsys.readouterr().out)["cases"][0]["badge"]
+    assert (badge["standing"], badge["choices"], badge["models"]) == ("recorded", ["order of prints"], [])

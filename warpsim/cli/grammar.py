@@ -107,6 +107,9 @@ def parser() -> argparse.ArgumentParser:
         each.add_argument("--sarif", metavar="FILE", help="write the findings as SARIF, for code scanning")
     for each in (run, replay):
         each.add_argument(
+            "--fidelity", action="store_true", help="say what the bits rest on, instruction by instruction"
+        )
+        each.add_argument(
             ON_FINDING, action="store_true", help="open the debugger at the first finding, if there is one"
         )
     info = command("info", "commands", "kernels of a file, or the table of supported instructions")
@@ -220,7 +223,7 @@ def spelled(words: list[str]) -> list[str]:
     return ["debug", "replay", *words[1:]] if short else words
 
 
-OF_REPORTS = {"--sarif": 1, "--record": 1, "--profile-to": 1, "--timing": 0, "--json": 0, "--profile": 0, ON_FINDING: 0}
+OF_REPORTS = {"--sarif": 1, "--record": 1, "--profile-to": 1, "--timing": 0, "--json": 0, "--profile": 0, "--fidelity": 0, ON_FINDING: 0}
 """Options of run and replay that say what to do with the results, and how many words follow each."""
 
 

@@ -21,6 +21,7 @@ from warpsim.host.cases import CaseResult, run_case
 from warpsim.host.files import Target
 from warpsim.host.kernel import LaunchResult
 from warpsim.host.options import resolve_checks
+from warpsim.machine.fidelity import Badge, Executed, shown
 from warpsim.report.findings import finding_record, sarif
 from warpsim.types import JsonObject
 from warpsim.version import VERSION
@@ -70,6 +71,8 @@ def command_run(options: Namespace) -> int:
     write_sarif(options.sarif, launch.result.findings)
     show_profile(launch.result.profile, options)
     status = report_launch(launch, as_json=options.json)
+    if options.fidelity and not options.json:
+        print_fidelity(launch.result.fidelity, whole=True)
     if launch.result.findings and options.debug_on_finding:
         options.then = _at_finding(options, launch.result.findings)
     elif launch.result.findings and not options.json:
@@ -95,6 +98,7 @@ def command_replay(options: Namespace) -> int:
                 end(unusable[-1], 2, as_json=False)
             elif not options.json:
                 print_case(result, bits=options.bits)
+                print_fidelity(result.fidelity, whole=options.fidelity)
                 if result.findings:
                     print(_debug_this(options, result.findings, name), file=sys.stderr)
             show_profile(result.profile, options)
@@ -205,11 +209,23 @@ def _case_json(result: CaseResult) -> JsonObject:
     record: JsonObject = attrs.asdict(
         result, recurse=True, filter=lambda field, value: field.name not in ("profile", "fidelity")
     )
-    record["fidelity"] = [form.plain() for form in result.fidelity]
+    record |= _fidelity_json(result.fidelity)
     if result.profile is not None:
         record["profile"] = result.profile.record()
     record["findings"] = [finding_record(f) for f in result.findings]
     return record
+
+
+def _fidelity_json(found: Sequence[Executed]) -> JsonObject:
+    return {"fidelity": [each.plain() for each in found], "badge": Badge.of(found).plain()}
+
+
+def print_fidelity(found: Sequence[Executed], *, whole: bool) -> None:
+    """Print what a launch's bits rest on: in a line, or (``whole``) instruction by instruction."""
+    if found:
+        print(f"  its bits rest on: {Badge.of(found)}")
+    for each in found if whole else ():
+        print(f"    {shown(each)}")
 
 
 def print_case(result: CaseResult, *, bits: bool) -> None:
@@ -239,7 +255,7 @@ def report_launch(launch: Launched, problems: Iterable[str] = (), *, as_json: bo
     result, error = launch.result, "; ".join([*problems, *launch.unsaved])
     if as_json:
         record = attrs.asdict(result, recurse=False)
-        record["fidelity"] = [form.plain() for form in result.fidelity]
+        record |= _fidelity_json(result.fidelity)
         record["profile"] = result.profile.record() if result.profile else None
         if launch.timing is not None:
             record["timing"] = launch.timing.record()

@@ -22,6 +22,7 @@ MEASURED = 90
 """The GPU on which approximate units and tensor cores were recorded: its capability times ten."""
 UNITS = frozenset({"mma", "wmma", "wgmma", "tcgen05"})
 FUNCTIONS = frozenset({"ex2", "lg2", "sin", "cos", "tanh", "rsqrt"})
+NOT_COMMUTING = ("exch", "cas")
 WHOLE = ("s8", "u8", "s4", "u4", "b1", "f64", "kind::i8")
 
 
@@ -57,3 +58,15 @@ def evidence(form: Form, text: str, sm: int) -> Evidence:
         return Evidence(MODELLED, "public models, checked against published words of a B200 (docs/numerics.md)")
     why = "public models of its tensor cores (docs/numerics.md)" if product else "assumed to be as on sm_90"
     return Evidence(MODELLED, why)
+
+
+def choice_of(form: Form, text: str) -> str:
+    """What of an instruction's result PTX leaves open and warpsim chooses, the same in every run; empty for nothing."""
+    words = text.split()[0].split(".") if text else []
+    if form.root in ("atom", "red", "multimem"):
+        rounds = any(word.startswith(("f16", "bf16", "f32", "f64")) for word in words) and "add" in words
+        returns = form.n_dest > 0 or any(word in words for word in NOT_COMMUTING)
+        return "order of atomics" if rounds or returns else ""
+    if "f64" in words and form.n_dest and form.root in ("add", "sub", "mul", "fma", "div", "sqrt", "rcp", "rsqrt"):
+        return "payload of a NaN"
+    return ""

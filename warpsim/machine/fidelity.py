@@ -7,7 +7,7 @@ from typing import overload
 
 import attrs
 
-from warpsim.isa.evidence import evidence
+from warpsim.isa.evidence import EXACT, MEANING, MODELLED, RECORDED, RECOVERED, STATED, choice_of, evidence
 from warpsim.isa.spec import Form
 from warpsim.machine.plan import BoundBlock
 from warpsim.records import frozen
@@ -15,7 +15,8 @@ from warpsim.records import frozen
 
 @frozen
 class Executed:
-    """An instruction as written, its form, how often warps executed it, and the evidence for its result."""
+    """An instruction as written, its form, how often warps executed it, the evidence for its result, and the ``choice`` that PTX
+    leaves open in it (the order of atomics or of prints, a NaN's payload)."""
 
     instruction: str
     form: str
@@ -23,6 +24,7 @@ class Executed:
     evidence: str
     sm: int
     count: int = 0
+    choice: str = ""
 
     def without_count(self) -> Executed:
         """The same without the count."""
@@ -36,15 +38,60 @@ class Executed:
 def executed(counts: Mapping[BoundBlock, int], sm: int) -> tuple[Executed, ...]:
     """The instructions of the blocks that warps entered, with counts, by name."""
     total: dict[str, tuple[Form, int]] = {}
+    prints = set[str]()
     for block, warps in counts.items():
         for instruction in block.instructions:
             known = total.get(instruction.text)
             total[instruction.text] = instruction.form, (known[1] if known else 0) + warps
+            if warps and any(operand.function == "vprintf" for operand in instruction.operands):
+                prints.add(instruction.text)
     found = []
     for text, (form, count) in sorted(total.items()):
         rests = evidence(form, text, sm)
-        found.append(Executed(text, form.syntax, rests.standing, rests.source, sm, count))
+        choice = "order of prints" if text in prints else choice_of(form, text)
+        found.append(Executed(text, form.syntax, rests.standing, rests.source, sm, count, choice))
     return tuple(found)
+
+
+STRENGTH = (MODELLED, RECOVERED, RECORDED, EXACT)
+"""The kinds of evidence for results, the weakest first."""
+
+
+@frozen
+class Badge:
+    """What the bits of a launch rest on: the weakest ``standing`` of an executed instruction, warp-instructions by standing, what
+    is a choice, and the models with what they stand for."""
+
+    standing: str
+    counts: dict[str, int]
+    choices: tuple[str, ...]
+    models: tuple[str, ...]
+
+    @classmethod
+    def of(cls, found: Sequence[Executed]) -> Badge:
+        """Sum up what a launch executed."""
+        counts: dict[str, int] = {}
+        for each in found:
+            counts[each.standing] = counts.get(each.standing, 0) + each.count
+        models = [f"{e.instruction}: {e.evidence}" for e in found if e.standing == MODELLED and e.count]
+        choices = sorted({e.choice for e in found if e.choice and e.count})
+        weakest = next((standing for standing in STRENGTH if counts.get(standing)), STATED)
+        return cls(weakest, counts, tuple(choices), tuple(models))
+
+    def __str__(self) -> str:
+        total = sum(self.counts.values()) or 1
+        shares = [f"{100 * n / total:.3g} % {name}" for name in MEANING if (n := self.counts.get(name))]
+        return ", ".join(shares) + (f"; chosen: {', '.join(self.choices)}" if self.choices else "")
+
+    def plain(self) -> dict[str, object]:
+        """As JSON has it."""
+        return attrs.asdict(self)
+
+
+def shown(e: Executed) -> str:
+    """A line of a table."""
+    chosen = f"; chosen: {e.choice}" if e.choice else ""
+    return f"{e.standing:9} {e.count:>12,}  {e.instruction}: {e.evidence}{chosen}"
 
 
 class Fidelity(Sequence[Executed]):
@@ -72,8 +119,13 @@ class Fidelity(Sequence[Executed]):
     def __len__(self) -> int:
         return len(self._all)
 
+    @property
+    def badge(self) -> Badge:
+        """What all of it rests on."""
+        return Badge.of(self._all)
+
     def __repr__(self) -> str:
-        return "\n".join(f"{e.standing:9} {e.count:>12,}  {e.instruction}: {e.evidence}" for e in self._all)
+        return "\n".join(map(shown, self._all))
 
     def __reduce__(self) -> tuple[type[Fidelity], tuple[dict[BoundBlock, int], int, tuple[Executed, ...]]]:
         return Fidelity, ({}, self._sm, self._all)
