@@ -14,7 +14,7 @@ from warpsim.host.arguments import pack_scalar
 from warpsim.host.arrays import DeviceArray
 from warpsim.host.device import Device
 from warpsim.host.files import read_array, text_of
-from warpsim.host.recipes import DTYPES, GENERATORS, recipe
+from warpsim.host.recipes import DTYPES, GENERATORS, Recipe, recipe
 from warpsim.numerics.arrays import Array, DType
 from warpsim.records import frozen
 
@@ -25,10 +25,11 @@ MAP_ALIGNMENT, POINTER = 64, 8
 
 @frozen(eq=False)
 class Argument:
-    """A number, bytes or an array, and the file to write it to afterwards."""
+    """A number, bytes or an array (with the recipe that made it), and the file to write it to afterwards."""
 
     value: Any
     path: str | None = None
+    recipe: Recipe | None = None
 
     def arrays(self) -> Iterator[Argument]:
         """The arrays in it."""
@@ -153,7 +154,8 @@ def _generated(generator: str, text: str) -> Argument:
     named = {key: float(value) for key, _, value in (part.partition("=") for part in numbers.split(":")[1:])}
     seed = int(named.pop("seed", 0))
     dtype = "s" + name[1:] if re.fullmatch(r"i\d+", name) else name
-    return Argument(recipe(generator, dims(shape), dtype, seed=seed, **named).array(), path)
+    made = recipe(generator, dims(shape), dtype, seed=seed, **named)
+    return Argument(made.array(), path, made)
 
 
 def _zeros(text: str) -> Array:

@@ -112,6 +112,13 @@ def parser() -> argparse.ArgumentParser:
         each.add_argument(
             ON_FINDING, action="store_true", help="open the debugger at the first finding, if there is one"
         )
+    equal = command(
+        "equal",
+        "testing",
+        "run a launch under two texts, and show the first difference in what they store",
+        (launch, common),
+    )
+    _add_equal(equal)
     info = command("info", "commands", "kernels of a file, or the table of supported instructions")
     info.add_argument("file", nargs="?", help=PTX)
     info.add_argument("--isa", action="store_true", help="list the instructions that run")
@@ -179,6 +186,26 @@ def _add_layout(layout: argparse.ArgumentParser) -> None:
     layout.add_argument("--device", help="the GPU, for example sm_90a: wmma's fragments differ")
 
 
+def _add_equal(equal: argparse.ArgumentParser) -> None:
+    equal.add_argument("other", help=f"the other text: {PTX}; or CUDA C++")
+    for name, metavar, what in (
+        ("kernel", "NAME", "its kernel"),
+        ("grid", "X,Y,Z", "its grid"),
+        ("block", "X,Y,Z", "its block"),
+    ):
+        equal.add_argument(f"--other-{name}", metavar=metavar, help=f"{what}, if it is another one")
+    equal.add_argument("--other-flags", metavar="FLAGS", help="its --cuda-flags, if they are others")
+    equal.add_argument(
+        "--order",
+        metavar="N,N,...",
+        help="which --arg each parameter of the other kernel gets, from 0, if the orders differ",
+    )
+    equal.add_argument(
+        "--inputs", type=_count, default=1, metavar="N", help="compare on N inputs: generators get N seeds (1)"
+    )
+    equal.add_argument("--ulps", type=_count, default=0, metavar="N", help="floats may differ by N ulps (0: in no bit)")
+
+
 def _add_trace(traced: argparse.ArgumentParser) -> None:
     traced.add_argument("-o", "--output", metavar="FILE", required=True, help="FILE.html, or FILE.json for Perfetto")
     traced.add_argument("--ctas", type=int, default=4, metavar="N", help="show the first N CTAs (4)")
@@ -223,7 +250,16 @@ def spelled(words: list[str]) -> list[str]:
     return ["debug", "replay", *words[1:]] if short else words
 
 
-OF_REPORTS = {"--sarif": 1, "--record": 1, "--profile-to": 1, "--timing": 0, "--json": 0, "--profile": 0, "--fidelity": 0, ON_FINDING: 0}
+OF_REPORTS = {
+    "--sarif": 1,
+    "--record": 1,
+    "--profile-to": 1,
+    "--timing": 0,
+    "--json": 0,
+    "--profile": 0,
+    "--fidelity": 0,
+    ON_FINDING: 0,
+}
 """Options of run and replay that say what to do with the results, and how many words follow each."""
 
 

@@ -98,7 +98,7 @@ def launch_from(options: Namespace, launch: Callable[..., LaunchResult] | None =
     """
     watch = _stop_watch() if getattr(options, "timing", False) else None
     began = time.perf_counter()
-    kernel = _kernel(options)
+    kernel = kernel_of(options)
     if watch is not None:
         watch.load = time.perf_counter() - began
     arrays = named_arrays(options.array)
@@ -152,7 +152,8 @@ def _module(options: Namespace) -> Module:
     return load_text(text, options.file.removesuffix(".cu") + ".ptx")
 
 
-def _kernel(options: Namespace) -> Kernel:
+def kernel_of(options: Namespace) -> Kernel:
+    """Load the kernel that the command line names."""
     try:
         module = _module(options)
     except PtxError as problem:

@@ -98,7 +98,8 @@ def command_replay(options: Namespace) -> int:
                 end(unusable[-1], 2, as_json=False)
             elif not options.json:
                 print_case(result, bits=options.bits)
-                print_fidelity(result.fidelity, whole=options.fidelity)
+                if options.fidelity or _good(result, bits=options.bits):
+                    print_fidelity(result.fidelity, whole=options.fidelity)
                 if result.findings:
                     print(_debug_this(options, result.findings, name), file=sys.stderr)
             show_profile(result.profile, options)

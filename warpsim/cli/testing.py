@@ -1,4 +1,4 @@
-"""Commands for testing kernels: shrink, record, init-tests."""
+"""Commands for testing kernels: equal, shrink, record, init-tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from argparse import Namespace
 from importlib import resources
 from pathlib import Path
 
-from warpsim.cli.output import document
+from warpsim.cli.output import Unusable, document
 from warpsim.errors import LaunchError
 
 FILES = {
@@ -20,6 +20,48 @@ FILES = {
     "workflow/tests.yml": ".github/workflows/tests.yml",
 }
 """Files of ``warpsim/testing/starter/``, and where they go."""
+
+
+def command_equal(options: Namespace) -> int:
+    """Compare two kernels on a launch; the status is 0 where they leave the same, 1 where not."""
+    from warpsim.cli.arguments import Argument, argument, dims, named_arrays
+    from warpsim.cli.launching import PROGRESS, kernel_of, launch_options
+    from warpsim.host.device import Device
+    from warpsim.testing.equality import equal
+
+    arrays = named_arrays(options.array)
+    given = [argument(text, arrays) for text in options.arg]
+    for text, each in zip(options.arg, given, strict=True):
+        if not isinstance(each, Argument) or each.path:
+            raise Unusable(f"--arg {text}: equal takes numbers and arrays, and writes no files")
+    kernel = kernel_of(options)
+    flags = options.cuda_flags if options.other_flags is None else options.other_flags
+    other = kernel_of(
+        Namespace(**{**vars(options), "file": options.other, "kernel": options.other_kernel, "cuda_flags": flags})
+    )
+    device = None if options.device is None else Device(options.device, numerics=options.numerics or "exact")
+    found = equal(
+        kernel,
+        other,
+        dims(options.grid),
+        dims(options.block),
+        [each.recipe or each.value for each in given if isinstance(each, Argument)],
+        other_grid=dims(options.other_grid) if options.other_grid else None,
+        other_block=dims(options.other_block) if options.other_block else None,
+        order=None if options.order is None else dims(options.order),
+        inputs=options.inputs,
+        ulps=options.ulps,
+        device=device,
+        shared_mem=options.shared,
+        cluster=dims(options.cluster) if options.cluster else None,
+        **{**launch_options(options), "on_finding": "raise", "profile": False},
+    )
+    PROGRESS.erase()
+    if options.json:
+        document(found.plain())
+    else:
+        print(found)
+    return 0 if found else 1
 
 
 def command_shrink(options: Namespace) -> int:

@@ -18,17 +18,21 @@ if TYPE_CHECKING:
         product_bound,
         sum_bound,
     )
+    from warpsim.testing.equality import Equality, assert_equal, equal
     from warpsim.testing.fuzzing import Launch, arrays, fuzz
     from warpsim.testing.shrinking import shrink
 
 __all__ = [
+    "Equality",
     "Launch",
     "arrays",
     "assert_bits_equal",
     "assert_close",
+    "assert_equal",
     "assert_matches",
     "assert_same_as",
     "assert_ulps",
+    "equal",
     "exact_matmul",
     "fuzz",
     "product_bound",
@@ -43,6 +47,7 @@ _HOMES = {
     "record": "warpsim.host.recording",
     **dict.fromkeys((n for n in __all__ if n.startswith("assert_")), "warpsim.testing.assertions"),
     **dict.fromkeys(("exact_matmul", "product_bound", "sum_bound"), "warpsim.testing.assertions"),
+    **dict.fromkeys(("Equality", "assert_equal", "equal"), "warpsim.testing.equality"),
     **dict.fromkeys(("Launch", "arrays", "fuzz"), "warpsim.testing.fuzzing"),
     "shrink": "warpsim.testing.shrinking",
 }

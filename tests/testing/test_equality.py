@@ -1,0 +1,117 @@
+"""Two kernels, one meaning: equal ones are silent, others are explained at the lines of both, on the smallest input."""
+
+import json
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import warpsim
+from warpsim.cli import main
+from warpsim.errors import LaunchError
+from warpsim.testing import assert_equal, equal, recipe
+
+TEXT = """.version 8.0
+.target sm_80
+.address_size 64
+.file 1 "{file}.cu"
+.visible .entry {name}(.param .u64 {first}, .param .u64 {second}, .param .u64 out)
+{{
+    .reg .b32 %r<3>; .reg .b64 %rd<8>; .reg .f32 %f<5>;
+    ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; ld.param.u64 %rd3, [out];
+    mov.u32 %r1, %tid.x; mul.wide.u32 %rd4, %r1, 4;
+    add.s64 %rd5, %rd1, %rd4; add.s64 %rd6, %rd2, %rd4; add.s64 %rd7, %rd3, %rd4;
+    ld.global.f32 %f1, [%rd5]; ld.global.f32 %f2, [%rd6];
+    .loc 1 {line} 0
+    {body}
+    st.global.f32 [%rd7], %f3;
+    ret;
+}}
+"""
+FUSED = "fma.rn.f32 %f3, %f1, %f2, 0f3F800000;"
+APART = "mul.rn.f32 %f4, %f1, %f2; add.rn.f32 %f3, %f4, 0f3F800000;"
+
+
+def kernel(body, name="one", line=7, order="xy"):
+    """A kernel that computes an element by thread."""
+    text = TEXT.format(body=body, name=name, file=name, line=line, first=order[0], second=order[1])
+    return warpsim.load(text)[name]
+
+
+def test_equal_kernels():
+    """Other names, and parameters in another order that is stated: equal on every input, difficult ones too."""
+    swapped = "fma.rn.f32 %f3, %f2, %f1, 0f3F800000;"
+    args = [recipe("normal", 64), recipe("hurtful", 64, seed=5), np.zeros(64, np.float32)]
+
+    found = equal(kernel(FUSED), kernel(swapped, "two", order="yx"), 1, 64, args, order=[1, 0, 2], inputs=4)
+
+    assert found
+    assert (found.inputs, str(found)) == (4, "equal on 4 inputs")
+
+
+def test_a_difference_is_explained():
+    """One rounding or two: the element is one where exact arithmetic says so, all others are zero, and both lines are named."""
+    args = [recipe("normal", 64, seed=1), recipe("normal", 64, seed=2), np.zeros(64, np.float32)]
+
+    found = equal(kernel(FUSED), kernel(APART, "two", 9), 1, 64, args, inputs=3)
+
+    assert not found
+    (at,) = found.index
+    x, y = found.arguments[0], found.arguments[1]
+    assert (np.flatnonzero(x).tolist(), np.flatnonzero(y).tolist()) == ([at], [at])
+    once = np.float32(float(Fraction(float(x[at])) * Fraction(float(y[at])) + 1))
+    assert once != np.float32(x[at] * y[at]) + np.float32(1)
+    for said in (f"argument 2[{at}] was written by", "one.cu:7", "two.cu:9", "1 of 64 elements differ"):
+        assert said in found.text
+    with pytest.raises(AssertionError, match=r"two\.cu:9"):
+        assert_equal(kernel(FUSED), kernel(APART, "two", 9), 1, 64, args)
+
+
+def test_other_criteria():
+    """Ulps; or the exact values, from which either kernel may be the one that is too far."""
+    args = [recipe("uniform", 64, seed=1), recipe("uniform", 64, seed=2), np.zeros(64, np.float32)]
+
+    def exact(x, y, out):
+        return None, None, [float(Fraction(float(a)) * Fraction(float(b)) + 1) for a, b in zip(x, y, strict=True)]
+
+    assert equal(kernel(FUSED), kernel(APART, "two"), 1, 64, args, ulps=1)
+    assert equal(kernel(FUSED), kernel(FUSED, "two"), 1, 64, args, reference=exact)
+    assert "argument 2 of B" in equal(kernel(FUSED), kernel(APART, "two"), 1, 64, args, reference=exact).text
+    assert "argument 2 of A" in equal(kernel(APART), kernel(FUSED, "two"), 1, 64, args, reference=exact).text
+
+
+def test_failures_and_what_does_not_fit():
+    """A kernel that fails differs; a launch that fits neither is refused."""
+    args = [np.ones(64, np.float32), np.ones(64, np.float32), np.zeros(64, np.float32)]
+    outside = "add.s64 %rd7, %rd7, 4096; mov.f32 %f3, %f1;"
+
+    assert "B (two) fails" in equal(kernel(FUSED), kernel(outside, "two"), 1, 64, args).text
+    with pytest.raises(LaunchError, match="A, one, has 3 parameters; 2 are given"):
+        equal(kernel(FUSED), kernel(FUSED), 1, 64, args[:2])
+    with pytest.raises(LaunchError, match="order"):
+        equal(kernel(FUSED), kernel(FUSED), 1, 64, args, order=[0, 1, 3])
+
+
+def test_the_command(tmp_path, capsys):
+    """Status 0 for equal, 1 for a difference, 2 for what cannot be run; one document with --json."""
+    for name, body in (("one", FUSED), ("two", APART)):
+        text = TEXT.format(body=body, name=name, file=name, line=3, first="x", second="y")
+        (tmp_path / f"{name}.ptx").write_text(text)
+    one, two = (str(tmp_path / f"{name}.ptx") for name in ("one", "two"))
+    launch = [
+        "--grid",
+        "1",
+        "--block",
+        "64",
+        *(w for a in ("normal", "uniform", "zeros") for w in ("--arg", f"{a}:f32:64")),
+    ]
+
+    assert main(["equal", one, one, *launch]) == 0
+    assert main(["equal", one, two, *launch, "--ulps", "100"]) == 0
+    assert main(["equal", one, two, *launch]) == 1
+    assert "two.cu:3" in capsys.readouterr().out
+    assert main(["equal", one, two, *launch, "--inputs", "2", "--json"]) == 1
+    record = json.loads(capsys.readouterr().out)
+    assert (record["equal"], record["argument"], len(record["index"])) == (False, 2, 1)
+    assert main(["equal", one, two, *launch[:-2]]) == 2
+    assert main(["equal", one, two, *launch[:-1], "out:f32:64=x.npy"]) == 2

@@ -1,0 +1,291 @@
+"""Two kernels, one meaning: runs the same launch under two texts and explains the first difference in what they store."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from warpsim.errors import LaunchError, WarpsimError, plural
+from warpsim.host.arguments import Arguments
+from warpsim.host.arrays import array_of, is_buffer
+from warpsim.host.cases import Comparison
+from warpsim.host.device import Device, runs_on
+from warpsim.host.kernel import Kernel
+from warpsim.host.launch_options import Keywords
+from warpsim.host.options import Dim
+from warpsim.host.recipes import Recipe
+from warpsim.machine.watcher import Watcher
+from warpsim.numerics.arrays import Array
+from warpsim.records import frozen
+from warpsim.testing.differences import explain, index_text
+from warpsim.testing.replaying import TRACED, Writers, sentence
+from warpsim.types import JsonObject
+
+TRIES = 200
+"""Pairs of launches that shrink an input."""
+Reference = Callable[..., Sequence[object]]
+"""From the arguments before a launch to the exact values of the array arguments after it, in their order; None for one that
+is not compared."""
+
+
+@frozen(eq=False)
+class Side:
+    """One of two kernels: how it is launched, and which of the launch's arguments each of its parameters gets."""
+
+    name: str
+    kernel: Kernel
+    grid: Dim
+    block: Dim
+    order: tuple[int, ...]
+    device: Device
+    options: Keywords
+    printed: list[str]
+
+    def run(
+        self, values: Sequence[object], watch: Callable[[dict[int, int]], Watcher] | None = None
+    ) -> dict[int, Array]:
+        """Launch on copies of the arguments; returns what is in the arrays then, by argument."""
+        self.printed.clear()
+        there = {k: self.device.array(v) for k, v in enumerate(values) if isinstance(v, np.ndarray)}
+        given = [there.get(k, values[k]) for k in self.order]
+        looking = () if watch is None else (watch({k: a.ptr for k, a in there.items()}),)
+        try:
+            self.kernel(self.grid, self.block, given, device=self.device, watchers=looking, **self.options)
+            return {k: a.get() for k, a in there.items()}
+        finally:
+            for array in there.values():
+                array.free()
+
+
+@frozen(eq=False)
+class Equality:
+    """Whether two kernels leave the same: on how many ``inputs`` they were compared; where they differ, ``text`` explains it, and
+    ``arguments`` are the (shrunk) arguments of the launch, ``argument`` and ``index`` the first element."""
+
+    inputs: int
+    text: str
+    arguments: tuple[object, ...] = ()
+    argument: int | None = None
+    index: tuple[int, ...] | None = None
+    equal: bool = attrs.field(default=False, kw_only=True)
+
+    def __bool__(self) -> bool:
+        return self.equal
+
+    def __str__(self) -> str:
+        return self.text
+
+    def plain(self) -> JsonObject:
+        """As JSON has it."""
+        place = {"argument": self.argument, "index": None if self.index is None else list(self.index)}
+        return {"equal": self.equal, "inputs": self.inputs, **place, "text": self.text}
+
+
+def equal(
+    kernel: Kernel,
+    other: Kernel,
+    grid: Dim,
+    block: Dim,
+    args: Arguments,
+    *,
+    other_grid: Dim | None = None,
+    other_block: Dim | None = None,
+    order: Sequence[int] | None = None,
+    inputs: int = 1,
+    ulps: int = 0,
+    reference: Reference | None = None,
+    device: Device | None = None,
+    **options: Any,
+) -> Equality:
+    """Run one launch under two kernels, and compare what they leave in every array argument and print.
+
+    The order of stores, names and registers do not matter. A difference is traced to the stores of both kernels, with CUDA lines
+    where the texts have them.
+
+    Args:
+        kernel: one kernel.
+        other: the other one.
+        grid: CTAs, as for calling a kernel; ``other_grid`` if the other kernel needs another grid.
+        block: threads of a CTA; ``other_block`` likewise.
+        args: the arguments of the first kernel; a `recipe` makes an array, whose seed grows from input to input.
+        other_grid: see ``grid``.
+        other_block: see ``block``.
+        order: which argument each parameter of the other kernel gets, if the orders differ: ``[0, 2, 1]``.
+        inputs: on how many inputs to compare. The first that differs is shrunk: most of its elements become zero.
+        ulps: by how many units in the last place floats may differ (0: bits).
+        reference: computes the exact values; then each kernel is compared with these, within ``ulps``.
+        device: the GPU; by default the newer one of the two modules' targets.
+        options: as for calling a kernel.
+
+    Raises:
+        LaunchError: the launch does not fit one of the kernels.
+    """
+    args = list(args)
+    places = tuple(range(len(args))) if order is None else tuple(order)
+    if any(not 0 <= place < len(args) for place in places):
+        raise LaunchError(f"order {list(places)} names arguments that are not there: there are {len(args)}")
+    gpu = (device.target, device.numerics) if device is not None else (_newer(kernel, other), "exact")
+    sides = []
+    given = ((kernel, grid, block, tuple(range(len(args)))), (other, other_grid or grid, other_block or block, places))
+    for name, (each, its_grid, its_block, its_order) in zip("AB", given, strict=True):
+        if len(its_order) != len(each.params):
+            raise LaunchError(
+                f"{name}, {each.name}, has {plural(len(each.params), 'parameter')}; {len(its_order)} are given"
+            )
+        printed: list[str] = []
+        made = Device(gpu[0], numerics=gpu[1], stdout=printed.append)
+        sides.append(Side(name, each, its_grid, its_block, its_order, made, options, printed))
+    test = Trial(sides[0], sides[1], ulps, reference)
+    for number in range(max(inputs, 1)):
+        values = [_value(a, number) for a in args]
+        found = test.difference(values)
+        if found:
+            where = f"input {number + 1} of {inputs}" if inputs > 1 else ""
+            return test.explained(_shrunk(test, args, values) if inputs > 1 else values, number + 1, where)
+    return Equality(inputs, f"equal on {plural(max(inputs, 1), 'input')}", equal=True)
+
+
+@frozen(eq=False)
+class Trial:
+    """Two sides, and when what they leave counts as equal."""
+
+    one: Side
+    other: Side
+    ulps: int
+    reference: Reference | None
+
+    @property
+    def check(self) -> JsonObject:
+        """The comparison, as a case describes it."""
+        return {"mode": "close", "ulps": self.ulps} if self.ulps else {"mode": "bits"}
+
+    def comparisons(self, values: Sequence[object]) -> Iterator[tuple[Side, int, Comparison]]:
+        """What is compared: which side is judged, the argument, and the comparison."""
+        left = self.one.run(values), self.other.run(values)
+        if self.reference is None:
+            for number, want in left[0].items():
+                yield self.other, number, Comparison(f"argument {number}", left[1][number], want, self.check)
+            return
+        exact = self.reference(*values)
+        for number, value in zip(left[0], exact, strict=True):
+            if value is not None:
+                for side, got in zip((self.one, self.other), left, strict=True):
+                    rounded = np.asarray(value).astype(got[number].dtype).reshape(got[number].shape)
+                    name = f"argument {number} of {side.name} (expected: exact)"
+                    yield side, number, Comparison(name, got[number], rounded, self.check)
+
+    def difference(self, values: Sequence[object]) -> bool:
+        """Whether the sides differ on an input."""
+        try:
+            differs = any(c.wrong.any() for *_, c in self.comparisons(values))
+            return differs or self.one.printed != self.other.printed
+        except LaunchError:
+            raise
+        except WarpsimError:
+            return True
+
+    def explained(self, values: Sequence[object], inputs: int, where: str) -> Equality:
+        """Say how the sides differ on an input."""
+        arguments = tuple(values)
+        head = [f"{where}:"] if where else []
+        for side in (self.one, self.other):
+            try:
+                side.run(values)
+            except WarpsimError as problem:
+                text = "\n".join([*head, *_inputs(values), f"{side.name} ({side.kernel.name}) fails:", str(problem)])
+                return Equality(inputs, text, arguments)
+        for side, number, comparison in self.comparisons(values):
+            if comparison.wrong.any():
+                lines = explain(comparison)
+                if self.reference is None:
+                    lines[1] = lines[1].replace("bits expected", "       bits A").replace("bits got", "  bits B")
+                    lines[1] = lines[1].replace("expected", "       A").replace("got", "  B")
+                places = [tuple(int(i) for i in at) for at in np.argwhere(comparison.wrong)[:TRACED]]
+                for each in (self.one, self.other) if self.reference is None else (side,):
+                    lines.append(f"{each.name}, {each.kernel.name}:")
+                    lines += _origins(each, values, number, comparison, places[:1])
+                return Equality(inputs, "\n".join([*head, *_inputs(values), *lines]), arguments, number, places[0])
+        printed = ["".join(side.printed)[:200] for side in (self.one, self.other)]
+        return Equality(inputs, "\n".join([*head, f"A prints {printed[0]!r}, B {printed[1]!r}"]), arguments)
+
+
+def _newer(kernel: Kernel, other: Kernel) -> str:
+    targets = [runs_on(k.module.target) for k in (kernel, other)]
+    return max(targets, key=lambda target: Device(target).sm)
+
+
+def _value(argument: object, number: int) -> object:
+    """An argument of an input: a recipe with another seed, or a copy."""
+    if isinstance(argument, Recipe):
+        return attrs.evolve(argument, seed=argument.seed + number).array()
+    if is_buffer(argument) and not isinstance(argument, bytes | np.generic):
+        return np.array(array_of(argument), order="C")
+    return argument
+
+
+def _shrunk(test: Trial, args: Sequence[object], values: list[object]) -> list[object]:
+    """Zero as much as possible of what recipes made, in ever smaller parts, while the sides differ."""
+    tries = TRIES
+    for number, argument in enumerate(args):
+        if not isinstance(argument, Recipe):
+            continue
+        kept = values[number]
+        assert isinstance(kept, np.ndarray)
+        size = kept.size
+        while size and tries:
+            for start in range(0, kept.size, size):
+                part = np.s_[start : start + size]
+                if not tries or not kept.reshape(-1)[part].astype(np.bool_).any():
+                    continue
+                candidate = kept.copy()
+                candidate.reshape(-1)[part] = 0
+                tries -= 1
+                if test.difference([*values[:number], candidate, *values[number + 1 :]]):
+                    kept = candidate
+            values = [*values[:number], kept, *values[number + 1 :]]
+            size //= 2
+    return values
+
+
+def _inputs(values: Sequence[object]) -> list[str]:
+    """The arrays of few elements other than zero."""
+    lines = []
+    for number, value in enumerate(values):
+        if (
+            isinstance(value, np.ndarray)
+            and 0 < (count := int(np.count_nonzero(value))) <= TRACED
+            and value.size > count
+        ):
+            places = [tuple(int(i) for i in at) for at in np.argwhere(value)]
+            said = ", ".join(f"{index_text(at)} = {value[at]}" for at in places)
+            lines.append(f"  argument {number} is 0 but for {said}")
+    return lines
+
+
+def _origins(
+    side: Side, values: Sequence[object], number: int, comparison: Comparison, places: list[tuple[int, ...]]
+) -> list[str]:
+    """Who wrote elements of an argument, found in another run."""
+    size, shape, found = comparison.expected.dtype.itemsize, comparison.expected.shape, list[Writers]()
+
+    def watch(addresses: dict[int, int]) -> Writers:
+        flat = [int(np.ravel_multi_index(p, shape)) if p else 0 for p in places]
+        found.append(Writers([(addresses[number] + n * size, size) for n in flat]))
+        return found[0]
+
+    with contextlib.suppress(WarpsimError):
+        side.run(values, watch)
+    stores = zip(places, found[0].found, strict=True)
+    return [line for p, writer in stores for line in sentence(f"argument {number}{index_text(p)}", writer)]
+
+
+def assert_equal(kernel: Kernel, other: Kernel, grid: Dim, block: Dim, args: Arguments, **options: Any) -> None:
+    """Fail unless `equal` finds no difference between two kernels; it takes the same arguments."""
+    __tracebackhide__ = True
+    found = equal(kernel, other, grid, block, args, **options)
+    if not found:
+        raise AssertionError(str(found))
