@@ -28,13 +28,16 @@ def _common(max_seconds: float | None) -> _Parser:
     common = _Parser(add_help=False)
     add_options(
         common.add_argument,
-        "device checks async_effects numerics schedule max_instructions max_seconds engine workers executor profile",
+        "device checks async_effects numerics schedule max_instructions max_seconds engine workers executor profile shadow",
         max_seconds=max_seconds,
     )
     common.add_argument(
         "--profile-to",
         metavar="FILE",
         help="write the profile: FILE.html shows it beside the source, FILE.json is data",
+    )
+    common.add_argument(
+        "--shadow-to", metavar="FILE", help="write what --shadow found: FILE.html with a picture, FILE.json as data"
     )
     _add_json(common)
     return common
@@ -254,6 +257,8 @@ OF_REPORTS = {
     "--sarif": 1,
     "--record": 1,
     "--profile-to": 1,
+    "--shadow": 1,
+    "--shadow-to": 1,
     "--timing": 0,
     "--json": 0,
     "--profile": 0,

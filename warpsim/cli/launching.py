@@ -50,6 +50,12 @@ class Launched:
 def launch_options(options: Namespace) -> Keywords:
     """Convert the common options to launch options."""
     names = ("checks", "async_effects", "schedule", "max_instructions", "max_seconds", "engine", "workers")
+    if options.shadow or options.shadow_to:
+        return {"shadow": "f64", **_launch_options(options, names)}
+    return _launch_options(options, names)
+
+
+def _launch_options(options: Namespace, names: tuple[str, ...]) -> Keywords:
     return {
         **{name: getattr(options, name) for name in names},
         "executor": executor_of(options.executor),

@@ -27,6 +27,7 @@ from warpsim.types import JsonObject
 from warpsim.version import VERSION
 
 if TYPE_CHECKING:
+    from warpsim.observe.accuracy_report import AccuracyReport
     from warpsim.report.profile import Profile
     from warpsim.trace import Tracer
 
@@ -70,6 +71,7 @@ def command_run(options: Namespace) -> int:
         raise
     write_sarif(options.sarif, launch.result.findings)
     show_profile(launch.result.profile, options)
+    show_accuracy(launch.result.accuracy, options)
     status = report_launch(launch, as_json=options.json)
     if options.fidelity and not options.json:
         print_fidelity(launch.result.fidelity, whole=True)
@@ -103,6 +105,7 @@ def command_replay(options: Namespace) -> int:
                 if result.findings:
                     print(_debug_this(options, result.findings, name), file=sys.stderr)
             show_profile(result.profile, options)
+            show_accuracy(result.accuracy, options)
     except KeyboardInterrupt:
         interrupted = True
     finally:
@@ -188,6 +191,17 @@ def show_profile(profile: Profile | None, options: Namespace) -> None:
         print(profile)
 
 
+def show_accuracy(found: AccuracyReport | None, options: Namespace) -> None:
+    """Print what a shadow found, or write it to a file."""
+    if found is None:
+        return
+    if options.shadow_to:
+        text = found.html() if options.shadow_to.endswith((".html", ".htm")) else json.dumps(found.record(), indent=1)
+        Target(options.shadow_to).write(lambda stream: stream.write(text.encode()))
+    if options.shadow and not options.json:
+        print(found)
+
+
 def write_sarif(path: str | None, findings: Iterable[Finding]) -> None:
     """Write the findings as SARIF, if a file was given."""
     if path:
@@ -208,11 +222,13 @@ def _good(result: CaseResult, *, bits: bool) -> bool:
 
 def _case_json(result: CaseResult) -> JsonObject:
     record: JsonObject = attrs.asdict(
-        result, recurse=True, filter=lambda field, value: field.name not in ("profile", "fidelity")
+        result, recurse=True, filter=lambda field, value: field.name not in ("profile", "fidelity", "accuracy")
     )
     record |= _fidelity_json(result.fidelity)
     if result.profile is not None:
         record["profile"] = result.profile.record()
+    if result.accuracy is not None:
+        record["accuracy"] = result.accuracy.record()
     record["findings"] = [finding_record(f) for f in result.findings]
     return record
 
@@ -258,6 +274,7 @@ def report_launch(launch: Launched, problems: Iterable[str] = (), *, as_json: bo
         record = attrs.asdict(result, recurse=False)
         record |= _fidelity_json(result.fidelity)
         record["profile"] = result.profile.record() if result.profile else None
+        record["accuracy"] = result.accuracy.record() if result.accuracy else None
         if launch.timing is not None:
             record["timing"] = launch.timing.record()
         record["findings"] = [finding_record(f) for f in result.findings]

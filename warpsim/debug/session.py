@@ -61,7 +61,7 @@ MEMORY = 1 << 28
 """Default budget for state snapshots, in bytes."""
 AROUND = 4
 """Lines shown around the current one in a notebook."""
-ELSEWHERE = ("progress", "engine", "workers", "executor", "profile")
+ELSEWHERE = ("progress", "engine", "workers", "executor", "profile", "shadow")
 """Launch arguments that say how a launch runs, not what it does."""
 
 

@@ -34,6 +34,7 @@ from warpsim.types import JsonObject
 
 if TYPE_CHECKING:
     from warpsim.machine.fidelity import Executed
+    from warpsim.observe.accuracy_report import AccuracyReport
     from warpsim.report.profile import Profile
 
 MALFORMED = (
@@ -69,6 +70,7 @@ class CaseResult:
     profile: Profile | None = attrs.field(default=None, repr=False)
     fidelity: Sequence[Executed] = attrs.field(default=(), repr=False, eq=False)
     """Evidence for the bits of each executed instruction form."""
+    accuracy: AccuracyReport | None = attrs.field(default=None, repr=False, eq=False)
 
 
 @functools.cache
@@ -289,10 +291,11 @@ def run_prepared(ready: Prepared, keep: dict[str, Array] | None = None, **option
     findings: tuple[Finding, ...] = ()
     profile: Profile | None = None
     fidelity: Sequence[Executed] = ()
+    accuracy: AccuracyReport | None = None
     try:
         result = ready.launch(**options)
         instructions, findings, profile = result.instructions, result.findings, result.profile
-        fidelity = result.fidelity
+        fidelity, accuracy = result.fidelity, result.accuracy
     except WarpsimError as problem:
         error, findings = str(problem), problem.findings
     seconds = time.perf_counter() - started
@@ -320,7 +323,18 @@ def run_prepared(ready: Prepared, keep: dict[str, Array] | None = None, **option
     same = error is None and all(o.ok for o in outputs)
     equal = same and all(o.bits_equal for o in outputs)
     return CaseResult(
-        name, same and clean, equal, seconds, instructions, printed, error, findings, outputs, profile, fidelity
+        name,
+        same and clean,
+        equal,
+        seconds,
+        instructions,
+        printed,
+        error,
+        findings,
+        outputs,
+        profile,
+        fidelity,
+        accuracy,
     )
 
 

@@ -20,7 +20,7 @@ from warpsim.host.arguments import Arguments, pack
 from warpsim.host.arrays import DeviceArray, pages
 from warpsim.host.device import Device, runs_on
 from warpsim.host.launch_options import LaunchOptions, Options, chosen_engine, workers_of
-from warpsim.host.options import Checks, Dim, dims, integer
+from warpsim.host.options import Checks, Dim, choice, dims, integer
 from warpsim.host.sources import read
 from warpsim.host.texture import Opaque, OpaqueVariable
 from warpsim.layout.textures import KINDS
@@ -40,9 +40,14 @@ from warpsim.records import frozen
 from warpsim.types import TYPES, StateSpace
 
 if TYPE_CHECKING:
+    from warpsim.observe.accuracy import Accuracy
+    from warpsim.observe.accuracy_report import AccuracyReport
     from warpsim.observe.profiler import Profiler
     from warpsim.report.pages import KernelFacts
     from warpsim.report.profile import Profile
+
+
+SHADOWS = ("f64", "none")
 
 
 @frozen
@@ -80,6 +85,8 @@ class LaunchResult:
     profile: Profile | None = attrs.field(default=None, repr=False)
     fidelity: Sequence[Executed] = attrs.field(default=(), repr=False, eq=False)
     """Evidence for the bits of each executed instruction: recordings from a GPU, exact arithmetic, or a model."""
+    accuracy: AccuracyReport | None = attrs.field(default=None, repr=False, eq=False)
+    """With ``shadow="f64"``, how far float values are from what they would be without rounding, by line."""
 
     def _repr_html_(self) -> str:
         from warpsim.report.pages import result_html
@@ -87,7 +94,14 @@ class LaunchResult:
         executed = plural(self.instructions, "warp-instruction"), plural(self.thread_instructions, "thread-instruction")
         facts = [*executed, f"{self.seconds:.3f} s", plural(len(self.findings), "finding")]
         profile = "" if self.profile is None else self.profile._repr_html_()
-        return result_html(facts, self.findings, self.stdout) + profile
+        accuracy = "" if self.accuracy is None else self.accuracy._repr_html_()
+        return result_html(facts, self.findings, self.stdout) + profile + accuracy
+
+
+def _accuracy() -> Accuracy:
+    from warpsim.observe.accuracy import Accuracy
+
+    return Accuracy()
 
 
 def _profiler() -> Profiler:
@@ -96,7 +110,13 @@ def _profiler() -> Profiler:
     return Profiler()
 
 
-def result_of(state: LaunchState, stdout: str, seconds: float, profile: Profile | None = None) -> LaunchResult:
+def result_of(
+    state: LaunchState,
+    stdout: str,
+    seconds: float,
+    profile: Profile | None = None,
+    accuracy: AccuracyReport | None = None,
+) -> LaunchResult:
     """Collect the results of a finished launch."""
     return LaunchResult(
         state.instructions,
@@ -107,6 +127,7 @@ def result_of(state: LaunchState, stdout: str, seconds: float, profile: Profile 
         seconds,
         profile,
         Fidelity(dict(state.counts), state.device.sm),
+        accuracy,
     )
 
 
@@ -159,6 +180,7 @@ class Kernel:
         engine: str | None = None,
         watchers: Sequence[Watcher] = (),
         profile: bool = False,
+        shadow: str | None = None,
         workers: int | None = None,
         executor: object = None,
         schedule: int | None = None,
@@ -186,6 +208,8 @@ class Kernel:
             max_seconds: limit on wall-clock time in seconds, or None.
             watchers: instances of `Watcher` that receive events.
             profile: count what each line does, as ``LaunchResult.profile``.
+            shadow: ``"f64"`` computes every float value in higher precision as well, for ``LaunchResult.accuracy``; the launch
+                then runs in the interpreter.
             engine: ``"auto"``, ``"interpreter"`` or ``"compiled"``. Bits, counts and findings are the same.
             workers: number of local processes that share the CTAs; of threads with ``engine="compiled"``.
             executor: a ``concurrent.futures.Executor`` to use instead.
@@ -229,7 +253,8 @@ class Kernel:
         if pool is not None:
             from warpsim.parallel.divide import divided
 
-        looking = [*watchers, *([profiler] if profiler else [])]
+        accuracy = None if choice("shadow", shadow or "none", SHADOWS) == "none" else _accuracy()
+        looking = [*watchers, *([profiler] if profiler else []), *([accuracy] if accuracy else [])]
         mapped: list[int] = []
         started = time.perf_counter()
         with device.lock:  # launches on one device are ordered
@@ -260,7 +285,8 @@ class Kernel:
                 for address in mapped:
                     device.memory.unmap(address)
         seconds = time.perf_counter() - started
-        return result_of(state, "".join(printed), seconds, profiler.profile() if profiler else None)
+        found = accuracy.found if accuracy else None
+        return result_of(state, "".join(printed), seconds, profiler.profile() if profiler else None, found)
 
     def device(self, chosen: Device | None) -> Device:
         """The GPU that a launch runs on: ``chosen``, the session's default, or the module's own target."""

@@ -113,6 +113,13 @@ class CommandOptions(Options):
         },
     )
     profile: bool = attrs.field(default=False, metadata={"help": "count what each line does", "action": "store_true"})
+    shadow: str | None = attrs.field(
+        default=None,
+        metadata={
+            "help": "compute every float value in higher precision as well, and say where error is born",
+            "choices": ("f64",),
+        },
+    )
     engine: str | None = attrs.field(
         default=None,
         metadata={

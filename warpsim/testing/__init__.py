@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from warpsim.host.recipes import recipe
     from warpsim.host.recording import record
     from warpsim.testing.assertions import (
+        assert_accuracy,
         assert_bits_equal,
         assert_close,
         assert_matches,
@@ -26,6 +27,7 @@ __all__ = [
     "Equality",
     "Launch",
     "arrays",
+    "assert_accuracy",
     "assert_bits_equal",
     "assert_close",
     "assert_equal",

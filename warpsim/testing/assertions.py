@@ -13,6 +13,7 @@ from warpsim.host.arguments import Arguments
 from warpsim.host.arrays import array_of, is_buffer
 from warpsim.host.cases import Comparison
 from warpsim.host.device import Device
+from warpsim.host.kernel import LaunchResult
 from warpsim.host.options import Dim
 from warpsim.host.recipes import name_of
 from warpsim.numerics import matrix
@@ -112,6 +113,16 @@ def _pair(dims: Dims, number: int) -> object:
     if isinstance(dims, tuple) and len(dims) == 2 and all(isinstance(d, tuple) for d in dims):
         return dims[number]
     return dims
+
+
+def assert_accuracy(result: LaunchResult, *, ulps: float) -> None:
+    """Fail unless every float that a launch with ``shadow="f64"`` stored to global memory is within ``ulps`` units in the last place
+    of its companion in higher precision."""
+    __tracebackhide__ = True
+    if result.accuracy is None:
+        raise ValueError('the launch had no shadow: call the kernel with shadow="f64"')
+    if not result.accuracy.ulps <= ulps:
+        raise AssertionError(f"off by {result.accuracy.ulps:.3g} ulps, more than {ulps:g}:\n{result.accuracy}")
 
 
 def assert_matches(case: str | os.PathLike[str], *, bits: bool = False, **options: object) -> None:

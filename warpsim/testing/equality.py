@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import attrs
 import numpy as np
@@ -99,7 +98,7 @@ def equal(
     ulps: int = 0,
     reference: Reference | None = None,
     device: Device | None = None,
-    **options: Any,
+    **options: object,
 ) -> Equality:
     """Run one launch under two kernels, and compare what they leave in every array argument and print.
 
@@ -283,9 +282,10 @@ def _origins(
     return [line for p, writer in stores for line in sentence(f"argument {number}{index_text(p)}", writer)]
 
 
-def assert_equal(kernel: Kernel, other: Kernel, grid: Dim, block: Dim, args: Arguments, **options: Any) -> None:
+def assert_equal(kernel: Kernel, other: Kernel, grid: Dim, block: Dim, args: Arguments, **options: object) -> None:
     """Fail unless `equal` finds no difference between two kernels; it takes the same arguments."""
     __tracebackhide__ = True
-    found = equal(kernel, other, grid, block, args, **options)
+    compare: Callable[..., Equality] = equal
+    found = compare(kernel, other, grid, block, args, **options)
     if not found:
         raise AssertionError(str(found))

@@ -1,0 +1,131 @@
+"""What instructions round: the real functions behind floating-point forms, without the rounding that their bodies are.
+
+A shadow in higher precision (`warpsim.observe.accuracy`) evaluates these beside the bodies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import ml_dtypes
+import numpy as np
+
+from warpsim.isa.spec import Form, Scope
+from warpsim.isa.traits import Access
+from warpsim.numerics.arrays import Array, DType
+from warpsim.numerics.floating import fma64
+from warpsim.records import frozen
+
+PRECISION = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
+"""Bits of a significand."""
+LEAST = {"f16": -24, "bf16": -133, "f32": -149, "f64": -1074}
+"""The exponent of the smallest subnormal."""
+DTYPES: dict[str, DType] = {
+    "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype(np.float32), "f64": np.dtype(np.float64),
+}  # fmt: skip
+HALVES = {"f16x2": "f16", "bf16x2": "bf16"}
+EXACT: dict[str, Callable[..., Array]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "fma": lambda a, b, c: a * b + c, "mad": lambda a, b, c: a * b + c,
+    "div": np.divide, "rcp": np.reciprocal, "sqrt": np.sqrt, "rsqrt": lambda a: 1 / np.sqrt(a), "ex2": np.exp2, "lg2": np.log2,
+    "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "neg": np.negative, "abs": np.abs, "min": np.fmin, "max": np.fmax,
+}  # fmt: skip
+"""The real functions that instructions round."""
+SUMS = frozenset({"add", "sub", "fma", "mad"})
+GROWS = SUMS | {"mma"}
+"""Operations in which numbers may cancel."""
+HALF = frozenset(HALVES.values())
+COMPARES: dict[str, Callable[..., Array]] = {
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+}  # fmt: skip
+
+
+def _two_sum(a: Array, b: Array, s: Array) -> Array:
+    """What is lost in a sum ``s`` of f64 (Knuth)."""
+    t = s - a
+    return (a - (s - t)) + (b - t)
+
+
+def _fma_error(a: Array, b: Array, c: Array, ea: Array, eb: Array, ec: Array, r: Array) -> Array:
+    p = a * b
+    s = p + c
+    low = _two_sum(p, c, s) + fma64(a, b, -p, "rn")
+    return (s - r) + (low + (a * eb + b * ea + ea * eb + ec))
+
+
+DOUBLED: dict[str, Callable[..., Array]] = {
+    "add": lambda a, b, ea, eb, r: _two_sum(a, b, a + b) + ((a + b) - r) + (ea + eb),
+    "sub": lambda a, b, ea, eb, r: _two_sum(a, -b, a - b) + ((a - b) - r) + (ea - eb),
+    "mul": lambda a, b, ea, eb, r: fma64(a, b, -r, "rn") + (a * eb + b * ea + ea * eb),
+    "fma": _fma_error,
+    "mad": _fma_error,
+    "div": lambda a, b, ea, eb, r: (fma64(-r, b, a, "rn") + (ea - r * eb)) / (b + eb),
+    "rcp": lambda b, eb, r: (fma64(-r, b, np.ones(1), "rn") - r * eb) / (b + eb),
+    "sqrt": lambda a, ea, r: (fma64(-r, r, a, "rn") + ea) / (2 * r),
+    "neg": lambda a, ea, r: -ea,
+    "abs": lambda a, ea, r: np.where(np.signbit(a), -ea, ea),
+}
+"""What f64 loses: the rest of the operation on the values, and the operands' errors carried on."""
+
+
+Halves = tuple[int | None, ...]
+ALONE: Halves = (None,)
+ACCESSES = {Access.LOAD: "load", Access.STORE: "store"}
+_INTEGERS = frozenset(f"{sign}{bits}" for sign in "su" for bits in (8, 16, 32, 64))
+
+
+MOVES = {"mov": "move", "selp": "select", "shfl": "shuffle"}
+
+
+@frozen
+class Rounding:
+    """What an instruction ``does`` to real numbers: from elements of the type ``kind`` it makes some of the type ``to`` (for
+    "compare" the comparison), of the ``halves`` of a word (None: of a register)."""
+
+    does: str
+    kind: str = ""
+    to: str = ""
+    halves: Halves = ALONE
+
+
+def rounding_of(form: Form, text: str, access: Access | None) -> Rounding | None:
+    """What an instruction as written rounds, or moves; None for anything else."""
+    words, root = text.split(".")[1:], form.root
+    if form.scope is Scope.THREAD and access in ACCESSES:
+        return Rounding(ACCESSES[access]) if "param" not in words else None
+    if root in MOVES:
+        return Rounding(MOVES[root])
+    if root == "mma":
+        return _product(words)
+    if root in ("setp", "cvt"):
+        return _comparison(words) if root == "setp" else _conversion(words)
+    return _operation(words) if root in EXACT and form.scope is Scope.THREAD else None
+
+
+def _product(words: list[str]) -> Rounding | None:
+    types = [w for w in words if w in ("f16", "bf16", "tf32")]
+    plain = not {"m16n8k8", "m16n8k16"}.isdisjoint(words) and len(types) == 2 and words.count("f32") == 2
+    return Rounding("multiply", types[0], "f32") if plain else None
+
+
+def _comparison(words: list[str]) -> Rounding | None:
+    compare = next((w.rstrip("u") for w in words if w.rstrip("u") in COMPARES), "")
+    kind = words[-1]
+    return Rounding("compare", kind, compare) if compare and kind in DTYPES and len(words) <= 3 else None
+
+
+def _conversion(words: list[str]) -> Rounding | None:
+    to, kind = words[-2:]
+    if to in HALVES and kind == "f32":
+        return Rounding("convert", "f32", HALVES[to], (0, 1))
+    plain = (
+        to in DTYPES and (kind in DTYPES or kind in _INTEGERS) and not {"sat", "relu", "satfinite"}.intersection(words)
+    )
+    return Rounding("convert", kind, to) if plain and not words[0].endswith("i") else None
+
+
+def _operation(words: list[str]) -> Rounding | None:
+    floats = [w for w in words if w in DTYPES or w in HALVES]
+    if len(floats) != 1 or {"sat", "relu", "xorsign", "abs", "oob"}.intersection(words):
+        return None
+    kind = HALVES.get(floats[0], floats[0])
+    return Rounding("compute", kind, kind, (0, 1) if floats[0] in HALVES else ALONE)
