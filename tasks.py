@@ -47,12 +47,22 @@ def examples(*arguments: str) -> None:
     run("docs.tools.blocks", *arguments)
 
 
+def playground() -> None:
+    """Bundle the playground's editor (needs npm)."""
+    folder = ROOT / "docs" / "playground"
+    for command in (("npm", "ci", "--no-audit", "--no-fund"), ("npm", "run", "build")):
+        if subprocess.run(command, cwd=folder).returncode:
+            sys.exit(1)
+
+
 def docs(*arguments: str) -> None:
     """Build the site into site/; a warning or a dead link is an error. With ``serve``: look at it while you write."""
     os.environ["NO_MKDOCS_2_WARNING"] = "1"
     if arguments:
         run("mkdocs", *arguments)
     else:
+        if shutil.which("npm"):
+            playground()
         run("mkdocs", "build", "--strict", "--quiet")
         run("docs.tools.links", "site")
 
@@ -88,12 +98,15 @@ def mutants(*arguments: str) -> None:
     sys.exit(subprocess.run([sys.executable, "tools/mutants/mutants.py", *arguments], cwd=ROOT).returncode)
 
 
-TASKS = {t.__name__: t for t in (check, test, long, compiled, examples, docs, package, extension, profile, mutants)}
+TASKS = {
+    t.__name__: t
+    for t in (check, test, long, compiled, examples, playground, docs, package, extension, profile, mutants)
+}
 
 if __name__ == "__main__":
     wanted, *rest = sys.argv[1:] or [""]
     if wanted not in TASKS:
         for name, task in TASKS.items():
-            print(f"  {name:8} {(task.__doc__ or '').splitlines()[0]}")
+            print(f"  {name:10} {(task.__doc__ or '').splitlines()[0]}")
         sys.exit(2 if wanted else 0)
     TASKS[wanted](*rest)

@@ -60,6 +60,17 @@ class Example(NamedTuple):
         head = self.head()
         return head + self.text + END if head else self.text
 
+    def launch(self) -> str:
+        """Its launch in options of ``warpsim run``, where they can say it."""
+        given = {"grid": 1, "block": 32, "checks": "all", "effects": "eager", **self.options}
+        words = [f"--{name} {given[name]}" for name in ("grid", "block", "cluster", "checks") if name in given]
+        words += [f"--async-effects {given['effects']} --max-instructions 8000"]
+        params = len(re.findall(r"\.param\b", self.module().partition("{")[0]))
+        arrays = ["A=zeros:u32:4096", "B=zeros:u32:4096", "T=zeros:u32:16x32"][:params]
+        words += [f"--array {array}" for array in arrays]
+        words += [f"--arg {argument}" for argument in ("array:A", "array:B", "tensormap:T:box=32x16")[:params]]
+        return " ".join(words)
+
     def head(self) -> str:
         """What the module has before the text; empty for a whole module."""
         if "module" in self.options or re.search(r"^\.version", self.text, re.M):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from docs.tools.broken import BREAKS, ROOT, without, write
+from docs.tools.playground import door, of_program
 
 H100 = json.loads(Path(__file__).with_name("broken_h100.json").read_text(encoding="utf-8"))
 
@@ -264,18 +265,25 @@ def page(name: str) -> str:
         text = without((folder / "kernel.ptx").read_text(encoding="utf-8"), BREAKS[name])
         gone = [line.strip()[3:] for line in text.split("\n") if line.startswith("\t// ") and BREAKS[name].ptx in line]
         times = f" ({len(gone)} times: the loop is unrolled)" if len(gone) > 2 else ""
-        removed = f"\n```ptx\n{gone[0]}\n```\n\nis taken out of `kernel.ptx`{times}, and `warpsim replay {name}{option}` says:\n"
+        removed = f"\n```ptx\n{gone[0]}\n```\n{door(of_program(name, broken=True))}\n\nis taken out of `kernel.ptx`{times}, and `warpsim replay {name}{option}` says:\n"
     else:
         removed = "\n`warpsim` says:\n"
+    gpu = case.get("hardware")
+    recorded = (
+        f"Recorded on an\n{gpu['gpu']}, driver {gpu['driver']}." if gpu
+        else "No GPU\nhas recorded it yet: its result is held against one that `launch.py` computes."
+    )  # fmt: skip
+    left = f"what the {gpu['gpu'].split()[1]} left" if gpu else "what was computed"
     return f"""# {entry.title}
 
 {what}
 
-`{case["entry"]}` for {case["target"]}, compiled by {case["origin"]}; grid {case["grid"]}, block {case["block"]}{cluster}{shared}. Recorded on an
-{case["hardware"]["gpu"]}, driver {case["hardware"]["driver"]}.
+`{case["entry"]}` for {case["target"]}, compiled by {case["origin"]}; grid {case["grid"]}, block {case["block"]}{cluster}{shared}. {recorded}
+
+{door(of_program(name, broken=False))}
 
 ```sh
-warpsim replay {name} --bits      # equal in every bit to what the H100 left
+warpsim replay {name} --bits      # equal in every bit to {left}
 python -c "import warpsim; print(warpsim.__path__)"   # programs/{name}/ lies there, with launch.py, which takes other sizes
 ```
 

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
+from typing import Any
+
+from docs.tools import rules
+from docs.tools.broken import BREAKS, ROOT
+from docs.tools.playground import door, of_program
+
+MANUAL = "https://docs.nvidia.com/cuda/parallel-thread-execution/"
 
 ORACLES = Path(__file__).resolve().parents[2] / "tests" / "data" / "oracles.txt"
 CHAPTERS = {
@@ -52,6 +62,7 @@ How the arithmetic of tensor cores and approximate units was established is in [
         title = CHAPTERS.get(home, home.replace("_", " ").capitalize() or "Instructions")
         parts.append(f"\n## {title}\n\n| form | held against | compiled engine |\n| --- | --- | --- |")
         for root in by_chapter[home]:
+            parts.append(f"| **[{root}](instructions/{root}.md)** | | |")
             for form, oracles in evidence[root]:
                 shown = ", ".join(MEANING.get(o, o) for o in oracles.split())
                 said = "; ".join(verdicts[root, form])
@@ -60,4 +71,77 @@ How the arithmetic of tensor cores and approximate units was established is in [
     parts.append(
         f"\n## Not supported\n\nA module that uses one of these is refused at load, by name and place: {missing}.\n"
     )
-    return {"reference/instructions.md": "\n".join(parts)}
+    made = {f"reference/instructions/{root}.md": page(root, evidence[root]) for root in evidence if spec.forms(root)}
+    return {"reference/instructions.md": "\n".join(parts), **made}
+
+
+def page(root: str, rows: list[tuple[str, str]]) -> str:
+    """An instruction: what it does, its syntax, where it runs, what it is held against, and a program that uses it."""
+    from warpsim.isa import matching, spec
+
+    forms = spec.forms(root)
+    meanings = dict.fromkeys(" ".join((f.function.__doc__ or "").partition("\n\n")[0].split()) for f in forms)
+    blocks = dict.fromkeys(_block(f.declared.block) for f in forms)
+    targets = dict.fromkeys(
+        matching.targets(need) for f in forms for need, _ in (f.declared.needs,) if need is not None
+    )
+    anchors = dict.fromkeys(f.anchor for f in forms)
+    held = "".join(
+        f"| `{form.replace('|', chr(92) + '|')}` | {', '.join(MEANING.get(o, o) for o in oracles.split())} |\n"
+        for form, oracles in rows
+    )
+    links = ", ".join(f"[{anchor}]({MANUAL}#{anchor})" for anchor in anchors)
+    return f"""# {root}
+
+{chr(10).join(f"- {_text(m)}" for m in meanings if m)}
+
+Runs on {", ".join(targets) or "every target"}{"; some forms on every target" if targets and any(f.declared.needs[0] is None for f in forms) else ""}. In the PTX manual: {links}.
+
+## Syntax
+
+```text
+{(chr(10) * 2).join(blocks)}
+```
+
+## Held against
+
+| form | held against |
+| --- | --- |
+{held}
+{_example(root)}"""
+
+
+def _block(block: str) -> str:
+    lines = textwrap.dedent(block.lstrip("\n")).rstrip().replace("; ", ";\n").split("\n")
+    return "\n".join(line.strip() for line in lines if line.strip())
+
+
+def _text(text: str) -> str:
+    """Plain text as Markdown."""
+    return re.sub(r"([*_<>\[\]|`])", r"\\\1", text)
+
+
+def _example(root: str) -> str:
+    """The shortest program of the rules or of the gallery that uses it, with a door to it."""
+    use = re.compile(rf"^(?!\s*//).*(?<![\w.%]){re.escape(root)}(?:\.[\w:.]+)?\s[^\n]*;", re.M)
+    for title, text, shared in _programs():
+        if found := use.search(text):
+            return f"## An example\n\n```ptx\n{found[0].strip()}\n```\n\nfrom {title}.\n\n{door(shared)}\n"
+    return ""
+
+
+@cache
+def _programs() -> list[tuple[str, str, dict[str, Any]]]:
+    """Programs that run: the mended ones of the rules, then those of the gallery."""
+    made = []
+    for rule in rules.rules():
+        text = rule.mended.module()
+        if not {"locked", "none"} & set(rule.mended.options):
+            link = f"[{rule.name}](../rules/{rule.name}.md)"
+            made.append(
+                (f"the mended program of {link}", rule.mended.text, {"text": text, "launch": rule.mended.launch()})
+            )
+    for name in BREAKS:
+        text = (ROOT / "programs" / name / "kernel.ptx").read_text(encoding="utf-8")
+        made.append((f"[{name}](../../gallery/{name}.md)", text, of_program(name, broken=False)))
+    return made

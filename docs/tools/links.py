@@ -41,7 +41,7 @@ def dead_links(site: Path) -> list[str]:
                 continue
             target = path if not parts.path else (path.parent / unquote(parts.path)).resolve()
             target = target / "index.html" if target.is_dir() else target
-            anchor = unquote(parts.fragment)
+            anchor = "" if parts.fragment.startswith("p=") else unquote(parts.fragment)  # a program of the playground
             if not target.exists() or (anchor and target in pages and anchor not in pages[target].anchors):
                 dead.append(f"{path.relative_to(site)}: {link}")
     return dead

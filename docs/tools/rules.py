@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from docs.tools.faulty import Example, findings
+from docs.tools.playground import door
 from warpsim.report.rules import ALWAYS, RULES
 
 SOURCE = Path(__file__).with_name("rules.md")
@@ -87,6 +88,7 @@ def page(rule: Rule) -> str:
 
 ```ptx
 {rule.faulty.text}```
+{opened(rule.faulty)}
 
 ```text
 {describe(first)}
@@ -96,6 +98,7 @@ def page(rule: Rule) -> str:
 
 ```ptx
 {rule.mended.text}```
+{opened(rule.mended)}
 {mended}
 Nothing is reported under `checks="all"`.{launch}
 
@@ -103,6 +106,11 @@ Nothing is reported under `checks="all"`.{launch}
 
 {_indented(rule.faulty.module())}
 """
+
+
+def opened(example: Example) -> str:
+    """A door to the playground; none where the launch is not one of the command line's."""
+    return "" if "locked" in example.options else door({"text": example.module(), "launch": example.launch()})
 
 
 def _drawn(svg: str) -> str:

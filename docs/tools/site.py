@@ -26,16 +26,27 @@ def generated() -> dict[str, str]:
     return made
 
 
-PAGES: dict[str, str] = {}
+PAGES: dict[str, str | bytes] = {}
 
 
 def on_config(config: Any) -> Any:
     """Make the pages; list what is generated, and leave out what nobody has written."""
     if str(ROOT) not in sys.path:  # MkDocs restores it after it has loaded this file
         sys.path.insert(0, str(ROOT))
-    PAGES.update(generated())
+    from docs.tools import playground
+
+    PAGES.update({**generated(), **playground.files()})
     config.nav = list(_kept(config.nav, Path(config.docs_dir)))
     return config
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Tell the playground where Pyodide is, and give each launched PTX block a door to it."""
+    from docs.tools import home, playground
+
+    text = home.page(markdown)
+    text = playground.page(text, config.extra["pyodide"]) if page.url == "playground/" else text
+    return playground.doors(text, page.url)
 
 
 def _kept(items: list[Any], docs: Path) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import itertools
 import operator
@@ -15,6 +14,7 @@ import numpy as np
 from warpsim.errors import LaunchError, shown
 from warpsim.host.arrays import DeviceArray, Mapping, bytes_of, extent, plain, readable
 from warpsim.host.device import Device
+from warpsim.host.host_memory import memory_at
 from warpsim.host.tensor_map import TensorMap
 from warpsim.host.texture import HANDLES, Opaque, taken
 from warpsim.layout.textures import KINDS
@@ -198,7 +198,7 @@ class Mappings:
         low, high, sharing = self._sharing(flags, start, stop)
         data = bytes_of(array)
         if (low, high) != (start, stop):
-            data = np.ctypeslib.as_array((ctypes.c_uint8 * (high - low)).from_address(low))
+            data = memory_at(low, high - low)
         read_only = not any(map(_writeable, sharing))
         name = f"array {array.shape} of {_named(array.dtype)}"
         address = self.device.memory.map(data, name=name, read_only=read_only)

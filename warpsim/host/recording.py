@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import itertools
 import json
 import os
@@ -22,6 +21,7 @@ from warpsim.host.arrays import DeviceArray, Mapping, extent, readable
 from warpsim.host.cases import Case, checked
 from warpsim.host.device import Device
 from warpsim.host.files import named, reason
+from warpsim.host.host_memory import memory_at
 from warpsim.host.kernel import Kernel, LaunchResult
 from warpsim.host.launch_options import Keywords
 from warpsim.host.options import Dim, dims
@@ -31,7 +31,6 @@ from warpsim.host.texture import HANDLES, Opaque
 from warpsim.layout import tensor_map as layout
 from warpsim.layout import textures
 from warpsim.machine.state.global_memory import Allocation
-from warpsim.machine.values import address_of
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Param
 from warpsim.records import define
@@ -337,8 +336,7 @@ class Description:
                 name, view, recipe = whole
             elif inside:
                 name, recipe = inside[0][0], None
-                memory = (ctypes.c_uint8 * (end - start)).from_address(start)
-                view = np.ctypeslib.as_array(memory)
+                view = memory_at(start, end - start)
             else:
                 continue  # not contiguous: the launch reports it
             self._add(Region(name, start, end, view, any(a.flags.writeable for _, a, _ in inside), recipe=recipe))
@@ -455,7 +453,7 @@ class Description:
                 assert fields is not None, f"{name} holds a block"
                 place = self._place(fields.object, name) if fields.object else None
                 if fields.levels:  # the driver's, in the variable itself
-                    place = self._texture(address_of(raw), fields, fields.levels, name), 0
+                    place = self._texture(extent(raw)[0], fields, fields.levels, name), 0
                 bound.append(place and place[0])
             if any(bound):
                 found.append({"name": name, "textures": bound})

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from ctypes import addressof, c_char
-from typing import Any, NoReturn, final
+from typing import NoReturn, final
 
 import numpy as np
 
@@ -33,15 +32,6 @@ def reach(strides: tuple[int, ...], extents: tuple[int, ...]) -> tuple[int, int]
     """How far an affine value extends below and above its base."""
     ends = [stride * (extent - 1) for stride, extent in zip(strides, extents, strict=True)]
     return sum(min(end, 0) for end in ends), sum(max(end, 0) for end in ends)
-
-
-def address_of(array: Any) -> int:
-    """Where the elements of an array begin. What NumPy offers for that takes longer."""
-    try:
-        return addressof(c_char.from_buffer(array))
-    except (TypeError, ValueError):  # it is only read, empty, or not in a row
-        found: int = array.ctypes.data
-        return found
 
 
 class NotAffine(Exception):

@@ -316,7 +316,7 @@ class BatchClocks:
         self.widen()
         order, found = objects(columns, address)
         columns, address, positions, own = columns[order], address[order], positions[order], own[order]
-        starts = np.array([start for start, _ in found], np.int64)
+        starts = np.array([start for start, _ in found], np.intp)
         keys = self._keys_of(columns[starts], address[starts], None if phases is None else phases[order][starts])
         near = bool(keys) and not (columns != positions % self.n_ctas).any()
         if near and self.order.publish_apart(keys, starts, positions, own, past):
@@ -352,7 +352,7 @@ class BatchClocks:
 
 def objects(columns: Array, address: Array) -> tuple[Array, list[tuple[int, int]]]:
     """A permutation that groups accesses to the same address and column, and the bounds of each group."""
-    keys = columns << 32 | address & 0xFFFFFFFF
+    keys = columns.astype(np.int64) << 32 | address.astype(np.int64) & 0xFFFFFFFF
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
     starts = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]][: len(keys)]).tolist()

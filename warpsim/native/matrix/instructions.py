@@ -19,7 +19,7 @@ from warpsim.isa import mma, mma_sp, wgmma, wmma
 from warpsim.isa.ports import DevicePort, Registers, ReportPort, constant_of
 from warpsim.isa.spec import Body
 from warpsim.layout.fragment import extent
-from warpsim.machine.values import address_of
+from warpsim.native.addresses import address_of
 from warpsim.native.compiling.compiler import compiled_function, kept_function
 from warpsim.native.compiling.images import Function, function_at
 from warpsim.native.compiling.queue import compile_queue

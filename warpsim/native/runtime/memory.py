@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from warpsim.machine.values import address_of
+from warpsim.native.addresses import address_of
 from warpsim.native.regions.region import Region
 from warpsim.native.runtime.context import CONTEXT, OWN, SEEN
 from warpsim.native.runtime.scratch import Scratch

@@ -13,7 +13,8 @@ import numpy as np
 from warpsim.machine.asynchrony.wgmma import accessed
 from warpsim.machine.control import compact, fork
 from warpsim.machine.selection import Lanes, split
-from warpsim.machine.values import Affine, address_of, tracked
+from warpsim.machine.values import Affine, tracked
+from warpsim.native.addresses import address_of
 from warpsim.native.regions.options import Outcome
 from warpsim.native.regions.region import Region, live_at
 from warpsim.native.runtime.context import DIVERGED, INTERFERED, LOG_FULL, STOPPED, WRAPPED, CallWords
