@@ -39,14 +39,14 @@ def test_a_session_of_an_editor():
         assert await client.diagnostics(URI) == []
 
         place = lsp.Range(lsp.Position(8, 2), lsp.Position(8, 9))
-        client.change(URI, 2, "add.s33", place)
+        client.change(URI, 2, TEXT.replace("add.s32", "add.s33"))
         while not (found := await client.diagnostics(URI)):
             pass
         assert [(d.code, d.range, d.severity) for d in found] == [("illegal-form", place, lsp.DiagnosticSeverity.Error)]
         assert "s33" in found[0].message
         assert "nearest form" in found[0].message
         assert found[0].code_description.href.endswith("/reference/rules/illegal-form/")
-        client.change(URI, 3, "add.s32", place)
+        client.change(URI, 3, TEXT)
         assert await client.diagnostics(URI) == []
 
         hover = await client.text_document_hover_async(lsp.HoverParams(*at(URI, 8, 5)))
@@ -58,8 +58,8 @@ def test_a_session_of_an_editor():
         label = await client.text_document_definition_async(lsp.DefinitionParams(*at(URI, 10, 12)))
         assert label.range.start == lsp.Position(7, 0)
 
-        typed, start = "  mma.sync.aligned.m16n8k16.row.col.f32.", lsp.Position(12, 0)
-        client.change(URI, 4, typed + "\n", lsp.Range(start, start))
+        typed = "  mma.sync.aligned.m16n8k16.row.col.f32."
+        client.change(URI, 4, TEXT.replace("  ret;", f"{typed}\n  ret;"))
         offered = await client.text_document_completion_async(lsp.CompletionParams(*at(URI, 12, len(typed))))
         return {item.label for item in offered.items}
 

@@ -42,12 +42,10 @@ class Client(LanguageClient):
         """Show a text."""
         self.text_document_did_open(lsp.DidOpenTextDocumentParams(lsp.TextDocumentItem(uri, "ptx", 1, text)))
 
-    def change(self, uri, version, text, place=None):
-        """Replace a text, or a part of it."""
-        change = lsp.TextDocumentContentChangeWholeDocument(text)
-        if place is not None:
-            change = lsp.TextDocumentContentChangePartial(place, text)
+    def change(self, uri, version, text):
+        """Replace a text."""
         identifier = lsp.VersionedTextDocumentIdentifier(uri=uri, version=version)
+        change = lsp.TextDocumentContentChangeWholeDocument(text)
         self.text_document_did_change(lsp.DidChangeTextDocumentParams(identifier, [change]))
 
     async def diagnostics(self, uri):

@@ -23,14 +23,17 @@ PASSES: tuple[Pass, ...] = (
 )  # fmt: skip
 
 
-def check_program(program: Program) -> tuple[Finding, ...]:
-    """Find what is provably wrong without running, in code order; one finding per place and rule, with a count."""
+def check_program(program: Program, stop: Callable[[], bool] = lambda: False) -> tuple[Finding, ...]:
+    """Find what is provably wrong without running, in code order; one finding per place and rule, with a count. ``stop`` is asked
+    between passes whether the answer is still wanted."""
     found: dict[tuple[str, int, int], Finding] = {}
     for function in program.functions.values():
         if not function.code:
             continue
         facts = Facts(program, function)
         for check in PASSES:
+            if stop():
+                return ()
             for finding in check(facts):
                 key = finding.rule, finding.line, finding.column
                 known = found.get(key)

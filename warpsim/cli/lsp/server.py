@@ -30,6 +30,8 @@ from warpsim.version import VERSION
 
 PAUSE = 0.15
 """Seconds after the last key before the text is checked."""
+REST = 0.5
+"""Seconds more before it is analysed as by ``check --strict``."""
 LARGEST_STRICT = 1 << 20
 """Longest text, in characters, that is also analysed as by ``check --strict``."""
 SEVERITIES = {"error": lsp.DiagnosticSeverity.Error, "warning": lsp.DiagnosticSeverity.Warning}
@@ -42,11 +44,12 @@ KINDS = {
 
 
 class Server:
-    """Serves one editor. Texts are checked in a thread of their own, so that the editor's questions are answered meanwhile."""
+    """Serves one editor. Texts are checked in threads of their own, so that the editor's questions are answered meanwhile."""
 
     def __init__(self) -> None:
-        self.server = LanguageServer("warpsim", VERSION)
-        self.thread = ThreadPoolExecutor(1)
+        self.server = LanguageServer("warpsim", VERSION, lsp.TextDocumentSyncKind.Full)
+        # whole texts: pygls would divide them into lines at more characters than the protocol names
+        self.thread = ThreadPoolExecutor(2)
         self.texts: dict[str, Text] = {}
         self.waiting: dict[str, asyncio.Task[None]] = {}
         self.ran: dict[str, list[Finding]] = {}
@@ -140,10 +143,19 @@ class Server:
         text = self.text(uri)
         loop = asyncio.get_running_loop()
         findings = await loop.run_in_executor(self.thread, _load_findings, text)
+        if self._stale(uri, text):
+            return
         self._publish(uri, text, findings)
         if not any(f.severity == "error" for f in findings) and len(text.text) <= LARGEST_STRICT:
-            findings = await loop.run_in_executor(self.thread, _strict_findings, text)
-            self._publish(uri, text, findings)
+            await asyncio.sleep(REST)
+            findings = await loop.run_in_executor(self.thread, _strict_findings, text, lambda: self._stale(uri, text))
+            if not self._stale(uri, text):
+                self._publish(uri, text, findings)
+
+    def _stale(self, uri: str, text: Text) -> bool:
+        """Whether a text has been changed or closed."""
+        known = self.texts.get(uri)
+        return known is not text or self.server.workspace.get_text_document(uri).source is not text.text
 
     def _publish(self, uri: str, text: Text | None, findings: Iterable[Finding]) -> None:
         found = [] if text is None else [self._diagnostic(uri, text, f) for f in (*findings, *self.ran.get(uri, ()))]
@@ -303,10 +315,10 @@ def _load_findings(text: Text) -> tuple[Finding, ...]:
     return ()
 
 
-def _strict_findings(text: Text) -> tuple[Finding, ...]:
+def _strict_findings(text: Text, stop: Callable[[], bool] = lambda: False) -> tuple[Finding, ...]:
     """What ``check --strict`` finds in a text that loads."""
     try:
-        return check_program(program_of(text.text, text.file))
+        return check_program(program_of(text.text, text.file), stop)
     except Exception as defect:
         return (Finding("internal", internal(defect), file=text.file, line=1, column=1),)
 
