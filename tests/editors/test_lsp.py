@@ -31,6 +31,7 @@ AGAIN:
 """
 
 
+@pytest.mark.long
 def test_a_session_of_an_editor():
     """Typing an error and mending it; hover, definition, completion: each answer as an editor gets it."""
 
