@@ -186,6 +186,16 @@ def test_exact_products_of_matrices(kind):
     assert result.accuracy.stores[0].largest == pytest.approx(float(worst), rel=1e-9)
 
 
+def test_a_store_before_an_instruction_that_reads_nothing():
+    """The next step is none of the store's."""
+    body = """ld.global.f32 %f1, [%rd4]; sqrt.rn.f32 %f2, %f1; st.global.f32 [%rd5], %f2;
+    mov.f32 %f2, 0f3F800000; st.global.f32 [%rd5], %f2;"""
+    out, result = shadow(body, np.full(32, 2, np.float32), np.zeros(32, np.float32))
+
+    assert (out == 1).all()
+    assert [b.line for b in result.accuracy.stores] == [10]
+
+
 def test_exact_launches_are_silent():
     """Small integers have no errors, and a launch without a shadow no report."""
     body = "ld.global.f32 %f1, [%rd4];\n fma.rn.f32 %f2, %f1, %f1, %f1;\n st.global.f32 [%rd5], %f2;"

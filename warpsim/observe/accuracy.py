@@ -82,6 +82,7 @@ class Pending:
     """A step that is about to run: its rule, its sources with their errors by half, and the lanes that run it."""
 
     group: Group
+    instruction: Instruction
     rule: Rule
     values: list[Array]
     errors: list[dict[str, Array]]
@@ -122,7 +123,7 @@ class Accuracy(Watcher):
         if rule.does in ("move", "select", "shuffle") and not any(errors):
             return
         values = [as_array(get(machine, group)) for get in rule.getters]
-        self._pending = Pending(group, rule, values, errors, active)
+        self._pending = Pending(group, instruction, rule, values, errors, active)
 
     def _errors(self, group: Group, operand: Operand) -> dict[str, Array]:
         if operand.register is None or not (group.shadows or group.frame.shadows):
@@ -139,7 +140,9 @@ class Accuracy(Watcher):
         pending, self._pending = self._pending, None
         instruction = group.instruction
         made: Errors = {}
-        if pending is not None and pending.group is group:
+        if pending is not None and not (pending.group is group and pending.instruction is instruction):
+            pending = None  # of a store before an instruction that reads no register
+        if pending is not None:
             rule = pending.rule
             made = getattr(self, f"_{rule.does}")(machine, group, instruction, pending)
         names = self._names(group)
