@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from warpsim.host.tensor_map import TensorMap
     from warpsim.host.texture import Surface, Texture
     from warpsim.machine.watcher import Watcher
+    from warpsim.proving import prove
 
 __version__ = VERSION
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "Watcher",
     "load",
     "mma",
+    "prove",
     "recording",
     "rules",
     "run",
@@ -53,6 +55,7 @@ _HOMES = {
     **dict.fromkeys(("Surface", "Texture"), "warpsim.host.texture"),
     "Watcher": "warpsim.machine.watcher",
     "mma": "warpsim.host.mma",
+    "prove": "warpsim.proving",
     "recording": "warpsim.capture.session",
     "rules": "warpsim.host.options",
     "run": "warpsim.host.snippet",

@@ -16,6 +16,7 @@ This is what `warpsim COMMAND --help` prints.
 | 0 | success |
 | 1 | a difference, an error found, a module refused, a case failed |
 | 2 | unusable arguments, or files that cannot be read or written |
+| 3 | `prove`: neither proved nor refuted |
 | 130 | interrupted (Ctrl-C) |
 """
 
@@ -43,6 +44,8 @@ def pages() -> dict[str, str]:
     names = re.search(r"\{([\w,-]+)\}", whole)
     parts = [INTRODUCTION]
     for name in (names[1] if names else "").split(","):
-        words = (name, "replay") if name in ("trace", "debug") else (name,)  # `run` differs as it does by itself
+        words = (
+            (name, "replay") if name in ("trace", "debug", "prove") else (name,)
+        )  # `run` differs as it does by itself
         parts.append(f"\n## warpsim {' '.join(words)}\n\n```text\n{help_of(*words).rstrip()}\n```\n")
     return {"reference/commands.md": "".join(parts)}

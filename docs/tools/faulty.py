@@ -80,8 +80,8 @@ class Example(NamedTuple):
         )
 
 
-def findings(example: Example, watchers: Sequence[Any] = ()) -> tuple[Any, ...]:
-    """What loading and launching a program is found to break: under all checks, unless it says under which."""
+def launch_of(example: Example) -> tuple[Any, int, int, tuple[Any, ...], int | None]:
+    """A program's kernel, and its grid, block, arguments and cluster."""
     import numpy as np
 
     import warpsim
@@ -90,16 +90,27 @@ def findings(example: Example, watchers: Sequence[Any] = ()) -> tuple[Any, ...]:
     first, second = np.zeros(4096, np.uint32), np.zeros(4096, np.uint32)
     first.flags.writeable = "locked" not in options
     tensor = warpsim.TensorMap(second, global_dim=[32, 16], global_strides=[128], box_dim=[32, 16])
+    kernel = warpsim.load(example.module())["k"]
+    cluster = int(options["cluster"]) if "cluster" in options else None
+    args = (first, second, tensor)[: len(kernel.params)]
+    return kernel, int(options.get("grid", 1)), int(options.get("block", 32)), args, cluster
+
+
+def findings(example: Example, watchers: Sequence[Any] = ()) -> tuple[Any, ...]:
+    """What loading and launching a program is found to break: under all checks, unless it says under which."""
+    import warpsim
+
+    options = example.options
     try:
-        module = warpsim.load(example.module())
         if "none" in options:
+            warpsim.load(example.module())
             return ()
-        kernel = module["k"]
+        kernel, grid, block, args, cluster = launch_of(example)
         result = kernel(
-            int(options.get("grid", 1)),
-            int(options.get("block", 32)),
-            (first, second, tensor)[: len(kernel.params)],
-            cluster=int(options["cluster"]) if "cluster" in options else None,
+            grid,
+            block,
+            args,
+            cluster=cluster,
             checks=options.get("checks", "all"),
             async_effects=options.get("effects", "eager"),
             batch_threads=int(options.get("batch_threads", 1 << 17)),

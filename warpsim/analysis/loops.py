@@ -85,7 +85,7 @@ class Loop:
 
 def loop_at(function: Function, blocks: list[Block], head: int, clocks: Clocks) -> Loop:
     """The loop whose head is a block."""
-    inside = _blocks_of(blocks, head)
+    inside = loop_blocks(blocks, head)
     code = [i for n in sorted(inside) for i in function.code[blocks[n].first : blocks[n].last]]
     exits = list(_leaving(function, blocks, inside))
     ticks = clocks.ticks and any(clocks.read_by(i) for i in code)
@@ -108,7 +108,7 @@ def loop_at(function: Function, blocks: list[Block], head: int, clocks: Clocks) 
     )
 
 
-def _blocks_of(blocks: list[Block], head: int) -> frozenset[int]:
+def loop_blocks(blocks: list[Block], head: int) -> frozenset[int]:
     """The blocks from ``head`` on that it reaches and that reach it."""
     reached, work = {head}, [head]
     sources: dict[int, list[int]] = {}

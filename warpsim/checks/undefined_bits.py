@@ -16,6 +16,7 @@ from warpsim.checks.difference import decide, keep, report_use
 from warpsim.checks.undefined_memory import AtOnce, UndefinedMemory, UndefinedTensor, muted
 from warpsim.checks.undefined_products import TILED, UndefinedMatrix, mma_rows, wgmma_rows
 from warpsim.checks.undefined_registers import (
+    CONTENTS,
     PADDING,
     RULE,
     lanes_of,
@@ -392,6 +393,8 @@ def _undefined_parts(group: Group, operands: tuple[Operand, ...]) -> Iterator[tu
 def _report_value(machine: Machine, group: Group, operands: tuple[Operand, ...], lanes: Array, use: str) -> None:
     """Report a value that leaves the thread without any defined byte, unless it comes from beside one: compilers copy
     structures with their padding."""
+    if CONTENTS in machine.launch.settings.checks:
+        return
     for slot, bits, type in _undefined_parts(group, operands):
         read = bits if bits.dtype.kind in "bV" else retype(bits, np.dtype(f"u{type.dtype.itemsize}"))
         whole = (np.ascontiguousarray(read)[..., None].view(np.uint8) != 0).all(axis=-1)

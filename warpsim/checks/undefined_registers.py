@@ -139,6 +139,8 @@ def _variable(launch: LaunchState, instruction: Instruction, address: Address) -
 RULE = "uninitialised"
 STRICT = "strict-undefined"
 """In the set of checks: what is undefined is reported where a matrix product or a branch reads it."""
+CONTENTS = "contents"
+"""In the set of checks: undefined values may reach global memory, which stands for contents that nobody knows."""
 ORIGINS: Note[Origins] = Note(RULE)
 UNDEFINED = "undefined"
 """Shadow of registers: the undefined bits; of 128-bit registers, those of the low half."""
@@ -243,7 +245,7 @@ def use_of(
             what = f"what comes from {called(str(source))}, which was never written"
             advice = f"write {source} before line {other.line} reads it"
         message = f"{called(name)} is used as {use}, but holds {what}"
-    return RULE, message, {"register": name, "other": other, "advice": advice}
+    return RULE, message, {"register": name, "use": use, "other": other, "advice": advice}
 
 
 def used_by(group: Group, bits: Array, active: Array | None) -> Array | None:

@@ -155,6 +155,9 @@ def parser() -> argparse.ArgumentParser:
     for name, parents in (("run", [launch, common]), ("replay", [common])):
         _add_trace(traced := kinds.add_parser(name, parents=parents, help=f"as warpsim {name}"))
     _case(traced, 1)
+    _add_prove(
+        command("prove", "proving", "prove or refute for all contents of memory and all orders of threads"), launch
+    )
     command("dap", "dap", "serve the debugger to editors: Debug Adapter Protocol over standard input and output")
     command("lsp", "lsp", "serve editors of PTX: Language Server Protocol over standard input and output")
     kinds = command("debug", "debug", "step through a launch").add_subparsers(dest="kind", required=True)
@@ -214,6 +217,31 @@ def _add_trace(traced: argparse.ArgumentParser) -> None:
     traced.add_argument("--ctas", type=int, default=4, metavar="N", help="show the first N CTAs (4)")
     traced.add_argument("--cta", action="append", metavar="X,Y,Z", help="show only this CTA; may be repeated")
     traced.add_argument("--steps", type=int, default=10**6, metavar="N", help="record at most N steps (1000000)")
+
+
+def _add_prove(prove: argparse.ArgumentParser, launch: _Parser) -> None:
+    kinds = prove.add_subparsers(dest="kind", required=True)
+    kinds.add_parser("run", parents=[launch, common := _proof()], help="as warpsim run")
+    replay = kinds.add_parser("replay", parents=[common], help="as warpsim replay")
+    replay.add_argument("case", help="a case folder, or the name of a bundled program")
+
+
+def _proof() -> _Parser:
+    """The options of a proof; those of a launch that it chooses itself have no meaning."""
+    proof = _Parser(add_help=False)
+    add_options(proof.add_argument, "device")
+    proof.add_argument(
+        "--bounds",
+        action="append",
+        default=[],
+        metavar="NAME=LEAST..GREATEST",
+        help="all values of an integer parameter, by its name or number (2=0..4096)",
+    )
+    proof.add_argument("--max-seconds", type=float, default=60.0, metavar="S", help="how long to try (60)")
+    _add_json(proof)
+    chosen = ("checks", "numerics", "async_effects", "schedule", "max_instructions", "engine", "workers", "executor")
+    proof.set_defaults(**dict.fromkeys((*chosen, "profile_to", "shadow", "shadow_to")), profile=False)
+    return proof
 
 
 def _script() -> _Parser:

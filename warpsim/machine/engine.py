@@ -354,6 +354,7 @@ class Run:
                     if pause is not None:
                         state.left = left + stop - group.at if pause and left is not None else None
                         return pause
+                    shadowed = shadowed or group.may_read_shadows
             group.at = stop
             if stop < len(steps):
                 if left is None:

@@ -88,6 +88,8 @@ class LateTensor(Tensor):
     def store(self, address: Array, tile: Tile, registers: tuple[Array, ...]) -> None:
         """Start to store registers of warps."""
         which, ctas, positions, places = self.announced(WRITE, address, tile)
+        if not len(positions):
+            return
         cells = cells_of(self.group, which, tile, registers)
         parts = cells.reshape(len(ctas), len(places), tile.lanes, -1).swapaxes(0, 1)
         self._start(STORES, positions, TensorStore(ctas, np.array(places), parts))

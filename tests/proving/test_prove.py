@@ -1,0 +1,233 @@
+"""What is proved of kernels, and what must not be."""
+
+import json
+import re
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import warpsim
+from docs.tools import faulty
+from ptx_text import module_head
+from warpsim.cli import main
+from warpsim.host.cases import Case
+from warpsim.proving import Verdict
+from warpsim.proving.answers import RULES
+from warpsim.proving.launches import Launching
+
+ROOT = Path(__file__).parents[2]
+PAIRS = sorted((ROOT / "tests" / "checks" / "pairs").glob("*/*.bad.ptx"))
+PROPERTY = {rule: name for name, rules in RULES.items() for rule in rules}
+EXPECT = re.compile(r"// expect: ([^/\n]*)")
+EVERYTHING = dict.fromkeys(RULES, "proved")
+
+
+def broken_by(path):
+    """The properties that a faulty program breaks, by what its comments say."""
+    words = [w.split() for found in EXPECT.findall(path.read_text(encoding="utf-8")) for w in found.split(",")]
+    return {PROPERTY[rule] for rule, *severity in words if rule in PROPERTY and severity != ["note"]}
+
+
+BREAKING = [path for path in PAIRS if broken_by(path) and "none" not in faulty.Example.read(path).options]
+
+
+def proof_of_pair(path):
+    """The proof for a program in a file."""
+    kernel, grid, block, args, cluster = faulty.launch_of(faulty.Example.read(path))
+    return warpsim.prove(kernel, grid, block, args, cluster=cluster)
+
+
+def proof_of(body, *, args, params=".param .u64 a", block=32, **options):
+    """The proof for a kernel of so many registers of each kind."""
+    text = f"""{module_head("sm_90a", "8.3")}.visible .entry k({params}) {{ .reg .b32 %r<9>; .reg .b64 %x<9>; .reg .pred %p<4>;
+    .shared .align 16 .b8 s[256]; .shared .b64 bar; {body} ret; }}"""
+    return warpsim.prove(warpsim.load(text)["k"], 1, block, args, **options)
+
+
+def said(proof):
+    """The answers by property."""
+    return {answer.property: answer.verdict.value for answer in proof.answers}
+
+
+def test_faulty_pairs_exist():
+    """Every property has pairs that break it."""
+    assert {name for path in BREAKING for name in broken_by(path)} == set(RULES)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(p, id=f"{p.parent.name}/{p.name[:-8]}", marks=[pytest.mark.long] * bool(k % 12))
+        for k, p in enumerate(BREAKING)
+    ],
+)
+def test_a_faulty_program_is_not_proved(path):
+    """What the rules find in a launch of a faulty program is never proved to be absent."""
+    proof = proof_of_pair(path)
+
+    assert {name for name in broken_by(path) if proof[name].verdict is Verdict.PROVED} == set()
+
+
+@pytest.mark.parametrize("name", ["saxpy", "hello", "gemm_sparse"])
+def test_programs_are_proved(name):
+    """Bundled programs, whose sources are right by inspection."""
+    ready = Case.read(ROOT / "programs" / name).prepare()
+    options = {key: ready.keywords[key] for key in ("shared_mem", "cluster", "device")}
+
+    assert said(warpsim.prove(ready.kernel, ready.grid, ready.block, ready.args, **options)) == EVERYTHING
+
+
+def test_a_branch_on_memory_is_named():
+    """A barrier in a branch that data decide diverges for some data: it is not proved, and the branch is named."""
+    body = """ld.param.u64 %x1, [a]; mov.u32 %r1, %tid.x; mul.wide.u32 %x2, %r1, 4; add.u64 %x1, %x1, %x2;
+    ld.global.u32 %r2, [%x1]; setp.eq.u32 %p1, %r2, 0;
+    @%p1 bra past;
+    bar.sync 0;
+    past:"""
+    proof = proof_of(body, args=(np.zeros(32, np.uint32),))
+
+    assert said(proof) == dict.fromkeys(RULES, "unknown")
+    assert "%p1 is used as the condition of a branch" in proof["barriers"].findings[0].message
+    assert "ld.global.u32" in proof["barriers"].findings[0].message
+
+
+@pytest.mark.parametrize(
+    ("made", "what"),
+    [
+        ("atom.global.add.u32 %r2, [%x1], 1;", "the result of an atomic"),
+        ("mov.u32 %r2, %clock;", "differs from run to run"),
+        ("mov.u32 %r3, s; st.shared.u32 [%r3], 0; atom.shared.add.u32 %r2, [%r3], 1;", "the result of an atomic"),
+        ("st.global.u32 [%x1], 0; ld.global.u32 %r2, [%x1];", "what memory holds"),
+        ("ld.volatile.global.u32 %r2, [%x1];", "what"),
+        (
+            "mov.u32 %r3, bar; mbarrier.init.shared.b64 [%r3], 1; mbarrier.test_wait.parity.shared.b64 %p2, [%r3], 0; selp.u32 %r2, 1, 0, %p2;",
+            "mbarrier",
+        ),
+    ],
+)
+def test_an_address_from_what_may_differ(made, what):
+    """An address that follows from memory, from a clock or from the order of threads leaves everything open."""
+    body = f"ld.param.u64 %x1, [a]; {made} and.b32 %r2, %r2, 7; mul.wide.u32 %x2, %r2, 4; add.u64 %x1, %x1, %x2; ld.global.u32 %r4, [%x1];"
+    proof = proof_of(body, args=(np.zeros(32, np.uint32),), block=1)
+
+    assert said(proof) == dict.fromkeys(RULES, "unknown")
+    assert what in proof["bounds"].findings[0].message
+
+
+WAIT = """mov.u32 %r1, bar; mbarrier.init.shared.b64 [%r1], 32; bar.sync 0; mov.u32 %r5, 0;
+mbarrier.arrive.shared.b64 _, [%r1];
+again: {lap} mbarrier.try_wait.parity.shared.b64 %p1, [%r1], 0;
+@!%p1 bra again;
+ld.param.u64 %x1, [a]; mul.wide.u32 %x2, %r5, 4; add.u64 %x1, %x1, %x2; ld.global.u32 %r4, [%x1];"""
+
+
+@pytest.mark.parametrize(("lap", "answer"), [("mov.u32 %r5, 3;", "proved"), ("add.u32 %r5, %r5, 1;", "unknown")])
+def test_a_loop_that_waits(lap, answer):
+    """A loop that only waits may go round as often as it likes; one that counts its laps leaves a number that nobody knows."""
+    assert said(proof_of(WAIT.format(lap=lap), args=(np.zeros(32, np.uint32),))) == dict.fromkeys(RULES, answer)
+
+
+def test_a_refuted_property():
+    """One thread too many: the launch that shows it has run, arrays are as they were, and other properties stay proved."""
+    x, y = np.ones(100, np.float32), np.ones(99, np.float32)
+    kernel = warpsim.load(ROOT / "programs" / "saxpy" / "kernel.ptx")["saxpy"]
+    proof = warpsim.prove(kernel, 1, 128, (100, 2.0, x, y))
+
+    assert said(proof) == {**EVERYTHING, "bounds": "refuted"}
+    assert {f.rule for f in proof["bounds"].findings} == {"out-of-bounds"}
+    assert proof.verdict is Verdict.REFUTED
+    assert (y == 1).all()
+    with pytest.raises(KeyError, match="speed"):
+        proof["speed"]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "answer"),
+    [
+        ("replay saxpy", 0, "proved"),
+        ("replay scan_lookback", 3, "unknown"),
+        (
+            "run {saxpy} --grid 1 --block 64 --arg i32:64 --arg f32:2 --arg zeros:f32:64 --arg zeros:f32:63",
+            1,
+            "refuted",
+        ),
+    ],
+)
+def test_the_command(words, status, answer, capsys):
+    """The status and the document say the same."""
+    words = words.format(saxpy=ROOT / "programs" / "saxpy" / "kernel.ptx").split()
+
+    assert main(["prove", *words, "--json"]) == status
+    document = json.loads(capsys.readouterr().out)
+    assert document["answer"] == answer
+    assert [p["property"] for p in document["properties"]] == list(RULES)
+    assert all(bool(p["findings"]) == (p["answer"] != "proved") for p in document["properties"])
+
+
+SAXPY = ROOT / "programs" / "saxpy" / "kernel.ptx"
+
+
+def saxpy_within(low, high):
+    """The proof for 1,000 elements, and any n in a range."""
+    x = np.zeros(1000, np.float32)
+    return warpsim.prove(warpsim.load(SAXPY)["saxpy"], 4, 256, (1000, 2.0, x, x.copy()), bounds={0: (low, high)})
+
+
+def test_bounds_of_a_few():
+    """A few launches are tried one by one, without a solver."""
+    assert said(saxpy_within(996, 1000)) == EVERYTHING
+    refuted = saxpy_within(996, 1003)
+    assert refuted["bounds"].verdict is Verdict.REFUTED
+    assert refuted.inputs == {"saxpy_param_0": 1001}
+
+
+def test_bounds_for_a_solver():
+    """All n that fit the arrays are proved; the greatest that does not is launched."""
+    pytest.importorskip("z3", reason="needs warpsim[prove]")
+    assert said(saxpy_within(-5, 1000)) == EVERYTHING
+    refuted = saxpy_within(0, 1001)
+    assert refuted["bounds"].verdict is Verdict.REFUTED
+    assert refuted.inputs == {"saxpy_param_0": 1001}
+
+
+STAGED = """.reg .b32 %n; .shared .align 16 .b8 t[256]; ld.param.u32 %n, [n]; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, t;
+add.u32 %r4, %r3, %r2; mov.u32 %r5, 0;
+again: st.shared.u32 [%r4], %r5; {first} xor.b32 %r6, %r2, 252; add.u32 %r6, %r6, %r3; ld.shared.u32 %r7, [%r6];
+{second} add.u32 %r5, %r5, 1; setp.lt.s32 %p1, %r5, %n; @%p1 bra again;"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "races"),
+    [("bar.sync 0;", "bar.sync 0;", "proved"), ("bar.sync 0;", "", "refuted"), ("", "bar.sync 0;", "refuted")],
+)
+def test_barriers_in_a_loop_for_a_solver(first, second, races):
+    """A tile that is written and read in turns needs two barriers, however many laps there are."""
+    pytest.importorskip("z3", reason="needs warpsim[prove]")
+    body = STAGED.format(first=first, second=second)
+    proof = proof_of(body, args=(1,), params=".param .u32 n", block=64, bounds={"n": (1, 100)})
+
+    assert proof["races"].verdict.value == races
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", BREAKING, ids=lambda p: f"{p.parent.name}/{p.name[:-8]}")
+def test_a_solver_does_not_prove_a_faulty_program(path):
+    """The same with a solver alone, which does not see the launch."""
+    pytest.importorskip("z3", reason="needs warpsim[prove]")
+    from warpsim.proving.ranges import answers_within
+
+    kernel, grid, block, args, cluster = faulty.launch_of(faulty.Example.read(path))
+    with Launching(kernel, grid, block, args, kernel.device(None), 0, cluster).begun({}) as state:
+        found, _ = answers_within(state, {}, time.monotonic() + 10)
+
+    assert {a.property for a in found if a.verdict is Verdict.PROVED} & broken_by(path) == set()
+
+
+@pytest.mark.parametrize("bounds", [{"m": (0, 1)}, {2: (0, 1)}, {0: (2, 1)}, {0: 5}, {1: (0, 1)}])
+def test_bounds_that_mean_nothing(bounds):
+    """Unknown parameters, pointers, and what is no range."""
+    x = np.zeros(1000, np.float32)
+    with pytest.raises(warpsim.LaunchError, match="bounds of"):
+        warpsim.prove(warpsim.load(SAXPY)["saxpy"], 4, 256, (1000, 2.0, x, x), bounds=bounds)

@@ -1,0 +1,153 @@
+"""What follows from the contents of memory, or from the order in which threads run: a launch in which neither is known.
+
+Such values travel as undefined ones do (`Uninitialised`), and a finding of that rule says where one decides where
+threads go, what they access or whom they wait for.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from warpsim.analysis.flow import blocks_of
+from warpsim.analysis.loops import CLOCKS, loop_blocks
+from warpsim.checks.undefined_registers import ones, origins, put
+from warpsim.checks.uninitialised import Uninitialised
+from warpsim.checks.written import lacks, nothing_written, written_bits
+from warpsim.errors import Finding
+from warpsim.isa.traits import Access, Ending, Mbarrier
+from warpsim.machine.hooks import TensorAccess
+from warpsim.machine.machine import Machine
+from warpsim.machine.reporting import party
+from warpsim.machine.state.global_memory import CONST_ADDRESS
+from warpsim.machine.state.group import Group
+from warpsim.machine.state.launch import LaunchState
+from warpsim.machine.watcher import WRITE, MemoryAccess
+from warpsim.numerics.arrays import Array
+from warpsim.program.program import Function, Instruction
+
+PLACED = frozenset({"smid", "nsmid", "warpid", "nwarpid", "gridid"}) | CLOCKS
+"""Special registers whose value is not the same in each run of a launch."""
+FOLLOWED = frozenset({
+    "accumulator", "active", "async_groups", "bulk", "cluster", "device", "lane", "memory", "objects", "report", "shared_matrix",
+    "tensor", "tensor_core",
+})  # fmt: skip
+"""Ports of instructions whose results are what undefined bits are tracked through."""
+
+
+def beyond(instruction: Instruction) -> str:
+    """Why the results of an instruction cannot be followed; empty if they can."""
+    if instruction.traits.tensor_map:
+        return "it changes a tensor map"
+    strange = instruction.form.ports - FOLLOWED
+    if strange and (instruction.writes or "cluster_launches" in strange):
+        return f"its effect on {', '.join(sorted(strange)).replace('_', ' ')} is not followed"
+    return ""
+
+
+def hidden(instruction: Instruction) -> str:
+    """Why nothing is known of the results of an instruction, whatever it reads: they differ with the order in which threads run,
+    or hold what is multiplied; empty if they do not."""
+    traits = instruction.traits
+    if not instruction.writes:
+        return ""
+    if traits.multiplies or ("tensor" in instruction.form.ports and traits.allocation is None):
+        return "the result of a matrix product"
+    if any(part.special.partition(".")[0] in PLACED for o in instruction.operands for part in o.parts):
+        return "a register that differs from run to run"
+    if traits.access is Access.ATOMIC:
+        return "the result of an atomic, which depends on the order of threads"
+    if traits.does(Mbarrier.WAIT) or traits.does(Mbarrier.READ):
+        return "the state of an mbarrier, which depends on the order of threads"
+    if traits.polls or instruction.op.text.startswith("activemask"):
+        return "what other threads may be writing"
+    return ""
+
+
+def patient(function: Function) -> set[int]:
+    """The waits that only repeat until they succeed: by identity, instructions of loops that do nothing else, take nothing
+    along from lap to lap, and so leave the same values behind whenever they end."""
+    found: set[int] = set()
+    blocks, _ = blocks_of(function)
+    for head, block in enumerate(blocks):
+        code = function.code[block.first : block.last]
+        if not any(i.traits.does(Mbarrier.WAIT) for i in code):
+            continue
+        inside = loop_blocks(blocks, head)
+        lap = [i for n in sorted(inside) for i in function.code[blocks[n].first : blocks[n].last]]
+        waits = [i for i in lap if i.traits.does(Mbarrier.WAIT)]
+        returns = any(head in blocks[n].successors for n in inside)
+        carried = block.live_in & {r for i in lap for r in i.writes}
+        if returns and len(waits) == 1 and not carried and all(_idle(i) for i in lap if i is not waits[0]):
+            found.add(id(waits[0]))
+    return found
+
+
+def _idle(instruction: Instruction) -> bool:
+    """Whether an instruction does nothing but compute, branch or sleep."""
+    traits = instruction.traits
+    if traits.ending is not None:
+        return traits.ending is Ending.BRANCH
+    return traits.sleeps or (not instruction.form.ports and not traits.synchronises and not hidden(instruction))
+
+
+class Contents(Uninitialised):
+    """Knows the contents of no memory of the host, and of nothing that depends on the order of threads."""
+
+    compiled = frozenset()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._patient: dict[int, set[int]] = {}
+        self._origins: dict[int, Finding] = {}
+        self.strange: dict[int, tuple[Instruction, str]] = {}
+        """Executed instructions that cannot be followed, and why."""
+
+    def launch_began(self, launch: LaunchState) -> None:
+        """Forget the contents of all memory but constants."""
+        for allocation in launch.memory.allocations:
+            if allocation.start < CONST_ADDRESS:
+                nothing_written(launch.memory, allocation.start)
+
+    def shadow_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
+        """Global memory stays unknown, whatever is stored there: other threads may store there, too."""
+        if access.allocation is None:
+            super().shadow_accessed(machine, group, access)
+            return
+        exchanges = access.kind == WRITE and group.instruction.traits.access is Access.ATOMIC
+        if (exchanges or access.kind != WRITE) and lacks(
+            written_bits(access.allocation), access.at, access.nbytes, access.active
+        ):
+            self._meet(machine, group, exchanges=exchanges)
+
+    def global_tile_accessed(
+        self, machine: Machine, group: Group, positions: Array, access: int, address: Array, nbytes: int
+    ) -> None:
+        """Nothing becomes known."""
+
+    def tensor_accessed(self, machine: Machine, group: Group, access: TensorAccess) -> None:
+        """What is in tensor memory is not known (`hidden`)."""
+
+    def step_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
+        """Note what cannot be followed."""
+        if id(instruction) not in self.strange:
+            why = beyond(instruction)
+            if why:
+                self.strange[id(instruction)] = instruction, why
+
+    def step_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
+        """Results of which nothing is known."""
+        why = hidden(instruction)
+        if not why or id(instruction) in self._patient_of(group):
+            return
+        origin = self._origins.get(id(instruction))
+        if origin is None:
+            origin = self._origins[id(instruction)] = party(machine.launch, machine.batch, group, why)
+        for slot in instruction.writes:
+            origins(machine).put(group, slot, origin)
+            put(group, slot, ones(group.plan, slot, np.ones(1, np.bool_)))
+
+    def _patient_of(self, group: Group) -> set[int]:
+        function = group.plan.function
+        if id(function) not in self._patient:
+            self._patient[id(function)] = patient(function)
+        return self._patient[id(function)]

@@ -1,0 +1,173 @@
+"""One launch that stands for all contents of memory and all legal orders of threads.
+
+Where nothing that memory holds or that the order of threads changes decides where threads go, what they access and whom
+they wait for, each launch with these scalars makes the same accesses, ordered by the same barriers, waits and fences. So
+what the rules find in one holds for all; the last moment at which an asynchronous operation may act, and the first, are
+two launches.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import attrs
+
+from warpsim.checks.undefined_registers import CONTENTS, MEMORY
+from warpsim.checks.undefined_registers import RULE as UNDEFINED
+from warpsim.checks.uninitialised import Uninitialised
+from warpsim.checks.watchers import watchers_of
+from warpsim.errors import ExecutionError, Finding
+from warpsim.host.arguments import Arguments
+from warpsim.host.device import Device
+from warpsim.host.kernel import Kernel
+from warpsim.host.launch_options import Keywords, Options
+from warpsim.host.options import Dim
+from warpsim.machine.engine import run
+from warpsim.machine.reporting import finding_at
+from warpsim.machine.state.launch import LaunchState
+from warpsim.machine.watcher import Watcher
+from warpsim.proving.answers import RULES, Answer, Verdict
+from warpsim.proving.contents import Contents
+from warpsim.records import frozen
+
+ORDERS: tuple[Keywords, ...] = (
+    {"async_effects": "at_wait"},
+    {"async_effects": "eager"},
+    {"async_effects": "eager", "schedule": 1},
+)
+"""The launches: asynchronous operations act as late as they may, at once, and in a random order."""
+METADATA = "a matrix operand"
+"""What the metadata of a sparse product are used as: they decide nothing but its result."""
+FOLLOW = "unknown"
+"""The rule of findings that say what could not be followed."""
+ENDS = frozenset({"deadlock", "limit", "trap", "assert", "breakpoint"})
+
+
+@frozen(eq=False)
+class Launching:
+    """A kernel, and how it is launched."""
+
+    kernel: Kernel
+    grid: Dim
+    block: Dim
+    args: Arguments
+    device: Device
+    shared_mem: int = 0
+    cluster: Dim | None = None
+    cooperative: bool = False
+    max_seconds: float = 60.0
+
+    def findings(self, order: Keywords, *, known: bool) -> tuple[Finding, ...]:
+        """What all rules find in a launch, on a copy of memory. Without ``known`` contents, that includes what depends on them
+        (`UNDEFINED`) and what cannot be followed (`FOLLOW`)."""
+        with self.begun(order) as state:
+            return _run(state, known=known)
+
+    @contextmanager
+    def begun(self, order: Keywords) -> Iterator[LaunchState]:
+        """The launch before its first step, on a copy of memory."""
+        options = Options(
+            shared_mem=self.shared_mem,
+            cluster=self.cluster,
+            cooperative=self.cooperative,
+            checks="all",
+            on_finding="collect",
+            max_seconds=self.max_seconds,
+            **order,
+        )
+        mapped: list[int] = []
+        with self.device.lock:
+            try:
+                state = self.kernel.begin(self.grid, self.block, self.args, mapped, self.device, options)
+                state.memory = copy.deepcopy(state.memory)
+                yield state
+            finally:
+                for address in mapped:
+                    self.device.memory.unmap(address)
+
+
+def _run(state: LaunchState, *, known: bool) -> tuple[Finding, ...]:
+    contents = Contents()
+    seeing: list[Watcher] = watchers_of(state)
+    if not known:
+        state.settings = attrs.evolve(state.settings, checks=state.settings.checks | {CONTENTS})
+        seeing = [contents if type(each) is Uninitialised else each for each in watchers_of(state)]
+    try:
+        run(state, seeing)
+    except ExecutionError as problem:
+        found = list(dict.fromkeys([*problem.findings, *state.findings.values()]))
+    else:
+        found = list(state.findings.values())
+    for instruction, why in contents.strange.values():
+        found.append(attrs.evolve(finding_at(state, instruction), rule=FOLLOW, message=f"{instruction.text}: {why}"))
+    return tuple(found)
+
+
+def answers(launching: Launching) -> tuple[tuple[Answer, ...], dict[str, object]]:
+    """The answer for each property with these scalars, and the options of the launch that refutes one."""
+    until = time.monotonic() + launching.max_seconds
+    broken: dict[str, tuple[Finding, ...]] = {}
+    unclear: list[Finding] = []
+    options: dict[str, object] = {}
+    for order in ORDERS:
+        left = attrs.evolve(launching, max_seconds=max(until - time.monotonic(), 1.0))
+        found = left.findings(order, known=False)
+        unclear += [f for f in map(_unclear, found) if f is not None]
+        if any(_breaks(f, None) for f in found) or unclear:
+            seen = left.findings(order, known=True)
+            for name in RULES:
+                confirmed = tuple(f for f in seen if _breaks(f, name))
+                if confirmed and name not in broken:
+                    broken[name], options = confirmed, options or dict(order)
+            confirmed_at = {(f.rule, f.line, f.column) for f in seen}
+            unclear += [
+                attrs.evolve(
+                    f, rule=FOLLOW, message=f"{f.rule} is not met in a launch with the contents given: {f.message}"
+                )
+                for f in found
+                if _breaks(f, None) and (f.rule, f.line, f.column) not in confirmed_at
+            ]
+        if unclear:
+            break
+    return tuple([_answer(name, broken, unclear) for name in RULES]), options
+
+
+def _answer(name: str, broken: Mapping[str, tuple[Finding, ...]], unclear: list[Finding]) -> Answer:
+    if name in broken:
+        return Answer(name, Verdict.REFUTED, broken[name])
+    ended = [f for found in broken.values() for f in found if f.rule in ENDS]
+    unclear = unclear or [_as_unclear(f, f"the launch ends here: {f.message}") for f in ended]
+    return Answer(name, Verdict.UNKNOWN, tuple(unclear)) if unclear else Answer(name, Verdict.PROVED)
+
+
+def _breaks(finding: Finding, name: str | None) -> bool:
+    """Whether a finding breaks a property, or any."""
+    rules = RULES[name] if name is not None else frozenset().union(*RULES.values())
+    return finding.rule in rules and finding.severity != "note"
+
+
+def _unclear(finding: Finding) -> Finding | None:
+    """What a finding leaves open; None of one that breaks a property, or a rule that is none of ours."""
+    if finding.rule == FOLLOW:
+        return finding
+    if finding.rule == UNDEFINED:
+        use, register = finding.values.get("use"), finding.values.get("register")
+        if use == METADATA:
+            return None
+        what = f"{register} is used as {use}" if use else finding.message
+        origin = finding.other
+        if origin is None:
+            return _as_unclear(finding, f"{what}, and nothing wrote it")
+        source = "what memory holds" if origin.message.startswith(MEMORY) else origin.message
+        return _as_unclear(finding, f"{what}, and follows from {source} (line {origin.line}: {origin.instruction})")
+    if finding.rule in ENDS and not _breaks(finding, None):
+        return _as_unclear(finding, f"the launch ends here: {finding.message}")
+    return None
+
+
+def _as_unclear(finding: Finding, message: str) -> Finding:
+    made: Finding = attrs.evolve(finding, rule=FOLLOW, message=message, advice="", other=None, count=1)
+    return made

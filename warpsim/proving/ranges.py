@@ -1,0 +1,362 @@
+"""Launches whose scalars are known only to lie between bounds: two arbitrary threads, and a solver.
+
+Two threads are enough: a race is between two, and barriers diverge where two threads of a CTA, of which neither has exited, take
+different ways to different barriers. What holds for both, whatever their indices, scalars, laps and data, holds for all.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import time
+from collections.abc import Iterator, Mapping
+
+import attrs
+import z3
+
+from warpsim.errors import Finding
+from warpsim.host.options import dims
+from warpsim.isa.traits import Ending
+from warpsim.machine.reporting import finding_at
+from warpsim.machine.state.launch import LaunchState
+from warpsim.program.program import Instruction, Variable
+from warpsim.proving.answers import RULES, Answer, Verdict
+from warpsim.proving.paths import FALSE, TRUE, Access, Walker, Ways, named
+from warpsim.records import frozen
+
+EACH = 5000
+"""Milliseconds for one question."""
+Range = tuple[int, int]
+
+
+@frozen(eq=False)
+class Place:
+    """What an address is made from: an array or a variable, its size in bytes, and the residue of its address modulo 256."""
+
+    base: z3.ExprRef
+    size: int
+    residue: int
+    read_only: bool
+    shared: bool
+
+
+class Questions:
+    """Asks the solver about two threads of a launch, of which ``ranges`` are the bounds of some parameters."""
+
+    def __init__(self, state: LaunchState, ranges: Mapping[str, Range], until: float) -> None:
+        self.state, self.until = state, until
+        self.places: dict[str, Place] = {}
+        self.scalars: dict[str, z3.ExprRef] = {}
+        self.always: list[z3.ExprRef] = []
+        self.threads: list[z3.ExprRef] = []
+        self.ctas: list[z3.ExprRef] = []
+        self.specials = self._specials(dims("grid", state.grid), dims("block", state.block))
+        for param in state.plan.entry.params:
+            if param.name in ranges:
+                low, high = ranges[param.name]
+                made = self.scalars[param.name] = z3.BitVec(param.name, 8 * param.size)
+                self.always += [low <= made, made <= high] if low < 0 else [z3.ULE(low, made), z3.ULE(made, high)]
+        self.walker = Walker(state.plan.entry, self.specials, self._param, self._variable, self.always)
+        self.ways: Ways = self.walker.run()
+        self.code = state.plan.entry.code
+        own = [*self.threads, *self.walker.names.own]
+        self.other = [(x, z3.Const(f"{x}'", x.sort())) for x in own]
+        self.elsewhere = [(x, z3.Const(f"{x}'", x.sort())) for x in self.ctas]
+
+    # ---- what is given -----------------------------------------------------------------------
+
+    def _specials(self, grid: tuple[int, ...], block: tuple[int, ...]) -> dict[str, z3.ExprRef]:
+        found: dict[str, z3.ExprRef] = {}
+        for axis, cta, thread in zip("xyz", grid, block, strict=True):
+            for name, count, kept in ((f"tid.{axis}", thread, self.threads), (f"ctaid.{axis}", cta, self.ctas)):
+                made = z3.BitVecVal(0, 32)
+                if count > 1:
+                    made = z3.BitVec(name, 32)
+                    kept.append(made)
+                    self.always.append(z3.ULT(made, count))
+                found[name] = made
+            found[f"ntid.{axis}"], found[f"nctaid.{axis}"] = z3.BitVecVal(thread, 32), z3.BitVecVal(cta, 32)
+        x, y, z = (found[f"tid.{axis}"] for axis in "xyz")
+        self.linear = z3.simplify(x + y * block[0] + z * (block[0] * block[1]))
+        found["laneid"] = self.linear & 31
+        return found
+
+    def _param(self, offset: int, nbytes: int) -> z3.ExprRef | None:
+        param = next(p for p in self.state.plan.entry.params if p.offset <= offset < p.offset + p.size)
+        if param.name in self.scalars:
+            return self.scalars[param.name] if nbytes == param.size else None
+        number = int.from_bytes(self.state.params[offset : offset + nbytes], "little")
+        if nbytes == 8 and number:
+            found = next((a for a in self.state.memory.allocations if a.start <= number <= a.end), None)
+            if found is not None:
+                place = self._place(
+                    f"array {found.start:x}", 64, found.end - found.start, found.start, read_only=found.read_only
+                )
+                return place.base + (number - found.start)
+        return z3.BitVecVal(number, 8 * nbytes)
+
+    def _variable(self, variable: Variable) -> z3.ExprRef | None:
+        if variable.in_frame:
+            return None
+        plan, shared = self.state.plan, variable.space.value == "shared"
+        start = plan.address(variable)
+        size = variable.size
+        if shared and (variable.linkage == "extern" or not size):
+            size = self.state.shared_size - start
+        return self._place(
+            variable.unique, 32 if shared else 64, size, start, read_only=variable.space.value == "const", shared=shared
+        ).base
+
+    def _place(self, name: str, bits: int, size: int, start: int, *, read_only: bool, shared: bool = False) -> Place:
+        if name not in self.places:
+            base = z3.BitVec(f"&{name}", bits)
+            self.places[name] = Place(base, size, start & 255, read_only, shared)
+            if shared:
+                self.always.append(base == start)
+            else:
+                self.always += [base & 255 == start & 255, z3.ULT(base, 1 << 47), z3.UGT(base, 1 << 20)]
+        return self.places[name]
+
+    # ---- what is asked -----------------------------------------------------------------------
+
+    def possible(self, *terms: z3.ExprRef, two: bool = False, across: bool = False) -> z3.ModelRef | bool | None:
+        """A model of terms; None if there is none, False if nobody knows."""
+        left = self.until - time.monotonic()
+        if left <= 0:
+            return False
+        solver = z3.Solver()
+        solver.set("timeout", int(min(EACH, 1000 * left)))
+        solver.add(*self.always, *terms)
+        if two:
+            more = self.elsewhere if across else []
+            solver.add(*[z3.substitute(term, *self.other, *more) for term in self.always])
+        answer = solver.check()
+        return solver.model() if answer == z3.sat else None if answer == z3.unsat else False
+
+    def theirs(self, term: z3.ExprRef, *, across: bool = False) -> z3.ExprRef:
+        """A term of the other thread."""
+        return z3.substitute(term, *self.other, *(self.elsewhere if across else []))
+
+    def place_of(self, access: Access) -> Place | None:
+        """What an address is made from; None if that is not one array or variable."""
+        names = named(access.address)
+        found = [place for place in self.places.values() if str(place.base) in names]
+        return found[0] if len(found) == 1 else None
+
+    def offset(self, access: Access, place: Place) -> z3.ExprRef:
+        """How far behind the beginning an access is."""
+        base = place.base if place.base.size() == 64 else z3.ZeroExt(32, place.base)
+        return z3.simplify(access.address - base)
+
+    def bounds(self) -> Iterator[tuple[Instruction, z3.ModelRef | None]]:
+        """Accesses that may be outside, misaligned or of what is read-only: the inputs, if they are known."""
+        for access in self.ways.accesses:
+            place = self.place_of(access)
+            if place is None:
+                yield access.instruction, None
+                continue
+            offset = self.offset(access, place)
+            inside = z3.ULE(offset, place.size - access.nbytes) if access.nbytes <= place.size else FALSE
+            good = [inside, (offset + place.residue) & (access.nbytes - 1) == 0]
+            if place.read_only and access.kind != "load":
+                good.append(FALSE)
+            model = self.possible(access.condition, z3.Not(z3.And(good)))
+            if model is not None:
+                yield access.instruction, model or None
+
+    def races(self) -> Iterator[tuple[Instruction, z3.ModelRef | None]]:
+        """Accesses that two threads may make of the same bytes, unordered."""
+        placed = [(a, p) for a in self.ways.accesses if (p := self.place_of(a)) is not None]
+        yield from ((a.instruction, None) for a in self.ways.accesses if self.place_of(a) is None)
+        for (a, p), (b, q) in itertools.combinations_with_replacement(placed, 2):
+            if p is not q or (a.kind == "load" and b.kind == "load"):
+                continue
+            for across in (False,) if p.shared else (False, True):
+                if across and not self.elsewhere:
+                    continue
+                if a.kind == b.kind == "atomic" and not (
+                    across and {a.instruction.traits.scope, b.instruction.traits.scope} & {"cta", "cluster"}
+                ):
+                    continue
+                orders = [TRUE] if across else [z3.And(o) for o in self._unordered(a, b)]
+                if not orders:
+                    continue
+                one, two = self.offset(a, p), self.theirs(self.offset(b, q), across=across)
+                overlap = z3.And(z3.ULT(one - two + a.nbytes - 1, a.nbytes + b.nbytes - 1))
+                pairs = self.elsewhere if across else self.other[: len(self.threads)]
+                distinct = z3.Or([x != y for x, y in pairs]) if pairs else FALSE
+                terms = a.condition, self.theirs(b.condition, across=across), overlap, distinct, z3.Or(orders)
+                model = self.possible(*terms, two=True, across=across)
+                if model is not None:
+                    yield a.instruction, model or None
+
+    def _unordered(self, a: Access, b: Access) -> Iterator[list[z3.ExprRef]]:
+        """On which conditions no barrier of the CTA lies between two accesses: of the laps that the two threads are in."""
+        if self.early:
+            yield [TRUE]
+            return
+        for one, two in {(a.at, b.at), (b.at, a.at)}:
+            for back in (False, True):
+                if self._reaches(one, two, back=back):
+                    swapped = (one, two) != (a.at, b.at)
+                    yield self._laps(one, two, back=back, swapped=swapped)
+
+    @functools.cached_property
+    def early(self) -> bool:
+        """Whether some threads of a CTA may exit where others go on to a barrier, which then orders nothing of theirs."""
+        for at, condition, guard in self.walker.branches:
+            instruction = self.code[at]
+            ahead = self._ahead(self._next(at), self.stops)
+            leaves = instruction.traits.leaves or any(not self._next(n) for n in ahead)
+            if not leaves or not ahead & self.stops:
+                continue
+            terms = condition, self.theirs(condition), guard != self.theirs(guard), *self._together(at)
+            if self.possible(*terms, two=True) is not None:
+                return True
+        return False
+
+    def _together(self, at: int) -> list[z3.ExprRef]:
+        """That two threads are in the same laps of loops in which each lap passes a barrier."""
+        heads = [h for h in self.timed if self._within(at, h) and h in self.ways.laps]
+        return [self.ways.laps[h] == self.theirs(self.ways.laps[h]) for h in heads]
+
+    def _laps(self, one: int, two: int, *, back: bool, swapped: bool) -> list[z3.ExprRef]:
+        if back:
+            return []
+        both = [h for h in self.timed if self._within(one, h) and self._within(two, h)]
+        return [self.ways.laps[h] == self.theirs(self.ways.laps[h]) for h in both if h in self.ways.laps]
+
+    def _within(self, at: int, head: int) -> bool:
+        blocks = self.walker.blocks
+        return any(blocks[n].first <= at < blocks[n].last for n in self.walker.inside[head])
+
+    @property
+    def stops(self) -> set[int]:
+        """The barriers of the CTA that every thread passes which comes there."""
+        return {
+            m.at
+            for m in self.ways.barriers
+            if m.instruction.traits.barrier is not None
+            and m.instruction.traits.barrier.among == "cta"
+            and m.instruction.guard is None
+        }
+
+    @property
+    def timed(self) -> list[int]:
+        """The heads of loops in which each lap passes a barrier of the CTA."""
+        return [h for h in self.walker.inside if not self._cycle(h)]
+
+    def _cycle(self, head: int) -> bool:
+        first = self.walker.blocks[head].first
+        return first in self._ahead([first], self.stops, inside=head, start=True)
+
+    def _ahead(
+        self,
+        starts: list[int],
+        stops: set[int],
+        *,
+        inside: int | None = None,
+        start: bool = False,
+        cut: frozenset[int] = frozenset(),
+    ) -> set[int]:
+        """The instructions that can come next from some on without passing a stop; these stops, too."""
+        found: set[int] = set()
+        work = list(starts) if not start else [n for s in starts for n in ([] if s in stops else self._next(s))]
+        while work:
+            at = work.pop()
+            if at in found or at in cut or (inside is not None and not self._within(at, inside)):
+                continue
+            found.add(at)
+            if at not in stops:
+                work += self._next(at)
+        return found
+
+    def _next(self, at: int) -> list[int]:
+        instruction, traits = self.code[at], self.code[at].traits
+        following = [at + 1] if at + 1 < len(self.code) else []
+        if traits.ending is Ending.BRANCH:
+            targets = [t for t in instruction.targets if t < len(self.code)]
+            return targets + (following if instruction.guard is not None else [])
+        if (traits.leaves or traits.stop is not None) and instruction.guard is None:
+            return []
+        return following
+
+    def _reaches(self, one: int, two: int, *, back: bool) -> bool:
+        """Whether one instruction can come before another with no barrier between: with ``back``, only by a new lap of a loop in which
+        each lap passes a barrier; without, not so."""
+        heads = frozenset(
+            {self.walker.blocks[h].first for h in self.timed if self._within(one, h) and self._within(two, h)}
+        )
+        near = self._ahead([one], self.stops, start=True, cut=heads)
+        if not back:
+            return one == two or two in near
+        return two in self._ahead([one], self.stops, start=True) and two not in near
+
+    def barriers(self) -> Iterator[tuple[Instruction, z3.ModelRef | None]]:
+        """Branches on whose sides threads of a CTA may come to different barriers, or lanes of a warp to different collectives."""
+        collectives = {m.at for m in self.ways.barriers}
+        partial = len(self.ways.exits) > 1 or self.state.block[0] * self.state.block[1] * self.state.block[2] % 32
+        if partial:
+            yield from ((m.instruction, None) for m in self.ways.barriers if m.at not in self.stops_of_cta)
+        for m in self.ways.barriers:
+            if m.mask is not None and not m.mask.eq(z3.BitVecVal(0xFFFFFFFF, 32)):
+                yield m.instruction, None
+        for at, condition, guard in self.walker.branches:
+            instruction = self.code[at]
+            for stops, warp in ((self.stops_of_cta, False), (collectives, True)):
+                if instruction.traits.ending is Ending.BRANCH:
+                    ahead = self._ahead(self._next(at), stops) & stops
+                elif at in stops:
+                    ahead = {at, *(self._ahead([at + 1], stops) & stops)} if instruction.guard is not None else set()
+                else:
+                    continue
+                if len(ahead) < 2 - (at in stops):
+                    continue
+                same = self._together(at)
+                near = [z3.LShR(self.linear, 5) == self.theirs(z3.LShR(self.linear, 5))] if warp else []
+                model = self.possible(
+                    condition, self.theirs(condition), guard != self.theirs(guard), *same, *near, two=True
+                )
+                if model is not None:
+                    yield instruction, model or None
+                    break
+
+    @property
+    def stops_of_cta(self) -> set[int]:
+        """All barriers of the CTA."""
+        return {
+            m.at
+            for m in self.ways.barriers
+            if m.instruction.traits.barrier is not None and m.instruction.traits.barrier.among == "cta"
+        }
+
+    def inputs(self, model: z3.ModelRef) -> dict[str, int]:
+        """The scalars of a model."""
+        return {name: model.eval(symbol, model_completion=True).as_long() for name, symbol in self.scalars.items()}
+
+
+def answers_within(
+    state: LaunchState, ranges: Mapping[str, Range], until: float
+) -> tuple[tuple[Answer, ...], list[dict[str, int]]]:
+    """What can be proved for all scalars in ranges, and the inputs that may refute what cannot."""
+    asked = Questions(state, ranges, until)
+    unclear = [_unclear(state, i, why) for i, why in asked.ways.unclear.values()]
+    suspects: list[dict[str, int]] = []
+    found = []
+    for name in RULES:
+        questions = {"bounds": asked.bounds, "races": asked.races, "barriers": asked.barriers}.get(name)
+        open_ = list(unclear)
+        if not unclear and questions is not None:
+            for instruction, model in questions():
+                why = "no proof for all inputs"
+                if model is not None:
+                    suspects.append(asked.inputs(model))
+                    why = "a counterexample was found that no launch confirms"
+                open_.append(_unclear(state, instruction, why))
+        found.append(Answer(name, Verdict.UNKNOWN if open_ else Verdict.PROVED, tuple(dict.fromkeys(open_))))
+    return tuple(found), suspects
+
+
+def _unclear(state: LaunchState, instruction: Instruction, why: str) -> Finding:
+    made: Finding = attrs.evolve(finding_at(state, instruction), rule="unknown", message=f"{instruction.text}: {why}")
+    return made
