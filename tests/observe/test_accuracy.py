@@ -196,6 +196,19 @@ def test_a_store_before_an_instruction_that_reads_nothing():
     assert [b.line for b in result.accuracy.stores] == [10]
 
 
+def test_a_product_and_a_sum_that_are_contracted():
+    """c - a * b in f64 without rounding modifiers is rounded once."""
+    body = """ld.global.f64 %d1, [%rd4]; div.rn.f64 %d2, 0d3FF0000000000000, %d1;
+    mul.f64 %d3, %d2, %d2;
+    sub.f64 %d4, %d1, %d3;
+    st.global.f64 [%rd5], %d4;"""
+    out, result = shadow(body, np.full(32, 3.0), np.zeros(32), 8)
+
+    exact = 3 - Fraction(1, 9)
+    wrong = abs(exact - Fraction(float(out[0]))) / exact
+    assert result.accuracy.stores[0].largest == pytest.approx(float(wrong), rel=1e-6)
+
+
 def test_exact_launches_are_silent():
     """Small integers have no errors, and a launch without a shadow no report."""
     body = "ld.global.f32 %f1, [%rd4];\n fma.rn.f32 %f2, %f1, %f1, %f1;\n st.global.f32 [%rd5], %f2;"

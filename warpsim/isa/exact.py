@@ -33,6 +33,7 @@ EXACT: dict[str, Callable[..., Array]] = {
 SUMS = frozenset({"add", "sub", "fma", "mad"})
 GROWS = SUMS | {"mma"}
 """Operations in which numbers may cancel."""
+FUSED = "fma"
 HALF = frozenset(HALVES.values())
 COMPARES: dict[str, Callable[..., Array]] = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,

@@ -14,7 +14,19 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from warpsim.isa.exact import COMPARES, DOUBLED, DTYPES, EXACT, HALVES, LEAST, PRECISION, SUMS, Halves, rounding_of
+from warpsim.isa.exact import (
+    COMPARES,
+    DOUBLED,
+    DTYPES,
+    EXACT,
+    FUSED,
+    HALVES,
+    LEAST,
+    PRECISION,
+    SUMS,
+    Halves,
+    rounding_of,
+)
 from warpsim.layout import fragments
 from warpsim.layout.fragment import gather, scatter
 from warpsim.machine.binding.operand_slots import Guard, guard_of, value_getter
@@ -163,12 +175,23 @@ class Accuracy(Watcher):
     # ---- arithmetic --------------------------------------------------------------------------
 
     def _compute(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Errors:
-        slot, made = instruction.outputs[0].registers[0], {}
+        slot = instruction.outputs[0].registers[0]
+        made: Errors = {}
         root, rule = instruction.form.root, p.rule
         result = as_array(group.read(slot))
+        signs = getattr(instruction.form.function, "keywords", {})
+        contracted = "negative_product" in signs
+        if contracted and (len(p.values) != 3 or instruction.form.function.args[1] is not None):  # type: ignore[attr-defined]
+            return made
         for half in rule.halves:
             values = [_part(v, rule.kind, half) for v in p.values]
             errors = [e.get(_name(rule.kind, half)) for e in p.errors]
+            if contracted:
+                root = FUSED
+                for place, name in ((0, "negative_product"), (2, "negative_sum")):
+                    error = errors[place]
+                    if signs[name]:
+                        values[place], errors[place] = -values[place], None if error is None else -error
             got = _part(result, rule.to, half)
             error = _error(root, values, errors, got, rule)
             made[slot, _name(rule.to, half)] = error
