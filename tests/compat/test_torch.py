@@ -2,15 +2,20 @@
 are simulated. Needs a PyTorch that was built for CUDA; what prepares it is tested without."""
 
 import importlib.util
+import json
 import subprocess
 import sys
 import types
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from warpsim.compat import triton
+from warpsim.compat.torch import enable
 from warpsim.driver import library
+from warpsim.driver.results import Report
+from warpsim.errors import LaunchError
 
 TORCH = importlib.util.find_spec("torch") is not None and importlib.util.find_spec("nvidia") is not None
 
@@ -44,6 +49,26 @@ PROGRAMS = {
     "graphs": "x = torch.ones(3, device='cuda'); torch.cuda.synchronize(); g = torch.cuda.CUDAGraph()\n"
     "with torch.cuda.graph(g):\n  y = x * 2; x += 1\nassert x.tolist() == [1, 1, 1]\ng.replay(); g.replay()\n"
     "assert x.tolist() == [3, 3, 3] and y.tolist() == [4, 4, 4]",
+    "sums of 16 bits, in place and with a wider result": "x = torch.full((4096,), 0.1, dtype=torch.bfloat16, device='cuda'); "
+    "y = torch.empty(4096, device='cuda'); torch.cumsum(x, 0, out=y); x.cumsum_(0); assert abs(x[-1].item() - 410) <= 2 and "
+    "abs(y[-1].item() - 410) < 1",
+    "attention that names its kernel": "from torch.nn.attention import sdpa_kernel, SDPBackend\n"
+    "q, k, v = (torch.randn(2, 2, 5, 8, dtype=torch.float16, device='cuda', requires_grad=True) for _ in range(3))\n"
+    "plain = torch.softmax(q.float() @ k.float().mT * 8 ** -.5 + torch.full((5, 5), -torch.inf, device='cuda').triu(1), -1) @ v.float()\n"
+    "wanted = torch.autograd.grad(plain.square().sum(), (q, k, v))\n"
+    "for backend in SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION:\n"
+    "  with sdpa_kernel(backend):\n    y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)\n"
+    "  torch.testing.assert_close(y.float(), plain, rtol=2e-3, atol=2e-3)\n"
+    "  for g, w in zip(torch.autograd.grad(y.float().square().sum(), (q, k, v)), wanted):\n"
+    "    torch.testing.assert_close(g, w, rtol=1e-2, atol=1e-2)",
+    "recurrent cells and their gradients": "for kind in torch.nn.LSTM, torch.nn.GRU:\n  m = kind(3, 4, 2); x = torch.randn(5, 2, 3)\n"
+    "  m(x)[0].sum().backward(); wanted = [p.grad.clone() for p in m.parameters()]; m.zero_grad(); m.cuda()(x.cuda())[0].sum().backward()\n"
+    "  for p, w in zip(m.parameters(), wanted): torch.testing.assert_close(p.grad.cpu(), w)",
+    "norms that CUDA fuses": "m = torch.nn.RMSNorm(8); x = torch.randn(3, 8, requires_grad=True); m(x).square().sum().backward(); w = m.weight.grad.clone()\n"
+    "m.zero_grad(); m.cuda()(x.cuda()).square().sum().backward(); torch.testing.assert_close(m.weight.grad.cpu(), w)",
+    "another output type": "x = torch.full((2, 4096), 1.5, dtype=torch.float16, device='cuda'); "
+    "assert torch.mm(x, x.t(), out_dtype=torch.float32).tolist() == [[9216.0] * 2] * 2",
+    "a kernel that only waits": "torch.zeros(1, device='cuda'); torch.cuda._sleep(1000)",
     "what the CPU lacks": "x = torch.ones(3, device='cuda')\ntry: torch.ops.aten._masked_scale(x, x.byte(), 2.0)\n"
     "except NotImplementedError as e: assert 'aten::_masked_scale: PyTorch has no kernel' in str(e), e\nelse: assert False",
 }
@@ -58,6 +83,45 @@ def test_programs(tmp_path, name):
     assert "warpsim: PyTorch's CPU kernels computed" in said
 
 
+@pytest.mark.skipif(not TORCH, reason="PyTorch for CUDA is not installed")
+def test_a_session_of_its_own(tmp_path):
+    """Without ``warpsim exec``, a conftest.py can lead PyTorch to the simulated GPU; the report lists what was not simulated."""
+    (tmp_path / "program.py").write_text(
+        "import warpsim.compat.torch\nwarpsim.compat.torch.enable('sm_80', report='report')\nimport torch\n"
+        "assert 'A100' in torch.cuda.get_device_name(); x = torch.arange(4., device='cuda'); x += 1\n"
+        "add = torch.cuda._compile_kernel('extern \"C\" __global__ void add(float *x) { x[threadIdx.x] += 1; }', 'add')\n"
+        "add((1, 1, 1), (4, 1, 1), (x,)); assert x.tolist() == [2, 3, 4, 5]"
+    )
+    command = [sys.executable, "program.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    records = [json.loads(line) for line in (tmp_path / "report").read_text().splitlines()]
+    assert next(r for r in records if r["rule"] == "not-simulated")["operators"]["add_.Tensor"] == 1
+
+
+def test_enable_comes_before_pytorch(monkeypatch):
+    """Libraries of NVIDIA's that are loaded cannot be replaced; ``warpsim exec`` has done all there is to do."""
+    monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
+    monkeypatch.setenv("WARPSIM_CUDART", "there")
+    enable()
+    monkeypatch.delenv("WARPSIM_CUDART")
+    with pytest.raises(LaunchError, match="before the first import of torch"):
+        enable()
+
+
+def test_the_report_lists_operators(tmp_path, capsys):
+    """All of them in the report, the most frequent in the line at the end."""
+    report = Report(str(tmp_path / "report"))
+    operators = Counter({f"op{i}": i for i in range(1, 11)})
+    report.not_simulated(operators)
+
+    record = json.loads((tmp_path / "report").read_text())
+    assert (record["rule"], record["severity"], record["operators"]) == ("not-simulated", "note", dict(operators))
+    assert "55 operators, not simulated: op10 10, op9 9," in (said := capsys.readouterr().err)
+    assert said.endswith("op3 3 and 2 more\n")
+
+
 def test_what_is_prepared(monkeypatch):
     """PyTorch is prepared when it begins to use CUDA, not when it is imported."""
     monkeypatch.delenv("WARPSIM_CUDART", raising=False)
@@ -69,12 +133,14 @@ def test_what_is_prepared(monkeypatch):
     waiting, enabled = [], []
     torch = types.ModuleType("torch")
     torch.cuda = types.SimpleNamespace(_lazy_call=waiting.append)
-    monkeypatch.setattr(started, "compat", lambda client: types.SimpleNamespace(enable=lambda: enabled.append(client)))
+    monkeypatch.setattr(
+        started, "compat", lambda client: types.SimpleNamespace(register=lambda: enabled.append(client))
+    )
     started.prepare(torch)
     assert enabled == []
     waiting[0]()
 
-    assert enabled == ["torch"]
+    assert enabled == ["aten"]
 
 
 def test_triton_ends_at_ptx():

@@ -1,317 +1,53 @@
-"""PyTorch on the simulated GPU: operators of tensors in device memory run PyTorch's own kernels for CPUs, on the same bytes.
+"""PyTorch on the simulated GPU, for a session that nobody started by ``warpsim exec``.
 
-PyTorch's wheel holds its CUDA kernels as machine code without PTX. But device memory is memory of this process, so each
-operator that has a kernel for CUDA gets one that calls the CPU's on tensors that share the storage: strides, aliasing,
-``out=``, autograd and autocast stay PyTorch's. A kernel of the user (Triton, an extension, `torch.cuda._compile_kernel`)
-is simulated. `CpuKernels.computed` counts what was not.
+    # conftest.py
+    import warpsim.compat.torch
+
+    warpsim.compat.torch.enable("sm_90a")
+
+loads the driver's libraries before PyTorch looks for NVIDIA's. `warpsim.compat.aten` computes PyTorch's own operators.
 """
 
 from __future__ import annotations
 
-import atexit
-import functools
+import ctypes
+import os
+import runpy
 import sys
-import threading
-from collections import Counter
-from collections.abc import Callable
-from typing import Any
 
-import torch
-from torch import Tensor
-from torch.utils import _pytree as pytree
+from warpsim.driver import library
+from warpsim.errors import LaunchError
 
-from warpsim.driver.abi.process import PROCESS
-from warpsim.driver.work import Call
-
-Argument = Any
-"""What PyTorch passes to an operator, or takes as its result: tensors, numbers, lists of them."""
-
-NATIVE = frozenset(
-    [
-        "empty.memory_format",
-        "empty_strided",
-        "as_strided",
-        "view",
-        "view_as_real",
-        "view_as_complex",
-        "_reshape_alias",
-        "unfold",
-        "set_",
-        "set_.source_Storage",
-        "set_.source_Storage_storage_offset",
-        "set_.source_Tensor",
-        "resize_",
-        "_local_scalar_dense",
-        "is_set_to",
-        "alias",
-        "record_stream",
-        "_pin_memory",
-        "is_pinned",
-        "detach",
-        "_efficientzerotensor",
-        "_has_compatible_shallow_copy_type",
-    ]
-)
-"""Operators of CUDA that launch nothing: they allocate, make views, or copy to the host."""
-WHOLE = ("copy_", "convolution")
-"""Operators without a kernel for CUDA, whose common code chooses one of cuDNN or launches one."""
-WIDE: dict[str, int | None] = {
-    "native_layer_norm": 1,  # means and deviations stay
-    "native_layer_norm_backward": None,
-    "native_group_norm_backward": None,
-    "native_batch_norm_backward": None,
-    "embedding_dense_backward": None,
-    "cumsum": None,
-    "cumprod": None,
-    "convolution_backward": None,
-}
-"""Operators whose kernels for CPUs sum 16-bit numbers in 16 bits, and for CUDA in 32; how many results are rounded (None: all)."""
-NARROW = (torch.float16, torch.bfloat16)
-GOLDEN = 0x9E3779B97F4A7C15
-"""2**64 by the golden ratio: seeds of draws that follow each other lie far apart."""
+__all__ = ["enable"]
 
 
-class CpuKernels:
-    """Kernels for CUDA that are those of the CPU; ``computed`` counts how often each operator was computed."""
+def enable(device: str | None = None, **options: object) -> None:
+    """Let this process, and those that it starts, find the simulated GPU. Under ``warpsim exec`` it does nothing.
 
-    def __init__(self) -> None:
-        self._lock = threading.RLock()  # autograd has threads of its own
-        self.computed: Counter[str] = Counter()
-        self.library: torch.library.Library | None = None
+    Args:
+        device: the GPU; by default that of ``WARPSIM_DEVICE``, else an H100 (``sm_90a``). Several with commas between.
+        options: those of ``warpsim exec``: ``checks=``, ``on_finding=``, ``report=``, ``max_seconds=`` and so on.
 
-    def register(self) -> None:
-        """Put them in the place of PyTorch's; a second call does nothing."""
-        with self._lock:
-            if self.library is not None:
-                return
-            self.library = torch.library.Library("aten", "IMPL")
-        has = torch._C._dispatch_has_kernel_for_dispatch_key
-        names = [name[6:] for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")]
-        for name in names:
-            if name in WHOLE or (name not in NATIVE and has(f"aten::{name}", "CUDA")):
-                self.library.impl(name, _on_the_cpu(name), "CUDA", allow_override=True)
-        torch.backends.cudnn.enabled = False
-        for name in ("flash", "mem_efficient", "cudnn"):  # attention is computed by its formula
-            getattr(torch.backends.cuda, f"enable_{name}_sdp")(enabled=False)
-        atexit.register(self.report)
-
-    def count(self, name: str) -> None:
-        """Count an operator that is computed."""
-        with self._lock:
-            self.computed[name] += 1
-
-    def report(self) -> None:
-        """Say on standard error which operators were computed by the CPU, and not simulated."""
-        if self.computed:
-            shown = ", ".join(f"{name} {count}" for name, count in self.computed.most_common(8))
-            rest = f" and {len(self.computed) - 8} more" if len(self.computed) > 8 else ""
-            total = self.computed.total()
-            print(
-                f"warpsim: PyTorch's CPU kernels computed {total} operators, not simulated: {shown}{rest}",
-                file=sys.stderr,
-            )
-
-
-def enable() -> None:
-    """Let operators of PyTorch on tensors of the simulated GPU be computed by the CPU.
-
-    ``warpsim exec`` calls it when PyTorch begins to use CUDA; a ``conftest.py`` of a session under it may, too.
+    Raises:
+        LaunchError: PyTorch is loaded already, or the libraries cannot be built (Linux and a C compiler).
     """
-    KERNELS.register()
+    if "WARPSIM_CUDART" in os.environ:
+        return
+    if "torch" in sys.modules:
+        raise LaunchError(
+            "PyTorch is loaded already, with NVIDIA's libraries: call warpsim.compat.torch.enable() before the first "
+            "import of torch, or run the program by warpsim exec"
+        )
+    given = {"device": device, **options}
+    home = library.build()
+    os.environ |= library.environment(home, os.environ)
+    os.environ |= {f"WARPSIM_{name.upper()}": str(value) for name, value in given.items() if value is not None}
+    os.environ["WARPSIM_CLIENTS"] = "warpsim.compat"
+    for name in library.LIBRARIES:  # PyTorch's libraries ask for these names, and get what is loaded already
+        ctypes.CDLL(str(home / name), mode=ctypes.RTLD_GLOBAL)
+    _start()
 
 
-def _on_the_cpu(name: str) -> Callable[..., Argument]:
-    """A kernel for CUDA that calls the CPU's."""
-    return lambda *args, **kwargs: operator(name)(*args, **kwargs)
-
-
-class Operator:
-    """One operator, called on tensors that share the storage of those of the GPU."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        base, _, overload = name.partition(".")
-        self.call = getattr(getattr(torch.ops.aten, base), overload or "default")
-        schema = self.call._schema
-        self.random = torch.Tag.nondeterministic_seeded in self.call.tags
-        self.generator = any(argument.name == "generator" for argument in schema.arguments)
-        self.written = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
-        self.names = [argument.name for argument in schema.arguments]
-        self.wide = base in WIDE and not any(self.written)
-        self.rounded = WIDE.get(base)
-
-    def __call__(self, *args: Argument, **kwargs: Argument) -> Argument:
-        """Compute it, or record that in the graph that the stream captures."""
-        KERNELS.count(self.name)
-        if torch.cuda.is_current_stream_capturing():
-            return self._captured(args, kwargs)
-        return self._run(args, kwargs)
-
-    def _run(self, args: tuple[Argument, ...], kwargs: dict[str, Argument]) -> Argument:
-        shared = Shared()
-        values, spec = pytree.tree_flatten((args, kwargs))
-        args, kwargs = pytree.tree_unflatten([shared.host(value) for value in values], spec)
-        result = self._random(args, kwargs, shared) if self.random else self._call(args, kwargs)
-        for position, argument in enumerate(self.written):
-            if argument:
-                given = args[position] if position < len(args) else kwargs.get(self.names[position])
-                for tensor in pytree.tree_leaves(given):
-                    if isinstance(tensor, Tensor):
-                        shared.wrote(tensor)
-        return pytree.tree_map_only(Tensor, shared.device, result)
-
-    def _call(self, args: tuple[Argument, ...], kwargs: dict[str, Argument]) -> Argument:
-        try:
-            if self.wide and kwargs.get("dtype") is None:
-                return self._widely(args, kwargs)
-            return self.call(*args, **kwargs)
-        except NotImplementedError as problem:
-            if "backend" not in str(problem):
-                raise
-            raise NotImplementedError(
-                f"aten::{self.name}: PyTorch has no kernel of it for CPUs, and its kernel for CUDA is machine code without PTX"
-            ) from None
-
-    def _widely(self, args: tuple[Argument, ...], kwargs: dict[str, Argument]) -> Argument:
-        """Compute numbers of 16 bits in 32, and round the results."""
-        narrow = next((v.dtype for v in args if isinstance(v, Tensor) and v.dtype in NARROW), None)
-        if narrow is None:
-            return self.call(*args, **kwargs)
-        args, kwargs = pytree.tree_map_only(Tensor, lambda v: v.float() if v.dtype == narrow else v, (args, kwargs))
-        results, spec = pytree.tree_flatten(self.call(*args, **kwargs))
-        count = len(results) if self.rounded is None else self.rounded
-        rounded = [v.to(narrow) if isinstance(v, Tensor) and v.dtype == torch.float32 else v for v in results[:count]]
-        return pytree.tree_unflatten([*rounded, *results[count:]], spec)
-
-    def _random(self, args: tuple[Argument, ...], kwargs: dict[str, Argument], shared: Shared) -> Argument:
-        """Draw from a generator of the CPU that the state of CUDA's determines; seeds repeat."""
-        generator = next((v for v in pytree.tree_leaves((args, kwargs)) if isinstance(v, torch.Generator)), None)
-        if generator is None or generator.device.type != "cuda":
-            generator = torch.cuda.default_generators[torch.cuda.current_device()]
-        offset = generator.get_offset()
-        generator.set_offset(offset + 4)
-        seed = (generator.initial_seed() + GOLDEN * (offset // 4 + 1)) % (1 << 63)
-        if self.generator:
-            drawn = torch.Generator().manual_seed(seed)
-            position = self.names.index("generator")
-            if position < len(args):
-                args = (*args[:position], drawn, *args[position + 1 :])
-            else:
-                kwargs = {**kwargs, "generator": drawn}
-            return self._call(args, kwargs)
-        with torch.random.fork_rng(devices=()):
-            torch.default_generator.manual_seed(seed)
-            return self._call(args, kwargs)
-
-    def _captured(self, args: tuple[Argument, ...], kwargs: dict[str, Argument]) -> Argument:
-        """In the capture of a graph: results of the right shapes now, the values whenever the graph runs."""
-        values, spec = pytree.tree_flatten((args, kwargs))
-        copies = {id(v): _copy(v) for v in values if isinstance(v, Tensor) and v.is_cuda}
-        trial = pytree.tree_unflatten([copies.get(id(v), v) for v in values], spec)
-        with torch.random.fork_rng(devices=()):
-            shapes = self.call(*trial[0], **trial[1])
-        where = next((v.device for v in values if id(v) in copies), torch.device("cuda"))
-        given = {id(copies[id(v)]): v for v in values if id(v) in copies}
-        results = pytree.tree_map_only(Tensor, lambda r: given.get(id(r), _like(r, where)), shapes)
-
-        def again() -> None:
-            new = self._run(args, kwargs)
-            for kept, made in zip(pytree.tree_leaves(results), pytree.tree_leaves(new), strict=True):
-                if isinstance(kept, Tensor) and kept is not made:
-                    operator("copy_")._run((kept, made), {})
-
-        PROCESS.stream(torch.cuda.current_stream().cuda_stream).submit(Call(again))
-        return results
-
-
-@functools.cache
-def operator(name: str) -> Operator:
-    """The operator of a name, made when it is first called."""
-    return Operator(name)
-
-
-class Shared:
-    """Tensors of the CPU that share the memory of those of the GPU, for one call."""
-
-    def __init__(self) -> None:
-        self.given: dict[int, tuple[Tensor, Tensor]] = {}
-        self.storages: dict[int, Tensor] = {}
-        self.where = torch.device("cuda")
-
-    def host(self, value: Argument) -> Argument:
-        """An argument as the CPU takes it."""
-        if isinstance(value, torch.device) and value.type == "cuda":
-            return torch.device("cpu")
-        if not isinstance(value, Tensor) or not value.is_cuda:
-            return value
-        made, self.where = _host(value), value.device
-        self.given[id(made)] = made, value
-        if value.layout is torch.strided:
-            self.storages[made.untyped_storage().data_ptr()] = value
-        return made
-
-    def wrote(self, tensor: Tensor) -> None:
-        """Note that an argument was written: its bytes are defined, or its result became another size."""
-        made, value = self.given.get(id(tensor), (None, None))
-        if value is None or made is None:
-            return
-        if made.shape != value.shape:
-            value.resize_(made.shape)
-            _host(value).copy_(made)
-        _define(value)
-
-    def device(self, result: Tensor) -> Tensor:
-        """A result as a tensor of the GPU: an argument, a view of one, or a new one."""
-        if id(result) in self.given:
-            return self.given[id(result)][1]
-        if result.is_cuda:
-            return result
-        if result.layout is torch.strided and result.numel():
-            base = self.storages.get(result.untyped_storage().data_ptr())
-            if base is not None:
-                return base.as_strided(result.size(), result.stride(), result.storage_offset())
-        return _to_device(result, self.where)
-
-
-def _host(value: Tensor) -> Tensor:
-    """A tensor of the CPU on the bytes of one of the GPU."""
-    if value.layout is torch.sparse_coo:
-        return torch._sparse_coo_tensor_unsafe(
-            _host(value._indices()), _host(value._values()), value.size()
-        )._coalesced_(value.is_coalesced())
-    if value.layout is not torch.strided:
-        raise NotImplementedError(f"tensors of layout {value.layout} on the simulated GPU")
-    storage = value.untyped_storage()
-    nbytes = storage.nbytes()
-    empty = torch.empty(0, dtype=value.dtype)
-    if not nbytes:
-        return empty.set_(empty.untyped_storage(), 0, value.size(), value.stride())
-    data = PROCESS.memory.bytes_at(storage.data_ptr(), nbytes)
-    return empty.set_(torch.from_numpy(data).untyped_storage(), value.storage_offset(), value.size(), value.stride())
-
-
-def _define(value: Tensor) -> None:
-    if value.numel() and value.layout is torch.strided:
-        size = value.element_size()
-        PROCESS.memory.define(value.data_ptr(), (*value.shape, size), (*(s * size for s in value.stride()), 1))
-
-
-def _like(result: Tensor, where: torch.device) -> Tensor:
-    return torch.empty_strided(result.size(), result.stride(), dtype=result.dtype, device=where)
-
-
-def _to_device(result: Tensor, where: torch.device) -> Tensor:
-    if result.layout is torch.sparse_coo:
-        parts = _to_device(result._indices(), where), _to_device(result._values(), where)
-        return torch._sparse_coo_tensor_unsafe(*parts, result.size())._coalesced_(result.is_coalesced())
-    made = _like(result, where)
-    _host(made).copy_(result)
-    _define(made)
-    return made
-
-
-def _copy(value: Tensor) -> Tensor:
-    return _host(value).clone() if value.numel() else _host(value)
-
-
-KERNELS = CpuKernels()
+def _start() -> None:
+    """Run what a Python program under ``warpsim exec`` starts with."""
+    runpy.run_path(str(library.SOURCES / "start" / "sitecustomize.py"))

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import threading
+from collections import Counter
 from typing import TypeVar
 
 from warpsim.errors import Finding, PtxError, WarpsimError, describe
@@ -319,6 +320,16 @@ class Report:
         self._say(f"warpsim: {what}: {message}")
         severity = "error" if result == NO_KERNEL else "note"
         self._append({"rule": "refused", "severity": severity, "result": result, "function": what, "message": message})
+
+    def not_simulated(self, operators: Counter[str]) -> None:
+        """Say which operators of a library were computed by its kernels for CPUs, and how often each."""
+        if not operators:
+            return
+        shown = ", ".join(f"{name} {count}" for name, count in operators.most_common(8))
+        rest = f" and {len(operators) - 8} more" if len(operators) > 8 else ""
+        total = operators.total()
+        self._say(f"warpsim: PyTorch's CPU kernels computed {total} operators, not simulated: {shown}{rest}")
+        self._append({"rule": "not-simulated", "severity": "note", "operators": dict(operators.most_common())})
 
     def finish(self) -> None:
         """Note that the program has ended."""

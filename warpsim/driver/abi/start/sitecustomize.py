@@ -25,7 +25,7 @@ RUNTIMES = (
     "cuda.bindings._bindings.cyruntime_ptds",
 )
 CLIENTS = {
-    "torch": "torch",
+    "torch": "aten",
     "triton.backends.nvidia.compiler": "triton",
     "triton.backends.nvidia.driver": "triton",
 }
@@ -63,7 +63,7 @@ class Finder:
 def prepare(module: ModuleType) -> None:
     """Let `warpsim.compat` prepare a client; PyTorch not before it begins to use CUDA."""
     if module.__name__ == "torch":
-        module.cuda._lazy_call(lambda: compat("torch").enable())
+        module.cuda._lazy_call(lambda: compat("aten").register())
     else:
         compat("triton").prepare(module)
 
@@ -105,4 +105,5 @@ if os.environ.get("WARPSIM_CUDART"):
     os.environ["WARPSIM_PYTHON"] = str(os.getpid())
     atexit.register(leave)
     sys.meta_path.insert(0, Finder)
-run_next()
+if __name__ == "sitecustomize":
+    run_next()
