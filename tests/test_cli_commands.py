@@ -117,7 +117,7 @@ def test_progress(capsys):
 def test_who_sees_progress(monkeypatch, tty, as_json, shown):
     """A terminal does, unless there is to be a document."""
     monkeypatch.setattr(sys, "stderr", types.SimpleNamespace(isatty=lambda: tty))
-    given = dict.fromkeys(("checks", "async_effects", "schedule", "max_instructions", "max_seconds", "engine", "workers", "executor", "profile", "profile_to"))  # fmt: skip
+    given = dict.fromkeys(("checks", "async_effects", "schedule", "max_instructions", "max_seconds", "engine", "workers", "executor", "profile", "profile_to", "shadow", "shadow_to"))  # fmt: skip
     found = launching.launch_options(types.SimpleNamespace(**given, json=as_json))
     assert (found["progress"] is not None) is shown
     assert found["profile"] is False

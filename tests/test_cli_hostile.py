@@ -331,7 +331,7 @@ def test_replay_document(capsys):
     assert set(document) == {"cases"}
     (case,) = document["cases"]
     assert set(case) == {
-        *("case", "ok", "bits_equal", "seconds", "instructions", "stdout", "error", "findings", "fidelity", "outputs")
+        *("case", "ok", "bits_equal", "seconds", "instructions", "stdout", "error", "findings", "fidelity", "badge", "outputs")
     }  # fmt: skip
     assert set(case["outputs"][0]) == {"buffer", "ok", "bits_equal", "differing", "max_ulp", "first"}
 

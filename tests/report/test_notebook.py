@@ -122,6 +122,7 @@ def shown():
     """One object of each class that a notebook shows in its own way, by name."""
     kernel, out, tracer = warpsim.load(MMA)["k"], np.zeros(32, np.float32), Tracer()
     result = kernel(1, 32, (out,), on_finding="collect", profile=True, watchers=[tracer])
+    accuracy = kernel(1, 32, (out,), on_finding="collect", shadow="f64").accuracy
     session, ended = Session(kernel, 1, 32, (out,)), Session(kernel, 1, 32, (out,))
     session.break_at("op:mma.*")
     session.cont()
@@ -136,6 +137,7 @@ def shown():
         "kernel": kernel,
         "result": result,
         "profile": result.profile,
+        "accuracy": accuracy,
         "finding": result.findings[0],
         "session": session,
         "ended": ended,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from warpsim.driver import properties
-from warpsim.driver.abi.calls import call, context
+from warpsim.driver.abi.calls import call, context, reader
 from warpsim.driver.abi.process import PROCESS, Context, c_string
 from warpsim.driver.driver import VERSION
 from warpsim.driver.raw import put32, put64, put_bytes
 from warpsim.driver.results import DriverError, Result, require, text_of
+from warpsim.records import frozen
 
 LIMITS = {0: 1024, 1: 1 << 20, 2: 8 << 20, 3: 2, 4: 2048, 5: 128, 6: 0}
 """Defaults by CUlimit: stack, printf FIFO, heap, device synchronization depth, pending launches, L2 fetch, L2 persisting."""
@@ -234,3 +235,22 @@ def _declare_error(name: str, text: Callable[[Result], str]) -> None:
 
 _declare_error("cuGetErrorName", lambda code: code.driver_name)
 _declare_error("cuGetErrorString", text_of)
+
+
+@frozen(eq=False)
+class Listener:
+    """A function that would hear of errors."""
+
+    address: int
+
+
+reader("Q")(lambda handle: PROCESS.get(handle, Listener, Result.INVALID_VALUE))
+
+
+@call("OP8", "cuLogsRegisterCallback")
+def add_listener(listener: int, data: int) -> int:
+    """Take a listener, which is never called: errors are reported on standard error."""
+    return PROCESS.handles.put(Listener(listener))
+
+
+call("Q", "cuLogsUnregisterCallback")(PROCESS.handles.end)
