@@ -386,7 +386,7 @@ def test_the_start_of_a_program(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.theirs_has_run = True\n")
     path = Path(library.__file__).with_name("abi") / "start" / "sitecustomize.py"
-    spec = importlib.util.spec_from_file_location("started", path)
+    spec = importlib.util.spec_from_file_location("sitecustomize", path)
     started = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(started)
     assert sys.__dict__.pop("theirs_has_run")
@@ -407,7 +407,7 @@ def test_pointers_of_extension_modules(monkeypatch):
     """Functions of the run time in capsules become ours, those with other names stay."""
     monkeypatch.delenv("WARPSIM_CUDART", raising=False)
     path = Path(library.__file__).with_name("abi") / "start" / "sitecustomize.py"
-    spec = importlib.util.spec_from_file_location("started", path)
+    spec = importlib.util.spec_from_file_location("sitecustomize", path)
     started = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(started)
     ours = type("Ours", (), {})()
