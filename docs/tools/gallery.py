@@ -367,7 +367,8 @@ def index() -> str:
     launches = list(H100.values())
     always = sum("differing" in r and not any(r["differing"]) for r in launches)
     parts = [
-        "# Gallery\n\nTwenty programs travel with warpsim: sources, PTX, inputs, and what an H100 made of them. `warpsim examples` lists where they lie,"
+        f"# Gallery\n\n{sum(map(len, ORDER.values()))} programs travel with warpsim: sources, PTX, inputs, and what an H100 made of them, or, for those of sm_100,"
+        " exact arithmetic. `warpsim examples` lists where they lie,"
         " `warpsim replay NAME --bits` runs one and compares every bit.\n\nEach page also takes out one line, a barrier, a wait, a fence or a guard, and shows"
         f" what warpsim reports. An H100 ran {len(launches)} of these faulty kernels 20 times each: {always} gave the right bits every time.\n"
     ]
@@ -376,8 +377,9 @@ def index() -> str:
         for name in names:
             rule = (re.search(r"^[^\n]*?:\d+:\d+: ([\w-]+):", report(name)) or ["", "?"])[1]
             seen = H100.get(name, {})
+            there = json.loads((ROOT / "programs" / name / "case.json").read_text(encoding="utf-8")).get("hardware")
             gpu = (
-                "not tried: it would hang" if not seen else "fails" if "failed" in seen
+                "it is for sm_100" if not there else "not tried: it would hang" if not seen else "fails" if "failed" in seen
                 else "right every time" if not any(seen["differing"]) else f"wrong in {sum(map(bool, seen['differing']))} of 20"
             )  # fmt: skip
             what = (ROOT / "programs" / name / "README.md").read_text(encoding="utf-8").strip().rsplit(" (", 1)[0]
