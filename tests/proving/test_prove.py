@@ -4,6 +4,7 @@ import json
 import re
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,8 +14,10 @@ from docs.tools import faulty
 from ptx_text import module_head
 from warpsim.cli import main
 from warpsim.host.cases import Case
+from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.proving import Verdict
 from warpsim.proving.answers import RULES
+from warpsim.proving.contents import Contents
 from warpsim.proving.launches import Launching
 
 ROOT = Path(__file__).parents[2]
@@ -77,6 +80,18 @@ def test_programs_are_proved(name):
     options = {key: ready.keywords[key] for key in ("shared_mem", "cluster", "device")}
 
     assert said(warpsim.prove(ready.kernel, ready.grid, ready.block, ready.args, **options)) == EVERYTHING
+
+
+def test_a_tensor_map_in_global_memory():
+    """What it holds is not known: the copy that uses it cannot be followed. One among the parameters is known."""
+    memory = GlobalMemory()
+    machine = SimpleNamespace(launch=SimpleNamespace(memory=memory))
+    for address, unknown in ((memory.map(np.zeros(128, np.uint8)), True), (0x7B00_C000_0000, False)):
+        if not unknown:
+            memory.map(np.zeros(128, np.uint8), address=address)
+        contents, copy = Contents(), SimpleNamespace(instruction=object())
+        contents.map_used(machine, copy, np.array([address]), np.array([0]), None)
+        assert bool(contents.strange) is unknown
 
 
 def test_a_branch_on_memory_is_named():

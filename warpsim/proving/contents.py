@@ -18,7 +18,7 @@ from warpsim.isa.traits import Access, Ending, Mbarrier
 from warpsim.machine.hooks import TensorAccess
 from warpsim.machine.machine import Machine
 from warpsim.machine.reporting import party
-from warpsim.machine.state.global_memory import CONST_ADDRESS
+from warpsim.machine.state.global_memory import CONST_ADDRESS, PARAM_WINDOW
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.watcher import WRITE, MemoryAccess
@@ -126,6 +126,12 @@ class Contents(Uninitialised):
 
     def tensor_accessed(self, machine: Machine, group: Group, access: TensorAccess) -> None:
         """What is in tensor memory is not known (`hidden`)."""
+
+    def map_used(self, machine: Machine, group: Group, addresses: Array, columns: Array, active: Array | None) -> None:
+        """Nothing is known of a tensor map in global memory."""
+        found = [machine.launch.memory.find(at, at + 1) for at in np.unique(addresses).tolist()]
+        if any(allocation is not None and allocation.start < PARAM_WINDOW for allocation in found):
+            self.strange.setdefault(id(group.instruction), (group.instruction, "its tensor map is in global memory"))
 
     def step_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """Note what cannot be followed."""
