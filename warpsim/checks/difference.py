@@ -55,6 +55,8 @@ class Decided:
     before: LaunchState | None
     again: Again | None = None
     same: frozenset[Key] = frozenset()
+    changed: bool = False
+    """Something undefined reached an address or global memory: what comes later is not run again."""
     sought: Key | None = None
     reached: tuple[Array, Array] | None = None
     judged: bool = False
@@ -134,8 +136,9 @@ def report_use(
         raise Reached
     if decided is not None and decided.before is not None and place not in decided.same:
         known = any(key[:3] == (RULE, *place) for key in machine.launch.findings)
-        if not known and not _changes(machine, decided, place, group, slot, lanes):
-            decided.same |= {place}
+        if not known and not decided.changed:
+            decided.changed = _changes(machine, decided, place, group, slot, lanes)
+            decided.same |= frozenset() if decided.changed else {place}
     if decided is not None and place in decided.same:
         _note(machine, group, slot, lanes, use, decided)
         return
