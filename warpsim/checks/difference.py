@@ -55,13 +55,13 @@ class Decided:
     before: LaunchState | None
     again: Again | None = None
     same: frozenset[Key] = frozenset()
-    changed: bool = False
-    """Something undefined reached an address or global memory: what comes later is not run again."""
     sought: Key | None = None
     reached: tuple[Array, Array] | None = None
     judged: bool = False
     uses: dict[Key, Finding] = field(factory=dict)
     stored: list[tuple[Array, Array]] = field(factory=list)
+    changed: bool = False
+    """Something undefined reached an address or global memory: what comes later is not run again."""
 
 
 DECIDED: Note[Decided] = Note("undefined decisions")
