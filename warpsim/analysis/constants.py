@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from warpsim.analysis.contraction import flushes, identity
+from warpsim.analysis.dataflow import needed
 from warpsim.analysis.flow import KEEP, Block, blocks_of, rewritten, written_often
 from warpsim.isa.spec import Body, Op, Scope
 from warpsim.isa.traits import PLAIN, Contraction, Ending
@@ -311,13 +312,7 @@ def _needed(function: Function, asked: Iterable[int]) -> set[int]:
             work += guard
         for register in instruction.writes:
             sources.setdefault(register, []).append((*instruction.reads, *guard))
-    found = set(work)
-    while work:
-        for reads in sources.pop(work.pop(), ()):
-            new = set(reads) - found
-            found |= new
-            work += new
-    return found
+    return needed(work, sources)
 
 
 @functools.cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 import attrs
@@ -144,3 +144,15 @@ class GroupStates:
 
 
 NOTHING = GroupStates()
+
+
+def needed(asked: Iterable[int], sources: dict[int, list[tuple[int, ...]]]) -> set[int]:
+    """The registers on which some depend, and those; ``sources`` are those that each writer of a register reads. It is used up."""
+    work = list(asked)
+    found = set(work)
+    while work:
+        for reads in sources.pop(work.pop(), ()):
+            new = set(reads) - found
+            found |= new
+            work += new
+    return found

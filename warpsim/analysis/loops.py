@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from warpsim.analysis.dataflow import needed
 from warpsim.analysis.flow import Block, callers, calls_into
 from warpsim.graph.nodes import Untraceable
 from warpsim.isa.spec import Scope
@@ -154,13 +155,7 @@ def _decisive(code: list[Instruction]) -> set[int]:
                 sources.setdefault(register, []).append(instruction.reads)
         else:
             found.update(instruction.reads)
-    work = list(found)
-    while work:
-        for reads in sources.pop(work.pop(), ()):
-            new = set(reads) - found
-            found |= new
-            work += new
-    return found
+    return needed(found, sources)
 
 
 def _gives_a_result(instruction: Instruction) -> bool:
