@@ -10,7 +10,7 @@ import ctypes
 import mmap
 import os
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import attrs
 import numpy as np
@@ -154,24 +154,20 @@ class Virtual:
         here = place.within(address, nbytes)
         whole = all(address <= m.address and m.end <= address + nbytes for m in here)
         require(whole, f"{nbytes} bytes at 0x{address:x} hold parts of mappings")
-
-        def change() -> None:
-            for one in here:
-                del place.mapped[one.address]
-
-        self._change(place, change)
+        self._hide(place)
+        for one in here:
+            del place.mapped[one.address]
+        self._show(place)
         _mmap(address, nbytes, 0, _EMPTY | _FIXED)
 
     def allow(self, address: int, nbytes: int, access: int) -> None:
         """Let devices access whole mappings, or not."""
         require(access in (NONE, READ, READ_WRITE), f"access {access}")
         place, here = self._exactly(address, nbytes)
-
-        def change() -> None:
-            for one in here:
-                one.access = access
-
-        self._change(place, change)
+        self._hide(place)
+        for one in here:
+            one.access = access
+        self._show(place)
 
     def at(self, address: int) -> Mapped:
         """What is mapped at an address."""
@@ -193,21 +189,22 @@ class Virtual:
         require(filled, f"{nbytes} bytes at 0x{address:x} are no whole mappings")
         return place, here
 
-    def _change(self, place: Reservation, change: Callable[[], None]) -> None:
-        """Change mappings, and make the allocations that devices see anew; what is undefined stays so."""
-        memory = self.memory
+    def _hide(self, place: Reservation) -> None:
+        """Take away what devices see of a reservation, before it changes; what is undefined stays so."""
         for start in place.seen:
-            known = memory.known(start)
+            known = self.memory.known(start)
             for one in place.within(start, len(known)):
                 one.physical.known = known[one.address - start :][: one.physical.nbytes]
-            memory.free(start, Kind.MAPPED)
-        change()
+            self.memory.free(start, Kind.MAPPED)
         place.seen = []
+
+    def _show(self, place: Reservation) -> None:
+        """Make the allocations that devices see of a reservation."""
         for run in place.runs():
-            first = run[0].address
-            ordinal, read_only = run[0].physical.ordinal, run[0].access == READ
-            memory.register(first, run[-1].end - first, Kind.MAPPED, ordinal, read_only=read_only)
-            memory.set_known(first, np.concatenate([one.physical.known for one in run]))
+            first, ordinal = run[0].address, run[0].physical.ordinal
+            read_only = run[0].access == READ
+            self.memory.register(first, run[-1].end - first, Kind.MAPPED, ordinal, read_only=read_only)
+            self.memory.set_known(first, np.concatenate([one.physical.known for one in run]))
             place.seen.append(first)
 
 
