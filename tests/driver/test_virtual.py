@@ -78,3 +78,18 @@ def test_memory_of_another_process(call):
     assert call("cuMemcpyDtoH_v2", found, place.value + 5, 6) == 0
     assert found.raw == b"stored"
     os.close(file.value)
+
+
+def test_contexts_own_no_mappings():
+    """The end of a context frees its allocations; what is mapped stays, as it belongs to none."""
+    memory = Memory(Device(), lambda: "context")
+    virtual = Virtual(memory)
+    at = virtual.reserve(GRANULARITY)
+    virtual.map(at, GRANULARITY, virtual.create(GRANULARITY, 0, b""))
+    virtual.allow(at, GRANULARITY, READ_WRITE)
+    freed = memory.allocate(4)
+
+    memory.reset("context")
+    assert memory.extent(freed) is None
+    assert memory.extent(at) == (at, GRANULARITY)
+    virtual.unmap(at, GRANULARITY)

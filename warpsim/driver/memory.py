@@ -175,9 +175,10 @@ class Memory:
             block.keeps.free()
 
     def reset(self, owner: object = None) -> None:
-        """Free everything, or only what belongs to one owner; the host may still use its pinned memory then."""
+        """Free everything, or only what belongs to one owner; the host may still use its pinned memory then,
+        and mappings belong to no context."""
         for block in list(self.blocks.values()):
-            if owner is None or (block.owner is owner and block.kind is not Kind.PINNED):
+            if owner is None or (block.owner is owner and block.kind not in (Kind.PINNED, Kind.MAPPED)):
                 self._drop(block)
 
     @staticmethod
