@@ -46,22 +46,25 @@ class Again(Protocol):
 
 @define(eq=False)
 class Decided:
-    """Of a launch: its state ``before`` anything undefined was used (None in a run with other values), the findings to be made
-    where undefined bits first decided something at each place, and what of them went silently to global memory: addresses of
-    bytes, and their undefined bits. ``judged``: that has been done, at the first use. At places that are the ``same``, registers with undefined bits have the same values in every
-    run; ``sought`` is the register and place where such a run shall end, and ``reached`` what it finds there: positions of threads,
-    and the register's values."""
+    """What undefined values have decided in a launch."""
 
     before: LaunchState | None
+    """The state before anything undefined was used; None in a run with other values."""
     again: Again | None = None
     same: frozenset[Key] = frozenset()
+    """Places where registers with undefined bits have the same values in every run."""
     sought: Key | None = None
+    """The register and the place where a run with other values shall end."""
     reached: tuple[Array, Array] | None = None
+    """What it finds there: positions of threads, and the register's values."""
     judged: bool = False
+    """Whether it was decided at the first use, as a debugger asks."""
     uses: dict[Key, Finding] = field(factory=dict)
+    """The findings to be made where undefined bits first decided something, by place."""
     stored: list[tuple[Array, Array]] = field(factory=list)
+    """What went silently to global memory: addresses of bytes, and their undefined bits."""
     changed: bool = False
-    """Something undefined reached an address or global memory: what comes later is not run again."""
+    """Whether something undefined has reached an address or global memory: later places are not run again."""
 
 
 DECIDED: Note[Decided] = Note("undefined decisions")
