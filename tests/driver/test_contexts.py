@@ -239,6 +239,15 @@ def test_what_the_driver_does_not_have(cuda, call, monkeypatch, tmp_path):
     assert "the simulated driver has no cuMulticastCreate" in (tmp_path / "report").read_text()
 
 
+def test_listeners(cuda, call):
+    """Who wants to hear of errors is given a handle, which ends once."""
+    cuda.context()
+    handle = ctypes.c_uint64()
+    assert call("cuLogsRegisterCallback", 0, 0, handle) == 1
+    assert call("cuLogsRegisterCallback", 4096, 0, handle) == 0
+    assert [call("cuLogsUnregisterCallback", handle.value) for _ in range(2)] == [0, 1]
+
+
 def test_a_fork(cuda, monkeypatch):
     """The child of a process that has started CUDA cannot use it; it can ask what the error is called."""
     place = ctypes.c_uint64()
