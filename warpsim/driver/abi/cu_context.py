@@ -253,4 +253,4 @@ def add_listener(listener: int, data: int) -> int:
     return PROCESS.handles.put(Listener(listener))
 
 
-call("Q", "cuLogsUnregisterCallback")(PROCESS.handles.end)
+call("Q", "cuLogsUnregisterCallback")(lambda listener: PROCESS.handles.end(listener))
