@@ -45,9 +45,4 @@ def enable(device: str | None = None, **options: object) -> None:
     os.environ["WARPSIM_CLIENTS"] = "warpsim.compat"
     for name in library.LIBRARIES:  # PyTorch's libraries ask for these names, and get what is loaded already
         ctypes.CDLL(str(home / name), mode=ctypes.RTLD_GLOBAL)
-    _start()
-
-
-def _start() -> None:
-    """Run what a Python program under ``warpsim exec`` starts with."""
-    runpy.run_path(str(library.SOURCES / "start" / "sitecustomize.py"))
+    runpy.run_path(str(library.SOURCES / "start" / "sitecustomize.py"))  # as a program under `warpsim exec` starts

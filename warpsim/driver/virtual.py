@@ -55,8 +55,14 @@ class Physical:
             own = os.dup(file)
         except (OSError, OverflowError):
             raise DriverError(Result.INVALID_VALUE, f"{file} is no file descriptor") from None
-        made = cls(os.fstat(own).st_size, 0, properties, own, np.full(os.fstat(own).st_size, 0xFF, np.uint8))
-        weakref.finalize(made, os.close, own)
+        nbytes = os.fstat(own).st_size
+        return cls.closing(nbytes, 0, properties, own, np.full(nbytes, 0xFF, np.uint8))
+
+    @classmethod
+    def closing(cls, nbytes: int, ordinal: int, properties: bytes, file: int, known: Array) -> Physical:
+        """Memory whose file is closed when nothing uses it any more."""
+        made = cls(nbytes, ordinal, properties, file, known)
+        weakref.finalize(made, os.close, file)
         return made
 
 
@@ -133,9 +139,7 @@ class Virtual:
         except OSError:
             os.close(file)
             raise DriverError(Result.OUT_OF_MEMORY, f"the host has no {nbytes} bytes") from None
-        made = Physical(nbytes, ordinal, properties, file, np.zeros(nbytes, np.uint8))
-        weakref.finalize(made, os.close, file)
-        return made
+        return Physical.closing(nbytes, ordinal, properties, file, np.zeros(nbytes, np.uint8))
 
     def map(self, address: int, nbytes: int, physical: Physical, offset: int = 0) -> None:
         """Map physical memory; nobody may access it yet."""

@@ -74,13 +74,8 @@ class Walker:
         variable: Callable[[Variable], z3.ExprRef | None],
         always: list[z3.ExprRef],
     ) -> None:
-        self.function, self.specials, self.params, self.variable, self.always = (
-            function,
-            specials,
-            param,
-            variable,
-            always,
-        )
+        self.function, self.specials, self.params = function, specials, param
+        self.variable, self.always = variable, always
         self.names = Names()
         self.blocks, _ = blocks_of(function)
         self.ways = Ways([], [], [], {}, {})
