@@ -115,3 +115,46 @@ def test_the_command(tmp_path, capsys):
     assert (record["equal"], record["argument"], len(record["index"])) == (False, 2, 1)
     assert main(["equal", one, two, *launch[:-2]]) == 2
     assert main(["equal", one, two, *launch[:-1], "out:f32:64=x.npy"]) == 2
+
+
+def test_parameters_in_another_order():
+    """The stated order decides what the other kernel computes: x / y with its parameters swapped is y / x, unless that is said."""
+    quotient, other = "div.rn.f32 %f3, %f1, %f2;", kernel("div.rn.f32 %f3, %f1, %f2;", "two", order="yx")
+    args = [np.full(32, 6, np.float32), np.full(32, 3, np.float32), np.zeros(32, np.float32)]
+
+    assert equal(kernel(quotient), other, 1, 32, args, order=[1, 0, 2])
+    assert not equal(kernel(quotient), other, 1, 32, args)
+
+
+def test_each_input_is_another():
+    """Recipes draw anew for each input."""
+    seen = []
+
+    def reference(x, y, out):
+        seen.append(x.tobytes())
+        return None, None, None
+
+    equal(kernel(FUSED), kernel(FUSED, "two"), 1, 8, [recipe("normal", 8)] * 2 + [np.zeros(8, np.float32)], inputs=3, reference=reference)  # fmt: skip
+    assert len(set(seen)) == 3
+
+
+def test_what_is_printed():
+    """Two launches that store the same and print otherwise differ."""
+
+    def printing(word, name):
+        text = ", ".join(map(str, [*word.encode(), 0]))
+        return warpsim.load(
+            f""".version 8.0 .target sm_80 .address_size 64
+            .extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);
+            .global .b8 word[{len(word) + 1}] = {{{text}}};
+            .visible .entry {name}() {{ .reg .b64 %rd<3>;
+            mov.u64 %rd1, word; cvta.global.u64 %rd1, %rd1;
+            {{ .param .b64 p; .param .b64 q; .param .b32 r; st.param.b64 [p], %rd1; st.param.b64 [q], 0;
+            call.uni (r), vprintf, (p, q); }} ret; }}"""
+        )[name]
+
+    found = equal(printing("left", "one"), printing("right", "two"), 1, 1, [])
+
+    assert not found
+    assert str(found) == "A prints 'left', B 'right'"
+    assert equal(printing("left", "one"), printing("left", "two"), 1, 1, [])
