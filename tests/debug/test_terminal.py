@@ -15,7 +15,7 @@ LOOP = Path(__file__).parent / "kernels" / "loop.ptx"
 TMUX = shutil.which("tmux")
 
 
-SPAWN = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+SPAWN = "import os, pty, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
 
 
 class Prompt:

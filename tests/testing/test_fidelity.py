@@ -124,3 +124,14 @@ def test_the_command_line_says_it(capsys):
     assert main(["replay", "hello", "--json"]) == 0
     badge = json.loads(capsys.readouterr().out)["cases"][0]["badge"]
     assert (badge["standing"], badge["choices"], badge["models"]) == ("recorded", ["order of prints"], [])
+
+
+def test_choices_that_nobody_makes():
+    """An atomic that no warp executes leaves nothing open."""
+    text = """.version 8.0 .target sm_90 .address_size 64
+    .visible .entry k(.param .u64 out) { .reg .b64 %rd1; .reg .b32 %r1; .reg .pred %p; ld.param.u64 %rd1, [out];
+    mov.u32 %r1, %ctaid.x; setp.eq.u32 %p, %r1, 0; @%p bra END; atom.global.add.u32 %r1, [%rd1], 1; END: ret; }"""
+    kernel, out = warpsim.load(text)["k"], np.zeros(1, np.uint32)
+
+    assert kernel(1, 32, (out,)).fidelity.badge.choices == ()
+    assert kernel(2, 32, (out,)).fidelity.badge.choices == ("order of atomics",)
