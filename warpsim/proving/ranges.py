@@ -198,8 +198,7 @@ class Questions:
         for one, two in {(a.at, b.at), (b.at, a.at)}:
             for back in (False, True):
                 if self._reaches(one, two, back=back):
-                    swapped = (one, two) != (a.at, b.at)
-                    yield self._laps(one, two, back=back, swapped=swapped)
+                    yield [] if back else self._laps(one, two)
 
     @functools.cached_property
     def early(self) -> bool:
@@ -220,9 +219,8 @@ class Questions:
         heads = [h for h in self.timed if self._within(at, h) and h in self.ways.laps]
         return [self.ways.laps[h] == self.theirs(self.ways.laps[h]) for h in heads]
 
-    def _laps(self, one: int, two: int, *, back: bool, swapped: bool) -> list[z3.ExprRef]:
-        if back:
-            return []
+    def _laps(self, one: int, two: int) -> list[z3.ExprRef]:
+        """That two threads are in the same laps of the loops around both instructions."""
         both = [h for h in self.timed if self._within(one, h) and self._within(two, h)]
         return [self.ways.laps[h] == self.theirs(self.ways.laps[h]) for h in both if h in self.ways.laps]
 
@@ -230,18 +228,12 @@ class Questions:
         blocks = self.walker.blocks
         return any(blocks[n].first <= at < blocks[n].last for n in self.walker.inside[head])
 
-    @property
+    @functools.cached_property
     def stops(self) -> set[int]:
         """The barriers of the CTA that every thread passes which comes there."""
-        return {
-            m.at
-            for m in self.ways.barriers
-            if m.instruction.traits.barrier is not None
-            and m.instruction.traits.barrier.among == "cta"
-            and m.instruction.guard is None
-        }
+        return {at for at in self.stops_of_cta if self.code[at].guard is None}
 
-    @property
+    @functools.cached_property
     def timed(self) -> list[int]:
         """The heads of loops in which each lap passes a barrier of the CTA."""
         return [h for h in self.walker.inside if not self._cycle(h)]
@@ -321,7 +313,7 @@ class Questions:
                     yield instruction, model or None
                     break
 
-    @property
+    @functools.cached_property
     def stops_of_cta(self) -> set[int]:
         """All barriers of the CTA."""
         return {
