@@ -50,18 +50,14 @@ class Launched:
 def launch_options(options: Namespace) -> Keywords:
     """Convert the common options to launch options."""
     names = ("checks", "async_effects", "schedule", "max_instructions", "max_seconds", "engine", "workers")
-    if options.shadow or options.shadow_to:
-        return {"shadow": "f64", **_launch_options(options, names)}
-    return _launch_options(options, names)
-
-
-def _launch_options(options: Namespace, names: tuple[str, ...]) -> Keywords:
+    shadow: Keywords = {"shadow": "f64"} if options.shadow or options.shadow_to else {}
     return {
         **{name: getattr(options, name) for name in names},
         "executor": executor_of(options.executor),
         "on_finding": "collect",
         "profile": options.profile or bool(options.profile_to),
         "progress": PROGRESS if sys.stderr.isatty() and not options.json else None,
+        **shadow,
     }
 
 

@@ -47,9 +47,6 @@ if TYPE_CHECKING:
     from warpsim.report.profile import Profile
 
 
-SHADOWS = ("f64", "none")
-
-
 @frozen
 class KernelParam:
     """A kernel parameter: name, PTX type, size, alignment and offset in the parameter block in bytes, and whether it is
@@ -98,9 +95,10 @@ class LaunchResult:
         return result_html(facts, self.findings, self.stdout) + profile + accuracy
 
 
-def _accuracy() -> Accuracy:
+def _accuracy(shadow: str) -> Accuracy:
     from warpsim.observe.accuracy import Accuracy
 
+    choice("shadow", shadow, ("f64",))
     return Accuracy()
 
 
@@ -253,7 +251,7 @@ class Kernel:
         if pool is not None:
             from warpsim.parallel.divide import divided
 
-        accuracy = None if choice("shadow", shadow or "none", SHADOWS) == "none" else _accuracy()
+        accuracy = None if shadow is None else _accuracy(shadow)
         looking = [*watchers, *([profiler] if profiler else []), *([accuracy] if accuracy else [])]
         mapped: list[int] = []
         started = time.perf_counter()
