@@ -23,7 +23,7 @@ THEIRS = ()
 """Pages whose examples have tests of their own."""
 PAGES = [Path("README.md"), *sorted(p.relative_to(ROOT) for p in DOCS.rglob("*.md") if p.name not in THEIRS)]
 
-DEAR = {"testing.md"}
+DEAR = {"testing.md", "proving.md", "debugging.md", "debugging-reference.md", "tracing.md", "add-an-instruction.md"}
 """Pages whose examples run seconds."""
 
 

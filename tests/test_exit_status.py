@@ -201,15 +201,20 @@ def files(tmp_path_factory):
 
 @pytest.fixture
 def ends(files, tmp_path, monkeypatch, capsys):
-    """Runs a command in a copy of the folder: its status, what it says, and the document of --json."""
+    """Runs a command in a folder with copies of what it names: its status, and what it says."""
     monkeypatch.setattr("warpsim.driver.library.build", lambda *given: tmp_path)
     monkeypatch.setattr("warpsim.driver.library.environment", lambda folder, given, preload: dict(given))
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     work = tmp_path / "work"
-    shutil.copytree(files, work)
+    work.mkdir()
     monkeypatch.chdir(work)
 
     def run(*words):
+        for name in {word.split("/")[0] for word in words if not word.startswith(("/", "."))}:
+            if (files / name).is_dir():
+                shutil.copytree(files / name, work / name, dirs_exist_ok=True)
+            elif (files / name).is_file():
+                shutil.copy(files / name, work / name)
         status, said = main(list(words)), capsys.readouterr()
         return status, said
 

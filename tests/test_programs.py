@@ -12,7 +12,7 @@ from warpsim.host.defaults import defaults
 ROOT = Path(__file__).parent.parent
 CASES = sorted([*(ROOT / "programs").glob("*/case.json"), *(ROOT / "tests" / "cases").glob("*/case.json")])
 LONG = """
-bignum_mod tinygrad_gemm_f16_sm80 fp8_formats numba_particles simd_in_words double_functions float_functions_fast fp_mega triton_attention_backward triton_attention_backward_3.6
+half_expressions triton_softmax_max bignum_mod tinygrad_gemm_f16_sm80 fp8_formats numba_particles simd_in_words double_functions float_functions_fast fp_mega triton_attention_backward triton_attention_backward_3.6
 triton_attention_specialised triton_attention_specialised_3.6 triton_matmul_persistent_specialised
 triton_matmul_warp_specialised_3.6 triton_matmul_persistent_specialised_3.6 triton_matmul_split_k
 triton_batched_product triton_flash_sm80 triton_matmul_fp8 attention_overlapped bf16_math_sm90 contractions

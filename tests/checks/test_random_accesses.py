@@ -133,7 +133,7 @@ def cases(first, last, marks=()):
 
 
 @pytest.mark.parametrize("options", [{}, {"batch_threads": 64}], ids=["together", "in waves"])
-@pytest.mark.parametrize(("seed", "space", "ctas"), cases(0, 4) + cases(4, 60, [pytest.mark.long]))
+@pytest.mark.parametrize(("seed", "space", "ctas"), cases(0, 2) + cases(2, 60, [pytest.mark.long]))
 def test_random_accesses(seed, space, ctas, options):
     """The first access that makes a byte race is told, with a thread that it races with; and nothing else is."""
     if options and (space, ctas) != ("global", 3):

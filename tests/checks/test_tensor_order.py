@@ -123,8 +123,14 @@ def params() -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.ptx")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    ("path", "mode"),
+    [
+        pytest.param(path, mode, id=f"{path.stem}-{mode}", marks=[pytest.mark.long] * ((k + n) % len(MODES) > 0))
+        for k, path in enumerate(sorted(FOLDER.glob("*.ptx")))
+        for n, mode in enumerate(MODES)
+    ],
+)
 def test_correct(path: Path, mode: str) -> None:
     """Nothing is found, and the result is there, whenever the operations act."""
     text = path.read_text()

@@ -78,10 +78,15 @@ def run(
     return out, result
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
-    ("grid", "cluster"),
-    [((1,), (1,)), ((13,), (1,)), ((12,), (4,)), ((3, 4, 2), (1,)), ((6, 4), (2, 2)), ((2, 2, 4), (1, 1, 2))],
+    ("grid", "cluster", "mode"),
+    [
+        pytest.param(*launch, mode, marks=[pytest.mark.long] * ((k + n) % len(MODES) > 0))
+        for k, launch in enumerate(
+            [((1,), (1,)), ((13,), (1,)), ((12,), (4,)), ((3, 4, 2), (1,)), ((6, 4), (2, 2)), ((2, 2, 4), (1, 1, 2))]
+        )
+        for n, mode in enumerate(MODES)
+    ],
 )
 def test_each_tile_once(grid: tuple[int, ...], cluster: tuple[int, ...], mode: str) -> None:
     """Whoever takes it, each tile is done by its own cluster or by one that has cancelled it."""

