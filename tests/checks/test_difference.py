@@ -67,3 +67,31 @@ def test_what_reaches_a_result(source, use):
 def test_what_reaches_none(source, use):
     """No error."""
     assert found(source, DO_NOT[use])[0] == []
+
+
+EARLY = """\
+@%first mbarrier.init.shared.b64 [%bar], 1; @%first fence.mbarrier_init.release.cluster; bar.sync 0;
+@%first mbarrier.arrive.expect_tx.shared.b64 _, [%bar], 1536; add.u32 %r1, %s, 512;
+@%first cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%b], 1536, [%bar]; wgmma.fence.sync.aligned;
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %desc, %desc, 0, 1, 1, 0, 0; // here
+wgmma.commit_group.sync.aligned;
+setp.lt.u32 %p1, %warp, 2;
+@%p1 bra E;
+mov.u32 %r2, 1; E:
+wgmma.wait_group.sync.aligned 0;
+@%p1 bra F;
+mov.u32 %r2, 2; F:
+setp.lt.u32 %p1, %warp, WARPS; @%p1 st.global.f32 [%at], %f1;
+"""
+
+
+@pytest.mark.parametrize("effects", ["eager", "at_wait"])
+@pytest.mark.parametrize(("warps", "wrong"), [(1, False), (2, True)])
+def test_a_product_that_is_early(effects, warps, wrong):
+    """Rows that a copy was writing when wgmma began are undefined when it ends, too, though its warps part meanwhile."""
+    example = faulty.Example.of(EARLY.replace("WARPS", str(warps)), f"block=128 wgmma checks=default effects={effects}")
+    lines = [number for number, line in enumerate(example.module().split("\n"), 1) if line.endswith("// here")]
+
+    found = {(f.line, f.rule) for f in faulty.findings(example)}
+
+    assert found == ({(lines[0], "async-read-early")} if wrong else set())

@@ -1,5 +1,6 @@
 """Shadows: what goes along with the values of registers and bytes of memory, through splits, meetings, calls and copies."""
 
+import copy
 from types import SimpleNamespace
 
 import numpy as np
@@ -216,3 +217,16 @@ def test_what_others_change_is_read_again():
     assert marks(after) == {t: t if t > 2 else 0 for t in range(8)}
     assert kept[0].reshape(-1).tolist() == list(range(100, 108))
     assert after.read(1) is kept[1]
+
+
+def test_copies_have_shadows_of_their_own():
+    """All threads, copied, keep what they had read when the others write; they hold no view of what is written in place."""
+    marked(frame := Frame([None, None])).flush()
+    whole = group(SHAPE.whole, frame)
+    assert marks(whole) == {t: t for t in range(8)}
+    kept = copy.deepcopy(whole)
+
+    whole.set_shadow("mark", 0, None)
+    whole.flush()
+
+    assert marks(kept) == {t: t for t in range(8)}

@@ -186,6 +186,10 @@ class Refilled(Uninitialised):
         if early:
             self._garbage.fill_registers(group, {r for o in instruction.outputs for r in o.registers})
 
+    def wgmma_finished(self, machine: Machine, group: Group, registers: set[int]) -> None:
+        """Fill what late products have computed from what is undefined."""
+        self._garbage.fill_registers(group, registers)
+
 
 def fills(plan: KernelPlan) -> Iterator[Garbage]:
     """The values to try."""

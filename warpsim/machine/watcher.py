@@ -391,6 +391,9 @@ class Watcher:
     def wgmma_waited(self, machine: Machine, group: Group) -> None:
         """Warpgroups have waited for their wgmma."""
 
+    def wgmma_finished(self, machine: Machine, group: Group, registers: set[int]) -> None:
+        """With late effects: these registers now hold results of wgmma, or shall in the lanes that have not waited yet."""
+
     def tensor_fenced(self, machine: Machine, group: Group, positions: Array, before: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Threads order their tcgen05 operations with a synchronisation that follows (``before``) or that precedes
         (tcgen05.fence)."""

@@ -379,6 +379,8 @@ def perform(machine: Machine, group: Group, *, early: bool = False) -> None:
             pending.remaining &= ~ready
     state.pending = [p for p in state.pending if p.remaining.any()]
     _show(state, group, list(touched), early=early)
+    if machine.hooks.wgmma_finished is not None:
+        machine.hooks.wgmma_finished(machine, group, set(touched))
 
 
 def land(machine: Machine, schedule: Schedule) -> None:
@@ -433,8 +435,7 @@ def _show(state: Wgmma, group: Group, slots: list[int], *, early: bool) -> None:
     for slot in slots:
         row = rows[slot]
         free = ((use.accumulator[row] <= (state.issued if early else state.done)) & (use.accumulator[row] > 0))[lanes]
-        new = group.selection.fetch(use.held[slot])
+        new, old = group.selection.fetch(use.held[slot]), as_array(group.read(slot))  # with its shadows
         if not free.all():
-            old = as_array(group.read(slot))
             new = np.where(free, new, old.view(new.dtype))
         group.set(slot, new.copy())

@@ -260,6 +260,7 @@ class Group:
             if index in file:
                 part = as_array(self.selection.fetch(file[index]))
                 if part.any():
+                    part = part.copy() if part is file[index] else part  # files are written in place
                     self.shadows.setdefault(name, {})[index] = shadows[name] = part
         if known is not None:
             known.values[index], known.shadows[index] = value, shadows
