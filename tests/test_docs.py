@@ -233,3 +233,21 @@ def test_commands_of_the_debugger():
 
     assert {"break", "info cuda", "step-by"} <= set(re.findall(r"^`([a-z-]+(?: cuda)?)", text, re.M))
     assert text.count("\n:   ") > 80
+
+
+@pytest.mark.long
+def test_tutorial():
+    """Each of its six pages ends with a picture, a door to the playground with a thing to try, and the way to the next."""
+    from docs.tools import tutorial
+
+    names = re.findall(r"- \d\. [^:]*: start/(\S+)", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    for number, (name, following) in enumerate(zip(names, [*names[1:], ""], strict=True), 1):
+        text = tutorial.page((DOCS / "start" / name).read_text(encoding="utf-8"), DOCS / "start" / name)
+        end = text.rpartition("## The picture")[2]
+        assert f"age {number} of 6" in text
+        assert "<svg" in end or "![" in end, name
+        assert 'class="playground"' in end, name
+        assert "**Try it:**" in end, name
+        assert (f"]({following})" if following else "That was the tutorial") in end
+        assert ("#e5534b" in end) == (number in (3, 5, 6)), "what is broken is red"
+    assert number == 6

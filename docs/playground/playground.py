@@ -27,7 +27,7 @@ from warpsim.errors import WarpsimError, describe
 from warpsim.host.cases import Case
 from warpsim.report.findings import finding_record
 from warpsim.trace import Tracer
-from warpsim.trace.document import class_of
+from warpsim.trace.document import Trace, class_of
 
 WORDS, ROWS = 32, 32
 """Shared memory is shown as rows of one word for each bank; so many rows at once."""
@@ -196,13 +196,17 @@ class Playground:
             "lanes": None if found.lanes is None else found.lanes[:CELLS, :CELLS].tolist(),
         }
 
+    def trace(self) -> Trace | None:
+        """The launch from its beginning, as far as a timeline goes; nothing where it cannot begin."""
+        tracer = Tracer()
+        self._launch().timeline.again([tracer]).forward(STEPS)
+        return tracer.trace() if tracer.began else None
+
     def timeline(self) -> dict[str, Any]:
         """Each step of the launch: its line and kind, and the warps that execute it; and the steps of findings."""
-        session, tracer = self._launch(), Tracer()
-        session.timeline.again([tracer]).forward(STEPS)
-        if not tracer.began:
+        trace = self.trace()
+        if trace is None:
             return {"warps": [], "steps": [], "findings": [], "flights": []}
-        trace = tracer.trace()
         crews: list[tuple[int, ...]] = [()] * len(trace.steps)
         for first, last, crew in trace.runs:
             crews[first:last] = [trace.crews[crew][0]] * (last - first)

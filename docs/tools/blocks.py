@@ -7,6 +7,7 @@ A page is run from top to bottom in a folder of its own that holds a copy of ``p
 - a block ``python`` runs in one namespace for the whole page; a block ``text`` right behind it is what it prints;
 - a block ``console`` holds commands behind ``$ `` and what each prints (standard output and error), with ``| head -N`` its beginning;
 - a block with ``title="NAME"`` is written to that file instead;
+- ``<!-- goes on from: PAGE -->`` writes the files of that page first;
 - ``<!-- skip: REASON -->`` before a block leaves it alone, ``<!-- long -->`` leaves it to the long tests.
 
 Times in seconds are not compared.
@@ -36,6 +37,10 @@ OUTPUT = re.compile(r"\A\n*```text\n(.*?)^```$", re.M | re.S)
 SECONDS = re.compile(r"\b\d+\.\d+ ?s\b")
 
 
+TITLE = re.compile(r'title="([^"]+)"')
+GOES_ON = re.compile(r"^<!-- goes on from: (\S+) -->$", re.M)
+
+
 class Stale(AssertionError):
     """A page shows what the program does not print."""
 
@@ -46,6 +51,8 @@ def run_page(path: Path, *, write: bool = False, long: bool = False) -> list[str
     wrong: list[str] = []
     made, rest = [], text
     with _folder(programs="programs" in text) as namespace:
+        for name, body in inherited(path, text).items():
+            _write(name, body)
         while (found := BLOCK.search(rest)) is not None:
             made.append(rest[: found.end()])
             rest = rest[found.end() :]
@@ -53,10 +60,8 @@ def run_page(path: Path, *, write: bool = False, long: bool = False) -> list[str
             if mark.startswith("<!-- skip") or (mark and not long):
                 continue
             line = sum(part.count("\n") for part in made) - body.count("\n")
-            if title := re.search(r'title="([^"]+)"', info):
-                target = Path(title[1])
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_text(body, encoding="utf-8")
+            if title := TITLE.search(info):
+                _write(title[1], body)
             elif info == "python":
                 printed = run_python(body, namespace, f"{path.name}:{line}")
                 shown = OUTPUT.match(rest)
@@ -78,6 +83,23 @@ def run_page(path: Path, *, write: bool = False, long: bool = False) -> list[str
     if write and wrong:
         path.write_text("".join(made) + rest, encoding="utf-8")
     return wrong
+
+
+def inherited(path: Path, text: str) -> dict[str, str]:
+    """The files of the page from which this one goes on."""
+    return files(path.parent / before[1]) if (before := GOES_ON.search(text)) else {}
+
+
+def files(path: Path) -> dict[str, str]:
+    """The files that a page writes, and those of the page from which it goes on: text by name."""
+    text = path.read_text(encoding="utf-8")
+    own = {t[1]: found["body"] for found in BLOCK.finditer(text) if (t := TITLE.search(found["info"]))}
+    return {**inherited(path, text), **own}
+
+
+def _write(name: str, text: str) -> None:
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_text(text, encoding="utf-8")
 
 
 def same(printed: str, shown: str) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from warpsim.isa.traits import Traits
     from warpsim.trace.document import Trace
 
 ROWS = 16
@@ -26,16 +28,18 @@ ERROR = "#e5534b"
 IN_FLIGHT = {"cp.async": "#3fb0ac", "load": "#a371f7", "store": "#4493f8", "wgmma": "#3fa34d"}
 
 
-def drawing(trace: Trace, first_line: int) -> str:
-    """SVG of the steps that execute PTX from ``first_line`` on; empty where there is none.
+def drawing(trace: Trace, first_line: int, rows: int = ROWS, wanted: Callable[[Traits], bool] = lambda _: True) -> str:
+    """SVG of the first ``rows`` steps that execute PTX from ``first_line`` on and are ``wanted``; empty where there is none.
 
     A cell is a warp that executes the step; a lower one has only some of its lanes. A bar runs from the step that issues an operation to
     the one that makes its result visible (or frees its source, where the program waits for no more); a bar that ends in red is never waited for. A red frame is the step of a finding."""
     lines = [trace.instructions[number].span.line for number in trace.steps]
-    shown = [step for step, line in enumerate(lines) if line >= first_line]
+    shown = [
+        s for s, line in enumerate(lines) if line >= first_line and wanted(trace.instructions[trace.steps[s]].traits)
+    ]
     if not shown:
         return ""
-    shown, left_out = shown[:ROWS], len(shown) - ROWS
+    shown, left_out = shown[:rows], len(shown) - rows
     row = {step: at for at, step in enumerate(shown)}
     flights = [flight for flight in trace.flights if flight.issued in row]
     texts = {step: _cut(trace.profile.program[lines[step] - 1].strip(), 76) for step in shown}
@@ -89,8 +93,9 @@ def _cells(trace: Trace, step: int, left: float, y: float) -> list[str]:
 
 def _bar(trace: Trace, flight: Any, x: float, row: dict[int, int], top: float) -> list[str]:
     start = top + HEIGHT * row[flight.issued] + 3
-    over = next((step for step in (flight.visible, flight.free) if step in row), None)
-    stop = top + HEIGHT * (len(row) if over is None else row[over] + 0.5) - 1
+    over = next((step for step in (flight.visible, flight.free) if step >= 0), None)
+    until = len(row) if over is None else sum(step <= over for step in row)
+    stop = top + HEIGHT * (until - (0.5 if over in row else 0)) - 1
     colour = IN_FLIGHT[flight.kind]
     title = f"<title>{html.escape(flight.kind)}, issued in line {trace.instructions[flight.instruction].span.line}</title>"  # fmt: skip
     parts = [f'<rect x="{x:g}" y="{start:g}" width="{FLIGHT - 8}" height="{stop - start:g}" rx="3" fill="{colour}" fill-opacity="0.75">{title}</rect>']  # fmt: skip

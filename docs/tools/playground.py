@@ -63,17 +63,18 @@ FIRST = ("fence", "reverse", "add", "mma")
 """The examples of this folder's own, in their order."""
 
 
+def example(file: str) -> dict[str, Any]:
+    """An example of this folder's own."""
+    text = (ROOT / "docs" / "playground" / "examples" / file).read_text(encoding="utf-8")
+    title, launch = re.findall(r"^// (?:title|launch): (.*)$", text, re.M)
+    return {"title": title, "launch": launch, "text": re.sub(r"^// (?:title|launch): .*\n", "", text, flags=re.M)}
+
+
 def examples() -> list[dict[str, Any]]:
     """What the page offers."""
     from docs.tools.gallery import ENTRIES
 
-    made = []
-    for name in FIRST:
-        text = (ROOT / "docs" / "playground" / "examples" / f"{name}.ptx").read_text(encoding="utf-8")
-        title, launch = re.findall(r"^// (?:title|launch): (.*)$", text, re.M)
-        made.append(
-            {"title": title, "launch": launch, "text": re.sub(r"^// (?:title|launch): .*\n", "", text, flags=re.M)}
-        )
+    made = [example(f"{name}.ptx") for name in FIRST]
     for name, entry in ENTRIES.items():
         if name not in HEAVY:
             made.append({"title": entry.title, **of_program(name, broken=False)})

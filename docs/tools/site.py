@@ -42,9 +42,9 @@ def on_config(config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Tell the playground where Pyodide is, and give each launched PTX block a door to it."""
-    from docs.tools import home, playground
+    from docs.tools import home, playground, tutorial
 
-    text = home.page(markdown)
+    text = tutorial.page(home.page(markdown), Path(page.file.abs_src_path or ""))
     text = playground.page(text, config.extra["pyodide"]) if page.url == "playground/" else text
     return playground.doors(text, page.url)
 

@@ -214,3 +214,19 @@ def test_lists_of_names():
     assert _some(names) == "n0, n1, n2, n3, n4, n5, n6, n7 and 1 more"
     assert _some(names - {"n3"}) == "n0, n1, n2, n4, n5, n6, n7, n8"
     assert _some(set()) == "none"
+
+
+def test_back_past_a_wait_that_nobody_passes():
+    """A poll that finds the phase running is no event: the way back from the hang leads to what changed the mbarrier."""
+    text = """.version 8.0 .target sm_90 .address_size 64
+    .visible .entry k() { .reg .b32 %at; .reg .pred %p; .shared .align 8 .b64 full;
+    mov.u32 %at, full;
+    mbarrier.init.shared.b64 [%at], 33;
+    mbarrier.arrive.shared.b64 _, [%at];
+    wait: mbarrier.try_wait.parity.shared.b64 %p, [%at], 0;
+    @!%p bra wait; ret; }"""
+    session = Session(warpsim.load(text)["k"], 1, 32, ())
+    assert session.cont().finding.rule == "mbarrier"
+
+    session.watch("full")
+    assert (session.reverse_cont().reason, session.stop.line) == ("watchpoint", 5)

@@ -218,13 +218,13 @@ class Timeline(Watcher):
         self, machine: Machine, group: Group, columns: Array, place: Array, count: Array, active: Array | None
     ) -> None:
         """Note where mbarriers are."""
-        waiting.note_mbarriers(machine, group, columns, place, active, valid=True)
+        waiting.note_mbarriers(machine, columns, place, valid=True)
 
     def mbarrier_invalidated(
         self, machine: Machine, group: Group, columns: Array, place: Array, words: Array, active: Array | None
     ) -> None:
         """Note where mbarriers no longer are."""
-        waiting.note_mbarriers(machine, group, columns, place, active, valid=False)
+        waiting.note_mbarriers(machine, columns, place, valid=False)
 
     def mbarrier_observed(self, machine: Machine, group: Group, positions: Array, columns: Array, place: Array) -> None:
         """Report that a thread observed the end of a phase."""

@@ -106,15 +106,10 @@ def _warps(machine: Machine, groups: Iterable[Group], column: int) -> tuple[int,
 # ---- mbarriers ----------------------------------------------------------------------------------
 
 
-def note_mbarriers(
-    machine: Machine, group: Group, columns: Array, place: Array, active: Array | None, *, valid: bool
-) -> None:
+def note_mbarriers(machine: Machine, columns: Array, place: Array, *, valid: bool) -> None:
     """Note where mbarriers are, or no longer are: nothing in memory distinguishes them from data."""
-    shape = group.selection.shape
-    here = np.broadcast_to(True if active is None else active, shape)
-    pairs = (np.broadcast_to(values, shape)[here].tolist() for values in (columns, place))
     known = machine.batch.notes.setdefault(MBARRIERS, set())
-    (known.update if valid else known.difference_update)(zip(*pairs, strict=True))
+    (known.update if valid else known.difference_update)(zip(columns.tolist(), place.tolist(), strict=True))
 
 
 def mbarriers_of(machines: Iterable[Machine]) -> tuple[MbarrierState, ...]:

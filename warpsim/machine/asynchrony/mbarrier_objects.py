@@ -94,8 +94,9 @@ class MbarrierObjects:
         if notify is not None:
             over = spread(mbarriers.phase(word) != (as_array(parity).astype(np.uint32) & 1), self._shape())
             over = over.reshape(-1)[self._lanes()]
-            columns, place = self.places(space, address)
-            notify(machine, self.group, self.group.lanes(self.active)[over], columns[over], place[over])
+            if over.any():
+                columns, place = self.places(space, address)
+                notify(machine, self.group, self.group.lanes(self.active)[over], columns[over], place[over])
         return word
 
     def _observe(self, space: str, address: Address, parity: Array) -> None:
