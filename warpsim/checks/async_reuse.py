@@ -195,20 +195,14 @@ class SharedUses:
 
 def unfinished_reads(
     machine: Machine, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
-) -> Iterator[tuple[Array, Array, Transfer]]:
-    """The addresses and columns of reads (broadcast) within ``limits`` of what copies in flight still write, and the copies."""
+) -> Iterator[tuple[Array, Transfer]]:
+    """Which reads within ``limits`` (flat indices, broadcast) are of what copies in flight still write, and the copies."""
     if IN_FLIGHT not in machine.batch.notes:
         return
     found = machine.batch.notes[IN_FLIGHT]
     found.settle()
     if found.shared.written(*limits):
-        shape = np.broadcast_shapes(address.shape, columns.shape)
-        for index, copy in found.shared.unfinished(address, nbytes, columns):
-            yield (
-                np.broadcast_to(address, shape).reshape(-1)[index],
-                np.broadcast_to(columns, shape).reshape(-1)[index],
-                copy,
-            )
+        yield from found.shared.unfinished(address, nbytes, columns)
 
 
 class InFlight:

@@ -237,9 +237,10 @@ class Uninitialised(WrittenBytes):
         if soft:
             from warpsim.checks.async_reuse import unfinished_reads
 
+            places, owners = np.broadcast_arrays(address, columns)
             self._unfinished += [
-                Unfinished(*read[:2], nbytes, read[2].place)
-                for read in unfinished_reads(machine, address, columns, limits, nbytes)
+                Unfinished(places.reshape(-1)[which], owners.reshape(-1)[which], nbytes, copy.place)
+                for which, copy in unfinished_reads(machine, address, columns, limits, nbytes)
             ]
         lacks = not bits.covers(*limits) and bits.lacks(address, columns, nbytes, None, rows=False)
         if soft and (lacks or self._unfinished):

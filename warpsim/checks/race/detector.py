@@ -11,12 +11,14 @@ from collections.abc import Callable
 import numpy as np
 
 from warpsim.checks.async_global import GlobalSources, Source, changed, clashing, sources_of
+from warpsim.checks.async_reuse import unfinished_reads
 from warpsim.checks.cells import SHIFT, THREAD, Cells, cells_of, note_strided
 from warpsim.checks.race import RULE as RACE
 from warpsim.checks.race.accesses import AccessChecks, Accesses
 from warpsim.checks.race.clocks import CLUSTER, CTA, GPU, BatchClocks, LaunchRaces, Role, alike
 from warpsim.checks.race.flags import FlagAccess, Flags
 from warpsim.checks.race.reports import Reports, check_exit
+from warpsim.checks.undefined_registers import travels
 from warpsim.layout import mbarriers
 from warpsim.machine.asynchrony.transfers import late
 from warpsim.machine.collectives import Members
@@ -139,7 +141,12 @@ class Races:
         if rows.shape[1:] == (1, 1):
             rows = np.unique(rows).reshape(-1, 1, 1)
         shape = np.broadcast_shapes(rows.shape, columns.shape, start.shape)
-        at, where, first = (np.broadcast_to(x, shape) for x in (rows, columns, start))
+        at, where, first = (np.broadcast_to(x, shape).reshape(-1) for x in (rows, columns, start))
+        if travels(machine.launch.settings.checks):  # what a copy in flight writes is undefined, not a race
+            limits = int(rows.min()), int(rows.max()) + 16
+            early = [found for found, _ in unfinished_reads(machine, at, where, limits, 16)]
+            kept = np.delete(np.arange(at.size), np.concatenate(early)) if early else ...
+            at, where, first = at[kept], where[kept], first[kept]
         readers = (self.clocks.shape.n_threads + (first >> 7)) * n_ctas + where
         first, last = first * n_ctas + where, (first + 127) * n_ctas + where
         self.checks.flat(
