@@ -104,7 +104,7 @@ def test_a_branch_on_memory_is_named():
     proof = proof_of(body, args=(np.zeros(32, np.uint32),))
 
     assert said(proof) == dict.fromkeys(RULES, "unknown")
-    assert "%p1 is used as the condition of a branch" in proof["barriers"].findings[0].message
+    assert "bar.sync: which threads execute it follows from what memory holds" in proof["barriers"].findings[0].message
     assert "ld.global.u32" in proof["barriers"].findings[0].message
 
 

@@ -97,6 +97,17 @@ class WrittenBits(WordSpace):
             self.views.clear()
             self._recount()
 
+    def clear(self, place: Array, columns: Array, nbytes: int, active: Array | None, *, rows: bool) -> None:
+        """Make what `mark` marked undefined again; with ``rows``, whole rows of words."""
+        self.own()
+        if rows:
+            for k in range(max(nbytes // 4, 1)):
+                self.words[(place >> 2) + k] = 0
+        else:
+            for view, index in self._places(place, columns, nbytes, active):
+                view[index] = 0
+        self.reopen()
+
     def move(self, source: int, target: int, nbytes: int, columns: Array) -> None:
         """Copy the written state of words."""
         super().move(source, target, nbytes, columns)

@@ -70,9 +70,9 @@ def prove(
         kernel, grid, block, args, kernel.device(device), shared_mem, cluster, cooperative, max_seconds
     )
     ranges = _ranges(kernel, args, bounds or {})
-    found, inputs, options = _answers(launching, ranges, began + max_seconds)
+    found, inputs, options, more = _answers(launching, ranges, began + max_seconds)
     within = [f"{kernel.params[n].name} is {low} to {high}" for n, (low, high) in ranges.items()]
-    said = [*within, *ASSUMED, *((LAPS,) if ranges else ())]
+    said = [*within, *ASSUMED, *more]
     return Proof(kernel.name, found, tuple(said), time.perf_counter() - began, inputs, options)
 
 
@@ -97,23 +97,25 @@ def _ranges(kernel: Kernel, args: Arguments, bounds: Mapping[str | int, tuple[in
 
 def _answers(
     launching: Launching, ranges: Mapping[int, tuple[int, int]], until: float
-) -> tuple[tuple[Answer, ...], dict[str, int], dict[str, object]]:
-    """The answers; the scalars and the options of a launch that refutes one."""
+) -> tuple[tuple[Answer, ...], dict[str, int], dict[str, object], tuple[str, ...]]:
+    """The answers; the scalars and the options of a launch that refutes one; what is assumed."""
     if not ranges:
-        return (found := answers(launching))[0], {}, found[1]
+        proofs, options, more = answers(launching)
+        return proofs, {}, options, more
     count = 1
     for low, high in ranges.values():
         count *= high - low + 1
     few = count <= FEW
     chosen = [range(low, high + 1) if few else dict.fromkeys((low, high)) for low, high in ranges.values()]
-    proofs: tuple[Answer, ...] = ()
+    proofs, more = (), ()
     for values in itertools.product(*chosen):
-        proofs, options = answers(_with(launching, dict(zip(ranges, values, strict=True)), until))
+        proofs, options, said = answers(_with(launching, dict(zip(ranges, values, strict=True)), until))
+        more = tuple(dict.fromkeys([*more, *said]))
         refuted = any(a.verdict is Verdict.REFUTED for a in proofs)
         if refuted or (few and any(a.verdict is not Verdict.PROVED for a in proofs)):
-            return _only(proofs), _named(launching, dict(zip(ranges, values, strict=True))), options
+            return _only(proofs), _named(launching, dict(zip(ranges, values, strict=True))), options, more
     if few:
-        return proofs, {}, {}
+        return proofs, {}, {}, more
     try:
         from warpsim.proving.ranges import answers_within
     except ImportError:
@@ -123,14 +125,15 @@ def _answers(
         proofs, suspects = answers_within(state, names, time.monotonic() + max(until - time.perf_counter(), 1.0))
     for inputs in _distinct(suspects):
         numbers = {n: inputs[launching.kernel.params[n].name] for n in ranges}
-        seen, options = answers(_with(launching, numbers, until))
+        seen, options, _ = answers(_with(launching, numbers, until))
         if any(a.verdict is Verdict.REFUTED for a in seen):
             return (
                 tuple([s if s.verdict is Verdict.REFUTED else p for s, p in zip(seen, proofs, strict=True)]),
                 inputs,
                 options,
+                (LAPS,),
             )
-    return proofs, {}, {}
+    return proofs, {}, {}, (LAPS,)
 
 
 def _only(proofs: tuple[Answer, ...]) -> tuple[Answer, ...]:

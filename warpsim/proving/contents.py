@@ -24,6 +24,7 @@ from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.watcher import WRITE, MemoryAccess
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Function, Instruction
+from warpsim.proving.sides import Sides
 
 PLACED = frozenset({"smid", "nsmid", "warpid", "nwarpid", "gridid"}) | CLOCKS
 """Special registers whose value is not the same in each run of a launch."""
@@ -97,6 +98,7 @@ class Contents(Uninitialised):
 
     def __init__(self) -> None:
         super().__init__()
+        self.sides = Sides()
         self._patient: dict[int, set[int]] = {}
         self._origins: dict[int, Finding] = {}
         self.strange: dict[int, tuple[Instruction, str]] = {}
@@ -133,8 +135,14 @@ class Contents(Uninitialised):
         if any(allocation is not None and allocation.start < PARAM_WINDOW for allocation in found):
             self.strange.setdefault(id(group.instruction), (group.instruction, "its tensor map is in global memory"))
 
+    def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
+        """Note what may be stored, or may not."""
+        self.sides.accessed(access)
+
     def step_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
-        """Note what cannot be followed."""
+        """Note what cannot be followed; pause where both sides of something are to be followed."""
+        if self.sides.pauses(group, instruction):
+            machine.hooks.pausing = True
         if id(instruction) not in self.strange:
             why = beyond(instruction)
             if why:

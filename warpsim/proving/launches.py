@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 import attrs
 
-from warpsim.checks.undefined_registers import CONTENTS, MEMORY
+from warpsim.checks.undefined_registers import CONTENTS
 from warpsim.checks.undefined_registers import RULE as UNDEFINED
 from warpsim.checks.uninitialised import Uninitialised
 from warpsim.checks.watchers import watchers_of
@@ -25,12 +25,13 @@ from warpsim.host.device import Device
 from warpsim.host.kernel import Kernel
 from warpsim.host.launch_options import Keywords, Options
 from warpsim.host.options import Dim
-from warpsim.machine.engine import run
+from warpsim.machine.engine import Run, run
 from warpsim.machine.reporting import finding_at
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.watcher import Watcher
 from warpsim.proving.answers import RULES, Answer, Verdict
 from warpsim.proving.contents import Contents
+from warpsim.proving.sides import Lost, source_of
 from warpsim.records import frozen
 
 ORDERS: tuple[Keywords, ...] = (
@@ -39,6 +40,7 @@ ORDERS: tuple[Keywords, ...] = (
     {"async_effects": "eager", "schedule": 1},
 )
 """The launches: asynchronous operations act as late as they may, at once, and in a random order."""
+ENDING = "loops whose end data decide do end"
 METADATA = "a matrix operand"
 """What the metadata of a sparse product are used as: they decide nothing but its result."""
 FOLLOW = "unknown"
@@ -60,11 +62,11 @@ class Launching:
     cooperative: bool = False
     max_seconds: float = 60.0
 
-    def findings(self, order: Keywords, *, known: bool) -> tuple[Finding, ...]:
-        """What all rules find in a launch, on a copy of memory. Without ``known`` contents, that includes what depends on them
+    def findings(self, order: Keywords, contents: Contents | None = None) -> tuple[Finding, ...]:
+        """What all rules find in a launch, on a copy of memory. If ``contents`` are not known, that includes what depends on them
         (`UNDEFINED`) and what cannot be followed (`FOLLOW`)."""
         with self.begun(order) as state:
-            return _run(state, known=known)
+            return _run(state, contents)
 
     @contextmanager
     def begun(self, order: Keywords) -> Iterator[LaunchState]:
@@ -89,35 +91,57 @@ class Launching:
                     self.device.memory.unmap(address)
 
 
-def _run(state: LaunchState, *, known: bool) -> tuple[Finding, ...]:
-    contents = Contents()
+def _run(state: LaunchState, contents: Contents | None) -> tuple[Finding, ...]:
     seeing: list[Watcher] = watchers_of(state)
-    if not known:
+    if contents is not None:
         state.settings = attrs.evolve(state.settings, checks=state.settings.checks | {CONTENTS})
         seeing = [contents if type(each) is Uninitialised else each for each in watchers_of(state)]
     try:
-        run(state, seeing)
+        if contents is None:
+            run(state, seeing)
+        else:
+            _follow(state, seeing, contents)
     except ExecutionError as problem:
         found = list(dict.fromkeys([*problem.findings, *state.findings.values()]))
     else:
         found = list(state.findings.values())
-    for instruction, why in contents.strange.values():
+    for instruction, why in contents.strange.values() if contents is not None else ():
         found.append(attrs.evolve(finding_at(state, instruction), rule=FOLLOW, message=f"{instruction.text}: {why}"))
     return tuple(found)
 
 
-def answers(launching: Launching) -> tuple[tuple[Answer, ...], dict[str, object]]:
-    """The answer for each property with these scalars, and the options of the launch that refutes one."""
+def _follow(state: LaunchState, seeing: list[Watcher], contents: Contents) -> None:
+    """Run a launch, both sides of what data decide included."""
+    running = Run(state, seeing)
+    try:
+        while running.advance():
+            group = state.running
+            assert group is not None
+            try:
+                contents.sides.decide(state, running.machine(state.turns[0]))
+            except Lost as problem:
+                contents.strange[id(group.instruction)] = group.instruction, str(problem)
+                return
+    finally:
+        state.memory.nanoseconds += state.now
+        state.release()
+
+
+def answers(launching: Launching) -> tuple[tuple[Answer, ...], dict[str, object], tuple[str, ...]]:
+    """The answer for each property with these scalars, the options of the launch that refutes one, and what is assumed."""
     until = time.monotonic() + launching.max_seconds
     broken: dict[str, tuple[Finding, ...]] = {}
     unclear: list[Finding] = []
     options: dict[str, object] = {}
+    loops = False
     for order in ORDERS:
         left = attrs.evolve(launching, max_seconds=max(until - time.monotonic(), 1.0))
-        found = left.findings(order, known=False)
+        contents = Contents()
+        found = left.findings(order, contents)
+        loops |= contents.sides.loops
         unclear += [f for f in map(_unclear, found) if f is not None]
-        if any(_breaks(f, None) for f in found) or unclear:
-            seen = left.findings(order, known=True)
+        if any(_breaks(f, None) for f in found) or unclear or contents.sides.chosen:
+            seen = left.findings(order)
             for name in RULES:
                 confirmed = tuple(f for f in seen if _breaks(f, name))
                 if confirmed and name not in broken:
@@ -132,7 +156,7 @@ def answers(launching: Launching) -> tuple[tuple[Answer, ...], dict[str, object]
             ]
         if unclear:
             break
-    return tuple([_answer(name, broken, unclear) for name in RULES]), options
+    return tuple([_answer(name, broken, unclear) for name in RULES]), options, (ENDING,) * loops
 
 
 def _answer(name: str, broken: Mapping[str, tuple[Finding, ...]], unclear: list[Finding]) -> Answer:
@@ -161,8 +185,7 @@ def _unclear(finding: Finding) -> Finding | None:
         origin = finding.other
         if origin is None:
             return _as_unclear(finding, f"{what}, and nothing wrote it")
-        source = "what memory holds" if origin.message.startswith(MEMORY) else origin.message
-        return _as_unclear(finding, f"{what}, and follows from {source} (line {origin.line}: {origin.instruction})")
+        return _as_unclear(finding, f"{what}, and follows from {source_of(origin)}")
     if finding.rule in ENDS and not _breaks(finding, None):
         return _as_unclear(finding, f"the launch ends here: {finding.message}")
     return None

@@ -18,6 +18,7 @@ import numpy as np
 from warpsim.checks.cells import Cells, Log
 from warpsim.checks.race.order import Order
 from warpsim.checks.race.vector_clocks import Numbering, Past, Rows
+from warpsim.checks.undefined_registers import CONTENTS
 from warpsim.errors import Span
 from warpsim.machine.machine import Machine
 from warpsim.machine.plan import KernelPlan
@@ -52,6 +53,8 @@ class LaunchRaces:
 
     def __init__(self, launch: LaunchState) -> None:
         self.grid, self.block = launch.grid, launch.block
+        self.any_contents = CONTENTS in launch.settings.checks
+        """Whether what memory holds is not known, so a flag may be read before it is set, and a store may change something."""
         self.events: Log[Instruction | None] = Log(None, None)
         self.levels = np.zeros(1 << 12, np.int8)
         self.variables: dict[Hashable, Rows] = {}

@@ -99,7 +99,9 @@ class Flags:
             gives = self._publish(users, narrow=narrow)
             access.cells.of("lead")[index[gives]] = SHARED_BY_MANY
         for address in (
-            clocks.launch.flags.intersection([*np.unique(users.place).tolist(), CROWD]) if access.reads else ()
+            clocks.launch.flags.intersection([*np.unique(users.place).tolist(), CROWD])
+            if access.reads and not clocks.launch.any_contents
+            else ()
         ):
             here = users.crowded() if address == CROWD else users
             for scope in (True,) if narrow or users.shared else (False, True):

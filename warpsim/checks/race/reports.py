@@ -148,6 +148,8 @@ class Reports:
         for doubt in doubts:
             mask, n_ctas = lost if doubt.together else changed, self.clocks.n_ctas
             harmful = mask is None or bool((doubt.lanes(group, n_ctas) & mask).any())
+            if self.clocks.launch.any_contents:  # the same only if all threads store the same known value
+                harmful = harmful or not doubt.together or group.shadowed(present(group).registers)
             one_warp = len(np.unique((doubt.threads // n_ctas >> 5) * n_ctas + doubt.threads % n_ctas)) == 1
             if harmful or not (doubt.together and one_warp):
                 self._fault(machine, group, doubt, "" if harmful else UNCHANGED)
