@@ -245,6 +245,49 @@ int main(void)
     assert (done.stderr, done.returncode) == ("", 0)
 
 
+PRODUCTS = r"""
+#include <stdio.h>
+int cuInit(unsigned), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(void *), cuCtxSynchronize(void);
+int cuModuleLoadData(void **, const void *), cuModuleGetFunction(void **, void *, const char *);
+int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+int main(void)
+{
+    void *context, *module, *kernel;
+    int failed = cuInit(0) | cuDevicePrimaryCtxRetain(&context, 0) | cuCtxSetCurrent(context);
+    failed |= cuModuleLoadData(&module, ".version 8.0\n.target sm_80\n.address_size 64\n.entry k() {"
+        ".reg .b32 %r<9>, %n; .reg .f32 %f<4>; .reg .pred %q; mov.b32 %r1, 0; mov.b32 %n, 0;"
+        "mov.b32 %f0, 0f00000000; mov.b32 %f1, %f0; mov.b32 %f2, %f0; mov.b32 %f3, %f0;"
+        "L: mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f0,%f1,%f2,%f3}, {%r1,%r1,%r1,%r1}, {%r1,%r1}, {%f0,%f1,%f2,%f3};"
+        "add.u32 %n, %n, 1; setp.lt.u32 %q, %n, 1000; @%q bra L; ret; }");
+    failed |= cuModuleGetFunction(&kernel, module, "k");
+    return failed | cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, 0, 0, 0) | cuCtxSynchronize();
+}
+"""
+
+
+@pytest.mark.long
+def test_what_c_programs_leave_on_disk(driver, tmp_path):
+    """A program that launches a kernel once: the first run notes what took a while, the second compiles it, and its code is there
+    when the third begins."""
+    pytest.importorskip("llvmlite", reason="the extra jit is not installed")
+    (tmp_path / "products.c").write_text(PRODUCTS)
+    program, kept = tmp_path / "products", tmp_path / "kept"
+    subprocess.run([*library.compiler(), str(tmp_path / "products.c"), str(driver), "-o", str(program)], check=True)
+    kept.mkdir(0o700)
+    paths = {"WARPSIM_PATH": os.pathsep.join([str(Path(library.__file__).parents[2]), *sys.path])}
+    env = {**paths, "LD_LIBRARY_PATH": str(driver.parent), "WARPSIM_PYTHONHOME": sys.base_prefix}
+    found = []
+    for _ in range(3):
+        done = subprocess.run([str(program)], env={**env, "WARPSIM_CACHE": str(kept)}, capture_output=True, check=False)
+        assert (done.stdout, done.stderr, done.returncode) == (b"", b"", 0)
+        found.append({path.name for path in kept.glob("*.[no]")})
+    objects = [{name for name in names if name.endswith(".o")} for names in found]
+    assert found[0]
+    assert not objects[0]
+    assert objects[1]
+    assert objects[2] == objects[1]
+
+
 @pytest.mark.parametrize("started", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_python_programs_that_end(driver, tmp_path, started):
     """Handlers of the program, whatever thread they have call, get what any call gets. When Python has ended, contexts are as

@@ -491,12 +491,13 @@ def test_what_is_served_beside_a_watcher(event, served):
     assert tuple(_serves(frozenset() if event is None else frozenset({event, "launch_began"}))) == served
 
 
-def test_products_of_matrices_that_pay(monkeypatch):
+def test_products_of_matrices_that_pay(monkeypatch, tmp_path):
     """What lies on disk serves at once. A first launch compiles in a tenth of its time, later ones behind it, and engine ``compiled``
     behind its first, too."""
     from warpsim.native.matrix import instructions as matrices
 
     made, submitted, sought = [], [], []
+    monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
     monkeypatch.setattr(matrices, "kept_function", lambda what: sought.append(what) or ("kept" in what) or None)
     monkeypatch.setattr(matrices, "compiled_function", lambda what, text, name: made.append(what) or text)
     monkeypatch.setattr(matrices, "function_at", lambda address: address)

@@ -224,6 +224,23 @@ def test_the_end_of_the_process():
     assert done == ["first"]
 
 
+def test_a_process_that_does_not_tell_python():
+    """Has no thread that it would end."""
+    jobs, threads = CompileQueue(), []
+    jobs.in_line = True
+    jobs.submit(lambda: threads.append(threading.current_thread()))
+    assert threads == [threading.current_thread()]
+
+
+def test_the_account_of_a_later_process():
+    """What took a while before counts as one launch."""
+    short, long = costs.Account("short"), costs.Account("long")
+    short.interpreted, long.interpreted = 0.01, 0.03
+    short.keep()
+    long.keep()
+    assert [costs.Account(name).launches for name in ("short", "long", None)] == [0, 1, 0]
+
+
 @pytest.fixture
 def made(monkeypatch):
     """The engines of launches in a process that has imported none yet."""

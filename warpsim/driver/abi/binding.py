@@ -14,6 +14,7 @@ from types import FrameType
 from warpsim.driver.abi.calls import CALLS, INTERRUPT, TYPES, Call, Ended, guarded
 from warpsim.driver.abi.entry_points import declare_per_thread
 from warpsim.driver.abi.process import PROCESS
+from warpsim.native.compiling.queue import compile_queue
 
 MODULES = (
     "cu_context",
@@ -130,6 +131,8 @@ def header(library: str) -> str:
 def start(library: str, names: int, stubs: int, table: int, count: int, embedded: int) -> None:
     """Connect a library, for C."""
     bind(library, names, stubs, table, count, embedded=bool(embedded))
+    if embedded:
+        compile_queue().in_line = True
     if not embedded and not _STARTED and os.environ.get("WARPSIM_PYTHON") != str(os.getpid()):
         atexit.register(leave)  # sitecustomize does it earlier, if it ran
     _STARTED.append(library)

@@ -1,7 +1,7 @@
 """The compile queue: one background thread for the process.
 
 At exit queued jobs are dropped and the running one is awaited, because LLVM cannot be interrupted. A fork waits for it,
-too, or the child would inherit LLVM's locks.
+too, or the child would inherit LLVM's locks. Where Python is not told of the exit, there is no thread.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ class CompileQueue:
         self._change = threading.Condition()
         self._thread: threading.Thread | None = None
         self._busy = self._over = False
+        self.in_line = False
+        """Whether jobs run where they are submitted: a C program ends without its Python, and what the thread compiles is lost."""
         self._working = threading.Lock()
         atexit.register(self.stop)
         if hasattr(os, "register_at_fork"):
@@ -31,6 +33,9 @@ class CompileQueue:
 
     def submit(self, job: Callable[[], None]) -> None:
         """Queue a job."""
+        if self.in_line:
+            job()
+            return
         with self._change:
             self._jobs.append(job)
             if self._thread is None or not self._thread.is_alive():

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -47,15 +46,13 @@ class Codes:
     """Compiled products, and the time that bodies took while there were none."""
 
     def __init__(self) -> None:
-        self.accounts: defaultdict[Hashable, Account] = defaultdict(Account)
+        self.accounts = _Accounts()
         self.texts: dict[Hashable, tuple[str, str]] = {}
         self.functions: dict[Hashable, Function] = {}
         self.sought: set[Hashable] = set()
         """What was looked up on disk."""
         self.wanted: dict[Hashable, Callable[[str], str]] = {}
         """What this launch has asked for in vain."""
-        self.launches: Counter[Hashable] = Counter()
-        """How many launches have."""
         self.plans: dict[Hashable, Any] = {}
         self.lock = threading.RLock()
 
@@ -89,11 +86,13 @@ class Codes:
     def over(self, policy: Policy) -> None:
         """A launch is over: what it has asked for in vain is compiled behind it, where that pays."""
         for key, make in self.wanted.items():
-            self.launches[key] += 1
-            share = QUEUED_SHARE if policy is Policy.ASKED else share_of(self.launches[key])
-            if self.accounts[key].allows(PRODUCT, share):
-                self.accounts[key].compiled += PRODUCT
+            account = self.accounts[key]
+            account.launches += 1
+            share = QUEUED_SHARE if policy is Policy.ASKED else share_of(account.launches)
+            if account.allows(PRODUCT, share):
+                account.compiled += PRODUCT
                 compile_queue().submit(partial(self._make, key, make))
+            account.keep()
         self.wanted.clear()
 
     def _make(self, key: Hashable, make: Callable[[str], str]) -> None:
@@ -112,6 +111,12 @@ class Codes:
         result = body()
         self.accounts[key].interpreted += time.perf_counter() - began
         return result
+
+
+class _Accounts(dict[Hashable, Account]):
+    def __missing__(self, key: Hashable) -> Account:
+        self[key] = Account(_name(key))
+        return self[key]
 
 
 def _name(key: Hashable) -> str:

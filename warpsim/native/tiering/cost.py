@@ -7,6 +7,11 @@ import os
 import sys
 from functools import lru_cache
 
+from warpsim.native.compiling.cache import digest, has_note, note
+from warpsim.version import VERSION
+
+HOT = 0.02
+"""Seconds of interpretation that make an entry point hot, and a launch worth a note."""
 STEP, LANE = 8e-6, 1e-9
 """Seconds that the interpreter takes per step, and per lane of a step."""
 LINES = 40
@@ -42,21 +47,28 @@ PRODUCT = 0.3125
 
 class Account:
     """Seconds that the interpreter has spent on something, about, in all launches, those that compiling it took, and how many
-    launches there were."""
+    launches there were; under a ``name`` those of earlier processes count as one, so that one launch a process is compiled, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str | None = None) -> None:
         self.interpreted = self.compiled = 0.0
-        self.launches = 0
+        self._note = None if name is None else digest(VERSION, "launched", name)
+        self.launches = int(self._note is not None and has_note(self._note))
 
     def allows(self, seconds: float, share: float) -> bool:
         """Whether so many more seconds of compilation stay within a share of the interpreted time."""
         return self.compiled + seconds <= self.interpreted * share
 
+    def keep(self) -> None:
+        """Leave a note for later processes, if it took a while."""
+        if self._note is not None and self.interpreted > HOT:
+            note(self._note)
+            self._note = None
+
 
 @lru_cache(maxsize=256)
 def account_of(name: str) -> Account:
     """This process's account of what has a name."""
-    return Account()
+    return Account(name)
 
 
 LAUNCHES = 0.05

@@ -15,6 +15,7 @@ from warpsim.machine.state.notes import Note
 from warpsim.native.regions.options import Options, Place
 from warpsim.native.regions.stops import Stops, described
 from warpsim.native.tiering.cost import (
+    HOT,
     PRODUCTS,
     Policy,
     has_spare_core,
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from warpsim.native.runtime.extents import FootprintObserver
     from warpsim.program.program import Instruction
 
-HOT = 0.02
-"""Seconds of interpretation that make an entry point hot."""
 AGAIN = 8
 """An entry point is checked again after a share of its visits: one in so many."""
 
@@ -193,6 +192,8 @@ class CompiledEngine:
         asked = self._budget.worth()
         if asked:
             enqueue(asked)
+        for profile in self._profiles.values():
+            profile.account.keep()
         self.bodies.over()
 
     # ---- what pays --------------------------------------------------------------------------------
