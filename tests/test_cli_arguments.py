@@ -93,9 +93,28 @@ def test_tensor_maps(tmp_path, capsys):
     assert "equal in every bit" in capsys.readouterr().out
 
 
+def test_textures_and_surfaces(tmp_path, capsys):
+    """Each of an array; options say how it is read, and what is written is there afterwards."""
+    text = """.version 8.6 .target sm_90 .address_size 64
+    .visible .entry k(.param .u64 t, .param .u64 s) { .reg .b64 %t, %s; .reg .b32 %x; .reg .f32 %f, %d<4>;
+    ld.param.u64 %t, [t]; ld.param.u64 %s, [s]; mov.u32 %x, %tid.x; cvt.rn.f32.u32 %f, %x;
+    tex.1d.v4.f32.f32 {%d0, %d1, %d2, %d3}, [%t, {%f}];
+    shl.b32 %x, %x, 2; sust.b.1d.b32.trap [%s, {%x}], %d0; ret; }"""
+    (tmp_path / "k.ptx").write_text(text)
+    given = ["--array", f"S=out:f32:4={tmp_path / 's.npy'}", "--arg", "texture:arange:f32:8:dims=1:filter=linear"]
+    assert (
+        main(["run", str(tmp_path / "k.ptx"), "--grid", "1", "--block", "4", *given, "--arg", "surface:S:dims=1"]) == 0
+    )
+
+    assert np.load(tmp_path / "s.npy").tolist() == [0.0, 0.5, 1.5, 2.5]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("texture:B:dims=x", "invalid literal"),
+        ("surface:A", "no array 'A'"),
+        ('struct:{"n": "texture:B:dims=1"}', "a struct cannot hold a texture or a surface here"),
         ("array:A", "no array 'A'; arrays of --array: B"),
         ("tensormap:B", "use the form tensormap:A:box=64x64:swizzle=128B"),
         ("tensormap:A:box=4", "no array 'A'"),

@@ -12,6 +12,7 @@ from typing import Any
 from docs.tools import rules
 from docs.tools.broken import BREAKS, ROOT
 from docs.tools.playground import door, of_program
+from docs.tools.snippets import snippets
 
 MANUAL = "https://docs.nvidia.com/cuda/parallel-thread-execution/"
 
@@ -122,7 +123,12 @@ def _text(text: str) -> str:
 
 
 def _example(root: str) -> str:
-    """The shortest program of the rules or of the gallery that uses it, with a door to it."""
+    """A few lines with what they leave, else the first program of the rules or of the gallery that uses it; and a door to it."""
+    if snippet := snippets().get(root):
+        values = ", ".join(f"`{value}`" for value in snippet.values)
+        lanes = "in every lane" if len(snippet.values) == 1 else "in the first lanes"
+        left = f"`%{snippet.register}` is then {values} {lanes}"
+        return f"## An example\n\n```ptx\n{snippet.text}\n```\n\n{left}.\n\n{door(snippet.shared())}\n"
     use = re.compile(rf"^(?!\s*//).*(?<![\w.%]){re.escape(root)}(?:\.[\w:.]+)?\s[^\n]*;", re.M)
     for title, text, shared in _programs():
         if found := use.search(text):

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from docs.playground.playground import Playground
+from docs.tools import instructions
 from docs.tools import playground as site
+from docs.tools.snippets import snippets
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = {example["title"]: example for example in site.examples()}
@@ -181,3 +183,20 @@ def test_doors():
     assert made.count("Open in the playground") == 1
     assert 'href="../../playground/#p=' in made
     assert "launch:" not in made
+
+
+@pytest.mark.long
+def test_every_instruction_has_an_example():
+    """Each page of an instruction opens a program; the small ones leave what they say, by hand, and break no rule."""
+    made = {name: text for name, text in instructions.pages().items() if "/instructions/" in name}
+    assert {name for name, text in made.items() if "## An example" not in text} == set()
+
+    ask = asking()
+    for name, snippet in snippets().items():
+        assert ask("load", **snippet.shared())["error"] == "", name
+        state = ask("move", how="cont")
+        assert (state["stop"]["reason"], state["findings"]) == ("end", []), name
+        values = [float(value) for value in state["arrays"][1]["values"]]
+        expected = [float(value) if "." in value else float(int(value, 0)) for value in snippet.values]
+        assert values[: len(expected)] == expected, name
+        assert len(expected) > 1 or len(set(values)) == 1, name

@@ -1,9 +1,10 @@
-"""Kernel arguments described on the command line: numbers, arrays, tensor maps, and structs that hold any of these."""
+"""Kernel arguments described on the command line: numbers, arrays, tensor maps, textures, surfaces, and structs of the first three."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,25 @@ class MapArgument:
 
 
 @frozen(eq=False)
+class ImageArgument:
+    """A texture or a surface of an array, and the other arguments of `Texture` or `Surface`."""
+
+    kind: str
+    source: Argument
+    options: Mapping[str, int | str]
+
+    def arrays(self) -> Iterator[Argument]:
+        """The array that it shows."""
+        return self.source.arrays()
+
+    def made(self, place: Place) -> object:
+        """A `Texture` or a `Surface`."""
+        from warpsim.host import texture
+
+        return getattr(texture, self.kind.capitalize())(self.source.made(place), **self.options)
+
+
+@frozen(eq=False)
 class StructArgument:
     """Fields in memory, laid out as C does."""
 
@@ -74,7 +94,7 @@ class StructArgument:
         return _laid_out(self.fields, place)[1]
 
 
-Given = Argument | MapArgument | StructArgument
+Given = Argument | MapArgument | ImageArgument | StructArgument
 Field = bytes | Argument | MapArgument | list["Field"] | dict[str, "Field"]
 """A number as its bytes, raw bytes, an array for a pointer to it, a tensor map, an array of fields, a struct."""
 
@@ -122,8 +142,8 @@ def argument(text: str, named: Mapping[str, Argument] | None = None) -> Given:
     try:
         if kind == "array":
             return _named(rest, named or {})
-        if kind == "tensormap":
-            return _tensor_map(rest, named or {})
+        if kind in _OBJECTS:
+            return _OBJECTS[kind](rest, named or {})
         if kind == "struct":
             return StructArgument(_fields(_json(rest), named or {}))
         if kind in ("in", "inout"):
@@ -139,9 +159,7 @@ def argument(text: str, named: Mapping[str, Argument] | None = None) -> Given:
             return _generated(kind, rest)
     except (ValueError, OverflowError, MemoryError, LaunchError, Unusable) as problem:
         raise Unusable(f"--arg {text}: {problem}") from None
-    kinds = dict.fromkeys(
-        ["in", "inout", "out", "zeros", "bytes", "array", "tensormap", "struct", *DTYPES, *GENERATORS]
-    )
+    kinds = dict.fromkeys(["in", "inout", "out", "zeros", "bytes", "array", *_OBJECTS, "struct", *DTYPES, *GENERATORS])
     raise Unusable(f"--arg {text}: unknown kind {kind!r}; kinds: {', '.join(kinds)}")
 
 
@@ -200,10 +218,7 @@ _OPTION = re.compile(rf":({'|'.join([*_DIMS, *_WORDS])})=([^:=]+)")
 def _tensor_map(text: str, named: Mapping[str, Argument]) -> MapArgument:
     """Parse ``A:box=64x64:swizzle=128B``; ``A`` is the name of an array, or an array as an argument."""
     given = dict(_OPTION.findall(text))
-    source = _OPTION.sub("", text)
-    held = named[source] if source in named else argument(source, named) if ":" in source else _named(source, named)
-    if not isinstance(held, Argument) or not isinstance(held.value, np.ndarray):
-        raise Unusable(f"{source!r} is no array")
+    held = _array(_OPTION.sub("", text), named)
     if "box" not in given:
         raise Unusable("use the form tensormap:A:box=64x64:swizzle=128B, the innermost dimension first")
     shape, itemsize = held.value.shape, held.value.dtype.itemsize
@@ -212,6 +227,38 @@ def _tensor_map(text: str, named: Mapping[str, Argument]) -> MapArgument:
     options |= {_DIMS[key]: dims(value) for key, value in given.items() if key in _DIMS}
     options |= {_WORDS[key]: value for key, value in given.items() if key in _WORDS}
     return MapArgument(held, options)
+
+
+def _array(source: str, named: Mapping[str, Argument]) -> Argument:
+    """An array by its name, or as an argument."""
+    held = named[source] if source in named else argument(source, named) if ":" in source else _named(source, named)
+    if not isinstance(held, Argument) or not isinstance(held.value, np.ndarray):
+        raise Unusable(f"{source!r} is no array")
+    return held
+
+
+# ---- textures and surfaces ------------------------------------------------------------------------
+
+_SHAPE: dict[str, Callable[[str], int | str]] = {"dims": int, "channels": int, "layered": int, "cube": int}
+_READ: dict[str, Callable[[str], int | str]] = {
+    "filter": str, "address": str, "normalized": int, "integer": int, "srgb": int, "seamless": int, "samples": int
+}  # fmt: skip
+_IMAGES = {"texture": {**_SHAPE, **_READ}, "surface": _SHAPE}
+
+
+def _image(kind: str, text: str, named: Mapping[str, Argument]) -> ImageArgument:
+    """Parse ``A:dims=1:filter=linear``; a yes is 1, as in ``normalized=1``."""
+    readers = _IMAGES[kind]
+    option = re.compile(rf":({'|'.join(readers)})=([^:=]+)")
+    options = {key: readers[key](value) for key, value in option.findall(text)}
+    return ImageArgument(kind, _array(option.sub("", text), named), options)
+
+
+_OBJECTS: dict[str, Callable[[str, Mapping[str, Argument]], Given]] = {
+    "tensormap": _tensor_map,
+    "texture": partial(_image, "texture"),
+    "surface": partial(_image, "surface"),
+}
 
 
 # ---- structs --------------------------------------------------------------------------------------
@@ -240,6 +287,10 @@ def _fields(described: object, named: Mapping[str, Argument]) -> Field:
     found = argument(described, named)
     if isinstance(found, StructArgument):
         return found.fields
+    if isinstance(found, ImageArgument):
+        raise Unusable(
+            f"{described!r}: a struct cannot hold a texture or a surface here; pass it as an argument of its own"
+        )
     kind = described.partition(":")[0]
     dtype = _type_of(kind)
     if isinstance(found, MapArgument) or dtype is None:

@@ -117,7 +117,7 @@ def _values(action: argparse.Action, given: Sequence[str], text: str) -> Iterabl
             if action.dest == "array":
                 name, equals, _ = text.partition("=")
                 return [f"{name}={kind}:" for kind in kinds] if equals else []
-            return [f"{kind}:" for kind in (*kinds, "array", "tensormap", "struct")]
+            return [f"{kind}:" for kind in (*kinds, "array", "tensormap", "texture", "surface", "struct")]
     return []
 
 

@@ -63,8 +63,8 @@ def _launch() -> _Parser:
         help="one per parameter, in order: a number (i32:5, f32:2.0), a file (in:x.npy, inout:y.npy=z.npy), zeros "
         "(zeros:f16:64x64, out:f32:1024=y.npy), raw bytes (bytes:00ff), or a generator (normal:f16:64x64:seed=3, "
         "arange:u32:1000, also uniform, integers, full, bits, hurtful), an array of --array (array:A), a tensor map "
-        "of an array (tensormap:A:box=64x64:swizzle=128B, the innermost dimension first), or a struct (struct:FILE.json, "
-        "an object whose members are written as arguments)",
+        "of an array (tensormap:A:box=64x64:swizzle=128B, the innermost dimension first), a texture or "
+        "a surface of one (texture:A:dims=1:filter=linear), or a struct (struct:FILE.json, an object whose members are written as arguments)",
     )
     launch.add_argument(
         "--array",
