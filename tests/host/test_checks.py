@@ -27,6 +27,10 @@ RULES = Path(warpsim.__file__).parent
     (["race", "init"], {"race", "uninitialised"}),
     ({"matrix"}, GROUPS["matrix"]),
     (frozenset(), set()),
+    ("accuracy", EVERY - {"race"} | {"accuracy"}),
+    ("none+accuracy", {"accuracy"}),
+    ("accuracy-accuracy", EVERY - {"race"}),
+    ("race+strict-undefined", {"race", "strict-undefined"}),
 ])  # fmt: skip
 def test_chosen(checks, chosen):
     """Words, groups, rules, and what is added and taken away, from left to right; rules' own hyphens are no signs."""

@@ -1,6 +1,7 @@
 """A shadow in higher precision: what it finds is what exact arithmetic says, at the line where it happens."""
 
 from fractions import Fraction
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -8,8 +9,10 @@ import pytest
 
 import warpsim
 from warpsim.cli import main
+from warpsim.host.cases import Case, run_prepared
 from warpsim.testing import assert_accuracy, recipe
 
+CASES = Path(__file__).parents[1] / "cases"
 HEAD = """.version 8.6
 .target sm_90
 .address_size 64
@@ -230,3 +233,105 @@ def test_the_command(tmp_path, capsys):
     assert "<svg" in page.read_text()
     assert main(["replay", "saxpy", "--shadow", "f64", "--json"]) == 0
     assert '"accuracy": {"ulps": 0.' in capsys.readouterr().out
+
+
+WAYS = {
+    "bulk to global": """st.shared.u32 [%r8], %r7; fence.proxy.async; bar.sync 0;
+    @%p2 cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r9], 128;
+    @%p2 cp.async.bulk.commit_group; @%p2 cp.async.bulk.wait_group 0;""",
+    "tiles by ldmatrix": """st.shared.u32 [%r8], %r7; bar.sync 0;
+    shl.b32 %r10, %r1, 4; and.b32 %r10, %r10, 127; add.u32 %r10, %r10, %r9;
+    ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r11}, [%r10]; st.global.u32 [%rd5], %r11;""",
+    "tiles by ldmatrix and movmatrix": """st.shared.u32 [%r8], %r7; bar.sync 0;
+    shl.b32 %r10, %r1, 4; and.b32 %r10, %r10, 127; add.u32 %r10, %r10, %r9;
+    ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%r11}, [%r10]; movmatrix.sync.aligned.m8n8.trans.b16 %r12, %r11;
+    st.global.u32 [%rd5], %r12;""",
+    "tiles by stmatrix": """shl.b32 %r10, %r1, 4; and.b32 %r10, %r10, 127; add.u32 %r10, %r10, %r9;
+    stmatrix.sync.aligned.m8n8.x1.trans.shared.b16 [%r10], {%r7}; bar.sync 0; ld.shared.u32 %r11, [%r8]; st.global.u32 [%rd5], %r11;""",
+    "cp.async": """st.global.u32 [%rd4], %r7; cp.async.ca.shared.global [%r8], [%rd4], 4; cp.async.wait_all;
+    ld.shared.u32 %r11, [%r8]; st.global.u32 [%rd5], %r11;""",
+    "bulk to shared": """st.global.u32 [%rd4], %r7; fence.proxy.async; bar.sync 0; mov.u32 %r10, bar;
+    @%p2 mbarrier.init.shared.b64 [%r10], 1; @%p2 fence.mbarrier_init.release.cluster; bar.sync 0;
+    @%p2 mbarrier.arrive.expect_tx.shared.b64 _, [%r10], 128;
+    @%p2 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r9], [%rd1], 128, [%r10];
+W:  mbarrier.try_wait.parity.shared.b64 %p1, [%r10], 0; @!%p1 bra W;
+    ld.shared.u32 %r11, [%r8]; st.global.u32 [%rd5], %r11;""",
+    "halves through wide registers": """st.local.u32 [spill], %r7; ld.local.v2.b16 {%h1, %h2}, [spill]; mov.b64 %rd6, {%h2, %h1, %h2, %h1};
+    mov.b64 {%r11, %r12}, %rd6; mov.b32 {%h3, %h4}, %r12; mov.b32 %r13, {%h4, %h3}; st.global.u32 [%rd5], %r13;""",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_errors_travel_with_bytes(way):
+    """Pairs of f16 keep their errors on every way from a register to global memory."""
+    body = f"""ld.global.f32 %f1, [%rd4]; mov.u32 %r9, tile; shl.b32 %r8, %r1, 2; add.u32 %r8, %r8, %r9; setp.eq.u32 %p2, %r1, 0;
+    sqrt.rn.f32 %f2, %f1; rcp.rn.f32 %f3, %f1; cvt.rn.f16x2.f32 %r7, %f3, %f2;
+    {WAYS[way]}"""
+    x = np.arange(2, 34, dtype=np.float32)
+    text = HEAD.replace("tile[1024];", "tile[1024]; .shared .align 8 .b8 bar[8]; .local .align 4 .b8 spill[4];")
+    out = np.zeros(32, np.uint32)
+    result = warpsim.load(text + PLACES.format(size=4) + body + "ret;}")["k"](1, 32, (x.copy(), out), shadow="f64")
+    pairs = np.stack([np.sqrt(x.astype(np.float64)), 1 / x.astype(np.float64)], axis=1)
+    wrong = np.abs(pairs.astype(np.float32).astype(np.float16) - pairs) / pairs.astype(np.float16)
+    stored = min(result.accuracy.stores, key=lambda b: -b.line)
+
+    assert np.count_nonzero(out.view(np.float16)) == 64
+    assert stored.largest == pytest.approx(float(wrong.max()), rel=1e-6)
+    assert stored.typical == pytest.approx(float(wrong.mean()), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gemm_cp_async",
+        *(pytest.param(n, marks=pytest.mark.long) for n in ("gemm_ss_tf32", "gemm_rs_fp8", "gemm_pingpong")),
+    ],
+)
+def test_products_of_warpgroups(name):
+    """What wgmma leaves is as far from the product of its inputs in f64 as the shadow says, on every way of its tiles."""
+    case = Case.read(CASES / name)
+    result = run_prepared(case.prepare(), kept := {}, shadow="f64")
+    types = {"f16": np.float16, "f32": np.float32, "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
+    kinds = {b["name"]: (types[b["dtype"]], b["shape"]) for b in case.description["buffers"]}
+    with np.load(CASES / name / "data.npz") as data:
+        a, b = (data[f"in_{n}"].view(kinds[n][0]).reshape(kinds[n][1]).astype(np.float64) for n in "AB")
+    got = next(iter(kept.values())).view(np.float32).reshape(kinds["C"][1])
+
+    worst = np.abs((got - a @ b.T) / got).max()
+    assert max(birth.largest for birth in result.accuracy.stores) == pytest.approx(float(worst), rel=1e-6)
+
+
+def test_the_check(capsys):
+    """``checks="accuracy"`` is the default with notes where something happened; launches without it have none."""
+    body = "div.rn.f32 %f2, 0f3F800000, %f1; sub.f32 %f3, %f2, 0f3EAAAAAA;"
+    text = HEAD + PLACES.format(size=4) + f"ld.global.f32 %f1, [%rd4]; {body} st.global.f32 [%rd5], %f3; ret;}}"
+    x, y = np.full(32, 3, np.float32), np.zeros(32, np.float32)
+    kernel = warpsim.load(text)["k"]
+    result = kernel(1, 32, (x, y), checks="accuracy")
+
+    assert [(f.rule, f.severity, f.line) for f in result.findings] == [("accuracy", "note", 10)]
+    assert result.findings[0].message.startswith("cancellation; off by ")
+    assert result.accuracy.ulps == kernel(1, 32, (x, y), shadow="f64").accuracy.ulps
+    assert kernel(1, 32, (x, y), checks="all").accuracy is None
+    found = warpsim.run(body, registers={"%f1": x}, checks="default+accuracy")
+    assert [f.rule for f in found.findings] == ["accuracy"]
+    assert main(["replay", "cluster_reduce", "--checks", "accuracy"]) == 0
+    assert "accuracy: cancellation" in "".join(capsys.readouterr())
+
+
+def test_decisions():
+    """A comparison of a rounded value decides otherwise: so does what is computed from it, a branch, and a selection."""
+    tenth = np.float32(0.1)
+    body = """ld.global.f32 %f1, [%rd4]; mul.f32 %f2, %f1, 0f40400000;
+    setp.eq.f32 %p1, %f2, 0f3E99999A;
+    not.pred %p2, %p1;
+    selp.f32 %f3, 0f3F800000, 0f40000000, %p2;
+    @%p1 bra L;
+    mov.f32 %f4, 0f00000000;
+L:  st.global.f32 [%rd5], %f3;"""
+    out, result = shadow(body, np.full(32, tenth), np.zeros(32, np.float32))
+    otherwise = Fraction(float(tenth)) * 3 == Fraction(float(np.uint32(0x3E99999A).view(np.float32)))
+
+    assert (tenth * np.float32(3) == np.uint32(0x3E99999A).view(np.float32)) != otherwise
+    assert at(result, 14).kinds["branches otherwise"] == 32
+    assert result.accuracy.stores[0].exact == 3 - out[0]

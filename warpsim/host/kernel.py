@@ -20,7 +20,7 @@ from warpsim.host.arguments import Arguments, pack
 from warpsim.host.arrays import DeviceArray, pages
 from warpsim.host.device import Device, runs_on
 from warpsim.host.launch_options import LaunchOptions, Options, chosen_engine, workers_of
-from warpsim.host.options import Checks, Dim, choice, dims, integer
+from warpsim.host.options import ACCURACY, Checks, Dim, choice, dims, integer
 from warpsim.host.sources import read
 from warpsim.host.texture import Opaque, OpaqueVariable
 from warpsim.layout.textures import KINDS
@@ -83,7 +83,7 @@ class LaunchResult:
     fidelity: Sequence[Executed] = attrs.field(default=(), repr=False, eq=False)
     """Evidence for the bits of each executed instruction: recordings from a GPU, exact arithmetic, or a model."""
     accuracy: AccuracyReport | None = attrs.field(default=None, repr=False, eq=False)
-    """With ``shadow="f64"``, how far float values are from what they would be without rounding, by line."""
+    """With ``shadow="f64"`` or ``checks="accuracy"``, how far float values are from what they would be without rounding, by line."""
 
     def _repr_html_(self) -> str:
         from warpsim.report.pages import result_html
@@ -95,10 +95,14 @@ class LaunchResult:
         return result_html(facts, self.findings, self.stdout) + profile + accuracy
 
 
-def _accuracy(shadow: str) -> Accuracy:
+def accuracy_of(shadow: str | None, checks: frozenset[str]) -> Accuracy | None:
+    """What computes every float value in higher precision as well, if a launch asks for it."""
+    if shadow is None and ACCURACY not in checks:
+        return None
     from warpsim.observe.accuracy import Accuracy
 
-    choice("shadow", shadow, ("f64",))
+    if shadow is not None:
+        choice("shadow", shadow, ("f64",))
     return Accuracy()
 
 
@@ -198,7 +202,7 @@ class Kernel:
             device: the GPU; by default the module's own target.
             checks: ``"default"`` (every rule but ``race``), ``"all"`` or ``"none"``, followed by any number of
                 ``+NAME`` and ``-NAME``; or a set of rules and groups. ``"default+race"`` also finds races, at a cost in
-                time and memory.
+                time and memory; ``"accuracy"`` is ``"default"`` with ``shadow="f64"``, and notes where error is born.
             on_finding: ``"raise"`` ends the launch at the first error; ``"collect"`` continues where it can.
             async_effects: when asynchronous operations take effect: at issue (``"eager"``), or as late as the rules
                 allow (``"at_wait"``).
@@ -251,13 +255,13 @@ class Kernel:
         if pool is not None:
             from warpsim.parallel.divide import divided
 
-        accuracy = None if shadow is None else _accuracy(shadow)
-        looking = [*watchers, *([profiler] if profiler else []), *([accuracy] if accuracy else [])]
         mapped: list[int] = []
         started = time.perf_counter()
         with device.lock:  # launches on one device are ordered
             try:
                 state = self.begin(grid, block, args, mapped, device, options)
+                accuracy = accuracy_of(shadow, state.settings.checks)
+                looking = [*watchers, *([profiler] if profiler else []), *([accuracy] if accuracy else [])]
                 try:
                     if (
                         pool is None

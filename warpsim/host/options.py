@@ -91,11 +91,14 @@ NOTE = "note"
 """Marker in the set that "all" selects: also report findings of severity note."""
 STRICT = "strict-undefined"
 """Marker: report what is undefined where a matrix product or a branch reads it, not where it can be seen."""
+ACCURACY = "accuracy"
+"""Marker: compute every float value in higher precision as well, and note where error is born."""
 WORDS: dict[str, frozenset[str]] = {
     "default": EVERY - GROUPS["race"],
     "all": EVERY | {NOTE},
     "none": frozenset(),
     STRICT: EVERY - GROUPS["race"] | {STRICT},
+    ACCURACY: EVERY - GROUPS["race"] | {ACCURACY},
     **GROUPS,
     **{rule: frozenset({rule}) for rule in EVERY},
 }
@@ -144,5 +147,6 @@ def _term(term: str) -> frozenset[str]:
         raise LaunchError(f"{term[:200]!r} is neither a rule nor a group of rules; checks= takes {GRAMMAR}")
     chosen = WORDS[match[1]]
     for sign, word in re.findall(rf"([+-])({_WORD})(?=[+-]|$)", match[2]):
-        chosen = chosen | WORDS[word] if sign == "+" else chosen - WORDS[word]
+        named = frozenset({word}) if word in (STRICT, ACCURACY) else WORDS[word]
+        chosen = chosen | named if sign == "+" else chosen - named
     return chosen

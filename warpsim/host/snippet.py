@@ -15,6 +15,7 @@ from warpsim.checks.watchers import watchers_of
 from warpsim.errors import Finding, LaunchError, WarpsimError, shown
 from warpsim.host import defaults
 from warpsim.host.device import Device
+from warpsim.host.kernel import accuracy_of
 from warpsim.host.options import Checks, budget, integer, resolve_checks
 from warpsim.machine.binding.bind import bind_function
 from warpsim.machine.engine import run as run_launch
@@ -131,7 +132,8 @@ def run(
         initial.update(_values(name, value, by_name, 32 * warps))
     kept = _Registers(initial, content)
     try:
-        run_launch(state, [*watchers_of(state), kept])
+        accuracy = accuracy_of(None, chosen)
+        run_launch(state, [*watchers_of(state), *([accuracy] if accuracy else []), kept])
     except WarpsimError as problem:
         raise problem.with_traceback(None) from None
     finally:

@@ -31,16 +31,17 @@ EXACT: dict[str, Callable[..., Array]] = {
 }  # fmt: skip
 """The real functions that instructions round."""
 SUMS = frozenset({"add", "sub", "fma", "mad"})
-GROWS = SUMS | {"mma"}
+GROWS = SUMS | {"mma", "wgmma"}
 """Operations in which numbers may cancel."""
 FUSED = "fma"
 HALF = frozenset(HALVES.values())
+LOGIC: dict[str, Callable[..., Array]] = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 COMPARES: dict[str, Callable[..., Array]] = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
 }  # fmt: skip
 
 
-def _two_sum(a: Array, b: Array, s: Array) -> Array:
+def two_sum(a: Array, b: Array, s: Array) -> Array:
     """What is lost in a sum ``s`` of f64 (Knuth)."""
     t = s - a
     return (a - (s - t)) + (b - t)
@@ -49,13 +50,13 @@ def _two_sum(a: Array, b: Array, s: Array) -> Array:
 def _fma_error(a: Array, b: Array, c: Array, ea: Array, eb: Array, ec: Array, r: Array) -> Array:
     p = a * b
     s = p + c
-    low = _two_sum(p, c, s) + fma64(a, b, -p, "rn")
+    low = two_sum(p, c, s) + fma64(a, b, -p, "rn")
     return (s - r) + (low + (a * eb + b * ea + ea * eb + ec))
 
 
 DOUBLED: dict[str, Callable[..., Array]] = {
-    "add": lambda a, b, ea, eb, r: _two_sum(a, b, a + b) + ((a + b) - r) + (ea + eb),
-    "sub": lambda a, b, ea, eb, r: _two_sum(a, -b, a - b) + ((a - b) - r) + (ea - eb),
+    "add": lambda a, b, ea, eb, r: two_sum(a, b, a + b) + ((a + b) - r) + (ea + eb),
+    "sub": lambda a, b, ea, eb, r: two_sum(a, -b, a - b) + ((a - b) - r) + (ea - eb),
     "mul": lambda a, b, ea, eb, r: fma64(a, b, -r, "rn") + (a * eb + b * ea + ea * eb),
     "fma": _fma_error,
     "mad": _fma_error,
@@ -68,24 +69,24 @@ DOUBLED: dict[str, Callable[..., Array]] = {
 """What f64 loses: the rest of the operation on the values, and the operands' errors carried on."""
 
 
-Halves = tuple[int | None, ...]
-ALONE: Halves = (None,)
 ACCESSES = {Access.LOAD: "load", Access.STORE: "store"}
 _INTEGERS = frozenset(f"{sign}{bits}" for sign in "su" for bits in (8, 16, 32, 64))
 
 
-MOVES = {"mov": "move", "selp": "select", "shfl": "shuffle"}
+MOVES = {"mov": "move", "selp": "select", "shfl": "shuffle", "movmatrix": "transpose"}
+MATRICES = {"ldmatrix": "load_matrices", "stmatrix": "store_matrices"}
+FACTORS = frozenset(("f16", "bf16", "tf32", "e4m3", "e5m2", "f64"))
 
 
 @frozen
 class Rounding:
     """What an instruction ``does`` to real numbers: from elements of the type ``kind`` it makes some of the type ``to`` (for
-    "compare" the comparison), of the ``halves`` of a word (None: of a register)."""
+    "compare" the comparison), ``count`` of them in a register."""
 
     does: str
     kind: str = ""
     to: str = ""
-    halves: Halves = ALONE
+    count: int = 1
 
 
 def rounding_of(form: Form, text: str, access: Access | None) -> Rounding | None:
@@ -94,30 +95,38 @@ def rounding_of(form: Form, text: str, access: Access | None) -> Rounding | None
     if form.scope is Scope.THREAD and access in ACCESSES:
         return Rounding(ACCESSES[access]) if "param" not in words else None
     if root in MOVES:
-        return Rounding(MOVES[root])
-    if root == "mma":
-        return _product(words)
+        return Rounding(MOVES[root], next((w for w in words if w in DTYPES), ""))
+    if root in MATRICES:
+        return Rounding(MATRICES[root]) if "b16" in words and "m8n8" in words else None
+    if root in ("mma", "wgmma"):
+        return _product(root, words)
     if root in ("setp", "cvt"):
         return _comparison(words) if root == "setp" else _conversion(words)
+    if (root in LOGIC or root == "not") and words == ["pred"]:
+        return Rounding("decide")
     return _operation(words) if root in EXACT and form.scope is Scope.THREAD else None
 
 
-def _product(words: list[str]) -> Rounding | None:
-    types = [w for w in words if w in ("f16", "bf16", "tf32")]
-    plain = not {"m16n8k8", "m16n8k16"}.isdisjoint(words) and len(types) == 2 and words.count("f32") == 2
-    return Rounding("multiply", types[0], "f32") if plain else None
+def _product(root: str, words: list[str]) -> Rounding | None:
+    """A product of matrices of floats; not those of blocks with scales, nor those of quads."""
+    types = [w for w in words if w in FACTORS or w in ("f32", "s32")]
+    scaled = {"block_scale", "m8n8k4"}.intersection(words) and "f64" not in words
+    if len(types) < 3 or types[0] not in ("f16", "f32", "f64") or types[1] not in FACTORS or scaled:
+        return None
+    return Rounding("multiply_in_groups" if root == "wgmma" else "multiply", types[1], types[0])
 
 
 def _comparison(words: list[str]) -> Rounding | None:
     compare = next((w.rstrip("u") for w in words if w.rstrip("u") in COMPARES), "")
-    kind = words[-1]
-    return Rounding("compare", kind, compare) if compare and kind in DTYPES and len(words) <= 3 else None
+    return Rounding("compare", words[-1], compare) if compare and words[-1] in DTYPES else None
 
 
 def _conversion(words: list[str]) -> Rounding | None:
     to, kind = words[-2:]
+    if to == "tf32":
+        to = "f32"
     if to in HALVES and kind == "f32":
-        return Rounding("convert", "f32", HALVES[to], (0, 1))
+        return Rounding("convert", "f32", HALVES[to], 2)
     plain = (
         to in DTYPES and (kind in DTYPES or kind in _INTEGERS) and not {"sat", "relu", "satfinite"}.intersection(words)
     )
@@ -129,4 +138,4 @@ def _operation(words: list[str]) -> Rounding | None:
     if len(floats) != 1 or {"sat", "relu", "xorsign", "abs", "oob"}.intersection(words):
         return None
     kind = HALVES.get(floats[0], floats[0])
-    return Rounding("compute", kind, kind, (0, 1) if floats[0] in HALVES else ALONE)
+    return Rounding("compute", kind, kind, 2 if floats[0] in HALVES else 1)

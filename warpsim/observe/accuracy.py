@@ -2,103 +2,71 @@
 
 A register's shadow is the *error* of its value, in f64: value and error together are the companion, of about twice the precision
 where the value is f64 itself. Exact values have no shadow. Where a value goes, its error goes: registers, selections, shuffles,
-memory. In memory an error counts as long as the bits are those for which it was stored; an integer view of a float has none.
+memory, asynchronous copies. In memory an error counts as long as the bits are those for which it was stored; an integer view of
+a float has none.
 
-A form's body is its rounding, so the companion is not made by it but by the operation that it rounds: one of `EXACT`.
+A form's body is its rounding, so the companion is not made by it but by the operation that it rounds: one of `EXACT`, or the
+product of matrices. A predicate's shadow says where the companion decides otherwise.
 """
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
+import attrs
 import numpy as np
 
-from warpsim.isa.exact import (
-    COMPARES,
-    DOUBLED,
-    DTYPES,
-    EXACT,
-    FUSED,
-    HALVES,
-    LEAST,
-    PRECISION,
-    SUMS,
-    Halves,
-    rounding_of,
-)
-from warpsim.layout import fragments
-from warpsim.layout.fragment import gather, scatter
-from warpsim.machine.binding.operand_slots import Guard, guard_of, value_getter
+from warpsim.isa.exact import COMPARES, DOUBLED, DTYPES, EXACT, FUSED, LEAST, LOGIC, PRECISION, SUMS, two_sum
+from warpsim.isa.traits import Ending
 from warpsim.machine.binding.warp_steps import collect, spread, warp_ports
-from warpsim.machine.hooks import MemoryAccess
+from warpsim.machine.hooks import READ, MemoryAccess
 from warpsim.machine.machine import Machine
+from warpsim.machine.reporting import finding_at
 from warpsim.machine.state.group import Group
+from warpsim.machine.state.launch import LaunchState
+from warpsim.machine.state.transfers import BoxStore, RunStore, Transfer, Which
 from warpsim.machine.values import as_array
-from warpsim.machine.watcher import READ, Watcher
+from warpsim.machine.watcher import Watcher
 from warpsim.numerics.arrays import Array
-from warpsim.numerics.matrix import decode
+from warpsim.observe import accuracy_matrices as matrices
+from warpsim.observe.accuracy_memory import Companions, accessed, shared_of
 from warpsim.observe.accuracy_report import AccuracyReport, Birth
-from warpsim.program.program import Instruction, Operand
+from warpsim.observe.accuracy_values import (
+    DECISION,
+    NAMES,
+    NOTHING,
+    PARTS,
+    Errors,
+    Made,
+    Pending,
+    Rule,
+    companion,
+    elements,
+    error_in,
+    error_of,
+    errors_of,
+    part_of,
+    rule_of,
+)
+from warpsim.program.program import Instruction
 from warpsim.records import frozen
 
-TINY = 5e-324
-Errors = dict[tuple[int, str], Array]
-"""Errors of registers, by their numbers and the names of the errors."""
-
-
-def _name(kind: str, half: int | None = None) -> str:
-    return f"error of {kind}" if half is None else f"error of {kind}, half {half}"
-
-
-OURS = frozenset(
-    _name(kind, half) for kind in DTYPES for half in (None, 0, 1) if half is None or kind in HALVES.values()
-)
-
-
-def companion(value: Array, error: Array | None) -> Array:
-    """Values with their errors, in f64. The error of what is not finite is the companion itself."""
-    wide = value.astype(np.float64)
-    if error is None:
-        return wide
-    whole = wide + error
-    if not math.isfinite(whole.sum()):
-        whole = np.where(np.isfinite(wide) | (error == 0), whole, error)
-    return whole
-
-
-def error_of(whole: Array, value: Array) -> Array:
-    """The error of values with such companions."""
-    wide = value.astype(np.float64)
-    error = whole - wide
-    if not math.isfinite(error.sum()):
-        kept = np.where(np.isfinite(whole), np.where(whole == 0, TINY, whole), 0.0)
-        error = np.where(np.isfinite(wide), error, np.where(np.isnan(whole), 0.0, kept))
-    return error
+MOVES = frozenset(("move", "select", "shuffle", "transpose", "decide", "compare"))
+"""What gives no error where its sources have none."""
+NONE = np.zeros(1)
+ZERO: Array = np.zeros(1, np.int64)
 
 
 @frozen(eq=False)
-class Rule:
-    """What an instruction does to companions: how, of which types, and what fetches its sources."""
+class Known:
+    """What is known of an instruction, which is kept alive with it."""
 
-    does: str
-    kind: str
-    to: str
-    halves: Halves
-    getters: tuple[Callable[[Machine, Group], Array], ...]
-    guard: Guard | None
-
-
-@frozen(eq=False)
-class Pending:
-    """A step that is about to run: its rule, its sources with their errors by half, and the lanes that run it."""
-
-    group: Group
     instruction: Instruction
-    rule: Rule
-    values: list[Array]
-    errors: list[dict[str, Array]]
-    active: Array | None
+    rule: Rule | None
+    table: matrices.Table
 
 
 class Accuracy(Watcher):
@@ -106,308 +74,463 @@ class Accuracy(Watcher):
 
     def __init__(self) -> None:
         self.found = AccuracyReport()
-        self._rules: dict[int, tuple[Instruction, Rule | None]] = {}
+        self._known: dict[int, Known] = {}
+        self._births: dict[tuple[int, bool], Birth] = {}
         self._pending: Pending | None = None
-        self._loads: list[MemoryAccess] = []
-        self._planes: dict[tuple[object, ...], tuple[Array, Array]] = {}
+        self._accesses: list[MemoryAccess] = []
+        self._memory = Companions()
 
     def batch_ended(self, machine: Machine) -> None:
         """Forget what its memories held."""
-        batch = id(machine.batch)
-        self._planes = {key: plane for key, plane in self._planes.items() if key[0] != batch}
+        self._memory.forget(machine.batch)
 
     # ---- steps -------------------------------------------------------------------------------
+
+    def _of(self, group: Group, instruction: Instruction) -> Known:
+        known = self._known.get(id(instruction))
+        if known is None:
+            rule = rule_of(group, instruction)
+            make = None if rule is None else matrices.TABLES.get(rule.rounding.does)
+            table = [] if make is None else make(instruction)
+            known = self._known[id(instruction)] = Known(instruction, rule, table)
+        return known
 
     def registers_read(self, machine: Machine, group: Group, registers: tuple[int, ...]) -> None:
         """Keep the sources, which the step may overwrite."""
         instruction = group.instruction
-        known = self._rules.get(id(instruction))
-        if known is None:
-            known = self._rules[id(instruction)] = instruction, rule_of(group, instruction)
-        rule = known[1]
-        self._pending, self._loads = None, []
+        known = self._known.get(id(instruction)) or self._of(group, instruction)
+        self._pending = None
+        if self._accesses:
+            self._accesses = []
+        if instruction.guard is not None and group.has_shadows:
+            self._guarded(group, instruction)
+        rule = known.rule
         if rule is None:
             return
         active = None if rule.guard is None else rule.guard(machine, group)
         if active is False:
             return
-        errors = [self._errors(group, operand) for operand in _data(instruction)]
-        if rule.does in ("move", "select", "shuffle") and not any(errors):
-            return
         values = [as_array(get(machine, group)) for get in rule.getters]
+        errors = [errors_of(group, o) for o in rule.data] if group.shadows else [NOTHING] * len(values)
+        if rule.rounding.does in MOVES and not (any(errors) or (group.shadows and rule.guard is not None)):
+            return
         self._pending = Pending(group, instruction, rule, values, errors, active)
 
-    def _errors(self, group: Group, operand: Operand) -> dict[str, Array]:
-        if operand.register is None or not (group.shadows or group.frame.shadows):
-            return {}
-        slot = operand.register.index
-        return {name: error for name in self._names(group) if (error := group.shadow(name, slot)) is not None}
-
-    def _names(self, group: Group) -> set[str]:
-        """The kinds of errors that a group's registers may have."""
-        return set(OURS.intersection((*group.shadows, *group.frame.shadows)))
+    def _guarded(self, group: Group, instruction: Instruction) -> None:
+        """Count the threads that the companion would branch, or execute, otherwise."""
+        assert instruction.guard is not None
+        slot = instruction.guard[0].index
+        group.read(slot)
+        otherwise = group.shadow(NAMES[DECISION], slot)
+        if otherwise is not None:
+            word = "branches otherwise" if instruction.traits.ending is Ending.BRANCH else "executed otherwise"
+            lanes = int(np.count_nonzero(np.broadcast_to(otherwise, group.selection.shape)))
+            self._birth(group, instruction, "pred").kinds[word] += lanes
 
     def registers_written(self, machine: Machine, group: Group, registers: tuple[int, ...]) -> None:
         """Give the results their errors."""
         pending, self._pending = self._pending, None
-        instruction = group.instruction
-        made: Errors = {}
-        if pending is not None and not (pending.group is group and pending.instruction is instruction):
-            pending = None  # of a store before an instruction that reads no register
-        if pending is not None:
-            rule = pending.rule
-            made = getattr(self, f"_{rule.does}")(machine, group, instruction, pending)
-        names = self._names(group)
-        names.update(name for _, name in made)
-        for name in names:
+        instruction, shadows = group.instruction, group.shadows
+        made: Made = {}
+        if pending is not None and pending.group is group and pending.instruction is instruction:
+            does: Callable[..., Made] = getattr(self, f"_{pending.rule.rounding.does}")
+            made = does(machine, group, instruction, pending)
+            active = pending.active
+        elif not shadows or instruction.guard is not None:
+            return
+        else:
+            active = None
+        for name in [name for name in shadows if name in PARTS]:
+            part = PARTS[name]
             for slot in registers:
-                new, old = made.get((slot, name)), group.shadow(name, slot)
-                if new is None and (old is None or (pending is None and instruction.guard is not None)):
+                if slot in shadows.get(name, NOTHING) and (slot, part) not in made:
+                    made[slot, part] = None
+        for (slot, part), new in made.items():
+            name = NAMES[part]
+            if active is not None:
+                old = group.shadow(name, slot)
+                if old is None and new is None:
                     continue
-                if pending is not None and pending.active is not None:
-                    zero = np.zeros(1)
-                    new = np.where(pending.active, zero if new is None else new, zero if old is None else old)
-                if new is not None and new.any():
-                    group.set_shadow(name, slot, new)
-                elif old is not None:
-                    group.set_shadow(name, slot, None)
+                zero: Array = np.zeros(1, np.bool_ if part is DECISION else np.float64)
+                new = np.where(active, zero if new is None else new, zero if old is None else old)
+                new = new if new.any() else None
+            group.set_shadow(name, slot, new)
 
     # ---- arithmetic --------------------------------------------------------------------------
 
-    def _compute(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Errors:
+    def _compute(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
         slot = instruction.outputs[0].registers[0]
-        made: Errors = {}
-        root, rule = instruction.form.root, p.rule
+        made: Made = {}
+        root, rounding = instruction.form.root, p.rule.rounding
         result = as_array(group.read(slot))
         signs = getattr(instruction.form.function, "keywords", {})
         contracted = "negative_product" in signs
         if contracted and (len(p.values) != 3 or instruction.form.function.args[1] is not None):  # type: ignore[attr-defined]
             return made
-        for half in rule.halves:
-            values = [_part(v, rule.kind, half) for v in p.values]
-            errors = [e.get(_name(rule.kind, half)) for e in p.errors]
+        for k in range(rounding.count):
+            part = rounding.kind, k
+            values = [part_of(v, part) for v in p.values]
+            errors = [error_in(e, part, v) if e else None for e, v in zip(p.errors, p.values, strict=True)]
             if contracted:
                 root = FUSED
                 for place, name in ((0, "negative_product"), (2, "negative_sum")):
                     error = errors[place]
                     if signs[name]:
                         values[place], errors[place] = -values[place], None if error is None else -error
-            got = _part(result, rule.to, half)
-            error = _error(root, values, errors, got, rule)
-            made[slot, _name(rule.to, half)] = error
-            self._note(machine, group, instruction, values, errors, got, error, p.active, rule.to)
+            got = part_of(result, part)
+            if rounding.to == "f64":
+                error, whole = _doubled(root, values, errors, got), None
+            else:
+                whole = EXACT[root](
+                    *[
+                        v.astype(np.float64) if e is None else companion(v, e)
+                        for v, e in zip(values, errors, strict=True)
+                    ]
+                )
+                error = whole - got
+            made[slot, part] = self._note(group, instruction, values, errors, got, error, p.active, rounding.to, whole)
         return made
 
-    def _convert(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Errors:
-        slot, made, rule = instruction.outputs[0].registers[0], {}, p.rule
+    def _convert(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
+        slot, rounding = instruction.outputs[0].registers[0], p.rule.rounding
+        made: Made = {}
         result = as_array(group.read(slot))
-        for number, half in enumerate(rule.halves):
-            source = len(p.values) - 1 - number if half is not None else 0
-            value, error = p.values[source], p.errors[source].get(_name(rule.kind))
-            got = _part(result, rule.to, half)
-            new = error_of(companion(value, error), got)
-            if rule.to == "f64" and error is not None and rule.kind != "f64":
-                new = error
-            made[slot, _name(rule.to, half)] = new
-            self._note(machine, group, instruction, [value], [error], got, new, p.active, rule.to)
+        for k in range(rounding.count):
+            source = len(p.values) - 1 - k if rounding.count > 1 else 0
+            value = p.values[source]
+            error = error_in(p.errors[source], (rounding.kind, 0), value) if rounding.kind in DTYPES else None
+            value = part_of(value, (rounding.kind, 0)) if rounding.kind in DTYPES else value
+            got = part_of(result, (rounding.to, k))
+            whole = companion(value, error)
+            new = error if rounding.to == "f64" and error is not None and rounding.kind != "f64" else whole - got
+            made[slot, (rounding.to, k)] = self._note(
+                group, instruction, [value], [error], got, new, p.active, rounding.to, whole
+            )
         return made
 
-    def _compare(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Errors:
-        errors = [e.get(_name(p.rule.kind)) for e in p.errors[:2]]
-        if all(e is None for e in errors):
-            return {}
-        left, right = (companion(v, e) for v, e in zip(p.values[:2], errors, strict=True))
-        compare = COMPARES[p.rule.to]
-        otherwise = compare(left, right) != compare(p.values[0], p.values[1])
-        if p.active is not None:
-            otherwise = otherwise & p.active
+    # ---- decisions ---------------------------------------------------------------------------
+
+    def _compare(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
+        kind, compare = p.rule.rounding.kind, COMPARES[p.rule.rounding.to]
+        values = [part_of(v, (kind, 0)) for v in p.values[:2]]
+        errors = [error_in(e, (kind, 0), v) for e, v in zip(p.errors[:2], values, strict=True)]
+        left, right = (companion(v, e) for v, e in zip(values, errors, strict=True))
+        whole, got = compare(left, right), compare(*values)
+        third = p.values[2:]
+        mask = p.errors[2].get(DECISION) if third else None
+        join = next((LOGIC[w] for w in instruction.text.split(".") if w in LOGIC), None)
+        made: Made = {}
+        for k, operand in enumerate(elements(instruction.outputs)):
+            a, b = (whole, got) if k == 0 else (~whole, ~got)
+            if join is not None:
+                a, b = join(a, third[0] if mask is None else third[0] ^ mask), join(b, third[0])
+            if operand.register is not None:
+                made[operand.registers[0], DECISION] = _some(a ^ b)
+        otherwise = whole ^ got if p.active is None else (whole ^ got) & p.active
         lanes = int(np.count_nonzero(np.broadcast_to(otherwise, group.selection.shape)))
         if lanes:
             self._birth(group, instruction, "pred").kinds["decided otherwise"] += lanes
-        return {}
-
-    def _move(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Errors:
-        made: Errors = {}
-        outputs = [o.registers[0] for o in _elements(instruction.outputs) if o.register is not None]
-        sources = p.errors
-        if p.rule.does == "select":
-            chosen = as_array(p.values[2]).astype(np.bool_)
-            for name in {*sources[0], *sources[1]}:
-                a, b = (sources[k].get(name, np.zeros(1)) for k in (0, 1))
-                made[outputs[0], name] = np.where(chosen, a, b)
-        elif p.rule.does == "shuffle":
-            for name, error in sources[0].items():
-                made[outputs[0], name] = self._shuffled(machine, group, instruction, p, error)
-        elif len(outputs) == len(sources) == 1:
-            made = {(outputs[0], name): error for name, error in sources[0].items()}
-        elif len(sources) == 2 and len(outputs) == 1:
-            for half, errors in enumerate(sources):
-                made |= {(outputs[0], _name(k, half)): errors[_name(k)] for k in ("f16", "bf16") if _name(k) in errors}
-        elif len(sources) == 1 and len(outputs) == 2:
-            for half, slot in enumerate(outputs):
-                found = ((k, sources[0].get(_name(k, half))) for k in ("f16", "bf16"))
-                made |= {(slot, _name(k)): error for k, error in found if error is not None}
         return made
 
-    def _shuffled(self, machine: Machine, group: Group, instruction: Instruction, p: Pending, error: Array) -> Array:
+    def _decide(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
+        masks = [e.get(DECISION) for e in p.errors]
+        turned = [v if m is None else v ^ m for v, m in zip(p.values, masks, strict=True)]
+        function, slot = instruction.form.function, instruction.outputs[0].registers[0]
+        otherwise = function(instruction.op, *turned) ^ function(instruction.op, *p.values)
+        return {(slot, DECISION): _some(otherwise)}
+
+    # ---- moves -------------------------------------------------------------------------------
+
+    def _move(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
+        """Elements keep their place among all bits of the sources, one after another."""
+        made: Made = {}
+        ends = np.cumsum([o.type.bits for o in elements(instruction.outputs)]).tolist()
+        outputs, first = elements(instruction.outputs), 0
+        for operand, errors in zip(p.rule.data, p.errors, strict=True):
+            for (kind, k), error in errors.items():
+                if kind == "pred":
+                    made[outputs[0].registers[0], DECISION] = error
+                    continue
+                width = 8 * DTYPES[kind].itemsize
+                at = first + k * width
+                number = bisect.bisect(ends, at)
+                start = ends[number - 1] if number else 0
+                if number < len(outputs) and at + width <= ends[number] and outputs[number].register is not None:
+                    made[outputs[number].registers[0], (kind, (at - start) // width)] = error
+            first += operand.type.bits
+        return made
+
+    def _select(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
+        made: Made = {}
+        slot, kind = instruction.outputs[0].registers[0], p.rule.rounding.kind
+        chosen = p.values[2].astype(np.bool_)
+        mask = p.errors[2].get(DECISION)
+        for part in {*p.errors[0], *p.errors[1]}:
+            a, b = (p.errors[k].get(part, NONE) for k in (0, 1))
+            made[slot, part] = _some(np.where(chosen, a, b))
+        if mask is not None and kind in DTYPES:
+            part = kind, 0
+            a, b = (companion(part_of(p.values[k], part), error_in(p.errors[k], part, p.values[k])) for k in (0, 1))
+            made[slot, part] = _some(error_of(np.where(chosen ^ mask, a, b), part_of(as_array(group.read(slot)), part)))
+        return made
+
+    def _shuffle(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
         """The errors that lanes get from others: their bits in two halves take the way of the value's."""
+        slot = elements(instruction.outputs)[0].registers[0]
         warps, form = group.warps, instruction.form
-        words = np.ascontiguousarray(np.broadcast_to(error, group.selection.shape)).view(np.uint32)
-        moved = []
-        for k in (0, 1):
-            word = np.ascontiguousarray(words[..., k::2])
-            arguments = [spread(warps, v, wide=False) for v in (word, *p.values[1:])]
-            result = form.function(instruction.op, *arguments, **warp_ports(machine, group, p.active, form))
-            got = collect(warps, result[0] if isinstance(result, tuple) else result, wide=False)
-            moved.append(np.broadcast_to(as_array(got), group.selection.shape))  # type: ignore[arg-type]
-        both = np.stack(moved, axis=-1).astype(np.uint32)
-        return np.ascontiguousarray(both).view(np.float64)[..., 0]
-
-    def _multiply(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Errors:
-        """The product of matrices, without rounding of products or sums."""
-        op, warps = instruction.op, group.warps
-        m, _, k = (int(x) for x in str(op.shape)[1:].replace("n", " ").replace("k", " ").split())
-        named = {name: list(_elements((instruction.named[name],))) for name in "abc"}
-        count, parts, at = warps.n, {}, 0
-        for name in "abc":
-            size = len(named[name])
-            parts[name] = p.values[at : at + size], p.errors[at : at + size]
-            at += size
-
-        def spread_all(arrays: Sequence[Array]) -> tuple[Array, ...]:
-            shape = (count, 32, warps.m)
-            return tuple([np.ascontiguousarray(np.broadcast_to(spread(warps, a, wide=False), shape)) for a in arrays])
-
-        kind = p.rule.kind
-
-        def matrix(name: str, rows: int) -> Array:
-            values, errors = parts[name]
-            held = tuple([v.view(np.uint32) for v in spread_all(values)])
-            bits = gather(fragments.multiplicand(rows, k, 32 if kind == "tf32" else 16), held, count, warps.m)
-            exact = decode(bits, kind).values.astype(np.float64)
-            if kind == "tf32":
-                lost = [e.get(_name("f32"), np.zeros(1)) for e in errors]
-                if any(e.any() for e in lost):
-                    exact = exact + gather(fragments.multiplicand(rows, k, 32), spread_all(lost), count, warps.m)
-                return exact
-            for half in (0, 1):
-                lost = [e.get(_name(kind, half), np.zeros(1)) for e in errors]
-                if any(e.any() for e in lost):
-                    words = fragments.multiplicand(rows, k // 2, 32)
-                    exact[half::2] = exact[half::2] + gather(words, spread_all(lost), count, warps.m)
-            return exact
-
-        left, right = matrix("a", m), matrix("b", 8)
-        sums = np.matmul(left.transpose(2, 1, 0), right.transpose(2, 0, 1)).transpose(1, 2, 0)
-        place = fragments.accumulator(m, 8, 32)
-        added = scatter(place, np.ascontiguousarray(sums), count, warps.m, row_major=True)
-        made: Errors = {}
-        slots = [o.registers[0] for o in _elements(instruction.outputs)]
-        for slot, total, value, errors in zip(slots, added, parts["c"][0], parts["c"][1], strict=True):
-            product = as_array(collect(warps, total, wide=False))  # type: ignore[arg-type]
-            addend = value.view(np.float32)
-            error = errors.get(_name("f32"))
-            got = as_array(group.read(slot)).view(np.float32)
-            new = error_of(product + companion(addend, error), got)
-            made[slot, _name("f32")] = new
-            self._note(machine, group, instruction, [product, addend], [None, error], got, new, p.active, "f32")
+        made: Made = {}
+        for part, error in p.errors[0].items():
+            words = np.ascontiguousarray(np.broadcast_to(error, group.selection.shape)).view(np.uint32)
+            moved = []
+            for k in (0, 1):
+                word = np.ascontiguousarray(words[..., k::2])
+                arguments = [spread(warps, v, wide=False) for v in (word, *p.values[1:])]
+                result = form.function(instruction.op, *arguments, **warp_ports(machine, group, p.active, form))
+                got = collect(warps, result[0] if isinstance(result, tuple) else result, wide=False)
+                moved.append(np.broadcast_to(as_array(got), group.selection.shape))  # type: ignore[arg-type]
+            both = np.stack(moved, axis=-1).astype(np.uint32)
+            made[slot, part] = _some(np.ascontiguousarray(both).view(np.float64)[..., 0])
         return made
 
-    _select = _shuffle = _move
+    def _transpose(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
+        slot, table = instruction.outputs[0].registers[0], self._of(group, instruction).table[0]
+        made: Made = {}
+        for kind in matrices.KINDS:
+            if (held := self._in_warps(group, p.errors[:1], kind)) is not None:
+                for k in (0, 1):
+                    element = table[:, k]
+                    new = group.warps.collect(held[0][element % 2, :, element // 2].transpose(1, 0, 2))
+                    made[slot, (kind, k)] = _some(new)
+        return made
+
+    def _in_warps(self, group: Group, errors: Sequence[Errors], kind: str) -> Array | None:
+        """The errors of both halves of registers, ``[registers, 2, n, 32, m]``; None if there are none."""
+        if not any((kind, k) in e for e in errors for k in (0, 1)):
+            return None
+        warps = group.warps
+        shape = warps.n, 32, warps.m
+        return np.stack(
+            [[np.broadcast_to(warps.spread(e.get((kind, k), NONE)), shape) for k in (0, 1)] for e in errors]
+        )
+
+    # ---- products ----------------------------------------------------------------------------
+
+    def _multiply(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
+        return self._product(group, instruction, p, matrices.product_of_warps(group, p))
+
+    def _multiply_in_groups(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
+        if machine.launch.settings.async_effects == "at_wait":
+            return {}  # the results are not there yet
+        return self._product(group, instruction, p, matrices.product_of_warpgroups(machine, group, p, self._memory))
+
+    def _product(self, group: Group, instruction: Instruction, p: Pending, product: matrices.Product) -> Made:
+        """The sums of an exact product and what it is added to, less the results."""
+        shape = group.selection.shape
+
+        def stacked(values: Sequence[Array]) -> Array:
+            return np.stack([np.broadcast_to(v, shape) for v in values])
+
+        kind = product.places[0][1][0]
+        got = stacked([part_of(as_array(group.read(slot)), part) for slot, part in product.places])
+        parts = [part for _, part in product.places]
+        held = [at for at in product.addend for _ in range(len(parts) // len(product.addend))]
+        addend = stacked([part_of(p.values[at], part) for at, part in zip(held, parts, strict=True)])
+        lost = [p.errors[at].get(part) for at, part in zip(held, parts, strict=True)]
+        error = None if all(e is None for e in lost) else stacked([NONE if e is None else e for e in lost])
+        if product.scale is not None and not (scale := p.values[product.scale].astype(np.bool_)).all():
+            addend = np.where(scale, addend, addend.dtype.type(0))
+            error = None if error is None else np.where(scale, error, 0.0)
+        if product.rest is None:
+            whole = product.sums + companion(addend, error)
+            new = whole - got
+        else:
+            whole = product.sums + addend
+            new = two_sum(product.sums, addend, whole) + product.rest + (whole - got)
+            new = new if error is None else new + error
+        noted = self._note(group, instruction, [product.sums, addend], [None, error], got, new, p.active, kind, whole)
+        if noted is None:
+            return dict.fromkeys(product.places)
+        return {place: _some(row) for place, row in zip(product.places, noted, strict=True)}
 
     # ---- memory ------------------------------------------------------------------------------
 
     def memory_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """Keep the addresses of loads; store the errors of what is stored."""
+        pending, instruction = self._pending, group.instruction
+        if pending is None or pending.group is not group or pending.instruction is not instruction:
+            rule = self._of(group, instruction).rule
+            if rule is None or rule.rounding.does != "load":
+                return
+            pending = self._pending = Pending(group, instruction, rule, [], [], None)  # it reads no register
+            self._accesses = []
+        does = pending.rule.rounding.does
+        if does == "store" and access.kind != READ:
+            self._store(machine, group, access, pending)
+        elif does == "load":
+            self._accesses.append(access)
+
+    def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
+        """The same for rows of matrices."""
         pending = self._pending
-        known = self._rules.get(id(group.instruction))
-        rule = None if known is None else known[1]
-        if rule is None or rule.does != "load":
-            if pending is not None and pending.group is group and pending.rule.does == "store" and access.kind != READ:
-                self._store(machine, group, access, pending)
+        if pending is None or pending.group is not group:
             return
-        self._loads.append(access)
-
-    def _plane(self, machine: Machine, access: MemoryAccess, kind: str, *, make: bool) -> tuple[Array, Array] | None:
-        size = DTYPES[kind].itemsize
-        if access.allocation is not None:
-            key: tuple[object, ...] = ("global", access.allocation.start, kind)
-            shape: tuple[int, ...] = (-((access.allocation.start - access.allocation.end) // size),)
-        else:
-            memory = machine.batch.local if access.space == "local" else machine.batch.shared
-            key = id(machine.batch), access.space.split(":")[0], kind
-            shape = -(-memory.size // size), memory.n_columns
-        if key not in self._planes and make:
-            self._planes[key] = np.zeros(shape, f"u{size}"), np.zeros(shape)
-        return self._planes.get(key)
-
-    def _cells(self, group: Group, access: MemoryAccess, size: int, k: int) -> tuple[Array, ...]:
-        start = access.places - (0 if access.allocation is None else access.allocation.start)
-        at = np.broadcast_to(start // size + k, group.selection.shape)
-        if access.allocation is not None:
-            return (at,)
-        return at, np.broadcast_to(access.columns, group.selection.shape)
+        does = pending.rule.rounding.does
+        if does == "load_matrices":
+            self._accesses.append(access)
+        elif does == "store_matrices":
+            self._accesses.append(access)
+            self._store_rows(machine, group, access, pending)
 
     def _store(self, machine: Machine, group: Group, access: MemoryAccess, p: Pending) -> None:
-        count = len(p.values)
-        width = access.nbytes // count
-        instruction = group.instruction
-        for k, (value, errors) in enumerate(zip(p.values, p.errors, strict=True)):
-            for name, error in errors.items():
-                kind, half = _kind_of(name)
+        region, width, chosen = accessed(machine, access), access.nbytes // len(p.values), access.active
+        held, place, columns = (
+            self._memory.kinds(region),
+            access.places,
+            access.columns if access.columns.size else ZERO,
+        )
+        shape = group.selection.shape
+        if chosen is not None:
+            chosen = np.broadcast_to(chosen, shape)
+            place, columns = (np.broadcast_to(a, shape)[chosen] for a in (place, columns))
+        for number, (value, errors) in enumerate(zip(p.values, p.errors, strict=True)):
+            for kind in {*held, *(kind for kind, _ in errors)} - {"pred"}:
                 size = DTYPES[kind].itemsize
-                if size * (1 if half is None else 2) != width:
-                    continue
-                plane = self._plane(machine, access, kind, make=True)
-                assert plane is not None
-                part = np.broadcast_to(_part(value, kind, half), group.selection.shape)
-                lost = np.broadcast_to(error, group.selection.shape)
-                at = self._cells(group, access, size, k * (1 if half is None else 2) + (half or 0))
-                chosen = slice(None) if access.active is None else np.broadcast_to(access.active, group.selection.shape)
-                where = tuple([a[chosen] for a in at])
-                plane[0][where], plane[1][where] = np.ascontiguousarray(part).view(f"u{size}")[chosen], lost[chosen]
-                if access.allocation is not None:
-                    self._note(
-                        machine, group, instruction, [part], [error], part, lost, access.active, kind, stored=True
+                for k in range(width // size):
+                    part, at = (kind, k), place + (number * width + k * size)
+                    error = errors.get(part)
+                    if error is None:
+                        self._memory.write(region, kind, at, columns, None, None)
+                        continue
+                    got = part_of(value, part)
+                    bits = got.view(f"u{size}")
+                    some = (
+                        (bits, error)
+                        if chosen is None
+                        else tuple([np.broadcast_to(a, shape)[chosen] for a in (bits, error)])
                     )
+                    self._memory.write(region, kind, at, columns, *some)
+                    if access.allocation is not None:
+                        self._note(group, p.instruction, [got], [error], got, error, access.active, kind, stored=True)
 
-    def _load(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Errors:
-        made: Errors = {}
-        loads, self._loads = self._loads, []
-        outputs = list(_elements(instruction.outputs))
-        for access in loads if self._planes else ():
-            for kind, half in ((k, h) for k in DTYPES for h in ((None, 0, 1) if DTYPES[k].itemsize == 2 else (None,))):
-                size, plane = DTYPES[kind].itemsize, self._plane(machine, access, kind, make=False)
-                if plane is None or size * (1 if half is None else 2) != access.nbytes // len(outputs):
-                    continue
-                for k, output in enumerate(outputs):
+    def _store_rows(self, machine: Machine, group: Group, access: MemoryAccess, p: Pending) -> None:
+        table = self._of(group, p.instruction).table[len(self._accesses) - 1]
+        region = shared_of(machine)
+        if access.active is not None and not access.active.all():
+            return
+        place, columns = (array[:, :, None, None, :] for array in (access.places, access.columns))
+        offset = (4 * np.arange(4)[:, None] + 2 * np.arange(2))[..., None]
+        warps = group.warps
+        register, lane, half = table // 64, table // 2 % 32, table % 2
+        words = np.stack([np.broadcast_to(warps.spread(v.view(np.uint32)), (warps.n, 32, warps.m)) for v in p.values])
+        bits = np.stack([words & np.uint32(0xFFFF), words >> np.uint32(16)], axis=1).astype(np.uint16)
+        for kind in matrices.KINDS:
+            held = self._in_warps(group, p.errors, kind)
+            if held is None and kind not in self._memory.kinds(region):
+                continue
+            some = (
+                [None, None]
+                if held is None
+                else [array[register, half, :, lane].transpose(3, 0, 1, 2, 4) for array in (bits, held)]
+            )
+            self._memory.write(region, kind, place + offset, columns, *some)
+
+    def _load(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
+        made: Made = {}
+        outputs = elements(instruction.outputs)
+        for access in self._accesses:
+            region, width = accessed(machine, access), access.nbytes // len(outputs)
+            columns = access.columns if access.columns.size else ZERO
+            for kind in self._memory.kinds(region):
+                size = DTYPES[kind].itemsize
+                for number, output in enumerate(outputs if size <= width else ()):
                     if output.register is None:
                         continue
                     slot = output.registers[0]
-                    at = self._cells(group, access, size, k * (1 if half is None else 2) + (half or 0))
-                    inside = [np.clip(a, 0, n - 1) for a, n in zip(at, plane[0].shape, strict=True)]
-                    value = np.broadcast_to(_part(as_array(group.read(slot)), kind, half), group.selection.shape)
-                    same = np.ascontiguousarray(value).view(f"u{size}") == plane[0][tuple(inside)]
-                    if access.active is not None:
-                        same = same & access.active
-                    error = np.where(same, plane[1][tuple(inside)], 0.0)
-                    before = made.get((slot, _name(kind, half)))
-                    made[slot, _name(kind, half)] = error if before is None else before + error
+                    for k in range(width // size):
+                        part = kind, k
+                        bits = part_of(as_array(group.read(slot)), part).view(f"u{size}")
+                        error = self._memory.read(
+                            region, kind, access.places + (number * width + k * size), columns, bits
+                        )
+                        if access.active is not None:
+                            error = np.where(access.active, error, 0.0)
+                        before = made.get((slot, part))
+                        made[slot, part] = _some(error if before is None else before + error)
         return made
+
+    def _load_matrices(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
+        made: Made = {}
+        region, table = shared_of(machine), self._of(group, instruction).table
+        kinds = [kind for kind in self._memory.kinds(region) if DTYPES[kind].itemsize < 8]
+        if not kinds or not self._accesses:
+            return made
+        place, columns = (
+            np.concatenate(arrays, axis=1) for arrays in zip(*map(partial(_rows, group), self._accesses), strict=True)
+        )
+        for slot, element in zip([o.registers[0] for o in elements(instruction.outputs)], table, strict=True):
+            value = as_array(group.read(slot))
+            for kind in kinds:
+                size = DTYPES[kind].itemsize
+                for k in range(4 // size):
+                    row, offset = element[:, k] // 8, 2 * (element[:, k] % 8)
+                    if size == 4 and (element[:, 1] != element[:, 0] + 1).any():
+                        continue
+                    at, owners = (group.warps.collect(a) for a in (place[:, row] + offset[:, None], columns[:, row]))
+                    bits = part_of(value, (kind, k)).view(f"u{size}")
+                    made[slot, (kind, k)] = _some(self._memory.read(region, kind, at, owners, bits))
+        return made
+
+    def async_issued(self, machine: Machine, transfer: Transfer) -> None:
+        """Copies are kept until they have acted, so that `async_delivered` comes for each."""
+
+    def async_delivered(
+        self, machine: Machine, group: Group, active: Array | None, transfer: Transfer, which: Which
+    ) -> None:
+        """Errors travel with what copies move; what they store to global memory is reported."""
+        work = transfer.work
+        for region, place, size in self._memory.deliver(machine, transfer, which):
+            allocation = machine.launch.memory.find(region.first, region.first + 1)
+            if allocation is None or not isinstance(work, BoxStore | RunStore):
+                continue
+            for kind, plane in self._memory.kinds(region).items():
+                width = DTYPES[kind].itemsize
+                if size % width:
+                    continue
+                at = (place[..., None] + np.arange(0, size, width) - region.first) // width
+                got = allocation.data[: len(allocation.data) // width * width].view(f"u{width}")[at]
+                error = np.where(plane[0][at] == got, plane[1][at], 0.0)
+                if error.any():
+                    values = got.view(DTYPES[kind])
+                    self._note(
+                        group,
+                        transfer.place or group.instruction,
+                        [values],
+                        [error],
+                        values,
+                        error,
+                        None,
+                        kind,
+                        stored=True,
+                    )
 
     # ---- what is reported --------------------------------------------------------------------
 
-    def _birth(self, group: Group, instruction: Instruction, kind: str) -> Birth:
-        key = group.plan.name, instruction.span.line, instruction.text
-        found = self.found.births.get(key)
+    def _birth(self, group: Group, instruction: Instruction, kind: str, *, stored: bool = False) -> Birth:
+        found = self._births.get((id(instruction), stored))
         if found is None:
-            source = instruction.source or ("", 0)
-            found = self.found.births[key] = Birth(instruction.text, kind, instruction.span.line, source[0], source[1])
+            key = group.plan.name, instruction.span.line, instruction.text
+            found = self.found.births.get(key)
+            if found is None:
+                source = instruction.source or ("", 0)
+                found = Birth(instruction.text, kind, instruction.span.line, *source, stored=stored)
+                found.inlined_at = instruction.inlined_at
+                self.found.births[key] = found
+            self._of(group, instruction)  # keeps it alive
+            self._births[id(instruction), stored] = found
         return found
 
     def _note(
         self,
-        machine: Machine,
         group: Group,
         instruction: Instruction,
         values: Sequence[Array],
@@ -416,97 +539,138 @@ class Accuracy(Watcher):
         error: Array,
         active: Array | None,
         kind: str,
+        whole: Array | None = None,
         *,
         stored: bool = False,
-    ) -> None:
-        """Count the errors of results, and look at the largest."""
-        birth = self._birth(group, instruction, kind)
-        birth.stored = stored
-        relative = np.maximum(np.abs(got.astype(np.float64)), math.ldexp(1.0, LEAST[kind] + PRECISION[kind] - 1))
-        relative = np.abs(np.divide(error, relative, out=relative if relative.shape == error.shape else None))
+    ) -> Array | None:
+        """Count the errors of results, look at the largest, and give the errors; None if there are none. ``whole`` are the
+        companions of the results."""
+        birth = self._birth(group, instruction, kind, stored=stored)
+        close = kind != "f64" and got.dtype.itemsize < 8
+        size = np.abs(got.astype(np.float32) if close else got)
+        relative = np.asarray(error, size.dtype) / np.maximum(size, LEAST_NORMAL[kind], out=size)
+        np.abs(relative, out=relative)
         if active is not None:
-            relative = np.where(active, relative, 0.0)
-        total = float(relative.sum())
-        if not math.isfinite(total + float(got.sum())):
-            relative = np.where(
-                np.isfinite(got) | (error == 0), np.nan_to_num(relative, nan=0.0, posinf=np.inf), np.inf
-            )
+            relative = np.where(active, relative, relative.dtype.type(0))
+        total = float(relative.sum(dtype=np.float64 if relative.size > 1 << 20 else None))
+        if not math.isfinite(total):
+            return self._unbounded(birth, instruction, values, errors, got, error, active, whole)
         birth.lanes += relative.size
-        birth.total += total if math.isfinite(total) else 0.0
-        top = int(relative.argmax()) if total else 0
+        birth.total += total
+        root = instruction.form.root
+        if root in SUMS and not stored and len(values) > 1:
+            birth.kinds["absorption"] += _absorbed(values, got)
+        if not total:
+            if not stored:
+                self.found.step(0.0)
+            return None
+        top = int(relative.argmax())
         largest = float(relative.reshape(-1)[top])
         if not stored:
             self.found.step(largest)
-        if instruction.form.root in SUMS and len(values) > 1 and not stored:
-            birth.kinds["absorption"] += _absorbed(instruction.form.root, values, got)
         if largest > birth.largest:
-            one = [float(np.broadcast_to(v, relative.shape).reshape(-1)[top]) for v in values]
-            lost = [0.0 if e is None else float(np.broadcast_to(e, relative.shape).reshape(-1)[top]) for e in errors]
-            value = float(np.broadcast_to(got, relative.shape).reshape(-1)[top])
-            wrong = float(np.broadcast_to(error, relative.shape).reshape(-1)[top])
-            birth.record(largest, value, wrong, one, lost, instruction.form.root)
+            self._example(birth, instruction, values, errors, got, error, relative.shape, top)
+        return error
+
+    def _unbounded(
+        self,
+        birth: Birth,
+        instruction: Instruction,
+        values: Sequence[Array],
+        errors: Sequence[Array | None],
+        got: Array,
+        error: Array,
+        active: Array | None,
+        whole: Array | None,
+    ) -> Array | None:
+        """Results among which some are not finite, or far off."""
+        if whole is not None:
+            error = error_of(whole, got)
+        size = np.maximum(np.abs(got.astype(np.float64)), LEAST_NORMAL[birth.type])
+        relative = np.abs(error / size)
+        relative = np.where(np.isfinite(got) | (error == 0), np.nan_to_num(relative, nan=0.0, posinf=np.inf), np.inf)
+        if active is not None:
+            relative = np.where(active, relative, 0.0)
+        birth.lanes += relative.size
+        birth.total += float(relative[np.isfinite(relative)].sum())
+        top = int(relative.argmax())
+        largest = float(relative.reshape(-1)[top])
+        if not birth.stored:
+            self.found.step(largest)
+        if largest > birth.largest:
+            self._example(birth, instruction, values, errors, got, error, relative.shape, top)
+        return _some(error)
+
+    def _example(
+        self,
+        birth: Birth,
+        instruction: Instruction,
+        values: Sequence[Array],
+        errors: Sequence[Array | None],
+        got: Array,
+        error: Array,
+        shape: tuple[int, ...],
+        top: int,
+    ) -> None:
+        def one(array: Array) -> float:
+            return float(np.broadcast_to(array, shape).reshape(-1)[top])
+
+        value, wrong = one(got), one(error)
+        largest = abs(wrong) / max(abs(value), LEAST_NORMAL[birth.type]) if math.isfinite(value) else math.inf
+        lost = [0.0 if e is None else one(e) for e in errors]
+        birth.record(largest, value, wrong, [one(v) for v in values], lost, instruction.form.root)
+
+    def launch_ended(self, launch: LaunchState) -> None:
+        """Note where error is born, if the launch checks for it."""
+        if RULE not in launch.settings.checks:
+            return
+        places = {
+            (known.instruction.span.line, known.instruction.text): known.instruction for known in self._known.values()
+        }
+        for birth in self.found.rows:
+            if birth.kinds.total():
+                instruction = places[birth.line, birth.instruction]
+                key = RULE, birth.line, instruction.span.column, "note"
+                finding = attrs.evolve(
+                    finding_at(launch, instruction), rule=RULE, message=birth.sentence, severity="note"
+                )
+                launch.findings[key] = attrs.evolve(finding, count=birth.copies)
 
 
-def _absorbed(root: str, values: Sequence[Array], got: Array) -> int:
+RULE = "accuracy"
+"""In the set of checks: make a note at each instruction at which something happened to the companions."""
+LEAST_NORMAL = {kind: math.ldexp(1.0, LEAST[kind] + PRECISION[kind] - 1) for kind in DTYPES}
+
+
+def _rows(group: Group, access: MemoryAccess) -> tuple[Array, Array]:
+    """Addresses and columns of rows of matrices, ``[n, rows, m]``."""
+    shape = group.warps.n, access.places.shape[1], group.warps.m
+    return np.broadcast_to(access.places, shape), np.broadcast_to(access.columns, shape)
+
+
+def _some(error: Array) -> Array | None:
+    """Errors, or None if there are none."""
+    return error if error.any() else None
+
+
+def _absorbed(values: Sequence[Array], got: Array) -> int:
     """How many sums equal one of their terms although the other is not zero."""
-    if len(values) == 3:
-        terms = values[2], (values[0] != 0) & (values[1] != 0)
-        same = (got == terms[0]) & terms[1] & (got != 0)
+    first, second = (values[2], values[0]) if len(values) == 3 else (values[0], values[1])
+    same = got == first
+    if len(values) == 2:
+        other = got == second if second is not first else same
+        both = (same & (second != 0)) | (other & (first != 0)) if same.any() or other.any() else same
     else:
-        a, b = values[0], values[1]
-        same = ((got == a) & (b != 0) & (got != 0)) | (
-            (np.abs(got) == np.abs(b)) & (a != 0) & (got != 0) & (np.abs(a) < np.abs(b))
-        )
-    return int(np.count_nonzero(same & np.isfinite(got.astype(np.float64))))
+        both = same & (values[0] != 0) & (values[1] != 0) if same.any() else same
+    if not both.any():
+        return 0
+    return int(np.count_nonzero(both & (got != 0) & np.isfinite(got.astype(np.float64))))
 
 
-def _part(value: Array, kind: str, half: int | None) -> Array:
-    """Values of a type, or of one half of the words that hold two."""
-    dtype = DTYPES[kind]
-    if half is None:
-        return value if value.dtype == dtype else value.view(dtype)
-    words = value if value.dtype == np.uint32 else value.view(np.uint32)
-    return (words >> np.uint32(16 * half)).astype(np.uint16).view(dtype)
-
-
-def _kind_of(name: str) -> tuple[str, int | None]:
-    kind, _, half = name.removeprefix("error of ").partition(", half ")
-    return kind, int(half) if half else None
-
-
-def _error(root: str, values: list[Array], errors: list[Array | None], got: Array, rule: Rule) -> Array:
-    """The error of a result: exact operands through the exact operation, less the result."""
-    if rule.to != "f64":
-        return error_of(EXACT[root](*[companion(v, e) for v, e in zip(values, errors, strict=True)]), got)
-    lost = [np.zeros(1) if e is None else e for e in errors]
+def _doubled(root: str, values: list[Array], errors: list[Array | None], got: Array) -> Array:
+    """The error of an f64 result: exact operands through the exact operation, less the result."""
     doubled = DOUBLED.get(root)
     if doubled is None:
         return EXACT[root](*[companion(v, e) for v, e in zip(values, errors, strict=True)]) - got
-    error = doubled(*values, *lost, got)
+    error = doubled(*values, *[NONE if e is None else e for e in errors], got)
     return np.where(np.isfinite(error), error, 0.0)
-
-
-def _elements(operands: Sequence[Operand]) -> list[Operand]:
-    """Single operands, those of vectors one by one."""
-    return [part for o in operands for part in (o.elements if o.elements is not None else (o,))]
-
-
-def _data(instruction: Instruction) -> list[Operand]:
-    """The sources that are values, one by one; of a store those stored."""
-    return [o for o in _elements(instruction.inputs) if o.base is None]
-
-
-def rule_of(group: Group, instruction: Instruction) -> Rule | None:
-    """What an instruction does to companions; None where its results have none."""
-    found = rounding_of(instruction.form, instruction.text, instruction.traits.access)
-    if found is None:
-        return None
-    data = [] if found.does == "load" else _data(instruction)
-    return Rule(
-        found.does,
-        found.kind,
-        found.to,
-        found.halves,
-        tuple([value_getter(group.plan, o) for o in data]),
-        guard_of(instruction),
-    )

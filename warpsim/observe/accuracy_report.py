@@ -37,6 +37,9 @@ class Birth:
     exact: float = 0.0
     stored: bool = False
     kinds: Counter[str] = attrs.field(factory=Counter)
+    inlined_at: tuple[tuple[str, int], ...] = ()
+    copies: int = 1
+    """How many instructions it stands for: those of an unrolled loop are one."""
 
     def record(
         self, largest: float, value: float, error: float, values: list[float], errors: list[float], root: str
@@ -77,8 +80,15 @@ class Birth:
     @property
     def place(self) -> str:
         """The lines of the PTX and of the CUDA source."""
-        source = f" ({PurePath(self.file).name}:{self.source_line})" if self.source_line else ""
-        return f"line {self.line}{source}"
+        at = [(self.file, self.source_line), *self.inlined_at] if self.source_line else []
+        source = " at ".join(f"{PurePath(file).name}:{line}" for file, line in at)
+        others = f" and {self.copies - 1} more" if self.copies > 1 else ""
+        return f"line {self.line}{others}{f' ({source})' if source else ''}"
+
+    @property
+    def sentence(self) -> str:
+        """Where error is born, and how large it is."""
+        return f"{self.what}; off by {self.ulps:.3g} ulps, {self.largest:.2e} of the value"
 
     @property
     def what(self) -> str:
@@ -114,6 +124,11 @@ class AccuracyReport:
             self.every *= 2
 
     @property
+    def rows(self) -> list[Birth]:
+        """What was stored, then the instructions with errors; the copies of one in an unrolled loop as one."""
+        return [*_together(self.stores), *_together(self.lines)]
+
+    @property
     def lines(self) -> list[Birth]:
         """The instructions with errors: what happened by name first, then by size."""
         found = [b for b in self.births.values() if (b.largest or b.kinds.total()) and not b.stored]
@@ -130,7 +145,7 @@ class AccuracyReport:
         return max((b.ulps for b in self.stores), default=0.0)
 
     def __str__(self) -> str:
-        rows = [_row(b) for b in [*self.stores, *self.lines]]
+        rows = [_row(b) for b in self.rows]
         if not rows:
             return "accuracy: every float value is exact"
         heads = ("ulps", "largest", "typical", "where", "instruction", "what")
@@ -159,7 +174,7 @@ class AccuracyReport:
             "<tr>"
             + "".join(f"<td{' class=text' if k == 5 else ''}>{html.escape(c)}</td>" for k, c in enumerate(_row(b)))
             + "</tr>"
-            for b in [*self.stores, *self.lines]
+            for b in self.rows
         )
         heads = ("ulps", "largest", "typical", "where", "instruction", "what")
         return f"<h2>Relative error over steps</h2>{picture(self.points)}<h2>By line</h2>{table(heads, cells)}"
@@ -170,6 +185,24 @@ class AccuracyReport:
 
     def _repr_html_(self) -> str:
         return part(self.body())
+
+
+def _together(births: list[Birth]) -> list[Birth]:
+    """Births in their order, those at copies of an instruction joined to the first."""
+    found: dict[object, list[Birth]] = {}
+    for b in births:
+        place = b.file, b.source_line, b.inlined_at
+        found.setdefault((b.instruction, b.kinds.total() > 0, place if b.source_line else b.line), []).append(b)
+    return [
+        attrs.evolve(
+            some[0],
+            lanes=sum(b.lanes for b in some),
+            total=sum(b.total for b in some),
+            kinds=sum((b.kinds for b in some), Counter()),
+            copies=len(some),
+        )
+        for some in found.values()
+    ]
 
 
 def _row(b: Birth) -> tuple[str, ...]:

@@ -134,6 +134,10 @@ class SharedMatrix:
         full = np.broadcast_to(values, (k, extent, *self.extent)).reshape(k, extent, -1)
         return np.ascontiguousarray(full.transpose(2, 0, 1))
 
+    def addresses(self, bits: Array, k: int, extent: int, itemsize: int, *, transposed: bool) -> Array:
+        """The byte address of each element of the matrix, ``[k, extent, n, m]`` (n and m may be 1)."""
+        return _matrix(bits, k, extent, itemsize, transposed=transposed).addresses()
+
     def words(self, bits: Array, k: int, extent: int, dtype: DType, *, transposed: bool) -> Words | None:
         """Report that the matrix is read, and return where it stands; None, with no report, if it leaves shared memory."""
         space = self.machine.batch.shared

@@ -1,0 +1,190 @@
+"""The errors of floats in memory, beside the bits for which they were stored, and how they travel with bytes that copies move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+import numpy as np
+
+from warpsim.isa.exact import DTYPES
+from warpsim.layout.boxes import Boxes
+from warpsim.machine.hooks import MemoryAccess
+from warpsim.machine.machine import Machine
+from warpsim.machine.state.global_memory import Allocation
+from warpsim.machine.state.transfers import BoxLoad, BoxStore, RunLoad, RunStore, ThreadCopy, Transfer, Which
+from warpsim.machine.values import Array
+from warpsim.records import frozen
+
+
+@frozen
+class Region:
+    """A memory: its ``first`` address, its size in bytes, and how many columns of it there are side by side."""
+
+    space: str
+    owner: int
+    first: int
+    size: int = attrs.field(eq=False)
+    columns: int = attrs.field(eq=False)
+
+
+Plane = tuple[Array, Array]
+"""Of each element of one type in a region: the bits for which its error was stored, and the error; element by element, those of
+all columns side by side."""
+
+
+def shared_of(machine: Machine) -> Region:
+    """The shared memory of a batch."""
+    space = machine.batch.shared
+    return Region("shared", id(machine.batch), 0, space.size, space.n_columns)
+
+
+def global_of(allocation: Allocation) -> Region:
+    """An allocation."""
+    return Region("global", 0, allocation.start, allocation.end - allocation.start, 1)
+
+
+def accessed(machine: Machine, access: MemoryAccess) -> Region:
+    """The memory that lanes access."""
+    if access.allocation is not None:
+        return global_of(access.allocation)
+    if access.space == "local":
+        space = machine.batch.local
+        return Region("local", id(machine.batch), 0, space.size, space.n_columns)
+    return shared_of(machine)
+
+
+class Companions:
+    """The errors of floats in all memories of a launch. An error counts as long as the bits are those for which it was stored."""
+
+    def __init__(self) -> None:
+        self._planes: dict[Region, dict[str, Plane]] = {}
+
+    def forget(self, batch: object) -> None:
+        """Forget what the memories of a batch held."""
+        self._planes = {region: plane for region, plane in self._planes.items() if region.owner != id(batch)}
+
+    def kinds(self, region: Region) -> dict[str, Plane]:
+        """The types of which a region holds errors."""
+        return self._planes.get(region, {})
+
+    def read(self, region: Region, kind: str, place: Array, columns: Array, bits: Array) -> Array:
+        """The errors of elements with such bits at these addresses; all broadcast."""
+        held, errors = self._planes[region][kind]
+        index = _index(region, place, columns, DTYPES[kind].itemsize)
+        return np.where(held.take(index, mode="clip") == bits, errors.take(index, mode="clip"), 0.0)
+
+    def write(
+        self, region: Region, kind: str, place: Array, columns: Array, bits: Array | None, error: Array | None
+    ) -> None:
+        """Store the errors of elements with such bits at these addresses; all broadcast. No error makes them exact."""
+        size = DTYPES[kind].itemsize
+        plane = self.kinds(region).get(kind)
+        if plane is None and error is None:
+            return
+        held, errors = self._grown(region, kind, plane)
+        index = _index(region, place, columns, size)
+        if error is None or bits is None:
+            errors[index] = 0.0
+        else:
+            held[index], errors[index] = bits, error
+
+    def _grown(self, region: Region, kind: str, plane: Plane | None) -> Plane:
+        """A plane as large as its region, which may have grown."""
+        size = DTYPES[kind].itemsize
+        shape = -(-region.size // size) * region.columns
+        if plane is None or len(plane[0]) < shape:
+            made = np.zeros(shape, f"u{size}"), np.zeros(shape)
+            for new, old in zip(made, plane or (), strict=False):
+                new[: len(old)] = old
+            plane = self._planes.setdefault(region, {})[kind] = made
+        return plane
+
+    def move(
+        self, source: Region, start: Array, columns: Array, target: Region, to: Array, into: Array, size: int
+    ) -> None:
+        """Copy the errors of runs of ``size`` bytes, which begin at ``start``, and in the target at ``to``; all broadcast."""
+        for kind in {**self.kinds(source), **self.kinds(target)}:
+            width = DTYPES[kind].itemsize
+            if size % width:
+                continue
+            steps = np.arange(0, size, width)
+            there, at = to[..., None] + steps, into[..., None]
+            plane = self.kinds(source).get(kind)
+            if plane is None:
+                self.write(target, kind, there, at, None, None)
+                continue
+            index = _index(source, start[..., None] + steps, columns[..., None], width)
+            error = plane[1].take(index, mode="clip")
+            self.write(target, kind, there, at, plane[0].take(index, mode="clip"), error if error.any() else None)
+
+    def deliver(self, machine: Machine, transfer: Transfer, which: Which) -> list[tuple[Region, Array, int]]:
+        """Let the errors of what asynchronous copies have moved travel with it. Gives the runs of global memory that hold some."""
+        work, shared = transfer.work, shared_of(machine)
+        if isinstance(work, RunLoad) and work.reduction is None and work.source is not None:
+            own, to = work.source, work.to
+            start, columns = own.start[which], own.columns[which]
+            self.move(shared, start, columns, shared, to.start[which], to.columns[which], work.nbytes)
+            return []
+        found = _moved(transfer, which)
+        stored: list[tuple[Region, Array, int]] = []
+        if found is None:
+            return stored
+        address, start, columns, size = found
+        none = np.zeros(1, np.int64)
+        for region, some in self._regions(machine, address, shared):
+            there, here = (region, address[some], none), (shared, start[some], columns[some])
+            if isinstance(work, RunStore | BoxStore):
+                self.move(*here, *there, size)
+                stored.append((region, address[some], size))
+            else:
+                self.move(*there, *here, size)
+        return stored
+
+    def _regions(self, machine: Machine, address: Array, other: Region) -> Iterator[tuple[Region, Array]]:
+        """The allocations of these addresses, each with the addresses in it; none where neither side holds an error."""
+        left = np.ones(address.shape, np.bool_)
+        if not self._planes:
+            return
+        while left.any():
+            first = int(address[left.argmax()])
+            allocation = machine.launch.memory.find(first, first + 1)
+            if allocation is None:
+                left[left.argmax()] = False
+                continue
+            some = left & (address >= allocation.start) & (address < allocation.end)
+            left &= ~some
+            region = global_of(allocation)
+            if self.kinds(region) or self.kinds(other):
+                yield region, some
+
+
+def _index(region: Region, place: Array, columns: Array, size: int) -> Array:
+    index = (place - region.first) // size
+    return index * region.columns + columns if region.columns > 1 else index
+
+
+def _moved(transfer: Transfer, which: Which) -> tuple[Array, Array, Array, int] | None:
+    """What copies have moved between global and shared memory, or None: addresses in either, columns there, and the bytes at
+    each."""
+    work = transfer.work
+    if isinstance(work, ThreadCopy) and transfer.writes is not None:
+        source = np.broadcast_to(work.src.places, transfer.group.selection.shape).reshape(-1)[work.lanes[which]]
+        return source, transfer.writes.start[which], transfer.writes.columns[which], work.nbytes
+    if isinstance(work, RunLoad) and work.reduction is None:
+        return work.address[work.to.lane[which]], work.to.start[which], work.to.columns[which], work.nbytes
+    if isinstance(work, RunStore) and work.reduction is None:
+        own = work.source
+        return work.address[which], own.start[which], own.columns[which], own.nbytes
+    if isinstance(work, BoxLoad):
+        return _of_boxes(work.boxes, work.to.lane[which], work.to.start[which], work.to.columns[which])
+    if isinstance(work, BoxStore) and work.reduction is None:
+        return _of_boxes(work.boxes, which, work.source.start[which], work.source.columns[which])
+    return None
+
+
+def _of_boxes(boxes: Boxes, which: Which, start: Array, columns: Array) -> tuple[Array, Array, Array, int]:
+    """Element by element, of those inside the tensor."""
+    place, inside = boxes.elements(which)
+    at, owners = (np.broadcast_to(a, place.shape)[inside] for a in (boxes.shared(start), columns[:, None]))
+    return boxes.fields.address + place[inside], at, owners, boxes.dtype.itemsize

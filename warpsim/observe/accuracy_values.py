@@ -1,0 +1,129 @@
+"""Companions of register values: what an instruction does to them, and the errors that the registers of a group have.
+
+A register holds elements of several types at once as far as its bits tell: a `Part` is one, and each has an error of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from warpsim.isa.exact import DTYPES, Rounding, rounding_of
+from warpsim.machine.binding.operand_slots import ArrayGetter, Guard, guard_of, value_getter
+from warpsim.machine.state.group import Group
+from warpsim.numerics.arrays import Array
+from warpsim.program.program import Instruction, Operand
+from warpsim.records import frozen
+
+Part = tuple[str, int]
+"""An element of a register: its type, and its place from the low end. Of a predicate: ``DECISION``."""
+DECISION: Part = ("pred", 0)
+"""True where the companion decides otherwise."""
+NAMES: dict[Part, str] = {
+    **{(kind, k): f"error of {kind} at {k}" for kind, dtype in DTYPES.items() for k in range(8 // dtype.itemsize)},
+    DECISION: "other decision",
+}
+PARTS = {name: part for part, name in NAMES.items()}
+Errors = dict[Part, Array]
+"""The errors of a register's elements."""
+Made = dict[tuple[int, Part], "Array | None"]
+"""What an instruction gives: errors by register and element; None for an exact one."""
+TINY = 5e-324
+
+
+def companion(value: Array, error: Array | None) -> Array:
+    """Values with their errors, in f64. The error of what is not finite is the companion itself."""
+    wide = value.astype(np.float64)
+    if error is None:
+        return wide
+    whole = wide + error
+    if not math.isfinite(whole.sum()):
+        whole = np.where(np.isfinite(wide) | (error == 0), whole, error)
+    return whole
+
+
+def error_of(whole: Array, value: Array) -> Array:
+    """The error of values with such companions."""
+    wide = value.astype(np.float64)
+    error = whole - wide
+    if not math.isfinite(error.sum()):
+        kept = np.where(np.isfinite(whole), np.where(whole == 0, TINY, whole), 0.0)
+        error = np.where(np.isfinite(wide), error, np.where(np.isnan(whole), 0.0, kept))
+    return error
+
+
+@frozen(eq=False)
+class Rule:
+    """What an instruction does to companions: the rounding, what fetches its sources, which are values, and their registers."""
+
+    rounding: Rounding
+    data: tuple[Operand, ...]
+    getters: tuple[ArrayGetter, ...]
+    guard: Guard | None
+
+
+@frozen(eq=False)
+class Pending:
+    """A step that is about to run: its rule, its sources with their errors, and the lanes that run it."""
+
+    group: Group
+    instruction: Instruction
+    rule: Rule
+    values: list[Array]
+    errors: list[Errors]
+    active: Array | None
+
+
+NOTHING: Errors = {}
+
+
+def errors_of(group: Group, operand: Operand) -> Errors:
+    """The errors of a register's elements, once its value has been fetched."""
+    if operand.register is None:
+        return NOTHING
+    slot = operand.register.index
+    return {
+        part: file[slot]
+        for name, file in group.shadows.items()
+        if slot in file and (part := PARTS.get(name)) is not None
+    }
+
+
+def part_of(value: Array, part: Part) -> Array:
+    """An element of registers."""
+    kind, k = part
+    dtype = DTYPES[kind]
+    if value.dtype == dtype:
+        return value
+    size = value.dtype.itemsize
+    if size == dtype.itemsize:
+        return value.view(dtype)
+    bits = value.view(f"u{size}")
+    return (bits >> bits.dtype.type(8 * dtype.itemsize * k)).astype(f"u{dtype.itemsize}").view(dtype)
+
+
+def error_in(errors: Errors, part: Part, value: Array) -> Array | None:
+    """The error of an element. An f32 whose low half is zero is the bf16 in its upper half."""
+    found = errors.get(part)
+    if found is None and part[0] == "f32" and (upper := errors.get(("bf16", 2 * part[1] + 1))) is not None:
+        low = part_of(value, part).view(np.uint32) << np.uint32(16)
+        return np.where(low == 0, upper, 0.0)
+    return found
+
+
+def elements(operands: Sequence[Operand]) -> list[Operand]:
+    """Single operands, those of vectors one by one."""
+    return [part for o in operands for part in o.parts]
+
+
+def rule_of(group: Group, instruction: Instruction) -> Rule | None:
+    """What an instruction does to companions; None where its results have none."""
+    found = rounding_of(instruction.form, instruction.text, instruction.traits.access)
+    if found is None:
+        return None
+    given = instruction.operands if found.does == "multiply_in_groups" else instruction.inputs
+    loads = found.does in ("load", "load_matrices")
+    data = () if loads else tuple([o for o in elements(given) if o.base is None])
+    return Rule(found, data, tuple([value_getter(group.plan, o) for o in data]), guard_of(instruction))
