@@ -70,20 +70,29 @@ def test_what_a_unit_may_do_no_longer(outcomes, options):
         assert entry.region is not None or not entry.formed
 
 
-@pytest.mark.parametrize(("spent", "left"), [([2.0] * 8, True), ([2.0] * 7 + [1.0], False), ([1.0] + [9.0] * 7, False)])
-def test_a_unit_on_trial(spent, left):
-    """One that was never as fast as the interpreter in eight runs is left to it."""
+@pytest.mark.parametrize("spent", [[2.0] * 7 + [1.0], [1.0] + [9.0] * 7])
+def test_a_unit_on_trial(spent):
+    """One that was as fast as the interpreter in any of eight runs stays."""
     entry = EntryPoint(EVERYTHING)
-    entry.region, entry.formed = object(), True
-    entry.put("a", object())
     for seconds in spent:
         assert entry.on_trial
-        assert entry.region is not None
         entry.record_trial(seconds, 1.0)
-    assert not entry.on_trial
-    assert (entry.region is None) == left
-    assert (entry.codes == {}) == left
-    assert entry.formed
+    assert (entry.on_trial, entry.next_check) == (False, 0)
+
+
+def test_a_unit_that_loses():
+    """One that never was is tried again, ever more seldom: the first warps of a kernel may have little to do."""
+    entry = EntryPoint(EVERYTHING)
+    rests = []
+    for trials in (8, 1, 1):
+        for _ in range(trials):
+            assert entry.on_trial
+            entry.record_trial(2.0, 1.0)
+        rests.append(entry.next_check - entry.visits)
+        entry.visits = entry.next_check
+    assert rests == [32, 64, 128]
+    entry.record_trial(1.0, 1.0)
+    assert (entry.on_trial, entry.next_check) == (False, entry.visits)
 
 
 def test_what_is_put():

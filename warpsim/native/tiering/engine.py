@@ -149,10 +149,10 @@ class CompiledEngine:
         if entry.formed and entry.region is None:
             return False
         entry.visits += 1
+        if self.policy is not Policy.AT_ONCE and entry.visits < entry.next_check:
+            self._resting[group.block, group.at] = group.plan, group.selection, entry
+            return False
         if self.policy is not Policy.AT_ONCE and not entry.ready and not entry.kept:
-            if entry.visits < entry.next_check:
-                self._resting[group.block, group.at] = group.plan, group.selection, entry
-                return False
             entry.next_check = entry.visits + 1 + entry.visits // AGAIN
             if not self._pays(group, profile, place, entry):
                 return False

@@ -42,6 +42,8 @@ JOINED_LOG = 16 << 20
 """and stored bytes."""
 TRIALS = 8
 """Runs that are timed against the interpreter: the first ones are slower."""
+REST = 32
+"""Visits that the interpreter serves after trials that it won, at first."""
 
 
 class Waiting:
@@ -69,8 +71,8 @@ class EntryPoint:
         """Whether there is any code, and whether any is queued."""
         self.failures = self.visits = 0
         self.last_check = self.next_check = 0
-        """The visits of the last check whether to compile, and of the next."""
-        self.trials, self.faster = TRIALS, False
+        """The visits of the last check whether to compile or to run, and of the next."""
+        self.trials, self.faster, self.rest = TRIALS, False, REST
         self.through: tuple[float, float] | None = None
         """Instructions and stored bytes per thread of the last batch that it ran from start to end."""
         self.stopped = 0
@@ -143,12 +145,13 @@ class EntryPoint:
             self.forget()
 
     def record_trial(self, spent: float, interpreted: float) -> None:
-        """Record a timed run. A region that was never faster than the interpreter is dropped after its trials."""
+        """Record a timed run. A region that was never faster than the interpreter in its trials is tried again later, ever more
+        seldom: how much a run does depends on what it computes with."""
         self.trials -= 1
         self.faster = self.faster or spent <= interpreted
         if not self.trials and not self.faster:
-            self.region, self.formed = None, True
-            self.forget()
+            self.trials, self.next_check = 1, self.visits + self.rest
+            self.rest *= 2
 
 
 class Profile:
