@@ -67,6 +67,16 @@ def docs(*arguments: str) -> None:
         run("docs.tools.links", "site")
 
 
+def links() -> None:
+    """Ask for every link that leaves the built site (needs the network)."""
+    run("docs.tools.links", "site", "--outside")
+
+
+def address(*arguments: str) -> None:
+    """Where the project lives; with SITE SOURCE, write that into every file that says it."""
+    run("docs.tools.address", *arguments)
+
+
 def package() -> None:
     """Build sdist and wheel into dist/, and check that the description renders."""
     shutil.rmtree(ROOT / "dist", ignore_errors=True)
@@ -100,7 +110,21 @@ def mutants(*arguments: str) -> None:
 
 TASKS = {
     t.__name__: t
-    for t in (check, test, long, compiled, examples, playground, docs, package, extension, profile, mutants)
+    for t in (
+        check,
+        test,
+        long,
+        compiled,
+        examples,
+        playground,
+        docs,
+        links,
+        address,
+        package,
+        extension,
+        profile,
+        mutants,
+    )
 }
 
 if __name__ == "__main__":

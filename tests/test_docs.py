@@ -1,15 +1,17 @@
 """What the documentation shows is what the program does."""
 
+import http.server
 import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from docs.tools import blocks, broken, debugger, gallery, rules
+from docs.tools import address, blocks, broken, debugger, gallery, links, rules
 from warpsim.cli import main
 from warpsim.host.cases import run_case
 from warpsim.host.options import EVERY
@@ -146,6 +148,47 @@ def test_site(tmp_path):
 
     assert built.returncode == 0, built.stderr
     assert links.stdout == "0 dead links\n"
+
+
+def test_links_that_leave(tmp_path):
+    """Those that nobody answers are named with their page; our own are not asked for; what only refuses programs is no dead link."""
+
+    class Answers(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response({"/there": 200, "/refused": 403}.get(self.path, 404))
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        here = f"http://127.0.0.1:{server.server_port}"
+        linked = [f"{here}/{name}" for name in ("there#part", "refused", "gone", "ours/page")]
+        (tmp_path / "index.html").write_text("".join(f'<a href="{link}">x</a>' for link in linked))
+        dead = links.dead_outside(tmp_path, (f"{here}/ours/",))
+        server.shutdown()
+
+    assert [line.split(": ")[:2] for line in dead] == [["index.html", f"{here}/gone"]]
+
+
+def test_one_address(tmp_path):
+    """Every file names the site and the repository of pyproject.toml; a move reaches them all."""
+    assert address.strangers() == []
+    for path in address.files():
+        (tmp_path / path.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, tmp_path / path.relative_to(ROOT))
+
+    address.move("https://ptx.example/docs/", "https://github.com/someone/simulator", tmp_path)
+    moved = {
+        p: (tmp_path / p).read_text() for p in ("README.md", "docs/ci.md", "warpsim/report/rules.py", "CITATION.cff")
+    }
+
+    assert address.address(tmp_path)[:2] == ("https://ptx.example/docs/", "https://github.com/someone/simulator")
+    assert "someone/simulator@v" in moved["docs/ci.md"]
+    assert 'SITE = "https://ptx.example/docs/"' in moved["warpsim/report/rules.py"]
+    assert "https://raw.githubusercontent.com/someone/simulator/" in moved["README.md"]
+    assert [name for name, text in moved.items() if "warpsim/warpsim" in text or "warpsim.github.io" in text] == []
 
 
 def test_a_stale_example(tmp_path):

@@ -66,6 +66,7 @@ def test_metadata():
 
     assert f'version = "{warpsim.__version__}"' in text
     assert f"version: {warpsim.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"version = {{{warpsim.__version__}}}" in (ROOT / "docs" / "releases.md").read_text(encoding="utf-8")
     assert f"## [{warpsim.__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert about["License-Expression"] == "Apache-2.0"
     assert "Programming Language :: Python :: 3.10" in text

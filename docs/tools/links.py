@@ -1,11 +1,20 @@
-"""Links of a built site: every one that stays in the site leads to a page and an anchor. ``python -m docs.tools.links SITE``."""
+"""Links of a built site: every one that stays in the site leads to a page and an anchor. ``python -m docs.tools.links SITE [--outside]``.
+
+With ``--outside`` those that leave it are asked for, too, each once. The project's own address is left out: what stands there is the last
+site that was published, not this one."""
 
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.error import HTTPError, URLError
+from urllib.parse import unquote, urldefrag, urlsplit
+from urllib.request import Request, urlopen
+
+GONE = (404, 410)
+"""Answers that mean it: others (a limit, a refusal of programs) say nothing about the page."""
 
 
 class Page(HTMLParser):
@@ -25,13 +34,18 @@ class Page(HTMLParser):
             self.links.append(wanted)
 
 
-def dead_links(site: Path) -> list[str]:
-    """Every link that leads nowhere."""
+def read(site: Path) -> dict[Path, Page]:
+    """Every page."""
     pages: dict[Path, Page] = {}
     for path in site.rglob("*.html"):
         pages[path] = Page()
         pages[path].feed(path.read_text(encoding="utf-8"))
-    dead = []
+    return pages
+
+
+def dead_links(site: Path) -> list[str]:
+    """Every link that leads nowhere."""
+    pages, dead = read(site), []
     for path, page in pages.items():
         if path.name == "404.html":
             continue
@@ -47,7 +61,35 @@ def dead_links(site: Path) -> list[str]:
     return dead
 
 
+def dead_outside(site: Path, own: tuple[str, ...]) -> list[str]:
+    """Every link out of the site that leads nowhere; those that begin with an address of our ``own`` are not asked for."""
+    wanted: dict[str, str] = {}
+    for path, page in read(site).items():
+        for link in page.links:
+            if link.startswith(("http:", "https:")) and not link.startswith(own):
+                wanted.setdefault(urldefrag(link).url, str(path.relative_to(site)))
+    with ThreadPoolExecutor(8) as pool:
+        said = dict(zip(wanted, pool.map(_trouble, wanted), strict=True))
+    return [f"{wanted[link]}: {link}: {trouble}" for link, trouble in said.items() if trouble]
+
+
+def _trouble(link: str) -> str:
+    """Why nothing is there; empty where something is."""
+    try:
+        with urlopen(Request(link, headers={"User-Agent": "Mozilla/5.0 (link check)"}), timeout=30):
+            return ""
+    except HTTPError as error:
+        return str(error) if error.code in GONE else ""
+    except (URLError, OSError) as error:
+        return str(error)
+
+
 if __name__ == "__main__":
-    found = dead_links(Path(sys.argv[1]).resolve())
+    from docs.tools.address import address
+
+    root, *options = sys.argv[1:]
+    found = dead_links(Path(root).resolve())
+    if "--outside" in options:
+        found += dead_outside(Path(root).resolve(), (*address()[:2], "http://127.0.0.1", "http://localhost"))
     print(*found, f"{len(found)} dead links", sep="\n")
     sys.exit(bool(found))
