@@ -12,14 +12,14 @@ values. If they come with the same, as of ``x + u - u``, nothing there is undefi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import attrs
 import numpy as np
 from attrs import field
 
-from warpsim.checks.undefined_registers import RULE, WRITE_FIRST, travels, use_of, used_by
+from warpsim.checks.undefined_registers import RULE, WRITE_FIRST, Use, travels, use_of, used_by
 from warpsim.errors import Finding
 from warpsim.machine.hooks import Hooks
 from warpsim.machine.machine import Machine
@@ -93,19 +93,25 @@ def _place(group: Group) -> Key:
 
 def decide(machine: Machine, group: Group, slot: int, bits: Array, active: Array | None, use: str) -> None:
     """Note that undefined bits of a register decide what happens here. Report them if nothing was remembered."""
-    decided = machine.launch.notes.get(DECIDED)
-    if decided is None:
+    if DECIDED not in machine.launch.notes:
         report_use(machine, group, slot, bits, active, use)
         return
     lanes = used_by(group, bits, active)
     if lanes is not None and not machine.muted:
-        _note(machine, group, slot, lanes, use, decided)
+        note(machine, group, lanes, lambda: use_of(machine, group, slot, use))
 
 
-def _note(machine: Machine, group: Group, slot: int, lanes: Array, use: str, decided: Decided) -> None:
+def note(machine: Machine, group: Group, lanes: Array, found: Callable[[], Use]) -> None:
+    """Note that what is undefined in some lanes decides what happens here, or what is printed, and how to say so. Report it if
+    nothing was remembered."""
+    decided = machine.launch.notes.get(DECIDED)
+    if decided is None:
+        rule, message, values = found()
+        machine.fault(rule, message, group, lanes, before=rule == RULE, **values)
+        return
     if (place := _place(group)) in decided.uses:
         return
-    rule, message, values = use_of(machine, group, slot, use)
+    rule, message, values = found()
     decided.uses[place] = made(machine.launch, machine.batch, group, rule, message, lanes, {**values})
     if machine.launch.settings.by_warp and decided.before is not None and not decided.judged:
         differs = _differs_here(decided)  # a debugger stops where a rule is broken
@@ -143,7 +149,7 @@ def report_use(
             decided.changed = _changes(machine, decided, place, group, slot, lanes)
             decided.same |= frozenset() if decided.changed else {place}
     if decided is not None and place in decided.same:
-        _note(machine, group, slot, lanes, use, decided)
+        note(machine, group, lanes, lambda: use_of(machine, group, slot, use))
         return
     rule, message, values = use_of(machine, group, slot, use, advice)
     machine.fault(rule, message, group, lanes, before=rule == RULE, **values)

@@ -10,7 +10,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from warpsim.checks.undefined_registers import CONTENTS, REGISTER, RULE, UNFINISHED, early_use, lanes_of, origins
+from warpsim.checks.difference import note
+from warpsim.checks.undefined_registers import CONTENTS, REGISTER, RULE, UNFINISHED, Use, early_use, lanes_of, origins
 from warpsim.checks.written import ALL, WrittenBits
 from warpsim.layout.tensor_memory import Tile
 from warpsim.machine.asynchrony.transfers import copy_threads, late, store_remote
@@ -20,6 +21,7 @@ from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.addresses import Address, space_of
 from warpsim.machine.memory.global_access import resolve
 from warpsim.machine.memory.tensor import Tensor
+from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.tensor_memory import TensorMemory
 from warpsim.machine.state.transfers import (
@@ -315,6 +317,7 @@ def _of_boxes(machine: Machine, work: BoxLoad, which: Which) -> Array:
 
 U64 = np.dtype(np.uint64)
 COPY_ADVICE = "write everything that the copy reads before starting it"
+ARGUMENT_ADVICE = "initialise what is printed, or given to malloc or free, on every path to here"
 
 
 def stored(machine: Machine, group: Group, transfer: Transfer, which: Which) -> None:
@@ -363,16 +366,46 @@ def _lacking(written: Array, *, combined: bool) -> Array:
 
 
 def _report(machine: Machine, group: Group, transfer: Transfer, positions: Array, first: int) -> None:
-    origin = origins(machine).of("shared", first, first)
-    source = None if origin is None else origin.values.get(REGISTER)
     lanes = np.isin(group.selection.positions, positions)
+    rule, message, values = _use_of(
+        machine, group, "shared", first, "stored to global memory by a bulk copy", COPY_ADVICE
+    )
+    machine.fault(rule, message, group, lanes, **{"place": transfer.place, **values})
+
+
+def _use_of(machine: Machine, group: Group, kind: str, first: int, use: str, advice: str) -> Use:
+    """The finding that undefined memory matters; ``advice`` is for what nothing wrote."""
+    origin = origins(machine).of(kind, first, first)
     if origin is not None and UNFINISHED in origin.values:
-        rule, message, values = early_use(group, origin, "what it multiplies is stored by a bulk copy")
-        machine.fault(rule, message, group, lanes, **values)
-        return
-    what, advice = "uninitialised bytes", COPY_ADVICE
+        return early_use(group, origin, f"what it multiplies is {use}")
+    source, what = None if origin is None else origin.values.get(REGISTER), "uninitialised bytes"
     if origin is not None and source is not None:
         what = f"what comes from {called(str(source))}, which was never written"
         advice = f"write {source} before line {origin.line} reads it"
-    message = f"shared address 0x{first:x} is stored to global memory by a bulk copy, but holds {what}"
-    machine.fault(RULE, message, group, lanes, address=first, other=origin, place=transfer.place, advice=advice)
+    message = f"{kind} address 0x{first:x} is {use}, but holds {what}"
+    return RULE, message, {"address": first, "other": origin, "advice": advice}
+
+
+def check_argument(machine: Machine, group: Group, address: int, positions: Array, nbytes: int) -> None:
+    """Note undefined bytes in what a function of the CUDA runtime reads at a generic address."""
+    batch, kind, positions = machine.batch, "global", positions.reshape(-1)
+    if CONTENTS in machine.launch.settings.checks:
+        return
+    if SHARED_WINDOW <= address < SHARED_WINDOW + batch.shared.size:
+        kind, first, space, columns = "shared", address - SHARED_WINDOW, batch.shared, positions % batch.shape.n_ctas
+    elif LOCAL_WINDOW <= address < LOCAL_WINDOW + batch.local.size:
+        kind, first, space, columns = "local", address - LOCAL_WINDOW, batch.local, positions
+    if kind == "global":
+        allocation = machine.launch.memory.find(address, address + nbytes)
+        if allocation is None or allocation.shadow is None:
+            return
+        at = address - allocation.start
+        bad = np.repeat((allocation.shadow.data[at : at + nbytes] != 0xFF).any(), len(positions))
+        first = address
+    else:
+        assert isinstance(space.shadow, WrittenBits)
+        places = np.arange(first, first + nbytes)[:, None]
+        bad = (space.shadow.gather(places, columns, np.dtype(np.uint8)) != 0xFF).any(axis=0)
+    if bad.any():
+        lanes = np.isin(group.selection.positions, positions[bad])
+        note(machine, group, lanes, lambda: _use_of(machine, group, kind, first, "an argument", ARGUMENT_ADVICE))

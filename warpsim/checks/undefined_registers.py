@@ -149,6 +149,8 @@ HIGH = "undefined high half"
 PADDING = "padding"
 """Shadow of registers: True in lanes that have loaded what may be structure padding."""
 WRITE_FIRST = "initialise the register on every path to here"
+Use = tuple[str, str, dict[str, object]]
+"""Rule, message and values of a finding that something undefined matters."""
 
 
 def undefined(group: Group, slot: int) -> Array | None:
@@ -221,18 +223,16 @@ def origins(machine: Machine) -> Origins:
     return machine.batch.notes[ORIGINS]
 
 
-def early_use(group: Group, origin: Finding, reaches: str) -> tuple[str, str, dict[str, object]]:
-    """Rule, message and values of a finding that a matrix was read while a copy was writing it, where it was read."""
+def early_use(group: Group, origin: Finding, reaches: str) -> Use:
+    """The finding that a matrix was read while a copy was writing it, where it was read."""
     place, copy = cast("tuple[Instruction, Instruction | None]", origin.values[UNFINISHED])
     message = f"{origin.message}, and {reaches} at line {present(group).span.line}"
     advice = "wait for the copy (wait_group, or the phase of its mbarrier) before the product reads it"
     return "async-read-early", message, {"place": place, "other": copy, "advice": advice}
 
 
-def use_of(
-    machine: Machine, group: Group, slot: int, use: str, advice: str = WRITE_FIRST
-) -> tuple[str, str, dict[str, object]]:
-    """Rule, message and values of a finding that an undefined register matters here; ``advice`` is for one that nothing wrote."""
+def use_of(machine: Machine, group: Group, slot: int, use: str, advice: str = WRITE_FIRST) -> Use:
+    """The finding that an undefined register matters here; ``advice`` is for one that nothing wrote."""
     name = group.plan.function.registers[slot].name
     other = origins(machine).get(group, slot)
     if other is not None and UNFINISHED in other.values:

@@ -19,7 +19,7 @@ import numpy as np
 from warpsim.analysis.undefined import AT_BARRIERS, DECIDE
 from warpsim.checks.difference import Again, decide, judge, remember, report_use
 from warpsim.checks.undefined_bits import TransferFunction, check_end, known_of, transfer_of
-from warpsim.checks.undefined_memory import UndefinedMemory, landed, muted, stored, written_cells
+from warpsim.checks.undefined_memory import UndefinedMemory, check_argument, landed, muted, stored, written_cells
 from warpsim.checks.undefined_products import Unfinished, early, without
 from warpsim.checks.undefined_registers import (
     MEMORY,
@@ -166,6 +166,10 @@ class Uninitialised(WrittenBytes):
         """Whether the present step has brought undefined bits to memory already."""
         begun = self._begun
         return begun is not None and bool(begun.tainted) and begun.flow.instruction is present(group)
+
+    def argument_read(self, machine: Machine, group: Group, address: int, positions: Array, nbytes: int) -> None:
+        """Report uninitialised arguments of printf, malloc and free."""
+        check_argument(machine, group, address, positions, nbytes)
 
     def async_delivered(
         self, machine: Machine, group: Group, active: Array | None, transfer: Transfer, which: Array

@@ -204,14 +204,15 @@ def _hexadecimal(value: float, precision: str, *, point: bool) -> str:
 class ThreadText:
     """Reads for the thread at a ``position`` of a batch; called with a size, it returns the next argument's bytes."""
 
-    def __init__(self, machine: Machine, address: int, position: int) -> None:
-        self.machine = machine
+    def __init__(self, machine: Machine, group: Group, address: int, position: int) -> None:
+        self.machine, self.group = machine, group
         self.address, self.position = address, position
 
     def __call__(self, size: int) -> bytes:
         """The next argument, aligned to its size."""
         at = -(-self.address // size) * size
         self.address = at + size
+        self._note(at, size)
         if LOCAL_WINDOW <= at < LOCAL_WINDOW + WINDOW:
             return _column(self.machine.batch.local, at - LOCAL_WINDOW, size, self.position)
         allocation = self.machine.launch.memory.find(at, at + size)
@@ -226,8 +227,18 @@ class ThreadText:
             (SHARED_WINDOW, self.machine.batch.shared, self.position % self.machine.batch.shape.n_ctas),
         ):
             if window <= address < window + space.size:
-                return text_of(_column(space, address - window, space.size - (address - window), column))
-        return global_string(self.machine.launch, address)
+                text = text_of(_column(space, address - window, space.size - (address - window), column))
+                break
+        else:
+            text = global_string(self.machine.launch, address)
+        self._note(address, len(text) + 1)
+        return text
+
+    def _note(self, address: int, size: int) -> None:
+        """Tell that this is read."""
+        machine = self.machine
+        if machine.hooks.argument_read is not None:
+            machine.hooks.argument_read(machine, self.group, address, np.array([self.position]), size)
 
 
 def global_string(launch: LaunchState, address: int) -> str:
@@ -315,7 +326,10 @@ def _argument(machine: Machine, group: Group, plan: FunctionPlan, argument: Oper
         return as_array(group.value(argument))
     assert argument.base.variable is not None
     dtype, positions = np.dtype(f"u{max(argument.base.variable.size, 4)}"), group.selection.positions
-    places = np.full(positions.shape, group.local_base + plan.place(argument.base))
+    place = group.local_base + plan.place(argument.base)
+    if machine.hooks.argument_read is not None:
+        machine.hooks.argument_read(machine, group, LOCAL_WINDOW + place, positions, dtype.itemsize)
+    places = np.full(positions.shape, place)
     return machine.batch.local.gather(places, positions, dtype)
 
 
@@ -352,7 +366,7 @@ def _vprintf(machine: Machine, group: Group, formats: Array, arguments: Array) -
     values = [np.broadcast_to(v, selection.shape) for v in (formats, arguments, selection.positions)]
     counts = np.zeros(selection.n, np.int32)
     for k, (fmt, where, position) in enumerate(zip(*(selection.in_order(v).tolist() for v in values), strict=True)):
-        thread = ThreadText(machine, where, position)
+        thread = ThreadText(machine, group, where, position)
         text, counts[k] = format_text(global_string(machine.launch, fmt), thread, thread.string)
         machine.launch.printed.append((position, text))
     return selection.from_order(counts)

@@ -193,6 +193,9 @@ class Watcher:
         """Something other than a lane's store has written ``nbytes`` at each ``place`` of these columns of shared or
         local memory: arguments and results of calls, data of asynchronous copies, mbarrier words."""
 
+    def argument_read(self, machine: Machine, group: Group, address: int, positions: Array, nbytes: int) -> None:
+        """A function of the CUDA runtime reads an argument of some threads, or what printf prints, at a generic address."""
+
     def memory_allocated(self, machine: Machine, group: Group, allocation: Allocation) -> None:
         """A thread has allocated global memory from the device heap."""
 
