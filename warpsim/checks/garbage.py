@@ -27,6 +27,8 @@ from warpsim.machine.watcher import Watcher
 from warpsim.program.program import Function, Instruction
 
 SEED = 34
+LARGE = 0x7F7FFFFF
+"""The largest float, and large as an integer."""
 TIMES = 8
 """How many times as many instructions a run with other values may take."""
 
@@ -198,6 +200,7 @@ def fills(plan: KernelPlan) -> Iterator[Garbage]:
     compared = {c for name in plan.program.functions for c in _compared(plan.program.functions[name])}
     yield Garbage("a constant that it is compared with", np.array(sorted(compared) or [1], np.uint32))
     yield Garbage("zeros", np.zeros(1, np.uint32))
+    yield Garbage("large numbers", np.array([LARGE], np.uint32))
 
 
 def _compared(function: Function) -> Iterator[int]:

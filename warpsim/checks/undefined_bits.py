@@ -28,6 +28,7 @@ from warpsim.checks.undefined_registers import (
 from warpsim.graph.dependence import Byte, dependence_of
 from warpsim.graph.moves import Fate, Moves
 from warpsim.graph.nodes import Untraceable
+from warpsim.isa import warp
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Ending, Family
 from warpsim.machine.binding.operand_slots import commit_of, guard_of, source_getter, value_getter
@@ -44,6 +45,7 @@ from warpsim.machine.values import Array, Value, as_array, retype
 from warpsim.program.program import Instruction, Operand
 from warpsim.types import ScalarType
 
+VOTES = (warp.vote_sync, warp.vote_ballot, warp.vote, warp.vote_unsynced_ballot)
 Rule = Callable[["Machine", "Group", "Array | None"], dict[int, Array]]
 """Bits of the results of a step that are undefined, by destination register."""
 KNOWN: Note[Known] = Note(RULE)
@@ -96,6 +98,8 @@ class TransferFunction:
         """Its rule, found when something is undefined."""
         if self.form.function in TILED:
             return self._tiled
+        if self.form.function in VOTES:
+            return self._voted
         if self.stores or self.adds is not None or (self.multiplies and not self.factors):
             return lambda machine, group, active: {}
         if self.instruction.traits.access is Access.ATOMIC:
@@ -154,6 +158,14 @@ class TransferFunction:
                 made[slot] = (together * np.uint8(1 if kind is np.bool_ else 0xFF)).view(kind)[..., 0]
         return made
 
+    def padding(self, group: Group, tainted: list[int]) -> Array | None:
+        """A mask of the lanes in which what it moves from these registers may be padding of a structure; None if none is."""
+        masks = [mask for slot in tainted if (mask := group.shadow(PADDING, slot)) is not None]
+        if not masks or self.commit is None or self.moves.fate is Fate.COMPUTED:
+            return None
+        found = functools.reduce(np.bitwise_or, masks)
+        return np.ones(1, np.bool_) if self.warps else found
+
     def _any(self, machine: Machine, group: Group, active: Array | None) -> dict[int, Array]:
         """Any undefined bit makes all results undefined that depend on it."""
         if self.dependence is not None:
@@ -173,6 +185,21 @@ class TransferFunction:
         held = [spread(group.warps, _bits_of(group, o), wide=False) for o in self.sources]
         result = collect(group.warps, mma_rows(self.instruction.op, *held), wide=False)  # type: ignore[arg-type]
         return self.committed(machine, group, result)
+
+    def _voted(self, machine: Machine, group: Group, active: Array | None) -> dict[int, Array]:
+        """What differs if all lanes whose vote is undefined say no, if all say yes, and if one does."""
+        warps, everybody = group.warps, group.warps.active
+        votes, *others = (spread(warps, get(machine, group), wide=False) for get in self.getters)
+        unsure = (
+            np.broadcast_to(spread(warps, _bits_of(group, self.sources[0]), wide=False), everybody.shape) & everybody
+        )
+        ports, defined = self.ports(machine, group, active), votes & ~unsure
+        with muted(machine):
+            none, every, one = (
+                self.form.function(self.instruction.op, defined | yes, *others, **ports)
+                for yes in (unsure & False, unsure, unsure & (unsure.cumsum(axis=1) == 1))
+            )
+        return self.committed(machine, group, collect(warps, (none ^ every) | (none ^ one), wide=False))
 
     def accumulated(self, machine: Machine, group: Group, written: WordSpace) -> dict[int, Array]:
         """The undefined bits of a wgmma's results."""
@@ -391,15 +418,14 @@ def _undefined_parts(group: Group, operands: tuple[Operand, ...]) -> Iterator[tu
 
 
 def _report_value(machine: Machine, group: Group, operands: tuple[Operand, ...], lanes: Array, use: str) -> None:
-    """Report a value that leaves the thread without any defined byte, unless it comes from beside one: compilers copy
+    """Report a value that leaves the thread with undefined bits, unless they were loaded from beside written ones: compilers copy
     structures with their padding."""
     if CONTENTS in machine.launch.settings.checks:
         return
     for slot, bits, type in _undefined_parts(group, operands):
         read = bits if bits.dtype.kind in "bV" else retype(bits, np.dtype(f"u{type.dtype.itemsize}"))
-        whole = (np.ascontiguousarray(read)[..., None].view(np.uint8) != 0).all(axis=-1)
-        padding = group.shadow(PADDING, slot)
-        report_use(machine, group, slot, whole if padding is None else whole & ~padding, lanes, use)
+        padding, unsure = group.shadow(PADDING, slot), lanes_of(read)
+        report_use(machine, group, slot, unsure if padding is None else unsure & ~padding, lanes, use)
 
 
 def _metadata(instruction: Instruction) -> tuple[int, Array] | None:

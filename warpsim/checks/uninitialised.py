@@ -334,8 +334,11 @@ class Uninitialised(WrittenBytes):
             begun.later()
         known_origins = origins(machine)
         source = begun.tainted[0] if begun.tainted else flow.guard_slot
+        padding = flow.padding(group, begun.tainted)
         for slot in flow.written:
             _write(group, [slot], begun.new.get(slot), begun.active)
+            if padding is not None and undefined(group, slot) is not None:
+                group.set_shadow(PADDING, slot, padding if begun.active is None else padding & begun.active)
             if begun.unsure is not None:
                 before = undefined(group, slot)
                 before = begun.old[slot] if before is None else before
@@ -404,8 +407,16 @@ def _take(machine: Machine, met: Met) -> bool:
     for number, slot in enumerate(slots):
         if slot in taken:
             put(group, slot, taken[slot])
-            found = undefined(group, slot) is not None
-            group.set_shadow(PADDING, slot, padding[number] if found and len(padding) == len(slots) else None)
+            bits = undefined(group, slot)
+            if bits is None:
+                group.set_shadow(PADDING, slot, None)
+                continue
+            size = instruction.op.type.bytes if instruction.traits.access is Access.LOAD else bits.itemsize
+            each = np.ascontiguousarray(bits)[..., None].view(np.uint8)[..., :size] != 0
+            beside = each.any(axis=-1) & ~each.all(axis=-1)
+            if len(padding) == len(slots):
+                beside = beside | padding[number]
+            group.set_shadow(PADDING, slot, beside if beside.any() else None)
     return True
 
 
