@@ -95,3 +95,47 @@ def test_a_product_that_is_early(effects, warps, wrong):
     found = {(f.line, f.rule) for f in faulty.findings(example)}
 
     assert found == ({(lines[0], "async-read-early")} if wrong else set())
+
+
+CANCELS = "add.u32 %r5, %r4, %t; sub.u32 %r5, %r5, %r4;"
+LOAD = "ld.shared.u32 %r4, [%own];"
+
+
+def lines(body):
+    """The lines of what is found, and of the marks."""
+    example = faulty.Example.of(body, "checks=default")
+    marks = [n for n, line in enumerate(example.module().split("\n"), 1) if line.endswith("// here")]
+    return [(f.line, f.severity) for f in faulty.findings(example)], [(n, "error") for n in marks]
+
+
+def test_what_cancels_beside_what_does_not():
+    """In a launch that goes on after an error, each place is judged by itself, also those behind the next ones."""
+    store = "st.global.u32 [%at+{}], {};"
+    after = (
+        store.format(512, "%r5") + "\n" + store.format(1024, "%r4") + "  // here\n" + store.format(1536, "%r5") + "\n"
+    )
+    found, marks = lines(f"{LOAD}\n{store.format(0, '%r4')}  // here\n{CANCELS}\n{after}")
+
+    assert found == marks
+
+
+def test_places_far_behind():
+    """What cancels after many times as many instructions as were executed before the first error."""
+    loop = "mov.u32 %r1, 0; L: add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 1000; @%p1 bra L;"
+    found, marks = lines(
+        f"{LOAD}\nst.global.u32 [%at], %r4;  // here\n{CANCELS} {loop}\nst.global.u32 [%at+512], %r5;\n"
+    )
+
+    assert found == marks
+
+
+@pytest.mark.parametrize(("register", "mark"), [("%r4", "  // here"), ("%r5", "")])
+def test_bulk_copies(register, mark):
+    """Shared memory with undefined bits that a bulk copy stores is an error unless its bytes are the same whatever is undefined."""
+    start = (
+        f"{LOAD} {CANCELS} st.shared.u32 [%own+2048], {register}; fence.proxy.async; bar.sync 0; add.u32 %r6, %s, 2048;"
+    )
+    copy = f"@%first cp.async.bulk.global.shared::cta.bulk_group [%a], [%r6], 128;{mark}"
+    found, marks = lines(f"{start}\n{copy}\ncp.async.bulk.commit_group; cp.async.bulk.wait_group 0;\n")
+
+    assert found == marks

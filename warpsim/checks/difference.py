@@ -12,8 +12,8 @@ values. If they come with the same, as of ``x + u - u``, nothing there is undefi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol, cast
 
 import attrs
 import numpy as np
@@ -29,9 +29,12 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.notes import Note
 from warpsim.machine.values import Array, as_array
+from warpsim.program.program import Instruction
 from warpsim.records import define
 
 Key = tuple[object, ...]
+Held = tuple[Array, Array]
+"""Positions of threads, or addresses, in ascending order, and the values there."""
 
 
 class Again(Protocol):
@@ -55,16 +58,18 @@ class Decided:
     """Places where registers with undefined bits have the same values in every run."""
     sought: Key | None = None
     """The register and the place where a run with other values shall end."""
-    reached: tuple[Array, Array] | None = None
-    """What it finds there: positions of threads, and the register's values."""
+    reached: dict[Key, Held] = field(factory=dict)
+    """What such a run finds where undefined bits matter, the first time that it comes there."""
+    others: list[dict[Key, Held]] = field(factory=list)
+    """This of each such run, in a launch that collects its findings."""
+    farthest: int = -1
+    """At how many instructions they have ended."""
     judged: bool = False
     """Whether it was decided at the first use, as a debugger asks."""
     uses: dict[Key, Finding] = field(factory=dict)
     """The findings to be made where undefined bits first decided something, by place."""
     stored: list[tuple[Array, Array]] = field(factory=list)
     """What went silently to global memory: addresses of bytes, and their undefined bits."""
-    changed: bool = False
-    """Whether something undefined has reached an address or global memory: later places are not run again."""
 
 
 DECIDED: Note[Decided] = Note("undefined decisions")
@@ -86,8 +91,9 @@ def remember(machine: Machine, group: Group, again: Again | None, *, past: bool)
     launch.notes[DECIDED] = Decided(before, again)
 
 
-def _place(group: Group) -> Key:
-    span = present(group).span
+def _place(group: Group, values: dict[str, object]) -> Key:
+    """The place of a finding with these values."""
+    span = (cast("Instruction | None", values.get("place")) or present(group)).span
     return span.line, span.column
 
 
@@ -98,25 +104,28 @@ def decide(machine: Machine, group: Group, slot: int, bits: Array, active: Array
         return
     lanes = used_by(group, bits, active)
     if lanes is not None and not machine.muted:
-        note(machine, group, lanes, lambda: use_of(machine, group, slot, use))
+        note(machine, group, lanes, use_of(machine, group, slot, use))
 
 
-def note(machine: Machine, group: Group, lanes: Array, found: Callable[[], Use]) -> None:
-    """Note that what is undefined in some lanes decides what happens here, or what is printed, and how to say so. Report it if
-    nothing was remembered."""
+def note(machine: Machine, group: Group, lanes: Array, use: Use) -> None:
+    """Note what something undefined in some lanes decides here, or that it is printed. Report it if nothing was remembered."""
     decided = machine.launch.notes.get(DECIDED)
     if decided is None:
-        rule, message, values = found()
-        machine.fault(rule, message, group, lanes, before=rule == RULE, **values)
+        _fault(machine, group, lanes, use)
         return
-    if (place := _place(group)) in decided.uses:
+    rule, message, values = use
+    if (place := _place(group, values)) in decided.uses:
         return
-    rule, message, values = found()
     decided.uses[place] = made(machine.launch, machine.batch, group, rule, message, lanes, {**values})
     if machine.launch.settings.by_warp and decided.before is not None and not decided.judged:
         differs = _differs_here(decided)  # a debugger stops where a rule is broken
         if differs:
-            machine.fault(rule, f"{message}: {differs}", group, lanes, before=rule == RULE, **values)
+            _fault(machine, group, lanes, (rule, f"{message}: {differs}", values))
+
+
+def _fault(machine: Machine, group: Group, lanes: Array, use: Use) -> None:
+    rule, message, values = use
+    machine.fault(rule, message, group, lanes, before="register" in values, **values)
 
 
 def _differs_here(decided: Decided) -> str:
@@ -137,51 +146,90 @@ def report_use(
     """Report undefined bits of a register that matter here, unless they are the same whatever is undefined; ``advice`` is for one
     that nothing wrote."""
     lanes = used_by(group, bits, active)
-    if lanes is None or machine.muted:
+    if lanes is not None and not machine.muted:
+        made = use_of(machine, group, slot, use, advice)
+        report(machine, group, lanes, made, slot, lambda: _held(group, slot, lanes))
+
+
+def report(machine: Machine, group: Group, lanes: Array, use: Use, what: int | str, held: Callable[[], Held]) -> None:
+    """Report something undefined that matters here, unless what is ``held`` is the same whatever is undefined; ``what`` tells it from
+    other such things in the same place."""
+    decided = machine.launch.notes.get(DECIDED)
+    if decided is None:
+        _fault(machine, group, lanes, use)
         return
-    decided, place = machine.launch.notes.get(DECIDED), _place(group)
-    if decided is not None and decided.sought == (slot, place):
-        decided.reached = _held(group, slot, lanes)
-        raise Reached
-    if decided is not None and decided.before is not None and place not in decided.same:
-        known = any(key[:3] == (RULE, *place) for key in machine.launch.findings)
-        if not known and not decided.changed:
-            decided.changed = _changes(machine, decided, place, group, slot, lanes)
-            decided.same |= frozenset() if decided.changed else {place}
-    if decided is not None and place in decided.same:
-        note(machine, group, lanes, lambda: use_of(machine, group, slot, use))
-        return
-    rule, message, values = use_of(machine, group, slot, use, advice)
-    machine.fault(rule, message, group, lanes, before=rule == RULE, **values)
+    place = _place(group, use[2])
+    key = (what, place)
+    if decided.before is None:
+        if key not in decided.reached:
+            decided.reached[key] = held()
+        if decided.sought == key:
+            raise Reached
+    elif place not in decided.same:
+        known = any(found[:3] == (RULE, *place) for found in machine.launch.findings)
+        if not known and not _changes(machine.launch, decided, key, held()):
+            decided.same |= {place}
+    if place in decided.same:
+        note(machine, group, lanes, use)
+    else:
+        _fault(machine, group, lanes, use)
 
 
 class Reached(Exception):
     """A run with other values came to the place that was sought."""
 
 
-def _held(group: Group, slot: int, lanes: Array) -> tuple[Array, Array]:
-    """The positions of lanes, in ascending order, and a register's values in them."""
+def _held(group: Group, slot: int, lanes: Array) -> Held:
     positions = group.selection.positions[lanes]
-    order, values = np.argsort(positions), np.broadcast_to(as_array(group.read(slot)), lanes.shape)[lanes]
+    return in_order(positions, np.broadcast_to(as_array(group.read(slot)), lanes.shape)[lanes])
+
+
+def in_order(positions: Array, values: Array) -> Held:
+    """Positions, in ascending order, and the values there."""
+    order = np.argsort(positions, kind="stable")
     return positions[order], values[order]
 
 
-def _changes(machine: Machine, decided: Decided, place: Key, group: Group, slot: int, lanes: Array) -> bool:
-    """Whether a register has other values here in some of the runs with other values."""
+def _changes(launch: LaunchState, decided: Decided, key: Key, held: Held) -> bool:
+    """Whether a register has other values at a place in some of the runs with other values."""
     assert decided.again is not None
-    positions, values = _held(group, slot, lanes)
-    wanted = attrs.evolve(decided, sought=(slot, place))
-    for _, other in decided.again(wanted, machine.launch, stops=False):
-        there = other.notes[DECIDED].reached
-        if there is None or not np.array_equal(there[0], positions) or there[1].tobytes() != values.tobytes():
-            return True
-    return False
+    others: Iterable[dict[Key, Held]]
+    if launch.settings.on_finding == "collect":  # more places may follow
+        others = _others(launch, decided)
+    else:
+        runs = decided.again(attrs.evolve(decided, sought=key), launch, stops=False)
+        others = (other.notes[DECIDED].reached for _, other in runs)
+    return any(not _alike(other.get(key), held) for other in others)
+
+
+def _alike(one: Held | None, other: Held) -> bool:
+    return one is not None and np.array_equal(one[0], other[0]) and one[1].tobytes() == other[1].tobytes()
+
+
+def _others(launch: LaunchState, decided: Decided) -> list[dict[Key, Held]]:
+    """What the runs with other values find, place by place; made again where the launch is farther than they could come."""
+    assert decided.again is not None
+    if launch.instructions > decided.farthest:
+        states = [state for _, state in decided.again(decided, launch, stops=False)]
+        decided.others = [state.notes[DECIDED].reached for state in states]
+        decided.farthest = farthest(decided, launch)
+    return decided.others
+
+
+TIMES = 8
+"""How many times as many instructions a run with other values may take."""
+
+
+def farthest(decided: Decided, launch: LaunchState) -> int:
+    """At how many instructions runs with other values end."""
+    assert decided.before is not None
+    return decided.before.instructions + TIMES * (launch.instructions - decided.before.instructions) + 1_000
 
 
 def keep(machine: Machine, group: Group, address: Array, bits: Array) -> None:
     """Note undefined bits (unsigned, one per address; 0 for none) of values that go to global memory."""
     decided = machine.launch.notes.get(DECIDED)
-    if decided is None or _place(group) in decided.same:
+    if decided is None or _place(group, {}) in decided.same:
         return
     each = np.ascontiguousarray(bits)[..., None].view(np.uint8)
     places, each = np.broadcast_arrays(address[..., None] + np.arange(each.shape[-1]), each)

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from warpsim.checks.difference import note
+from warpsim.checks.difference import Held, in_order, note, report
 from warpsim.checks.undefined_registers import CONTENTS, REGISTER, RULE, UNFINISHED, Use, early_use, lanes_of, origins
 from warpsim.checks.written import ALL, WrittenBits
 from warpsim.layout.tensor_memory import Tile
@@ -348,8 +348,19 @@ def stored(machine: Machine, group: Group, transfer: Transfer, which: Which) -> 
             address = (address[..., None] + np.arange(0, boxes.dtype.itemsize, size)).reshape(parts.shape)
             lacking = np.repeat(lacking, boxes.dtype.itemsize // size, axis=1) & (parts != np.iinfo(parts.dtype).max)
     rows = lacking.any(axis=1)
-    if rows.any():
-        _report(machine, group, transfer, transfer.positions[which[rows]], int(address[lacking].min()))
+    if not rows.any() or machine.muted:
+        return
+    lanes = np.isin(group.selection.positions, transfer.positions[which[rows]])
+    first, dtype = int(address[lacking].min()), U64 if isinstance(work, RunStore) else work.boxes.element
+    rule, message, values = _use_of(
+        machine, group, "shared", first, "stored to global memory by a bulk copy", COPY_ADVICE
+    )
+
+    def held() -> Held:
+        owners = np.broadcast_to(columns, lacking.shape)[lacking]
+        return in_order(owners << 32 | address[lacking], machine.batch.shared.gather(address[lacking], owners, dtype))
+
+    report(machine, group, lanes, (rule, message, {"place": transfer.place, **values}), "a bulk copy", held)
 
 
 def _lacking(written: Array, *, combined: bool) -> Array:
@@ -363,14 +374,6 @@ def _lacking(written: Array, *, combined: bool) -> Array:
     lacking = np.asarray(written == 0)
     lacking[:, -1] &= lacking[:, -2]
     return lacking
-
-
-def _report(machine: Machine, group: Group, transfer: Transfer, positions: Array, first: int) -> None:
-    lanes = np.isin(group.selection.positions, positions)
-    rule, message, values = _use_of(
-        machine, group, "shared", first, "stored to global memory by a bulk copy", COPY_ADVICE
-    )
-    machine.fault(rule, message, group, lanes, **{"place": transfer.place, **values})
 
 
 def _use_of(machine: Machine, group: Group, kind: str, first: int, use: str, advice: str) -> Use:
@@ -408,4 +411,4 @@ def check_argument(machine: Machine, group: Group, address: int, positions: Arra
         bad = (space.shadow.gather(places, columns, np.dtype(np.uint8)) != 0xFF).any(axis=0)
     if bad.any():
         lanes = np.isin(group.selection.positions, positions[bad])
-        note(machine, group, lanes, lambda: _use_of(machine, group, kind, first, "an argument", ARGUMENT_ADVICE))
+        note(machine, group, lanes, _use_of(machine, group, kind, first, "an argument", ARGUMENT_ADVICE))
