@@ -9,7 +9,7 @@ import pytest
 import warpsim
 from warpsim.cli import main
 from warpsim.errors import LaunchError
-from warpsim.testing import assert_equal, equal, recipe
+from warpsim.testing import assert_equal, equal, equal_case, recipe
 
 TEXT = """.version 8.0
 .target sm_80
@@ -63,6 +63,8 @@ def test_a_difference_is_explained():
     assert once != np.float32(x[at] * y[at]) + np.float32(1)
     for said in (f"argument 2[{at}] was written by", "one.cu:7", "two.cu:9", "1 of 64 elements differ"):
         assert said in found.text
+    assert found.text.count("by the same values with another result") == 2
+    assert f"%f4 = {np.float32(x[at] * y[at]):.9g} from %f1 = {x[at]:.9g}, %f2 = {y[at]:.9g}" in found.text
     with pytest.raises(AssertionError, match=r"two\.cu:9"):
         assert_equal(kernel(FUSED), kernel(APART, "two", 9), 1, 64, args)
 
@@ -158,3 +160,85 @@ def test_what_is_printed():
     assert not found
     assert str(found) == "A prints 'left', B 'right'"
     assert equal(printing("left", "one"), printing("left", "two"), 1, 1, [])
+
+
+def test_where_two_kernels_part():
+    """Back through a shuffle, shared memory and another warp, to the step that has the same inputs and another result."""
+    on = """mov.u32 %r2, tile; mad.lo.u32 %r2, %r1, 4, %r2; st.shared.f32 [%r2], %f3; bar.sync 0;
+    xor.b32 %r1, %r1, 32; mov.u32 %r2, tile; mad.lo.u32 %r2, %r1, 4, %r2; ld.shared.f32 %f1, [%r2];
+    shfl.sync.bfly.b32 %f2, %f1, 1, 31, -1; add.rn.f32 %f3, %f2, %f2;"""
+
+    def made(body, name, line):
+        text = TEXT.replace(".reg .b32", ".shared .align 4 .b8 tile[256]; .reg .b32")
+        text = text.format(
+            body=f"{body}\n    .loc 1 99 0\n{on}", name=name, file=name, line=line, first="x", second="y"
+        )
+        return warpsim.load(text)[name]
+
+    x, y = (recipe("normal", 64, seed=k).array() for k in (1, 2))
+    found = equal(made(FUSED, "one", 7), made(APART, "two", 9), 1, 64, [x, y, np.zeros(64, np.float32)])
+
+    (index,) = found.index
+    warp, lane = index // 32 ^ 1, index % 32 ^ 1
+    assert found.text.count(f"warp {warp}, lane {lane}:\n") == 2
+    assert [line.split(": ")[1] for line in found.text.splitlines() if "one.cu:7)" in line or "two.cu:9)" in line] == [
+        FUSED,
+        APART,
+    ]
+
+
+def test_a_recorded_case():
+    """A case's launch under its own kernel and another: its buffers by their names."""
+    saxpy = warpsim.load("programs/saxpy/kernel.ptx")["saxpy"]
+    rounded = warpsim.load(saxpy.module.source.replace("fma.rn.f32", "fma.rz.f32"))["saxpy"]
+
+    assert equal_case("programs/saxpy", saxpy)
+    assert equal_case("programs/saxpy", rounded, ulps=1)
+    found = equal_case("programs/saxpy", rounded)
+    assert (found.equal, found.text.startswith("y: ")) == (False, True)
+    assert "parts from A here" in found.text
+    with pytest.raises(LaunchError, match="B, saxpy, has 4 parameters; 3 are given"):
+        equal_case("programs/saxpy", rounded, order=[0, 1, 2])
+
+
+def test_the_command_with_a_case_or_a_reference(tmp_path, capsys):
+    """A folder as A; exact values from a file or a function; what does not fit is said, with status 2."""
+    text = TEXT.format(body=FUSED, name="one", file="one", line=3, first="x", second="y")
+    (tmp_path / "one.ptx").write_text(text)
+    (tmp_path / "two.ptx").write_text(text.replace(FUSED, APART))
+    (tmp_path / "exact.py").write_text(
+        "def reference(x, y, out):\n    return None, None, x.astype('f8') * y + 1\nfew = lambda *a: []\n"
+    )
+    one, two, exact = (str(tmp_path / name) for name in ("one.ptx", "two.ptx", "exact.py"))
+    launch = [
+        "--grid",
+        "1",
+        "--block",
+        "64",
+        *(w for k in (1, 2) for w in ("--arg", f"normal:f32:64:seed={k}")),
+        "--arg",
+        "zeros:f32:64",
+    ]
+    x, y = (recipe("normal", 64, seed=k).array().astype(np.float64) for k in (1, 2))
+    np.save(tmp_path / "out.npy", x * y + 1)
+
+    def run(*words):
+        status = main(["equal", *words])
+        return status, "".join(capsys.readouterr())
+
+    assert run(one, one, *launch, "--reference", exact, "--inputs", "3")[0] == 0
+    status, said = run(one, two, *launch, "--reference", f"2={tmp_path / 'out.npy'}")
+    assert (status, "argument 2 of B (expected: exact)" in said) == (1, True)
+    for words, expected in (
+        (["--reference", f"1={tmp_path / 'none.npy'}"], "none.npy"),
+        (["--reference", f"5={tmp_path / 'out.npy'}"], "argument 5 is no array; those that are: 0, 1, 2"),
+        (["--reference", f"{exact}:other"], "has no function other"),
+        (["--reference", f"{exact}:few"], "the reference gives 0 values; 3 array arguments want one each"),
+        (["--reference", f"2={tmp_path / 'out.npy'}", "--inputs", "2"], "one input"),
+    ):
+        status, said = run(one, one, *launch, *words)
+        assert (status, expected in said) == (2, True), said
+    saxpy = "programs/saxpy/kernel.ptx"
+    assert run("saxpy", saxpy) == (0, "equal on the recorded input\n")
+    assert run("saxpy", saxpy, "--inputs", "2")[0] == 2
+    assert run(saxpy, saxpy)[0] == 2

@@ -43,16 +43,17 @@ def _common(max_seconds: float | None) -> _Parser:
     return common
 
 
-def _launch() -> _Parser:
-    """The options that describe a launch."""
+def _launch(*, case: bool = False) -> _Parser:
+    """The options that describe a launch; with ``case``, a recorded one may stand in place of it."""
     launch = _Parser(add_help=False)
-    launch.add_argument("file", help=f"{PTX}; or CUDA C++ (.cu), compiled with your nvcc, or NVRTC from pip")
+    also = "; or a recorded case, whose launch it is then" if case else ""
+    launch.add_argument("file", help=f"{PTX}; or CUDA C++ (.cu), compiled with your nvcc, or NVRTC from pip{also}")
     launch.add_argument(
         "--cuda-flags", default="", metavar="FLAGS", help='for that compiler: --cuda-flags="-I include -DN=4"'
     )
     launch.add_argument("--kernel", metavar="NAME", help="the kernel (the first one)")
-    launch.add_argument("--grid", required=True, metavar="X,Y,Z", help="CTAs, for example 4 or 16,16")
-    launch.add_argument("--block", required=True, metavar="X,Y,Z", help="threads per CTA")
+    launch.add_argument("--grid", required=not case, metavar="X,Y,Z", help="CTAs, for example 4 or 16,16")
+    launch.add_argument("--block", required=not case, metavar="X,Y,Z", help="threads per CTA")
     launch.add_argument("--shared", type=int, default=0, metavar="BYTES", help="dynamic shared memory per CTA (0)")
     launch.add_argument("--cluster", metavar="X,Y,Z", help="CTAs per cluster")
     launch.add_argument(
@@ -119,7 +120,7 @@ def parser() -> argparse.ArgumentParser:
         "equal",
         "testing",
         "run a launch under two texts, and show the first difference in what they store",
-        (launch, common),
+        (_launch(case=True), common),
     )
     _add_equal(equal)
     info = command("info", "commands", "kernels of a file, or the table of supported instructions")
@@ -208,6 +209,13 @@ def _add_equal(equal: argparse.ArgumentParser) -> None:
     )
     equal.add_argument(
         "--inputs", type=_count, default=1, metavar="N", help="compare on N inputs: generators get N seeds (1)"
+    )
+    equal.add_argument(
+        "--reference",
+        action="append",
+        default=[],
+        metavar="N=FILE.npy | FILE.py[:NAME]",
+        help="compare both with exact values: those of array argument N, or a function (reference) that computes them from the arguments",
     )
     equal.add_argument("--ulps", type=_count, default=0, metavar="N", help="floats may differ by N ulps (0: in no bit)")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 
@@ -27,41 +28,115 @@ def command_equal(options: Namespace) -> int:
     from warpsim.cli.arguments import Argument, argument, dims, named_arrays
     from warpsim.cli.launching import PROGRESS, kernel_of, launch_options
     from warpsim.host.device import Device
-    from warpsim.testing.equality import equal
+    from warpsim.testing.equality import equal, equal_case
 
-    arrays = named_arrays(options.array)
-    given = [argument(text, arrays) for text in options.arg]
-    for text, each in zip(options.arg, given, strict=True):
-        if not isinstance(each, Argument) or each.path:
-            raise Unusable(f"--arg {text}: equal takes numbers and arrays, and writes no files")
-    kernel = kernel_of(options)
     flags = options.cuda_flags if options.other_flags is None else options.other_flags
     other = kernel_of(
         Namespace(**{**vars(options), "file": options.other, "kernel": options.other_kernel, "cuda_flags": flags})
     )
-    device = None if options.device is None else Device(options.device, numerics=options.numerics or "exact")
-    found = equal(
-        kernel,
-        other,
-        dims(options.grid),
-        dims(options.block),
-        [each.recipe or each.value for each in given if isinstance(each, Argument)],
-        other_grid=dims(options.other_grid) if options.other_grid else None,
-        other_block=dims(options.other_block) if options.other_block else None,
-        order=None if options.order is None else dims(options.order),
-        inputs=options.inputs,
-        ulps=options.ulps,
-        device=device,
-        shared_mem=options.shared,
-        cluster=dims(options.cluster) if options.cluster else None,
-        **{**launch_options(options), "on_finding": "raise", "profile": False},
-    )
+    common = {
+        **launch_options(options),
+        "order": None if options.order is None else dims(options.order),
+        "ulps": options.ulps,
+        "device": None if options.device is None else Device(options.device, numerics=options.numerics or "exact"),
+        "on_finding": "raise",
+        "profile": False,
+    }
+    case = _case_of(options)
+    if case is not None:
+        found = equal_case(case, other, reference=_reference(options.reference, None), **common)
+    else:
+        arrays = named_arrays(options.array)
+        given = [argument(text, arrays) for text in options.arg]
+        for text, each in zip(options.arg, given, strict=True):
+            if not isinstance(each, Argument) or each.path:
+                raise Unusable(f"--arg {text}: equal takes numbers and arrays, and writes no files")
+        args = [each.recipe or each.value for each in given if isinstance(each, Argument)]
+        found = equal(
+            kernel_of(options),
+            other,
+            dims(options.grid),
+            dims(options.block),
+            args,
+            other_grid=dims(options.other_grid) if options.other_grid else None,
+            other_block=dims(options.other_block) if options.other_block else None,
+            inputs=options.inputs,
+            reference=_reference(options.reference, args, options.inputs),
+            shared_mem=options.shared,
+            cluster=dims(options.cluster) if options.cluster else None,
+            **common,
+        )
     PROGRESS.erase()
     if options.json:
         document(found.plain())
     else:
         print(found)
     return 0 if found else 1
+
+
+def _case_of(options: Namespace) -> Path | None:
+    """The case that A is; None where it is a text, whose launch is described then."""
+    from warpsim.cli.launching import find_case
+
+    if Path(options.file).is_file():
+        if options.grid is None or options.block is None:
+            raise Unusable("a text needs --grid and --block; only a recorded case has its own")
+        return None
+    described = [name for name in ("grid", "block", "arg", "array", "cluster", "shared") if getattr(options, name)]
+    if described or options.inputs > 1 or options.other_grid or options.other_block:
+        what = f"--{described[0]}" if described else "another launch or other inputs"
+        raise Unusable(f"{options.file} is no file; a recorded case has a launch and an input, and takes no {what}")
+    return find_case(options.file)
+
+
+def _reference(given: list[str], args: list[object] | None, inputs: int = 1) -> Callable[..., list[object]] | None:
+    """What computes, or holds, the exact values of ``--reference``; ``args`` are those of the launch (None: of a case)."""
+    import numpy as np
+
+    from warpsim.host.arrays import is_buffer
+    from warpsim.host.recipes import Recipe
+
+    if not given:
+        return None
+    if len(given) == 1 and "=" not in given[0]:
+        return _function(given[0])
+    held: dict[int, object] = {}
+    for text in given:
+        number, _, path = text.partition("=")
+        if not number.isdecimal():
+            raise Unusable(f"--reference {text}: write N=FILE.npy, the number of an argument from 0, or FILE.py[:NAME]")
+        try:
+            held[int(number)] = np.load(path, allow_pickle=False)
+        except (OSError, ValueError) as problem:
+            raise Unusable(f"--reference {text}: {problem}") from None
+    if inputs > 1:
+        raise Unusable("--reference N=FILE.npy holds the values of one input; with --inputs, pass FILE.py[:NAME]")
+
+    def reference(*values: object) -> list[object]:
+        places = [k for k, v in enumerate(args or values) if isinstance(v, Recipe) or is_buffer(v)]
+        unknown = sorted(held.keys() - set(places))
+        if unknown:
+            raise LaunchError(f"argument {unknown[0]} is no array; those that are: {', '.join(map(str, places))}")
+        return [held.get(k) for k in places]
+
+    return reference
+
+
+def _function(text: str) -> Callable[..., list[object]]:
+    """A function of a Python file."""
+    import runpy
+
+    path, _, name = text.rpartition(":") if not text.endswith(".py") else (text, "", "reference")
+    if not Path(path).is_file():
+        raise Unusable(f"--reference {text}: there is no file {path or text}")
+    try:
+        found = runpy.run_path(path).get(name)
+    except Exception as problem:  # whatever the user's file raises
+        raise Unusable(f"--reference {text}: {type(problem).__name__}: {problem}") from None
+    if not callable(found):
+        raise Unusable(f"--reference {text}: {path} has no function {name}")
+    made: Callable[..., list[object]] = found
+    return made
 
 
 def command_shrink(options: Namespace) -> int:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         product_bound,
         sum_bound,
     )
-    from warpsim.testing.equality import Equality, assert_equal, equal
+    from warpsim.testing.equality import Equality, assert_equal, equal, equal_case
     from warpsim.testing.fuzzing import Launch, arrays, fuzz
     from warpsim.testing.shrinking import shrink
 
@@ -35,6 +35,7 @@ __all__ = [
     "assert_same_as",
     "assert_ulps",
     "equal",
+    "equal_case",
     "exact_matmul",
     "fuzz",
     "product_bound",
@@ -49,7 +50,7 @@ _HOMES = {
     "record": "warpsim.host.recording",
     **dict.fromkeys((n for n in __all__ if n.startswith("assert_")), "warpsim.testing.assertions"),
     **dict.fromkeys(("exact_matmul", "product_bound", "sum_bound"), "warpsim.testing.assertions"),
-    **dict.fromkeys(("Equality", "assert_equal", "equal"), "warpsim.testing.equality"),
+    **dict.fromkeys(("Equality", "assert_equal", "equal", "equal_case"), "warpsim.testing.equality"),
     **dict.fromkeys(("Launch", "arrays", "fuzz"), "warpsim.testing.fuzzing"),
     "shrink": "warpsim.testing.shrinking",
 }

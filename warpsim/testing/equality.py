@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 
 import attrs
@@ -11,7 +12,7 @@ import numpy as np
 from warpsim.errors import LaunchError, WarpsimError, plural
 from warpsim.host.arguments import Arguments
 from warpsim.host.arrays import array_of, is_buffer
-from warpsim.host.cases import Comparison
+from warpsim.host.cases import Case, Comparison
 from warpsim.host.device import Device, runs_on
 from warpsim.host.kernel import Kernel
 from warpsim.host.launch_options import Keywords
@@ -21,11 +22,14 @@ from warpsim.machine.watcher import Watcher
 from warpsim.numerics.arrays import Array
 from warpsim.records import frozen
 from warpsim.testing.differences import explain, index_text
-from warpsim.testing.replaying import TRACED, Writers, sentence
+from warpsim.testing.origins import Values, parting
+from warpsim.testing.replaying import TRACED, Writer, Writers, sentence
 from warpsim.types import JsonObject
 
 TRIES = 200
 """Pairs of launches that shrink an input."""
+Watch = Callable[[dict[int, int]], Watcher]
+"""What makes a watcher from the addresses of the array arguments."""
 Reference = Callable[..., Sequence[object]]
 """From the arguments before a launch to the exact values of the array arguments after it, in their order; None for one that
 is not compared."""
@@ -44,9 +48,16 @@ class Side:
     options: Keywords
     printed: list[str]
 
-    def run(
-        self, values: Sequence[object], watch: Callable[[dict[int, int]], Watcher] | None = None
-    ) -> dict[int, Array]:
+    def called(self, number: int) -> str:
+        """An argument's name."""
+        return f"argument {number}"
+
+    def fresh(self) -> Side:
+        """The same on a new GPU, so that addresses are the same in each run."""
+        gpu = self.device
+        return attrs.evolve(self, device=Device(gpu.target, numerics=gpu.numerics, stdout=self.printed.append))
+
+    def run(self, values: Sequence[object], watch: Watch | None = None) -> dict[int, Array]:
         """Launch on copies of the arguments; returns what is in the arrays then, by argument."""
         self.printed.clear()
         there = {k: self.device.array(v) for k, v in enumerate(values) if isinstance(v, np.ndarray)}
@@ -58,6 +69,39 @@ class Side:
         finally:
             for array in there.values():
                 array.free()
+
+
+@frozen(eq=False)
+class Recorded:
+    """One of two kernels on a recorded launch, with as many arguments as the case has buffers."""
+
+    name: str
+    kernel: Kernel
+    case: Case
+    gpu: tuple[str, str]
+    order: tuple[int, ...]
+    options: Keywords
+    printed: list[str]
+
+    def called(self, number: int) -> str:
+        """A buffer's name."""
+        found: str = self.case.description["buffers"][number]["name"]
+        return found
+
+    def fresh(self) -> Recorded:
+        """Itself: each run has its own GPU."""
+        return self
+
+    def run(self, values: Sequence[object], watch: Watch | None = None) -> dict[int, Array]:
+        """Launch on what the case holds; returns what is in its buffers then."""
+        ready = self.case.prepare(device=self.gpu[0], numerics=self.gpu[1])
+        ready.args = tuple([ready.args[k] for k in self.order])
+        looking = () if watch is None else (watch({k: b.ptr for k, b in enumerate(ready.buffers.values())}),)
+        try:
+            ready.launch(watchers=looking, **self.options)
+            return {k: array.get() for k, array in enumerate(ready.buffers.values())}
+        finally:
+            self.printed[:] = ready.printed
 
 
 @frozen(eq=False)
@@ -148,12 +192,58 @@ def equal(
     return Equality(inputs, f"equal on {plural(max(inputs, 1), 'input')}", equal=True)
 
 
+def equal_case(
+    case: str | os.PathLike[str],
+    other: Kernel,
+    *,
+    order: Sequence[int] | None = None,
+    ulps: int = 0,
+    reference: Reference | None = None,
+    device: Device | None = None,
+    **options: object,
+) -> Equality:
+    """Run a recorded launch under its own kernel and under another, and compare what they leave in every buffer and print.
+
+    Args:
+        case: a case folder.
+        other: the other kernel.
+        order: which of the case's parameters each parameter of the other kernel gets, if the orders differ.
+        ulps: as for `equal`.
+        reference: as for `equal`; it gets the buffers before the launch.
+        device: the GPU; by default the one that recorded the case.
+        options: as for calling a kernel, in place of those of the case.
+
+    Raises:
+        LaunchError: the directory is no case, or its launch does not fit the other kernel.
+    """
+    found = Case.read(case)
+    count = len(found.description["params"])
+    places = tuple(range(count)) if order is None else tuple(order)
+    if any(not 0 <= place < count for place in places):
+        raise LaunchError(f"order {list(places)} names parameters that are not there: there are {count}")
+    if len(places) != len(other.params):
+        raise LaunchError(f"B, {other.name}, has {plural(len(other.params), 'parameter')}; {len(places)} are given")
+    gpu = (device.target, device.numerics) if device is not None else (found.target, "exact")
+    text = other.module.source, other.module.program.file
+    its = attrs.evolve(found, source=text, description={**found.description, "entry": other.name})
+    own = found.prepare(device=gpu[0]).kernel
+    sides = (
+        Recorded("A", own, found, gpu, tuple(range(count)), options, []),
+        Recorded("B", other, its, gpu, places, options, []),
+    )
+    test = Trial(*sides, ulps, reference)
+    values = [array.get() for array in found.prepare(device=gpu[0]).buffers.values()]
+    if test.difference(values):
+        return test.explained(values, 1, "")
+    return Equality(1, "equal on the recorded input", equal=True)
+
+
 @frozen(eq=False)
 class Trial:
     """Two sides, and when what they leave counts as equal."""
 
-    one: Side
-    other: Side
+    one: Side | Recorded
+    other: Side | Recorded
     ulps: int
     reference: Reference | None
 
@@ -162,20 +252,37 @@ class Trial:
         """The comparison, as a case describes it."""
         return {"mode": "close", "ulps": self.ulps} if self.ulps else {"mode": "bits"}
 
-    def comparisons(self, values: Sequence[object]) -> Iterator[tuple[Side, int, Comparison]]:
+    def comparisons(self, values: Sequence[object]) -> Iterator[tuple[Side | Recorded, int, Comparison]]:
         """What is compared: which side is judged, the argument, and the comparison."""
         left = self.one.run(values), self.other.run(values)
         if self.reference is None:
             for number, want in left[0].items():
-                yield self.other, number, Comparison(f"argument {number}", left[1][number], want, self.check)
+                yield self.other, number, Comparison(self.one.called(number), left[1][number], want, self.check)
             return
-        exact = self.reference(*values)
-        for number, value in zip(left[0], exact, strict=True):
-            if value is not None:
-                for side, got in zip((self.one, self.other), left, strict=True):
-                    rounded = np.asarray(value).astype(got[number].dtype).reshape(got[number].shape)
-                    name = f"argument {number} of {side.name} (expected: exact)"
-                    yield side, number, Comparison(name, got[number], rounded, self.check)
+        for number, value in zip(left[0], self._exact(values, len(left[0])), strict=True):
+            if value is None:
+                continue
+            for side, got in zip((self.one, self.other), left, strict=True):
+                name, found = f"{side.called(number)} of {side.name} (expected: exact)", got[number]
+                try:
+                    rounded = np.asarray(value).astype(found.dtype).reshape(found.shape)
+                except (ValueError, TypeError) as problem:
+                    raise LaunchError(
+                        f"what the reference gives for {side.called(number)} does not fit: {problem}"
+                    ) from None
+                yield side, number, Comparison(name, found, rounded, self.check)
+
+    def _exact(self, values: Sequence[object], count: int) -> list[object]:
+        assert self.reference is not None
+        try:
+            exact = list(self.reference(*values))
+        except Exception as problem:
+            raise LaunchError(f"the reference fails: {type(problem).__name__}: {problem}") from problem
+        if len(exact) != count:
+            raise LaunchError(
+                f"the reference gives {len(exact)} values; {plural(count, 'array argument')} want one each, or None"
+            )
+        return exact
 
     def difference(self, values: Sequence[object]) -> bool:
         """Whether the sides differ on an input."""
@@ -204,9 +311,14 @@ class Trial:
                     lines[1] = lines[1].replace("bits expected", "       bits A").replace("bits got", "  bits B")
                     lines[1] = lines[1].replace("expected", "       A").replace("got", "  B")
                 places = [tuple(int(i) for i in at) for at in np.argwhere(comparison.wrong)[:TRACED]]
-                for each in (self.one, self.other) if self.reference is None else (side,):
+                traced = (self.one, self.other) if self.reference is None else (side,)
+                stores = [_store(each, values, number, comparison, places[0]) for each in traced]
+                for each, store in zip(traced, stores, strict=True):
                     lines.append(f"{each.name}, {each.kernel.name}:")
-                    lines += _origins(each, values, number, comparison, places[:1])
+                    lines += sentence(f"{each.called(number)}{index_text(places[0])}", store.writer)
+                    if len(stores) > 1:
+                        with contextlib.suppress(WarpsimError):
+                            lines += _parting(values, each, store, *_others(self, stores, each))
                 return Equality(inputs, "\n".join([*head, *_inputs(values), *lines]), arguments, number, places[0])
         printed = ["".join(side.printed)[:200] for side in (self.one, self.other)]
         return Equality(inputs, "\n".join([*head, f"A prints {printed[0]!r}, B {printed[1]!r}"]), arguments)
@@ -265,21 +377,56 @@ def _inputs(values: Sequence[object]) -> list[str]:
     return lines
 
 
-def _origins(
-    side: Side, values: Sequence[object], number: int, comparison: Comparison, places: list[tuple[int, ...]]
-) -> list[str]:
-    """Who wrote elements of an argument, found in another run."""
+@frozen(eq=False)
+class Store:
+    """Who stored an element of an argument last, and where it stood."""
+
+    writer: Writer
+    number: int
+    offset: int
+
+
+def _store(
+    side: Side | Recorded, values: Sequence[object], number: int, comparison: Comparison, place: tuple[int, ...]
+) -> Store:
+    """Who wrote an element of an argument, found in another run."""
     size, shape, found = comparison.expected.dtype.itemsize, comparison.expected.shape, list[Writers]()
+    offset = size * (int(np.ravel_multi_index(place, shape)) if place else 0)
 
     def watch(addresses: dict[int, int]) -> Writers:
-        flat = [int(np.ravel_multi_index(p, shape)) if p else 0 for p in places]
-        found.append(Writers([(addresses[number] + n * size, size) for n in flat]))
+        found.append(Writers([(addresses[number] + offset, size)]))
         return found[0]
 
     with contextlib.suppress(WarpsimError):
         side.run(values, watch)
-    stores = zip(places, found[0].found, strict=True)
-    return [line for p, writer in stores for line in sentence(f"argument {number}{index_text(p)}", writer)]
+    return Store(found[0].found[0], number, offset)
+
+
+def _others(trial: Trial, stores: list[Store], side: Side | Recorded) -> tuple[Side | Recorded, Store]:
+    """The other side, and its store."""
+    return (trial.other, stores[1]) if side is trial.one else (trial.one, stores[0])
+
+
+def _parting(
+    values: Sequence[object], side: Side | Recorded, store: Store, other: Side | Recorded, its: Store
+) -> list[str]:
+    """Where a side begins to compute what the other does not."""
+    mine, theirs = store.writer.last, its.writer.last
+    if mine is None or theirs is None or mine.cta is None or theirs.cta is None or mine.warp is None:
+        return []
+    has, found = Values(theirs.cta), list[int]()
+    other.run(values, lambda addresses: has)
+
+    def run(watcher: Watcher) -> None:
+        def watch(addresses: dict[int, int]) -> Watcher:
+            found.append(addresses[store.number] + store.offset)
+            return watcher
+
+        side.fresh().run(values, watch)
+
+    run(Watcher())
+    parted = parting(run, mine.cta, mine.warp, found[0], has.all())
+    return [] if parted is None else parted.lines(other.name)
 
 
 def assert_equal(kernel: Kernel, other: Kernel, grid: Dim, block: Dim, args: Arguments, **options: object) -> None:
