@@ -232,6 +232,54 @@ def test_blocks_that_look_alike(first, second, legal):
     assert outcome(text.replace("SECOND", second) + WHOLE) == outcome(text.replace("SECOND", second))
 
 
+INLINED = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k()
+{
+	.reg .b32 %r<4>;
+	.loc 1 10 3
+	mov.u32 %r1, 1;
+	.loc 2 20 5, function_name $L__info_string0, inlined_at 1 10 3
+	mov.u32 %r2, 2;
+	.loc	3 30 7, function_name $L__info_string1, inlined_at 2 20 5
+	mov.u32 %r3, 3;
+	ret;
+}
+	.file 1 "a.cu"
+	.file 2 "b.cuh"
+	.file 3 "c.cuh"
+	.section	.debug_str
+	{
+$L__info_string0:
+.b8 95,90,255,0
+$L__info_string1:
+.b8 0
+	}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "legal"),
+    [
+        ("", "", True),
+        ("inlined_at 2 20 5", "inlined_at 2 20 6", False),
+        ("$L__info_string1,", "$L__info_string2,", False),
+        ("95,90,255", "95,90,256", False),
+        ("$L__info_string0,", "$L__info_string0 + 3 ,", True),
+    ],
+)
+def test_inlined_places(old, new, legal):
+    """The places that a line was inlined at, and the names of functions there, are what they are in a text parsed as a whole."""
+    text = INLINED.replace(old, new)
+
+    assert outcome(text + WHOLE) == outcome(text)
+    assert isinstance(outcome(text), tuple) == legal
+    if legal:
+        assert by_line(program_of(text))
+        assert program_of(text).functions["k"].code[2].inlined_at == (("b.cuh", 20), ("a.cu", 10))
+
+
 def test_limits():
     """A number that an instruction limits is checked on each line, although lines that differ in nothing else are legal."""
     text = "\n".join(

@@ -50,7 +50,7 @@ SECTION = """
 \t.section\t.debug_abbrev
 \t{
 .b8 1                                   // Abbreviation Code
-.b8 255
+.b8 255,0,25
 $L__x:
 .b32 .debug_info+4
 .b64 $L__x-$L__y
@@ -74,7 +74,12 @@ def test_a_section_is_one_token():
 
     assert (number, none, findings) == (1, 0, ())
     assert found == expected
-    assert ast.statements(found.data)[1:] == (".b8 255", "$L__x:", ".b32 .debug_info + 4", ".b64 $L__x - $L__y")
+    assert ast.statements(found.data)[1:] == (
+        ".b8 255, 0, 25",
+        "$L__x:",
+        ".b32 .debug_info + 4",
+        ".b64 $L__x - $L__y",
+    )
 
 
 def test_sections_behind_lists_of_numbers():

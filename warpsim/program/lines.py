@@ -8,13 +8,14 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from warpsim.errors import Span
 from warpsim.isa import matching
 from warpsim.isa.traits import Ending
 from warpsim.program import shapes
 from warpsim.program.blocks import Blocks
-from warpsim.program.names import Label, Scope
+from warpsim.program.names import DIGITS, Label, Scope
 from warpsim.program.program import Param, Register, Variable
 from warpsim.program.resolve import RESERVED_NAMES
 from warpsim.program.shapes import Shapes
@@ -27,7 +28,11 @@ BLANKS = " \t\r\f\v"
 _NAMES = re.compile(r"(%[\w$]+)", re.ASCII)
 _NAMED = re.compile(rf"\s*(?:@!?{HOLE}pred\s+)?([a-zA-Z_][\w$]*(?:\.[\w:]+)*)(?=[\s;])", re.ASCII)
 _LABEL = re.compile(r"[ \t]*([a-zA-Z_$][\w$]*):[ \t]*", re.ASCII)
-_LOCATION = re.compile(r"\s*\.loc\s+(0|[1-9]\d{0,8})\s+(0|[1-9]\d{0,8})\s+(0|[1-9]\d{0,8})\s*", re.ASCII)
+_COUNT = r"(0|[1-9]\d{0,8})"
+_PLACE = rf"\s+{_COUNT}\s+{_COUNT}\s+{_COUNT}"
+_LOCATION = re.compile(
+    rf"\s*\.loc{_PLACE}\s*(?:,\s*function_name\s+([a-zA-Z_$][\w$]*)\s*,\s*inlined_at{_PLACE}\s*)?", re.ASCII
+)
 _WORDS = rf"(?<![\w$.%{HOLE}])([a-zA-Z_$][\w$]*)"
 _OFFSETS = r"(?<=[+\s])(-?(?:0|[1-9]\d{0,17}))(?=\s*\])"
 _NUMBERS = r"(?<=[,{\s])(-?(?:0|[1-9]\d{0,17}))(?=\s*[,;}])"
@@ -44,7 +49,18 @@ class _Odd:
 
 
 ODD = _Odd()
-Entry = Statement | str | tuple[int, int, int] | _Odd | None
+Source = tuple[int, int, int]
+
+
+class Location(NamedTuple):
+    """A ``.loc``: a place in a source, and the label of the function's name and the place that it is inlined at."""
+
+    place: Source
+    name: str
+    inlined_at: Source | None
+
+
+Entry = Statement | str | Location | _Odd | None
 """A line: an instruction, the name of a label, a place in a source, another, or nothing."""
 
 
@@ -79,7 +95,9 @@ class Lines(dict[str, Entry]):
         if (label := _LABEL.fullmatch(line)) is not None:
             return label[1]
         if (place := _LOCATION.fullmatch(line)) is not None:
-            return int(place[1]), int(place[2]), int(place[3])
+            file, at, column, name, *caller = place.groups()
+            inlined = (int(caller[0]), int(caller[1]), int(caller[2])) if name else None
+            return Location((int(file), int(at), int(column)), name or "", inlined)
         named = _NAMED.match(line)
         limits = None if named is None or line.count(";") != 1 or '"' in line else limited(named[1])
         if named is None or limits is None:
@@ -156,9 +174,8 @@ class Reading:
                 continue
             if isinstance(entry, Statement):
                 code.append((entry, scope, blocks.places, at))
-            elif isinstance(entry, tuple):
-                parser.directives.places.add(entry)
-                blocks.locate(*entry)
+            elif isinstance(entry, Location):
+                self._locate(entry)
             elif isinstance(entry, str):
                 column = len(self.texts[at]) - len(self.texts[at].lstrip()) + 1
                 blocks.add([ast.Label(entry, Span(module.file, self.line + at, column, len(entry)))], scope)
@@ -169,6 +186,18 @@ class Reading:
         targets = {value for statement in self.statements for value in statement.values if isinstance(value, str)}
         if not all(isinstance(scope.labels.get(name), Label) for name in targets):
             raise Unusual
+
+    def _locate(self, found: Location) -> None:
+        """Follow a ``.loc``."""
+        directives = self.parser.directives
+        if found.inlined_at is None:
+            self.blocks.locate(*found.place)
+        elif found.inlined_at not in directives.places:
+            raise Unusual
+        else:
+            directives.named.setdefault(found.name, Span(self.parser.s.file, self.line, 1))
+            self.blocks.locate(*found.place, "inlined_at", *found.inlined_at)
+        directives.places.add(found.place)
 
     def _parsed(self, text: str, at: int) -> list[ast.Statement]:
         """Parse lines."""
@@ -227,12 +256,13 @@ def _shadows(name: str, blocks: Blocks) -> bool:
 def _kinds(names: Iterable[str], scope: Scope) -> dict[str, str]:
     """What stands for names in a line: the hole for a register of a type, or the name."""
     found = {}
-    find, symbols = scope.ranges.find, scope.symbols
+    symbols, ranges = scope.symbols, scope.ranges
+    kinds = {prefix: HOLE + type.name for prefix, (_, type, elements) in ranges.by_prefix.items() if elements == 1}
     for name in names:
-        ranged = find(name) if name not in symbols else None
         symbol = symbols.get(name)
-        if isinstance(symbol, Register):
-            found[name] = HOLE + symbol.type.name
+        if symbol is None:
+            kind = kinds.get(name.rstrip(DIGITS))
+            found[name] = name if kind is None or ranges.find(name) is None else kind
         else:
-            found[name] = HOLE + ranged[0].name if ranged is not None and ranged[1] == 1 else name
+            found[name] = HOLE + symbol.type.name if isinstance(symbol, Register) else name
     return found
