@@ -87,7 +87,8 @@ export function codeMirror(parent, changed) {
         if (place) ranges.push(Decoration.widget({ widget: new Message(finding), block: true, side: 1 }).range(place.to), Decoration.line({ class: "faulty" }).range(place.from));
         if (other) ranges.push(Decoration.line({ class: "conflict" }).range(other.from));
       }
-      const scroll = at ? [EditorView.scrollIntoView(at.from, { y: "nearest", yMargin: 60 })] : [];
+      const room = findings.some((finding) => finding.line === here) ? editor.scrollDOM.clientHeight / 2 : 60; // for the message below
+      const scroll = at ? [EditorView.scrollIntoView(at.from, { y: "nearest", yMargin: room })] : [];
       editor.dispatch({ effects: [setMarks.of(Decoration.set(ranges, true)), ...scroll] });
     },
   };
