@@ -62,8 +62,6 @@ class Decided:
     """What such a run finds where undefined bits matter, the first time that it comes there."""
     others: list[dict[Key, Held]] = field(factory=list)
     """This of each such run, in a launch that collects its findings."""
-    farthest: int = -1
-    """At how many instructions they have ended."""
     judged: bool = False
     """Whether it was decided at the first use, as a debugger asks."""
     uses: dict[Key, Finding] = field(factory=dict)
@@ -195,7 +193,10 @@ def _changes(launch: LaunchState, decided: Decided, key: Key, held: Held) -> boo
     assert decided.again is not None
     others: Iterable[dict[Key, Held]]
     if launch.settings.on_finding == "collect":  # more places may follow
-        others = _others(launch, decided)
+        if not decided.others:
+            ends = [state.notes[DECIDED] for _, state in decided.again(decided, None, stops=False)]
+            decided.others = [end.reached for end in ends[1:]]
+        others = decided.others
     else:
         runs = decided.again(attrs.evolve(decided, sought=key), launch, stops=False)
         others = (other.notes[DECIDED].reached for _, other in runs)
@@ -204,26 +205,6 @@ def _changes(launch: LaunchState, decided: Decided, key: Key, held: Held) -> boo
 
 def _alike(one: Held | None, other: Held) -> bool:
     return one is not None and np.array_equal(one[0], other[0]) and one[1].tobytes() == other[1].tobytes()
-
-
-def _others(launch: LaunchState, decided: Decided) -> list[dict[Key, Held]]:
-    """What the runs with other values find, place by place; made again where the launch is farther than they could come."""
-    assert decided.again is not None
-    if launch.instructions > decided.farthest:
-        states = [state for _, state in decided.again(decided, launch, stops=False)]
-        decided.others = [state.notes[DECIDED].reached for state in states]
-        decided.farthest = farthest(decided, launch)
-    return decided.others
-
-
-TIMES = 8
-"""How many times as many instructions a run with other values may take."""
-
-
-def farthest(decided: Decided, launch: LaunchState) -> int:
-    """At how many instructions runs with other values end."""
-    assert decided.before is not None
-    return decided.before.instructions + TIMES * (launch.instructions - decided.before.instructions) + 1_000
 
 
 def keep(machine: Machine, group: Group, address: Array, bits: Array) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import attrs
 import numpy as np
 
-from warpsim.checks.difference import DECIDED, Decided, Reached, farthest
+from warpsim.checks.difference import DECIDED, Decided, Reached
 from warpsim.checks.undefined_bits import known_of
 from warpsim.checks.undefined_memory import written_cells
 from warpsim.checks.undefined_registers import HIGH, UNDEFINED, ones, undefined
@@ -27,6 +27,8 @@ from warpsim.machine.watcher import Watcher
 from warpsim.program.program import Function, Instruction
 
 SEED = 34
+TIMES = 8
+"""How many times as many instructions a run with other values may take."""
 LARGE = 0x7F7FFFFF
 """The largest float, and large as an integer."""
 
@@ -219,7 +221,8 @@ def runs(
     if launch is None:
         launch = _run(watchers_of, decided, before.settings.max_instructions, None, "collect")
         yield "", launch
-    budget, limit = farthest(decided, launch), before.settings.max_instructions
+    budget = before.instructions + TIMES * (launch.instructions - before.instructions) + 1_000
+    limit = before.settings.max_instructions
     for garbage in fills(before.plan):
         most = budget if limit is None else min(budget, limit)
         yield (
