@@ -148,6 +148,8 @@ HIGH = "undefined high half"
 """Shadow of 128-bit registers: the undefined bits of the high half."""
 PADDING = "padding"
 """Shadow of registers: True in lanes that have loaded what may be structure padding."""
+SHADOWS = frozenset((UNDEFINED, HIGH, PADDING))
+"""The names of these shadows; others are other watchers'."""
 WRITE_FIRST = "initialise the register on every path to here"
 Use = tuple[str, str, dict[str, object]]
 """Rule, message and values of a finding that something undefined matters."""

@@ -26,6 +26,7 @@ from warpsim.checks.undefined_registers import (
     ORIGINS,
     PADDING,
     RULE,
+    SHADOWS,
     Origins,
     halves,
     ones,
@@ -272,6 +273,10 @@ class Uninitialised(WrittenBytes):
 
     def shadowed_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """Report undefined bits that matter to the step, and compute those of its results."""
+        if SHADOWS.isdisjoint(group.shadows) and SHADOWS.isdisjoint(group.frame.shadows):
+            self._begun = self._product = None  # whatever shadows there are, they are another watcher's
+            self._unfinished = []
+            return
         if group.shadows:
             remember(machine, group, self._again, past=False)
         if instruction.traits.ending is not None:
@@ -311,7 +316,7 @@ class Uninitialised(WrittenBytes):
     def shadowed_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """Give the step's results their undefined bits."""
         self._finish(machine, group, instruction)
-        if group.shadows:
+        if not SHADOWS.isdisjoint(group.shadows):
             remember(machine, group, self._again, past=True)
 
     def _finish(self, machine: Machine, group: Group, instruction: Instruction) -> None:

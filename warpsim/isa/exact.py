@@ -24,12 +24,23 @@ DTYPES: dict[str, DType] = {
     "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype(np.float32), "f64": np.dtype(np.float64),
 }  # fmt: skip
 HALVES = {"f16x2": "f16", "bf16x2": "bf16"}
+
+
+def _fma(a: Array, b: Array, c: Array, out: Array | None = None, dtype: DType | None = None) -> Array:
+    product = np.multiply(a, b, out=out, dtype=dtype)
+    return np.add(product, c, out=out, dtype=dtype)
+
+
+def _rsqrt(a: Array, out: Array | None = None, dtype: DType | None = None) -> Array:
+    return np.reciprocal(np.sqrt(a, out=out, dtype=dtype), out=out)
+
+
 EXACT: dict[str, Callable[..., Array]] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "fma": lambda a, b, c: a * b + c, "mad": lambda a, b, c: a * b + c,
-    "div": np.divide, "rcp": np.reciprocal, "sqrt": np.sqrt, "rsqrt": lambda a: 1 / np.sqrt(a), "ex2": np.exp2, "lg2": np.log2,
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "fma": _fma, "mad": _fma,
+    "div": np.divide, "rcp": np.reciprocal, "sqrt": np.sqrt, "rsqrt": _rsqrt, "ex2": np.exp2, "lg2": np.log2,
     "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "neg": np.negative, "abs": np.abs, "min": np.fmin, "max": np.fmax,
 }  # fmt: skip
-"""The real functions that instructions round."""
+"""The real functions that instructions round. With ``dtype``, computed in that type, with ``out`` into that array."""
 SUMS = frozenset({"add", "sub", "fma", "mad"})
 GROWS = SUMS | {"mma", "wgmma"}
 """Operations in which numbers may cancel."""

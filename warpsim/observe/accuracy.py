@@ -30,7 +30,7 @@ from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.transfers import BoxStore, RunStore, Transfer, Which
 from warpsim.machine.values import as_array
 from warpsim.machine.watcher import Watcher
-from warpsim.numerics.arrays import Array
+from warpsim.numerics.arrays import WORKSPACE, Array, DType
 from warpsim.observe import accuracy_matrices as matrices
 from warpsim.observe.accuracy_memory import Companions, accessed, shared_of
 from warpsim.observe.accuracy_report import AccuracyReport, Birth
@@ -41,7 +41,9 @@ from warpsim.observe.accuracy_values import (
     PARTS,
     Errors,
     Made,
+    Part,
     Pending,
+    Recycled,
     Rule,
     companion,
     elements,
@@ -79,10 +81,14 @@ class Accuracy(Watcher):
         self._pending: Pending | None = None
         self._accesses: list[MemoryAccess] = []
         self._memory = Companions()
+        self._arrays = Recycled()
+        self._wholes: dict[tuple[int, Part], tuple[object, Array, Array]] = {}
+        """Of registers: value and error, and the companion that they make."""
 
     def batch_ended(self, machine: Machine) -> None:
         """Forget what its memories held."""
         self._memory.forget(machine.batch)
+        self._wholes.clear()
 
     # ---- steps -------------------------------------------------------------------------------
 
@@ -111,10 +117,13 @@ class Accuracy(Watcher):
         if active is False:
             return
         values = [as_array(get(machine, group)) for get in rule.getters]
-        errors = [errors_of(group, o) for o in rule.data] if group.shadows else [NOTHING] * len(values)
+        errors, held = [NOTHING] * len(values), list[object]()
+        if group.shadows:
+            errors = [errors_of(group, o) for o in rule.data]
+            held = [None if o.register is None else group.env[o.register.index] for o in rule.data]
         if rule.rounding.does in MOVES and not (any(errors) or (group.shadows and rule.guard is not None)):
             return
-        self._pending = Pending(group, instruction, rule, values, errors, active)
+        self._pending = Pending(group, instruction, rule, values, errors, active, held)
 
     def _guarded(self, group: Group, instruction: Instruction) -> None:
         """Count the threads that the companion would branch, or execute, otherwise."""
@@ -181,15 +190,31 @@ class Accuracy(Watcher):
             if rounding.to == "f64":
                 error, whole = _doubled(root, values, errors, got), None
             else:
-                whole = EXACT[root](
-                    *[
-                        v.astype(np.float64) if e is None else companion(v, e)
-                        for v, e in zip(values, errors, strict=True)
-                    ]
-                )
-                error = whole - got
-            made[slot, part] = self._note(group, instruction, values, errors, got, error, p.active, rounding.to, whole)
+                numbers = range(len(values))
+                sources = [self._whole(p, k, part, values[k], errors[k], cached=not contracted) for k in numbers]
+                shape = np.broadcast_shapes(*[each.shape for each in sources])
+                whole = EXACT[root](*sources, out=self._arrays.take(shape), dtype=F64)
+                error = self._less(whole, got)
+            noted = self._note(group, instruction, values, errors, got, error, p.active, rounding.to, whole)
+            made[slot, part] = noted
+            if noted is not None and whole is not None and p.active is None:
+                self._wholes[slot, part] = group.env[slot], noted, whole
         return made
+
+    def _whole(self, p: Pending, number: int, part: Part, value: Array, error: Array | None, *, cached: bool) -> Array:
+        """The companion of a source."""
+        if error is None:
+            return value
+        register = p.rule.data[number].register
+        known = None if register is None or not cached else self._wholes.get((register.index, part))
+        if known is not None and known[0] is p.held[number] and known[1] is error:
+            return known[2]
+        return companion(value, error)
+
+    def _less(self, whole: Array, got: Array) -> Array:
+        """Companions less results."""
+        shape = whole.shape if whole.shape == got.shape else np.broadcast_shapes(whole.shape, got.shape)
+        return np.subtract(whole, got, out=self._arrays.take(shape), dtype=F64)
 
     def _convert(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
         slot, rounding = instruction.outputs[0].registers[0], p.rule.rounding
@@ -202,7 +227,8 @@ class Accuracy(Watcher):
             value = part_of(value, (rounding.kind, 0)) if rounding.kind in DTYPES else value
             got = part_of(result, (rounding.to, k))
             whole = companion(value, error)
-            new = error if rounding.to == "f64" and error is not None and rounding.kind != "f64" else whole - got
+            known = rounding.to == "f64" and error is not None and rounding.kind != "f64"
+            new = error if known and error is not None else self._less(whole, got)
             made[slot, (rounding.to, k)] = self._note(
                 group, instruction, [value], [error], got, new, p.active, rounding.to, whole
             )
@@ -342,7 +368,7 @@ class Accuracy(Watcher):
             error = None if error is None else np.where(scale, error, 0.0)
         if product.rest is None:
             whole = product.sums + companion(addend, error)
-            new = whole - got
+            new = self._less(whole, got)
         else:
             whole = product.sums + addend
             new = two_sum(product.sums, addend, whole) + product.rest + (whole - got)
@@ -546,60 +572,36 @@ class Accuracy(Watcher):
         """Count the errors of results, look at the largest, and give the errors; None if there are none. ``whole`` are the
         companions of the results."""
         birth = self._birth(group, instruction, kind, stored=stored)
-        close = kind != "f64" and got.dtype.itemsize < 8
-        size = np.abs(got.astype(np.float32) if close else got)
-        relative = np.asarray(error, size.dtype) / np.maximum(size, LEAST_NORMAL[kind], out=size)
+        small: DType = F64 if kind == "f64" or got.dtype.itemsize > 4 else F32
+        size = WORKSPACE.take(SIZES[small], got.shape, small)
+        np.abs(got, out=size, casting="unsafe")
+        np.maximum(size, LEAST_NORMAL[kind], out=size)
+        shape = (
+            size.shape if error.size == 1 or error.shape == size.shape else np.broadcast_shapes(error.shape, size.shape)
+        )
+        relative = WORKSPACE.take(RELATIVE[small], shape, small)
+        np.divide(error, size, out=relative, dtype=small, casting="unsafe")
         np.abs(relative, out=relative)
         if active is not None:
             relative = np.where(active, relative, relative.dtype.type(0))
         total = float(relative.sum(dtype=np.float64 if relative.size > 1 << 20 else None))
         if not math.isfinite(total):
-            return self._unbounded(birth, instruction, values, errors, got, error, active, whole)
+            error, relative = _mended(got, error, relative, whole, LEAST_NORMAL[kind])
+            total = float(relative[np.isfinite(relative)].sum())
         birth.lanes += relative.size
         birth.total += total
         root = instruction.form.root
         if root in SUMS and not stored and len(values) > 1:
             birth.kinds["absorption"] += _absorbed(values, got)
-        if not total:
-            if not stored:
-                self.found.step(0.0)
-            return None
         top = int(relative.argmax())
         largest = float(relative.reshape(-1)[top])
         if not stored:
             self.found.step(largest)
+        if not largest:
+            return None
         if largest > birth.largest:
             self._example(birth, instruction, values, errors, got, error, relative.shape, top)
         return error
-
-    def _unbounded(
-        self,
-        birth: Birth,
-        instruction: Instruction,
-        values: Sequence[Array],
-        errors: Sequence[Array | None],
-        got: Array,
-        error: Array,
-        active: Array | None,
-        whole: Array | None,
-    ) -> Array | None:
-        """Results among which some are not finite, or far off."""
-        if whole is not None:
-            error = error_of(whole, got)
-        size = np.maximum(np.abs(got.astype(np.float64)), LEAST_NORMAL[birth.type])
-        relative = np.abs(error / size)
-        relative = np.where(np.isfinite(got) | (error == 0), np.nan_to_num(relative, nan=0.0, posinf=np.inf), np.inf)
-        if active is not None:
-            relative = np.where(active, relative, 0.0)
-        birth.lanes += relative.size
-        birth.total += float(relative[np.isfinite(relative)].sum())
-        top = int(relative.argmax())
-        largest = float(relative.reshape(-1)[top])
-        if not birth.stored:
-            self.found.step(largest)
-        if largest > birth.largest:
-            self._example(birth, instruction, values, errors, got, error, relative.shape, top)
-        return _some(error)
 
     def _example(
         self,
@@ -613,7 +615,8 @@ class Accuracy(Watcher):
         top: int,
     ) -> None:
         def one(array: Array) -> float:
-            return float(np.broadcast_to(array, shape).reshape(-1)[top])
+            full = array if array.shape == shape else np.broadcast_to(array, shape)
+            return float(full.item(top) if array.size > 1 else array.item(0))
 
         value, wrong = one(got), one(error)
         largest = abs(wrong) / max(abs(value), LEAST_NORMAL[birth.type]) if math.isfinite(value) else math.inf
@@ -637,9 +640,25 @@ class Accuracy(Watcher):
                 launch.findings[key] = attrs.evolve(finding, count=birth.copies)
 
 
+F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
+SIZES = {F32: "sizes of f32", F64: "sizes of f64"}
+RELATIVE = {F32: "relative errors of f32", F64: "relative errors of f64"}
 RULE = "accuracy"
 """In the set of checks: make a note at each instruction at which something happened to the companions."""
 LEAST_NORMAL = {kind: math.ldexp(1.0, LEAST[kind] + PRECISION[kind] - 1) for kind in DTYPES}
+
+
+def _mended(got: Array, error: Array, relative: Array, whole: Array | None, least: float) -> tuple[Array, Array]:
+    """Errors and relative errors of results among which some, or some companions, are not finite, or far off."""
+    shape, wrong = relative.shape, ~np.isfinite(relative)
+    error = error.copy() if error.shape == shape else np.broadcast_to(error, shape).copy()
+    values = (got if got.shape == shape else np.broadcast_to(got, shape))[wrong].astype(np.float64)
+    if whole is not None:
+        error[wrong] = error_of(np.broadcast_to(whole, shape)[wrong], values)
+    size = np.abs(error[wrong] / np.maximum(np.abs(values), least))
+    size = np.nan_to_num(size, nan=0.0, posinf=np.inf)
+    relative[wrong] = np.where(np.isfinite(values) | (error[wrong] == 0), size, np.inf)
+    return error, relative
 
 
 def _rows(group: Group, access: MemoryAccess) -> tuple[Array, Array]:

@@ -6,8 +6,10 @@ A register holds elements of several types at once as far as its bits tell: a `P
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 
+import attrs
 import numpy as np
 
 from warpsim.isa.exact import DTYPES, Rounding, rounding_of
@@ -35,23 +37,49 @@ TINY = 5e-324
 
 def companion(value: Array, error: Array | None) -> Array:
     """Values with their errors, in f64. The error of what is not finite is the companion itself."""
-    wide = value.astype(np.float64)
     if error is None:
-        return wide
-    whole = wide + error
-    if not math.isfinite(whole.sum()):
-        whole = np.where(np.isfinite(wide) | (error == 0), whole, error)
+        return value.astype(np.float64)
+    whole = np.add(value, error, dtype=np.float64)
+    if not math.isfinite(value.sum(dtype=np.float32 if value.dtype.itemsize < 8 else None)):
+        whole = np.where(np.isfinite(value) | (error == 0), whole, error)
     return whole
 
 
 def error_of(whole: Array, value: Array) -> Array:
-    """The error of values with such companions."""
+    """The error of values with such companions. One that is no number begins anew."""
     wide = value.astype(np.float64)
     error = whole - wide
     if not math.isfinite(error.sum()):
         kept = np.where(np.isfinite(whole), np.where(whole == 0, TINY, whole), 0.0)
-        error = np.where(np.isfinite(wide), error, np.where(np.isnan(whole), 0.0, kept))
+        error = np.where(np.isnan(whole), 0.0, np.where(np.isfinite(wide), error, kept))
     return error
+
+
+class Recycled:
+    """Arrays of f64 that are used again once nobody holds them: fresh ones cost page faults, several times the arithmetic."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, list[Array]] = {}
+
+    def take(self, shape: tuple[int, ...]) -> Array:
+        """An uninitialised array."""
+        size = math.prod(shape)
+        if size < WORTHWHILE:
+            return np.empty(shape)
+        kept = self._kept.setdefault(size.bit_length(), [])
+        for array in kept:
+            if sys.getrefcount(array) == UNHELD:
+                break
+        else:
+            array = np.empty(1 << size.bit_length())
+            kept.append(array)
+        return array[:size].reshape(shape)
+
+
+WORTHWHILE = 1 << 13
+"""From how many elements on."""
+UNHELD = 3
+"""References to an array of a list that a loop looks at, if nobody else has one."""
 
 
 @frozen(eq=False)
@@ -74,6 +102,8 @@ class Pending:
     values: list[Array]
     errors: list[Errors]
     active: Array | None
+    held: list[object] = attrs.field(factory=list)
+    """What the registers of its sources held: their values, as one object each."""
 
 
 NOTHING: Errors = {}
