@@ -17,6 +17,7 @@ from warpsim.program.typecheck import Checker
 from warpsim.ptx import ast
 from warpsim.ptx.outline import HOLE
 from warpsim.ptx.parser import Parser
+from warpsim.types import TYPES
 
 
 def ended(builder: FunctionBuilder, code: list[Instruction], span: Span) -> Body:
@@ -39,7 +40,7 @@ class Late:
 
     def __init__(self, checker: Checker, scope: Scope, read: Reading, begin: Span) -> None:
         self.checker, self.builder, self.scope = checker, checker.builder, scope
-        self.texts, self.statements, self.begin = read.texts, read.statements, begin
+        self.texts, self.statements, self.kinds, self.begin = read.texts, read.statements, read.kinds, begin
         self.names: list[str] = []
         """Those of the line at hand that begin with a percent sign."""
         self.known: dict[str, Operand] = {}
@@ -149,9 +150,7 @@ class Late:
         scope = self.scope
         found = scope.made.get(name) or scope.symbols.get(name)
         if found is None:
-            ranged = scope.ranges.find(name)
-            assert ranged is not None
-            found = scope.made[name] = self.builder.register(name, ranged[0])
+            found = scope.made[name] = self.builder.register(name, TYPES[self.kinds[name][len(HOLE) :]])
         assert isinstance(found, Register)
         return found
 

@@ -20,7 +20,7 @@ HOLE = "\x01"
 _COMMENT = re.compile(r"//[^\n]*")
 _STRING = re.compile(r'"[^"]*"?')
 _CUT = re.compile(r'"[^"\n]*//')
-_MARKER = re.compile(r"^[ \t]*#", re.MULTILINE)
+_MARKER = re.compile(r"\n[ \t]*#")
 
 
 @frozen
@@ -50,7 +50,7 @@ class Outline:
 
 def outline_of(text: str, file: str, is_name: IsName) -> Outline | None:
     """The outline of a text; None where there is none, or anything is wrong with it."""
-    if HOLE in text or "/*" in text or "\n{\n" not in text or ("#" in text and _MARKER.search(text)):
+    if HOLE in text or "/*" in text or "\n{\n" not in text or ("#" in text and _MARKER.search("\n" + text)):
         return None
     if any("\n" in string for string in _STRING.findall(text)):
         return None
