@@ -68,6 +68,17 @@ PROGRAMS = {
     "m.zero_grad(); m.cuda()(x.cuda()).square().sum().backward(); torch.testing.assert_close(m.weight.grad.cpu(), w)",
     "another output type": "x = torch.full((2, 4096), 1.5, dtype=torch.float16, device='cuda'); "
     "assert torch.mm(x, x.t(), out_dtype=torch.float32).tolist() == [[9216.0] * 2] * 2",
+    "softmax of 16 bits": "x = torch.randn(3, 500, device='cuda', dtype=torch.float16, requires_grad=True); y = torch.softmax(x, 1, dtype=torch.float32); "
+    "y.square().sum().backward(); assert (y.dtype, x.grad.dtype) == (torch.float32, torch.float16); torch.testing.assert_close(y, x.float().softmax(1))\n"
+    "x = x.detach().bfloat16().requires_grad_(); t = torch.arange(3, device='cuda'); loss = torch.nn.functional.cross_entropy(x, t, reduction='sum')\n"
+    "wide = x.detach().double().cpu(); kept = wide.log_softmax(1).bfloat16().double(); assert abs(loss.item() + kept[range(3), range(3)].sum().item()) < .1\n"
+    "loss.backward(); kept = kept.exp(); kept[range(3), range(3)] -= 1; torch.testing.assert_close(x.grad.cpu().double(), kept, rtol=.005, atol=1e-6)",
+    "numbers where the schema has tensors": "x = torch.tensor([6, 5], device='cuda'); assert (x % 4).tolist() == [2, 1] and (x & 3).tolist() == [2, 1] and "
+    "(7 % x).tolist() == [1, 2] and (x.to(torch.uint8) & 3).dtype == torch.uint8; x &= 4; assert x.tolist() == [4, 4]",
+    "conjugates are lazy": "x = torch.tensor([[1 + 2j, 3 - 4j]], device='cuda'); y = x.conj(); assert y.is_conj() and y.clone().tolist() == [[1 - 2j, 3 + 4j]]\n"
+    "assert (y * 1j).tolist() == [[2 + 1j, -4 + 3j]] and (y.imag + 0).tolist() == [[-2, 4]] and (y @ x.t()).tolist() == [[5 + 25 + 0j]]\n"
+    "x.requires_grad_(); (x * x.conj()).real.sum().backward(); assert x.grad.tolist() == [[2 + 4j, 6 - 8j]]",
+    "results keep the order of their arguments": "x = torch.ones(2, 3, device='cuda').t(); assert torch.polar(x, x).stride() == (1, 3)",
     "a kernel that only waits": "torch.zeros(1, device='cuda'); torch.cuda._sleep(1000)",
     "what the CPU lacks": "x = torch.ones(3, device='cuda')\ntry: torch.ops.aten._masked_scale(x, x.byte(), 2.0)\n"
     "except NotImplementedError as e: assert 'aten::_masked_scale: PyTorch has no kernel' in str(e), e\nelse: assert False",

@@ -61,6 +61,13 @@ WIDE: dict[str, int | None] = {
     "cumsum": None,
     "cumprod": None,
     "convolution_backward": None,
+    "_softmax": None,
+    "_softmax_backward_data": None,
+    "_log_softmax": None,
+    "_log_softmax_backward_data": None,
+    "nll_loss_forward": None,
+    "nll_loss2d_forward": None,
+    "prod": None,
 }
 """Operators whose kernels for CPUs sum 16-bit numbers in 16 bits, and for CUDA in 32; how many results are rounded (None: all)."""
 NARROW = (torch.float16, torch.bfloat16)
@@ -120,7 +127,8 @@ class Operator:
     def __init__(self, name: str) -> None:
         self.name = name
         base, _, overload = name.partition(".")
-        overloaded = getattr(getattr(torch.ops.aten, base), overload or "default")
+        packet = getattr(torch.ops.aten, base)
+        overloaded = getattr(packet, overload or "default")
         schema = overloaded._schema
         self.call = overloaded if _for_cpus(name) else substitutes.find(name) or self._refuse
         self.random = torch.Tag.nondeterministic_seeded in overloaded.tags
@@ -129,6 +137,21 @@ class Operator:
         self.names = [argument.name for argument in schema.arguments]
         self.wide = base.rstrip("_") in WIDE
         self.rounded = WIDE.get(base)
+        if self.call is overloaded and not torch._C._should_allow_numbers_as_tensors(base):
+            self.call = self._choosing(packet, overloaded)
+
+    @staticmethod
+    def _choosing(packet: Callable[..., Argument], overloaded: torch._ops.OpOverload) -> Callable[..., Argument]:
+        """A function that takes a number where the schema has a tensor, as kernels in Python are given them: by an
+        overload for numbers."""
+        kinds = [str(argument.type) for argument in overloaded._schema.arguments]
+        tensors = [position for position, kind in enumerate(kinds) if kind == "Tensor"]
+
+        def call(*args: Argument, **kwargs: Argument) -> Argument:
+            given = any(isinstance(args[p], (int, float, complex)) for p in tensors if p < len(args))
+            return (packet if given else overloaded)(*args, **kwargs)
+
+        return call
 
     def __call__(self, *args: Argument, **kwargs: Argument) -> Argument:
         """Compute it, or record that in the graph that the stream captures."""
@@ -161,21 +184,23 @@ class Operator:
     def _widely(self, args: tuple[Argument, ...], kwargs: dict[str, Argument]) -> Argument:
         """Compute numbers of 16 bits in 32, and round the results."""
         rounded = 16 if self.rounded is None else self.rounded
-        narrow = kwargs.get("dtype") or next(
-            (v.dtype for v in args if isinstance(v, Tensor) and v.dtype in NARROW), None
-        )
+        given = [v.dtype if isinstance(v, Tensor) else v for v in args]
+        narrow = kwargs.get("dtype") or next((v for v in given if v in NARROW), None)
+        if (
+            "half_to_float" in self.names and args[self.names.index("half_to_float")]
+        ):  # a result of 32 bits: CUDA's alone
+            return self.call(args[0].float(), args[1], False, **kwargs)  # noqa: FBT003
         if narrow not in NARROW:
             return self.call(*args, **kwargs)
-        if "dtype" in kwargs:
-            kwargs = {**kwargs, "dtype": torch.float32}
+        args, kwargs = pytree.tree_map(lambda v: torch.float32 if v is narrow else v, (args, kwargs))
         tensors = [v for v in pytree.tree_leaves((args, kwargs)) if isinstance(v, Tensor) and v.dtype == narrow]
         wide = {id(v): v.float() for v in tensors}
-        given = {id(wide[id(v)]): v for v in tensors}
+        asked = {id(wide[id(v)]): v for v in tensors}
         args, kwargs = pytree.tree_map(lambda v: wide.get(id(v), v), (args, kwargs))
         results, spec = pytree.tree_flatten(self.call(*args, **kwargs))
         for position, result in enumerate(results):
-            if id(result) in given:  # asked for by out=, or changed in place
-                results[position] = given[id(result)].resize_(result.shape).copy_(result)
+            if id(result) in asked:  # for by out=, or changed in place
+                results[position] = asked[id(result)].resize_(result.shape).copy_(result)
             elif isinstance(result, Tensor) and result.dtype == torch.float32 and position < rounded:
                 results[position] = result.to(narrow)
         return pytree.tree_unflatten(results, spec)
@@ -254,6 +279,7 @@ class Shared:
             return
         if made.shape != value.shape:
             value.resize_(made.shape)
+            value.as_strided_(made.size(), made.stride())
             _host(value).copy_(made)
         _define(value)
 
@@ -266,7 +292,7 @@ class Shared:
         if result.layout is torch.strided and result.numel():
             base = self.storages.get(result.untyped_storage().data_ptr())
             if base is not None:
-                return base.as_strided(result.size(), result.stride(), result.storage_offset())
+                return _as_lazy(base.as_strided(result.size(), result.stride(), result.storage_offset()), result)
         return _to_device(result, self.where)
 
 
@@ -284,7 +310,15 @@ def _host(value: Tensor) -> Tensor:
     if not nbytes:
         return empty.set_(empty.untyped_storage(), 0, value.size(), value.stride())
     data = PROCESS.memory.bytes_at(storage.data_ptr(), nbytes)
-    return empty.set_(torch.from_numpy(data).untyped_storage(), value.storage_offset(), value.size(), value.stride())
+    empty.set_(torch.from_numpy(data).untyped_storage(), value.storage_offset(), value.size(), value.stride())
+    return _as_lazy(empty, value)
+
+
+def _as_lazy(made: Tensor, value: Tensor) -> Tensor:
+    """A view that conjugates and negates what lies in memory where another tensor does."""
+    if value.is_conj() != made.is_conj():
+        made = made.conj()
+    return torch._neg_view(made) if value.is_neg() != made.is_neg() else made
 
 
 def _define(value: Tensor) -> None:
