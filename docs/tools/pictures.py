@@ -71,7 +71,7 @@ def drawing(trace: Trace, first_line: int, rows: int = ROWS, wanted: Callable[[T
     body = "\n".join(parts)
     return (
         f'<svg class="launch" viewBox="0 0 {width:g} {height:g}" role="img" aria-label="the launch, step by step" '
-        f'font-family="ui-monospace, monospace" font-size="11.5" fill="currentColor" style="max-width: {width:g}px">\n{body}\n</svg>'
+        f'font-family="ui-monospace, monospace" font-size="11.5" fill="currentColor" style="max-width: {width:g}px; min-width: min({width:g}px, 34rem)">\n{body}\n</svg>'
     )
 
 
