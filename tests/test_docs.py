@@ -278,6 +278,18 @@ def test_commands_of_the_debugger():
     assert text.count("\n:   ") > 80
 
 
+def test_every_block_of_ptx_opens():
+    """A page that shows a program says how it is launched, so that a door to the playground stands below it."""
+    blocks_of = re.compile(r'^.*\n```\w+.*\.ptx"$|^.*\n```ptx.*', re.M)
+    texts = {
+        p: (ROOT / p).read_text(encoding="utf-8") for p in PAGES if p.name != "rules.md"
+    }  # whose pages have doors of their own
+    shown = [(page.name, m[0]) for page, text in texts.items() for m in blocks_of.finditer(text)]
+
+    assert len(shown) > 8
+    assert [found for found in shown if not re.match(r"<!-- launch: .* -->\n```ptx", found[1])] == []
+
+
 @pytest.mark.long
 def test_tutorial():
     """Each of its six pages ends with a picture, a door to the playground with a thing to try, and the way to the next."""
