@@ -49,11 +49,11 @@ class Sections:
                 while label := _LABEL.match(text):
                     self.labels[label[1]] = at
                     text = text[label.end() :]
-                word, _, rest = text.strip().partition(" ")
-                if word in WIDTHS:
-                    items = rest.split(",")
-                    lines.append((WIDTHS[word], items))
-                    at += WIDTHS[word] * len(items)
+                words = text.split(maxsplit=1)
+                if words and words[0] in WIDTHS:
+                    width, items = WIDTHS[words[0]], words[1].split(",")
+                    lines.append((width, items))
+                    at += width * len(items)
         self.data = {
             name: b"".join(_bytes(item, width, self.labels) for width, items in lines for item in items)
             for name, lines in data.items()
