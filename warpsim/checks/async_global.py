@@ -275,21 +275,24 @@ class GlobalStores(GlobalUses):
     def read_by_copies(self, machine: Machine, transfer: Transfer) -> None:
         """Check what new copies read."""
         for source in sources_of(transfer):
-            self._compare(machine, transfer, READ, source.extent, source.starters(transfer.positions))
+            if self._reaches(source.extent):
+                self._compare(machine, transfer, READ, source.extent, source.starters(transfer.positions))
 
     def written_by_copies(self, machine: Machine, transfer: Transfer) -> None:
         """Check what new copies write, unless that is there already."""
         target = transfer.target
-        if target is not None:
+        if target is not None and self._reaches(target):
             access = ATOMIC if transfer.reduces else WRITE
             self._compare(machine, transfer, access, target, transfer.positions)
+
+    def _reaches(self, extent: GlobalTarget) -> bool:
+        """Whether memory may be among what copies in flight use."""
+        return any(low < extent.high and extent.low < high for low, high in self._ranges)
 
     def _compare(
         self, machine: Machine, transfer: Transfer, access: int, extent: GlobalTarget, starters: Array
     ) -> None:
         """Check new copies, whose runs or boxes of ``extent`` these threads (positions in the batch) start."""
-        if not any(low < extent.high and extent.low < high for low, high in self._ranges):
-            return
         group, (place, runs, size) = transfer.group, extent.runs()
         allocation = machine.launch.memory.find(extent.low, extent.high) if access == WRITE else None
         changes: Array | None = None

@@ -131,14 +131,18 @@ class SharedUses:
 
     def written(self, low: int, high: int) -> bool:
         """Whether copies in flight may write to ``[low, high)`` of any column."""
-        sheets = self._sheets.get("writes")
-        return sheets is not None and sheets.meet(low, high, self._oldest["writes"])
+        oldest = self._oldest["writes"]
+        return oldest != _NEVER and self._sheets["writes"].meet(low, high, oldest)
 
     def meets(self, low: int, high: int) -> bool:
         """Whether anything in flight may touch ``[low, high)`` of any column."""
-        return any(matrix.low < high and low < matrix.high for matrix in self.matrices) or any(
-            sheets.meet(low, high, self._oldest[kind]) for kind, sheets in self._sheets.items()
-        )
+        for matrix in self.matrices:
+            if matrix.low < high and low < matrix.high:
+                return True
+        for kind, oldest in self._oldest.items():
+            if oldest != _NEVER and self._sheets[kind].meet(low, high, oldest):
+                return True
+        return False
 
     def touch(self, machine: Machine, access: SharedAccess) -> None:
         """Check other accesses."""
@@ -215,16 +219,16 @@ class InFlight:
         self.stores = GlobalStores()
         self.matrices: list[tuple[MatrixFootprint, int, Array]] = []
         """Matrices read by wgmma, their warpgroups, and the tickets of their CTAs."""
-        self.released = self.completed = False
-        """Whether copies may have released their sources, and completed."""
+        self.released = self.completed = self.stored = False
+        """Whether copies may have released their sources, and completed, those to global memory among them."""
 
     def settle(self) -> None:
         """Drop completed operations."""
         if self.released or self.completed:
             self.shared.settle()
-            if self.completed:
+            if self.stored:
                 self.stores.settle()
-            self.released = self.completed = False
+            self.released = self.completed = self.stored = False
 
 
 class AsyncReuse(Watcher):
@@ -329,4 +333,6 @@ class AsyncReuse(Watcher):
 
     def async_visible(self, machine: Machine, transfer: Transfer, which: Array) -> None:
         """Note that copies may be complete."""
-        machine.batch.notes[IN_FLIGHT].completed = True
+        found = machine.batch.notes[IN_FLIGHT]
+        found.completed = True
+        found.stored = found.stored or transfer.target is not None

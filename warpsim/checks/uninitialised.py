@@ -242,11 +242,9 @@ class Uninitialised(WrittenBytes):
         if soft:
             from warpsim.checks.async_reuse import unfinished_reads
 
-            places, owners = np.broadcast_arrays(address, columns)
-            self._unfinished += [
-                Unfinished(places.reshape(-1)[which], owners.reshape(-1)[which], nbytes, copy.place)
-                for which, copy in unfinished_reads(machine, address, columns, limits, nbytes)
-            ]
+            for which, copy in unfinished_reads(machine, address, columns, limits, nbytes):
+                places, owners = (each.reshape(-1)[which] for each in np.broadcast_arrays(address, columns))
+                self._unfinished.append(Unfinished(places, owners, nbytes, copy.place))
         lacks = not bits.covers(*limits) and bits.lacks(address, columns, nbytes, None, rows=False)
         if soft and (lacks or self._unfinished):
             self._product = present(group)

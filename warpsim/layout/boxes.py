@@ -188,10 +188,7 @@ class Boxes:
 
     def span(self) -> tuple[int, int]:
         """The address range of what is moved."""
-        fields = self._form.moved
-        end = (fields.dims[0] - 1) * fields.pixel + fields.pixel
-        end += sum((n - 1) * stride for n, stride in zip(fields.dims[1:], fields.strides, strict=True))
-        return fields.address, fields.address + end
+        return _span(self._form.moved)
 
     def spread(self) -> tuple[Array, Array, int]:
         """The address of each element that is moved, its box, and the element size."""
@@ -240,6 +237,13 @@ class Boxes:
 
     def _bounds(self) -> list[tuple[int, int, int]]:
         return tensor_map.bounding_box(self.fields) if self.fields.im2col else []
+
+
+@functools.lru_cache(maxsize=32)
+def _span(fields: Fields) -> tuple[int, int]:
+    end = (fields.dims[0] - 1) * fields.pixel + fields.pixel
+    end += sum((n - 1) * stride for n, stride in zip(fields.dims[1:], fields.strides, strict=True))
+    return fields.address, fields.address + end
 
 
 SWIZZLED = 1024

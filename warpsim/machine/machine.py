@@ -273,7 +273,8 @@ class Machine:
     @property
     def errors(self) -> int:
         """Number of errors so far."""
-        return sum(finding.count for finding in self.launch.findings.values() if finding.severity == "error")
+        findings = self.launch.findings
+        return sum(f.count for f in findings.values() if f.severity == "error") if findings else 0
 
     def fault(self, rule: str, message: str, group: Group, lanes: Array | None = None, **values: object) -> None:
         """Report a fault at the group's current step; ``lanes`` in the group's shape. If ``before`` is among the

@@ -229,10 +229,7 @@ class Rect(Selection):
 
     def disjoint(self, other: Selection) -> bool:
         """Whether it is seen from the axes that no thread is in both."""
-        return isinstance(other, Rect) and any(
-            a + s * (n - 1) < b or b + t * (m - 1) < a
-            for (a, s, n), (b, t, m) in zip(self.axes, other.axes, strict=True)
-        )
+        return isinstance(other, Rect) and _apart(self.axes, other.axes)
 
     def in_order(self, array: Array) -> Array:
         """An array of its shape as a list in the order CTA, warp, lane."""
@@ -263,6 +260,11 @@ class Rect(Selection):
     def write(self, target: Array, value: Array) -> None:
         """Put these threads' values into a full array of the batch."""
         target[self.slices] = value
+
+
+@lru_cache(maxsize=1024)
+def _apart(axes: tuple[Axis, ...], others: tuple[Axis, ...]) -> bool:
+    return any(a + s * (n - 1) < b or b + t * (m - 1) < a for (a, s, n), (b, t, m) in zip(axes, others, strict=True))
 
 
 class Lanes(Selection):

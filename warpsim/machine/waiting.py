@@ -89,7 +89,12 @@ def _look(machine: Machine, group: Group, loop: Loop, *, every: bool) -> tuple[V
     """The group's visit to the head of a loop, and whether it will return forever (unless others change what it depends on).
     Without ``every`` back edge looked at, it may have left the loop and come back since its last visit: where that looks the
     same, it is followed from there on."""
-    state = [group.read(r) for r in loop.decisive if not (loop.timed and r in loop.ticking)]
+    env = group.env
+    state = [
+        group.fetch(r) if (value := env[r]) is None else value
+        for r in loop.decisive
+        if not (loop.timed and r in loop.ticking)
+    ]
     memory = machine.launch.memory.version, machine.launch.memory.private
     visits = [visit for visit in group.seen if visit.encloses(group)]
     followed = bool(visits) and visits[-1].followed

@@ -287,11 +287,15 @@ class BulkReach:
         kernels that make their own have one per CTA.
         """
         rank = 2 if mode in (GATHER4, SCATTER4) else len(coordinates(map))
-        addresses, one = self.address(map, lanes), self.alike(map)
-        if one is None:
-            places, where = np.unique(addresses, return_inverse=True)
-        else:
-            places, where = addresses[:1], np.zeros(len(addresses), np.int64)
+        addresses, one, notify = self.address(map, lanes), self.alike(map), self.machine.hooks.map_used
+        if one is not None:
+            fields = self._map(one, self.map_bytes(one), rank, mode)
+            if fields is None:
+                return []
+            if notify is not None:
+                notify(self.machine, self.group, addresses, lanes.columns, self.active)
+            return [(fields, slice(None))]
+        places, where = np.unique(addresses, return_inverse=True)
         kind = np.full(len(places), -1)
         kinds: dict[bytes, int] = {}
         found: dict[tensor_map.Fields, int] = {}
@@ -300,38 +304,30 @@ class BulkReach:
             if raw is not None and raw in kinds and not address % 64:
                 kind[number] = kinds[raw]
                 continue
-            fields = None if raw is None else tensor_map.decode(raw)
-            problem = self._problem(fields, rank, mode)
-            if address % 64:
-                problem = "a tensor map that is not aligned to 64 bytes"
-            if problem:
-                self.refuse(
-                    f"{problem} at address 0x{address:x}",
-                    address=address,
-                    advice="pass a map of cuTensorMapEncode as a __grid_constant__ parameter, or complete it with"
-                    " tensormap.replace",
-                )
-            elif raw is not None and fields is not None:
+            fields = self._map(address, raw, rank, mode)
+            if raw is not None and fields is not None:
                 kind[number] = kinds[raw] = found.setdefault(fields, len(found))
-        notify = self.machine.hooks.map_used
-        if one is not None and found:
-            if notify is not None:
-                notify(self.machine, self.group, addresses, lanes.columns, self.active)
-            return [(fields, slice(None)) for fields in found]
         used = kind[where]
         if notify is not None and found:
             notify(self.machine, self.group, addresses[used >= 0], lanes.columns[used >= 0], self.active)
         return [(fields, np.flatnonzero(used == number)) for fields, number in found.items()]
 
-    def _problem(self, fields: tensor_map.Fields | None, rank: int, mode: str) -> str | None:
-        """Why copies of ``rank`` dimensions in a mode cannot use a map; None if they can."""
-        if fields is None:
-            return "no tensor map"
-        problem = tensor_map.problem(fields, rank) or tensor_map.mode_problem(fields, mode)
-        least, what = tensor_map.first_gpu(fields)
-        if not problem and self.machine.launch.device.sm < least:
-            problem = f"a map of {what}, which GPUs before sm_{least} do not support,"
-        return problem
+    def _map(self, address: int, raw: bytes | None, rank: int, mode: str) -> tensor_map.Fields | None:
+        """The map of these bytes at an address, None if copies of ``rank`` dimensions in a mode cannot use it (reported)."""
+        problem, fields = "no tensor map", None
+        if raw is not None:
+            fields, problem = _decoded(raw, rank, mode, self.machine.launch.device.sm)
+        if address % 64:
+            problem = "a tensor map that is not aligned to 64 bytes"
+        if not problem:
+            return fields
+        self.refuse(
+            f"{problem} at address 0x{address:x}",
+            address=address,
+            advice="pass a map of cuTensorMapEncode as a __grid_constant__ parameter, or complete it with"
+            " tensormap.replace",
+        )
+        return None
 
     def map_bytes(self, address: int) -> bytes | None:
         """The 128 bytes of a map in global memory or in the parameters."""
@@ -484,3 +480,16 @@ def coordinates(address: Address) -> tuple[Value, ...]:
     for part in address.coordinates:
         found += part if isinstance(part, tuple) else (part,)
     return tuple(found)
+
+
+@lru_cache(maxsize=64)
+def _decoded(raw: bytes, rank: int, mode: str, sm: int) -> tuple[tensor_map.Fields | None, str]:
+    """The map of these bytes, and why copies of ``rank`` dimensions in a mode cannot use it on a GPU (empty: they can)."""
+    fields = tensor_map.decode(raw)
+    if fields is None:
+        return None, "no tensor map"
+    problem = tensor_map.problem(fields, rank) or tensor_map.mode_problem(fields, mode)
+    least, what = tensor_map.first_gpu(fields)
+    if not problem and sm < least:
+        problem = f"a map of {what}, which GPUs before sm_{least} do not support,"
+    return fields, problem or ""

@@ -24,7 +24,8 @@ KEPT = 8
 
 
 class Known:
-    """Registers as a group has them in ``values``, by index, the ``shadows`` of each by name, and ``stacked`` (`Group`)."""
+    """Registers as a group has them in ``values``, by index, the ``shadows`` by name of those of them that have any, and
+    ``stacked`` (`Group`)."""
 
     __slots__ = ("shadows", "stacked", "values")
 
@@ -32,6 +33,22 @@ class Known:
         self.values: dict[int, Value] = {}
         self.shadows: dict[int, dict[str, Array]] = {}
         self.stacked: tuple[Array, list[Array]] | None = None
+
+    def keep(self, values: dict[int, Value], shadows: dict[str, dict[int, Array]]) -> None:
+        """Keep registers, whose shadows are among these files."""
+        self.values.update(values)
+        if shadows or self.shadows:
+            for index in values:
+                found = {name: file[index] for name, file in shadows.items() if index in file}
+                if found:
+                    self.shadows[index] = found
+                else:
+                    self.shadows.pop(index, None)
+
+    @property
+    def plain(self) -> AbstractSet[int]:
+        """The registers that have no shadows."""
+        return self.values.keys() - self.shadows.keys() if self.shadows else self.values.keys()
 
 
 class Frame:
@@ -249,21 +266,21 @@ class Group:
         known = frame.known_to(self.selection)
         if known is not None and (kept := known.values.get(index)) is not None:
             self.env[index] = kept
-            for name, part in known.shadows.get(index, NONE).items():
-                self.shadows.setdefault(name, {})[index] = part
+            if known.shadows:
+                for name, part in known.shadows.get(index, NONE).items():
+                    self.shadows.setdefault(name, {})[index] = part
             return kept
         value = frame.values[index]
         value = self.plan.zeros[index] if value is None else reduced(self.selection.fetch(value))
         self.env[index] = value
-        shadows: dict[str, Array] = {}
         for name, file in frame.shadows.items():
             if index in file:
                 part = as_array(self.selection.fetch(file[index]))
                 if part.any():
                     part = part.copy() if part is file[index] else part  # files are written in place
-                    self.shadows.setdefault(name, {})[index] = shadows[name] = part
+                    self.shadows.setdefault(name, {})[index] = part
         if known is not None:
-            known.values[index], known.shadows[index] = value, shadows
+            known.keep({index: value}, self.shadows)
         return value
 
     def stacked_before(self, registers: Iterable[int]) -> tuple[Array, list[Array]] | None:
@@ -299,16 +316,16 @@ class Group:
         if whole:
             frame.owned.clear()
         written = self.dirty if live is None else self.dirty & live
-        frame.changed(self.selection, written)
+        if written:
+            frame.changed(self.selection, written)
         known = frame.known_to(self.selection)
+        if self.has_shadows:
+            self._flush_shadows(written, known)
+        values = {index: value for index in written if (value := env[index]) is not None}
         if known is not None:
+            known.keep(values, self.shadows)
             known.stacked = self.stacked or known.stacked
-        for index in written:
-            value = env[index]
-            assert value is not None, "a changed register has a value"
-            if known is not None:
-                known.values[index] = value
-                known.shadows[index] = {name: file[index] for name, file in self.shadows.items() if index in file}
+        for index, value in values.items():
             if whole:
                 frame.values[index] = value if type(value) is Affine or value.ndim == 4 else value.reshape(1, 1, 1, 1)
                 continue
@@ -318,17 +335,21 @@ class Group:
                 target = self._private(target, array.dtype)
                 frame.values[index] = target
                 frame.owned.add(index)
-            elif target.dtype.itemsize == array.dtype.itemsize:  # type: ignore[union-attr]
+            elif target.dtype != array.dtype and target.dtype.itemsize == array.dtype.itemsize:  # type: ignore[union-attr]
                 frame.values[index] = target = target.view(array.dtype)  # type: ignore[union-attr]
             self.selection.write(target, array)  # type: ignore[arg-type]
-        if self.has_shadows:
-            self._flush_shadows(written)
         self.dirty.clear()
 
-    def _flush_shadows(self, changed: AbstractSet[int]) -> None:
-        for name, kept in self.frame.shadows.items():
-            for index in changed & kept.keys() - self.shadows.get(name, {}).keys():
+    def _flush_shadows(self, changed: AbstractSet[int], known: Known | None) -> None:
+        """Write the shadows of changed registers, of which these were ``known`` before."""
+        plain: AbstractSet[int] = frozenset() if known is None else known.plain
+        for name, kept in list(self.frame.shadows.items()):
+            for index in (changed & kept.keys() - self.shadows.get(name, NONE).keys()) - plain:
                 self.selection.write(kept[index], np.zeros(1, kept[index].dtype))
+                if not kept[index].any():
+                    del kept[index]
+            if not kept:
+                del self.frame.shadows[name]
         for name, file in self.shadows.items():
             for index in changed & file.keys():
                 kept = self.frame.shadows.setdefault(name, {})
@@ -362,9 +383,12 @@ class Group:
 
     def shadowed(self, registers: frozenset[int]) -> bool:
         """Whether any of these registers has a shadow."""
+        known, env = self.frame.known_to(self.selection), self.env
+        plain: AbstractSet[int] = frozenset() if known is None else known.plain
         for file in self.frame.shadows.values():
-            for index in registers & file.keys():
-                self.read(index)
+            for index in (registers & file.keys()) - plain:
+                if env[index] is None:
+                    self.fetch(index)
         return not all(map(registers.isdisjoint, self.shadows.values()))
 
     def files(self) -> list[dict[int, Array]]:

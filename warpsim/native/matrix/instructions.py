@@ -161,7 +161,7 @@ def _filled(body: Body, places: list[int] | None) -> Body:
     """A body that gets None for operands that the form lacks (as `warpsim.isa.spec` has it)."""
     if places is None:
         return body
-    return lambda op, *given, **ports: body(op, *(given[k] if k >= 0 else None for k in places), **ports)
+    return lambda op, *given, **ports: body(op, *[given[k] if k >= 0 else None for k in places], **ports)
 
 
 def described(arrays: Iterable[Array]) -> list[int]:

@@ -6,6 +6,7 @@ The compiler is imported with the first region: an interpreted launch does not w
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 from warpsim.isa.spec import Scope
@@ -118,7 +119,7 @@ class CompiledEngine:
             if place not in profile.begins:
                 profile.begins[place] = _begins(profile, group.block, accesses=self.accesses)
             found = self._begins[key] = profile.begins[place]
-        return next((at for at in found if at > group.at), last) if found else last
+        return found[k] if found and (k := bisect_right(found, group.at)) < len(found) else last
 
     def advance(self, machine: Machine, group: Group, limit: Limit, room: int | None = None) -> bool:
         """Run the region that begins where a group stands, up to ``limit`` and for at most ``room`` warp-instructions; False if
