@@ -32,6 +32,8 @@ class TypedOperand:
     bare: str | None = None
     limits: tuple[Limit, ...] = ()
     """The limits of a vector's elements."""
+    among: ScalarType | None = None
+    """The type as which the registers of a vector are compared, once its elements are known."""
 
 
 @frozen(eq=False)

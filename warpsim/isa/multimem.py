@@ -116,12 +116,18 @@ _STORES = """
 
 
 @_options(f"{_STORES.replace('.WHAT', '.type')} {_INTEGERS} {_SCOPE}", legal=_legal)
-@_options(f"{_STORES.replace('.WHAT', '{.vec}.htype')} {_HALVES} {_SCOPE}", checked_as={"b": _checked_as}, legal=_legal)
+@_options(
+    f"{_STORES.replace('.WHAT', '{.vec}.htype')} {_HALVES} {_SCOPE}",
+    checked_as={"b": _checked_as},
+    bits=("b",),
+    legal=_legal,
+)
 @_options(
     f"{_STORES.replace('.WHAT', '{.vec}.ftype')} .ftype = {{ .f32, .f64 }}; .vec = {{ .v2, .v4 }}; {_SCOPE}",
+    bits=("b",),
     legal=_legal_float,
 )
-@_options(f"{_STORES.replace('.WHAT', '{.vec}.htype')} {_BYTES} {_SCOPE}", legal=_legal, needs=_FP8)
+@_options(f"{_STORES.replace('.WHAT', '{.vec}.htype')} {_BYTES} {_SCOPE}", bits=("b",), legal=_legal, needs=_FP8)
 def multimem_st(op: Op, a: Address, b: Elements, *, memory: MemoryPort) -> None:
     """All copies of the value at a = b."""
     memory.store("global", a, _type(op), b if isinstance(b, tuple) else (b,))

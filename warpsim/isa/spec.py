@@ -115,7 +115,7 @@ class OperandSpec:
 
     ``rule`` determines its type; ``count`` is its number of elements (None: not a vector). ``constant``: it must be an
     immediate; ``register``: it must not be one; ``limit``: the allowed immediates. ``coordinates`` names what follows
-    the comma in its brackets, which is part of the same argument. ``bare`` is what the assembler accepts for it without
+    the comma in its brackets, which is part of the same argument. ``bits``: numbers in its vectors are bits. ``bare`` is what the assembler accepts for it without
     brackets. ``checked_as`` is the type whose registers it takes, if that is not its own. ``sign`` is ``-`` for a mandatory minus, ``{-}`` for an optional one, or empty.
     """
 
@@ -125,6 +125,7 @@ class OperandSpec:
     rule: TypeRule = None
     count: PerOp[int | str | None] = None
     braces: bool = False
+    bits: bool = False
     constant: bool = False
     register: PerOp[bool] = False
     limit: PerOp[Limit | Each | None] = None
@@ -212,6 +213,8 @@ class Declaration:
     """The same for operands that may also be registers."""
     registers: Collection[str] | Mapping[str, Callable[[Op], bool]] = ()
     """Operands that are never immediates, and never ``_``; in a mapping, if its function of the op says so."""
+    bits: Collection[str] = ()
+    """Operands in whose vectors a number is its bits, whatever the type; in instructions of warps, all are."""
     sinks: Collection[str] = ()
     """Destinations for which ``_`` is allowed (it always is for elements of vectors and halves of pairs)."""
     exact: Collection[str] | Mapping[str, Callable[[Op], bool]] = ()
@@ -355,7 +358,8 @@ def _operands(line: syntax.Pattern, parameters: list[str], options: Declaration)
                 dest=destination,
                 rule=rule,
                 count=count,
-                braces=options.scope in (Scope.WARP, Scope.WARPGROUP) or ".aligned" in line.line,
+                braces=(braces := options.scope in (Scope.WARP, Scope.WARPGROUP) or ".aligned" in line.line),
+                bits=braces or atom.name in options.bits,
                 constant=atom.name in options.constants,
                 register=_named(options.registers, atom.name),
                 limit=options.constants.get(atom.name, options.limits.get(atom.name)),

@@ -6,9 +6,9 @@ from warpsim.isa.matching import whole, wide
 from warpsim.program.initial_values import OPAQUE, float_bits
 from warpsim.program.problems import Mismatch, unfit
 from warpsim.program.program import ADDRESS, Operand, Param, Register, Variable, vector
-from warpsim.program.values import Values, address_of
+from warpsim.program.values import Values, address_of, plain
 from warpsim.ptx import ast
-from warpsim.types import TYPES
+from warpsim.types import TYPES, ScalarType
 
 ZERO = Operand(ADDRESS, constant=0)
 """The base of an absolute address."""
@@ -90,11 +90,11 @@ def _coordinates(values: Values, node: ast.Address, count: int) -> None:
     given = node.extra[0]
     if not isinstance(given, ast.Vector) or len(given.elements) != count or len(node.extra) != 1:
         raise Mismatch("operand-count", given.span, f"{values.op.text} takes {count} coordinates in braces", weight=4)
-    for element in given.elements:
-        symbol = values.find(element) if isinstance(element, ast.Name) else None
-        if isinstance(symbol, Register) and (symbol.type.bits != 32 or symbol.type.kind not in "usb"):
-            message = f"{symbol.name} is a .{symbol.type.name} register; a coordinate must have 32 bits"
-            raise unfit(element.span, message, 3)
+    among = values.among(tuple(map(plain, given.elements)))
+    if among is not None and (among.bits != 32 or among.kind not in "usb" or "x2" in among.name):
+        raise unfit(given.span, f"coordinates are integers of 32 bits, not .{among.name}", 3)
+    if among is None and any(isinstance(element, ast.Float) for element in given.elements):
+        raise unfit(given.span, "coordinates are integers of 32 bits", 3)
 
 
 def _independent(values: Values) -> bool:
@@ -129,19 +129,29 @@ _AXES = {"1d": 1, "2d": 2, "3d": 3, "a1d": 2, "a2d": 3, "cube": 3, "acube": 4, "
 def _texture_coordinates(values: Values, node: ast.Address) -> None:
     """Check the coordinates of a texture or surface: 32 bits each, one, two or four of them."""
     given, op = node.extra[-1], values.op
-    elements = given.elements if isinstance(given, ast.Vector) else [given]
+    elements = tuple(map(plain, given.elements if isinstance(given, ast.Vector) else [given]))
     if len(elements) not in (1, 2, 4) or len(elements) < _AXES[op.geom]:
         message = f"{op.text} takes {max(_AXES[op.geom], 1)} coordinates, in 1, 2 or 4 elements"
         raise Mismatch("operand-count", given.span, message, weight=4)
     floating = "f32" in op.modifiers[-1:]
-    for place, element in enumerate(elements):
-        index = place == 0 and (op.geom[0] == "a" or op.geom == "2dms")
-        wanted = "an index is of .u32" if index else f"a coordinate here is of .{'f32' if floating else 's32'}"
-        symbol = values.find(element) if isinstance(element, ast.Name) else None
-        if isinstance(symbol, Register) and (symbol.type.bits != 32 or (index and symbol.type.kind == "f")):
-            raise unfit(element.span, f"{symbol.name} is a .{symbol.type.name} register; {wanted}", 3)
-        if isinstance(element, (ast.Integer, ast.Float)) and isinstance(element, ast.Float) != (floating and not index):
+    index, rest = elements[:1], elements
+    if op.geom[0] == "a" or op.geom == "2dms":
+        rest = elements[1:]
+        among = values.among(index)
+        if isinstance(index[0], ast.Float) or (among is not None and not _is_coordinate(among, "us")):
+            raise unfit(index[0].span, "an index is of .u32", 3)
+    wanted = f"a coordinate here is of .{'f32' if floating else 's32'}"
+    among = values.among(rest)
+    if among is not None and not _is_coordinate(among, "usf" if floating else "us"):
+        raise unfit(given.span, f"{wanted}, not .{among.name}", 3)
+    for element in rest:
+        if isinstance(element, ast.Integer) if floating else (isinstance(element, ast.Float) and among is None):
             raise unfit(element.span, wanted, 2)
+
+
+def _is_coordinate(type: ScalarType, kinds: str) -> bool:
+    """Whether registers of a type may be coordinates: of 32 bits, untyped or of these kinds."""
+    return type.bits == 32 and type.kind in kinds + "b" and "x2" not in type.name
 
 
 def _coordinate(values: Values, node: ast.Operand) -> Operand:
@@ -150,11 +160,11 @@ def _coordinate(values: Values, node: ast.Operand) -> Operand:
     if isinstance(node, ast.Integer):
         return Operand(TYPES["b32"], constant=node.value & 0xFFFFFFFF)
     if isinstance(node, ast.Float):
-        return Operand(TYPES["b32"], constant=float_bits(node, 32))
+        floating = "f32" in values.op.modifiers[-1:]
+        return Operand(TYPES["b32"], constant=float_bits(node, 32) if floating else node.bits & 0xFFFFFFFF)
     if isinstance(node, ast.Name):
-        symbol = values.need(node)
-        if isinstance(symbol, Register):
-            return Operand(symbol.type, symbol)
+        symbol = values.find(node)
+        return Operand(symbol.type, symbol) if isinstance(symbol, Register) else values.named(TYPES["b32"], node)
     raise unfit(node.span, "a coordinate must be a register or a number", 2)
 
 

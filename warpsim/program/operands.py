@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from warpsim.isa.matching import TypedOperand
+from warpsim.isa.traits import Access
 from warpsim.program.addresses import address
 from warpsim.program.names import (
     SPECIALS,
@@ -14,7 +15,7 @@ from warpsim.program.names import (
 )
 from warpsim.program.problems import Mismatch, unfit
 from warpsim.program.program import ADDRESS, Operand, vector
-from warpsim.program.values import Values, is_special
+from warpsim.program.values import Values, is_special, plain
 from warpsim.ptx import ast
 from warpsim.types import TYPES, ScalarType
 
@@ -75,12 +76,40 @@ def _elements(values: Values, type: ScalarType, node: ast.Vector) -> Operand:
             values.typed = attrs.evolve(whole, limit=limit)
             parts.append(values.value(type, element))
         return vector(parts)
-    parts = [values.value(type, e) for e in node.elements]
-    if len({part.register.type.bits for part in parts if part.register is not None}) > 1:
-        raise unfit(node.span, "the registers of a vector must have the same size", 3)
-    if values.typed.spec.braces and all(part.register is None for part in parts):
-        raise unfit(node.span, "a vector needs at least one register", 2)
-    return vector(parts)
+    whole, elements = values.typed, tuple(map(plain, node.elements))
+    among = values.among(elements)
+    if among is None:
+        if whole.spec.bits and not _alone(whole, type, elements):
+            raise unfit(node.span, "a vector needs at least one register", 2)
+    elif not whole.spec.braces:
+        _check_numbers(values, type, elements)
+    values.typed = attrs.evolve(whole, among=among)
+    return vector([values.value(type, e) for e in elements])
+
+
+def _check_numbers(values: Values, type: ScalarType, elements: tuple[ast.Operand, ...]) -> None:
+    """Check the numbers beside registers where they stand: the assembler refuses some as the first element, and ends itself over
+    integers among floats behind it."""
+    numbers = (ast.Integer, ast.Float) if type.name == "f16x2" else ast.Float if type.name == "f16" else ()
+    if isinstance(elements[0], numbers):
+        raise unfit(elements[0].span, f"the first element of {values.what} must be a register", 2)
+    if values.typed.spec.bits or not (type.kind == "f" or type.name == "f16x2"):
+        return
+    written = values.traits.access in (Access.STORE, Access.ATOMIC)
+    for element in elements[1 if written else 0 :]:
+        if isinstance(element, ast.Integer):
+            message = f"an integer literal cannot be {values.what} (.{type.name})"
+            raise unfit(element.span, message, 2, "write 0f... or a decimal point")
+
+
+def _alone(typed: TypedOperand, type: ScalarType, elements: tuple[ast.Operand, ...]) -> bool:
+    """Whether the assembler takes a vector of numbers without registers whose bits count: numbers of the type's kind and size."""
+    integers = type.kind in "us"
+    if (typed.checked_as or type).name == "f16x2" or type.bits == 16 or typed.exact or (integers and typed.register):
+        return False
+    return type.bits == 64 or all(
+        isinstance(e, ast.Integer) if integers else isinstance(e, ast.Float) and e.width == 32 for e in elements
+    )
 
 
 def _packed(values: Values, type: ScalarType, node: ast.Vector) -> Operand:
@@ -89,7 +118,9 @@ def _packed(values: Values, type: ScalarType, node: ast.Vector) -> Operand:
     if n not in (2, 4) or type.bits // n < 8:
         raise Mismatch("operand-count", node.span, f"{n} elements do not make a .{type.name}", weight=3)
     part = TYPES[f"b{type.bits // n}"]
-    return vector([values.value(part, e) for e in node.elements])
+    elements = tuple(map(plain, node.elements))
+    values.typed = attrs.evolve(values.typed, among=values.among(elements))
+    return vector([values.value(part, e) for e in elements])
 
 
 def _named_vector(values: Values, type: ScalarType, node: ast.Name) -> Operand | None:

@@ -76,7 +76,7 @@ class Values:
         """Check one value of register size."""
         s = self.typed.spec
         if isinstance(node, ast.Name) and not s.sign:
-            return self._named(type, node)
+            return self.named(type, node)
         negated = isinstance(node, ast.Negated)
         node = self._without_sign(type, node)
         match node:
@@ -86,7 +86,7 @@ class Values:
                 return self.immediate(type, node)
             case ast.Component() if node.component in s.selectors:
                 self.selectors[s.name] = node.component
-                return self._named(type, node.base, negated=negated)
+                return self.named(type, node.base, negated=negated)
             case ast.Component():
                 return self._component(type, node)
             case ast.SymbolOffset():
@@ -95,7 +95,7 @@ class Values:
                     raise unfit(node.span, f"{symbol.name} is a function: nothing can be added to its address", 3)
                 return self._symbol(type, symbol, node.offset, node.span)
             case ast.Name():
-                return self._named(type, node, negated=negated)
+                return self.named(type, node, negated=negated)
         raise unfit(node.span, f"{self.what} cannot have this form", 1)
 
     def _without_sign(self, type: ScalarType, node: ast.Operand) -> ast.Operand:
@@ -116,7 +116,7 @@ class Values:
             raise unfit(node.span, f"{self.what} needs a minus here", 2)
         return node
 
-    def _named(self, type: ScalarType, node: ast.Name, *, negated: bool = False) -> Operand:
+    def named(self, type: ScalarType, node: ast.Name, *, negated: bool = False) -> Operand:
         """Check a name: a register, a variable, a function, or a predefined name."""
         symbol = self.find(node)
         if isinstance(symbol, Register):
@@ -125,28 +125,31 @@ class Values:
             return self._symbol(type, symbol, 0, node.span)
         if is_special(node):
             return self._special(type, node)
-        if node.text == "WARP_SZ":
-            return self.immediate(type, ast.Integer(32, unsigned=False, span=node.span))
+        number = plain(node)
+        if isinstance(number, ast.Integer):
+            return self.immediate(type, number)
         raise _undeclared(node)
 
     def _component(self, type: ScalarType, node: ast.Component) -> Operand:
         """Check an element of a vector register (``%v.x``)."""
-        s = self.typed.spec
-        if s.selectors:
+        if self.typed.spec.selectors:
             raise unfit(node.span, f".{node.component} cannot select from {self.what}", 3)
+        return self.register(type, self._component_of(node), node.span)
+
+    def _component_of(self, node: ast.Component) -> Register:
         vector = self.find(node.base)
         if not isinstance(vector, VectorRegister):
             raise unfit(node.span, f"{node.base.text} is not a vector register", 2)
         at = "xyzw".find(node.component) if node.component in "xyzw" else "rgba".find(node.component)
         if at >= len(vector.elements):
             raise unfit(node.span, f"{node.base.text} has no component .{node.component}", 2)
-        return self.register(type, vector.elements[at], node.span)
+        return vector.elements[at]
 
     def _special(self, type: ScalarType, node: ast.Name) -> Operand:
         """Check a special register: read by mov, on targets and in widths that have it."""
         s, name = self.typed.spec, node.text[1:]
         special, root = TYPES[SPECIALS[name]], name.split(".")[0]
-        if not self.traits.special_registers:
+        if not (self.traits.special_registers or self.typed.among is not None or self.typed.spec.coordinates):
             message = f"a special register cannot be an operand of {self.opcode}"
             raise unfit(node.span, message, 3, "read it with mov")
         gate, module = SPECIAL_GATES.get(root), self.resolver.module
@@ -163,13 +166,57 @@ class Values:
 
     # ---- registers and numbers ---------------------------------------------------------------
 
+    def among(self, elements: tuple[ast.Operand, ...]) -> ScalarType | None:
+        """The type as which the assembler compares the registers of a vector: their own, or bits of its size where they, or numbers
+        beside them, differ. None without registers; raises `Mismatch` for registers or numbers that cannot stand together."""
+        types: set[str] = set()
+        kinds: dict[str, ast.Operand] = {}
+        sizes: dict[str, set[int]] = {"register": set(), "special": set(), "number": set()}
+        for node in elements:
+            if (found := self._element(node)) is None:
+                continue
+            what, name, kind, bits = found
+            types.add(name)
+            sizes[what].add(bits)
+            if kind != "b":
+                kinds.setdefault(kind, node)
+        if len(kinds) > 1:
+            named = {"u": "integers", "f": "floating-point numbers"}
+            first, second = (named.get(kind, f".{kind}") for kind in list(kinds)[:2])
+            raise unfit(list(kinds.values())[1].span, f"{first} and {second} cannot stand in one vector", 3)
+        registers = sizes["register"] | sizes["special"]
+        if len(registers) > 1:
+            raise unfit(elements[0].span, "the registers of a vector must have the same size", 3)
+        if sizes["special"] == {32} and sizes["number"] and not sizes["register"]:
+            raise unfit(elements[0].span, "numbers beside special registers need another register beside them", 2)
+        if not registers:
+            return None
+        return TYPES[types.pop() if len(types) == 1 else f"b{registers.pop()}"]
+
+    def _element(self, node: ast.Operand) -> tuple[str, str, str, int] | None:
+        """What an element is, its type, the kind that all elements share, and its bits; a special register's are bits alone."""
+        if isinstance(node, ast.Integer):
+            return "number", "integer", "u", 64
+        if isinstance(node, ast.Float):
+            return "number", f"f{node.width}", "f", node.width
+        if isinstance(node, ast.Name) and is_special(node):
+            bits = TYPES[SPECIALS[node.text[1:]]].bits
+            return "special", f"b{bits}", "b", bits
+        component = self._component_of(node) if isinstance(node, ast.Component) else None
+        found = self.find(node) if isinstance(node, ast.Name) else component
+        if not isinstance(found, Register):
+            return None
+        type = found.type
+        return "register", type.name, type.name if "x2" in type.name else type.kind.replace("s", "u"), type.bits
+
     def register(self, type: ScalarType, register: Register, span: Span, *, negated: bool = False) -> Operand:
         """Check a register's type."""
         s = self.typed.spec
         if s.constant:
             message = f"{self.what} must be a constant{limits_in_words(self.typed.limit)}"
             raise Mismatch("immediate-range", span, message, weight=3)
-        if register.type is not type and not self._takes(type, register.type):
+        seen = self.typed.among or register.type
+        if seen is not type and not self._takes(type, seen):
             kind = register.type.name
             message = f"{register.name} is a .{kind} register; {self.what} is .{type.name}"
             raise unfit(span, message, 2, f"declare it as .{type.name} or .b{type.bits}" if type.bits >= 16 else "")
@@ -178,16 +225,21 @@ class Values:
     def immediate(self, type: ScalarType, node: ast.Integer | ast.Float) -> Operand:
         """Check a number against the form's limits."""
         s = self.typed.spec
-        if self.typed.register:
+        among = self.typed.among is not None or (s.braces and bool(self.typed.count))
+        if self.typed.register and not among:
             raise unfit(node.span, f"{self.what} must be a register", 2)
         if self.typed.limit is not None and (isinstance(node, ast.Float) or not within(node.value, self.typed.limit)):
             message = f"{self.what} must be a constant{limits_in_words(self.typed.limit)}"
             raise Mismatch("immediate-range", node.span, message, weight=4)
         if s.dest:
             raise unfit(node.span, f"a destination of {self.op.text} must be a register", 2)
+        if among and (s.bits or isinstance(node, ast.Integer) or type.name not in ("f32", "f64")):
+            held = node.bits if isinstance(node, ast.Float) else node.value
+            return Operand(type, constant=held & ((1 << type.bits) - 1))
         if isinstance(node, ast.Float):
             return self._of_float(type, node)
-        if type.kind == "f" or "x2" in type.name:
+        own = self.typed.checked_as or type
+        if own.kind == "f" or "x2" in own.name:
             message = f"an integer literal cannot be {self.what} (.{type.name})"
             raise unfit(node.span, message, 2, "write 0f... or a decimal point")
         if type.kind == "p":
@@ -281,7 +333,10 @@ class Values:
         return bool(self.typed.count) and (type.bits == 64 if self.typed.spec.braces else self.typed.count != 1)
 
     def _of_float(self, type: ScalarType, node: ast.Float) -> Operand:
-        if (type.kind == "f" and type.bits in (32, 64)) or (type.name in ("b32", "b64") and type.bits == node.width):
+        seen = self.typed.checked_as or type
+        if (type.kind == "f" and type.bits in (32, 64)) or (
+            seen.kind == "b" and "x2" not in seen.name and type.bits == node.width
+        ):
             return Operand(type, constant=float_bits(node, type.bits))
         message = f"a floating-point literal cannot be {self.what} (.{type.name})"
         raise unfit(node.span, message, 2)
@@ -292,6 +347,12 @@ def address_of(symbol: Variable | Param, type: ScalarType, offset: int = 0, *, g
     if isinstance(symbol, Param):
         return Operand(type, parameter=symbol, offset=offset)
     return Operand(type, variable=symbol, offset=offset, generic=generic)
+
+
+def plain(node: ast.Operand) -> ast.Operand:
+    """An operand, with WARP_SZ as the number that it is."""
+    named = isinstance(node, ast.Name) and node.text == "WARP_SZ"
+    return ast.Integer(32, unsigned=False, span=node.span) if named else node
 
 
 def is_special(node: ast.Name) -> bool:
