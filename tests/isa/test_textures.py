@@ -215,3 +215,25 @@ def test_refused(array: object, options: dict[str, object], message: str) -> Non
     """What no texture is, says so."""
     with pytest.raises(warpsim.LaunchError, match=message):
         warpsim.Texture(array, **options)
+
+
+def test_an_element_in_a_longer_vector():
+    """Without .v2 or .v4, each of two or four registers gets the element that is loaded, and the first is stored: so the machine
+    code of ptxas 13.0 says."""
+    source = """.version 9.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u64 surface) {
+    .reg .b32 %r<9>; .reg .b64 %d<2>;
+    ld.param.u64 %d0, [out]; ld.param.u64 %d1, [surface];
+    mov.b32 %r0, 4; mov.b32 %r5, 11; mov.b32 %r6, 12;
+    sust.b.1d.b32.trap [%d1, {%r0}], {%r5, %r6};
+    suld.b.1d.b32.trap {%r1, %r2, %r3, %r4}, [%d1, {%r0}];
+    st.v4.b32 [%d0], {%r1, %r2, %r3, %r4};
+    ret;
+}"""
+    out, cells = np.zeros(4, np.uint32), np.zeros(4, np.uint32)
+    warpsim.load(source)["k"]((1,), (1,), (out, warpsim.Surface(cells)))
+
+    assert out.tolist() == [11] * 4
+    assert cells.tolist() == [0, 11, 0, 0]

@@ -57,6 +57,8 @@ VECTORS = {
     "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {d2,d3,d4,d5}, {d2,d3,d4,d5}, {@,&}, {d2,d3,d4,d5};": DOUBLES,
     "st.v2.b64 [q1], {@,&};": (*DOUBLES, "%clock64"),
     "st.v2.f64 [q1], {@,&};": DOUBLES,
+    "st.v4.b32 [q1], {@,b2,&,b3};": WORDS,
+    "st.v4.b32 [q1], {b2,@,&,b3};": WORDS,
 }
 
 

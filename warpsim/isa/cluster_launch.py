@@ -23,6 +23,7 @@ _cancel = functools.partial(instruction, needs=(100, (8, 6)))
     anchor=_ANCHOR + "try-cancel",
     spaces={"address": {"shared"}, "bar": {"shared"}},
     gates={"multicast::cluster::all": (("100f", "110f", "120f"), (8, 6))},
+    legal=lambda op: None if op.modifiers[1] == "async" else ".async comes before the other words",
     traits=Traits(asynchronous=Asynchronous(Family.CANCEL)),
 )
 def try_cancel(op: Op, address: Address, bar: Address, *, cluster_launches: ClusterLaunchesPort) -> None:

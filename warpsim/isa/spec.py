@@ -215,6 +215,8 @@ class Declaration:
     """Operands that are never immediates, and never ``_``; in a mapping, if its function of the op says so."""
     bits: Collection[str] = ()
     """Operands in whose vectors a number is its bits, whatever the type; in instructions of warps, all are."""
+    repeated: Collection[str] = ()
+    """Operands of one element that may be vectors of two or four: each gets what is loaded, the first is what is stored."""
     sinks: Collection[str] = ()
     """Destinations for which ``_`` is allowed (it always is for elements of vectors and halves of pairs)."""
     exact: Collection[str] | Mapping[str, Callable[[Op], bool]] = ()

@@ -191,7 +191,10 @@ _INTEGERS = frozenset(f"{kind}{bits}" for kind in "usb" for bits in SIZES)
 def expanded(
     node: ast.Instruction, scope: Scope, builder: FunctionBuilder, resolver: Resolver
 ) -> list[ast.Instruction]:
-    """An instruction with registers for the sums among its operands, behind the instructions that make them."""
+    """An instruction with registers for the sums among its operands, behind the instructions that make them; a surface's with
+    one element of a vector, before those that repeat it."""
+    if repeated := _repeated(node, scope, builder, resolver):
+        return repeated
     if not any(isinstance(operand, ast.SymbolOffset) for operand in node.operands):
         return [node]
     builder.at = len(builder.code)
@@ -214,6 +217,35 @@ def expanded(
             code.append(attrs.evolve(node, opcode=words[0], modifiers=words[1:], operands=(made, *read)))
             operands[place], read = made, (made,)
     return [*code, attrs.evolve(node, operands=tuple(operands))]
+
+
+def _repeated(
+    node: ast.Instruction, scope: Scope, builder: FunctionBuilder, resolver: Resolver
+) -> list[ast.Instruction]:
+    """A vector of two or four where one element is loaded gets it in each, and of one where it is stored only the first is. Nothing for
+    all else."""
+    if not any(isinstance(operand, ast.Vector) for operand in node.operands):
+        return []
+    found = [c for c in matching.candidates(node.opcode, node.modifiers) if c.form.declared.repeated]
+    if not found or len(found[0].operands) != len(node.operands):
+        return []
+    places = [
+        n for n, o in enumerate(found[0].operands) if o.spec.name in found[0].form.declared.repeated and o.count == 1
+    ]
+    vector = node.operands[places[0]] if places else None
+    if not isinstance(vector, ast.Vector) or len(vector.elements) not in (2, 4):
+        return []
+    place, loaded = places[0], found[0].operands[places[0]].spec.dest
+    first, *others = vector.elements
+    symbols = [resolver.lookup(scope, e.text, builder) if isinstance(e, ast.Name) else None for e in vector.elements]
+    sizes = {symbol.type.bits if isinstance(symbol, Register) else 0 for symbol in symbols}
+    if 0 in sizes or len(sizes) > 1 or (loaded and len(set(symbols)) < len(symbols)):
+        return []
+    operands = list(node.operands)
+    operands[place] = first
+    one, move = attrs.evolve(node, operands=tuple(operands)), (f"b{sizes.pop()}",)
+    moved = [attrs.evolve(node, opcode="mov", modifiers=move, operands=(other, first)) for other in others]
+    return [one, *moved] if loaded else [one]
 
 
 def _taken(node: ast.Instruction, place: int) -> tuple[TypedOperand, Traits] | None:

@@ -170,20 +170,17 @@ class Values:
         """The type as which the assembler compares the registers of a vector: their own, or bits of its size where they, or numbers
         beside them, differ. None without registers; raises `Mismatch` for registers or numbers that cannot stand together."""
         types: set[str] = set()
-        kinds: dict[str, ast.Operand] = {}
+        kind = "b"
         sizes: dict[str, set[int]] = {"register": set(), "special": set(), "number": set()}
         for node in elements:
             if (found := self._element(node)) is None:
                 continue
-            what, name, kind, bits = found
+            before, (what, name, kind, bits) = kind, found
             types.add(name)
             sizes[what].add(bits)
-            if kind != "b":
-                kinds.setdefault(kind, node)
-        if len(kinds) > 1:
-            named = {"u": "integers", "f": "floating-point numbers"}
-            first, second = (named.get(kind, f".{kind}") for kind in list(kinds)[:2])
-            raise unfit(list(kinds.values())[1].span, f"{first} and {second} cannot stand in one vector", 3)
+            if "b" not in (before, kind) and before != kind:  # only neighbours are compared
+                first, second = ({"u": "an integer", "f": "a float"}.get(k, f"a .{k}") for k in (before, kind))
+                raise unfit(node.span, f"{second} cannot stand beside {first} in a vector", 3)
         registers = sizes["register"] | sizes["special"]
         if len(registers) > 1:
             raise unfit(elements[0].span, "the registers of a vector must have the same size", 3)
