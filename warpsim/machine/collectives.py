@@ -199,7 +199,7 @@ def bind_gate(plan: FunctionPlan, instruction: Instruction, step: Step) -> Step:
         return step
     guard = guard_of(instruction)
     if instruction.form.scope is Scope.WARPGROUP:
-        return _bind_warpgroup(step, guard, complete=instruction.traits.is_async(Family.WGMMA))
+        return _bind_warpgroup(_together(step), guard, complete=instruction.traits.is_async(Family.WGMMA))
     members = membermask(instruction)
 
     def gated(machine: Machine, group: Group) -> object:
@@ -252,6 +252,17 @@ def split_by_guard(machine: Machine, group: Group, active: Array, *, report: boo
     machine.push(others)
     machine.push(here)
     return True
+
+
+def _together(step: Step) -> Step:
+    """The step of warps whose lanes have waited for each other."""
+
+    def together(machine: Machine, group: Group) -> object:
+        if machine.hooks.warp_synchronised is not None:
+            machine.hooks.warp_synchronised(machine, group, None, None)
+        return step(machine, group)
+
+    return together
 
 
 def _bind_warpgroup(step: Step, guard: Guard | None, *, complete: bool) -> Step:
