@@ -248,6 +248,49 @@ def test_many_steps_are_single_steps():
         assert going(path, "interpreter").step(n) == stops[n - 1]
 
 
+LOOP = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+	.reg .b32 %r<3>;
+	.reg .b64 %rd<2>;
+	.reg .pred %p<2>;
+	ld.param.u64 %rd1, [out];
+	mov.u32 %r1, 0;
+	mov.u32 %r2, 1;
+again:
+	mad.lo.u32 %r2, %r2, 5, %r1;
+	add.u32 %r1, %r1, 1;
+	setp.lt.u32 %p1, %r1, 3000;
+	@%p1 bra again;
+	st.global.u32 [%rd1], %r2;
+	ret;
+}
+"""
+
+
+@compiles
+def test_looks_for_snapshots_are_late(monkeypatch):
+    """Compiled code passes where a look for a snapshot is due, and stops before a step that is asked for."""
+    monkeypatch.setenv("WARPSIM_COMPILE", "at-once")
+    monkeypatch.setattr(timeline, "STRIDE", 16)
+    monkeypatch.setattr(timeline, "BETWEEN_LOOKS", 0)
+    taken = []
+    monkeypatch.setattr(
+        timeline.Timeline,
+        "region_executed",
+        lambda *told, do=timeline.Timeline.region_executed: [taken.append(told[-1]), do(*told)],
+    )
+    session = Session(warpsim.load(LOOP)["k"], (1,), (1,), (np.zeros(1, np.uint32),), engine="compiled")
+    end = session.cont().step
+
+    assert end == 12_005
+    assert max(taken) > 10_000
+    assert session.goto(7003).step == 7003
+    assert session.evaluate("%r1")[0] == 1750
+
+
 def test_snapshots_leave_no_trace(monkeypatch):
     """The state of a step does not depend on when snapshots were taken, which is a matter of time."""
     states = []

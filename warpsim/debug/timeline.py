@@ -50,6 +50,8 @@ STRIDE = 1024
 """Steps between checks for a snapshot that is due, at first."""
 BETWEEN_LOOKS = 0.02
 """Seconds between these checks."""
+PAST = 1 << 16
+"""Steps that compiled code may take past where a check is due: it stops late rather than often."""
 
 
 @frozen(eq=False)
@@ -137,6 +139,7 @@ class Timeline(Watcher):
         self._known: set[tuple[int, str, int, int]] = set()
         self._hit: StopTest | None = None
         self._alarm = self._ahead = -2
+        self._target: int | None = None
         self._between_stops: tuple[Places, bool, Run] | None = None
         self._places: Places | None = None
         self._holding = False
@@ -277,8 +280,10 @@ class Timeline(Watcher):
 
     def _leave_room(self) -> None:
         """Let compiled code run up to where the launch may have to stop."""
-        ahead = min(self._alarm, self._ahead if self._ahead > self.step else self._alarm)
-        room = ahead - self.step - 1
+        room = 0 if self.step + 1 >= self._alarm else max(self._alarm - self.step - 1, PAST)
+        for place in (self._target, self._ahead):
+            if place is not None and place > self.step:
+                room = min(room, place - self.step - 1)
         if self.counting is not None:
             room = min(room, self.counting.left - 1)
         self._run.room = 0 if self._holding else max(room, 0)
@@ -430,6 +435,7 @@ class Timeline(Watcher):
             ahead = self.changes[self.made : self.made + 1]
             self._ahead = ahead[0].step if ahead else -2
             self._alarm = self.step + stride if target is None else min(self.step + stride, target)
+            self._target = target
             self._stopping = False
             self._leave_room()
             began = time.monotonic()

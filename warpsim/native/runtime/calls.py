@@ -172,6 +172,7 @@ class Calls:
                 entry.through = (done / selection.n, runner.stored / selection.n) if runner.ended else None
             if entry.on_trial:
                 interpreted = max(done, region.size * selection.n) * (STEP / selection.n + LANE)
+                interpreted *= 1 + entry.options.keeps  # a session looks at each step, which costs as much again
                 entry.record_trial(0.0 if self.policy is Policy.AT_ONCE else time.thread_time() - began, interpreted)
         return outcome
 
