@@ -172,6 +172,16 @@ def test_links_that_leave(tmp_path):
     assert [line.split(": ")[:2] for line in dead] == [["index.html", f"{here}/gone"]]
 
 
+def test_links_to_the_site(tmp_path):
+    """Links to the site from the repository lead to pages of the build: to none of an empty one."""
+    assert {line.split(": ")[0] for line in links.dead_to_the_site(tmp_path)} >= {"README.md", "docs/ci.md"}
+
+    page = tmp_path / "field" / "index.html"
+    page.parent.mkdir()
+    page.touch()
+    assert [line for line in links.dead_to_the_site(tmp_path) if line.endswith("/field/")] == []
+
+
 def test_one_address(tmp_path):
     """Every file names the site and the repository of pyproject.toml; a move reaches them all."""
     assert address.strangers() == []

@@ -1,10 +1,11 @@
-"""Links of a built site: every one that stays in the site leads to a page and an anchor. ``python -m docs.tools.links SITE [--outside]``.
+"""Links of a built site: every one that stays in the site leads to a page and an anchor, and so does every link to it from the repository. ``python -m docs.tools.links SITE [--outside]``.
 
 With ``--outside`` those that leave it are asked for, too, each once. The project's own address is left out: what stands there is the last
 site that was published, not this one."""
 
 from __future__ import annotations
 
+import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
@@ -12,6 +13,9 @@ from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urldefrag, urlsplit
 from urllib.request import Request, urlopen
+
+from docs.tools.address import ROOT, files
+from docs.tools.address import address as own
 
 GONE = (404, 410)
 """Answers that mean it: others (a limit, a refusal of programs) say nothing about the page."""
@@ -61,6 +65,18 @@ def dead_links(site: Path) -> list[str]:
     return dead
 
 
+def dead_to_the_site(site: Path) -> list[str]:
+    """Every link to the site's own address, in any file of the repository (README, messages), that its pages do not answer."""
+    address = own()[0]
+    named = re.compile(re.escape(address) + r"([\w/.-]*)")
+    return [
+        f"{path.relative_to(ROOT)}: {found[0]}"
+        for path in files()
+        for found in named.finditer(path.read_text(encoding="utf-8"))
+        if not (site / found[1].rstrip(".") / "index.html").exists() and not (site / found[1].rstrip(".")).is_file()
+    ]
+
+
 def dead_outside(site: Path, own: tuple[str, ...]) -> list[str]:
     """Every link out of the site that leads nowhere; those that begin with an address of our ``own`` are not asked for."""
     wanted: dict[str, str] = {}
@@ -85,11 +101,9 @@ def _trouble(link: str) -> str:
 
 
 if __name__ == "__main__":
-    from docs.tools.address import address
-
     root, *options = sys.argv[1:]
-    found = dead_links(Path(root).resolve())
+    found = dead_links(Path(root).resolve()) + dead_to_the_site(Path(root).resolve())
     if "--outside" in options:
-        found += dead_outside(Path(root).resolve(), (*address()[:2], "http://127.0.0.1", "http://localhost"))
+        found += dead_outside(Path(root).resolve(), (*own()[:2], "http://127.0.0.1", "http://localhost"))
     print(*found, f"{len(found)} dead links", sep="\n")
     sys.exit(bool(found))
