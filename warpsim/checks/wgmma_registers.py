@@ -116,15 +116,16 @@ class WgmmaRegisters(Watcher):
     def wgmma_registers_accessed(self, machine: Machine, group: Group, touched: Array, written: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Check registers that another instruction reads or writes."""
         wgmma, rows = _wgmma(machine), _known(machine).rows(group.plan)
-        columns, use = group.selection.warpgroups, wgmma.use(group.plan)
+        columns, places = group.selection.warpgroups, group.selection.warpgroup_places
         rows.again = None
-        where = index_of(touched, group.selection.warpgroup_places)
-        tickets = np.maximum(use.accumulator[where], use.operand[where])
-        if (tickets > wgmma.done[columns]).any():
-            _early(machine, group, rows, touched, columns, tickets, written=written)
+        where = index_of(touched, places)
+        if (wgmma.issued[places] > wgmma.done[places]).any():
+            use = wgmma.use(group.plan)
+            tickets = np.maximum(use.accumulator[where], use.operand[where])
+            if (tickets > wgmma.done[columns]).any():
+                _early(machine, group, rows, touched, columns, tickets, written=written)
         instruction = present(group)
-        kind = MOVED if instruction.traits.copies else ACCESSED
-        rows.unfenced[where] = np.maximum(rows.unfenced[where], kind)
+        rows.unfenced[where] = np.maximum(rows.unfenced[where], MOVED) if instruction.traits.copies else ACCESSED
         rows.accessed[touched] = instruction
 
     def wgmma_registers_used(self, machine: Machine, group: Group, accesses: RegisterAccesses) -> None:

@@ -233,8 +233,8 @@ class Group:
     @property
     def instruction(self) -> Instruction:
         """The instruction at which the threads stand."""
-        instructions = self.plan.blocks[self.block].instructions
-        return instructions[min(self.at, len(instructions) - 1)]
+        instructions, at = self.plan.blocks[self.block].instructions, self.at
+        return instructions[at] if at < len(instructions) else instructions[-1]
 
     def same_place(self, other: Group) -> bool:
         """Whether both could run as one group."""
