@@ -21,6 +21,7 @@ from warpsim.machine.memory.access import Memory
 from warpsim.machine.memory.addresses import Address, space_of
 from warpsim.machine.memory.global_access import resolve
 from warpsim.machine.memory.tensor import Tensor
+from warpsim.machine.reporting import present
 from warpsim.machine.state.global_memory import LOCAL_WINDOW, SHARED_WINDOW
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.tensor_memory import TensorMemory
@@ -411,4 +412,9 @@ def check_argument(machine: Machine, group: Group, address: int, positions: Arra
         bad = (space.shadow.gather(places, columns, np.dtype(np.uint8)) != 0xFF).any(axis=0)
     if bad.any():
         lanes = np.isin(group.selection.positions, positions[bad])
-        note(machine, group, lanes, _use_of(machine, group, kind, first, "an argument", ARGUMENT_ADVICE))
+        note(
+            machine,
+            group,
+            lanes,
+            _use_of(machine, group, kind, first, f"an argument of {present(group).callee}", ARGUMENT_ADVICE),
+        )
