@@ -140,6 +140,14 @@ def test_where_a_value_goes_its_error_goes():
     assert not shadow(integers, x, np.zeros(32, np.float32))[1].accuracy.stores
 
 
+def test_what_constants_lose():
+    """A conversion that reads no register rounds, too."""
+    body = "cvt.rn.f16.f32 %h1, 0f3DCCCCCD; cvt.f32.f16 %f1, %h1; st.global.f32 [%rd5], %f1;"
+    out, result = shadow(body, np.zeros(32, np.float32), np.zeros(32, np.float32))
+
+    assert result.accuracy.stores[0].exact == float(np.uint32(0x3DCCCCCD).view(np.float32)) != out[0]
+
+
 def test_comparisons_that_the_companion_decides_otherwise():
     """0.1 * 3 == 0.3 in f32, and not of the numbers that f32 holds."""
     tenth, third = (np.float32(v) for v in (0.1, 0.3))
@@ -256,6 +264,10 @@ WAYS = {
     @%p2 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r9], [%rd1], 128, [%r10];
 W:  mbarrier.try_wait.parity.shared.b64 %p1, [%r10], 0; @!%p1 bra W;
     ld.shared.u32 %r11, [%r8]; st.global.u32 [%rd5], %r11;""",
+    "tensor memory": """tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [tile], 32; bar.sync 0; ld.shared.u32 %r10, [tile];
+    tcgen05.st.sync.aligned.32x32b.x2.b32 [%r10], {%r7, %r7}; tcgen05.wait::st.sync.aligned;
+    add.u32 %r10, %r10, 1; tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r11}, [%r10]; tcgen05.wait::ld.sync.aligned;
+    sub.u32 %r10, %r10, 1; tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r10, 32; st.global.u32 [%rd5], %r11;""",
     "halves through wide registers": """st.local.u32 [spill], %r7; ld.local.v2.b16 {%h1, %h2}, [spill]; mov.b64 %rd6, {%h2, %h1, %h2, %h1};
     mov.b64 {%r11, %r12}, %rd6; mov.b32 {%h3, %h4}, %r12; mov.b32 %r13, {%h4, %h3}; st.global.u32 [%rd5], %r13;""",
 }  # fmt: skip
@@ -268,7 +280,8 @@ def test_errors_travel_with_bytes(way):
     sqrt.rn.f32 %f2, %f1; rcp.rn.f32 %f3, %f1; cvt.rn.f16x2.f32 %r7, %f3, %f2;
     {WAYS[way]}"""
     x = np.arange(2, 34, dtype=np.float32)
-    text = HEAD.replace("tile[1024];", "tile[1024]; .shared .align 8 .b8 bar[8]; .local .align 4 .b8 spill[4];")
+    head = HEAD.replace("sm_90", "sm_100a") if "tcgen05" in WAYS[way] else HEAD
+    text = head.replace("tile[1024];", "tile[1024]; .shared .align 8 .b8 bar[8]; .local .align 4 .b8 spill[4];")
     out = np.zeros(32, np.uint32)
     result = warpsim.load(text + PLACES.format(size=4) + body + "ret;}")["k"](1, 32, (x.copy(), out), shadow="f64")
     pairs = np.stack([np.sqrt(x.astype(np.float64)), 1 / x.astype(np.float64)], axis=1)
@@ -278,6 +291,24 @@ def test_errors_travel_with_bytes(way):
     assert np.count_nonzero(out.view(np.float16)) == 64
     assert stored.largest == pytest.approx(float(wrong.max()), rel=1e-6)
     assert stored.typical == pytest.approx(float(wrong.mean()), rel=1e-6)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["gemm_tcgen05", "gemm_tcgen05_pair"])
+def test_products_of_tensor_memory(name):
+    """What tcgen05.mma leaves, by one CTA and by two, on inputs whose sums are not exact."""
+    case = Case.read(CASES.parents[1] / "programs" / name)
+    shapes = {b["name"]: b["shape"] for b in case.description["buffers"]}
+    given = {n: recipe("normal", shapes[n], "f16", seed=k).array() for k, n in enumerate("AB")}
+    for n, array in given.items():
+        old = case.data[f"in_{n}"]
+        case.data[f"in_{n}"] = array.reshape(-1).view(old.dtype).reshape(old.shape)
+    result = run_prepared(case.prepare(), kept := {}, shadow="f64")
+    a, b = (given[n].astype(np.float64) for n in "AB")
+    got = next(iter(kept.values())).view(np.float32).reshape(shapes["C"])
+
+    worst = np.abs((got - a @ b.T) / got).max()
+    assert max(birth.largest for birth in result.accuracy.stores) == pytest.approx(float(worst), rel=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,9 @@ def rounding_of(form: Form, text: str, access: Access | None) -> Rounding | None
         return Rounding(MOVES[root], next((w for w in words if w in DTYPES), ""))
     if root in MATRICES:
         return Rounding(MATRICES[root]) if "b16" in words and "m8n8" in words else None
+    if root == "tcgen05":
+        moves = words[0] in ("ld", "st") and not {"red", "pack::16b", "unpack::16b"}.intersection(words)
+        return Rounding(f"{'load' if words[0] == 'ld' else 'store'}_cells") if moves else None
     if root in ("mma", "wgmma"):
         return _product(root, words)
     if root in ("setp", "cvt"):

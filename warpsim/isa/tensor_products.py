@@ -84,7 +84,7 @@ class TensorProducts:
         for number, variant in enumerate(self.variants):
             some = which[self.variant[which] == number]
             if len(some):
-                _Execution(self, memory, variant, some).run()
+                Execution(self, memory, variant, some).run()
 
     def address(self, part: str) -> Lanes:
         """The addresses of an operand in tensor memory."""
@@ -112,7 +112,7 @@ class TensorProducts:
                     yield Rectangle(part, cta, 0, 0, LANES, int(column) + 1)
 
 
-class _Execution:
+class Execution:
     """The products of one variant that some threads have issued."""
 
     def __init__(self, work: TensorProducts, memory: TensorCoreMemory, variant: Variant, which: Lanes) -> None:
@@ -122,10 +122,10 @@ class _Execution:
 
     def run(self) -> None:
         """Multiply the tiles of D that share columns of B (and scale factors of B) together."""
-        p, by_cta = self.product, self.work.scales is not None
+        by_cta = self.work.scales is not None
         b, shared = self.columns_of_b(), None if self.work.a_in_tensor else self.rows_of_shared_a()
         together: dict[tuple[int, int], list[Tile]] = {}
-        for tile in tensor_tiles.tiles(p, self.variant.lane):
+        for tile in self.tiles():
             together.setdefault((tile.column, tile.cta if by_cta else 0), []).append(tile)
         for (column, _), tiles in together.items():
             rows = np.concatenate([np.arange(tile.row, tile.row + tile.rows) for tile in tiles])
@@ -135,6 +135,10 @@ class _Execution:
             for tile in tiles:
                 self.store(tile, d[:, at : at + tile.rows])
                 at += tile.rows
+
+    def tiles(self) -> tuple[Tile, ...]:
+        """The tiles of D."""
+        return tensor_tiles.tiles(self.product, self.variant.lane)
 
     # ---- operands ----------------------------------------------------------------------------
 
@@ -244,14 +248,17 @@ class _Execution:
 
     def store(self, tile: Tile, d: Lanes) -> None:
         """Write the rows of a tile, one element per cell."""
-        work, which = self.work, self.which
         words = np.ascontiguousarray(d).view(f"u{d.dtype.itemsize}").astype(np.uint32)
-        kept = None
-        if work.disabled is not None:
-            lane = LANES * tile.cta + tile.lane
-            kept = ~work.disabled[which, lane : lane + tile.rows, None]
-        where = work.d[which] & COLUMN | tile.lane << LANE
-        self.memory.write_tensor(self.ctas[tile.cta], where, words, kept)
+        self.memory.write_tensor(self.ctas[tile.cta], self.place(tile), words, self.kept(tile))
+
+    def place(self, tile: Tile) -> Lanes:
+        """The addresses of a tile's first cells."""
+        return self.work.d[self.which] & COLUMN | tile.lane << LANE
+
+    def kept(self, tile: Tile) -> Lanes | None:
+        """The lanes of a tile that are written, ``[k, rows, 1]``; None for all."""
+        disabled, lane = self.work.disabled, LANES * tile.cta + tile.lane
+        return None if disabled is None else ~disabled[self.which, lane : lane + tile.rows, None]
 
 
 @functools.lru_cache(256)

@@ -32,6 +32,7 @@ from warpsim.machine.values import as_array
 from warpsim.machine.watcher import Watcher
 from warpsim.numerics.arrays import WORKSPACE, Array, DType
 from warpsim.observe import accuracy_matrices as matrices
+from warpsim.observe import accuracy_tensor as tensor
 from warpsim.observe.accuracy_memory import Companions, accessed, shared_of
 from warpsim.observe.accuracy_report import AccuracyReport, Birth
 from warpsim.observe.accuracy_values import (
@@ -81,6 +82,7 @@ class Accuracy(Watcher):
         self._pending: Pending | None = None
         self._accesses: list[MemoryAccess] = []
         self._memory = Companions()
+        self._expected: list[tensor.Expected] = []
         self._arrays = Recycled()
         self._wholes: dict[tuple[int, Part], tuple[object, Array, Array]] = {}
         """Of registers: value and error, and the companion that they make."""
@@ -124,6 +126,10 @@ class Accuracy(Watcher):
         if rule.rounding.does in MOVES and not (any(errors) or (group.shadows and rule.guard is not None)):
             return
         self._pending = Pending(group, instruction, rule, values, errors, active, held)
+        if rule.cells is not None:
+            self._pending = attrs.evolve(self._pending, address=rule.cells(machine, group))
+            if rule.rounding.does == "store_cells":
+                tensor.store_cells(machine, group, self._pending, self._memory)
 
     def _guarded(self, group: Group, instruction: Instruction) -> None:
         """Count the threads that the companion would branch, or execute, otherwise."""
@@ -141,6 +147,8 @@ class Accuracy(Watcher):
         pending, self._pending = self._pending, None
         instruction, shadows = group.instruction, group.shadows
         made: Made = {}
+        if not instruction.reads:
+            pending = self._of_constants(machine, group, instruction) or pending
         if pending is not None and pending.group is group and pending.instruction is instruction:
             does: Callable[..., Made] = getattr(self, f"_{pending.rule.rounding.does}")
             made = does(machine, group, instruction, pending)
@@ -164,6 +172,14 @@ class Accuracy(Watcher):
                 new = np.where(active, zero if new is None else new, zero if old is None else old)
                 new = new if new.any() else None
             group.set_shadow(name, slot, new)
+
+    def _of_constants(self, machine: Machine, group: Group, instruction: Instruction) -> Pending | None:
+        """A step that has read no register."""
+        rule = self._of(group, instruction).rule
+        if rule is None or rule.rounding.does in MOVES or not rule.data:
+            return None
+        values = [as_array(get(machine, group)) for get in rule.getters]
+        return Pending(group, instruction, rule, values, [NOTHING] * len(values), None)
 
     # ---- arithmetic --------------------------------------------------------------------------
 
@@ -506,14 +522,31 @@ class Accuracy(Watcher):
                     made[slot, (kind, k)] = _some(self._memory.read(region, kind, at, owners, bits))
         return made
 
+    def _load_cells(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
+        return tensor.load_cells(machine, group, p, self._memory)
+
     def async_issued(self, machine: Machine, transfer: Transfer) -> None:
-        """Copies are kept until they have acted, so that `async_delivered` comes for each."""
+        """What a product of tensor memory reads is there now; copies are kept until they have acted, so that `async_delivered` comes
+        for each."""
+        if machine.launch.settings.async_effects != "at_wait":
+            self._expected = tensor.products(machine, transfer, self._memory)
 
     def async_delivered(
         self, machine: Machine, group: Group, active: Array | None, transfer: Transfer, which: Which
     ) -> None:
-        """Errors travel with what copies move; what they store to global memory is reported."""
+        """Errors travel with what copies move; what they store to global memory is reported, and what products leave."""
         work = transfer.work
+        expected, self._expected = self._expected, []
+        for each in expected:
+            got, place, columns = tensor.results(machine, each)
+            error = self._less(each.whole, got)
+            kept = None if each.kept is None else np.broadcast_to(each.kept, got.shape)
+            instruction = transfer.place or group.instruction
+            noted = self._note(group, instruction, [each.whole], [None], got, error, kept, each.kind, each.whole)
+            some = np.ones(got.shape, np.bool_) if kept is None else kept
+            place, columns = (np.broadcast_to(a, got.shape)[some] for a in (place, columns))
+            bits, lost = got.view(f"u{got.dtype.itemsize}")[some], None if noted is None else noted[some]
+            self._memory.write(tensor.tensor_of(machine), each.kind, place, columns, bits, lost)
         for region, place, size in self._memory.deliver(machine, transfer, which):
             allocation = machine.launch.memory.find(region.first, region.first + 1)
             if allocation is None or not isinstance(work, BoxStore | RunStore):

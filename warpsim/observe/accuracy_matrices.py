@@ -146,7 +146,7 @@ def product_of_warps(group: Group, p: Pending) -> Product:
     if sparse:
         meta, active = lanes(p.values[places["e"][0]]), np.ones((count, 32, width), np.bool_)
         selector = int(np.asarray(p.values[places["f"][0]]).reshape(-1)[0])
-        left = expand(left, mma_sp.positions(op, meta, selector, count, width, active, _silent))[0]
+        left = expand(left, mma_sp.positions(op, meta, selector, count, width, active, silent))[0]
     a, b = left.transpose(2, 1, 0), right.transpose(2, 0, 1)
     both = _doubled(a, b) if kind == "f64" else (np.matmul(a, b),)
     bits = 64 if kind == "f64" else 32
@@ -169,7 +169,7 @@ def _kind(op: Op, name: str) -> str:
     return found
 
 
-def _silent(rule: str, message: str, lanes: Array | None = None, **values: object) -> None:
+def silent(rule: str, message: str, lanes: Array | None = None, **values: object) -> None:
     """The step itself reports."""
 
 
@@ -248,7 +248,7 @@ def product_of_warpgroups(machine: Machine, group: Group, p: Pending, memory: Co
         turned_a,
         turned_b,
         port,
-        _silent,
+        silent,
     )
     factors = [
         _decoded(bits.transpose(1, 0, 2), _kind(op, name)).transpose(1, 0, 2)

@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 
 from warpsim.isa.exact import DTYPES, Rounding, rounding_of
-from warpsim.machine.binding.operand_slots import ArrayGetter, Guard, guard_of, value_getter
+from warpsim.machine.binding.operand_slots import ArrayGetter, Getter, Guard, guard_of, source_getter, value_getter
 from warpsim.machine.state.group import Group
 from warpsim.numerics.arrays import Array
 from warpsim.program.program import Instruction, Operand
@@ -90,6 +90,8 @@ class Rule:
     data: tuple[Operand, ...]
     getters: tuple[ArrayGetter, ...]
     guard: Guard | None
+    cells: Getter | None = None
+    """What fetches the address in tensor memory."""
 
 
 @frozen(eq=False)
@@ -104,6 +106,8 @@ class Pending:
     active: Array | None
     held: list[object] = attrs.field(factory=list)
     """What the registers of its sources held: their values, as one object each."""
+    address: object = None
+    """The address in tensor memory, if it moves cells."""
 
 
 NOTHING: Errors = {}
@@ -154,6 +158,14 @@ def rule_of(group: Group, instruction: Instruction) -> Rule | None:
     if found is None:
         return None
     given = instruction.operands if found.does == "multiply_in_groups" else instruction.inputs
-    loads = found.does in ("load", "load_matrices")
+    loads = found.does in ("load", "load_matrices", "load_cells")
     data = () if loads else tuple([o for o in elements(given) if o.base is None])
-    return Rule(found, data, tuple([value_getter(group.plan, o) for o in data]), guard_of(instruction))
+    address = next((o for o in instruction.inputs if o.base is not None), None)
+    cells = address is not None and found.does in ("load_cells", "store_cells")
+    return Rule(
+        found,
+        data,
+        tuple([value_getter(group.plan, o) for o in data]),
+        guard_of(instruction),
+        source_getter(group.plan, address) if address is not None and cells else None,
+    )
