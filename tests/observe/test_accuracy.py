@@ -366,3 +366,14 @@ L:  st.global.f32 [%rd5], %f3;"""
     assert (tenth * np.float32(3) == np.uint32(0x3E99999A).view(np.float32)) != otherwise
     assert at(result, 14).kinds["branches otherwise"] == 32
     assert result.accuracy.stores[0].exact == 3 - out[0]
+
+
+def test_stores_of_many_lanes_to_one_address():
+    """The last lane's error stays, as its value does."""
+    body = """ld.global.f32 %f1, [%rd4]; sqrt.rn.f32 %f2, %f1; mov.u32 %r2, tile; st.shared.f32 [%r2], %f2; bar.sync 0;
+    ld.shared.f32 %f3, [tile]; st.global.f32 [%rd2], %f3;"""
+    x = np.arange(2, 34, dtype=np.float32)
+    out, result = shadow(body, x, np.zeros(32, np.float32))
+
+    assert out[0] == np.sqrt(x[-1])
+    assert result.accuracy.stores[0].exact == pytest.approx(float(np.sqrt(33.0)), rel=1e-12)

@@ -609,9 +609,7 @@ class Accuracy(Watcher):
         size = WORKSPACE.take(SIZES[small], got.shape, small)
         np.abs(got, out=size, casting="unsafe")
         np.maximum(size, LEAST_NORMAL[kind], out=size)
-        shape = (
-            size.shape if error.size == 1 or error.shape == size.shape else np.broadcast_shapes(error.shape, size.shape)
-        )
+        shape = size.shape if error.shape == size.shape else np.broadcast_shapes(error.shape, size.shape)
         relative = WORKSPACE.take(RELATIVE[small], shape, small)
         np.divide(error, size, out=relative, dtype=small, casting="unsafe")
         np.abs(relative, out=relative)

@@ -87,6 +87,9 @@ class Companions:
         if error is None or bits is None:
             errors[index] = 0.0
         else:
+            shape = np.broadcast_shapes(index.shape, bits.shape, error.shape)
+            if index.shape != shape:
+                index = np.broadcast_to(index, shape)  # of lanes at one address, the last stays
             held[index], errors[index] = bits, error
 
     def _grown(self, region: Region, kind: str, plane: Plane | None) -> Plane:
