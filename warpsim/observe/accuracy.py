@@ -323,15 +323,14 @@ class Accuracy(Watcher):
         made: Made = {}
         for part, error in p.errors[0].items():
             words = np.ascontiguousarray(np.broadcast_to(error, group.selection.shape)).view(np.uint32)
-            moved = []
+            both = np.empty((*group.selection.shape, 2), np.uint32)
             for k in (0, 1):
                 word = np.ascontiguousarray(words[..., k::2])
                 arguments = [spread(warps, v, wide=False) for v in (word, *p.values[1:])]
                 result = form.function(instruction.op, *arguments, **warp_ports(machine, group, p.active, form))
                 got = collect(warps, result[0] if isinstance(result, tuple) else result, wide=False)
-                moved.append(np.broadcast_to(as_array(got), group.selection.shape))  # type: ignore[arg-type]
-            both = np.stack(moved, axis=-1).astype(np.uint32)
-            made[slot, part] = _some(np.ascontiguousarray(both).view(np.float64)[..., 0])
+                both[..., k] = as_array(got)  # type: ignore[arg-type]
+            made[slot, part] = _some(both.view(np.float64)[..., 0])
         return made
 
     def _transpose(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:

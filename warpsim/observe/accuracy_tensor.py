@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
 import numpy as np
 
@@ -189,11 +187,13 @@ class _Cells(Tensor):
         self.memory = attrs.evolve(self.memory, space=space)
 
 
-def _run(machine: Machine, group: Group, p: Pending, words: Array, registers: list[Array]) -> tuple[Any, Array]:
+def _run(
+    machine: Machine, group: Group, p: Pending, words: Array, registers: list[Array]
+) -> tuple[tuple[Array, ...], Array]:
     """Run a move on other cells and registers; gives its results, and the cells afterwards."""
     instruction, warps = p.instruction, group.warps
     port = _Cells(machine, group, p.active, words)
-    arguments: list[Any] = []
+    arguments: list[object] = []
     for spec, operand in zip(instruction.form.operands, instruction.operands, strict=True):
         if spec.dest:
             continue
@@ -205,10 +205,12 @@ def _run(machine: Machine, group: Group, p: Pending, words: Array, registers: li
             arguments.append(np.full((1, 32, 1), operand.constant or 0, np.int32))
     machine.muted += 1
     try:
-        result = instruction.form.function(instruction.op, *arguments, tensor=port, report=silent)
+        made: tuple[Array, ...] | None = instruction.form.function(
+            instruction.op, *arguments, tensor=port, report=silent
+        )
     finally:
         machine.muted -= 1
-    return result, port.memory.space.words
+    return made or (), port.memory.space.words
 
 
 def load_cells(machine: Machine, group: Group, p: Pending, memory: Companions) -> Made:
