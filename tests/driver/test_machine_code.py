@@ -3,13 +3,15 @@
 import ctypes
 import os
 import re
+import struct
 from types import SimpleNamespace
 
 import pytest
 
+from warpsim.driver import modules
 from warpsim.driver.abi import entry_points, rt_launch
 from warpsim.driver.abi.process import PROCESS
-from warpsim.driver.raw import library_at
+from warpsim.driver.raw import file_at, library_at
 
 CUBIN = b"\x7fELF" + bytes(64)
 
@@ -71,3 +73,67 @@ def test_the_library_of_an_address():
 
     assert library_at(function).startswith("lib")
     assert library_at(ctypes.addressof(memory)) == ""
+
+
+def fatbin(text):
+    """A fatbin of one PTX text for compute_80 (the format as in warpsim.host.sources)."""
+    entry = struct.pack("<HHIQIIHHIIIQQQ", 1, 0, 64, len(text), 0, 0, 0, 0, 80, 0, 0, 0, 0, 0)
+    return struct.pack("<4sHHQ", b"\x50\xed\x55\xba", 1, 16, len(entry + text)) + entry + text
+
+
+def elf(sections):
+    """An ELF file of 64 bits with these sections (System V ABI, chapter 4)."""
+    names, data = b"\0", b""
+    table = struct.pack("<IIQQQQIIQQ", *[0] * 10)
+    for name, content in [*sections.items(), (".shstrtab", None)]:
+        at = len(names)
+        names += name.encode() + b"\0"
+        content = names if content is None else content
+        table += struct.pack("<IIQQQQIIQQ", at, 1, 0, 0, 64 + len(data), len(content), 0, 0, 1, 0)
+        data += content
+    head = b"\x7fELF\x02\x01\x01".ljust(40, b"\0") + struct.pack(
+        "<QI6H", 64 + len(data), 0, 64, 0, 0, 64, len(sections) + 2, len(sections) + 1
+    )
+    return head + data + table
+
+
+KERNEL = b""".version 8.0
+.target sm_80
+.address_size 64
+.extern .func other();
+.visible .entry k() { call other; ret; }
+"""
+OTHER = b".version 8.0\n.target sm_80\n.address_size 64\n.visible .func other() { ret; }\n"
+
+
+def test_objects_that_are_linked_as_machine_code(tmp_path, call, monkeypatch):
+    """nvcc -rdc=true: a section of the file has each object's PTX, which is linked here where the program's fatbin has none."""
+    program = tmp_path / "program"
+    program.write_bytes(elf({".text": b"x", "__nv_relfatbin": fatbin(KERNEL) + bytes(8) + fatbin(OTHER)}))
+    (tmp_path / "other").write_bytes(elf({".text": b"x"}))
+    (tmp_path / "cut").write_bytes(program.read_bytes()[:-80])
+
+    text = modules.separately_compiled(str(program), 80)
+    assert b".entry k" in text
+    assert b".func other() { ret; }" in text
+    assert [modules.separately_compiled(str(tmp_path / name), 80) for name in ("other", "cut", "none")] == [b""] * 3
+    assert modules.separately_compiled(str(program), 75) == b""
+
+    image, stub = ctypes.create_string_buffer(CUBIN), ctypes.c_uint32()
+    monkeypatch.setattr(rt_launch, "file_at", lambda address: str(program) * (address == ctypes.addressof(image)))
+    handle = call("__cudaRegisterFatBinary", image)
+    assert call("__cudaRegisterFunction", handle, stub, 0, ctypes.create_string_buffer(b"k"), -1, 0, 0, 0, 0, 0) == 0
+    assert call("__cudaGetKernel", found := ctypes.c_uint64(), stub) == 0
+    one = 1 << 32 | 1  # x and y
+    assert call("__cudaLaunchKernel", found.value, one, 1, one, 1, 0, 0, 0) == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="the libraries are for Linux")
+def test_the_file_of_an_address():
+    """By the system's own list; memory is in none."""
+    function = ctypes.cast(ctypes.CDLL(None).malloc, ctypes.c_void_p).value
+    memory = ctypes.create_string_buffer(1 << 21)
+
+    assert os.path.isabs(file_at(function))
+    assert os.path.exists(file_at(function))
+    assert file_at(ctypes.addressof(memory) + (1 << 20)) == ""

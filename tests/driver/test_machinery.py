@@ -162,10 +162,21 @@ def test_what_kernels_print(call, capfd, monkeypatch):
         ),
         ("--version", None),
         ("-cubin -x.cu", None),
+        (
+            "-gencode=arch=compute_90a,code=sm_90a -c a.cu -o a.o",
+            "-gencode=arch=compute_90a,code=sm_90a -c a.cu -o a.o -gencode=arch=compute_90a,code=compute_90a",
+        ),
+        (
+            "--generate-code arch=compute_80,code=[compute_80,sm_80] -gencode arch=compute_86,code=sm_86 -dc a.cu",
+            "--generate-code arch=compute_80,code=[compute_80,sm_80] -gencode arch=compute_86,code=sm_86 -dc a.cu "
+            "-gencode=arch=compute_86,code=compute_86",
+        ),
+        ("-gencode=arch=compute_90,code=sm_90 a.o -o a", None),
     ],
 )
 def test_compilers_that_make_machine_code(words, made):
-    """A command that compiles one source to a cubin makes PTX under the same name; any other stays."""
+    """A command that compiles one source to a cubin makes PTX under the same name, one that makes an object keeps PTX; any
+    other stays."""
     assert " ".join(translated(words.split())) == (words if made is None else made)
 
 

@@ -68,6 +68,8 @@ WIDE: dict[str, int | None] = {
     "nll_loss_forward": None,
     "nll_loss2d_forward": None,
     "prod": None,
+    "trace": None,
+    "glu_backward": None,
 }
 """Operators whose kernels for CPUs sum 16-bit numbers in 16 bits, and for CUDA in 32; how many results are rounded (None: all)."""
 NARROW = (torch.float16, torch.bfloat16)

@@ -178,6 +178,7 @@ def _set_nvcc(env: dict[str, str]) -> None:
     wrapper = [sys.executable, str(SOURCES / "nvcc")]
     if nvcc and "WARPSIM_NVCC" not in env and not any(" " in word for word in wrapper):  # CuPy splits it at spaces
         env |= {"NVCC": " ".join(wrapper), "WARPSIM_NVCC": nvcc}
+        env.setdefault("PYTORCH_NVCC", " ".join(wrapper))
 
 
 def _before(env: dict[str, str], name: str, words: list[str], between: str) -> None:

@@ -105,6 +105,37 @@ def members(archive: bytes, sm: int) -> list[bytes]:
     return [text for text in texts if text is not None]
 
 
+def separately_compiled(path: str, sm: int) -> bytes:
+    """The PTX of the objects that a program or library was linked from, linked; empty if there is none.
+
+    nvcc links machine code alone where objects were compiled for it (``-rdc=true``), and keeps each object's own fatbin in
+    a section of the host's file.
+    """
+    texts = members(_section(path, b"__nv_relfatbin"), sm)
+    return merging.linked(texts) + b"\0" if texts else b""
+
+
+def _section(path: str, wanted: bytes) -> bytes:
+    """A section of an ELF file of 64 bits (System V ABI, chapter 4); empty if there is none."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(64)
+            if head[:5] != ELF + b"\2":
+                return b""
+            start, size, count, names = *struct.unpack_from("<Q", head, 40), *struct.unpack_from("<3H", head, 58)
+            file.seek(start)
+            table = file.read(size * count)
+            found = [struct.unpack_from("<I20xQQ", table, at) for at in range(0, len(table) - 63, size)]
+            for name, at, length in found:
+                file.seek(found[names][1] + name)
+                if file.read(len(wanted) + 1) == wanted + b"\0":
+                    file.seek(at)
+                    return file.read(min(length, LARGEST))
+    except (OSError, IndexError, struct.error):
+        pass
+    return b""
+
+
 def runs(text: bytes, sm: int) -> bool:
     """Whether a GPU can run PTX, according to its target."""
     match = _TARGET.search(text)

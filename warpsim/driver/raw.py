@@ -114,3 +114,14 @@ def library_at(address: int) -> str:
         return ""
     file = os.fsdecode(found.file)
     return "" if os.path.realpath(file) == os.path.realpath("/proc/self/exe") else os.path.basename(file)
+
+
+def file_at(address: int) -> str:
+    """The path of the file that is mapped at an address; empty if none is."""
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as lines:
+        for line in lines:
+            words = line.rstrip("\n").split(maxsplit=5)
+            first, last = (int(word, 16) for word in words[0].split("-"))
+            if first <= address < last:
+                return words[5] if len(words) == 6 else ""
+    return ""

@@ -18,7 +18,7 @@ from warpsim.driver.abi.rt_memory import PARAMETERS, Symbol, box_work, part
 from warpsim.driver.graphs import Graph, Node
 from warpsim.driver.memory import Side
 from warpsim.driver.modules import DriverModule, Function, LibraryKernel
-from warpsim.driver.raw import bytes_at, get32, get64, library_at, put32, put64, put_bytes
+from warpsim.driver.raw import bytes_at, file_at, get32, get64, library_at, put32, put64, put_bytes
 from warpsim.driver.results import INVALID_CONFIGURATION, INVALID_FUNCTION, INVALID_SYMBOL, DriverError, RuntimeRefusal
 from warpsim.driver.streams import Stream
 from warpsim.driver.work import Copy, Launch
@@ -42,7 +42,14 @@ class Registered:
         found = self.modules.get(ordinal)
         if found is None:
             found = DriverModule(PROCESS.driver, modules.image_at(self.address), ordinal)
-            found.functions()
+            try:
+                found.functions()
+            except modules.MachineCode:
+                text = modules.separately_compiled(file_at(self.address), found.device.sm)
+                if not text:
+                    raise
+                found = DriverModule(PROCESS.driver, text, ordinal)
+                found.functions()
             self.modules[ordinal] = found
             for where, name in self.managed:
                 put64(where, found.variable(name)[0])

@@ -1,4 +1,5 @@
-"""An nvcc that compiles to PTX instead of a cubin, for programs that compile at run time (CuPy's backend ``nvcc``).
+"""An nvcc that compiles to PTX instead of a cubin, and keeps PTX beside machine code, for programs that compile at run time
+(CuPy's backend ``nvcc``, PyTorch's extensions).
 
     python FOLDER/nvcc [nvcc's own options]
 
@@ -8,14 +9,21 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
 
 
 def translated(words: list[str]) -> list[str]:
-    """The command with PTX as its output if it compiles a source to a cubin, otherwise unchanged."""
+    """The command with PTX as its output if it compiles a source to a cubin, with PTX beside each machine code that it
+    asks for by ``code=`` if it compiles to an object, otherwise unchanged."""
     sources = [word for word in words if word.endswith((".cu", ".cc", ".cpp")) and word[0] != "-"]
+    if {"-c", "--compile", "-dc", "--device-c"} & set(words):
+        made = " ".join(re.findall(r"\bcode=(\S+)", " ".join(words)))
+        codes = set(re.findall(r"\b(?:sm|compute)_\w+", made))
+        kept = sorted({code[3:] for code in codes if code[0] == "s"} - {code[8:] for code in codes if code[0] == "c"})
+        return [*words, *(f"-gencode=arch=compute_{arch},code=compute_{arch}" for arch in kept)]
     if not {"-cubin", "--cubin"} & set(words) or len(sources) != 1:
         return words
     made = ["-ptx" if word in ("-cubin", "--cubin") else word.replace("code=sm_", "code=compute_") for word in words]
