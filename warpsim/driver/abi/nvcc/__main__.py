@@ -20,8 +20,8 @@ def translated(words: list[str]) -> list[str]:
     asks for by ``code=`` if it compiles to an object, otherwise unchanged."""
     sources = [word for word in words if word.endswith((".cu", ".cc", ".cpp")) and word[0] != "-"]
     if {"-c", "--compile", "-dc", "--device-c"} & set(words):
-        made = " ".join(re.findall(r"\bcode=(\S+)", " ".join(words)))
-        codes = set(re.findall(r"\b(?:sm|compute)_\w+", made))
+        targets = " ".join(re.findall(r"\bcode=(\S+)", " ".join(words)))
+        codes = set(re.findall(r"\b(?:sm|compute)_\w+", targets))
         kept = sorted({code[3:] for code in codes if code[0] == "s"} - {code[8:] for code in codes if code[0] == "c"})
         return [*words, *(f"-gencode=arch=compute_{arch},code=compute_{arch}" for arch in kept)]
     if not {"-cubin", "--cubin"} & set(words) or len(sources) != 1:
