@@ -136,7 +136,7 @@ def widest(channels: int, device: int) -> int:
 def rows_to_array(
     array: CudaArray, x: int, y: int, source: int, pitch: int, width: int, height: int, kind: int, *stream: Stream
 ) -> None:
-    require(pitch >= width, f"the pitch {pitch} is less than the row size {width}")
+    require(height <= 1 or pitch >= width, f"the pitch {pitch} is less than the row size {width}")
     copy_box(array.side(x, y, 0, (width, height, 1)), Side(source, pitch), width, height, 1, *stream)
 
 
@@ -145,7 +145,7 @@ def rows_to_array(
 def rows_from_array(
     target: int, pitch: int, array: CudaArray, x: int, y: int, width: int, height: int, kind: int, *stream: Stream
 ) -> None:
-    require(pitch >= width, f"the pitch {pitch} is less than the row size {width}")
+    require(height <= 1 or pitch >= width, f"the pitch {pitch} is less than the row size {width}")
     copy_box(Side(target, pitch), array.side(x, y, 0, (width, height, 1)), width, height, 1, *stream)
 
 
