@@ -532,7 +532,9 @@ def test_memory_of_the_run_time(program, call):
     ask("cudaMallocArray", ..., 0, 4, 4, 0, status=INVALID_VALUE)
     bytes_of_one = (ctypes.c_int * 5)(8, 0, 0, 0, 1)
     array = ask("cudaMallocArray", ..., bytes_of_one, 8, 2, 0)
-    ask("cudaMemcpy2DToArray", array, 0, 0, given, 0, 8, 1, 1)  # the pitch of a single row does not matter: volumeRender's is 0
+    ask(
+        "cudaMemcpy2DToArray", array, 0, 0, given, 0, 8, 1, 1
+    )  # the pitch of a single row does not matter: volumeRender's is 0
     ask("cudaMemcpy2DToArray", array, 0, 0, given, 0, 8, 2, 1, status=INVALID_VALUE)
     ask("cudaMemcpy2DFromArray", found, 0, array, 0, 0, 8, 1, 2)
     assert bytes(found)[:8] == bytes(given)[:8]

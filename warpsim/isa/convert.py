@@ -349,6 +349,7 @@ def cvt_scale(op: Op, a: Lanes, b: Lanes) -> Lanes:
     "cvt.frnd{.satfinite}.ue8m0x2.bf16x2 d, a; .frnd = { .rz, .rp };",
     types={"d": ".ue8m0x2"},
     checked_as={"a": ".b32"},
+    registers=("a",),
     needs=(_BLACKWELL, (8, 6)),
 )
 def cvt_scale_bf16(op: Op, a: Lanes) -> Lanes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import attrs
 
 from warpsim.isa.matching import TypedOperand
-from warpsim.isa.traits import Access
 from warpsim.program.addresses import address
 from warpsim.program.names import (
     SPECIALS,
@@ -93,10 +92,9 @@ def _check_numbers(values: Values, type: ScalarType, elements: tuple[ast.Operand
     numbers = (ast.Integer, ast.Float) if type.name == "f16x2" else ast.Float if type.name == "f16" else ()
     if isinstance(elements[0], numbers):
         raise unfit(elements[0].span, f"the first element of {values.what} must be a register", 2)
-    if values.typed.spec.bits or not (type.kind == "f" or type.name == "f16x2"):
+    if values.typed.spec.bits or not (type.kind == "f" or type.name.endswith("f16x2")):
         return
-    written = values.traits.access in (Access.STORE, Access.ATOMIC)
-    for element in elements[1 if written else 0 :]:
+    for element in elements[0 if values.traits.special_registers else 1 :]:
         if isinstance(element, ast.Integer):
             message = f"an integer literal cannot be {values.what} (.{type.name})"
             raise unfit(element.span, message, 2, "write 0f... or a decimal point")
