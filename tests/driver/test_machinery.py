@@ -87,14 +87,14 @@ def test_a_library_is_bound(call, monkeypatch, embedded):
     assert PROCESS.addresses == {"cuInit": 4096, "cuDriverGetVersion": 4112}
     assert PROCESS.embedded is embedded
     assert table[2] == ctypes.addressof(INTERRUPT)
-    assert ended == ([] if embedded else [binding.leave])
+    assert ended.count(binding.leave) == (0 if embedded else 1)  # the compiler may have an end of its own
     binding.start("cuda", *map(ctypes.addressof, (names, stubs, table)), 2, int(embedded))
-    assert len(ended) == (0 if embedded else 1)
+    assert ended.count(binding.leave) == (0 if embedded else 1)
     assert len(binding._BEHIND) == 2
     monkeypatch.setattr(binding, "_STARTED", [])
     monkeypatch.setenv("WARPSIM_PYTHON", str(os.getpid()))
     binding.start("cuda", *map(ctypes.addressof, (names, stubs, table)), 2, int(embedded))
-    assert len(ended) == (0 if embedded else 1)
+    assert ended.count(binding.leave) == (0 if embedded else 1)
 
 
 def test_the_end_of_a_program(call, tmp_path, monkeypatch):
