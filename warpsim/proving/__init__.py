@@ -25,6 +25,7 @@ ASSUMED = (
 )
 
 LAPS = "loops end, after fewer than 2**32 laps"
+BEYOND = "the launch ends with its first access out of bounds"
 FEW, TRIED = 16, 8
 """So many launches are run one by one where bounds leave no more; so many inputs of a solver are tried."""
 NEEDED = 'bounds that leave more than a few launches need a solver: pip install "warpsim[prove]"'
@@ -72,7 +73,8 @@ def prove(
     ranges = _ranges(kernel, args, bounds or {})
     found, inputs, options, more = _answers(launching, ranges, began + max_seconds)
     within = [f"{kernel.params[n].name} is {low} to {high}" for n, (low, high) in ranges.items()]
-    said = [*within, *ASSUMED, *more]
+    beyond = [] if any(a.property == "bounds" and a.verdict is Verdict.PROVED for a in found) else [BEYOND]
+    said = [*within, *ASSUMED, *more, *beyond]
     return Proof(kernel.name, found, tuple(said), time.perf_counter() - began, inputs, options)
 
 
@@ -100,7 +102,13 @@ def _answers(
 ) -> tuple[tuple[Answer, ...], dict[str, int], dict[str, object], tuple[str, ...]]:
     """The answers; the scalars and the options of a launch that refutes one; what is assumed."""
     if not ranges:
-        proofs, options, more = answers(launching)
+        seen = answers(launching)
+        proofs, options, more = seen.answers, seen.options, seen.assumed
+        if any(a.verdict is Verdict.UNKNOWN for a in proofs):
+            asked = _asked(launching, {}, until, seen.bounds)
+            better = {a.property: a for a in asked[0] if a.verdict is Verdict.PROVED} if asked is not None else {}
+            proofs = tuple([better.get(a.property, a) if a.verdict is Verdict.UNKNOWN else a for a in proofs])
+            more = (*more, LAPS) if better else more
         return proofs, {}, options, more
     count = 1
     for low, high in ranges.values():
@@ -109,31 +117,45 @@ def _answers(
     chosen = [range(low, high + 1) if few else dict.fromkeys((low, high)) for low, high in ranges.values()]
     proofs, more = (), ()
     for values in itertools.product(*chosen):
-        proofs, options, said = answers(_with(launching, dict(zip(ranges, values, strict=True)), until))
-        more = tuple(dict.fromkeys([*more, *said]))
+        seen = answers(_with(launching, dict(zip(ranges, values, strict=True)), until))
+        proofs, options, more = seen.answers, seen.options, tuple(dict.fromkeys([*more, *seen.assumed]))
         refuted = any(a.verdict is Verdict.REFUTED for a in proofs)
         if refuted or (few and any(a.verdict is not Verdict.PROVED for a in proofs)):
             return _only(proofs), _named(launching, dict(zip(ranges, values, strict=True))), options, more
     if few:
         return proofs, {}, {}, more
-    try:
-        from warpsim.proving.ranges import answers_within
-    except ImportError:
-        raise LaunchError(NEEDED) from None
-    names = {launching.kernel.params[n].name: each for n, each in ranges.items()}
-    with _with(launching, {n: low for n, (low, _) in ranges.items()}, until).begun({}) as state:
-        proofs, suspects = answers_within(state, names, time.monotonic() + max(until - time.perf_counter(), 1.0))
+    asked = _asked(_with(launching, {n: low for n, (low, _) in ranges.items()}, until), ranges, until)
+    if asked is None:
+        raise LaunchError(NEEDED)
+    proofs, suspects = asked
     for inputs in _distinct(suspects):
         numbers = {n: inputs[launching.kernel.params[n].name] for n in ranges}
-        seen, options, _ = answers(_with(launching, numbers, until))
-        if any(a.verdict is Verdict.REFUTED for a in seen):
+        seen = answers(_with(launching, numbers, until))
+        if any(a.verdict is Verdict.REFUTED for a in seen.answers):
             return (
-                tuple([s if s.verdict is Verdict.REFUTED else p for s, p in zip(seen, proofs, strict=True)]),
+                tuple([s if s.verdict is Verdict.REFUTED else p for s, p in zip(seen.answers, proofs, strict=True)]),
                 inputs,
-                options,
+                seen.options,
                 (LAPS,),
             )
     return proofs, {}, {}, (LAPS,)
+
+
+def _asked(
+    launching: Launching,
+    ranges: Mapping[int, tuple[int, int]],
+    until: float,
+    places: set[tuple[int, int]] | None = None,
+) -> tuple[tuple[Answer, ...], list[dict[str, int]]] | None:
+    """What a solver says (of bounds only at these ``places``), and the scalars that may refute what it cannot prove; None without
+    one."""
+    try:
+        from warpsim.proving.ranges import answers_within
+    except ImportError:
+        return None
+    names = {launching.kernel.params[n].name: each for n, each in ranges.items()}
+    with launching.begun({}) as state:
+        return answers_within(state, names, time.monotonic() + max(until - time.perf_counter(), 1.0), places)
 
 
 def _only(proofs: tuple[Answer, ...]) -> tuple[Answer, ...]:

@@ -10,9 +10,10 @@ import numpy as np
 
 from warpsim.analysis.flow import blocks_of
 from warpsim.analysis.loops import CLOCKS, loop_blocks
-from warpsim.checks.undefined_registers import ones, origins, put
+from warpsim.checks.undefined_bits import transfer_of
+from warpsim.checks.undefined_registers import ones, origins, put, undefined
 from warpsim.checks.uninitialised import Uninitialised
-from warpsim.checks.written import lacks, nothing_written, written_bits
+from warpsim.checks.written import WrittenBits, lacks, nothing_written, written_bits
 from warpsim.errors import Finding
 from warpsim.isa.traits import Access, Ending, Mbarrier
 from warpsim.machine.hooks import TensorAccess
@@ -101,6 +102,8 @@ class Contents(Uninitialised):
         self.sides = Sides()
         self._patient: dict[int, set[int]] = {}
         self._origins: dict[int, Finding] = {}
+        self._astray: Finding | None = None
+        """Where the address of the present step comes from, if nobody knows it."""
         self.strange: dict[int, tuple[Instruction, str]] = {}
         """Executed instructions that cannot be followed, and why."""
 
@@ -143,6 +146,10 @@ class Contents(Uninitialised):
         """Note what cannot be followed; pause where both sides of something are to be followed."""
         if self.sides.pauses(group, instruction):
             machine.hooks.pausing = True
+        self._astray = None
+        if group.has_shadows and instruction.address is not None:
+            unknown = [s for s in transfer_of(group.plan, instruction).addresses if undefined(group, s) is not None]
+            self._astray = origins(machine).read(machine, group, unknown[0], instruction) if unknown else None
         if id(instruction) not in self.strange:
             why = beyond(instruction)
             if why:
@@ -150,18 +157,37 @@ class Contents(Uninitialised):
 
     def step_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """Results of which nothing is known."""
+        if self._astray is not None:
+            self._wander(machine, group, instruction, self._astray)
         why = hidden(instruction)
         if not why or id(instruction) in self._patient_of(group):
             return
         origin = self._origins.get(id(instruction))
         if origin is None:
             origin = self._origins[id(instruction)] = party(machine.launch, machine.batch, group, why)
-        for slot in instruction.writes:
-            origins(machine).put(group, slot, origin)
-            put(group, slot, ones(group.plan, slot, np.ones(1, np.bool_)))
+        _hide(machine, group, instruction, origin)
+
+    @staticmethod
+    def _wander(machine: Machine, group: Group, instruction: Instruction, origin: Finding) -> None:
+        """Nothing is known of what an access at any address reads, nor of what it may have written."""
+        _hide(machine, group, instruction, origin)
+        if instruction.traits.access is Access.LOAD:
+            return
+        for space in (machine.batch.local, machine.batch.shared):
+            bits = space.shadow
+            if isinstance(bits, WrittenBits):
+                columns = np.arange(space.n_columns)
+                bits.forget(0, 4 * len(bits.words), columns if space is machine.batch.shared else group.lanes(None))
 
     def _patient_of(self, group: Group) -> set[int]:
         function = group.plan.function
         if id(function) not in self._patient:
             self._patient[id(function)] = patient(function)
         return self._patient[id(function)]
+
+
+def _hide(machine: Machine, group: Group, instruction: Instruction, origin: Finding) -> None:
+    """Nothing is known of the results of an instruction."""
+    for slot in instruction.writes:
+        origins(machine).put(group, slot, origin)
+        put(group, slot, ones(group.plan, slot, np.ones(1, np.bool_)))

@@ -122,41 +122,90 @@ def _follow(state: LaunchState, seeing: list[Watcher], contents: Contents) -> No
             except Lost as problem:
                 contents.strange[id(group.instruction)] = group.instruction, str(problem)
                 return
+        for choice in contents.sides.choices:
+            contents.strange[id(choice.group.instruction)] = (
+                choice.group.instruction,
+                "not all of its sides come to an end",
+            )
     finally:
         state.memory.nanoseconds += state.now
         state.release()
 
 
-def answers(launching: Launching) -> tuple[tuple[Answer, ...], dict[str, object], tuple[str, ...]]:
-    """The answer for each property with these scalars, the options of the launch that refutes one, and what is assumed."""
+def answers(launching: Launching) -> Seen:
+    """What launches with these scalars show."""
     until = time.monotonic() + launching.max_seconds
-    broken: dict[str, tuple[Finding, ...]] = {}
-    unclear: list[Finding] = []
-    options: dict[str, object] = {}
-    loops = False
+    seen = Seen(launching)
     for order in ORDERS:
-        left = attrs.evolve(launching, max_seconds=max(until - time.monotonic(), 1.0))
-        contents = Contents()
-        found = left.findings(order, contents)
-        loops |= contents.sides.loops
-        unclear += [f for f in map(_unclear, found) if f is not None]
-        if any(_breaks(f, None) for f in found) or unclear or contents.sides.chosen:
-            seen = left.findings(order)
-            for name in RULES:
-                confirmed = tuple(f for f in seen if _breaks(f, name))
-                if confirmed and name not in broken:
-                    broken[name], options = confirmed, options or dict(order)
-            confirmed_at = {(f.rule, f.line, f.column) for f in seen}
-            unclear += [
-                attrs.evolve(
-                    f, rule=FOLLOW, message=f"{f.rule} is not met in a launch with the contents given: {f.message}"
-                )
-                for f in found
-                if _breaks(f, None) and (f.rule, f.line, f.column) not in confirmed_at
-            ]
-        if unclear:
+        seen.look(order, max(until - time.monotonic(), 1.0))
+        if all(name in seen.broken or seen.unclear[name] for name in RULES):
             break
-    return tuple([_answer(name, broken, unclear) for name in RULES]), options, (ENDING,) * loops
+    return seen
+
+
+Place = tuple[int, int]
+"""A line and a column."""
+
+
+class Seen:
+    """What launches have shown: ``broken`` properties, with the options of the first launch that breaks one, what is
+    ``unclear`` of each, and where the accesses are whose ``bounds`` are not clear (None: any may be)."""
+
+    def __init__(self, launching: Launching) -> None:
+        self.launching = launching
+        self.broken: dict[str, tuple[Finding, ...]] = {}
+        self.unclear: dict[str, list[Finding]] = {name: [] for name in RULES}
+        self.bounds: set[Place] | None = set()
+        self.options: dict[str, object] = {}
+        self.assumed: tuple[str, ...] = ()
+        self._waits = _is_asynchronous(launching.kernel)
+
+    def look(self, order: Keywords, seconds: float) -> None:
+        """Look at a launch in one order."""
+        left, contents = attrs.evolve(self.launching, max_seconds=seconds), Contents()
+        found = left.findings(order, contents)
+        if contents.sides.loops:
+            self.assumed = (ENDING,)
+        for each in found:
+            if (open_ := _unclear(each)) is not None:
+                self._note(each, open_)
+        suspects = [f for f in found if _breaks(f, None)]
+        if not (suspects or any(self.unclear.values()) or contents.sides.chosen):
+            return
+        known = left.findings(order)
+        for name in RULES:
+            confirmed = tuple(f for f in known if _breaks(f, name))
+            if confirmed and name not in self.broken:
+                self.broken[name], self.options = confirmed, self.options or dict(order)
+        confirmed_at = {(f.rule, f.line, f.column) for f in known if _breaks(f, None)}
+        astray = {(f.line, f.column) for f in found if f.rule == UNDEFINED}
+        for each in suspects:
+            if (each.rule, each.line, each.column) not in confirmed_at:
+                message = f"{each.rule} is not met in a launch with the contents given: {each.message}"
+                if each.rule == "race" or (each.line, each.column) not in astray:
+                    self._note(each, _as_unclear(each, message))
+
+    def _note(self, finding: Finding, open_: Finding) -> None:
+        names = _left_open(finding, waits=self._waits)
+        for name in names:
+            self.unclear[name].append(open_)
+        if len(names) == len(RULES):
+            self.bounds = None
+        elif self.bounds is not None and "bounds" in names:
+            self.bounds.add((finding.line, finding.column))
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """The answer for each property."""
+        return tuple([_answer(name, self.broken, self.unclear[name]) for name in RULES])
+
+
+def _is_asynchronous(kernel: Kernel) -> bool:
+    """Whether anything in a kernel's module acts later than it is executed, or through an mbarrier."""
+    functions = kernel.module.program.functions.values()
+    code = [i for f in functions if not f.entry or f.name == kernel.name for i in f.code]
+    plain = {"memory", "active", "report"}
+    return any(i.traits.asynchronous or i.traits.mbarrier or i.form.ports - plain for i in code)
 
 
 def _answer(name: str, broken: Mapping[str, tuple[Finding, ...]], unclear: list[Finding]) -> Answer:
@@ -164,7 +213,25 @@ def _answer(name: str, broken: Mapping[str, tuple[Finding, ...]], unclear: list[
         return Answer(name, Verdict.REFUTED, broken[name])
     ended = [f for found in broken.values() for f in found if f.rule in ENDS]
     unclear = unclear or [_as_unclear(f, f"the launch ends here: {f.message}") for f in ended]
-    return Answer(name, Verdict.UNKNOWN, tuple(unclear)) if unclear else Answer(name, Verdict.PROVED)
+    return Answer(name, Verdict.UNKNOWN, tuple(dict.fromkeys(unclear))) if unclear else Answer(name, Verdict.PROVED)
+
+
+def _left_open(finding: Finding, *, waits: bool) -> frozenset[str]:
+    """The properties that are not proved because of a finding. That of an access at an address which nobody knows is proved of
+    launches where it is in bounds: it may touch all of its memory, which matters to what ``waits`` for asynchronous operations."""
+    words = finding.instruction.split()[0].split(".") if finding.instruction else [""]
+    if finding.rule not in ENDS and _breaks(finding, None):
+        return frozenset(name for name in RULES if _breaks(finding, name))
+    if (
+        finding.rule != UNDEFINED
+        or finding.values.get("use") != "an address"
+        or words[0] not in ("ld", "st", "atom", "red")
+    ):
+        return frozenset(RULES)
+    if not {"local", "const"}.isdisjoint(words):
+        return frozenset({"bounds"})
+    reads = words[0] == "ld" and "global" in words
+    return frozenset({"bounds", "races"} if reads or not waits else {"bounds", "races", "asynchrony"})
 
 
 def _breaks(finding: Finding, name: str | None) -> bool:

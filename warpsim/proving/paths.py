@@ -6,6 +6,7 @@ any values, but for those to which each lap adds the same: they are their first 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import z3
@@ -23,6 +24,8 @@ from warpsim.records import define, frozen
 State = dict[int, z3.ExprRef]
 Edges = dict[int, list[tuple[z3.ExprRef, State]]]
 TRUE, FALSE = z3.BoolVal(val=True), z3.BoolVal(val=False)
+UNROLLED, MOST = 64, 4096
+"""Most laps that are followed one by one, and most instructions of them."""
 LAPS = 32
 """Bits of the number of a loop's laps."""
 HARMLESS = frozenset({"active", "lane", "report", "memory"})
@@ -64,7 +67,7 @@ class Ways:
 
 class Walker:
     """Follows one thread. ``specials`` are its special registers, ``param`` gives the value of a parameter's bytes and ``variable`` the
-    address of a variable, None where it is not known; ``always`` holds of all inputs."""
+    address of a variable, None where it is not known; ``always`` holds of all inputs; it is late after ``until``."""
 
     def __init__(
         self,
@@ -73,15 +76,17 @@ class Walker:
         param: Callable[[int, int], z3.ExprRef | None],
         variable: Callable[[Variable], z3.ExprRef | None],
         always: list[z3.ExprRef],
+        until: float,
     ) -> None:
         self.function, self.specials, self.params = function, specials, param
-        self.variable, self.always = variable, always
+        self.variable, self.always, self.until = variable, always, until
         self.names = Names()
         self.blocks, _ = blocks_of(function)
         self.ways = Ways([], [], [], {}, {})
         self.branches: list[tuple[int, z3.ExprRef, z3.ExprRef]] = []
         """Of guarded branches, exits and barriers: where, on which condition they are reached, and their guard."""
         self.recording = False
+        self.read = {r for i in function.code for r in i.reads}
         self.inside = {b: loop_blocks(self.blocks, b) for b in range(len(self.blocks)) if self._is_head(b)}
 
     def _is_head(self, block: int) -> bool:
@@ -136,6 +141,10 @@ class Walker:
     def _loop(self, head: int, condition: z3.ExprRef, state: State, edges: Edges) -> int:
         inside = self.inside[head]
         end = max(inside) + 1
+        unrolled = self._unrolled(head, end, condition, state, edges)
+        if unrolled is None:
+            return end
+        condition, state = unrolled
         code = [i for n in inside for i in self.function.code[self.blocks[n].first : self.blocks[n].last]]
         written = {r for i in code for r in i.writes} & self.blocks[head].live_in
         before, self.recording = self.recording, False
@@ -172,6 +181,29 @@ class Walker:
             self.ways.laps[head] = number
         self._lap(head, end, z3.And(condition, *facts), counted, edges)
         return end
+
+    def _unrolled(
+        self, head: int, end: int, condition: z3.ExprRef, state: State, edges: Edges
+    ) -> tuple[z3.ExprRef, State] | None:
+        """Follow laps one by one while it is known that another follows, of a loop without barriers; None after the last, else what
+        the others begin with."""
+        code = [i for n in self.inside[head] for i in self.function.code[self.blocks[n].first : self.blocks[n].last]]
+        if any(i.traits.barrier is not None for i in code):
+            return condition, state
+        before = self.recording
+        for _ in range(min(UNROLLED, MOST // len(code))):
+            self.recording = False
+            back = self._lap(head, end, TRUE, dict(state))
+            self.recording = before
+            again = z3.simplify(z3.Or([c for c, _ in back])) if back else FALSE
+            if not z3.is_true(again) and not z3.is_false(again):
+                break
+            back = self._lap(head, end, condition, state, edges)
+            if z3.is_false(again):
+                return None
+            condition = z3.simplify(z3.Or([c for c, _ in back]))
+            state = self._joined(back, self.blocks[head].live_in)
+        return condition, state
 
     def _kept(
         self,
@@ -221,6 +253,8 @@ class Walker:
         block = self.blocks[number]
         for at in range(block.first, block.last):
             instruction = self.function.code[at]
+            if time.monotonic() > self.until:
+                raise TimeoutError
             guard = self._guard(instruction, state)
             here = condition if guard is None else z3.And(condition, guard)
             if guard is not None and self.recording:
@@ -285,7 +319,7 @@ class Walker:
                 self.ways.barriers.append(Met(at, instruction, self._mask(instruction, state)))
             self._give(instruction, {}, guard, state)
             return
-        locks = traits.access is AccessKind.ATOMIC and bool(instruction.writes)
+        locks = traits.access is AccessKind.ATOMIC and not self.read.isdisjoint(instruction.writes)
         if not self._followed(instruction) or (locks and self._repeats(at)):
             self._unclear(at, instruction, "is followed only where all scalars are known")
         elif traits.synchronises and self.recording:
@@ -307,7 +341,13 @@ class Walker:
         traits, special = instruction.traits, instruction.form.scope is not Scope.THREAD
         if instruction.form.ports - HARMLESS or traits.asynchronous is not None or traits.mbarrier is not None:
             return traits.fence is not None and traits.fence.proxy is None
-        if traits.polls or instruction.whole or traits.register_count or traits.tensor_map or traits.moves_stack:
+        if (
+            (traits.polls and traits.access is not AccessKind.ATOMIC)
+            or instruction.whole
+            or traits.register_count
+            or traits.tensor_map
+            or traits.moves_stack
+        ):
             return False
         return not special or (traits.synchronises and "memory" not in instruction.form.ports)
 

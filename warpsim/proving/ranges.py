@@ -38,6 +38,8 @@ class Place:
     residue: int
     read_only: bool
     shared: bool
+    private: bool = False
+    """Whether each thread has its own."""
 
 
 class Questions:
@@ -56,7 +58,7 @@ class Questions:
                 low, high = ranges[param.name]
                 made = self.scalars[param.name] = z3.BitVec(param.name, 8 * param.size)
                 self.always += [low <= made, made <= high] if low < 0 else [z3.ULE(low, made), z3.ULE(made, high)]
-        self.walker = Walker(state.plan.entry, self.specials, self._param, self._variable, self.always)
+        self.walker = Walker(state.plan.entry, self.specials, self._param, self._variable, self.always, until)
         self.ways: Ways = self.walker.run()
         self.code = state.plan.entry.code
         own = [*self.threads, *self.walker.names.own]
@@ -97,7 +99,10 @@ class Questions:
 
     def _variable(self, variable: Variable) -> z3.ExprRef | None:
         if variable.in_frame:
-            return None
+            if variable.space.value != "local":
+                return None
+            at = self.state.plan.main.offset(variable) & 15
+            return self._place(variable.unique, 64, variable.size, at, read_only=False, private=True).base
         plan, shared = self.state.plan, variable.space.value == "shared"
         start = plan.address(variable)
         size = variable.size
@@ -107,10 +112,20 @@ class Questions:
             variable.unique, 32 if shared else 64, size, start, read_only=variable.space.value == "const", shared=shared
         ).base
 
-    def _place(self, name: str, bits: int, size: int, start: int, *, read_only: bool, shared: bool = False) -> Place:
+    def _place(
+        self,
+        name: str,
+        bits: int,
+        size: int,
+        start: int,
+        *,
+        read_only: bool,
+        shared: bool = False,
+        private: bool = False,
+    ) -> Place:
         if name not in self.places:
             base = z3.BitVec(f"&{name}", bits)
-            self.places[name] = Place(base, size, start & 255, read_only, shared)
+            self.places[name] = Place(base, size, start & 255, read_only, shared, private)
             if shared:
                 self.always.append(base == start)
             else:
@@ -148,9 +163,12 @@ class Questions:
         base = place.base if place.base.size() == 64 else z3.ZeroExt(32, place.base)
         return z3.simplify(access.address - base)
 
-    def bounds(self) -> Iterator[tuple[Instruction, z3.ModelRef | None]]:
-        """Accesses that may be outside, misaligned or of what is read-only: the inputs, if they are known."""
+    def bounds(self, places: set[tuple[int, int]] | None) -> Iterator[tuple[Instruction, z3.ModelRef | None]]:
+        """Accesses (at these places) that may be outside, misaligned or of what is read-only: the inputs, if they are known."""
         for access in self.ways.accesses:
+            span = access.instruction.span
+            if places is not None and (span.line, span.column) not in places:
+                continue
             place = self.place_of(access)
             if place is None:
                 yield access.instruction, None
@@ -166,8 +184,9 @@ class Questions:
 
     def races(self) -> Iterator[tuple[Instruction, z3.ModelRef | None]]:
         """Accesses that two threads may make of the same bytes, unordered."""
-        placed = [(a, p) for a in self.ways.accesses if (p := self.place_of(a)) is not None]
-        yield from ((a.instruction, None) for a in self.ways.accesses if self.place_of(a) is None)
+        accesses = [(a, self.place_of(a)) for a in self.ways.accesses if a.space != "local"]
+        placed = [(a, p) for a, p in accesses if p is not None and not p.private]
+        yield from ((a.instruction, None) for a, p in accesses if p is None)
         for (a, p), (b, q) in itertools.combinations_with_replacement(placed, 2):
             if p is not q or (a.kind == "load" and b.kind == "load"):
                 continue
@@ -328,24 +347,32 @@ class Questions:
 
 
 def answers_within(
-    state: LaunchState, ranges: Mapping[str, Range], until: float
+    state: LaunchState,
+    ranges: Mapping[str, Range],
+    until: float,
+    places: set[tuple[int, int]] | None = None,
 ) -> tuple[tuple[Answer, ...], list[dict[str, int]]]:
-    """What can be proved for all scalars in ranges, and the inputs that may refute what cannot."""
-    asked = Questions(state, ranges, until)
+    """What can be proved for all scalars in ranges, and the inputs that may refute what cannot. Bounds are in question
+    only of accesses at ``places`` (lines and columns), if those are given."""
+    try:
+        asked = Questions(state, ranges, until)
+    except TimeoutError:
+        late = (_unclear(state, state.plan.entry.code[0], "following all paths from here takes too long"),)
+        return tuple([Answer(name, Verdict.UNKNOWN, late) for name in RULES]), []
     unclear = [_unclear(state, i, why) for i, why in asked.ways.unclear.values()]
     suspects: list[dict[str, int]] = []
     found = []
     for name in RULES:
-        questions = {"bounds": asked.bounds, "races": asked.races, "barriers": asked.barriers}.get(name)
-        open_ = list(unclear)
+        questions = {"bounds": lambda: asked.bounds(places), "races": asked.races, "barriers": asked.barriers}.get(name)
+        left = list(unclear)
         if not unclear and questions is not None:
             for instruction, model in questions():
                 why = "no proof for all inputs"
                 if model is not None:
                     suspects.append(asked.inputs(model))
                     why = "a counterexample was found that no launch confirms"
-                open_.append(_unclear(state, instruction, why))
-        found.append(Answer(name, Verdict.UNKNOWN if open_ else Verdict.PROVED, tuple(dict.fromkeys(open_))))
+                left.append(_unclear(state, instruction, why))
+        found.append(Answer(name, Verdict.UNKNOWN if left else Verdict.PROVED, tuple(dict.fromkeys(left))))
     return tuple(found), suspects
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 import attrs
 import numpy as np
 
-from warpsim.analysis.flow import Graph, returned_by
+from warpsim.analysis.flow import Graph, immediate_dominators, returned_by
 from warpsim.checks.undefined_bits import transfer_of
 from warpsim.checks.undefined_registers import MEMORY, lanes_of, origins, put, together, undefined
 from warpsim.checks.written import WrittenBits
@@ -206,7 +206,11 @@ class Sides:
             return True
         if not self.choices:
             return False
-        return self.choices[-1].is_met(group) or _stops(instruction) or not _is_alone(group, instruction)
+        if instruction.traits.leaves and not _executing(group, instruction).any():
+            return False
+        choice = self.choices[-1]
+        leaves = instruction.traits.leaves and group.stack == choice.group.stack
+        return leaves or choice.is_met(group) or _stops(instruction) or not _is_alone(group, instruction)
 
     @staticmethod
     def _open(group: Group, instruction: Instruction) -> bool:
@@ -323,8 +327,16 @@ class Sides:
         return meeting, 0, tuple(returned_by(plan.function))
 
     def _graph(self, plan: FunctionPlan) -> Graph:
+        """The flow graph; guarded returns also lead to its exit."""
         if id(plan) not in self._graphs:
-            self._graphs[id(plan)] = Graph(plan.flow)
+            made = self._graphs[id(plan)] = Graph(plan.flow)
+            forward = [[*b.successors] for b in plan.flow]
+            for block in plan.blocks:
+                if not block.successors or block.instructions[-1].traits.leaves:
+                    forward[block.index].append(made.exit)
+            backward = [[b for b, after in enumerate(forward) if n in after] for n in range(made.exit + 1)]
+            found = immediate_dominators(backward, [*forward, []], made.exit)
+            made.post_dominators = [made.exit if m < 0 else m for m in found[: made.exit]]
         return self._graphs[id(plan)]
 
     def _waits(self, plan: FunctionPlan, block: int) -> bool:
@@ -402,11 +414,10 @@ class Sides:
 
     def _arrive(self, machine: Machine, choice: Choice, group: Group, instruction: Instruction) -> None:
         """Threads of a side come to where the sides meet."""
-        guard = instruction.guard
-        if choice.block >= len(group.plan.blocks) and guard is not None:
-            value = np.broadcast_to(as_array(group.read(guard[0].index)) != guard[1], group.selection.shape)
-            if not value.all():
-                raise Lost("some of its threads return here, on one side of what data decide")
+        leaving = _executing(group, instruction)
+        if choice.block >= len(group.plan.blocks) and not leaving.all():
+            group, others = machine.divide(group, leaving)
+            machine.push(others)
         group.flush(None)
         choice.place = group.block, group.at
         flat = choice.here.reshape(-1)
@@ -470,6 +481,14 @@ def _stores_locally(instruction: Instruction) -> bool:
         return True
     stores = traits.access in (Access.STORE, Access.ATOMIC)
     return stores and not {"global", "shared"} & {space.split("::")[0] for space in traits.spaces}
+
+
+def _executing(group: Group, instruction: Instruction) -> Array:
+    """The threads that execute an instruction."""
+    if instruction.guard is None:
+        return np.ones(group.selection.shape, np.bool_)
+    register, negated = instruction.guard
+    return np.broadcast_to(as_array(group.read(register.index)) != negated, group.selection.shape)
 
 
 def _stops(instruction: Instruction) -> bool:

@@ -8,6 +8,8 @@ from warpsim.graph.evaluate import Walk
 from warpsim.graph.nodes import Node, Untraceable
 from warpsim.numerics.arrays import DType
 
+FRACTION = {16: 10, 32: 23, 64: 52}
+"""Bits of the fraction of floats, by their bits."""
 ORDERED = {"less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
 
 
@@ -76,16 +78,37 @@ class Terms(Walk[z3.ExprRef]):
             if "f" in (kinds[0], node.dtype.kind) or "V" in (kinds[0], node.dtype.kind):
                 return self.names.fresh(bits)
             return resized(arguments[0], bits, signed=kinds[0] == "i")
-        made = None
-        if all(kind in "iub" for kind in kinds):
-            made = (
-                logical(node.op, arguments)
-                if bits == 0 and "b" in kinds
-                else integer(node.op, arguments, signed=kinds[0] == "i")
-            )
+        made = self._made(node.op, arguments, set(kinds), bits, signed=kinds[0] == "i")
         if made is None or z3.is_bool(made) != (bits == 0):
             return self.names.fresh(bits)
         return made
+
+    @staticmethod
+    def _made(op: str, arguments: list[z3.ExprRef], kinds: set[str], bits: int, *, signed: bool) -> z3.ExprRef | None:
+        if kinds == {"f"} and all(a.size() in FRACTION for a in arguments):
+            return floating(op, arguments)
+        if not kinds <= set("iub"):
+            return None
+        return logical(op, arguments) if bits == 0 and "b" in kinds else integer(op, arguments, signed=signed)
+
+
+def floating(op: str, a: list[z3.ExprRef]) -> z3.ExprRef | None:
+    """An operation on the bits of floats; None where it is not one that is known."""
+    size = a[0].size()
+    magnitude = [x & ((1 << (size - 1)) - 1) for x in a]
+    if op in ("absolute", "negative"):
+        return magnitude[0] if op == "absolute" else a[0] ^ (1 << (size - 1))
+    infinity = z3.BitVecVal((1 << (size - 1)) - (1 << FRACTION[size]), size)
+    numbers = [z3.ULE(m, infinity) for m in magnitude]
+    if op == "isnan":
+        return z3.Not(numbers[0])
+    keys = [z3.If(x < 0, -m, m) for x, m in zip(a, magnitude, strict=True)]
+    if op == "not_equal":
+        return z3.Or(*map(z3.Not, numbers), keys[0] != keys[1])
+    if op not in ORDERED and op != "equal":
+        return None
+    ordered = keys[0] == keys[1] if op == "equal" else integer(op, keys, signed=True)
+    return z3.And(*numbers, ordered)
 
 
 def logical(op: str, a: list[z3.ExprRef]) -> z3.ExprRef | None:
@@ -113,6 +136,8 @@ def integer(op: str, a: list[z3.ExprRef], *, signed: bool) -> z3.ExprRef | None:
         return (equal if op.endswith("equal") else less)(x, y)
     if op == "right_shift":
         return a[0] >> a[1] if signed else z3.LShR(*a)
+    if op in ("floor_divide", "fmod") and not signed:
+        return z3.UDiv(*a) if op == "floor_divide" else z3.URem(*a)
     if op in ("minimum", "maximum"):
         less = a[0] < a[1] if signed else z3.ULT(*a)
         return z3.If(less, *(a if op == "minimum" else reversed(a)))

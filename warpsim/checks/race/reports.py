@@ -168,7 +168,7 @@ class Reports:
             other=other,
             advice=lambda: _astray(machine, (finding_at(machine.launch, place), other)) or advice,
             severity=SEVERITY[reason],
-            repeats=True,
+            repeats=not self.clocks.launch.any_contents,
         )
 
 
