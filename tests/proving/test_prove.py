@@ -148,7 +148,6 @@ setp.eq.u32 %p1, %r2, 0; mov.u32 %r3, s; shl.b32 %r4, %r1, 2; add.u32 %r3, %r3, 
         ("@%p1 ld.global.u32 %r7, [%x1+128];", "refuted"),
         ("@!%p1 ld.global.u32 %r7, [%x1+128];", "unknown"),
         ("@%p1 exit; ld.global.u32 %r7, [%x1+128];", "unknown"),
-        ("again: add.u64 %x3, %x3, 4; ld.global.u32 %r2, [%x3]; setp.eq.u32 %p1, %r2, 0; @%p1 bra again;", "refuted"),
         ("@%p1 trap; st.global.u32 [%x3], 1;", "proved"),
     ],
 )  # fmt: skip

@@ -11,6 +11,7 @@ import numpy as np
 from warpsim.analysis.flow import blocks_of
 from warpsim.analysis.loops import CLOCKS, loop_blocks
 from warpsim.checks.undefined_bits import transfer_of
+from warpsim.checks.undefined_products import early
 from warpsim.checks.undefined_registers import ones, origins, put, undefined
 from warpsim.checks.uninitialised import Uninitialised
 from warpsim.checks.written import WrittenBits, lacks, nothing_written, written_bits
@@ -18,7 +19,7 @@ from warpsim.errors import Finding
 from warpsim.isa.traits import Access, Ending, Mbarrier
 from warpsim.machine.hooks import TensorAccess
 from warpsim.machine.machine import Machine
-from warpsim.machine.reporting import party
+from warpsim.machine.reporting import party, present
 from warpsim.machine.state.global_memory import CONST_ADDRESS, PARAM_WINDOW
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.launch import LaunchState
@@ -29,6 +30,7 @@ from warpsim.proving.sides import Sides
 
 PLACED = frozenset({"smid", "nsmid", "warpid", "nwarpid", "gridid"}) | CLOCKS
 """Special registers whose value is not the same in each run of a launch."""
+BEYOND = frozenset({"out-of-bounds", "misaligned"})
 FOLLOWED = frozenset({
     "accumulator", "active", "async_groups", "bulk", "cluster", "device", "lane", "memory", "objects", "report", "shared_matrix",
     "tensor", "tensor_core",
@@ -104,6 +106,8 @@ class Contents(Uninitialised):
         self._origins: dict[int, Finding] = {}
         self._astray: Finding | None = None
         """Where the address of the present step comes from, if nobody knows it."""
+        self._beyond: set[int] = set()
+        """Accesses, by identity, that were out of bounds in some thread, which then reads anything."""
         self.strange: dict[int, tuple[Instruction, str]] = {}
         """Executed instructions that cannot be followed, and why."""
 
@@ -132,6 +136,15 @@ class Contents(Uninitialised):
     def tensor_accessed(self, machine: Machine, group: Group, access: TensorAccess) -> None:
         """What is in tensor memory is not known (`hidden`)."""
 
+    def tile_read(
+        self, machine: Machine, group: Group, address: Array, columns: Array, limits: tuple[int, int], nbytes: int
+    ) -> None:
+        """What a copy is still writing may reach anything: nobody follows the product's rows."""
+        super().tile_read(machine, group, address, columns, limits, nbytes)
+        if self._unfinished:
+            message = early(machine, group, present(group), self._unfinished[0]).message
+            machine.fault("async-read-early", message, group)
+
     def map_used(self, machine: Machine, group: Group, addresses: Array, columns: Array, active: Array | None) -> None:
         """Nothing is known of a tensor map in global memory."""
         found = [machine.launch.memory.find(at, at + 1) for at in np.unique(addresses).tolist()]
@@ -150,15 +163,24 @@ class Contents(Uninitialised):
         if group.has_shadows and instruction.address is not None:
             unknown = [s for s in transfer_of(group.plan, instruction).addresses if undefined(group, s) is not None]
             self._astray = origins(machine).read(machine, group, unknown[0], instruction) if unknown else None
+
         if id(instruction) not in self.strange:
             why = beyond(instruction)
             if why:
                 self.strange[id(instruction)] = instruction, why
 
+    def finding(self, machine: Machine, group: Group, finding: Finding) -> None:
+        """Note accesses out of bounds."""
+        super().finding(machine, group, finding)
+        if finding.rule in BEYOND:
+            self._beyond.add(id(group.instruction))
+
     def step_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """Results of which nothing is known."""
         if self._astray is not None:
             self._wander(machine, group, instruction, self._astray)
+        elif id(instruction) in self._beyond:
+            _hide(machine, group, instruction, party(machine.launch, machine.batch, group, "what lies out of bounds"))
         why = hidden(instruction)
         if not why or id(instruction) in self._patient_of(group):
             return

@@ -170,7 +170,7 @@ class Seen:
             if (open_ := _unclear(each)) is not None:
                 self._note(each, open_)
         suspects = [f for f in found if _breaks(f, None)]
-        if not (suspects or any(self.unclear.values()) or contents.sides.chosen):
+        if order is not ORDERS[0] and not (suspects or any(self.unclear.values()) or contents.sides.chosen):
             return
         known = left.findings(order)
         for name in RULES:

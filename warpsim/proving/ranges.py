@@ -214,10 +214,17 @@ class Questions:
         if self.early:
             yield [TRUE]
             return
-        for one, two in {(a.at, b.at), (b.at, a.at)}:
-            for back in (False, True):
-                if self._reaches(one, two, back=back):
-                    yield [] if back else self._laps(one, two)
+        for start, ahead in self._phases.items():
+            if a.at in ahead and b.at in ahead:
+                yield list(self._laps(start, a.at, b.at))
+
+    @functools.cached_property
+    def _phases(self) -> dict[int, set[int]]:
+        """What threads may execute from the kernel's beginning (-1) or a barrier up to the next barrier."""
+        return {
+            -1: self._ahead([0], self.stops),
+            **{at: self._ahead(self._next(at), self.stops) for at in self.stops},
+        }
 
     @functools.cached_property
     def early(self) -> bool:
@@ -238,10 +245,23 @@ class Questions:
         heads = [h for h in self.timed if self._within(at, h) and h in self.ways.laps]
         return [self.ways.laps[h] == self.theirs(self.ways.laps[h]) for h in heads]
 
-    def _laps(self, one: int, two: int) -> list[z3.ExprRef]:
-        """That two threads are in the same laps of the loops around both instructions."""
-        both = [h for h in self.timed if self._within(one, h) and self._within(two, h)]
-        return [self.ways.laps[h] == self.theirs(self.ways.laps[h]) for h in both if h in self.ways.laps]
+    def _laps(self, start: int, one: int, two: int) -> Iterator[z3.ExprRef]:
+        """In which laps of loops around both instructions two threads are that come to them from the same barrier (`_phases`)."""
+        for head in self.timed:
+            if not (self._within(one, head) and self._within(two, head)) or head not in self.ways.laps:
+                continue
+            mine, other = self.ways.laps[head], self.theirs(self.ways.laps[head])
+            if start < 0 or not self._within(start, head):
+                yield mine == other  # the first
+                continue
+            first = self.walker.blocks[head].first
+            same = self._ahead(self._next(start), self.stops, cut=frozenset({first}))
+            later = self._ahead([first], self.stops) if first in self._phases[start] else set()
+            places = [(at in same, at in later) for at in (one, two)]
+            if places[0] == places[1] and places[0] != (True, True):
+                yield mine == other
+            elif (True, True) not in places:
+                yield other == mine + 1 if places[0][0] else mine == other + 1
 
     def _within(self, at: int, head: int) -> bool:
         blocks = self.walker.blocks
@@ -291,17 +311,6 @@ class Questions:
         if (traits.leaves or traits.stop is not None) and instruction.guard is None:
             return []
         return following
-
-    def _reaches(self, one: int, two: int, *, back: bool) -> bool:
-        """Whether one instruction can come before another with no barrier between: with ``back``, only by a new lap of a loop in which
-        each lap passes a barrier; without, not so."""
-        heads = frozenset(
-            {self.walker.blocks[h].first for h in self.timed if self._within(one, h) and self._within(two, h)}
-        )
-        near = self._ahead([one], self.stops, start=True, cut=heads)
-        if not back:
-            return one == two or two in near
-        return two in self._ahead([one], self.stops, start=True) and two not in near
 
     def barriers(self) -> Iterator[tuple[Instruction, z3.ModelRef | None]]:
         """Branches on whose sides threads of a CTA may come to different barriers, or lanes of a warp to different collectives."""
