@@ -48,6 +48,7 @@ class Questions:
     def __init__(self, state: LaunchState, ranges: Mapping[str, Range], until: float) -> None:
         self.state, self.until = state, until
         self.places: dict[str, Place] = {}
+        self._placed: dict[int, Place | None] = {}
         self.scalars: dict[str, z3.ExprRef] = {}
         self.always: list[z3.ExprRef] = []
         self.threads: list[z3.ExprRef] = []
@@ -153,10 +154,12 @@ class Questions:
         return z3.substitute(term, *self.other, *(self.elsewhere if across else []))
 
     def place_of(self, access: Access) -> Place | None:
-        """What an address is made from; None if that is not one array or variable."""
-        names = named(access.address)
-        found = [place for place in self.places.values() if str(place.base) in names]
-        return found[0] if len(found) == 1 else None
+        """What an address is made from; None if that is not one array or variable, or it is too late to look."""
+        if id(access) not in self._placed:
+            names = set() if time.monotonic() > self.until else named(access.address)
+            found = [place for place in self.places.values() if str(place.base) in names]
+            self._placed[id(access)] = found[0] if len(found) == 1 else None
+        return self._placed[id(access)]
 
     def offset(self, access: Access, place: Place) -> z3.ExprRef:
         """How far behind the beginning an access is."""
@@ -190,6 +193,9 @@ class Questions:
         for (a, p), (b, q) in itertools.combinations_with_replacement(placed, 2):
             if p is not q or (a.kind == "load" and b.kind == "load"):
                 continue
+            if time.monotonic() > self.until:
+                yield a.instruction, None
+                return
             for across in (False,) if p.shared else (False, True):
                 if across and not self.elsewhere:
                     continue
