@@ -25,10 +25,12 @@ from warpsim.host.device import Device
 from warpsim.host.kernel import Kernel
 from warpsim.host.launch_options import Keywords, Options
 from warpsim.host.options import Dim
+from warpsim.isa.traits import Access
 from warpsim.machine.engine import Run, run
 from warpsim.machine.reporting import finding_at
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.watcher import Watcher
+from warpsim.program.program import Instruction
 from warpsim.proving.answers import RULES, Answer, Verdict
 from warpsim.proving.contents import Contents
 from warpsim.proving.sides import Lost, source_of
@@ -158,7 +160,9 @@ class Seen:
         self.bounds: set[Place] | None = set()
         self.options: dict[str, object] = {}
         self.assumed: tuple[str, ...] = ()
-        self._waits = _is_asynchronous(launching.kernel)
+        code = _code_of(launching.kernel)
+        self._waits = _is_asynchronous(code)
+        self._code = {(i.span.line, i.span.column): i for i in code}
 
     def look(self, order: Keywords, seconds: float) -> None:
         """Look at a launch in one order."""
@@ -186,7 +190,7 @@ class Seen:
                     self._note(each, _as_unclear(each, message))
 
     def _note(self, finding: Finding, open_: Finding) -> None:
-        names = _left_open(finding, waits=self._waits)
+        names = _left_open(finding, self._code.get((finding.line, finding.column)), waits=self._waits)
         for name in names:
             self.unclear[name].append(open_)
         if len(names) == len(RULES):
@@ -200,10 +204,14 @@ class Seen:
         return tuple([_answer(name, self.broken, self.unclear[name]) for name in RULES])
 
 
-def _is_asynchronous(kernel: Kernel) -> bool:
-    """Whether anything in a kernel's module acts later than it is executed, or through an mbarrier."""
+def _code_of(kernel: Kernel) -> list[Instruction]:
+    """The instructions that a kernel may execute."""
     functions = kernel.module.program.functions.values()
-    code = [i for f in functions if not f.entry or f.name == kernel.name for i in f.code]
+    return [i for f in functions if not f.entry or f.name == kernel.name for i in f.code]
+
+
+def _is_asynchronous(code: list[Instruction]) -> bool:
+    """Whether anything acts later than it is executed, or through an mbarrier."""
     plain = {"memory", "active", "report"}
     return any(i.traits.asynchronous or i.traits.mbarrier or i.form.ports - plain for i in code)
 
@@ -216,21 +224,18 @@ def _answer(name: str, broken: Mapping[str, tuple[Finding, ...]], unclear: list[
     return Answer(name, Verdict.UNKNOWN, tuple(dict.fromkeys(unclear))) if unclear else Answer(name, Verdict.PROVED)
 
 
-def _left_open(finding: Finding, *, waits: bool) -> frozenset[str]:
+def _left_open(finding: Finding, instruction: Instruction | None, *, waits: bool) -> frozenset[str]:
     """The properties that are not proved because of a finding. That of an access at an address which nobody knows is proved of
     launches where it is in bounds: it may touch all of its memory, which matters to what ``waits`` for asynchronous operations."""
-    words = finding.instruction.split()[0].split(".") if finding.instruction else [""]
     if finding.rule not in ENDS and _breaks(finding, None):
         return frozenset(name for name in RULES if _breaks(finding, name))
-    if (
-        finding.rule != UNDEFINED
-        or finding.values.get("use") != "an address"
-        or words[0] not in ("ld", "st", "atom", "red")
-    ):
+    access = None if instruction is None else instruction.traits.access
+    if finding.rule != UNDEFINED or finding.values.get("use") != "an address" or instruction is None or access is None:
         return frozenset(RULES)
-    if not {"local", "const"}.isdisjoint(words):
+    spaces = set(instruction.traits.spaces)
+    if spaces and spaces <= {"local", "const"}:
         return frozenset({"bounds"})
-    reads = words[0] == "ld" and "global" in words
+    reads = access is Access.LOAD and spaces == {"global"}
     return frozenset({"bounds", "races"} if reads or not waits else {"bounds", "races", "asynchrony"})
 
 
