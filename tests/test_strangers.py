@@ -45,6 +45,8 @@ ALLOWED = {
     ("compat/torch.py", "ctypes.CDLL"): "the driver's libraries, made here",
     ("compat/torch.py", "runpy"): "what a program under `warpsim exec` starts with",
     ("compat/torch.py", "runpy.run_path"): "the same",
+    ("cli/testing.py", "runpy"): "the file that the user gives as --reference",
+    ("cli/testing.py", "runpy.run_path"): "the same",
     ("proving/ranges.py", "model.eval"): "the value of a term in a solver's model",
     ("driver/abi/entry_points.py", "ctypes.CDLL"): "our libcuda, which has called",
     ("capture/gpu.py", "ctypes.CDLL"): "the GPU's driver; NVIDIA's CUPTI, installed or already loaded",

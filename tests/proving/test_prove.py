@@ -189,6 +189,20 @@ def test_a_loop_that_waits(lap, answer):
     assert said(proof_of(WAIT.format(lap=lap), args=(np.zeros(32, np.uint32),))) == dict.fromkeys(RULES, answer)
 
 
+@pytest.mark.parametrize("then", ["@%p2 bra past; ld.shared.u32 %r5, [%r3]; past:", "ld.shared.u32 %r5, [%r3];"])
+def test_a_look_at_an_mbarrier_is_no_wait(then):
+    """A test_wait that may be false orders nothing, though the copy has come in each launch that runs."""
+    copy = """ld.param.u64 %x1, [a]; mov.u32 %r8, bar; mov.u32 %r3, s; mbarrier.init.shared.b64 [%r8], 1; fence.mbarrier_init.release.cluster;
+    mbarrier.arrive.expect_tx.shared.b64 _, [%r8], 64;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%x1], 64, [%r8];"""
+    look = f"mbarrier.test_wait.parity.shared.b64 %p2, [%r8], 0; {then}"
+    wait = "again: mbarrier.test_wait.parity.shared.b64 %p1, [%r8], 0; @!%p1 bra again;"
+
+    for text, answer in ((copy + look, "unknown"), (copy + wait + "ld.shared.u32 %r5, [%r3];", "proved")):
+        proof = proof_of(text, args=(np.zeros(16, np.uint32),), block=1)
+        assert (proof["races"].verdict.value, proof["asynchrony"].verdict.value) == (answer, answer)
+
+
 def test_a_refuted_property():
     """One thread too many: the launch that shows it has run, arrays are as they were, and other properties stay proved."""
     x, y = np.ones(100, np.float32), np.ones(99, np.float32)

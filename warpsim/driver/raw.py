@@ -123,5 +123,5 @@ def file_at(address: int) -> str:
             words = line.rstrip("\n").split(maxsplit=5)
             first, last = (int(word, 16) for word in words[0].split("-"))
             if first <= address < last:
-                return words[5] if len(words) == 6 else ""
+                return words[5] if len(words) == 6 and words[5].startswith("/") else ""  # not "[heap]"
     return ""

@@ -166,6 +166,8 @@ class Contents(Uninitialised):
 
         if id(instruction) not in self.strange:
             why = beyond(instruction)
+            if instruction.traits.does(Mbarrier.WAIT) and id(instruction) not in self._patient_of(group):
+                why = "it may be false, and what follows is ordered as if it were true"
             if why:
                 self.strange[id(instruction)] = instruction, why
 
