@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -13,7 +13,7 @@ from warpsim.host.arguments import Arguments
 from warpsim.host.device import Device
 from warpsim.host.kernel import Kernel
 from warpsim.host.options import Dim
-from warpsim.proving.answers import Answer, Proof, Verdict
+from warpsim.proving.answers import RULES, Answer, Proof, Verdict
 from warpsim.proving.launches import Launching, answers
 
 __all__ = ["Answer", "Proof", "Verdict", "prove"]
@@ -104,8 +104,9 @@ def _answers(
     if not ranges:
         seen = answers(launching)
         proofs, options, more = seen.answers, seen.options, seen.assumed
-        if any(a.verdict is Verdict.UNKNOWN for a in proofs):
-            asked = _asked(launching, {}, until, seen.bounds)
+        unknown = [a.property for a in proofs if a.verdict is Verdict.UNKNOWN]
+        if unknown:
+            asked = _asked(launching, {}, until, seen.bounds, unknown)
             better = {a.property: a for a in asked[0] if a.verdict is Verdict.PROVED} if asked is not None else {}
             proofs = tuple([better.get(a.property, a) if a.verdict is Verdict.UNKNOWN else a for a in proofs])
             more = (*more, LAPS) if better else more
@@ -146,16 +147,19 @@ def _asked(
     ranges: Mapping[int, tuple[int, int]],
     until: float,
     places: set[tuple[int, int]] | None = None,
+    properties: Collection[str] = tuple(RULES),
 ) -> tuple[tuple[Answer, ...], list[dict[str, int]]] | None:
-    """What a solver says (of bounds only at these ``places``), and the scalars that may refute what it cannot prove; None without
-    one."""
+    """What a solver says of these properties (of bounds only at these ``places``), and the scalars that may refute what it cannot
+    prove; None without one."""
     try:
         from warpsim.proving.ranges import answers_within
     except ImportError:
         return None
     names = {launching.kernel.params[n].name: each for n, each in ranges.items()}
     with launching.begun({}) as state:
-        return answers_within(state, names, time.monotonic() + max(until - time.perf_counter(), 1.0), places)
+        return answers_within(
+            state, names, time.monotonic() + max(until - time.perf_counter(), 1.0), places, properties
+        )
 
 
 def _only(proofs: tuple[Answer, ...]) -> tuple[Answer, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import attrs
 import z3
@@ -366,18 +366,19 @@ def answers_within(
     ranges: Mapping[str, Range],
     until: float,
     places: set[tuple[int, int]] | None = None,
+    names: Collection[str] = tuple(RULES),
 ) -> tuple[tuple[Answer, ...], list[dict[str, int]]]:
-    """What can be proved for all scalars in ranges, and the inputs that may refute what cannot. Bounds are in question
-    only of accesses at ``places`` (lines and columns), if those are given."""
+    """What can be proved of these properties for all scalars in ranges, and the inputs that may refute what cannot. Bounds are
+    in question only of accesses at ``places`` (lines and columns), if those are given."""
     try:
         asked = Questions(state, ranges, until)
     except TimeoutError:
         late = (_unclear(state, state.plan.entry.code[0], "following all paths from here takes too long"),)
-        return tuple([Answer(name, Verdict.UNKNOWN, late) for name in RULES]), []
+        return tuple([Answer(name, Verdict.UNKNOWN, late) for name in names]), []
     unclear = [_unclear(state, i, why) for i, why in asked.ways.unclear.values()]
     suspects: list[dict[str, int]] = []
     found = []
-    for name in RULES:
+    for name in names:
         questions = {"bounds": lambda: asked.bounds(places), "races": asked.races, "barriers": asked.barriers}.get(name)
         left = list(unclear)
         if not unclear and questions is not None:
