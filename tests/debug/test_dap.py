@@ -109,6 +109,7 @@ def test_findings_are_exceptions(client):
     info = client.ask("exceptionInfo", threadId=stop["threadId"])
     assert info["exceptionId"] == "out-of-bounds"
     assert "check the index against" in info["description"]
+    assert info["details"].keys() == {"message", "typeName"}  # VS Code shows a stack trace below the description
     client.ask("continue", threadId=stop["threadId"])
     assert client.event("exited")["exitCode"] == 1
     assert client.leave() == 1

@@ -23,7 +23,8 @@ def test_lanes_that_stand_elsewhere_are_null(client, tmp_path):
 .target sm_80
 .address_size 64
 .visible .entry k() {
-  .reg .b32 %r<3>; .reg .pred %p;
+  .reg .b32 %r<3>; .reg .b64 %rd; .reg .pred %p;
+  mov.u64 %rd, 0x7f00000000;
   mov.u32 %r0, %tid.x;
   and.b32 %r1, %r0, 1;
   setp.eq.u32 %p, %r1, 1;
@@ -32,7 +33,7 @@ def test_lanes_that_stand_elsewhere_are_null(client, tmp_path):
 ODD:
   ret; }"""
     (tmp_path / "k.ptx").write_text(text, encoding="utf-8")
-    stand_at(client, 10, program=str(tmp_path / "k.ptx"), grid=1, block=32)
+    stand_at(client, 11, program=str(tmp_path / "k.ptx"), grid=1, block=32)
 
     warp = client.ask("warp")
 
@@ -40,6 +41,7 @@ ODD:
     assert warp["instruction"] == "mov.u32 %r2, 7;"
     lanes = {register["name"]: register["lanes"] for register in warp["registers"]}
     assert lanes["%r0"] == [None if lane % 2 else str(lane) for lane in range(32)]
+    assert lanes["%rd"] == [None if lane % 2 else "0x7f00000000" for lane in range(32)]
     assert warp["matrices"] == []
 
 

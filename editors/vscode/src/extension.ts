@@ -13,8 +13,9 @@ function command(name: string): { command: string; args: string[] } {
 }
 
 export async function activate(context: vscode.ExtensionContext): Promise<void> {
+  const checks = () => vscode.workspace.getConfiguration("warpsim").get<string>("checks");
   const debug = (folder: string) =>
-    vscode.debug.startDebugging(undefined, { type: "warpsim", request: "launch", name: "Recorded launch", case: folder });
+    vscode.debug.startDebugging(undefined, { type: "warpsim", request: "launch", name: "Recorded launch", case: folder, checks: checks() });
   const view = new WarpView();
   context.subscriptions.push(
     vscode.commands.registerCommand("warpsim.debug", debug),
@@ -29,7 +30,7 @@ export async function activate(context: vscode.ExtensionContext): Promise<void> 
   );
   client = new LanguageClient("warpsim", "warpsim", command("lsp"), {
     documentSelector: [{ language: "ptx" }],
-    initializationOptions: { debug: true, checks: vscode.workspace.getConfiguration("warpsim").get("checks") },
+    initializationOptions: { debug: true, checks: checks() },
   });
   try {
     await client.start();

@@ -14,7 +14,7 @@ const STYLE = `
   body { font: var(--vscode-editor-font-size, 12px) var(--vscode-editor-font-family, monospace); }
   div { overflow-x: auto; margin-bottom: 1em; }
   table { border-collapse: collapse; white-space: nowrap; }
-  th { text-align: right; font-weight: normal; opacity: 0.7; padding: 0 0.5em; position: sticky; left: 0; background: var(--vscode-sideBar-background); }
+  th { text-align: right; font-weight: normal; opacity: 0.7; padding: 0 0.5em; position: sticky; left: 0; background: var(--vscode-panel-background); }
   td { text-align: right; padding: 0 0.4em; border: 1px solid var(--vscode-widget-border, #8884); }
   .away { opacity: 0.35; }
   .changed { background: var(--vscode-diffEditor-insertedTextBackground, #4a44); }

@@ -33,7 +33,7 @@ async function pieces(line) {
 
 const LINES = {
   "  add.s32 %r2, %r1, 0x10; // sum": {
-    add: "keyword.operator.instruction", ".s32": "support.type.modifier", "%r2": "variable.other.register",
+    add: "support.function.instruction", ".s32": "support.type.modifier", "%r2": "variable.other.register",
     "0x10": "constant.numeric", "// sum": "comment.line.double-slash",
   },
   "@!%p1 bra $L__BB0_2;": { "%p1": "variable.other.register", bra: "keyword.control", $L__BB0_2: "entity.name.label" },

@@ -307,7 +307,7 @@ class Values:
             return
         if finding is None:
             raise DebugError("there is no finding here")
-        details = {"message": finding.message, "typeName": finding.rule, "stackTrace": describe(finding)}
+        details = {"message": finding.message, "typeName": finding.rule}
         respond(
             {"exceptionId": finding.rule, "description": describe(finding), "breakMode": "always", "details": details}
         )

@@ -9,7 +9,7 @@ import numpy as np
 
 from warpsim.cli.dap.places import Places, Respond
 from warpsim.cli.dap.protocol import Body
-from warpsim.cli.debug.console import plain
+from warpsim.cli.debug.console import format_of
 from warpsim.debug import DebugError
 from warpsim.machine.values import Array
 
@@ -70,7 +70,6 @@ class Warp:
 
 def _texts(values: Array) -> list[str | None]:
     """Each element as text; None where it is masked."""
-    mask = np.ma.getmaskarray(values)
-    return [
-        None if np.all(away.tolist()) else plain(value) for value, away in zip(np.ma.getdata(values), mask, strict=True)
-    ]
+    data, mask = np.ma.getdata(values), np.ma.getmaskarray(values)
+    one = format_of(data)
+    return [None if np.all(away.tolist()) else one(value) for value, away in zip(data, mask, strict=True)]

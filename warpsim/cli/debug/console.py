@@ -301,11 +301,16 @@ def abridged(value: ArrayLike, of: CType | None = None) -> str:
     return show(data[:8], of=of)[:-1] + f", ...}} ({len(data)} elements)"
 
 
+def format_of(data: Array) -> Callable[[Any], str]:
+    """Choose the format of a register's elements: hexadecimal where they are addresses."""
+    wide = data.dtype == np.uint64 and bool((data >= 1 << 32).any())
+    return (lambda item: hex(int(item))) if wide else plain
+
+
 def short(value: Array) -> str:
     """Format a register on one line: its single value, or the first and the last."""
     data, mask = np.ma.getdata(value), np.ma.getmaskarray(value)
-    wide = data.dtype == np.uint64 and bool((data >= 1 << 32).any())  # an address
-    texts = [hex(int(item)) if wide else plain(item) for item in data[~mask]]
+    texts = [*map(format_of(data), data[~mask])]
     if not texts:
         return "-"
     if len(set(texts)) == 1:
