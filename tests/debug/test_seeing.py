@@ -138,6 +138,20 @@ def test_who_waits_at_a_barrier():
     assert [w.state for w in session.warps() if w.warp == first] == ["waits at barrier 0"]
 
 
+def test_origins_through_a_call():
+    """A result goes back through `ret`, the function and the `call` that passed its argument: 3 + 3 in lane 3."""
+    session = Session(warpsim.load(CALLS)["k"], (1,), (64,), (np.zeros(64, np.uint32), 5))
+    session.until(27)
+    session.focus(lane=3)
+    origin = session.origin("%r1", 7)
+
+    lines = [origin.line]
+    while origin.sources:
+        origin = origin.sources[-1]
+        lines.append(origin.line)
+    assert lines == [26, 10, 9, 8, 7, 25]
+
+
 def test_origins():
     """The chain goes back from what is stored to the special registers and through memory."""
     out = np.zeros(64, np.uint32)

@@ -12,8 +12,9 @@ from warpsim.debug.breakpoints import MemoryTarget, RegisterTarget, target_of
 from warpsim.debug.errors import DebugError, number
 from warpsim.debug.places import writers
 from warpsim.debug.position import Position
-from warpsim.debug.threads import Focus, cta_at, cta_text, holds, peek, places
+from warpsim.debug.threads import Focus, column_of, cta_at, cta_text, holds, peek, places
 from warpsim.debug.timeline import StopTest
+from warpsim.isa.traits import Ending
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.watcher import READ, MemoryAccess
@@ -108,13 +109,17 @@ def _found(position: Position, what: str, target: RegisterTarget | MemoryTarget,
     position.thread = who
     instruction = group.instruction
     names = _sources(instruction)
+    if instruction.traits.ending is Ending.RETURN:
+        names += [param.name for param in group.plan.function.returns if not param.registers]
     values = tuple(_values(position, names, who.lane))
     sources: list[Origin] = []
     if depth > 1:
         for name in names:
             context = position.context
             if context.register(name) is None and not name.endswith("]"):
-                continue
+                at = context.plain_variable(name)
+                if at is None or at.space != "local":
+                    continue
             try:
                 inner = target_of(context, name, "lane", read=False)
             except DebugError:
@@ -182,8 +187,11 @@ def _memory_writer(position: Position, target: MemoryTarget) -> tuple[int | None
     def asked(machine: Machine, group: Group, instruction: Instruction) -> int:
         now = target.read(machine.launch, machine)
         run = id(timeline.state)
-        changed = run in known and known[run] is not None and now is not None and now != known[run]
+        before = known.get(run)
+        changed = before is not None and now is not None and now != before
         known[run] = now
+        if now is None and target.location.space == "local" and column_of(machine, target.focus.cta) is not None:
+            known[run] = b""  # its frame comes with a call
         stored = bool(seen) and seen[-1][0] == timeline.step - 1
         if changed and not stored:
             seen.append((timeline.step - 1, None))
@@ -231,9 +239,11 @@ def _read_at(base: Operand, offset: int, instruction: Instruction) -> list[str]:
     """The register of an address, and what a load finds there."""
     type = instruction.op.get("type")
     if base.parameter is not None:
-        return [base.parameter.name]
+        return [base.parameter.name] if instruction.form.n_dest else []
     found = [base.register.name] if base.register is not None else []
     if instruction.form.n_dest and type is not None:
         space = next(iter(instruction.traits.spaces), "generic").split("::")[0]
+        if space == "param" and base.variable is not None:
+            space = "local"  # arguments and results of a call are in the frame
         found.append(f"{space if space in ex.SPACES else 'generic'}.{type.name}[{_name_of(base) or 0} + {offset}]")
     return found
