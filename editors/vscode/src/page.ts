@@ -50,5 +50,5 @@ export function page(warp: Warp, before?: Warp): string {
   return `<!DOCTYPE html><html><head><meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'"><style>${STYLE}</style></head>
 <body><p>${escaped(warp.title)}<br>${escaped(warp.instruction)}</p>
-<div><table><tr><th>lane</th>${head}</tr>${rows.join("")}</table></div>${matrices.join("")}</body></html>`;
+${matrices.join("")}<div><table><tr><th>lane</th>${head}</tr>${rows.join("")}</table></div></body></html>`;
 }
