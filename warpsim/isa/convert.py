@@ -228,6 +228,8 @@ def cvt_half2_stochastic(op: Op, a: Lanes, b: Lanes, rbits: Lanes) -> Lanes:
     types={"d": ".b32", "rbits": ".b32"},
     registers=("rbits",),
     vectors={"a": 4},
+    checked_as={"a": ".f32"},
+    exact=("d",),
     needs=(("100a", "103a", "107a"), (8, 7)),
 )
 def cvt_small_stochastic(op: Op, a: tuple[Lanes, ...], rbits: Lanes) -> Lanes:
@@ -246,6 +248,8 @@ def cvt_small_stochastic(op: Op, a: tuple[Lanes, ...], rbits: Lanes) -> Lanes:
     types={"d": ".b16", "rbits": ".b32"},
     registers=("rbits",),
     vectors={"a": 4},
+    checked_as={"a": ".f32"},
+    exact=("d",),
     needs=(("100a", "103a", "107a"), (8, 7)),
 )
 def cvt_fp4_stochastic(op: Op, a: tuple[Lanes, ...], rbits: Lanes) -> Lanes:

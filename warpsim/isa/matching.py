@@ -152,7 +152,8 @@ def _named(root: str, form: Form, filled: dict[int, str], words: tuple[str, ...]
         wanted = [filled[i] for i in sorted(filled) if filled[i] in names]
         if list(words[: len(wanted)]) != wanted:
             return False
-    return all(_ordered(filled, words, kind) for kind in (TYPES.keys(), STATE_SPACES, BIT_OPERATIONS))
+    types = TYPES.keys() | {"s2", "u2"}  # of cvt.pack alone
+    return all(_ordered(filled, words, kind) for kind in (types, STATE_SPACES, BIT_OPERATIONS))
 
 
 @functools.cache

@@ -142,7 +142,8 @@ def _texture_coordinates(values: Values, node: ast.Address) -> None:
             raise unfit(index[0].span, "an index is of .u32", 3)
     wanted = f"a coordinate here is of .{'f32' if floating else 's32'}"
     among = values.among(rest)
-    if among is not None and not _is_coordinate(among, "usf" if floating else "us"):
+    kinds = ("usf" if isinstance(given, ast.Vector) else "f") if floating else "us"
+    if among is not None and not _is_coordinate(among, kinds):
         raise unfit(given.span, f"{wanted}, not .{among.name}", 3)
     for element in rest:
         if isinstance(element, ast.Integer) if floating else (isinstance(element, ast.Float) and among is None):
