@@ -419,8 +419,10 @@ class Module:
             return self._default
 
     def get_global(self, name: str, device: Device | None = None) -> DeviceArray:
-        """A view of a module variable (``.global`` or ``.const``). The one of a ``.texref``, ``.samplerref`` or ``.surfref`` takes a
-        `Texture` or `Surface`: ``set`` binds it, for launches on the device."""
+        """A view of a module variable (``.global`` or ``.const``).
+
+        Of a ``.texref``, ``.samplerref`` or ``.surfref``, ``set`` binds a `Texture` or `Surface` for launches on the device.
+        """
         device = self.device if device is None else device
         if not isinstance(device, Device):
             raise LaunchError(f"device must be a warpsim.Device, not {shown(device)}")

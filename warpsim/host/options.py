@@ -132,7 +132,7 @@ def resolve_checks(checks: Checks) -> frozenset[str]:
 
 
 rules = resolve_checks
-"""The public name: ``warpsim.rules("default+race")``."""
+"""The rules that ``checks=`` selects: ``warpsim.rules("default+race")`` is a set of names."""
 
 GRAMMAR = (
     "'default', 'all' or 'none', with -NAME and +NAME behind ('default+race'), or a set of rules and of the groups "

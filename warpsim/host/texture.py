@@ -95,24 +95,24 @@ class Texture(Opaque):
     """A texture object. Pass it for a ``.texref`` or 64-bit kernel parameter, or its `handle` wherever a kernel finds it; bind it to
     a module's ``.texref`` with ``module.get_global(name).set(texture)``. A ``.samplerref`` takes one for its filter and address modes.
 
-    ``array`` is C-contiguous, ``[x]``, ``[y, x]`` or ``[z, y, x]`` by ``dims``, before these ``[layer]`` if ``layered`` and ``[face]`` (six) if
-    ``cube``, and behind them ``[channel]`` (1, 2 or 4) if ``channels`` is given; or it is a `DeviceArray`.
+    ``array`` is a C-contiguous array or a `DeviceArray` with the axes ``[x]``, ``[y, x]`` or ``[z, y, x]``, as ``dims`` says. An axis
+    ``[layer]`` comes before them if ``layered``, then ``[face]`` (six) if ``cube``; ``[channel]`` (1, 2 or 4) comes last if ``channels`` is given.
     Elements are u8, u16, u32, i8, i16, i32, f16 or f32.
 
     Args:
-        dims: Axes of a texture; by default, those that the array has beside layers, faces, samples and channels.
+        dims: Number of axes, without those for layers, faces, samples and channels; by default, what the array has.
         filter: ``point`` or ``linear``.
         address: ``clamp``, ``wrap``, ``mirror`` or ``border``, one for all axes or one each.
         normalized: Coordinates are from 0 to 1.
-        mipmaps: The levels after ``array``, each of half the extents of the one before. ``array`` may also be a list of all levels.
-        integer: Integers are read as integers; else those of 8 and 16 bits as fractions.
+        mipmaps: The levels after ``array``, each with half the extents of the level before. ``array`` may also be a list of all levels.
+        integer: Read integers as integers; otherwise, those of 8 and 16 bits are read as fractions.
         border: The colour outside.
-        srgb: Bytes that are read as fractions are in sRGB, but for the last of two or four channels.
+        srgb: Bytes that are read as fractions are in sRGB, except those of the last of two or four channels.
         seamless: Linear filtering of cubes goes across edges.
-        anisotropy: The most samples along the longer gradient, 1 to 16.
-        buffer: Linear memory of one dimension, which integer coordinates read.
-        samples: Each element has so many samples, the array's axis before the channels.
-        mip_filter, mip_bias, mip_levels: Of levels of detail: the filter, what is added, the least and the most.
+        anisotropy: Most samples along the longer gradient, 1 to 16.
+        buffer: The array is linear memory of one dimension, read at integer coordinates.
+        samples: Samples per element; their axis comes before that of the channels.
+        mip_filter, mip_bias, mip_levels: The filter between levels of detail, what is added to the level, and its least and greatest value.
 
     Raises:
         LaunchError: an array or an option that no texture has.

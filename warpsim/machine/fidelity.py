@@ -31,7 +31,7 @@ class Executed:
         return attrs.evolve(self, count=0)
 
     def plain(self) -> dict[str, object]:
-        """As JSON has it."""
+        """Plain data, for JSON."""
         return attrs.asdict(self)
 
 
@@ -59,8 +59,11 @@ STRENGTH = (MODELLED, RECOVERED, RECORDED, EXACT)
 
 @frozen
 class Badge:
-    """What the bits of a launch rest on: the weakest ``standing`` of an executed instruction, warp-instructions by standing, what
-    is a choice, and the models with what they stand for."""
+    """What the bits of a launch rest on.
+
+    ``standing`` is the weakest kind of evidence among the executed instructions, and ``counts`` says how many warp-instructions
+    each kind covers. ``choices`` are results that PTX leaves open; ``models`` are the instructions that only a model covers.
+    """
 
     standing: str
     counts: dict[str, int]
@@ -84,7 +87,7 @@ class Badge:
         return ", ".join(shares) + (f"; chosen: {', '.join(self.choices)}" if self.choices else "")
 
     def plain(self) -> dict[str, object]:
-        """As JSON has it."""
+        """Plain data, for JSON."""
         return attrs.asdict(self)
 
 

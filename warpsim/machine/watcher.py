@@ -109,16 +109,16 @@ class Watcher:
         """Compiled code has executed so many steps of a group, of one warp if ``Settings.by_warp``."""
 
     def region_counted(self, machine: Machine, group: Group, counts: RegionCounts) -> None:
-        """Compiled code has executed this, before the group moves on. A class that lists the events of single steps and accesses
-        in `compiled` counts so what it is not told of."""
+        """Compiled code has executed a region, and the group has not yet moved on. ``counts`` replaces the events of single
+        steps and accesses for a class that lists these in `compiled`."""
 
     def shadowed_before(self, machine: Machine, group: Group, instruction: Instruction) -> None:
         """A group whose registers carry shadow values (`Group.shadows`) is about to execute an instruction."""
 
     def shadowed_after(self, machine: Machine, group: Group, instruction: Instruction) -> None:
-        """Such a group has executed an instruction, or another group has, for which a watcher asked meanwhile with
-        `Machine.attend`. Not called for an instruction that ends a block, nor where the group has to wait and executes
-        it again."""
+        """A group whose registers carry shadow values has executed an instruction; so has any other group that a watcher
+        asked for with `Machine.attend` in the meantime. Not called for an instruction that ends a block, nor for one at
+        which the group has to wait: it executes that again."""
 
     # ---- threads -----------------------------------------------------------------------------
 
@@ -126,8 +126,8 @@ class Watcher:
         """The threads of a group take different paths, or some of them wait: two groups replace it."""
 
     def entry_counted(self, machine: Machine, group: Group, times: int) -> None:
-        """Corrects the count of a group's entries into a block, at whose first instruction it stands: it will enter the
-        block again (``times`` is -1), or it waited there and continues behind it (1)."""
+        """Corrects how often a group has entered the block at whose first instruction it stands. ``times`` is -1 if it
+        will enter the block once more, 1 if it waited there and continues behind that instruction."""
 
     def groups_met(self, machine: Machine, groups: list[Group], merged: Group) -> None:
         """Groups at the same place merge into one."""

@@ -130,7 +130,7 @@ class AccuracyReport:
 
     @property
     def lines(self) -> list[Birth]:
-        """The instructions with errors: what happened by name first, then by size."""
+        """The instructions with errors: those with a named kind of error first, then by size of the error."""
         found = [b for b in self.births.values() if (b.largest or b.kinds.total()) and not b.stored]
         return sorted(found, key=lambda b: (not b.kinds.total(), -b.largest))
 
@@ -158,7 +158,7 @@ class AccuracyReport:
         )
 
     def record(self) -> JsonObject:
-        """As JSON has it."""
+        """Plain data, for JSON."""
         found = [
             {
                 "line": b.line, "file": b.file, "source_line": b.source_line, "instruction": b.instruction, "type": b.type,
@@ -180,7 +180,7 @@ class AccuracyReport:
         return f"<h2>Relative error over steps</h2>{picture(self.points)}<h2>By line</h2>{table(heads, cells)}"
 
     def html(self) -> str:
-        """A page of its own."""
+        """The report as an HTML page."""
         return page("accuracy", f"<h1>Accuracy</h1>{self.body()}")
 
     def _repr_html_(self) -> str:

@@ -351,7 +351,7 @@ class Timing:
     lines: tuple[LineTime, ...]
 
     def record(self) -> JsonObject:
-        """As JSON has it."""
+        """Plain data, for JSON."""
         return attrs.asdict(self)
 
     def __str__(self) -> str:

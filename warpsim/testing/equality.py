@@ -106,8 +106,11 @@ class Recorded:
 
 @frozen(eq=False)
 class Equality:
-    """Whether two kernels leave the same: on how many ``inputs`` they were compared; where they differ, ``text`` explains it, and
-    ``arguments`` are the (shrunk) arguments of the launch, ``argument`` and ``index`` the first element."""
+    """Whether two kernels leave the same results, compared on so many ``inputs``.
+
+    Where they differ, ``text`` explains how, ``arguments`` are the shrunk arguments of a launch that shows it, and ``argument`` and
+    ``index`` name the first element that differs.
+    """
 
     inputs: int
     text: str
@@ -123,7 +126,7 @@ class Equality:
         return self.text
 
     def plain(self) -> JsonObject:
-        """As JSON has it."""
+        """Plain data, for JSON."""
         place = {"argument": self.argument, "index": None if self.index is None else list(self.index)}
         return {"equal": self.equal, "inputs": self.inputs, **place, "text": self.text}
 

@@ -14,11 +14,22 @@ function command(name: string): { command: string; args: string[] } {
 
 export async function activate(context: vscode.ExtensionContext): Promise<void> {
   const checks = () => vscode.workspace.getConfiguration("warpsim").get<string>("checks");
-  const debug = (folder: string) =>
-    vscode.debug.startDebugging(undefined, { type: "warpsim", request: "launch", name: "Recorded launch", case: folder, checks: checks() });
+  const recorded = (folder: string) =>
+    ({ type: "warpsim", request: "launch", name: "Recorded launch", case: folder, checks: checks() });
+  const debug = (folder: string) => vscode.debug.startDebugging(undefined, recorded(folder));
   const view = new WarpView();
   context.subscriptions.push(
     vscode.commands.registerCommand("warpsim.debug", debug),
+    vscode.debug.registerDebugConfigurationProvider("warpsim", {
+      // F5 without a launch.json: the launch recorded beside the file, or else (null) a launch.json to fill in.
+      resolveDebugConfiguration: async (_, given) => {
+        const file = vscode.window.activeTextEditor?.document.uri;
+        if (given.type || !file) return given;
+        const folder = vscode.Uri.joinPath(file, "..");
+        const names = (await vscode.workspace.fs.readDirectory(folder)).map(([name]) => name);
+        return names.includes("case.json") ? recorded(folder.fsPath) : null;
+      },
+    }),
     vscode.debug.registerDebugAdapterDescriptorFactory("warpsim", {
       createDebugAdapterDescriptor: () => {
         const { command: program, args } = command("dap");
