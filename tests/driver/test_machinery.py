@@ -70,6 +70,7 @@ def test_a_library_is_bound(call, monkeypatch, embedded):
     monkeypatch.delenv("WARPSIM_PYTHON", raising=False)
     monkeypatch.setattr(PROCESS, "addresses", {})
     monkeypatch.setattr(PROCESS, "embedded", False)
+    monkeypatch.setattr(binding.compile_queue(), "in_line", False)  # and so it is for the tests that follow
     monkeypatch.setattr(binding, "_STARTED", [])
     ended = []
     monkeypatch.setattr(binding.atexit, "register", ended.append)
@@ -85,7 +86,7 @@ def test_a_library_is_bound(call, monkeypatch, embedded):
     assert (init(0), version(ctypes.addressof(out))) == (0, 0)
     assert out.value >= 13000
     assert PROCESS.addresses == {"cuInit": 4096, "cuDriverGetVersion": 4112}
-    assert PROCESS.embedded is embedded
+    assert PROCESS.embedded is binding.compile_queue().in_line is embedded
     assert table[2] == ctypes.addressof(INTERRUPT)
     assert ended.count(binding.leave) == (0 if embedded else 1)  # the compiler may have an end of its own
     binding.start("cuda", *map(ctypes.addressof, (names, stubs, table)), 2, int(embedded))
