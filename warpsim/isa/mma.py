@@ -286,6 +286,7 @@ def _integer_gate(op: Op) -> Gate:
     .atype = { .u8, .s8, .u4, .s4 };  .btype = { .u8, .s8, .u4, .s4 };
     """,
     types={"a": ".b32", "b": ".b32"},
+    checked_as=dict.fromkeys("ab", lambda op: ".u32" if op.shape == "m8n8k16" else None),  # the assembler's oldest form
     legal=integer_shapes("m8n8k16 m16n8k16 m16n8k32", "m8n8k32 m16n8k32 m16n8k64"),
     gate=_integer_gate,
 )

@@ -102,8 +102,9 @@ def _check_numbers(values: Values, type: ScalarType, elements: tuple[ast.Operand
 
 def _alone(typed: TypedOperand, type: ScalarType, elements: tuple[ast.Operand, ...]) -> bool:
     """Whether the assembler takes a vector of numbers without registers whose bits count: numbers of the type's kind and size."""
-    integers = type.kind in "us"
-    if (typed.checked_as or type).name == "f16x2" or type.bits == 16 or typed.exact or (integers and typed.register):
+    own = typed.checked_as or type
+    integers = own.kind in "us"
+    if own.name == "f16x2" or type.bits == 16 or typed.exact or (integers and typed.register):
         return False
     return type.bits == 64 or all(
         isinstance(e, ast.Integer) if integers else isinstance(e, ast.Float) and e.width == 32 for e in elements
