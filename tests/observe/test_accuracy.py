@@ -1,6 +1,7 @@
 """A shadow in higher precision: what it finds is what exact arithmetic says, at the line where it happens."""
 
 from fractions import Fraction
+from itertools import combinations
 from pathlib import Path
 
 import ml_dtypes
@@ -10,6 +11,7 @@ import pytest
 import warpsim
 from warpsim.cli import main
 from warpsim.host.cases import Case, run_prepared
+from warpsim.observe.accuracy_values import WORTHWHILE, Recycled
 from warpsim.testing import assert_accuracy, recipe
 
 CASES = Path(__file__).parents[1] / "cases"
@@ -377,3 +379,15 @@ def test_stores_of_many_lanes_to_one_address():
 
     assert out[0] == np.sqrt(x[-1])
     assert result.accuracy.stores[0].exact == pytest.approx(float(np.sqrt(33.0)), rel=1e-12)
+
+
+def test_arrays_are_used_again_only_once_nobody_holds_them():
+    """A view holds the array that it shows, too."""
+    arrays, shape = Recycled(), (WORTHWHILE,)
+    held, view = arrays.take(shape), arrays.take(shape)[1:]
+    again = arrays.take(shape)
+
+    assert not any(np.shares_memory(*pair) for pair in combinations((held, view, again), 2))
+    place = again.ctypes.data
+    del again
+    assert arrays.take(shape).ctypes.data == place

@@ -67,19 +67,22 @@ class Recycled:
         if size < WORTHWHILE:
             return np.empty(shape)
         kept = self._kept.setdefault(size.bit_length(), [])
-        for array in kept:
-            if sys.getrefcount(array) == UNHELD:
-                break
-        else:
-            array = np.empty(1 << size.bit_length())
-            kept.append(array)
-        return array[:size].reshape(shape)
+        free = next((k for k in range(len(kept)) if _references(kept, k) == UNHELD), len(kept))
+        if free == len(kept):
+            kept.append(np.empty(1 << size.bit_length()))
+        return kept[free][:size].reshape(shape)
 
 
 WORTHWHILE = 1 << 13
 """From how many elements on."""
-UNHELD = 3
-"""References to an array of a list that a loop looks at, if nobody else has one."""
+
+
+def _references(kept: list[Array], k: int) -> int:
+    return sys.getrefcount(kept[k])
+
+
+UNHELD = _references([np.empty(0)], 0)
+"""References to a kept array if nobody else has one: how many Python counts differs between its versions."""
 
 
 @frozen(eq=False)
