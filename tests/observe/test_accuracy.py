@@ -245,6 +245,17 @@ def test_the_command(tmp_path, capsys):
     assert '"accuracy": {"ulps": 0.' in capsys.readouterr().out
 
 
+def test_what_a_product_in_tf32_leaves_out():
+    """The tensor core takes 11 bits of an f32's significand; the companion of its product takes all."""
+    body = """ld.global.b32 %r2, [%rd4]; mov.b32 %r3, 0f3F800000; mov.b32 %f5, 0f00000000;
+    mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f1, %f2, %f3, %f4}, {%r2, %r2, %r2, %r2}, {%r3, %r3}, {%f5, %f5, %f5, %f5};
+    st.global.f32 [%rd5], %f1;"""
+    third = np.float32(1 / 3)
+    out, result = shadow(body, np.full(32, third), np.zeros(32, np.float32))
+
+    assert result.accuracy.stores[0].exact == 8 * float(third) != out[0]
+
+
 WAYS = {
     "bulk to global": """st.shared.u32 [%r8], %r7; fence.proxy.async; bar.sync 0;
     @%p2 cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r9], 128;

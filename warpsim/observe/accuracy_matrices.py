@@ -133,7 +133,7 @@ def product_of_warps(group: Group, p: Pending) -> Product:
         """``[K, rows, W]``."""
         held = tuple([lanes(p.values[at]) for at in places[name]])
         bits = mma.multiplicand(kind, rows, held, count, width)
-        exact = bits if kind == "f64" else decode(bits, _kind(op, name)).values.astype(np.float64)
+        exact = bits if kind == "f64" else decoded(bits, _kind(op, name))
         for half, lost in _lost([p.errors[at] for at in places[name]], kind):
             fragment = fragments.multiplicand(
                 rows, len(exact) // (1 if half is None else 2), 64 if kind == "f64" else 32
@@ -158,7 +158,7 @@ def product_of_warps(group: Group, p: Pending) -> Product:
     return Product(rows[0], rows[1] if len(rows) > 1 else None, _results(p, len(rows[0])), places["c"])
 
 
-def _decoded(bits: Array, kind: str) -> Array:
+def decoded(bits: Array, kind: str) -> Array:
     """Elements ``[K, ...]`` in f64: of tf32 the whole f32, of which the product takes only a part."""
     values = np.ascontiguousarray(bits).view(np.float32) if kind == "tf32" else decode(bits, kind).values
     return values.astype(np.float64)
@@ -251,7 +251,7 @@ def product_of_warpgroups(machine: Machine, group: Group, p: Pending, memory: Co
         silent,
     )
     factors = [
-        _decoded(bits.transpose(1, 0, 2), _kind(op, name)).transpose(1, 0, 2)
+        decoded(bits.transpose(1, 0, 2), _kind(op, name)).transpose(1, 0, 2)
         for bits, name in ((left, "a"), (right, "b"))
     ]
     errors = port.errors if registers is None else [None, *port.errors]

@@ -19,8 +19,8 @@ from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.state.word_space import WordSpace
 from warpsim.machine.values import Array, DType, as_array
-from warpsim.numerics.matrix import decode, expand
-from warpsim.observe.accuracy_matrices import silent
+from warpsim.numerics.matrix import expand
+from warpsim.observe.accuracy_matrices import decoded, silent
 from warpsim.observe.accuracy_memory import Companions, Region, shared_of
 from warpsim.observe.accuracy_values import Made, Pending, companion, part_of
 from warpsim.records import frozen
@@ -98,10 +98,7 @@ class _Exact:
             (self.product.a, self.product.negate_a) if name == "a" else (self.product.b, self.product.negate_b)
         )
         bits = np.ascontiguousarray(getattr(self.real, call)(*arguments))
-        if type == "tf32":
-            values = bits.view(np.float32).astype(np.float64)
-        else:
-            values = decode(bits.transpose(2, 0, 1), type).values.transpose(1, 2, 0).astype(np.float64)
+        values = decoded(bits.transpose(2, 0, 1), type).transpose(1, 2, 0)
         in_tensor = name == "a" and self.work.a_in_tensor
         region = tensor_of(self.machine) if in_tensor else shared_of(self.machine)
         plane = self.memory.kinds(region).get(self.kind)
