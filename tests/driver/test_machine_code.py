@@ -65,16 +65,6 @@ def test_libraries_of_machine_code(call, monkeypatch):
     assert "CPU" in told[0][1]
 
 
-@pytest.mark.skipif(os.name == "nt", reason="the libraries are for Linux")
-def test_the_library_of_an_address():
-    """A function's library by its file's name; memory is in none."""
-    function = ctypes.cast(ctypes.CDLL(None).malloc, ctypes.c_void_p).value
-    memory = ctypes.create_string_buffer(16)
-
-    assert library_at(function).startswith("lib")
-    assert library_at(ctypes.addressof(memory)) == ""
-
-
 def fatbin(text):
     """A fatbin of one PTX text for compute_80 (the format as in warpsim.host.sources)."""
     entry = struct.pack("<HHIQIIHHIIIQQQ", 1, 0, 64, len(text), 0, 0, 0, 0, 80, 0, 0, 0, 0, 0)
@@ -130,10 +120,12 @@ def test_objects_that_are_linked_as_machine_code(tmp_path, call, monkeypatch):
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="the libraries are for Linux")
 def test_the_file_of_an_address():
-    """By the system's own list; memory is in none."""
+    """By the system's own list, and a library by its file's name; memory is in none."""
     function = ctypes.cast(ctypes.CDLL(None).malloc, ctypes.c_void_p).value
-    memory = ctypes.create_string_buffer(1 << 21)
+    small, large = ctypes.create_string_buffer(16), ctypes.create_string_buffer(1 << 21)
 
     assert os.path.isabs(file_at(function))
     assert os.path.exists(file_at(function))
-    assert file_at(ctypes.addressof(memory) + (1 << 20)) == ""
+    assert library_at(function).startswith("lib")
+    for memory in (ctypes.addressof(small), ctypes.addressof(large) + (1 << 20)):
+        assert file_at(memory) == library_at(memory) == ""

@@ -94,30 +94,16 @@ def put_bytes(address: int, data: bytes) -> None:
         ctypes.memmove(mapped(address, len(data)), data, len(data))
 
 
-class _Found(ctypes.Structure):
-    """Dl_info."""
-
-    _fields_ = (
-        ("file", ctypes.c_char_p),
-        ("base", ctypes.c_void_p),
-        ("name", ctypes.c_char_p),
-        ("at", ctypes.c_void_p),
-    )
-
-
 def library_at(address: int) -> str:
     """The name of the shared library that contains an address; empty for the program itself and other memory."""
-    if os.name == "nt":
-        return ""
-    found = _Found()
-    if not ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(found)) or not found.file:
-        return ""
-    file = os.fsdecode(found.file)
-    return "" if os.path.realpath(file) == os.path.realpath("/proc/self/exe") else os.path.basename(file)
+    file = file_at(address)
+    return "" if file == os.path.realpath("/proc/self/exe") else os.path.basename(file)
 
 
 def file_at(address: int) -> str:
-    """The path of the file that is mapped at an address; empty if none is."""
+    """The path of the file that is mapped at an address; empty if none is, and where there is no Linux to ask."""
+    if sys.platform != "linux":
+        return ""
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as lines:
         for line in lines:
             words = line.rstrip("\n").split(maxsplit=5)
