@@ -91,7 +91,7 @@ def _coordinates(values: Values, node: ast.Address, count: int) -> None:
     if not isinstance(given, ast.Vector) or len(given.elements) != count or len(node.extra) != 1:
         raise Mismatch("operand-count", given.span, f"{values.op.text} takes {count} coordinates in braces", weight=4)
     among = values.among(tuple(map(plain, given.elements)))
-    if among is not None and (among.bits != 32 or among.kind not in "usb" or "x2" in among.name):
+    if among is not None and not _is_coordinate(among, "us"):
         raise unfit(given.span, f"coordinates are integers of 32 bits, not .{among.name}", 3)
     if among is None and any(isinstance(element, ast.Float) for element in given.elements):
         raise unfit(given.span, "coordinates are integers of 32 bits", 3)
@@ -134,18 +134,17 @@ def _texture_coordinates(values: Values, node: ast.Address) -> None:
         message = f"{op.text} takes {max(_AXES[op.geom], 1)} coordinates, in 1, 2 or 4 elements"
         raise Mismatch("operand-count", given.span, message, weight=4)
     floating = "f32" in op.modifiers[-1:]
-    index, rest = elements[:1], elements
     if op.geom[0] == "a" or op.geom == "2dms":
-        rest = elements[1:]
+        index, elements = elements[:1], elements[1:]
         among = values.among(index)
         if isinstance(index[0], ast.Float) or (among is not None and not _is_coordinate(among, "us")):
             raise unfit(index[0].span, "an index is of .u32", 3)
     wanted = f"a coordinate here is of .{'f32' if floating else 's32'}"
-    among = values.among(rest)
+    among = values.among(elements)
     kinds = ("usf" if isinstance(given, ast.Vector) else "f") if floating else "us"
     if among is not None and not _is_coordinate(among, kinds):
         raise unfit(given.span, f"{wanted}, not .{among.name}", 3)
-    for element in rest:
+    for element in elements:
         if isinstance(element, ast.Integer) if floating else (isinstance(element, ast.Float) and among is None):
             raise unfit(element.span, wanted, 2)
 
