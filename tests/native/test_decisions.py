@@ -523,21 +523,21 @@ def test_products_of_matrices_that_pay(monkeypatch, tmp_path):
     assert of("kept", Policy.AUTO) is True
     assert [of("b", Policy.AUTO) for _ in range(2)] == [None, None]
     assert sought == ["product a", "product kept", "product b"]  # each once
-    codes.accounts["b"].interpreted = 8.0
+    codes.account("b").interpreted = 8.0
     assert of("b", Policy.AUTO)
     assert (len(made), codes.wanted.keys()) == (2, {"b"})
     codes.wanted.clear()
 
-    codes.accounts["c"].interpreted = 0.05
+    codes.account("c").interpreted = 0.05
     for count in (0, 1):
         assert of("c", Policy.AUTO) is None
         codes.over(Policy.AUTO)
         assert len(submitted) == count
-    codes.accounts["d"].interpreted = 0.005
+    codes.account("d").interpreted = 0.005
     assert of("d", Policy.ASKED) is None
     codes.over(Policy.ASKED)
     assert len(submitted) == 1
-    codes.accounts["d"].interpreted = 0.007  # 50 seconds for each
+    codes.account("d").interpreted = 0.007  # 50 seconds for each
     assert of("d", Policy.ASKED) is None
     codes.over(Policy.ASKED)
     assert (len(submitted), len(made)) == (2, 2)
@@ -547,7 +547,7 @@ def test_products_of_matrices_that_pay(monkeypatch, tmp_path):
 
     assert codes.timed("f", lambda: 7) == 7
     assert codes.timed("f", lambda: 8) == 8
-    assert 0 < codes.accounts["f"].interpreted < 1
+    assert 0 < codes.account("f").interpreted < 1
     plans = []
     assert [codes.planned("g", lambda: plans.append(1)) for _ in range(2)] == [None, None]
     assert plans == [1]

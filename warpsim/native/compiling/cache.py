@@ -1,4 +1,4 @@
-"""The object cache on disk, and notes of what was compiled."""
+"""The object cache on disk, and notes of what was compiled or launched."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def write_object(key: str, body: bytes) -> None:
 
 
 def has_note(name: str) -> bool:
-    """Whether a note was left: what it names was compiled on this machine before."""
+    """Whether a note was left: what it names was compiled or launched on this machine before."""
     folder = cache_folder()
     return folder is not None and (folder / f"{name}.n").is_file()
 

@@ -9,7 +9,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -46,7 +46,7 @@ class Codes:
     """Compiled products, and the time that bodies took while there were none."""
 
     def __init__(self) -> None:
-        self.accounts = _Accounts()
+        self.account = cache(lambda key: Account(_name(key)))
         self.texts: dict[Hashable, tuple[str, str]] = {}
         self.functions: dict[Hashable, Function] = {}
         self.sought: set[Hashable] = set()
@@ -66,7 +66,7 @@ class Codes:
             if kept is not None:
                 self.functions[key] = function_at(kept)
                 return self.functions[key]
-        if policy is Policy.AT_ONCE or self.accounts[key].allows(PRODUCT, FIRST_SHARE):
+        if policy is Policy.AT_ONCE or self.account(key).allows(PRODUCT, FIRST_SHARE):
             with self.lock:
                 if key not in self.functions:
                     self._make(key, make)
@@ -86,7 +86,7 @@ class Codes:
     def over(self, policy: Policy) -> None:
         """A launch is over: what it has asked for in vain is compiled behind it, where that pays."""
         for key, make in self.wanted.items():
-            account = self.accounts[key]
+            account = self.account(key)
             account.launches += 1
             share = QUEUED_SHARE if policy is Policy.ASKED else share_of(account.launches)
             if account.allows(PRODUCT, share):
@@ -109,14 +109,8 @@ class Codes:
         """A body's result; its time is accounted for."""
         began = time.perf_counter()
         result = body()
-        self.accounts[key].interpreted += time.perf_counter() - began
+        self.account(key).interpreted += time.perf_counter() - began
         return result
-
-
-class _Accounts(dict[Hashable, Account]):
-    def __missing__(self, key: Hashable) -> Account:
-        self[key] = Account(_name(key))
-        return self[key]
 
 
 def _name(key: Hashable) -> str:
