@@ -35,8 +35,6 @@ BLOCK = re.compile(
 )
 OUTPUT = re.compile(r"\A\n*```text\n(.*?)^```$", re.M | re.S)
 SECONDS = re.compile(r"\b\d+\.\d+ ?s\b")
-
-
 TITLE = re.compile(r'title="([^"]+)"')
 GOES_ON = re.compile(r"^<!-- goes on from: (\S+) -->$", re.M)
 

@@ -222,8 +222,8 @@ def expanded(
 def _repeated(
     node: ast.Instruction, scope: Scope, builder: FunctionBuilder, resolver: Resolver
 ) -> list[ast.Instruction]:
-    """A vector of two or four where one element is loaded gets it in each, and of one where it is stored only the first is. Nothing for
-    all else."""
+    """An instruction with the first element of a vector of two or four where its form takes one: a load's other elements are copies
+    of it, a store's are not stored. Nothing for all else."""
     if not any(isinstance(operand, ast.Vector) for operand in node.operands):
         return []
     found = [c for c in matching.candidates(node.opcode, node.modifiers) if c.form.declared.repeated]
