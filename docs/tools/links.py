@@ -14,8 +14,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urldefrag, urlsplit
 from urllib.request import Request, urlopen
 
-from docs.tools.address import ROOT, files
-from docs.tools.address import address as own
+from docs.tools.address import ROOT, address, files
 
 GONE = (404, 410)
 """Answers that mean it: others (a limit, a refusal of programs) say nothing about the page."""
@@ -67,13 +66,12 @@ def dead_links(site: Path) -> list[str]:
 
 def dead_to_the_site(site: Path) -> list[str]:
     """Every link to the site's own address, in any file of the repository (README, messages), that its pages do not answer."""
-    address = own()[0]
-    named = re.compile(re.escape(address) + r"([\w/.-]*)")
+    named = re.compile(re.escape(address()[0]) + r"([\w/.-]*)")
     return [
         f"{path.relative_to(ROOT)}: {found[0]}"
         for path in files()
         for found in named.finditer(path.read_text(encoding="utf-8"))
-        if not (site / found[1].rstrip(".") / "index.html").exists() and not (site / found[1].rstrip(".")).is_file()
+        if not ((there := site / found[1].rstrip(".")) / "index.html").exists() and not there.is_file()
     ]
 
 
@@ -104,6 +102,6 @@ if __name__ == "__main__":
     root, *options = sys.argv[1:]
     found = dead_links(Path(root).resolve()) + dead_to_the_site(Path(root).resolve())
     if "--outside" in options:
-        found += dead_outside(Path(root).resolve(), (*own()[:2], "http://127.0.0.1", "http://localhost"))
+        found += dead_outside(Path(root).resolve(), (*address()[:2], "http://127.0.0.1", "http://localhost"))
     print(*found, f"{len(found)} dead links", sep="\n")
     sys.exit(bool(found))
