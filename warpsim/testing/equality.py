@@ -315,13 +315,13 @@ class Trial:
                     lines[1] = lines[1].replace("expected", "       A").replace("got", "  B")
                 places = [tuple(int(i) for i in at) for at in np.argwhere(comparison.wrong)[:TRACED]]
                 traced = (self.one, self.other) if self.reference is None else (side,)
-                stores = [_store(each, values, number, comparison, places[0]) for each in traced]
-                for each, store in zip(traced, stores, strict=True):
+                stores = [_store(each.fresh(), values, number, comparison, places[0]) for each in traced]
+                for each, store, other, its in zip(traced, stores, traced[::-1], stores[::-1], strict=True):
                     lines.append(f"{each.name}, {each.kernel.name}:")
                     lines += sentence(f"{each.called(number)}{index_text(places[0])}", store.writer)
-                    if len(stores) > 1:
+                    if other is not each:
                         with contextlib.suppress(WarpsimError):
-                            lines += _parting(values, each, store, *_others(self, stores, each))
+                            lines += _parting(values, each, store, other, its)
                 return Equality(inputs, "\n".join([*head, *_inputs(values), *lines]), arguments, number, places[0])
         printed = ["".join(side.printed)[:200] for side in (self.one, self.other)]
         return Equality(inputs, "\n".join([*head, f"A prints {printed[0]!r}, B {printed[1]!r}"]), arguments)
@@ -382,32 +382,27 @@ def _inputs(values: Sequence[object]) -> list[str]:
 
 @frozen(eq=False)
 class Store:
-    """Who stored an element of an argument last, and where it stood."""
+    """Who stored an element of an argument last, and the element's address on a new GPU."""
 
     writer: Writer
-    number: int
-    offset: int
+    address: int
 
 
 def _store(
     side: Side | Recorded, values: Sequence[object], number: int, comparison: Comparison, place: tuple[int, ...]
 ) -> Store:
     """Who wrote an element of an argument, found in another run."""
-    size, shape, found = comparison.expected.dtype.itemsize, comparison.expected.shape, list[Writers]()
-    offset = size * (int(np.ravel_multi_index(place, shape)) if place else 0)
+    size, shape, found = comparison.expected.dtype.itemsize, comparison.expected.shape, list[Store]()
 
     def watch(addresses: dict[int, int]) -> Writers:
-        found.append(Writers([(addresses[number] + offset, size)]))
-        return found[0]
+        address = addresses[number] + size * (int(np.ravel_multi_index(place, shape)) if place else 0)
+        watcher = Writers([(address, size)])
+        found.append(Store(watcher.found[0], address))
+        return watcher
 
     with contextlib.suppress(WarpsimError):
         side.run(values, watch)
-    return Store(found[0].found[0], number, offset)
-
-
-def _others(trial: Trial, stores: list[Store], side: Side | Recorded) -> tuple[Side | Recorded, Store]:
-    """The other side, and its store."""
-    return (trial.other, stores[1]) if side is trial.one else (trial.one, stores[0])
+    return found[0]
 
 
 def _parting(
@@ -417,18 +412,13 @@ def _parting(
     mine, theirs = store.writer.last, its.writer.last
     if mine is None or theirs is None or mine.cta is None or theirs.cta is None or mine.warp is None:
         return []
-    has, found = Values(theirs.cta), list[int]()
+    has = Values(theirs.cta)
     other.run(values, lambda addresses: has)
 
     def run(watcher: Watcher) -> None:
-        def watch(addresses: dict[int, int]) -> Watcher:
-            found.append(addresses[store.number] + store.offset)
-            return watcher
+        side.fresh().run(values, lambda addresses: watcher)
 
-        side.fresh().run(values, watch)
-
-    run(Watcher())
-    parted = parting(run, mine.cta, mine.warp, found[0], has.all())
+    parted = parting(run, mine.cta, mine.warp, store.address, has.all())
     return [] if parted is None else parted.lines(other.name)
 
 
