@@ -97,9 +97,6 @@ def _place(group: Group, values: dict[str, object]) -> Key:
 
 def decide(machine: Machine, group: Group, slot: int, bits: Array, active: Array | None, use: str) -> None:
     """Note that undefined bits of a register decide what happens here. Report them if nothing was remembered."""
-    if DECIDED not in machine.launch.notes:
-        report_use(machine, group, slot, bits, active, use)
-        return
     lanes = used_by(group, bits, active)
     if lanes is not None and not machine.muted:
         note(machine, group, lanes, use_of(machine, group, slot, use))
