@@ -289,7 +289,7 @@ class BulkReach:
         rank = 2 if mode in (GATHER4, SCATTER4) else len(coordinates(map))
         addresses, one, notify = self.address(map, lanes), self.alike(map), self.machine.hooks.map_used
         if one is not None:
-            fields = self._map(one, self.map_bytes(one), rank, mode)
+            fields = self._map(one, rank, mode)
             if fields is None:
                 return []
             if notify is not None:
@@ -297,24 +297,19 @@ class BulkReach:
             return [(fields, slice(None))]
         places, where = np.unique(addresses, return_inverse=True)
         kind = np.full(len(places), -1)
-        kinds: dict[bytes, int] = {}
         found: dict[tensor_map.Fields, int] = {}
         for number, address in enumerate(places.tolist()):
-            raw = self.map_bytes(address)
-            if raw is not None and raw in kinds and not address % 64:
-                kind[number] = kinds[raw]
-                continue
-            fields = self._map(address, raw, rank, mode)
-            if raw is not None and fields is not None:
-                kind[number] = kinds[raw] = found.setdefault(fields, len(found))
+            fields = self._map(address, rank, mode)
+            if fields is not None:
+                kind[number] = found.setdefault(fields, len(found))
         used = kind[where]
         if notify is not None and found:
             notify(self.machine, self.group, addresses[used >= 0], lanes.columns[used >= 0], self.active)
         return [(fields, np.flatnonzero(used == number)) for fields, number in found.items()]
 
-    def _map(self, address: int, raw: bytes | None, rank: int, mode: str) -> tensor_map.Fields | None:
-        """The map of these bytes at an address, None if copies of ``rank`` dimensions in a mode cannot use it (reported)."""
-        problem, fields = "no tensor map", None
+    def _map(self, address: int, rank: int, mode: str) -> tensor_map.Fields | None:
+        """The map at an address; None if copies of ``rank`` dimensions in a mode cannot use it (reported)."""
+        raw, problem, fields = self.map_bytes(address), "no tensor map", None
         if raw is not None:
             fields, problem = _decoded(raw, rank, mode, self.machine.launch.device.sm)
         if address % 64:
