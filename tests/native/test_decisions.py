@@ -541,6 +541,7 @@ def test_products_of_matrices_that_pay(monkeypatch, tmp_path):
     assert of("d", Policy.ASKED) is None
     codes.over(Policy.ASKED)
     assert (len(submitted), len(made)) == (2, 2)
+    assert [matrices.Codes().account(key).launches for key in "cd"] == [1, 0]  # in a later process
     submitted[0]()
     assert of("c", Policy.AUTO) is codes.functions["c"]
     assert len(made) == 3

@@ -241,6 +241,19 @@ def test_the_account_of_a_later_process():
     assert [costs.Account(name).launches for name in ("short", "long", None)] == [0, 1, 0]
 
 
+def test_the_launches_of_a_later_process():
+    """A launch that took a while is one for the next process that launches the kernel."""
+    text = PTX.replace("SALT", "6")
+    for launches in (1, 2):
+        costs.account_of.cache_clear()
+        module = warpsim.load(text)
+        launch(module, "compiled", 6)
+        assert native(module).account.launches == launches
+        native(module).account.interpreted = 1.0
+        launch(module, "compiled", 6)
+        assert compile_queue().wait(60)
+
+
 @pytest.fixture
 def made(monkeypatch):
     """The engines of launches in a process that has imported none yet."""
