@@ -19,7 +19,7 @@ from functools import partial
 import attrs
 import numpy as np
 
-from warpsim.isa.exact import COMPARES, DOUBLED, DTYPES, EXACT, FUSED, LEAST, LOGIC, PRECISION, SUMS, two_sum
+from warpsim.isa.exact import COMPARES, DOUBLED, DTYPES, EXACT, FUSED, HALF, LEAST, LOGIC, PRECISION, SUMS, two_sum
 from warpsim.isa.traits import Ending
 from warpsim.machine.binding.warp_steps import collect, spread, warp_ports
 from warpsim.machine.hooks import READ, MemoryAccess
@@ -30,7 +30,7 @@ from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.transfers import BoxStore, RunStore, Transfer, Which
 from warpsim.machine.values import as_array
 from warpsim.machine.watcher import Watcher
-from warpsim.numerics.arrays import WORKSPACE, Array, DType
+from warpsim.numerics.arrays import F32, F64, WORKSPACE, Array, DType, halves
 from warpsim.observe import accuracy_matrices as matrices
 from warpsim.observe import accuracy_tensor as tensor
 from warpsim.observe.accuracy_memory import Companions, accessed, shared_of
@@ -336,7 +336,7 @@ class Accuracy(Watcher):
     def _transpose(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
         slot, table = instruction.outputs[0].registers[0], self._of(group, instruction).table[0]
         made: Made = {}
-        for kind in matrices.KINDS:
+        for kind in HALF:
             if (held := self._in_warps(group, p.errors[:1], kind)) is not None:
                 for k in (0, 1):
                     element = table[:, k]
@@ -463,8 +463,8 @@ class Accuracy(Watcher):
         warps = group.warps
         register, lane, half = table // 64, table // 2 % 32, table % 2
         words = np.stack([np.broadcast_to(warps.spread(v.view(np.uint32)), (warps.n, 32, warps.m)) for v in p.values])
-        bits = np.stack([words & np.uint32(0xFFFF), words >> np.uint32(16)], axis=1).astype(np.uint16)
-        for kind in matrices.KINDS:
+        bits = np.stack(halves(words, "u2"), axis=1)
+        for kind in HALF:
             held = self._in_warps(group, p.errors, kind)
             if held is None and kind not in self._memory.kinds(region):
                 continue
@@ -670,7 +670,6 @@ class Accuracy(Watcher):
                 launch.findings[key] = attrs.evolve(finding, count=birth.copies)
 
 
-F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 SIZES = {F32: "sizes of f32", F64: "sizes of f64"}
 RELATIVE = {F32: "relative errors of f32", F64: "relative errors of f64"}
 RULE = "accuracy"

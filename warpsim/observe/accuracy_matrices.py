@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from warpsim.isa import mma, mma_sp, wgmma
-from warpsim.isa.exact import DTYPES
+from warpsim.isa.exact import HALF, two_sum
 from warpsim.isa.ports import Lanes
 from warpsim.isa.spec import Op
 from warpsim.layout import fragments
@@ -18,7 +18,7 @@ from warpsim.machine.binding.warp_steps import collect, spread
 from warpsim.machine.machine import Machine
 from warpsim.machine.state.group import Group
 from warpsim.machine.values import as_array
-from warpsim.numerics.arrays import Array, DType
+from warpsim.numerics.arrays import Array, DType, halves
 from warpsim.numerics.floating import fma64
 from warpsim.numerics.matrix import decode, expand
 from warpsim.observe.accuracy_memory import Companions, shared_of
@@ -43,7 +43,7 @@ class _Numbered:
 
     def write_words(self, space: str, address: Lanes, words: tuple[Lanes, ...], active: Lanes) -> None:
         """Keep rows."""
-        self.stored.append(np.stack([halves(word[0, :, 0]) for word in words], axis=1))
+        self.stored.append(np.stack([numbered(word[0, :, 0]) for word in words], axis=1))
 
 
 def numbers(words: Array) -> Array:
@@ -52,10 +52,9 @@ def numbers(words: Array) -> Array:
     return low | low + np.uint32(1) << np.uint32(16)
 
 
-def halves(words: Array) -> Array:
+def numbered(words: Array) -> Array:
     """The numbers of elements, from 0 on, ``[..., 2]``."""
-    parts = np.stack([words & np.uint32(0xFFFF), words >> np.uint32(16)], axis=-1)
-    return parts.astype(np.int64) - 1
+    return np.stack(halves(words, "u2"), axis=-1).astype(np.int64) - 1
 
 
 Table = list[Array]
@@ -66,7 +65,7 @@ def loaded(instruction: Instruction) -> Table:
     """Which 16-bit element of the rows each half of each register of each lane gets: of each register ``[lanes, 2]``."""
     function, op = instruction.form.function, instruction.op
     words = function(op, np.zeros((1, 32, 1), np.uint32), memory=_Numbered())
-    return [halves(np.broadcast_to(w, (1, 32, 1))[0, :, 0]) for w in words]
+    return [numbered(np.broadcast_to(w, (1, 32, 1))[0, :, 0]) for w in words]
 
 
 def stored(instruction: Instruction) -> Table:
@@ -81,7 +80,7 @@ def stored(instruction: Instruction) -> Table:
 def transposed(instruction: Instruction) -> Table:
     """Which half of which lane's register each half of each lane's gets: ``[lanes, 2]``, once."""
     word = instruction.form.function(instruction.op, numbers(np.arange(32)[None, :, None]))
-    return [halves(word[0, :, 0])]
+    return [numbered(word[0, :, 0])]
 
 
 # ---- products -----------------------------------------------------------------------------------
@@ -180,7 +179,7 @@ def _shaped(group: Group, value: object) -> Array:
 def _lost(errors: list[Errors], kind: str) -> list[tuple[int | None, list[Array]]]:
     """The errors of registers that hold a matrix: by half (None: of whole registers), those of each."""
     found: list[tuple[int | None, list[Array]]] = []
-    for half in (0, 1) if kind in ("f16", "bf16") else (None,):
+    for half in (0, 1) if kind in HALF else (None,):
         part: Part = ("f32" if kind == "tf32" else kind, half or 0)
         lost = [e.get(part) for e in errors]
         if any(e is not None for e in lost):
@@ -196,8 +195,7 @@ def _doubled(a: Array, b: Array) -> tuple[Array, Array]:
         x, y = np.broadcast_arrays(a[:, :, k, None], b[:, None, k])
         product = x * y
         total = high + product
-        rest = total - high
-        low += (high - (total - rest)) + (product - rest) + fma64(x, y, -product, "rn")
+        low += two_sum(high, product, total) + fma64(x, y, -product, "rn")
         high = total
     return high, low
 
@@ -273,4 +271,3 @@ def product_of_warpgroups(machine: Machine, group: Group, p: Pending, memory: Co
 TABLES: dict[str, Callable[[Instruction], Table]] = {
     "load_matrices": loaded, "store_matrices": stored, "transpose": transposed,
 }  # fmt: skip
-KINDS = tuple(kind for kind, dtype in DTYPES.items() if dtype.itemsize == 2)

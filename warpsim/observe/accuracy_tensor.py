@@ -7,14 +7,14 @@ import numpy as np
 
 from warpsim.isa.exact import DTYPES
 from warpsim.isa.ports import Lanes
-from warpsim.isa.tensor_products import COLUMN, LANE, Execution, TensorProducts
+from warpsim.isa.tensor_products import Execution, TensorProducts
 from warpsim.layout.instruction_descriptors import SCALED
 from warpsim.layout.tensor_memory import COLUMNS, LANES
 from warpsim.layout.tensor_tiles import Tile
 from warpsim.machine.asynchrony.tensor_reach import TensorReach
 from warpsim.machine.binding.warp_steps import spread
 from warpsim.machine.machine import Machine
-from warpsim.machine.memory.tensor import Tensor, read
+from warpsim.machine.memory.tensor import Tensor, places, read
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.transfers import Transfer
 from warpsim.machine.state.word_space import WordSpace
@@ -57,16 +57,14 @@ class _Numbers(TensorReach):
 
     def read_shared(self, cta: Array, address: Array, dtype: DType) -> Array:
         """Elements of shared memory."""
-        return self._numbers(np.asarray(address) >> 2, cta)
+        return self._numbers(np.asarray(address), cta)
 
     def read_tensor(self, ctas: Array, address: Array, lanes: int, columns: int) -> Array:
         """Cells."""
-        first = (address >> LANE).astype(np.int64) * COLUMNS + (address & COLUMN)
-        cells = first[:, None, None] + np.arange(lanes)[:, None] * COLUMNS + np.arange(columns)
-        return self._numbers(cells, ctas[:, None, None])
+        return self._numbers(*_cells(ctas, address, (len(ctas), lanes, columns)))
 
-    def _numbers(self, word: Array, cta: Array) -> Array:
-        count = self.machine.batch.shape.n_ctas
+    def _numbers(self, place: Array, cta: Array) -> Array:
+        word, count = place >> 2, self.machine.batch.shape.n_ctas
         if self.wide:
             return (word * count + cta + 1).astype(np.uint32)
         found = [((2 * word + half) * count + cta + 1) >> (16 if self.high else 0) & 0xFFFF for half in (0, 1)]
@@ -146,8 +144,8 @@ class _Exact:
 
 def _cells(ctas: Array, address: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
     """Byte addresses and columns of rectangles ``[k, lanes, columns]``."""
-    first = (address >> LANE).astype(np.int64) * COLUMNS + (address & COLUMN)
-    cells = first[:, None, None] + np.arange(shape[1])[:, None] * COLUMNS + np.arange(shape[2])
+    lane, column = places(address)
+    cells = (lane * COLUMNS + column)[:, None, None] + np.arange(shape[1])[:, None] * COLUMNS + np.arange(shape[2])
     return 4 * cells, ctas[:, None, None]
 
 
