@@ -60,7 +60,6 @@ from warpsim.records import frozen
 MOVES = frozenset(("move", "select", "shuffle", "transpose", "decide", "compare"))
 """What gives no error where its sources have none."""
 NONE = np.zeros(1)
-ZERO: Array = np.zeros(1, np.int64)
 
 
 @frozen(eq=False)
@@ -423,13 +422,9 @@ class Accuracy(Watcher):
             self._store_rows(machine, group, access, pending)
 
     def _store(self, machine: Machine, group: Group, access: MemoryAccess, p: Pending) -> None:
-        region, width, chosen = accessed(machine, access), access.nbytes // len(p.values), access.active
-        held, place, columns = (
-            self._memory.kinds(region),
-            access.places,
-            access.columns if access.columns.size else ZERO,
-        )
-        shape = group.selection.shape
+        region, columns = accessed(machine, access)
+        held, width, place = self._memory.kinds(region), access.nbytes // len(p.values), access.places
+        chosen, shape = access.active, group.selection.shape
         if chosen is not None:
             chosen = np.broadcast_to(chosen, shape)
             place, columns = (np.broadcast_to(a, shape)[chosen] for a in (place, columns))
@@ -444,11 +439,9 @@ class Accuracy(Watcher):
                         continue
                     got = part_of(value, part)
                     bits = got.view(f"u{size}")
-                    some = (
-                        (bits, error)
-                        if chosen is None
-                        else tuple([np.broadcast_to(a, shape)[chosen] for a in (bits, error)])
-                    )
+                    some = [bits, error]
+                    if chosen is not None:
+                        some = [np.broadcast_to(a, shape)[chosen] for a in some]
                     self._memory.write(region, kind, at, columns, *some)
                     if access.allocation is not None:
                         self._note(group, p.instruction, [got], [error], got, error, access.active, kind, stored=True)
@@ -479,8 +472,7 @@ class Accuracy(Watcher):
         made: Made = {}
         outputs = elements(instruction.outputs)
         for access in self._accesses:
-            region, width = accessed(machine, access), access.nbytes // len(outputs)
-            columns = access.columns if access.columns.size else ZERO
+            (region, columns), width = accessed(machine, access), access.nbytes // len(outputs)
             for kind in self._memory.kinds(region):
                 size = DTYPES[kind].itemsize
                 for number, output in enumerate(outputs if size <= width else ()):

@@ -31,6 +31,8 @@ class Region:
 Plane = tuple[Array, Array]
 """Of each element of one type in a region: the bits for which its error was stored, and the error; element by element, those of
 all columns side by side."""
+FIRST: Array = np.zeros(1, np.int64)
+"""The only column of global memory."""
 
 
 def shared_of(machine: Machine) -> Region:
@@ -44,14 +46,14 @@ def global_of(allocation: Allocation) -> Region:
     return Region("global", 0, allocation.start, allocation.end - allocation.start, 1)
 
 
-def accessed(machine: Machine, access: MemoryAccess) -> Region:
-    """The memory that lanes access."""
+def accessed(machine: Machine, access: MemoryAccess) -> tuple[Region, Array]:
+    """The memory that lanes access, and the columns of it."""
     if access.allocation is not None:
-        return global_of(access.allocation)
+        return global_of(access.allocation), FIRST
     if access.space == "local":
         space = machine.batch.local
-        return Region("local", id(machine.batch), 0, space.size, space.n_columns)
-    return shared_of(machine)
+        return Region("local", id(machine.batch), 0, space.size, space.n_columns), access.columns
+    return shared_of(machine), access.columns
 
 
 class Companions:
@@ -134,9 +136,8 @@ class Companions:
         if found is None:
             return stored
         address, start, columns, size = found
-        none = np.zeros(1, np.int64)
         for region, some in self._regions(machine, address, shared):
-            there, here = (region, address[some], none), (shared, start[some], columns[some])
+            there, here = (region, address[some], FIRST), (shared, start[some], columns[some])
             if isinstance(work, RunStore | BoxStore):
                 self.move(*here, *there, size)
                 stored.append((region, address[some], size))
