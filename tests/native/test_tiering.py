@@ -78,6 +78,22 @@ def test_behind_the_launches_and_from_the_disk():
     assert compiler().compiled == before
 
 
+def test_code_that_rests(done):
+    """Code that lost to the interpreter does not run before its next check."""
+    module = warpsim.load(PTX.replace("SALT", "7"))
+    for _ in range(8):
+        launch(module, "compiled", 7)
+        native(module).account.interpreted += 1.0
+        assert compile_queue().wait(60)
+    assert done
+
+    for entry in native(module).entries.values():
+        entry.next_check = entry.visits + 100_000
+    done.clear()
+    launch(module, "compiled", 7)
+    assert not done
+
+
 LOOPS = """.version 8.0
 .target sm_80
 .address_size 64

@@ -202,6 +202,7 @@ BLOCKS = """.version 8.0
 	.reg .b32 %r<9>;
 	.reg .b64 %rd<9>;
 	.reg .b32 own;
+	.reg .v2 .b32 %v<2>;
 	FIRST
 	SECOND
 	ret;
@@ -220,6 +221,7 @@ BLOCKS = """.version 8.0
         ("mov.b64 {%r1, %r2},\n\t%rd1;", "mov.b64 {%r3, %r4},\n\t%rd2;", True),
         ("mov.b64 {%r1, %r2},\n\t%rd1;", "mov.b64 {%r3, %r9},\n\t%rd2;", False),
         ("{ .reg .pred q; @q mov.b32 %r1, 4; }", "{ .reg .b32 q; @q mov.b32 %r1, 4; }", False),
+        ("mov.b32 %r1, %r2;", "mov.b32 %r1, %v1;", False),
         ("{ .reg .b32 t; bar.sync 15; }", "{ .reg .b32 t; bar.sync 16; }", False),
     ],
 )
