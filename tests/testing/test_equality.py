@@ -164,12 +164,12 @@ def test_what_is_printed():
 
 def test_where_two_kernels_part():
     """Back through a shuffle, shared memory and another warp, to the step that has the same inputs and another result."""
-    on = """mov.u32 %r2, tile; mad.lo.u32 %r2, %r1, 4, %r2; st.shared.f32 [%r2], %f3; bar.sync 0;
-    xor.b32 %r1, %r1, 32; mov.u32 %r2, tile; mad.lo.u32 %r2, %r1, 4, %r2; ld.shared.f32 %f1, [%r2];
-    shfl.sync.bfly.b32 %f2, %f1, 1, 31, -1; add.rn.f32 %f3, %f2, %f2;"""
+    on = """mov.u32 %r2, tile; mad.lo.u32 %r2, %r1, 8, %r2; st.shared.v2.f32 [%r2], {%f1, %f3}; bar.sync 0;
+    xor.b32 %r1, %r1, 32; mov.u32 %r2, tile; mad.lo.u32 %r2, %r1, 8, %r2; ld.shared.v2.f32 {%f2, %f1}, [%r2];
+    shfl.sync.bfly.b32 %f2, %f1, 31, 31, -1; add.rn.f32 %f3, %f2, %f2;"""
 
     def made(body, name, line):
-        text = TEXT.replace(".reg .b32", ".shared .align 4 .b8 tile[256]; .reg .b32")
+        text = TEXT.replace(".reg .b32", ".shared .align 4 .b8 tile[512]; .reg .b32")
         text = text.format(
             body=f"{body}\n    .loc 1 99 0\n{on}", name=name, file=name, line=line, first="x", second="y"
         )
@@ -179,7 +179,7 @@ def test_where_two_kernels_part():
     found = equal(made(FUSED, "one", 7), made(APART, "two", 9), 1, 64, [x, y, np.zeros(64, np.float32)])
 
     (index,) = found.index
-    warp, lane = index // 32 ^ 1, index % 32 ^ 1
+    warp, lane = index // 32 ^ 1, index % 32 ^ 31
     assert found.text.count(f"warp {warp}, lane {lane}:\n") == 2
     assert [line.split(": ")[1] for line in found.text.splitlines() if "one.cu:7)" in line or "two.cu:9)" in line] == [
         FUSED,
