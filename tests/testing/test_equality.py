@@ -197,6 +197,10 @@ def test_a_recorded_case():
     found = equal_case("programs/saxpy", rounded)
     assert (found.equal, found.text.startswith("y: ")) == (False, True)
     assert "parts from A here" in found.text
+    swapped = saxpy.module.source.replace("[saxpy_param_2]", "[y]").replace("[saxpy_param_3]", "[saxpy_param_2]")
+    swapped = warpsim.load(swapped.replace("[y]", "[saxpy_param_3]"))["saxpy"]
+    assert equal_case("programs/saxpy", swapped, order=[0, 1, 3, 2])
+    assert not equal_case("programs/saxpy", swapped)
     with pytest.raises(LaunchError, match="B, saxpy, has 4 parameters; 3 are given"):
         equal_case("programs/saxpy", rounded, order=[0, 1, 2])
 
