@@ -245,15 +245,16 @@ def test_the_command(tmp_path, capsys):
     assert '"accuracy": {"ulps": 0.' in capsys.readouterr().out
 
 
-def test_what_a_product_in_tf32_leaves_out():
-    """The tensor core takes 11 bits of an f32's significand; the companion of its product takes all."""
-    body = """ld.global.b32 %r2, [%rd4]; mov.b32 %r3, 0f3F800000; mov.b32 %f5, 0f00000000;
-    mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f1, %f2, %f3, %f4}, {%r2, %r2, %r2, %r2}, {%r3, %r3}, {%f5, %f5, %f5, %f5};
+@pytest.mark.parametrize("taken", ["mov.b32", "cvt.rna.tf32.f32"])
+def test_what_a_product_in_tf32_leaves_out(taken):
+    """Factors in f32, of which the tensor core takes 11 bits, or rounded to tf32: 8 products of 1/3 and 1 are added to 1/3."""
+    body = f"""ld.global.f32 %f5, [%rd4]; rcp.rn.f32 %f5, %f5; {taken} %r2, %f5; mov.b32 %r3, 0f3F800000;
+    mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {{%f1, %f2, %f3, %f4}}, {{%r2, %r2, %r2, %r2}}, {{%r3, %r3}}, {{%f5, %f5, %f5, %f5}};
     st.global.f32 [%rd5], %f1;"""
-    third = np.float32(1 / 3)
-    out, result = shadow(body, np.full(32, third), np.zeros(32, np.float32))
+    out, result = shadow(body, np.full(32, 3, np.float32), np.zeros(32, np.float32))
 
-    assert result.accuracy.stores[0].exact == 8 * float(third) != out[0]
+    assert out[0] != 3
+    assert result.accuracy.stores[0].exact == pytest.approx(3, rel=1e-12)
 
 
 WAYS = {
