@@ -164,12 +164,12 @@ def test_what_is_printed():
 
 def test_where_two_kernels_part():
     """Back through a shuffle, shared memory and another warp, to the step that has the same inputs and another result."""
-    on = """mov.u32 %r2, tile; mad.lo.u32 %r2, %r1, 8, %r2; st.shared.v2.f32 [%r2], {%f1, %f3}; bar.sync 0;
+    on = """setp.ge.u32 %p1, %r1, 64; @%p1 mov.f32 %f3, 0f00000000; mov.u32 %r2, tile; mad.lo.u32 %r2, %r1, 8, %r2; st.shared.v2.f32 [%r2], {%f1, %f3}; bar.sync 0;
     xor.b32 %r1, %r1, 32; mov.u32 %r2, tile; mad.lo.u32 %r2, %r1, 8, %r2; ld.shared.v2.f32 {%f2, %f1}, [%r2];
     shfl.sync.bfly.b32 %f2, %f1, 31, 31, -1; add.rn.f32 %f3, %f2, %f2;"""
 
     def made(body, name, line):
-        text = TEXT.replace(".reg .b32", ".shared .align 4 .b8 tile[512]; .reg .b32")
+        text = TEXT.replace(".reg .b32", ".shared .align 4 .b8 tile[512]; .reg .pred %p1; .reg .b32")
         text = text.format(
             body=f"{body}\n    .loc 1 99 0\n{on}", name=name, file=name, line=line, first="x", second="y"
         )
