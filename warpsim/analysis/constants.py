@@ -127,10 +127,11 @@ PARTLY = frozenset(("and", "or", "mul", "xor", "selp", "slct"))
 
 class Constants:
     """The constants of a function: sparse for registers with a single writer, by block for the others. With ``asked``, registers
-    by place, only what they depend on is looked at, and ``answers`` are their values there, of places that some path reaches."""
+    by place, only what they depend on is looked at, and ``answers`` are their values there, of places that some path reaches.
+    The result of the instruction at ``false`` counts as false."""
 
-    def __init__(self, function: Function, asked: Mapping[int, int] | None = None) -> None:
-        self.function = function
+    def __init__(self, function: Function, asked: Mapping[int, int] | None = None, *, false: int | None = None) -> None:
+        self.function, self.false = function, false
         self.blocks, self.place = blocks_of(function, entered=True)
         self.asked, self.answers = asked or {}, dict[int, int | None]()
         self.touched = [i.writes for i in function.code]
@@ -160,6 +161,19 @@ class Constants:
         return {
             at for block in self.blocks if self.before[block.index] is not None for at in range(block.first, block.last)
         }
+
+    def leaving(self, places: set[int]) -> set[int]:
+        """Where paths lead that leave these places."""
+        found = set()
+        for block in self.blocks:
+            entry = self.before[block.index]
+            if entry is not None and block.first in places:
+                state = dict(entry)
+                for at in range(block.first, block.last):
+                    if self.touched[at]:
+                        self._apply(at, state)
+                found |= {self.blocks[n].first for n in self._followers(block, state)} - places
+        return found
 
     def _settle(self) -> None:
         """Visit the blocks, and again while a back edge brings something new."""
@@ -219,7 +233,7 @@ class Constants:
         holds = instruction.guard is None or self._holds(instruction, state)
         if holds is False:
             return
-        made = None
+        made = [0] * len(writes) if at == self.false else None
         if self.computed[at] and (self.partly[at] or self._knows(instruction, state)):
             made = self._made(instruction, state)
         if self.shows[at]:

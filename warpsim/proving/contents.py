@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from warpsim.analysis.constants import Constants
 from warpsim.analysis.flow import blocks_of
 from warpsim.analysis.loops import CLOCKS, loop_blocks
 from warpsim.checks.undefined_bits import transfer_of
@@ -82,7 +83,10 @@ def patient(function: Function) -> set[int]:
         returns = any(head in blocks[n].successors for n in inside)
         carried = block.live_in & {r for i in lap for r in i.writes}
         if returns and len(waits) == 1 and not carried and all(_idle(i) for i in lap if i is not waits[0]):
-            found.add(id(waits[0]))
+            places = {at for n in inside for at in range(blocks[n].first, blocks[n].last)}
+            wait = next(at for at in places if function.code[at] is waits[0])
+            if not Constants(function, false=wait).leaving(places):  # it goes on for as long as the wait is false
+                found.add(id(waits[0]))
     return found
 
 
