@@ -402,3 +402,13 @@ def test_arrays_are_used_again_only_once_nobody_holds_them():
     place = again.ctypes.data
     del again
     assert arrays.take(shape).ctypes.data == place
+
+
+def test_atomics_begin_anew():
+    """An error in memory counts only for the bits for which it was stored."""
+    body = """ld.global.f32 %f1, [%rd4]; sqrt.rn.f32 %f2, %f1; shl.b32 %r2, %r1, 2; mov.u32 %r3, tile; add.u32 %r2, %r2, %r3;
+    st.shared.f32 [%r2], %f2; atom.shared.add.f32 %f3, [%r2], 0f3F800000; ld.shared.f32 %f4, [%r2]; st.global.f32 [%rd5], %f4;"""
+    result = shadow(body, np.arange(5, 37, dtype=np.float32), np.zeros(32, np.float32))[1]
+
+    assert at(result, 10).largest > 0
+    assert not result.accuracy.ulps
