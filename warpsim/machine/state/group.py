@@ -322,6 +322,7 @@ class Group:
         if self.has_shadows:
             self._flush_shadows(written, known)
         values = {index: value for index in written if (value := env[index]) is not None}
+        assert len(values) == len(written), "a changed register has a value"
         if known is not None:
             known.keep(values, self.shadows)
             known.stacked = self.stacked or known.stacked
