@@ -167,7 +167,6 @@ class Contents(Uninitialised):
         if group.has_shadows and instruction.address is not None:
             unknown = [s for s in transfer_of(group.plan, instruction).addresses if undefined(group, s) is not None]
             self._astray = origins(machine).read(machine, group, unknown[0], instruction) if unknown else None
-
         if id(instruction) not in self.strange:
             why = beyond(instruction)
             if instruction.traits.does(Mbarrier.WAIT) and id(instruction) not in self._patient_of(group):

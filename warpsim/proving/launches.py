@@ -45,6 +45,8 @@ ORDERS: tuple[Keywords, ...] = (
 ENDING = "loops whose end data decide do end"
 METADATA = "a matrix operand"
 """What the metadata of a sparse product are used as: they decide nothing but its result."""
+ADDRESS = "an address"
+"""What a register is used as whose value leads an access anywhere."""
 FOLLOW = "unknown"
 """The rule of findings that say what could not be followed."""
 ENDS = frozenset({"deadlock", "limit", "trap", "assert", "breakpoint"})
@@ -182,11 +184,11 @@ class Seen:
             if confirmed and name not in self.broken:
                 self.broken[name], self.options = confirmed, self.options or dict(order)
         confirmed_at = {(f.rule, f.line, f.column) for f in known if _breaks(f, None)}
-        astray = {(f.line, f.column) for f in found if f.rule == UNDEFINED}
+        astray = {(f.line, f.column) for f in found if f.rule == UNDEFINED and f.values.get("use") == ADDRESS}
         for each in suspects:
             if (each.rule, each.line, each.column) not in confirmed_at:
                 message = f"{each.rule} is not met in a launch with the contents given: {each.message}"
-                if each.rule == "race" or (each.line, each.column) not in astray:
+                if each.rule not in RULES["bounds"] or (each.line, each.column) not in astray:
                     self._note(each, _as_unclear(each, message))
 
     def _note(self, finding: Finding, open_: Finding) -> None:
@@ -230,7 +232,7 @@ def _left_open(finding: Finding, instruction: Instruction | None, *, waits: bool
     if finding.rule not in ENDS and _breaks(finding, None):
         return frozenset(name for name in RULES if _breaks(finding, name))
     access = None if instruction is None else instruction.traits.access
-    if finding.rule != UNDEFINED or finding.values.get("use") != "an address" or instruction is None or access is None:
+    if finding.rule != UNDEFINED or finding.values.get("use") != ADDRESS or instruction is None or access is None:
         return frozenset(RULES)
     spaces = set(instruction.traits.spaces)
     if spaces and spaces <= {"local", "const"}:
