@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+import attrs
 import numpy as np
 
 from warpsim.checks.async_global import GlobalStores
 from warpsim.checks.epochs import EpochSheets, Overlaps
-from warpsim.checks.undefined_registers import travels
+from warpsim.checks.overwritten import issued, overwritten
+from warpsim.checks.undefined_products import Unfinished
+from warpsim.checks.undefined_registers import UNFINISHED, travels
 from warpsim.machine.asynchrony.transfers import late
 from warpsim.machine.machine import Machine
-from warpsim.machine.reporting import present
+from warpsim.machine.reporting import party, present
 from warpsim.machine.state.group import Group
 from warpsim.machine.state.notes import Note
 from warpsim.machine.state.transfers import Transfer
@@ -37,12 +40,12 @@ class MatrixFootprint:
 
     def __init__(
         self, address: Array, columns: Array, limits: tuple[int, int], itemsize: int, open: Array,
-        place: Instruction | None,
+        warpgroup: int, then: Group,
     ) -> None:  # fmt: skip
         self.address, self.columns, self.itemsize = address, columns, itemsize
         self.low, self.high = limits
-        self.place = place
         self.open = open
+        self.warpgroup, self.then = warpgroup, then
         self._keys: Array | None = None
 
     def hits(self, access: SharedAccess) -> Array:
@@ -54,6 +57,19 @@ class MatrixFootprint:
         first, last = (np.searchsorted(self._keys, at) for at in (low - self.itemsize + 1, low + access.nbytes))
         found = (first < last) & self.open[access.columns]
         return found if access.active is None else found & access.active
+
+    def spoiled(self, machine: Machine, access: SharedAccess, found: Array, what: str) -> bool:
+        """Make undefined what the wgmma computes from the bytes ``found`` to be written; False if that is all of it."""
+        if not travels(machine.launch.settings.checks):
+            return False
+        place, columns = (np.broadcast_to(each, found.shape)[found] for each in (access.place, access.columns))
+        rule = OVERWRITE, present(access.group), present(self.then)
+        message = f"shared address 0x{int(place[0]):x} {what}"
+        origin = attrs.evolve(party(machine.launch, machine.batch, access.group, message), values={UNFINISHED: rule})
+        threads, ctas = np.divmod(self.then.selection.positions, machine.batch.shape.n_ctas)
+        mine = (threads >> 7 == self.warpgroup) & np.isin(ctas, columns)
+        part = Unfinished(place & ~3, columns, access.nbytes, rule[1])
+        return overwritten(machine, self.then, mine, part, origin)
 
 
 @frozen(eq=False)
@@ -155,9 +171,9 @@ class SharedUses:
             for matrix in self.matrices:
                 if matrix.low < high and low < matrix.high:
                     found = matrix.hits(access)
-                    if found.any():
-                        what = "is written while a wgmma in flight reads it"
-                        access.report(machine, OVERWRITE, what, matrix.place, found)
+                    what = "is written while a wgmma in flight reads it"
+                    if found.any() and not matrix.spoiled(machine, access, found, what):
+                        access.report(machine, OVERWRITE, what, present(matrix.then), found)
 
     def _compare(self, machine: Machine, access: SharedAccess, kind: str) -> None:
         """Compare accesses with what copies in flight write, or read."""
@@ -279,7 +295,7 @@ class AsyncReuse(Watcher):
         found = self._in_flight(machine)
         wgmma = machine.batch.wgmma
         if wgmma is not None and wgmma.starting is not None:
-            n_ctas, place = machine.batch.shape.n_ctas, present(group)
+            n_ctas, then = machine.batch.shape.n_ctas, issued(machine, group)
             for i, number in enumerate(group.warps.warpgroups):
                 owners = columns[min(i, len(columns) - 1)]
                 part = address[..., min(i, address.shape[-2] - 1), :].reshape(-1, address.shape[-1])
@@ -287,7 +303,7 @@ class AsyncReuse(Watcher):
                 if len(columns) > 1:  # these CTAs only: others may be here in another iteration
                     mine, every = np.zeros(n_ctas, np.int64), mine
                     mine[owners] = every[owners]
-                footprint = MatrixFootprint(part, owners, limits, nbytes, mine > 0, place)
+                footprint = MatrixFootprint(part, owners, limits, nbytes, mine > 0, number, then)
                 found.matrices.append((footprint, number, mine))
                 found.shared.matrices.append(footprint)
         if found.shared.written(*limits) and not travels(machine.launch.settings.checks):

@@ -242,7 +242,7 @@ def _run(
     assert decided.before is not None
     state = decided.before.copy()
     state.settings = attrs.evolve(state.settings, max_instructions=most, on_finding=on_finding)
-    state.notes[DECIDED] = Decided(None, None, decided.same, decided.sought)
+    state.notes[DECIDED] = Decided(None, None, decided.same, garbage, decided.sought)
     watchers = watchers_of(state)
     if garbage is not None:
         garbage.fill_state(state)

@@ -33,7 +33,7 @@ TILED = (mma.mma_float, mma.mma_f64, mma.mma_integer, mma.mma_bits)
 
 @frozen(eq=False)
 class Unfinished:
-    """Bytes of shared memory that a wgmma reads while a copy, started by ``place``, still writes them."""
+    """Bytes of shared memory that a wgmma reads while they are written, by a copy or an instruction at ``place``."""
 
     address: Array
     columns: Array
@@ -72,7 +72,8 @@ def early(machine: Machine, group: Group, instruction: Instruction, part: Unfini
     """The origin of what a wgmma computes from bytes that a copy still writes."""
     message = f"shared address 0x{int(part.address[0]):x} is read while an unfinished copy writes it"
     found: Finding = attrs.evolve(
-        party(machine.launch, machine.batch, group, message), values={UNFINISHED: (instruction, part.place)}
+        party(machine.launch, machine.batch, group, message),
+        values={UNFINISHED: ("async-read-early", instruction, part.place)},
     )
     return found
 

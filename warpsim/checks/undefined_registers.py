@@ -30,7 +30,11 @@ MEMORY = "loaded here from uninitialised memory"
 REGISTER = "register"
 """Key of the register's name in the values of an origin that is no load."""
 UNFINISHED = "unfinished"
-"""Key, in the values of an origin, of a wgmma that read what a copy was still writing, and of what started that copy."""
+"""Key, in the values of an origin, of the rule by which a wgmma read too early or too late, its place, and the other party."""
+PRODUCT_ADVICE = {
+    "async-read-early": "wait for the copy (wait_group, or the phase of its mbarrier) before the product reads it",
+    "async-smem-overwrite": "wait until the product has read its matrices (wgmma.wait_group) before writing there again",
+}
 
 
 @define(eq=False)
@@ -226,11 +230,10 @@ def origins(machine: Machine) -> Origins:
 
 
 def early_use(group: Group, origin: Finding, reaches: str) -> Use:
-    """The finding that a matrix was read while a copy was writing it, where it was read."""
-    place, copy = cast("tuple[Instruction, Instruction | None]", origin.values[UNFINISHED])
+    """The finding that a product read a matrix while it was written, where one of the two began."""
+    rule, place, other = cast("tuple[str, Instruction, Instruction | None]", origin.values[UNFINISHED])
     message = f"{origin.message}, and {reaches} at line {present(group).span.line}"
-    advice = "wait for the copy (wait_group, or the phase of its mbarrier) before the product reads it"
-    return "async-read-early", message, {"place": place, "other": copy, "advice": advice}
+    return rule, message, {"place": place, "other": other, "advice": PRODUCT_ADVICE[rule]}
 
 
 def use_of(machine: Machine, group: Group, slot: int, use: str, advice: str = WRITE_FIRST) -> Use:

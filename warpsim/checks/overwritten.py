@@ -1,0 +1,58 @@
+"""Shared memory that is written while a wgmma in flight reads it: what the product computes from it is undefined."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from warpsim.checks.difference import DECIDED
+from warpsim.checks.undefined_bits import transfer_of
+from warpsim.checks.undefined_memory import muted
+from warpsim.checks.undefined_products import Unfinished, without
+from warpsim.checks.undefined_registers import origins, put, together, undefined
+from warpsim.checks.written import WrittenBits
+from warpsim.errors import Finding
+from warpsim.machine.machine import Machine
+from warpsim.machine.reporting import present
+from warpsim.machine.state.group import Group
+from warpsim.machine.values import Array
+
+
+def issued(machine: Machine, group: Group) -> Group:
+    """The threads of a wgmma that begins, with the operands by which it finds its matrices, and defined factors."""
+    flow, then = transfer_of(group.plan, present(group)), machine.stand_in(group)
+    for slot in flow.instruction.registers:
+        data = slot in flow.factors or slot in flow.written
+        then.env[slot] = group.plan.zeros[slot] if data else group.read(slot)
+    return then
+
+
+def overwritten(machine: Machine, then: Group, threads: Array, part: Unfinished, origin: Finding) -> bool:
+    """Make undefined what a wgmma in flight computes in ``threads`` (a mask of those `issued`) from bytes that others write.
+    False, with nothing done, if that is all of it, or if the threads write themselves or have called a function since."""
+    flow, written = transfer_of(then.plan, present(then)), machine.batch.shared.shadow
+    assert isinstance(written, WrittenBits)
+    with muted(machine), without(written, [part]):
+        found = flow.accumulated(machine, then, written)
+    shape, positions = then.selection.shape, then.selection.positions[threads]
+    bits = {slot: np.broadcast_to(each, shape)[threads] for slot, each in found.items()}
+    if all(each.all() for each in bits.values()):
+        return False
+    theirs = [(group, np.isin(group.selection.positions, positions)) for group in machine.batch.groups()]
+    theirs = [(group, mine) for group, mine in theirs if mine.any()]
+    if sum(np.count_nonzero(mine) for _, mine in theirs) < len(positions):
+        return False
+    if any(group.plan is not then.plan or len(group.stack) != len(then.stack) for group, _ in theirs):
+        return False
+    decided, known, file = machine.launch.notes.get(DECIDED), origins(machine), np.zeros(machine.batch.shape.n, "u4")
+    for group, mine in theirs:
+        changed = set()
+        for slot, each in bits.items():
+            file[positions] = each
+            new, old = np.where(mine, file[group.selection.positions], np.uint32(0)), undefined(group, slot)
+            if new.any():
+                put(group, slot, new if old is None else together(old, new))
+                known.put(group, slot, origin)
+                changed.add(slot)
+        if decided is not None and decided.garbage is not None:
+            decided.garbage.fill_registers(group, changed)
+    return True
