@@ -1,5 +1,6 @@
 """A shadow in higher precision: what it finds is what exact arithmetic says, at the line where it happens."""
 
+import re
 from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
@@ -117,7 +118,7 @@ def test_f64_has_a_companion_of_twice_its_precision():
     exact = Fraction(1, 27) + Fraction(1, 3) - Fraction(float(np.uint64(0x3FD7B425ED097B42).view(np.float64)))
     assert at(result, 14).value == out[0]
     assert abs(Fraction(at(result, 14).value) - exact) > 0
-    assert at(result, 14).exact == pytest.approx(float(exact), rel=1e-12)
+    assert at(result, 14).exact == pytest.approx(float(exact), rel=1e-12, abs=0)
 
 
 def test_where_a_value_goes_its_error_goes():
@@ -219,7 +220,7 @@ def test_a_product_and_a_sum_that_are_contracted():
 
     exact = 3 - Fraction(1, 9)
     wrong = abs(exact - Fraction(float(out[0]))) / exact
-    assert result.accuracy.stores[0].largest == pytest.approx(float(wrong), rel=1e-6)
+    assert result.accuracy.stores[0].largest == pytest.approx(float(wrong), rel=1e-6, abs=0)
 
 
 def test_exact_launches_are_silent():
@@ -255,6 +256,65 @@ def test_what_a_product_in_tf32_leaves_out(taken):
 
     assert out[0] != 3
     assert result.accuracy.stores[0].exact == pytest.approx(3, rel=1e-12)
+
+
+def test_a_product_in_f64():
+    """D = A * B + C of 1/x and 1/sqrt(x), rounded: the companion has what they lack, and what the sum loses."""
+    body = """ld.global.f64 %d1, [%rd4]; rcp.rn.f64 %d2, %d1; sqrt.rn.f64 %d3, %d2; shl.b32 %r2, %r1, 4; cvt.u64.u32 %rd6, %r2; add.s64 %rd5, %rd2, %rd6;
+    mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%d4, %d5}, {%d2}, {%d3}, {%d2, %d3};
+    st.global.v2.f64 [%rd5], {%d4, %d5};"""
+    x = np.arange(3, 35) ** 2.0
+    out, result = shadow(body, x, np.zeros((32, 2)), 8)
+    factor = [Fraction(1, int(v)) for v in x]
+    root = [Fraction(1, n) for n in range(3, 35)]
+    worst = Fraction(0)
+    for lane in range(32):
+        for k in (0, 1):
+            row, column = lane // 4, lane % 4 * 2 + k
+            exact = (factor, root)[k][lane] + sum(factor[4 * row + i] * root[4 * column + i] for i in range(4))
+            worst = max(worst, abs(Fraction(out[lane, k]) - exact) / exact)
+
+    assert result.accuracy.stores[0].largest == pytest.approx(float(worst), rel=1e-9, abs=0)
+
+
+def test_a_product_of_a_sparse_matrix():
+    """Elements 1 and 2 of each four are 1/x in f16, times ones and twos: the sums are off by what the elements are."""
+    body = """ld.global.f32 %f1, [%rd4]; rcp.rn.f32 %f2, %f1; sqrt.rn.f32 %f3, %f1; cvt.rn.f16x2.f32 %r2, %f3, %f2; mov.f32 %f9, 0f00000000; mov.b32 %r3, 0x40003C00; mov.b32 %r4, 0x99999999;
+    shl.b32 %r5, %r1, 4; cvt.u64.u32 %rd6, %r5; add.s64 %rd5, %rd2, %rd6;
+    mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f4, %f5, %f6, %f7}, {%r2, %r2}, {%r3, %r3}, {%f9, %f9, %f9, %f9}, %r4, 0x0;
+    st.global.v4.f32 [%rd5], {%f4, %f5, %f6, %f7};"""
+    x = np.arange(2, 34, dtype=np.float32)
+    out, result = shadow(body, x, np.zeros((32, 4), np.float32))
+    # a row has the pairs of four lanes, in K as elements 1 and 2 of four; B alternates 1 and 2 along K
+    pairs = (1 / x.astype(np.float64) * 2 + np.sqrt(x.astype(np.float64))).reshape(8, 4).sum(1)
+    exact = np.repeat(pairs, 4)[:, None]
+
+    assert result.accuracy.stores[0].largest == pytest.approx(float((np.abs(out - exact) / out).max()), rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["f16", "tf32"])
+def test_fragments_of_wmma(kind):
+    """Tiles of rounded square roots, through memory and fragments: what is stored is as far off as the product of them in f64."""
+    shape, k, element = ("m16n16k16", 16, 2) if kind == "f16" else ("m16n16k8", 8, 4)
+    held, types = (8, "f32.f32") if kind == "f16" else (4, "f32.tf32.tf32.f32")
+    turned = "cvt.rn.f16.f32 %h1, %f1; st.shared.b16 [%r2], %h1;" if kind == "f16" else "st.shared.f32 [%r2], %f1;"
+    a, b = ("{" + ", ".join(f"%{n}{i}" for i in range(held)) + "}" for n in "ab")
+    c = "{" + ", ".join(f"%c{i}" for i in range(8)) + "}"
+    body = f""".reg .b32 %a<8>; .reg .b32 %b<8>; .reg .f32 %c<8>; mov.u32 %r3, tile; mov.u32 %r4, 0;
+L:  mad.lo.u32 %r5, %r4, 32, %r1; mad.lo.u32 %r2, %r5, {element}, %r3; add.u32 %r5, %r5, 2; cvt.rn.f32.u32 %f1, %r5; sqrt.rn.f32 %f1, %f1; {turned}
+    add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, {k // 2}; @%p1 bra L;
+    bar.sync 0; {"".join(f"mov.f32 %c{i}, 0f3F000000; " for i in range(8))}
+    wmma.load.a.sync.aligned.row.{shape}.shared.{kind} {a}, [%r3];
+    wmma.load.b.sync.aligned.col.{shape}.shared.{kind} {b}, [%r3];
+    wmma.mma.sync.aligned.row.col.{shape}.{types} {c}, {a}, {b}, {c};
+    wmma.store.d.sync.aligned.row.{shape}.shared.f32 [tile], {c}; wmma.load.c.sync.aligned.row.{shape}.shared.f32 {c}, [tile];
+    wmma.store.d.sync.aligned.row.{shape}.global.f32 [%rd2], {c};"""
+    out, result = shadow(body, np.zeros(32, np.float32), np.zeros((32, 8), np.float32))
+    roots = np.sqrt(np.arange(2, 2 + 16 * k)).reshape(16, k)
+    got = out.reshape(16, 16)
+
+    worst = np.abs((got - (roots @ roots.T + 0.5)) / got).max()
+    assert result.accuracy.stores[0].largest == pytest.approx(float(worst), rel=1e-6)
 
 
 WAYS = {
@@ -342,6 +402,29 @@ def test_products_of_warpgroups(name):
     got = next(iter(kept.values())).view(np.float32).reshape(kinds["C"][1])
 
     worst = np.abs((got - a @ b.T) / got).max()
+    assert max(birth.largest for birth in result.accuracy.stores) == pytest.approx(float(worst), rel=1e-6)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rounded", [False, True])
+def test_products_of_warpgroups_with_a_in_registers(rounded):
+    """C begins as the number of its register, and A, negated, comes from registers: as it is, or times a third, rounded."""
+    case = Case.read(CASES / "gemm_rs_bf16")
+    third = np.array(0.333984375, ml_dtypes.bfloat16)
+    if rounded:
+        text = re.sub(
+            r"(ld\.global\.u32 \t(%r\d+), \[%rd3[15].*\];)",
+            rf"\1 {{ .reg .b32 t; mov.b32 t, {int(third.view(np.uint16)) * 0x10001}; mul.rn.bf16x2 \2, \2, t; }}",
+            case.source[0],
+        )
+        case.source = text, case.source[1]
+    result = run_prepared(case.prepare(), kept := {}, shadow="f64")
+    a, b = (case.data[f"in_{n}"].view(ml_dtypes.bfloat16).astype(np.float64).reshape(64, 192) for n in "AB")
+    row, column = np.indices((64, 64))
+    begins = column // 8 * 4 + row % 16 // 8 * 2 + column % 2
+    got = next(iter(kept.values())).view(np.float32).reshape(64, 64)
+
+    worst = np.abs((got - (begins - a * (float(third) if rounded else 1.0) @ b.T)) / got).max()
     assert max(birth.largest for birth in result.accuracy.stores) == pytest.approx(float(worst), rel=1e-6)
 
 

@@ -114,6 +114,8 @@ def rounding_of(form: Form, text: str, access: Access | None) -> Rounding | None
         return Rounding(f"{'load' if words[0] == 'ld' else 'store'}_cells") if moves else None
     if root in ("mma", "wgmma"):
         return _product(root, words)
+    if root == "wmma":
+        return _of_fragments(words)
     if root in ("setp", "cvt"):
         return _comparison(words) if root == "setp" else _conversion(words)
     if (root in LOGIC or root == "not") and words == ["pred"]:
@@ -128,6 +130,16 @@ def _product(root: str, words: list[str]) -> Rounding | None:
     if len(types) < 3 or types[0] not in ("f16", "f32", "f64") or types[1] not in FACTORS or scaled:
         return None
     return Rounding("multiply_in_groups" if root == "wgmma" else "multiply", types[1], types[0])
+
+
+def _of_fragments(words: list[str]) -> Rounding | None:
+    """``wmma``; products only where C and D have one type."""
+    kind = "f32" if words[-1] == "tf32" else words[-1]
+    if words[0] in ("load", "store"):
+        return Rounding(f"{words[0]}_fragment", kind) if kind in DTYPES else None
+    to, *others = [w for w in words if w in FACTORS or w in ("f32", "s32")] or [""]
+    factors = ["f16"] if len(others) == 1 else others[:1]
+    return Rounding("multiply", factors[0], to) if to in DTYPES and others[-1:] == [to] else None
 
 
 def _comparison(words: list[str]) -> Rounding | None:

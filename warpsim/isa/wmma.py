@@ -95,7 +95,7 @@ def wmma_mma_f16(op: Op, a: Registers, b: Registers, c: Registers, *, device: De
     accumulator = _gathered(op, op.ctype.name, c, n, m, device.sm)
     if op.dtype.name == "f32":
         accumulator = accumulator.astype(np.float32, copy=False)
-    x, y = (_multiplicand(op, o, "f16", v, n, m, device.sm) for o, v in (("a", a), ("b", b)))
+    x, y = (multiplicand(op, o, "f16", v, n, m, device.sm) for o, v in (("a", a), ("b", b)))
     result = _float_product(x, y, accumulator, "f16", device)
     if op.dtype.name == "f16" and result.dtype == np.float32:
         nan = np.isnan(result)
@@ -104,7 +104,7 @@ def wmma_mma_f16(op: Op, a: Registers, b: Registers, c: Registers, *, device: De
     return _scattered(op, op.dtype.name, result, n, m, device.sm)
 
 
-def _multiplicand(op: Op, operand: str, type: str, values: Registers, n: int, m: int, sm: int = 90) -> Lanes:
+def multiplicand(op: Op, operand: str, type: str, values: Registers, n: int, m: int, sm: int = 90) -> Lanes:
     """``[K, rows, W]`` of A or B: bits of floats, values of integers, words of b1 (K in words)."""
     if type == "b1":
         return gather(layout.words(operand, op.shape), _words(values), n, m)
@@ -190,8 +190,8 @@ def _mixed_legal(op: Op) -> str | None:
 def wmma_mma(op: Op, a: Registers, b: Registers, c: Registers, *, device: DevicePort) -> Registers:
     """bf16, tf32, f64 and integer multiplicands."""
     n, m = extent((*a, *b, *c))
-    x = _multiplicand(op, "a", op.atype.name, a, n, m)
-    y = _multiplicand(op, "b", op.btype.name, b, n, m)
+    x = multiplicand(op, "a", op.atype.name, a, n, m)
+    y = multiplicand(op, "b", op.btype.name, b, n, m)
     accumulator = _gathered(op, op.ctype.name, c, n, m, device.sm)
     if op.dtype.name == "s32":
         result = product_of_integers(x.transpose(2, 1, 0), y.transpose(2, 1, 0), accumulator, saturate=op.satfinite)
@@ -219,7 +219,7 @@ def wmma_mma(op: Op, a: Registers, b: Registers, c: Registers, *, device: Device
 def wmma_mma_b1(op: Op, a: Registers, b: Registers, c: Registers) -> Registers:
     """Population counts of combined bit rows."""
     n, m = extent((*a, *b, *c))
-    x, y = _multiplicand(op, "a", "b1", a, n, m), _multiplicand(op, "b", "b1", b, n, m)
+    x, y = multiplicand(op, "a", "b1", a, n, m), multiplicand(op, "b", "b1", b, n, m)
     result = _gathered(op, "s32", c, n, m)
     result = plain_matrix.dot_bits(x[:, :, None], y[:, None], result, exclusive=op.op == "xor")
     return _scattered(op, "s32", result, n, m)

@@ -38,9 +38,9 @@ from warpsim.observe.accuracy_report import AccuracyReport, Birth
 from warpsim.observe.accuracy_values import (
     DECISION,
     NAMES,
+    NONE,
     NOTHING,
     PARTS,
-    Errors,
     Made,
     Part,
     Pending,
@@ -59,7 +59,7 @@ from warpsim.records import frozen
 
 MOVES = frozenset(("move", "select", "shuffle", "transpose", "decide", "compare"))
 """What gives no error where its sources have none."""
-NONE = np.zeros(1)
+LOADS = frozenset(("load", "load_fragment"))
 
 
 @frozen(eq=False)
@@ -336,27 +336,17 @@ class Accuracy(Watcher):
         slot, table = instruction.outputs[0].registers[0], self._of(group, instruction).table[0]
         made: Made = {}
         for kind in HALF:
-            if (held := self._in_warps(group, p.errors[:1], kind)) is not None:
+            if (held := matrices.in_warps(group, p.errors[:1], kind)) is not None:
                 for k in (0, 1):
                     element = table[:, k]
                     new = group.warps.collect(held[0][element % 2, :, element // 2].transpose(1, 0, 2))
                     made[slot, (kind, k)] = _some(new)
         return made
 
-    def _in_warps(self, group: Group, errors: Sequence[Errors], kind: str) -> Array | None:
-        """The errors of both halves of registers, ``[registers, 2, n, 32, m]``; None if there are none."""
-        if not any((kind, k) in e for e in errors for k in (0, 1)):
-            return None
-        warps = group.warps
-        shape = warps.n, 32, warps.m
-        return np.stack(
-            [[np.broadcast_to(warps.spread(e.get((kind, k), NONE)), shape) for k in (0, 1)] for e in errors]
-        )
-
     # ---- products ----------------------------------------------------------------------------
 
     def _multiply(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
-        return self._product(group, instruction, p, matrices.product_of_warps(group, p))
+        return self._product(group, instruction, p, matrices.product_of_warps(machine, group, p))
 
     def _multiply_in_groups(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
         if machine.launch.settings.async_effects == "at_wait":
@@ -399,15 +389,23 @@ class Accuracy(Watcher):
         pending, instruction = self._pending, group.instruction
         if pending is None or pending.group is not group or pending.instruction is not instruction:
             rule = self._of(group, instruction).rule
-            if rule is None or rule.rounding.does != "load":
+            if rule is None or rule.rounding.does not in LOADS:
                 return
             pending = self._pending = Pending(group, instruction, rule, [], [], None)  # it reads no register
             self._accesses = []
         does = pending.rule.rounding.does
         if does == "store" and access.kind != READ:
             self._store(machine, group, access, pending)
-        elif does == "load":
+        elif does in LOADS:
             self._accesses.append(access)
+        elif does == "store_fragment":
+            self._accesses.append(access)
+            number, half = divmod(len(self._accesses) - 1, 2 if pending.rule.rounding.kind in HALF else 1)
+            part = pending.rule.rounding.kind, half
+            if access.active is None or access.active.all():  # of memory in several allocations there are several
+                value, error = part_of(pending.values[number], part), pending.errors[number].get(part)
+                one = NOTHING if error is None else {(part[0], 0): error}
+                self._store(machine, group, access, attrs.evolve(pending, values=[value], errors=[one]))
 
     def rows_accessed(self, machine: Machine, group: Group, access: MemoryAccess) -> None:
         """The same for rows of matrices."""
@@ -458,7 +456,7 @@ class Accuracy(Watcher):
         words = np.stack([np.broadcast_to(warps.spread(v.view(np.uint32)), (warps.n, 32, warps.m)) for v in p.values])
         bits = np.stack(halves(words, "u2"), axis=1)
         for kind in HALF:
-            held = self._in_warps(group, p.errors, kind)
+            held = matrices.in_warps(group, p.errors, kind)
             if held is None and kind not in self._memory.kinds(region):
                 continue
             some = (
@@ -511,6 +509,23 @@ class Accuracy(Watcher):
                     at, owners = (group.warps.collect(a) for a in (place[:, row] + offset[:, None], columns[:, row]))
                     bits = part_of(value, (kind, k)).view(f"u{size}")
                     made[slot, (kind, k)] = _some(self._memory.read(region, kind, at, owners, bits))
+        return made
+
+    def _load_fragment(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:
+        """Elements come one after another, register by register; a register may hold what another does."""
+        made: Made = {}
+        kind, outputs = p.rule.rounding.kind, [o.registers[0] for o in elements(instruction.outputs)]
+        per = 2 if kind in HALF else 1
+        for number, access in enumerate(self._accesses):
+            if access.active is not None and not access.active.all():
+                return {}
+            region, columns = accessed(machine, access)
+            part = kind, number % per
+            if kind not in self._memory.kinds(region):
+                continue
+            for slot in outputs[number // per :: len(self._accesses) // per]:
+                bits = part_of(as_array(group.read(slot)), part).view(f"u{DTYPES[kind].itemsize}")
+                made[slot, part] = _some(self._memory.read(region, kind, access.places, columns, bits))
         return made
 
     def _load_cells(self, machine: Machine, group: Group, instruction: Instruction, p: Pending) -> Made:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
+import attrs
 import numpy as np
 
-from warpsim.isa import mma, mma_sp, wgmma
-from warpsim.isa.exact import HALF, two_sum
-from warpsim.isa.ports import Lanes
+from warpsim.isa import mma, mma_sp, wgmma, wmma
+from warpsim.isa.exact import DTYPES, HALF, two_sum
+from warpsim.isa.ports import Lanes, Registers
 from warpsim.isa.spec import Op
-from warpsim.layout import fragments
-from warpsim.layout.fragment import gather, scatter
+from warpsim.layout import fragments, wmma_fragments
+from warpsim.layout.fragment import scatter
 from warpsim.machine.asynchrony.wgmma import SharedMatrix
 from warpsim.machine.binding.warp_steps import collect, spread
 from warpsim.machine.machine import Machine
@@ -22,7 +24,7 @@ from warpsim.numerics.arrays import Array, DType, halves
 from warpsim.numerics.floating import fma64
 from warpsim.numerics.matrix import decode, expand
 from warpsim.observe.accuracy_memory import Companions, shared_of
-from warpsim.observe.accuracy_values import Errors, Part, Pending
+from warpsim.observe.accuracy_values import NONE, Errors, Part, Pending
 from warpsim.program.program import Instruction
 
 # ---- moves --------------------------------------------------------------------------------------
@@ -118,43 +120,80 @@ def _results(p: Pending, rows: int) -> list[tuple[int, Part]]:
     return [(slot, (to, k)) for slot in slots for k in range(per)]
 
 
-def product_of_warps(group: Group, p: Pending) -> Product:
-    """The product of an ``mma``."""
-    op, warps, kind = p.instruction.op, group.warps, p.rule.rounding.kind
-    count, width, places = warps.n, warps.m, _places(p)
-    height = mma.extents(op)[0]
-    sparse = "e" in places
+def in_warps(group: Group, errors: Sequence[Errors], kind: str) -> Array | None:
+    """The errors of the elements of registers, ``[registers, elements, n, 32, m]``; None if there are none."""
+    parts = [(kind, k) for k in range(max(4 // DTYPES[kind].itemsize, 1))] if kind in DTYPES else []
+    if not any(part in e for e in errors for part in parts):
+        return None
+    warps = group.warps
+    shape = warps.n, 32, warps.m
+    return np.stack([[np.broadcast_to(warps.spread(e.get(part, NONE)), shape) for part in parts] for e in errors])
+
+
+def _lost(
+    group: Group, p: Pending, at: list[int], kind: str, taken: Callable[[Registers], Array], lanes: int = 32
+) -> Array | None:
+    """The errors of a factor ``[K, rows, W]`` that is ``taken`` from registers; None if there are none."""
+    kind = "f32" if kind == "tf32" else kind
+    held = in_warps(group, [p.errors[k] for k in at], kind)
+    if held is None:
+        return None
+    count, per, _, _, m = held.shape
+    words = np.arange(count * lanes).reshape(count, 1, lanes, 1)
+    counted = numbers(words) if kind in HALF else (words + 1).astype(np.float64 if kind == "f64" else np.uint32)
+    place = taken(tuple(counted))[..., 0].astype(np.int64) - 1
+    every = held.reshape(count, per, -1, lanes, m).transpose(0, 3, 1, 2, 4).reshape(count * lanes * per, -1)
+    found: Array = every[place]
+    return found
+
+
+def product_of_warps(machine: Machine, group: Group, p: Pending) -> Product:
+    """The product of an ``mma`` or a ``wmma``."""
+    op, warps, kind, places = p.instruction.op, group.warps, p.rule.rounding.kind, _places(p)
+    n, m, sm, whole = warps.n, warps.m, machine.launch.device.sm, op.text.startswith("wmma")
+    height = 0 if whole else mma.extents(op)[0]
 
     def lanes(array: Array) -> Array:
-        return np.ascontiguousarray(np.broadcast_to(spread(warps, array, wide=False), (count, 32, width)))
+        return np.ascontiguousarray(np.broadcast_to(spread(warps, array, wide=False), (n, 32, m)))
 
-    def matrix(name: str, rows: int) -> Array:
-        """``[K, rows, W]``."""
-        held = tuple([lanes(p.values[at]) for at in places[name]])
-        bits = mma.multiplicand(kind, rows, held, count, width)
-        exact = bits if kind == "f64" else decoded(bits, _kind(op, name))
-        for half, lost in _lost([p.errors[at] for at in places[name]], kind):
-            fragment = fragments.multiplicand(
-                rows, len(exact) // (1 if half is None else 2), 64 if kind == "f64" else 32
-            )
-            some = gather(fragment, tuple([lanes(e) for e in lost]), count, width)
-            exact[slice(None) if half is None else slice(half, None, 2)] += some
-        return exact
+    def taken(name: str, held: Registers, n: int = 1, m: int = 1) -> Array:
+        if whole:
+            return wmma.multiplicand(op, name, kind, held, n, m, sm)
+        return mma.multiplicand(kind, height if name == "a" else 8, held, n, m)
 
-    left, right = matrix("a", height), matrix("b", 8)
-    if sparse:
-        meta, active = lanes(p.values[places["e"][0]]), np.ones((count, 32, width), np.bool_)
+    def factor(name: str) -> tuple[Array, Array | None]:
+        """``[K, rows, W]`` with errors; those of f64, which has no room for them, beside it."""
+        bits = taken(name, tuple([lanes(p.values[at]) for at in places[name]]), n, m)
+        lost = _lost(group, p, places[name], kind, partial(taken, name))
+        if kind == "f64":
+            return bits, lost
+        exact = decoded(bits, kind if whole else _kind(op, name))
+        return exact if lost is None else exact + lost, None
+
+    (left, left_lost), (right, right_lost) = factor("a"), factor("b")
+    if "e" in places:
+        meta, active = lanes(p.values[places["e"][0]]), np.ones((n, 32, m), np.bool_)
         selector = int(np.asarray(p.values[places["f"][0]]).reshape(-1)[0])
-        left = expand(left, mma_sp.positions(op, meta, selector, count, width, active, silent))[0]
+        left = expand(left, mma_sp.positions(op, meta, selector, n, m, active, silent))[0]
     a, b = left.transpose(2, 1, 0), right.transpose(2, 0, 1)
-    both = _doubled(a, b) if kind == "f64" else (np.matmul(a, b),)
-    bits = 64 if kind == "f64" else 32
-    rows = []
-    for sums in both:
-        tiles = np.ascontiguousarray(sums.transpose(1, 2, 0))
-        registers = scatter(fragments.accumulator(height, 8, bits), tiles, count, width, row_major=True)
-        rows.append(np.stack([_shaped(group, collect(warps, r, wide=False)) for r in registers]))
-    return Product(rows[0], rows[1] if len(rows) > 1 else None, _results(p, len(rows[0])), places["c"])
+    sums, rest = _doubled(a, b) if kind == "f64" else (np.matmul(a, b), None)
+    if rest is not None and left_lost is not None:
+        rest += np.matmul(left_lost.transpose(2, 1, 0), b)
+    if rest is not None and right_lost is not None:
+        rest += np.matmul(a, right_lost.transpose(2, 0, 1))
+    fragment = (
+        wmma_fragments.accumulator(op.shape, op.dtype.name, sm)
+        if whole
+        else fragments.accumulator(height, 8, 64 if kind == "f64" else 32)
+    )
+    fragment = attrs.evolve(fragment, bits=max(fragment.bits, 32))
+
+    def rows(each: Array) -> Array:
+        registers = scatter(fragment, np.ascontiguousarray(each.transpose(1, 2, 0)), n, m, row_major=True)
+        return np.stack([_shaped(group, collect(warps, r, wide=False)) for r in registers])
+
+    made = rows(sums)
+    return Product(made, None if rest is None else rows(rest), _results(p, len(made)), places["c"])
 
 
 def decoded(bits: Array, kind: str) -> Array:
@@ -174,17 +213,6 @@ def silent(rule: str, message: str, lanes: Array | None = None, **values: object
 
 def _shaped(group: Group, value: object) -> Array:
     return np.broadcast_to(as_array(value), group.selection.shape)  # type: ignore[arg-type]
-
-
-def _lost(errors: list[Errors], kind: str) -> list[tuple[int | None, list[Array]]]:
-    """The errors of registers that hold a matrix: by half (None: of whole registers), those of each."""
-    found: list[tuple[int | None, list[Array]]] = []
-    for half in (0, 1) if kind in HALF else (None,):
-        part: Part = ("f32" if kind == "tf32" else kind, half or 0)
-        lost = [e.get(part) for e in errors]
-        if any(e is not None for e in lost):
-            found.append((half, [np.zeros(1) if e is None else e for e in lost]))
-    return found
 
 
 def _doubled(a: Array, b: Array) -> tuple[Array, Array]:
@@ -254,10 +282,12 @@ def product_of_warpgroups(machine: Machine, group: Group, p: Pending, memory: Co
     ]
     errors = port.errors if registers is None else [None, *port.errors]
     factors = [f if e is None else f + e for f, e in zip(factors, errors, strict=True)]
-    for half, lost in _lost([p.errors[at] for at in places.get("a", ())], kind):
-        whole = held([np.broadcast_to(e, group.selection.shape) for e in lost])
-        some = gather(fragments.warpgroup_multiplicand(32), whole, n, m).transpose(2, 0, 1)
-        factors[0][:, slice(None) if half is None else slice(half, None, 2)] += some
+    if registers is not None:
+        storage = np.dtype(wgmma.STORAGE[op.atype.name])
+        lost = _lost(
+            group, p, places["a"], kind, lambda r: fragments.gather_a(r, 1, 1, storage).transpose(1, 2, 0), lanes=128
+        )
+        factors[0] = factors[0] if lost is None else factors[0] + lost.transpose(2, 0, 1)
     scales = [wgmma.one(lanes(f"imm_scale_{name}")) or 1 for name in "ab"]
     if stored_at is not None:
         full, _ = expand(factors[0].transpose(1, 0, 2), stored_at.transpose(1, 0, 2))

@@ -33,6 +33,7 @@ Errors = dict[Part, Array]
 Made = dict[tuple[int, Part], "Array | None"]
 """What an instruction gives: errors by register and element; None for an exact one."""
 TINY = 5e-324
+NONE = np.zeros(1)
 
 
 def companion(value: Array, error: Array | None) -> Array:
@@ -161,7 +162,7 @@ def rule_of(group: Group, instruction: Instruction) -> Rule | None:
     if found is None:
         return None
     given = instruction.operands if found.does == "multiply_in_groups" else instruction.inputs
-    loads = found.does in ("load", "load_matrices", "load_cells")
+    loads = found.does in ("load", "load_matrices", "load_cells", "load_fragment")
     data = () if loads else tuple([o for o in elements(given) if o.base is None])
     address = next((o for o in instruction.inputs if o.base is not None), None)
     cells = address is not None and found.does in ("load_cells", "store_cells")
