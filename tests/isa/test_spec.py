@@ -198,7 +198,7 @@ def test_defects_of_a_declaration():
         return wrong
 
     with pytest.raises(InternalError):
-        candidates("op", ("u32",))
+        candidates("op", ("u32",))[0].form.function  # noqa: B018
 
 
 def test_nearest():

@@ -91,7 +91,7 @@ def _constant(instruction: Instruction, bits: int) -> Instruction:
     """The instruction with a constant result, which no longer counts as a product or sum."""
 
     value = _array(bits, instruction.operands[0].type)
-    form = attrs.evolve(instruction.form, function=lambda op, *sources: value)
+    form = instruction.form.replaced(function=lambda op, *sources: value)
     return attrs.evolve(instruction, form=form, traits=PLAIN)
 
 
@@ -102,7 +102,7 @@ def _by_constant(instruction: Instruction, bits: int) -> Instruction:
     assert factors is not None
     return attrs.evolve(
         instruction,
-        form=attrs.evolve(instruction.form, function=lambda op, a, b: meaning(op, a, divisor)),
+        form=instruction.form.replaced(function=lambda op, a, b: meaning(op, a, divisor)),
         traits=attrs.evolve(instruction.traits, factors=lambda a, b: factors(a, divisor, rounded.rcp_ftz)),
     )
 

@@ -110,7 +110,7 @@ def identity(instruction: Instruction, source: Operand, meaning: Body | None = N
     spec, operands = instruction.form.operands, instruction.operands
     if operands[1].register is not None:
         source = source._replace(type=operands[1].type)
-    form = attrs.evolve(instruction.form, function=meaning or (lambda op, value: value), operands=(spec[0], spec[-1]))
+    form = instruction.form.replaced(function=meaning or (lambda op, value: value), operands=(spec[0], spec[-1]))
     traits = attrs.evolve(PLAIN, contraction=Contraction.IDENTITY)
     return attrs.evolve(instruction, form=form, traits=traits, operands=(operands[0], source))
 
@@ -174,7 +174,7 @@ def _keep_factors(instruction: Instruction, product: _Product, registers: list[R
 
     n_dest = 1 + len(kept)
     specs = (*[form.operands[0]] * n_dest, *form.operands[1:])
-    form = attrs.evolve(form, function=function, n_dest=n_dest, operands=specs)
+    form = form.replaced(function=function, n_dest=n_dest, operands=specs)
     d, *rest = instruction.operands
     return attrs.evolve(instruction, form=form, operands=(d, *places.values(), *rest))
 
@@ -190,7 +190,7 @@ def _sum(instruction: Instruction, product: _Product, operand: int, *, negative:
         negative_sum=minus and operand == 0,
     )
     sources = [attrs.evolve(form.operands[-1], name=name) for name in "abc"[: len(product.factors) + 1]]
-    form = attrs.evolve(form, function=function, operands=(form.operands[0], *sources))
+    form = form.replaced(function=function, operands=(form.operands[0], *sources))
     return attrs.evolve(instruction, form=form, operands=(d, *product.factors, terms[1 - operand]))
 
 

@@ -47,7 +47,7 @@ def _exchanged(instruction: Instruction) -> Instruction:
     d, a, b, *rest = instruction.operands
     form = instruction.form
     if not rest and instruction.traits.exchanged is not None:
-        form = attrs.evolve(form, function=instruction.traits.exchanged)
+        form = form.replaced(function=instruction.traits.exchanged)
     return attrs.evolve(instruction, form=form, operands=(d, b, a, *rest))
 
 

@@ -6,9 +6,11 @@ one `Form` for each of their lines.
 
 from __future__ import annotations
 
+import copy
 import enum
 import functools
 import inspect
+import itertools
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, Union
@@ -16,7 +18,7 @@ from typing import Any, TypeVar, Union
 from warpsim.errors import InternalError
 from warpsim.isa import syntax
 from warpsim.isa.traits import PLAIN, Traits
-from warpsim.records import frozen
+from warpsim.records import cached_property, frozen
 from warpsim.types import ScalarType
 
 Target = int | str | tuple[int | str, ...]
@@ -143,29 +145,74 @@ class OperandSpec:
     selectors: frozenset[str] = frozenset()
 
 
-@frozen(eq=False)
+@frozen(eq=False, slots=False)
 class Form:
-    """One line of a syntax block, with the function that gives its meaning.
-
-    ``function(op, *sources, **ports)``: the sources are the operands other than destinations, in order; operands that
-    this form lacks are filled in as None. ``names`` are the slots of all blocks of the function, as of an absent modifier.
-    """
+    """One line of a syntax block, with the function that gives its meaning, of which all ``blocks`` are given. What only some of
+    an opcode's forms are asked for is made when it is."""
 
     root: str
     pattern: syntax.Pattern
-    operands: tuple[OperandSpec, ...]
-    n_dest: int
-    function: Body
-    anchor: str
-    scope: Scope
-    ports: frozenset[str]
-    names: Mapping[str, object]
     declared: Declaration
+    meaning: Body
+    blocks: Sequence[Declaration]
 
     @property
     def syntax(self) -> str:
         """The line as declared."""
         return self.pattern.line
+
+    @property
+    def anchor(self) -> str:
+        """The ``id`` of the section in the PTX ISA."""
+        return self.declared.section
+
+    @property
+    def scope(self) -> Scope:
+        """The threads that execute it together."""
+        return self.declared.scope
+
+    @cached_property
+    def parameters(self) -> tuple[list[str], frozenset[str]]:
+        """The names of the function's positional parameters, with ``*`` for all that are left, and of its ports."""
+        given = list(inspect.signature(self.meaning).parameters.values())[1:]
+        ports = frozenset(p.name for p in given if p.kind is inspect.Parameter.KEYWORD_ONLY)
+        return ["*" if p.kind is inspect.Parameter.VAR_POSITIONAL else p.name for p in given if p.name not in ports], ports
+
+    @cached_property
+    def ports(self) -> frozenset[str]:
+        """Through which the function acts on state."""
+        return self.parameters[1]
+
+    @cached_property
+    def names(self) -> Mapping[str, object]:
+        """The slots of all blocks of the function, as of an absent modifier."""
+        slots = [slot for block in self.blocks for line in _lines(block) for slot in line.slots]
+        return {slot.name: False if slot.literal else None for slot in slots}
+
+    @cached_property
+    def operands(self) -> tuple[OperandSpec, ...]:
+        """The operands, destinations first."""
+        found = _operands(self.pattern, self.parameters[0], self.declared)
+        if any(after.dest and not before.dest for before, after in itertools.pairwise(found)):
+            raise InternalError(f"destinations must come first: {self.syntax}")
+        return found
+
+    @cached_property
+    def n_dest(self) -> int:
+        """How many of them are destinations."""
+        return sum(operand.dest for operand in self.operands)
+
+    @cached_property
+    def function(self) -> Body:
+        """``function(op, *sources, **ports)``: the sources are the operands other than destinations, in order; operands that
+        this form lacks are filled in as None."""
+        return _filled(self.meaning, self.parameters[0], self.operands, self.syntax, self.scope)
+
+    def replaced(self, **made: object) -> Form:
+        """A copy with another ``function``, other ``operands`` ..."""
+        other = copy.copy(self)
+        other.__dict__.update(made)
+        return other
 
 
 Function = TypeVar("Function", bound=Body)
@@ -312,27 +359,9 @@ def _lines(declaration: Declaration) -> list[syntax.Pattern]:
     return syntax.parse_block(declaration.block, declaration.classes)
 
 
-def forms_of(root: str, declaration: Declaration, function: Body, blocks: list[Declaration]) -> list[Form]:
+def forms_of(root: str, declaration: Declaration, function: Body, blocks: Sequence[Declaration]) -> list[Form]:
     """The forms of an opcode in one block among the ``blocks`` of its function; an op has the slots of all of them."""
-    parameters = list(inspect.signature(function).parameters.values())[1:]
-    ports = frozenset(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
-    positional = [
-        "*" if p.kind is inspect.Parameter.VAR_POSITIONAL else p.name for p in parameters if p.name not in ports
-    ]
-    slots = [slot for block in blocks for line in _lines(block) for slot in line.slots]
-    names: dict[str, object] = {slot.name: False if slot.literal else None for slot in slots}
-    forms = []
-    for line in _lines(declaration):
-        if line.root != root:
-            continue
-        operands = _operands(line, positional, declaration)
-        n_dest = sum(operand.dest for operand in operands)
-        if any(operand.dest for operand in operands[n_dest:]):
-            raise InternalError(f"destinations must come first: {line.line}")
-        body = _filled(function, positional, operands, line.line, declaration.scope)
-        section, scope = declaration.section, declaration.scope
-        forms.append(Form(root, line, operands, n_dest, body, section, scope, ports, names, declaration))
-    return forms
+    return [Form(root, line, declaration, function, blocks) for line in _lines(declaration) if line.root == root]
 
 
 def _operands(line: syntax.Pattern, parameters: list[str], options: Declaration) -> tuple[OperandSpec, ...]:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from warpsim.records import frozen
+from warpsim.records import cached_property, frozen
 from warpsim.types import TYPES
 
 ROLES = frozenset(("target", "tlist", "fname", "ret_list", "param_list", "flist"))
@@ -61,14 +61,20 @@ class OperandPattern:
     selectors: frozenset[str] = frozenset()
 
 
-@frozen
+@frozen(eq=False, slots=False)
 class Pattern:
-    """One form of a block."""
+    """One form of a block: its line, the operands in it as ``written``, and the modifier classes of the block."""
 
     root: str
     slots: tuple[Slot, ...]
-    operands: tuple[OperandPattern, ...]
     line: str
+    written: str
+    classes: Mapping[str, tuple[str, ...]]
+
+    @cached_property
+    def operands(self) -> tuple[OperandPattern, ...]:
+        """The operands, read when they are first asked for: only one of many forms is that of an instruction."""
+        return tuple([_atom(text, self.classes) for text in _split(self.written)])
 
 
 def attribute(word: str) -> str:
@@ -119,12 +125,7 @@ def _lines(form: str, classes: Mapping[str, tuple[str, ...]]) -> list[Pattern]:
                 )
             )
     return [
-        Pattern(
-            root,
-            tuple(slots),
-            tuple(_atom(text, classes) for text in _split(variant)),
-            f"{root}{modifiers} {variant}".strip(),
-        )
+        Pattern(root, tuple(slots), f"{root}{modifiers} {variant}".strip(), variant, classes)
         for variant in _variants(operands or "")
     ]
 

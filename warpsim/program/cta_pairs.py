@@ -40,4 +40,4 @@ def _clears(instruction: Instruction) -> bool:
 
 @functools.cache
 def _of_pairs(form: Form) -> Form:
-    return attrs.evolve(form, function=even_of_pair, ports=frozenset({"cluster"}))
+    return form.replaced(function=even_of_pair, ports=frozenset({"cluster"}))
