@@ -49,16 +49,17 @@ def _record(decorate: Any, given: type | None = None, *, eq: bool = True, repr: 
         made: type = decorate(**options, **methods)(type(given)(given.__name__, given.__bases__, dict(bare)))
         return made
 
-    whole = cache(partial(model, eq=eq, repr=repr))
-    later = ["__attrs_attrs__", "__match_args__"] + ["__getstate__", "__setstate__"] * slots + ["__repr__"] * repr
-    later += (
-        ["__eq__", "__ne__"] * eq + ["__hash__"] * (eq and immutable) + ["__replace__"] * (sys.version_info >= (3, 13))
-    )
+    plain, whole = cache(partial(model, eq=False, repr=False)), cache(partial(model, eq=eq, repr=repr))
+    later = {
+        plain: ["__init__", "__attrs_attrs__", "__match_args__"]
+        + ["__getstate__", "__setstate__"] * slots
+        + ["__replace__"] * (sys.version_info >= (3, 13)),
+        whole: ["__repr__"] * repr + ["__eq__", "__ne__"] * eq + ["__hash__"] * (eq and immutable),
+    }
     body: dict[str, Any] = {
         name: value for name, value in own.items() if name not in (*fields, "__dict__", "__weakref__")
     }
-    body |= {name: _Later(whole) for name in later if name not in own}
-    body["__init__"] = _Later(partial(model, eq=False, repr=False))
+    body |= {name: _Later(made) for made, names in later.items() for name in names if name not in own}
     if eq and not immutable:
         body["__hash__"] = None
     if immutable:

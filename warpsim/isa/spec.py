@@ -176,7 +176,9 @@ class Form:
         """The names of the function's positional parameters, with ``*`` for all that are left, and of its ports."""
         given = list(inspect.signature(self.meaning).parameters.values())[1:]
         ports = frozenset(p.name for p in given if p.kind is inspect.Parameter.KEYWORD_ONLY)
-        return ["*" if p.kind is inspect.Parameter.VAR_POSITIONAL else p.name for p in given if p.name not in ports], ports
+        return [
+            "*" if p.kind is inspect.Parameter.VAR_POSITIONAL else p.name for p in given if p.name not in ports
+        ], ports
 
     @cached_property
     def ports(self) -> frozenset[str]:

@@ -15,7 +15,7 @@ from warpsim.isa import matching
 from warpsim.isa.traits import Ending
 from warpsim.program import shapes
 from warpsim.program.blocks import Blocks
-from warpsim.program.names import DIGITS, Label, Scope
+from warpsim.program.names import Label, Scope, numbered
 from warpsim.program.program import Param, Register, Variable
 from warpsim.program.resolve import RESERVED_NAMES
 from warpsim.program.shapes import Shapes
@@ -256,13 +256,16 @@ def _shadows(name: str, blocks: Blocks) -> bool:
 def _kinds(names: Iterable[str], scope: Scope) -> dict[str, str]:
     """What stands for names in a line: the hole for a register of a type, or the name."""
     found = {}
-    symbols, ranges = scope.symbols, scope.ranges
-    kinds = {prefix: HOLE + type.name for prefix, (_, type, elements) in ranges.by_prefix.items() if elements == 1}
+    symbols = scope.symbols
+    ranges = {
+        prefix: (count, HOLE + type.name) for prefix, (count, type, n) in scope.ranges.by_prefix.items() if n == 1
+    }
     for name in names:
         symbol = symbols.get(name)
         if symbol is None:
-            kind = kinds.get(name.rstrip(DIGITS))
-            found[name] = name if kind is None or ranges.find(name) is None else kind
+            prefix, number = numbered(name)
+            count, kind = ranges.get(prefix, (0, name))
+            found[name] = name if number is None or number >= count else kind
         else:
             found[name] = HOLE + symbol.type.name if isinstance(symbol, Register) else name
     return found

@@ -29,7 +29,7 @@ SINGLES = r"""
 """
 FLAGS = re.VERBOSE | re.DOTALL | re.ASCII
 PLAIN = re.compile(SINGLES, FLAGS)
-IN_BRACES = r"[\s0-9a-fA-FxXU,.+-]{33,}(?=\})"
+IN_BRACES = r"(?=\s*[^\s}])[\s0-9a-fA-FxXU,.+-]{33,}(?=\})"
 NAMES = r"(?:(?<==\{)|(?<==[ ]\{)|(?<==\n\{))[\s\w$%,+()-]{33,}(?=\})"
 LIST = re.compile(rf"\{{(?:{IN_BRACES}|{NAMES})", FLAGS)
 SYMBOL = r"(?:[a-zA-Z_$][a-zA-Z0-9_$]*|\.debug_[a-z]+)"
