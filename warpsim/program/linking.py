@@ -79,9 +79,13 @@ def check_links(resolver: Resolver, functions: Mapping[str, Function], problems:
         if any(attribute.startswith(".unified") for attribute in declared.attributes):
             message = ".unified is for modules that are linked, and this is a whole program"
             problems.add("linkage", declared.span, message, "remove .attribute(.unified(...))")
+    groups = set()
     for function in functions.values():
         _check_function(function, resolver, problems)
-        _check_groups(function, functions, problems)
+        groups.update([instruction.op.get("cta_group") for instruction in function.kinds])
+    if len(groups - {None}) > 1:
+        for function in functions.values():
+            _check_groups(function, functions, problems)
 
 
 def _check_function(function: Function, resolver: Resolver, problems: Problems) -> None:

@@ -53,7 +53,7 @@ class Statement:
         if o.register is not None:
             return place(o)
         if o.constant is not None:
-            return o._replace(constant=self._number(o.constant) & ((1 << o.type.bits) - 1))
+            return Operand(o.type, constant=self._number(o.constant) & ((1 << o.type.bits) - 1))
         values = self.values
         base, coordinates, elements = o.base, o.coordinates, o.elements
         if base is not None:
