@@ -242,3 +242,18 @@ def test_parameters_of_external_functions(param):
     warpsim.load(text)
     with pytest.raises(warpsim.PtxError):
         warpsim.load(text.replace(".extern ", "").replace(");", ") { ret; }"))
+
+
+def test_groups_of_a_kernel_and_what_it_calls():
+    """Kernels of a module may be for one CTA or for a pair; one kernel and what it calls are all for the same (ptxas 13.0)."""
+
+    def code(name, group, call=""):
+        return f"{name}()\n{{\ntcgen05.relinquish_alloc_permit.cta_group::{group}.sync.aligned;\n{call}ret;\n}}\n"
+
+    head = module_head("sm_100a", "8.6")
+    warpsim.load(head + code(".entry one", 1) + code(".entry two", 2))
+    warpsim.load(head + code(".func f", 1) + code(".entry one", 1, "call f;\n"))
+    with pytest.raises(warpsim.PtxError) as caught:
+        warpsim.load(head + code(".func f", 2) + code(".entry one", 1, "call f;\n"))
+
+    assert [finding.rule for finding in caught.value.findings] == ["illegal-form"]
