@@ -6,8 +6,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from concurrent.futures import Executor
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
@@ -22,6 +21,9 @@ from warpsim.machine.state.launch import BATCH_THREADS, Settings
 from warpsim.machine.state.schedule import Schedule
 from warpsim.program.program import Function
 from warpsim.records import frozen
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 MAX_GRID = (2**31 - 1, 65535, 65535)
 MAX_BLOCK = (1024, 1024, 64)

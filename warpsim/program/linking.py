@@ -79,13 +79,11 @@ def check_links(resolver: Resolver, functions: Mapping[str, Function], problems:
         if any(attribute.startswith(".unified") for attribute in declared.attributes):
             message = ".unified is for modules that are linked, and this is a whole program"
             problems.add("linkage", declared.span, message, "remove .attribute(.unified(...))")
-    groups = set()
     for function in functions.values():
         _check_function(function, resolver, problems)
-        groups.update([instruction.op.get("cta_group") for instruction in function.kinds])
-    if len(groups - {None}) > 1:
-        for function in functions.values():
-            _check_groups(function, functions, problems)
+    groups = {instruction.op.get("cta_group") for function in functions.values() for instruction in function.kinds}
+    for function in functions.values() if len(groups - {None}) > 1 else ():
+        _check_groups(function, functions, problems)
 
 
 def _check_function(function: Function, resolver: Resolver, problems: Problems) -> None:

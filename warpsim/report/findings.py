@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 from collections import Counter
@@ -42,6 +41,8 @@ def sarif(findings: Iterable[Finding], version: str = "") -> JsonObject:
     the conflicting access are related locations.
     """
     found = list(findings)
+    import hashlib  # OpenSSL, which it loads, takes 6 ms
+
     names = sorted({finding.rule for finding in found})
     driver: JsonObject = {
         "name": "warpsim",
