@@ -69,13 +69,14 @@ def _run(words: list[str]) -> int:
     options = parser().parse_args(spelled(words))
     options.words, options.then = words, []
     from warpsim.errors import LaunchError, WarpsimError
-    from warpsim.host.files import Target
     from warpsim.host.options import resolve_checks
 
     try:
         resolve_checks(getattr(options, "checks", None))
         for path in (getattr(options, "sarif", None), getattr(options, "profile_to", None)):
             if path and (os.path.isfile(path) or not os.path.exists(path)):
+                from warpsim.host.files import Target
+
                 Target(path).abandon()  # report unwritable files before anything runs
         module = import_module(f"warpsim.cli.{options.module}")
         status = int(getattr(module, f"command_{options.command.replace('-', '_')}")(options))

@@ -105,7 +105,7 @@ def _values(action: argparse.Action, given: Sequence[str], text: str) -> Iterabl
 
             return continued(text)
         case "device":
-            from warpsim.host.device import SHARED_LIMIT
+            from warpsim.host.targets import SHARED_LIMIT
 
             return [f"sm_{number}{'a' * (number >= 90)}" for number in SHARED_LIMIT]
         case "checks":

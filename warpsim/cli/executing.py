@@ -16,8 +16,8 @@ from types import FrameType
 
 from warpsim.cli.output import Unusable
 from warpsim.host.defaults import FILE, append_errors
-from warpsim.host.device import Device
 from warpsim.host.options import resolve_checks
+from warpsim.host.targets import capability
 
 PASSED = ("device", "checks", "on_finding", "numerics", "engine", "async_effects", "max_instructions", "max_seconds")
 """Options that are passed to the library in environment variables: ``WARPSIM_DEVICE`` and so on."""
@@ -33,7 +33,7 @@ def command_exec(options: Namespace) -> int:
     if not options.program:
         raise Unusable("which program? warpsim exec [OPTIONS] -- PROGRAM ARGS")
     for target in (options.device or os.environ.get("WARPSIM_DEVICE") or "sm_90a").split(","):
-        Device(target)
+        capability(target)
     resolve_checks(options.checks)
     with tempfile.TemporaryDirectory() as folder:
         report = os.path.abspath(options.report or os.path.join(folder, "report"))

@@ -7,7 +7,7 @@ import functools
 from typing import NoReturn
 
 from warpsim.cli import output
-from warpsim.host.launch_options import add_options
+from warpsim.host.command_options import add_options
 from warpsim.version import VERSION
 
 REPLAY_SECONDS = 600.0

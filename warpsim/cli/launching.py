@@ -21,11 +21,12 @@ from warpsim.errors import LaunchError, PtxError, plural
 from warpsim.host.arguments import Arguments
 from warpsim.host.cases import CaseResult, failed_case, run_case
 from warpsim.host.defaults import defaults
-from warpsim.host.device import Device, runs_on
+from warpsim.host.device import Device
 from warpsim.host.files import Target, named
 from warpsim.host.kernel import Kernel, LaunchResult, Module, load_file, load_text
 from warpsim.host.launch_options import Keywords
 from warpsim.host.options import Dim
+from warpsim.host.targets import runs_on
 from warpsim.numerics.arrays import Array
 from warpsim.records import frozen
 

@@ -23,9 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from warpsim.host.device import Device, runs_on
+from warpsim.host.device import Device
 from warpsim.host.kernel import Kernel, load_text
 from warpsim.host.launch_options import Dims
+from warpsim.host.targets import runs_on
 
 HELPERS = "test.mockgpu.helpers"
 USERS = ("test.mockgpu.cuda.cuda", "test.mockgpu.nv.nvgpu")

@@ -41,10 +41,11 @@ from warpsim.debug.waiting import BarrierState, InFlight, MbarrierState
 from warpsim.debug.writing import assign, jump
 from warpsim.errors import ExecutionError, Finding
 from warpsim.host.arguments import Arguments
+from warpsim.host.command_options import Options
 from warpsim.host.defaults import run_past
 from warpsim.host.device import Device
 from warpsim.host.kernel import Kernel, LaunchResult, result_of
-from warpsim.host.launch_options import Options, chosen_engine
+from warpsim.host.launch_options import chosen_engine
 from warpsim.host.options import Dim
 from warpsim.host.recording import record
 from warpsim.machine.runtime import NAME as HEAP

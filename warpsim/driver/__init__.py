@@ -12,13 +12,19 @@ graphs.
 The driver libraries (``libcuda.so.1``, ``libcudart.so``) and the adapters in `warpsim.compat` are built on it.
 """
 
-from warpsim.driver.driver import Driver
-from warpsim.driver.graphs import Graph, GraphExec
-from warpsim.driver.memory import Kind, Memory, Side
-from warpsim.driver.modules import DriverModule, Function, Linker
-from warpsim.driver.results import DriverError, Result
-from warpsim.driver.streams import Event, Stream
-from warpsim.driver.work import Call, Copy, Fill, Launch, Nothing
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from warpsim.driver.driver import Driver
+    from warpsim.driver.graphs import Graph, GraphExec
+    from warpsim.driver.memory import Kind, Memory, Side
+    from warpsim.driver.modules import DriverModule, Function, Linker
+    from warpsim.driver.results import DriverError, Result
+    from warpsim.driver.streams import Event, Stream
+    from warpsim.driver.work import Call, Copy, Fill, Launch, Nothing
 
 __all__ = [
     "Call",
@@ -40,3 +46,21 @@ __all__ = [
     "Side",
     "Stream",
 ]
+
+_HOMES = {
+    "Driver": "driver",
+    **dict.fromkeys(("Graph", "GraphExec"), "graphs"),
+    **dict.fromkeys(("Kind", "Memory", "Side"), "memory"),
+    **dict.fromkeys(("DriverModule", "Function", "Linker"), "modules"),
+    **dict.fromkeys(("DriverError", "Result"), "results"),
+    **dict.fromkeys(("Event", "Stream"), "streams"),
+    **dict.fromkeys(("Call", "Copy", "Fill", "Launch", "Nothing"), "work"),
+}
+
+
+def __getattr__(name: str) -> object:
+    """What is asked for, imported on first use: the command line needs only where the library lies."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'warpsim.driver' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"warpsim.driver.{_HOMES[name]}"), name)
+    return value

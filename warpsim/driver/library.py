@@ -14,8 +14,6 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from warpsim.driver.abi.binding import header
-from warpsim.driver.abi.calls import CALLS
 from warpsim.errors import LaunchError
 from warpsim.owned import PART, cache_folder, doubt, read, sweep, write
 
@@ -72,16 +70,15 @@ def build(spare: Path | None = None) -> Path:
     """
     if not sys.platform.startswith("linux"):
         raise LaunchError(f"the driver library runs on Linux; {sys.platform} has warpsim.driver and warpsim.compat")
-    shim = "".join((SOURCES / name).read_text(encoding="utf-8") for name in ("shim.c", "linked.c"))
-    lists = {library: header(library) for library in CALLS}
     python = python_library()
-    key = hashlib.sha256("\0".join([shim, *lists.values(), python, *LIBRARIES]).encode()).hexdigest()[:16]
+    sources = (path.read_bytes() for path in sorted(SOURCES.glob("*.*")))  # they declare the functions
+    key = hashlib.sha256(b"\0".join([*sources, "\0".join([python, *LIBRARIES]).encode()])).hexdigest()[:16]
     problem: Exception = LaunchError("there is no folder for the driver library: WARPSIM_CACHE names one")
     for folder in filter(None, (cache_folder(), spare)):
         home = Path(os.path.realpath(folder), f"cuda-{key}")
         try:
             if not _whole(home):
-                _make(home, lists, python)
+                _make(home, python)
             return home
         except (OSError, LaunchError) as raised:
             problem = raised
@@ -102,14 +99,17 @@ def _whole(home: Path) -> bool:
     return digest is not None and digest == read(home / DIGEST, len(digest))
 
 
-def _make(home: Path, lists: Mapping[str, str], python: str) -> None:
+def _make(home: Path, python: str) -> None:
     """Compile into a new folder, which then replaces the old one."""
+    from warpsim.driver.abi.binding import header  # only here: it imports all that the functions do
+    from warpsim.driver.abi.calls import CALLS
+
     sweep(home.parent)
     with tempfile.TemporaryDirectory(prefix=PART, dir=home.parent) as folder:
         work, made = Path(folder), Path(folder, home.name)
         made.mkdir(0o700)
-        for library, text in lists.items():
-            Path(work, f"{library}.h").write_text(text, encoding="utf-8")
+        for library in CALLS:
+            Path(work, f"{library}.h").write_text(header(library), encoding="utf-8")
         for name, (library, more) in LIBRARIES.items():
             _compile(work, name, library, python, more)
         _run("-O2", "-fPIC", "-shared", str(SOURCES / "linked.c"), "-o", str(work / LINKED))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from warpsim.driver.modules import Function
-from warpsim.host.device import SHARED_LIMIT
 from warpsim.host.launch_options import MAX_BLOCK, MAX_CLUSTER, MAX_GRID
+from warpsim.host.targets import SHARED_LIMIT
 from warpsim.machine.state.global_memory import CAPACITY
 from warpsim.records import frozen
 

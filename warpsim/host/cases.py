@@ -20,12 +20,13 @@ import numpy as np
 from warpsim.errors import Finding, LaunchError, PtxError, WarpsimError
 from warpsim.host import defaults
 from warpsim.host.arrays import DeviceArray
-from warpsim.host.device import Device, runs_on
+from warpsim.host.device import Device
 from warpsim.host.files import named, problems, read_archive, reason, text_of
 from warpsim.host.kernel import Kernel, LaunchResult, Module, load_text
 from warpsim.host.launch_options import Keywords
 from warpsim.host.recipes import DTYPES, LOGICAL, Recipe
 from warpsim.host.sources import read
+from warpsim.host.targets import runs_on
 from warpsim.host.tensor_map import TensorMap
 from warpsim.layout import textures
 from warpsim.numerics.arrays import Array, DType

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import operator
-import re
 import sys
 import threading
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from warpsim.checks.written import nothing_written, some_written
 from warpsim.errors import LaunchError, shown
 from warpsim.host.arrays import DeviceArray, Mapping, array_of, bytes_of, is_buffer, plain
 from warpsim.host.options import Checks, choice, integer
+from warpsim.host.targets import SHARED_LIMIT, capability
 from warpsim.machine.state.global_memory import GlobalMemory
 from warpsim.machine.state.launch import DeviceSpec
 from warpsim.numerics.arrays import Array
@@ -24,34 +24,6 @@ from warpsim.records import frozen
 
 if TYPE_CHECKING:
     from warpsim.parallel.processes import Processes, Threads
-
-SHARED_LIMIT = {
-    70: 96,
-    72: 96,
-    75: 64,
-    80: 163,
-    86: 99,
-    87: 163,
-    88: 99,
-    89: 99,
-    90: 227,
-    100: 227,
-    103: 227,
-    107: 227,
-    110: 227,
-    120: 99,
-    121: 99,
-}
-"""Largest shared memory of a CTA in KiB, by capability times ten."""
-
-
-def runs_on(target: str) -> str:
-    """The GPU that a module runs on by default: its own target, or the oldest simulated GPU that is newer."""
-    match = re.match(r"sm_(\d+)$", target, re.ASCII)
-    if match is None or int(match.group(1)) in SHARED_LIMIT:
-        return target
-    newer = [n for n in SHARED_LIMIT if n > int(match.group(1))]
-    return f"sm_{newer[0]}" if newer else target
 
 
 @frozen
@@ -89,14 +61,8 @@ class Device:
     def __init__(
         self, target: str = "sm_90a", *, numerics: str = "exact", stdout: Callable[[str], object] | None = None
     ) -> None:
-        match = re.fullmatch(r"sm_(\d{1,4})[af]?", target, re.ASCII) if isinstance(target, str) else None
-        if match is None or int(match.group(1)) not in SHARED_LIMIT:
-            raise LaunchError(
-                f"{shown(target)} is not a GPU that warpsim simulates; choose from "
-                + ", ".join(f"sm_{n}" for n in SHARED_LIMIT)
-            )
+        self.sm = capability(target)
         self.target = target
-        self.sm = int(match.group(1))
         self.numerics = choice("numerics", numerics, ("exact", "ieee"))
         self.memory = GlobalMemory()
         self.checks: Checks = None

@@ -18,10 +18,12 @@ from warpsim.errors import ExecutionError, Finding, LaunchError, PtxError, Unkno
 from warpsim.host import defaults
 from warpsim.host.arguments import Arguments, pack
 from warpsim.host.arrays import DeviceArray, pages
-from warpsim.host.device import Device, runs_on
-from warpsim.host.launch_options import LaunchOptions, Options, chosen_engine, workers_of
+from warpsim.host.command_options import BATCH_THREADS, Options
+from warpsim.host.device import Device
+from warpsim.host.launch_options import LaunchOptions, chosen_engine, workers_of
 from warpsim.host.options import ACCURACY, Checks, Dim, choice, dims, integer
 from warpsim.host.sources import read
+from warpsim.host.targets import runs_on
 from warpsim.host.texture import Opaque, OpaqueVariable
 from warpsim.layout.textures import KINDS
 from warpsim.machine.binding.bind import bind_function
@@ -29,7 +31,7 @@ from warpsim.machine.engine import Progress, opcodes_of, run
 from warpsim.machine.fidelity import Executed, Fidelity
 from warpsim.machine.plan import Image
 from warpsim.machine.state.global_memory import SHARED_WINDOW
-from warpsim.machine.state.launch import BATCH_THREADS, LaunchState
+from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.schedule import Schedule
 from warpsim.machine.watcher import Watcher
 from warpsim.native.tiering.eligibility import compiled_for

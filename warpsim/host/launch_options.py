@@ -1,26 +1,23 @@
-"""The options of a launch: checked against the kernel and the device, once for each combination; the engine, and who runs its
+"""The options of a launch, checked against the kernel and the device, once for each combination; the engine, and who runs its
 parts."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
-
-import attrs
 
 from warpsim.checks.convergence import DIVERGENCE
 from warpsim.checks.watchers import bytes_at_once
 from warpsim.errors import LaunchError, shown
+from warpsim.host.command_options import EFFECTS, ENGINES, ON_FINDING, Options
 from warpsim.host.device import Device
-from warpsim.host.options import Checks, Dim, budget, choice, dims, integer, resolve_checks
+from warpsim.host.options import Dim, budget, choice, dims, integer, resolve_checks
 from warpsim.machine.memory.stack import LIMIT as MAX_LOCAL
 from warpsim.machine.plan import KernelPlan
-from warpsim.machine.state.launch import BATCH_THREADS, Settings
+from warpsim.machine.state.launch import Settings
 from warpsim.machine.state.schedule import Schedule
 from warpsim.program.program import Function
-from warpsim.records import frozen
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -35,116 +32,6 @@ KNOWN = 64
 """Combinations of options of which a kernel remembers that they are good."""
 MAX_CLUSTER = 16
 """Largest cluster, in CTAs. Every GPU has room for 8; a kernel may opt in to more."""
-
-
-def number(text: str) -> float | None:
-    """Parse a limit: a number, or ``none``."""
-    return None if text == "none" else float(text) if not text.isdecimal() else int(text)
-
-
-ENGINES = ("auto", "interpreter", "compiled")
-EFFECTS = ("eager", "at_wait")
-ON_FINDING = ("raise", "collect")
-
-
-@frozen(kw_only=True, slots=False)
-class Options:
-    """The options of a launch as a caller gives them, not checked yet; `Kernel.__call__` says what they are. None leaves
-    the session's default, or the usual one. The metadata are argparse's, for options of commands."""
-
-    shared_mem: int = 0
-    cluster: Dim | None = None
-    cooperative: bool = False
-    checks: Checks = attrs.field(
-        default=None,
-        metadata={
-            "help": "default (every rule but race), all or none, then +NAME or -NAME to change it; or a list of rules and groups"
-        },
-    )
-    on_finding: str = attrs.field(
-        default="raise",
-        metadata={"help": "end a launch at its first error, or continue where possible", "choices": ON_FINDING},
-    )
-    async_effects: str | None = attrs.field(
-        default=None,
-        metadata={
-            "help": "asynchronous operations act at issue (eager), or as late as the rules allow",
-            "choices": EFFECTS,
-        },
-    )
-    max_instructions: float | None = attrs.field(
-        default=10**9,
-        metadata={"help": "stop after N warp-instructions (1000000000), or none", "type": number, "metavar": "N"},
-    )
-    max_seconds: float | None = attrs.field(
-        default=None,
-        metadata={"help": "stop after S seconds of wall-clock time, or none", "type": number, "metavar": "S"},
-    )
-    schedule: int | None = attrs.field(
-        default=None,
-        metadata={"help": "run warps, CTAs and completions in another legal order", "type": int, "metavar": "SEED"},
-    )
-    batch_threads: int = BATCH_THREADS
-    by_warp: bool = False
-    """Whether the launch runs warp by warp, as a debug session steps it."""
-    keeps: bool = False
-    """Whether the state before each step may be asked for again."""
-
-    def over(self, *defaults: object) -> Options:
-        """These, and where they are None those of ``defaults``, the first that has one."""
-        names = [name for name in ("checks", "async_effects", "max_seconds", "schedule") if getattr(self, name) is None]
-        found = {
-            name: value
-            for given in reversed(defaults)
-            for name in names
-            if (value := getattr(given, name, None)) is not None
-        }
-        return attrs.evolve(self, **found) if found else self
-
-
-@frozen(kw_only=True, slots=False)
-class CommandOptions(Options):
-    """The options of commands that launch: those of the launch, the GPU, and how the launch is run."""
-
-    device: str | None = attrs.field(default=None, metadata={"help": "the GPU, for example sm_90a"})
-    numerics: str | None = attrs.field(
-        default=None,
-        metadata={
-            "help": "matrix products with the GPU's bits, or in float64 rounded once",
-            "choices": ("exact", "ieee"),
-        },
-    )
-    profile: bool = attrs.field(default=False, metadata={"help": "count what each line does", "action": "store_true"})
-    shadow: str | None = attrs.field(
-        default=None,
-        metadata={
-            "help": "compute every float value in higher precision as well, and say where error is born",
-            "choices": ("f64",),
-        },
-    )
-    engine: str | None = attrs.field(
-        default=None,
-        metadata={
-            "help": "compile to machine code where it pays (auto), never, or wherever possible",
-            "choices": ENGINES,
-        },
-    )
-    workers: int | None = attrs.field(
-        default=None, metadata={"help": "divide the work among N local processes", "type": int, "metavar": "N"}
-    )
-    executor: str | None = attrs.field(
-        default=None,
-        metadata={"help": "divide the work among the workers of a cluster: dask://HOST:PORT", "metavar": "ADDRESS"},
-    )
-
-
-def add_options(add: Callable[..., object], names: str, **defaults: object) -> None:
-    """Declare options by their names; ``add`` is argparse's ``add_argument``. An option's default is its field's, unless
-    ``defaults`` has one."""
-    fields = attrs.fields_dict(CommandOptions)
-    for name in names.split():
-        default = defaults.get(name, fields[name].default)
-        add(f"--{name.replace('_', '-')}", default=default, **fields[name].metadata)
 
 
 class LaunchOptions:

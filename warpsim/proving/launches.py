@@ -21,9 +21,10 @@ from warpsim.checks.uninitialised import Uninitialised
 from warpsim.checks.watchers import watchers_of
 from warpsim.errors import ExecutionError, Finding
 from warpsim.host.arguments import Arguments
+from warpsim.host.command_options import Options
 from warpsim.host.device import Device
 from warpsim.host.kernel import Kernel
-from warpsim.host.launch_options import Keywords, Options
+from warpsim.host.launch_options import Keywords
 from warpsim.host.options import Dim
 from warpsim.isa.traits import Access
 from warpsim.machine.engine import Run, run

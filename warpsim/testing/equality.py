@@ -13,11 +13,12 @@ from warpsim.errors import LaunchError, WarpsimError, plural
 from warpsim.host.arguments import Arguments
 from warpsim.host.arrays import array_of, is_buffer
 from warpsim.host.cases import Case, Comparison
-from warpsim.host.device import Device, runs_on
+from warpsim.host.device import Device
 from warpsim.host.kernel import Kernel
 from warpsim.host.launch_options import Keywords
 from warpsim.host.options import Dim
 from warpsim.host.recipes import Recipe
+from warpsim.host.targets import runs_on
 from warpsim.machine.watcher import Watcher
 from warpsim.numerics.arrays import Array
 from warpsim.records import frozen

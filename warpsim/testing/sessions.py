@@ -18,10 +18,11 @@ import pytest
 
 from warpsim.errors import Finding, LaunchError, WarpsimError, describe, shown
 from warpsim.host import defaults
+from warpsim.host.command_options import EFFECTS
 from warpsim.host.defaults import FILE, forward, pass_on_uncaught
 from warpsim.host.device import Device
 from warpsim.host.files import text_of
-from warpsim.host.launch_options import EFFECTS, Keywords
+from warpsim.host.launch_options import Keywords
 from warpsim.host.options import budget, choice, integer, resolve_checks
 from warpsim.host.unhandled import UnhandledErrors, launching
 from warpsim.machine.state.launch import LaunchState

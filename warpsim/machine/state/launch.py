@@ -82,7 +82,6 @@ def load(plan: KernelPlan, data: bytes) -> object:
     return state
 
 
-BATCH_THREADS = 1 << 17
 BATCH_BYTES = 1 << 28
 Dims = tuple[int, int, int]
 
@@ -109,7 +108,7 @@ class Settings:
     async_effects: str = "eager"
     max_instructions: float | None = 10**9
     max_seconds: float | None = None
-    batch_threads: int = BATCH_THREADS
+    batch_threads: int = 1 << 17
     batch_bytes: int = BATCH_BYTES
     whole_warps: bool = True
     by_warp: bool = False
