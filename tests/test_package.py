@@ -59,6 +59,14 @@ def test_completion():
     assert numpy == "False"
 
 
+def test_commands_that_wait_for_a_program():
+    """``warpsim exec`` gets as far as the program without NumPy."""
+    names = "cli.grammar", "cli.executing", "driver.library"
+    code = "import sys, " + ", ".join(f"warpsim.{name}" for name in names) + "; print('numpy' in sys.modules)"
+
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
+
+
 def test_metadata():
     """Version, citation, changelog and classifiers agree."""
     about = metadata.metadata("warpsim")
