@@ -6,6 +6,8 @@ This is the one meaning that is written twice. Names and cases are those of ``ma
 
 from __future__ import annotations
 
+import functools
+
 from warpsim.native.matrix.operands import Decoded, Read, Source, emit_decoding
 from warpsim.native.matrix.text import WIDE, Text, real, same
 from warpsim.numerics.matrix import ABSENT, LEAST_SUM, RAISED, ZERO, Unit
@@ -65,37 +67,54 @@ class Tiles:
         found = work(rows, lines, block, tops, c)
         lost = [text.op("fcmp ueq", "float", self._size(x), real(float("inf"))) for x in c]
         bad = text.any(text.op("or", "i1", text.op("or", "i1", *lost[:2]), text.op("or", "i1", *lost[2:])))
-        flag = text.make(f"or i1 {bad}, {self.special}")
-        number = text.fresh("")
+        flag, number = text.make(f"or i1 {bad}, {self.special}"), text.fresh("")
+        smallest = functools.reduce(lambda x, y: text.extreme(self._least, self.a.source.exponent, x, y), tops)
+        rare = text.make(f"or i1 {flag}, {text.any(self._none(smallest))}")
         text.fall(f"plain{number}")
+        text.branch(rare, f"rare{number}", f"done{number}")
+        text.label(f"rare{number}")
+        kept = [
+            text.select(self._none(top), "float", self._alone(x), d) for top, x, d in zip(tops, c, found, strict=True)
+        ]
         text.branch(flag, f"special{number}", f"done{number}")
         text.label(f"special{number}")
-        sums = [self._specials(rows, lines, block, i, c[i], found[i]) for i in range(ROWS)]
+        sums = self._specials(rows, columns, block, c, kept)
         text.fall(f"left{number}")
         text.fall(f"done{number}")
         return [
-            text.make(f"phi <{WIDE} x float> [ {x}, %plain{number} ], [ {y}, %left{number} ]")
-            for x, y in zip(found, sums, strict=True)
+            text.make(f"phi <{WIDE} x float> [ {x}, %plain{number} ], [ {y}, %rare{number} ], [ {z}, %left{number} ]")
+            for x, y, z in zip(found, kept, sums, strict=True)
         ]
+
+    @property
+    def _least(self) -> str:
+        """The smaller of two exponents."""
+        return "umin" if self.product.narrow else "smin"
+
+    def _none(self, top: str) -> str:
+        """Where no product is left, by the largest exponent."""
+        below, least = ("ult", LEAST_SUM) if self.product.narrow else ("slt", ZERO // 2)
+        type = self.a.source.exponent
+        return self.text.op(f"icmp {below}", type, top, same(type, least))
 
     def _size(self, value: str) -> str:
         bits = self.text.op("and", "i32", self.text.to("bitcast", "float", value, "i32"), same("i32", 0x7FFFFFFF))
         return self.text.to("bitcast", "i32", bits, "float")
 
-    def _lines(self, rows: str, columns: str, j: int) -> list[str]:
+    def _lines(self, rows: str, columns: str, j: int | str) -> list[str]:
         """The address of eight elements of B for an element of A, in each row."""
         text, n = self.text, self.b.source.rows
         if not self.product.sparse:
-            return [text.at(self.b.values, "float", text.index((columns, WIDE), (j * n, 1)))] * ROWS
+            return [text.at(self.b.values, "float", text.index((columns, WIDE), (j, n)))] * ROWS
         found = []
         for i in range(ROWS):
             k = self._position(rows, i, j)
             found.append(text.at(self.b.values, "float", text.index((columns, WIDE), (k, n))))
         return found
 
-    def _position(self, rows: str, i: int, j: int) -> str:
+    def _position(self, rows: str, i: int, j: int | str) -> str:
         text = self.text
-        place = text.index((rows, ROWS), (j * self.a.source.rows + i, 1))
+        place = text.index((rows, ROWS), (j, self.a.source.rows), (i, 1))
         return text.make(f"sext i32 {text.load('i32', text.at(self.positions, 'i32', place))} to i64")
 
     def _largest(self, rows: str, columns: str, block: tuple[int, ...]) -> list[str]:
@@ -127,16 +146,15 @@ class Tiles:
         self, rows: str, lines: dict[int, list[str]], block: tuple[int, ...], tops: list[str], c: list[str]
     ) -> list[str]:
         text, unit = self.text, self.product.unit
-        none, emax = [], []
+        emax = []
         for i in range(ROWS):
             top = text.to("zext", "i8", tops[i], "i32")
-            none.append(text.op("icmp ult", "i32", top, same("i32", LEAST_SUM)))
             top = text.op("add", "i32", top, same("i32", 127 - 2 * RAISED))
             top = text.extreme("smax", "i32", top, self._exponent(c[i]))
             if self.product.half:
                 top = text.extreme("smax", "i32", top, same("i32", 127 + unit.floor16))
             emax.append(top)
-        return self._rounded(rows, lines, block, emax, none, c)
+        return self._rounded(rows, lines, block, emax, c)
 
     def _wide(
         self, rows: str, lines: dict[int, list[str]], block: tuple[int, ...], tops: list[str], c: list[str]
@@ -161,7 +179,7 @@ class Tiles:
         text.fall(f"doubled{number}")
         text.line(f"br label %both{number}")
         text.label(f"single{number}")
-        single = self._rounded(rows, lines, block, emax, none, c)
+        single = self._rounded(rows, lines, block, emax, c)
         text.fall(f"singled{number}")
         text.fall(f"both{number}")
         return [
@@ -187,7 +205,6 @@ class Tiles:
         lines: dict[int, list[str]],
         block: tuple[int, ...],
         emax: list[str],
-        none: list[str],
         c: list[str],
     ) -> list[str]:
         """The sum, aligned to exponents ``emax`` (plus 127)."""
@@ -215,7 +232,7 @@ class Tiles:
                 d = self.to_half(text.op("fmul", "double", total, text.to("fpext", "float", scale, "double")))
             else:
                 d = text.op("fmul", "float", text.to("fptrunc", "double", self._cut(total), "float"), scale)
-            out.append(text.select(none[i], "float", self._alone(c[i]), d))
+            out.append(d)
         return out
 
     def _sums(self, rows: str, lines: dict[int, list[str]], block: tuple[int, ...], scales: list[str]) -> list[str]:
@@ -232,10 +249,10 @@ class Tiles:
                 sums[i] = whole if not sums[i] else text.op("add", "i32", sums[i], whole)
         return sums
 
-    def _element(self, rows: str, i: int, j: int) -> str:
+    def _element(self, rows: str, i: int, j: int | str) -> str:
         """An element of A, eight times."""
         text = self.text
-        place = text.index((rows, ROWS), (j * self.a.source.rows + i, 1))
+        place = text.index((rows, ROWS), (j, self.a.source.rows), (i, 1))
         return text.splat("float", text.load("float", text.at(self.a.values, "float", place)))
 
     def _cut(self, total: str) -> str:
@@ -302,22 +319,40 @@ class Tiles:
         )
         steps = text.trunc("double", text.op("fmul", "double", value, real(2.0**149, "double")))
         value = text.select(tiny, "double", text.op("fmul", "double", steps, real(2.0**-149, "double")), value)
-        d = text.op("fadd", "float", text.to("fptrunc", "double", value, "float"), real(0.0))
-        return text.select(none, "float", self._alone(c), d)
+        return text.op("fadd", "float", text.to("fptrunc", "double", value, "float"), real(0.0))
 
     def _power(self, exponent: str) -> str:
         text = self.text
         wide = text.to("sext", "i32", text.op("add", "i32", exponent, same("i32", 1023)), "i64")
         return text.to("bitcast", "i64", text.op("shl", "i64", wide, same("i64", 52)), "double")
 
-    def _specials(self, rows: str, lines: dict[int, list[str]], block: tuple[int, ...], i: int, c: str, d: str) -> str:
-        """Where a term is Inf or NaN: Inf of its sign, or the canonical NaN."""
+    def _specials(self, rows: str, columns: str, block: tuple[int, ...], c: list[str], d: list[str]) -> list[str]:
+        """Where a term is Inf or NaN: Inf of its sign, or the canonical NaN. In a loop: unrolled, it would share the values of the
+        common case, which then stand on the stack."""
+        text, double = self.text, f"<{WIDE} x double>"
+        totals = [text.buffer("double", WIDE) for _ in c]
+        for value, total in zip(c, totals, strict=True):
+            text.store(double, text.to("fpext", "float", value, "double"), total, 64)
+        with text.loop(len(block)) as number:
+            j = self._stored(block, number)
+            lines = self._lines(rows, columns, j)
+            for i, (line, total) in enumerate(zip(lines, totals, strict=True)):
+                a = text.to("fpext", "float", self._element(rows, i, j), "double")
+                b = text.to("fpext", "float", text.load(f"<{WIDE} x float>", line), "double")
+                term = text.op("fmul", "double", a, b)
+                text.store(double, text.op("fadd", "double", text.load(double, total, 64), term), total, 64)
+        return [self._special(text.load(double, total, 64), x) for total, x in zip(totals, d, strict=True)]
+
+    def _stored(self, block: tuple[int, ...], number: str) -> str:
+        """The ``number``-th element of a block: one of a run, or of pairs of which every second belongs to it."""
+        if block == tuple(range(block[0], block[0] + len(block))):
+            return self.text.make(f"add i64 {number}, {block[0]}")
+        assert block == tuple(block[0] + 4 * (n // 2) + n % 2 for n in range(len(block)))
+        odd = self.text.make(f"and i64 {number}, 1")
+        return self.text.make(f"sub i64 {self.text.index((number, 2), (block[0], 1))}, {odd}")
+
+    def _special(self, total: str, d: str) -> str:
         text = self.text
-        total = text.to("fpext", "float", c, "double")
-        for j in block:
-            a = text.to("fpext", "float", self._element(rows, i, j), "double")
-            b = text.to("fpext", "float", text.load(f"<{WIDE} x float>", lines[j][i]), "double")
-            total = text.op("fadd", "double", total, text.op("fmul", "double", a, b))
         bits = text.to("bitcast", "double", total, "i64")
         size = text.op("and", "i64", bits, same("i64", (1 << 63) - 1))
         sign = text.op(
