@@ -207,7 +207,9 @@ def _is_call(instruction: Instruction) -> bool:
 
 
 def _names_a_clock(operand: Operand) -> bool:
-    return any(part.special in CLOCKS for part in operand.parts)
+    if operand.elements is None:  # one by one: every operand of a module comes here
+        return operand.special in CLOCKS
+    return any(part.special in CLOCKS for part in operand.elements)
 
 
 def counter_of(function: Function, blocks: list[Block], head: int) -> Counter | None:

@@ -6,6 +6,8 @@ per register used by any wgmma of a function records what else happened to it, a
 
 from __future__ import annotations
 
+from itertools import groupby
+
 import numpy as np
 
 from warpsim.analysis.wgmma_order import ADVICE, FENCE, IN_FLIGHT, SERIALISED, UNCOMMITTED, WAIT_ADVICE
@@ -25,6 +27,8 @@ REGISTERS: Note[Registers] = Note(FENCE)
 RULES = {FENCE, IN_FLIGHT, UNCOMMITTED}
 ORDERED, MOVED, ACCESSED = 0, 1, 2
 """What happened to a register since the last fence: nothing, plain moves, anything else."""
+NOTED = 1000
+"""So many accesses are noted before they are entered."""
 
 
 class Rows:
@@ -39,6 +43,21 @@ class Rows:
         """The other instruction that last read or wrote each row."""
         self.again: tuple[bytes, Array] | None = None
         """The accumulators and columns of the previous wgmma, if nothing has happened to any register since."""
+        self.noted: list[tuple[Array | slice, Array, Instruction]] = []
+        """Accesses that the rows do not tell of yet: columns, rows, and the instruction of each."""
+
+    def settle(self) -> None:
+        """Enter what was noted."""
+        noted, self.noted = self.noted, []
+        for _, together in groupby(noted, lambda access: id(access[0])):
+            same, kinds = list(together), dict[int, int]()
+            for _, touched, instruction in same:
+                kind = MOVED if instruction.traits.copies else ACCESSED
+                for row in touched.tolist():
+                    kinds[row] = max(kinds.get(row, kind), kind)
+                self.accessed[touched] = instruction
+            where = index_of(np.array([*kinds], np.int64), same[0][0])
+            self.unfenced[where] = np.maximum(self.unfenced[where], np.array([*kinds.values()], np.uint8)[:, None])
 
 
 class Registers:
@@ -58,6 +77,13 @@ class Registers:
 
     def rows(self, plan: FunctionPlan) -> Rows:
         """The rows of a function."""
+        found = self.unsettled(plan)
+        if found.noted:
+            found.settle()
+        return found
+
+    def unsettled(self, plan: FunctionPlan) -> Rows:
+        """The rows of a function, some accesses to which may only be noted."""
         found = self._rows.get(plan.name)
         if found is None:
             found = self._rows[plan.name] = Rows(len(plan.wgmma_rows), len(self.fenced))
@@ -115,18 +141,16 @@ class WgmmaRegisters(Watcher):
 
     def wgmma_registers_accessed(self, machine: Machine, group: Group, touched: Array, written: bool) -> None:  # noqa: FBT001  event arguments are positional
         """Check registers that another instruction reads or writes."""
-        wgmma, rows = _wgmma(machine), _known(machine).rows(group.plan)
-        columns, places = group.selection.warpgroups, group.selection.warpgroup_places
+        wgmma, rows, places = _wgmma(machine), _known(machine).unsettled(group.plan), group.selection.warpgroup_places
         rows.again = None
-        where = index_of(touched, places)
         if (wgmma.issued[places] > wgmma.done[places]).any():
-            use = wgmma.use(group.plan)
+            columns, use, where = group.selection.warpgroups, wgmma.use(group.plan), index_of(touched, places)
             tickets = np.maximum(use.accumulator[where], use.operand[where])
             if (tickets > wgmma.done[columns]).any():
                 _early(machine, group, rows, touched, columns, tickets, written=written)
-        instruction = present(group)
-        rows.unfenced[where] = np.maximum(rows.unfenced[where], MOVED) if instruction.traits.copies else ACCESSED
-        rows.accessed[touched] = instruction
+        rows.noted.append((places, touched, present(group)))
+        if len(rows.noted) > NOTED:
+            rows.settle()
 
     def wgmma_registers_used(self, machine: Machine, group: Group, accesses: RegisterAccesses) -> None:
         """Note accesses in compiled code, to registers that are not in flight."""
