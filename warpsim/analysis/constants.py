@@ -324,8 +324,9 @@ def _needed(function: Function, asked: Iterable[int]) -> set[int]:
         guard = () if instruction.guard is None else (instruction.guard[0].index,)
         if instruction.traits.ending is Ending.BRANCH:
             work += guard
+        read = (*instruction.reads, *guard)
         for register in instruction.writes:
-            sources.setdefault(register, []).append((*instruction.reads, *guard))
+            sources.setdefault(register, []).append(read)
     return needed(work, sources)
 
 
