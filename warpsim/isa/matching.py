@@ -26,6 +26,7 @@ class TypedOperand:
     limit: Limit | None
     spaces: frozenset[str] | None
     checked_as: ScalarType | None = None
+    single: Target | None = None
     register: bool = False
     relaxed: bool = False
     exact: bool = False
@@ -363,6 +364,7 @@ def _typed(spec: OperandSpec, op: Op) -> TypedOperand:
         None if isinstance(limit, Each) else limit,
         None if spaces is None else frozenset(space.split("::")[0].lstrip(".") for space in spaces),
         None if registers_of is None else _type_of(registers_of, op),
+        chosen(spec.single, op),
         chosen(spec.register, op),
         chosen(spec.relaxed, op),
         chosen(spec.exact, op),

@@ -25,6 +25,8 @@ BITS = {
 FP8 = ("e4m3", "e5m2")
 NARROW = ".atype = { .e4m3, .e5m2, .e3m2, .e2m3, .e2m1 };  .btype = { .e4m3, .e5m2, .e3m2, .e2m3, .e2m1 };"
 BLACKWELL = "120f"
+WITHOUT_FP8 = ("90", "90a", "100", "100f", "103", "107", "110", "110f")
+"""Targets without fp8 in mma, where it is one of halves, and an add."""
 MULTIPLIES = Traits(matrix=Matrix.MULTIPLY)
 FLOATS = ("f16", "bf16", "tf32")
 
@@ -237,6 +239,7 @@ KINDS = f".kind = {{ .kind::f8f6f4 }};  .dtype = {{ .f16, .f32 }};  .ctype = {{ 
     types={"d": storage("dtype"), "a": ".b32", "b": ".b32", "c": storage("ctype")},
     needs=(89, (8, 4)),
     legal=_shapes(e4m3="m16n8k16 m16n8k32", e5m2="m16n8k16 m16n8k32"),
+    single=dict.fromkeys("dabc", WITHOUT_FP8),
     gates={"m16n8k16": (89, (8, 7)), "dtype.f16": (89, (8, 7))},
 )
 def mma_float(op: Op, a: Registers, b: Registers, c: Registers, *, device: DevicePort) -> Registers:
@@ -287,6 +290,7 @@ def _integer_gate(op: Op) -> Gate:
     """,
     types={"a": ".b32", "b": ".b32"},
     checked_as=dict.fromkeys("ab", lambda op: ".u32" if op.shape == "m8n8k16" else None),  # the assembler's oldest form
+    single={"b": 100},
     legal=integer_shapes("m8n8k16 m16n8k16 m16n8k32", "m8n8k32 m16n8k32 m16n8k64"),
     gate=_integer_gate,
 )

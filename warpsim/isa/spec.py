@@ -118,7 +118,7 @@ class OperandSpec:
     ``rule`` determines its type; ``count`` is its number of elements (None: not a vector). ``constant``: it must be an
     immediate; ``register``: it must not be one; ``limit``: the allowed immediates. ``coordinates`` names what follows
     the comma in its brackets, which is part of the same argument. ``bits``: numbers in its vectors are bits. ``bare`` is what the assembler accepts for it without
-    brackets. ``checked_as`` is the type whose registers it takes, if that is not its own. ``sign`` is ``-`` for a mandatory minus, ``{-}`` for an optional one, or empty.
+    brackets. ``checked_as`` is the type whose registers it takes, if that is not its own; ``single``: targets where its elements are single operands. ``sign`` is ``-`` for a mandatory minus, ``{-}`` for an optional one, or empty.
     """
 
     name: str
@@ -127,6 +127,7 @@ class OperandSpec:
     rule: TypeRule = None
     count: PerOp[int | str | None] = None
     braces: bool = False
+    enclosed: bool = False
     bits: bool = False
     constant: bool = False
     register: PerOp[bool] = False
@@ -139,6 +140,7 @@ class OperandSpec:
     relaxed: PerOp[bool] = False
     exact: PerOp[bool] = False
     checked_as: PerOp[str | None] = None
+    single: PerOp[Target | None] = None
     spaces: PerOp[Collection[str] | str | None] = None
     bare: PerOp[str | None] = None
     coordinates: tuple[str, ...] = ()
@@ -264,6 +266,8 @@ class Declaration:
     """Operands that are never immediates, and never ``_``; in a mapping, if its function of the op says so."""
     bits: Collection[str] = ()
     """Operands in whose vectors a number is its bits, whatever the type; in instructions of warps, all are."""
+    enclosed: Collection[str] = ()
+    """Operands that stand in braces even as one element, as all vectors do in instructions of warps."""
     repeated: Collection[str] = ()
     """Operands of one element that may be vectors of two or four: each gets what is loaded, the first is what is stored."""
     sinks: Collection[str] = ()
@@ -273,6 +277,9 @@ class Declaration:
     checked_as: Mapping[str, PerOp[str | None]] = {}
     """Operand -> the type whose registers it takes, without pairs of halves if that is an integer; for where the assembler does
     not go by the operand's own type. As in ``types``, or None from a function of the op."""
+    single: Mapping[str, PerOp[Target | None]] = {}
+    """Operand -> the targets for which the assembler makes other instructions of this one, so that each element of the vector
+    must be what they take: mov where it multiplies, add where it is summed. Its own type counts there, not ``checked_as``."""
     spaces: Mapping[str, PerOp[Collection[str] | str | None]] = {}
     """Address operand -> the spaces of a symbol in it (``{"shared"}``); by default the slot ``space`` or ``ss``."""
     bare: Mapping[str, PerOp[str | None]] = {}
@@ -392,6 +399,7 @@ def _operands(line: syntax.Pattern, parameters: list[str], options: Declaration)
                 rule=rule,
                 count=count,
                 braces=(braces := options.scope in (Scope.WARP, Scope.WARPGROUP) or ".aligned" in line.line),
+                enclosed=braces or atom.name in options.enclosed,
                 bits=braces or atom.name in options.bits,
                 constant=atom.name in options.constants,
                 register=_named(options.registers, atom.name),
@@ -403,6 +411,7 @@ def _operands(line: syntax.Pattern, parameters: list[str], options: Declaration)
                 relaxed=relaxed if isinstance(relaxed, bool) or callable(relaxed) else atom.name in relaxed,
                 exact=_named(options.exact, atom.name),
                 checked_as=options.checked_as.get(atom.name),
+                single=options.single.get(atom.name),
                 spaces=options.spaces.get(atom.name, _space_slot(slots)) if kind == "address" else None,
                 bare=options.bare.get(atom.name),
                 coordinates=atom.extra,

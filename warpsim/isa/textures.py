@@ -48,6 +48,7 @@ def _lookup(start: str, levels: str = "") -> Callable[[Function], Function]:
                 anchor="texture-instructions-tex",
                 types={"d": "dtype", "e": ".s32", "f": ".b32", "lod": _of_lod, "dx": ".f32", "dy": ".f32"},
                 vectors=_VECTORS,
+                enclosed=("dx", "dy"),
                 spaces={"a": {"texref"}},
                 checked_as={"d": lambda op: ".b32" if op.dtype.name == "f32" else None, "dx": ".f32", "dy": ".f32"},
                 legal=_illegal,

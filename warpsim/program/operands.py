@@ -48,7 +48,7 @@ def _sink(values: Values, node: ast.Operand) -> Operand:
 def _vector(values: Values, type: ScalarType, node: ast.Operand) -> Operand:
     """Check a vector in braces, or a name for one."""
     alone = isinstance(node, ast.Vector) and len(node.elements) == 1
-    if values.typed.count == 1 and not values.typed.spec.braces:
+    if values.typed.count == 1 and not values.typed.spec.enclosed:
         return values.value(type, node.elements[0] if alone else node)  # type: ignore[union-attr]
     if isinstance(node, ast.Vector):
         if alone and values.typed.count == 0 and type.kind == "b":
@@ -76,6 +76,9 @@ def _elements(values: Values, type: ScalarType, node: ast.Vector) -> Operand:
             parts.append(values.value(type, element))
         return vector(parts)
     whole, elements = values.typed, tuple(map(plain, node.elements))
+    single = whole.single is not None and values.resolver.has((whole.single, None))
+    if single:
+        whole = attrs.evolve(whole, checked_as=None)
     among = values.among(elements)
     if among is None:
         if whole.spec.bits and not _alone(whole, type, elements):
@@ -83,6 +86,21 @@ def _elements(values: Values, type: ScalarType, node: ast.Vector) -> Operand:
     elif not whole.spec.braces:
         _check_numbers(values, type, elements)
     values.typed = attrs.evolve(whole, among=among)
+    if single:
+        return _single(values, type, elements)
+    return vector([values.value(type, e) for e in elements])
+
+
+def _single(values: Values, type: ScalarType, elements: tuple[ast.Operand, ...]) -> Operand:
+    """Check elements of which each becomes an operand of its own: of mov in A and B, of add in C and D."""
+    summed = type.kind == "f" or type.name == "f16x2"
+    if summed:
+        values.typed = attrs.evolve(values.typed, among=None, count=None)
+    for element in elements:
+        if isinstance(element, ast.Sink):
+            raise unfit(element.span, f"the result of {values.op.text} cannot be discarded with _ here", 2)
+        if not summed and isinstance(element, ast.Float) and element.width > type.bits:
+            raise unfit(element.span, f"{values.what} has elements of {type.bits} bits", 2, "write 0f...")
     return vector([values.value(type, e) for e in elements])
 
 
@@ -106,8 +124,10 @@ def _alone(typed: TypedOperand, type: ScalarType, elements: tuple[ast.Operand, .
     integers = own.kind in "us"
     if own.name == "f16x2" or type.bits == 16 or typed.exact or (integers and typed.register):
         return False
+    either = type.kind == "f" and typed.single is not None
     return type.bits == 64 or all(
-        isinstance(e, ast.Integer) if integers else isinstance(e, ast.Float) and e.width == 32 for e in elements
+        isinstance(e, ast.Integer) if integers else isinstance(e, ast.Float) and (either or e.width == 32)
+        for e in elements
     )
 
 

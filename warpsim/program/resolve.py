@@ -8,6 +8,7 @@ import attrs
 
 from warpsim.errors import Span
 from warpsim.isa.matching import satisfies
+from warpsim.isa.spec import Gate
 from warpsim.program import initial_values
 from warpsim.program.initial_values import InitialValues
 from warpsim.program.names import SPECIALS, FunctionBuilder, Scope, Symbol, numbered
@@ -37,6 +38,7 @@ class Resolver:
 
     def __init__(self, module: ast.Module, problems: Problems) -> None:
         self.module = module
+        self.target = module.target[0] if module.target else "sm_90"
         self.problems = problems
         self.globals: dict[str, Symbol] = {}
         self.variables: list[Variable] = []
@@ -80,8 +82,12 @@ class Resolver:
 
     def check_wide(self, type: ScalarType, span: Span) -> None:
         """Check whether the module may declare a .b128."""
-        if type.name == "b128" and not satisfies(WIDE, self.module.target[0], self.module.version):
+        if type.name == "b128" and not self.has(WIDE):
             self.problems.add("target", span, ".b128 needs .target sm_70 or higher and PTX .version 8.3")
+
+    def has(self, gate: Gate) -> bool:
+        """Whether the module's target and version pass a gate."""
+        return satisfies(gate, self.target, self.module.version)
 
     def variable(self, node: ast.Variable, owner: str, scope: Scope | None, at: int = 0) -> list[Variable]:
         """Make the variables of a declaration in memory."""

@@ -28,8 +28,6 @@ class Checker:
         self.builder = builder
         self.problems = problems
         self.version = module.version
-        target = module.target[0] if module.target else "sm_90"
-        self.target = target
         self.values = Values(resolver, builder)
 
     def all(self) -> Iterator[Instruction]:
@@ -112,7 +110,7 @@ class Checker:
         if candidate.illegal:
             raise Mismatch("illegal-form", node.span, f"{text}: {candidate.illegal}", weight=4)
         until = candidate.form.declared.until
-        if until is not None and self.version >= until[1] and self._has((until[0], None)):
+        if until is not None and self.version >= until[1] and self.resolver.has((until[0], None)):
             message = f"{text} was removed in PTX .version {until[1][0]}.{until[1][1]} for sm_{until[0]} and newer"
             advice = "use the form with .sync, which names the participating lanes"
             raise Mismatch("target", node.span, message, advice, 5)
@@ -120,19 +118,15 @@ class Checker:
             if missed := self._missed(gate, text):
                 raise Mismatch("target", node.span, missed, weight=5)
 
-    def _has(self, gate: spec.Gate) -> bool:
-        """Whether the module's target and version pass a gate."""
-        return matching.satisfies(gate, self.target, self.version)
-
     def _missed(self, gate: spec.Gate, text: str) -> str:
         """What an instruction needs that the module has not; empty if it has it."""
-        if self._has(gate):
+        if self.resolver.has(gate):
             return ""
         target, version = gate
         if version is not None and self.version < version:
             have = f"this module has {self.version[0]}.{self.version[1]}"
             return f"{text} needs PTX .version {version[0]}.{version[1]}; {have}"
-        return f"{text} needs .target {matching.targets(target)}; this module is for {self.target}"
+        return f"{text} needs .target {matching.targets(target)}; this module is for {self.resolver.target}"
 
     def _operands(self, candidate: Candidate, node: ast.Instruction) -> tuple[Operand, ...]:
         op, specs = candidate.op, tuple([typed for typed in candidate.operands if typed.spec.kind != "carry"])

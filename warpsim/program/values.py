@@ -152,8 +152,8 @@ class Values:
         if not (self.traits.special_registers or self.typed.among is not None or self.typed.spec.coordinates):
             message = f"a special register cannot be an operand of {self.opcode}"
             raise unfit(node.span, message, 3, "read it with mov")
-        gate, module = SPECIAL_GATES.get(root), self.resolver.module
-        if gate and not matching.satisfies(gate, module.target[0] if module.target else "sm_90", module.version):
+        gate = SPECIAL_GATES.get(root)
+        if gate and not self.resolver.has(gate):
             needs = f".target sm_{gate[0]} and " if gate[0] else ""
             message = f"{node.text} needs {needs}PTX .version {gate[1][0]}.{gate[1][1]}"
             raise Mismatch("target", node.span, message, weight=5)
