@@ -126,8 +126,8 @@ def _check_nibbles(wrong: Lanes, nibbles: Lanes, what: str, n: int, m: int, acti
 
 
 def _sums(op: Op) -> str | None:
-    """Any registers of 32 bits hold the f32 sums of ordered metadata."""
-    return ".b32" if op.text.startswith("mma.sp::ordered_metadata") and op.dtype.name == "f32" else None
+    """Any registers of 32 bits hold the f32 sums, but of fp8."""
+    return ".b32" if op.dtype.name == "f32" and op.atype.name not in mma.FP8 else None
 
 
 def _declare(pattern: str, classes: str, multiplicand: str) -> Callable[[Function], Function]:
