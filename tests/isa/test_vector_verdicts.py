@@ -1,6 +1,6 @@
 """Vectors of registers and numbers are taken as ptxas 13.0 takes them, and numbers are the bits that it stores.
 
-``vector_verdicts.txt`` holds a line for each vector and first element: the second elements that are accepted
+``vector_verdicts.txt`` holds a line for each target, vector and first element: the second elements that are accepted
 (``tools/recordings/vectors.py``)."""
 
 from pathlib import Path
@@ -27,15 +27,17 @@ def left_out(text: str, first: str, second: str) -> bool:
 @pytest.mark.parametrize("part", [0, *[pytest.param(n, marks=pytest.mark.long) for n in range(1, 4)]])
 def test_what_the_assembler_takes(part, rules):
     """The pairs that are refused are those that the assembler refuses."""
-    given = [
-        (text.replace("@", first).replace("&", second), second in good.split(" "))
-        for text, first, good in ROWS[part::4]
-        for second in vectors.VECTORS[text]
-        if not left_out(text, first, second)
-    ]
-    found = set(rules(head("sm_90a", vectors.VERSION), [text for text, _ in given]))
+    for target, asked in vectors.ASKED.items():
+        given = [
+            (text.replace("@", first).replace("&", second), second in good.split(" "))
+            for of, text, first, good in ROWS[part::4]
+            if of == target
+            for second in asked[text]
+            if not left_out(text, first, second)
+        ]
+        found = set(rules(head(target, vectors.VERSION), [text for text, _ in given]))
 
-    assert [(text, good) for n, (text, good) in enumerate(given, 1) if good == (n in found)] == []
+        assert [(text, good) for n, (text, good) in enumerate(given, 1) if good == (n in found)] == []
 
 
 STORED = """

@@ -17,12 +17,12 @@ HEAD = """.version 8.0
 """
 WORDS = {
     "aa": ("aa", 0),
-    "name+8": ("name", 8),
+    "name+8": ("name in .const", 8),
     "aa + -4": ("aa", -4),
     "generic(name)+16": ("name", 16),
     "7": (None, 7),
 }
-WORDS |= {"-1": (None, -1), "generic(aa)": ("aa", 0), "name+\n 24": ("name", 24)}
+WORDS |= {"-1": (None, -1), "generic(aa)": ("aa", 0), "name+\n 24": ("name in .const", 24)}
 COUNT = 40
 
 
@@ -32,10 +32,12 @@ def module(values, type="u64", separator=", "):
 
 
 def placed(text):
-    """The bytes of the table after a launch, and where the other variables lie."""
+    """The bytes of the table after a launch, and where the other variables lie; ptxas 13.0 puts what is not generic there as the
+    place in the bank of constants."""
     made = warpsim.load(text)
     made["k"]((1,), (1,), ())
-    return made.get_global("t").get(), {name: made.get_global(name).ptr for name in ("aa", "name")}
+    places = {name: made.get_global(name).ptr for name in ("aa", "name")}
+    return made.get_global("t").get(), places | {"name in .const": places["name"] % 2**32}
 
 
 @pytest.mark.parametrize("separator", [", ", ",\n  ", ", /* apart */ "])
@@ -55,7 +57,7 @@ def test_bytes_of_addresses():
     words = [f"0xFF{'00' * k}({s})" for s in ("aa", "name+8", "generic(aa)") for k in range(8)]
     text = module([*words, "5"], type="u8")
     found, bases = placed(text)
-    expected = [bases["aa"], bases["name"] + 8, bases["aa"]]
+    expected = [bases["aa"], bases["name in .const"] + 8, bases["aa"]]
     assert Tokens(text, "").kinds.count("addresses") == 1
     assert found[:-1].tobytes() == np.array(expected, np.uint64).tobytes()
     assert found[-1] == 5

@@ -1,6 +1,6 @@
 """Pairs of registers and numbers of every kind as the vectors of instructions, and what the assembler says of each.
 
-python tools/recordings/vectors.py       judges them with the ptxas on the PATH in some minutes; writes tests/isa/vector_verdicts.txt
+python tools/recordings/vectors.py       judges them with the ptxas on the PATH in twenty minutes; writes tests/isa/vector_verdicts.txt
 """
 
 from __future__ import annotations
@@ -21,6 +21,14 @@ HALVES = ("h1", "uh1", "hf1", "0", "-1", "1.5", "0f3f800000")
 DOUBLES = ("q1", "uq1", "sq1", "d1", "0", "1.5", "0f3f800000")
 F4, B4, S8 = "{f2,f3,f4,f5}", "{b2,b3,b4,b5}", "{s2,s3,s4,s5,s6,s7,s8,s9}"
 BYTES = "mbarrier::complete_tx::bytes"
+ALONE = ("f1", "b1", "1.5", "0", "{f1}", "{b1}", "{u1}", "{1.5}", "{0}")
+"""Elements of one, with and without braces."""
+FP8 = {
+    "mma.sync.aligned.m16n8k16.row.col.f16.e4m3.e4m3.f16 {@,&}, {b2,b3}, {b4}, {b5,b6};": (*WORDS, "_"),
+    "mma.sync.aligned.m16n8k32.row.col.f16.e4m3.e4m3.f16 {b5,b6}, {b2,b3,b7,b8}, {b4,b9}, {@,&};": WORDS,
+    f"mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {F4}, {{b2,b3,b7,b8}}, {{@,&}}, {F4};": WORDS,
+    f"mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.f32.e4m3.e4m3.f32 {F4}, {B4}, {B4}, {{@,&,@,&}}, b9, 0;": WORDS,
+}
 VECTORS = {
     "st.v2.b32 [q1], {@,&};": NAMES,
     "st.v2.u32 [q1], {@,&};": NAMES,
@@ -59,10 +67,18 @@ VECTORS = {
     "st.v2.f64 [q1], {@,&};": DOUBLES,
     "st.v4.b32 [q1], {@,b2,&,b3};": WORDS,
     "st.v4.b32 [q1], {b2,@,&,b3};": WORDS,
+    f"tex.grad.1d.v4.f32.f32 {F4}, [q1, {{f1}}], @, &;": ALONE,
+    **FP8,
 }
+ASKED = {
+    "sm_90a": VECTORS,
+    "sm_100a": {"mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {s2,s3}, {@}, {&}, {s2,s3};": WORDS},
+    "sm_120a": FP8,
+}
+"""The vectors by target."""
 
 
-def accepted(text: str, target: str = "sm_90a") -> bool:
+def accepted(text: str, target: str) -> bool:
     """Whether the assembler ends well."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "m.ptx"
@@ -72,11 +88,12 @@ def accepted(text: str, target: str = "sm_90a") -> bool:
 
 
 def rows() -> Iterator[str]:
-    """For each vector and first element: which second elements are accepted."""
-    for text, elements in VECTORS.items():
-        for first in elements:
-            good = [e for e in elements if accepted(text.replace("@", first).replace("&", e))]
-            yield f"{text}\t{first}\t{' '.join(good)}"
+    """For each target, vector and first element: which second elements are accepted."""
+    for target, vectors in ASKED.items():
+        for text, elements in vectors.items():
+            for first in elements:
+                good = [e for e in elements if accepted(text.replace("@", first).replace("&", e), target)]
+                yield f"{target}\t{text}\t{first}\t{' '.join(good)}"
 
 
 if __name__ == "__main__":

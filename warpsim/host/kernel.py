@@ -30,7 +30,7 @@ from warpsim.machine.binding.bind import bind_function
 from warpsim.machine.engine import Progress, opcodes_of, run
 from warpsim.machine.fidelity import Executed, Fidelity
 from warpsim.machine.plan import Image
-from warpsim.machine.state.global_memory import SHARED_WINDOW
+from warpsim.machine.state.global_memory import CONST_ADDRESS, SHARED_WINDOW
 from warpsim.machine.state.launch import LaunchState
 from warpsim.machine.state.schedule import Schedule
 from warpsim.machine.watcher import Watcher
@@ -510,7 +510,8 @@ class Module:
 
     def _symbol(self, image: Image, name: str, *, generic: bool) -> int:
         if name in image.addresses:
-            return image.addresses[name]
+            at = image.addresses[name]
+            return at - CONST_ADDRESS if at >= CONST_ADDRESS and not generic else at
         if name in image.function_numbers or name in self.program.aliases:
             return image.function_address(name)
         shared = next(

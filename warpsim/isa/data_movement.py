@@ -15,9 +15,8 @@ from warpsim.types import TYPES, ScalarType
 _move = functools.partial(instruction, chapter="data-movement-and-conversion-instructions")
 
 SHARED_WINDOW = 0x7E00_0000_0000
-LOCAL_WINDOW = 0x7D00_0000_0000
-CONST_WINDOW = 0x7C00_0000_0000
-PARAM_WINDOW = 0x7B00_0000_0000
+WINDOWS = {"const": 0x7C00_0000_0000, "local": 0x7D00_0000_0000, "param": 0x7B00_0000_0000, "shared": SHARED_WINDOW}
+"""Where each state space begins among the generic addresses; .global is where it is."""
 WINDOW = 1 << 32
 _MOVES = Traits(copies=True, special_registers=True, symbols="")
 
@@ -126,6 +125,10 @@ def _address_type(op: Op) -> ScalarType:
     return TYPES[op.size]
 
 
+def _window(op: Op) -> np.uint64:
+    return np.uint64(WINDOWS.get(op.space.split("::")[0], 0))
+
+
 @_move(
     "cvta.space.size p, a;" + _SPACES,
     needs=(20, (2, 0)),
@@ -133,36 +136,22 @@ def _address_type(op: Op) -> ScalarType:
     traits=lambda op: Traits(generic_address=True, symbols=op.space.split("::")[0]),
 )
 def cvta(op: Op, a: Lanes) -> Lanes:
-    """Convert an address in a state space to a generic one; compilers shorten those of constants and parameters to 32
-    bits."""
-    if op.space == "const" or op.space.startswith("param"):
-        window = CONST_WINDOW if op.space == "const" else PARAM_WINDOW
-        return a.astype(np.uint32).astype(np.uint64) + window if a.dtype.itemsize == 8 else a
-    if op.space.startswith("shared"):
-        return a + SHARED_WINDOW
-    return a + LOCAL_WINDOW if op.space == "local" else a
+    """Convert an address in a state space to a generic one."""
+    return a + _window(op)
 
 
 @_move("cvta.to.space.size p, a;" + _SPACES, needs=(20, (2, 0)), gates=_CVTA_GATES, traits=Traits(generic_address=True))
 def cvta_to(op: Op, a: Lanes) -> Lanes:
     """Convert a generic address to one in a state space."""
-    if op.space.startswith("shared"):
-        return a - SHARED_WINDOW
-    return a - LOCAL_WINDOW if op.space == "local" else a
+    return a - _window(op)
 
 
 _isspacep = functools.partial(_move, needs=(20, (2, 0)), gates={"const": (0, (3, 1)), **_CVTA_GATES})
-_WINDOWS = {
-    "const": (CONST_WINDOW, LOCAL_WINDOW),
-    "local": (LOCAL_WINDOW, LOCAL_WINDOW + WINDOW),
-    "param": (PARAM_WINDOW, PARAM_WINDOW + WINDOW),
-    "shared": (SHARED_WINDOW, SHARED_WINDOW + WINDOW),
-}
 
 
 def _within(a: Lanes, space: str) -> Lanes:
-    first, end = _WINDOWS[space.split("::")[0]]
-    return (a >= np.uint64(first)) & (a < np.uint64(end))
+    first = WINDOWS[space.split("::")[0]]
+    return (a >= np.uint64(first)) & (a < np.uint64(first + WINDOW))
 
 
 _ELSEWHERE = "isspacep.space p, a; .space = { .const, .global, .local, .shared::cluster, .param, .param::entry };"

@@ -26,7 +26,14 @@ from warpsim.analysis.shared_layout import place_shared
 from warpsim.errors import InternalError
 from warpsim.isa.traits import Ending, Family
 from warpsim.machine.memory.addresses import Extent, space_of
-from warpsim.machine.state.global_memory import LOCAL_WINDOW, PARAM_ADDRESS, SHARED_WINDOW, WINDOW
+from warpsim.machine.state.global_memory import (
+    CONST_ADDRESS,
+    LOCAL_WINDOW,
+    PARAM_ADDRESS,
+    PARAM_WINDOW,
+    SHARED_WINDOW,
+    WINDOW,
+)
 from warpsim.machine.state.notes import no_notes
 from warpsim.machine.values import Affine, Array, Value
 from warpsim.program.build import no_collection, program_of
@@ -297,8 +304,10 @@ class FunctionPlan:
             return self.kernel.image.function_address(operand.function)
         if variable is None or variable.in_frame:
             return operand.constant
-        window = SHARED_WINDOW if operand.generic and variable.space is StateSpace.SHARED else 0
-        return self.kernel.address(variable) + operand.offset + window
+        at = self.kernel.address(variable) + operand.offset
+        if variable.space is StateSpace.SHARED:
+            return at + SHARED_WINDOW if operand.generic else at
+        return at - CONST_ADDRESS if variable.space is StateSpace.CONST and not operand.generic else at
 
     def slot(self, operand: Operand) -> int | None:
         """The slot that holds an operand's value; None for a clock, an address in the frame, and what is no single value."""
@@ -316,7 +325,8 @@ class FunctionPlan:
             return self.constant(literal(number, operand.type))
         if operand.parameter is None:
             return self.special(operand.special)
-        return self.special(f"param+{operand.parameter.offset + operand.offset}:{operand.type.bytes}")
+        at = operand.parameter.offset + operand.offset - (0 if operand.generic else PARAM_WINDOW)
+        return self.special(f"param{at:+}:{operand.type.bytes}")
 
     def constant(self, value: Value) -> int:
         """The slot of a constant value."""

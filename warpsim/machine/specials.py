@@ -58,8 +58,8 @@ def _of_thread(batch: BatchState, root: str) -> Array | None:
 
 def _of_launch(launch: LaunchState, root: str) -> Affine:
     """What all threads of a launch see alike."""
-    if root.startswith("param+"):
-        offset, size = root[6:].split(":")
+    if root.startswith("param"):
+        offset, size = root[5:].split(":")
         return Affine.constant(launch.param_address + int(offset), np.dtype(f"u{size}"))
     if root.startswith("envreg"):
         workspace = launch.workspace if launch.settings.cooperative else 0

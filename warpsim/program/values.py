@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from warpsim.errors import Span
-from warpsim.isa import matching, spec
+from warpsim.isa import spec
 from warpsim.isa.matching import TypedOperand
 from warpsim.isa.spec import Op
 from warpsim.isa.traits import PLAIN, Access, Traits
@@ -342,7 +342,7 @@ class Values:
 def address_of(symbol: Variable | Param, type: ScalarType, offset: int = 0, *, generic: bool = False) -> Operand:
     """The address of a variable or parameter."""
     if isinstance(symbol, Param):
-        return Operand(type, parameter=symbol, offset=offset)
+        return Operand(type, parameter=symbol, offset=offset, generic=generic)
     return Operand(type, variable=symbol, offset=offset, generic=generic)
 
 

@@ -19,7 +19,7 @@ from warpsim.isa.traits import Access
 from warpsim.machine.binding.operand_slots import Guard, commit_of, destination, guard_of, parameter_of, source_getter
 from warpsim.machine.binding.ports import PORTS
 from warpsim.machine.memory.access import Memory
-from warpsim.machine.memory.addresses import Extent, last_along, space_of
+from warpsim.machine.memory.addresses import WINDOWS, Extent, last_along, space_of
 from warpsim.machine.memory.global_access import in_one_allocation
 from warpsim.machine.memory.word_access import in_rows, rows_view
 from warpsim.machine.plan import ATTEND, FunctionPlan, Step
@@ -326,7 +326,8 @@ def bind_access(plan: FunctionPlan, instruction: Instruction, general: Step) -> 
         return general
     make = _load if access is Access.LOAD else _store
     slots = tuple([r.index for r in registers])
-    step = make(view, start.index, address.offset, plan.within(instruction, address), slots, kind.dtype, general)
+    offset = address.offset + WINDOWS.get(space, 0)
+    step = make(view, start.index, offset, plan.within(instruction, address), slots, kind.dtype, general)
     guard = guard_of(instruction)
     return step if guard is None else _guarded(guard, step, general)
 

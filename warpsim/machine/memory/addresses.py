@@ -136,16 +136,19 @@ _SPACES = {
 }
 
 
+WINDOWS = {"const": CONST_ADDRESS, "param::entry": PARAM_WINDOW}
+"""Where state spaces in global memory begin that have addresses of their own."""
+
+
 def lifted(name: str, address: Address) -> Address:
-    """The address of a load from constants or parameters, with the upper half that compilers omit."""
+    """The generic address of a load from constants or parameters; a function's parameters are in local memory."""
     base, offset = address.base, address.offset
-    if base.dtype.itemsize == 8:
-        return address
+    window = CONST_ADDRESS if name == "const" else PARAM_WINDOW
+    least = 0 if name == "const" else PARAM_ADDRESS - PARAM_WINDOW
+    if type(base) is Affine and base.uniform and base.dtype.itemsize == 8:
+        return Address(base + window, offset, within=address.within) if base.base + offset >= least else address
     wide = as_array(base).astype(np.uint64)
-    if name == "const":
-        return Address(wide + np.uint64(CONST_ADDRESS), offset, within=address.within)
-    wide = np.where(wide >= PARAM_ADDRESS - PARAM_WINDOW, wide + np.uint64(PARAM_WINDOW), wide)
-    return Address(wide, offset, within=address.within)
+    return Address(np.where(wide >= least, wide + np.uint64(window), wide), offset, within=address.within)
 
 
 def space_of(name: str, address: Address | None = None, active: Array | None = None) -> str:
@@ -166,6 +169,7 @@ NULL_PAGE = 1 << 16
 """Addresses below this come from a null pointer plus an index."""
 FAR = 1 << 32
 """Beyond this distance, no allocation counts as near."""
+NULL = "pass an array for the pointer, or test it before the access; cvta makes an address in .shared, .local or .const generic"
 INDEX = "check the index against the array's size, and the access's guard"
 
 
@@ -174,7 +178,14 @@ def outside_global(memory: GlobalMemory, address: int, nbytes: int) -> tuple[str
     text = f"access of {nbytes} bytes at address 0x{address % (1 << 64):x}"
     if 0 <= address < NULL_PAGE:
         where = f", {address} bytes from it" if address else ""
-        return f"{text}, through a null pointer{where}", "pass an array for the pointer, or test it before the access"
+        return f"{text}, through a null pointer{where}", NULL
+    for space, window in (("const", CONST_ADDRESS), ("param", PARAM_WINDOW)):
+        if (own := memory.find(address + window, address + window + 1)) is not None:
+            text += f" is that of {own.name} in .{space}, not a generic one"
+            return text, f"convert it with cvta.{space}, or load it with ld.{space}"
+        if (own := memory.find(address - window, address - window + 1)) is not None and own.start >= window:
+            text += f": the generic address of {own.name} is not one in .{space}"
+            return text, f"convert it with cvta.to.{space}, or load it with ld"
     near = memory.nearest(address)
     text += " is outside any live allocation"
     if near is None or abs(near[1]) >= FAR:

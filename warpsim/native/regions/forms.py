@@ -11,9 +11,9 @@ from warpsim.graph.evaluate import Substitution
 from warpsim.graph.nodes import LANES, MemoryAccess, Node, Untraceable, bits, cast, constant, of_array, operate
 from warpsim.isa.spec import Scope
 from warpsim.isa.traits import Access, Matrix
-from warpsim.machine.memory.addresses import Extent, space_of
+from warpsim.machine.memory.addresses import WINDOWS, Extent, space_of
 from warpsim.machine.plan import literal
-from warpsim.machine.state.global_memory import CONST_ADDRESS
+from warpsim.machine.state.global_memory import PARAM_WINDOW
 from warpsim.machine.values import as_array
 from warpsim.numerics.arrays import DType
 from warpsim.program.program import Instruction, Operand
@@ -92,15 +92,14 @@ def _unsigned(dtype: DType) -> DType:
 
 def place_of(space: str, base: Node, offset: int) -> tuple[str, Node]:
     """Where an access goes, and its address in 64 bits with the offset in it."""
-    if space == "const":
-        if base.dtype.itemsize == 4:
-            offset += CONST_ADDRESS
+    if space in WINDOWS:
+        offset += WINDOWS[space]
         name = "global"
     else:
         name = {"": "generic", "shared::cta": "shared"}.get(space_of(space), space_of(space))
     if name not in ("global", "shared", "local", "generic"):
         raise Untraceable("shared memory of the cluster" if name.startswith("shared") else "parameters of a function")
-    if name in ("global", "generic") and base.dtype.itemsize != 8 and space != "const":
+    if name in ("global", "generic") and base.dtype.itemsize != 8 and space not in WINDOWS:
         raise Untraceable("a global address of 32 bits")
     narrow = name in ("shared", "local")
     return name, cast(_sum(cast(base, U32 if narrow else U64), offset), U64)
@@ -162,7 +161,8 @@ class Reader:
             return self.read(("frame", at + offset, U64.str), U64), 0
         if number is None:
             assert base.parameter is not None
-            return self.read(("parameters", base.parameter.offset + offset), U64), 0
+            at = base.parameter.offset + offset - (0 if base.generic else PARAM_WINDOW)
+            return self.read(("parameters", at), U64), 0
         if variable is None or variable.space is StateSpace.SHARED:
             return constant(number, U64), offset
         return self.read(("number", number), U64), offset
