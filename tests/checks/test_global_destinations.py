@@ -13,7 +13,7 @@ KERNEL = """.version 8.3
 .reg .pred %p<4>; .reg .b32 %r<20>; .reg .b64 %rd<9>;
 .shared .align 128 .b8 tile[1024]; .shared .align 8 .b64 bar;
 mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0; mov.u32 %r2, tile; mov.u32 %r3, bar; mov.u32 %r4, 0; mov.u32 %r5, 7;
-mov.b64 %rd1, map; ld.param.u64 %rd2, [out]; ld.param.u64 %rd3, [seen];
+cvta.param.u64 %rd1, map; ld.param.u64 %rd2, [out]; ld.param.u64 %rd3, [seen];
 mov.u32 %r9, %ctaid.x; mul.wide.u32 %rd4, %r9, {shift}; add.u64 %rd2, %rd2, %rd4; add.u64 %rd3, %rd3, %rd4;
 shl.b32 %r6, %r1, 5; add.u32 %r6, %r6, %r2;
 st.shared.v4.b32 [%r6], {{%r5, %r5, %r5, %r5}}; st.shared.v4.b32 [%r6+16], {{%r5, %r5, %r5, %r5}};

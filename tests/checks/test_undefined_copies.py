@@ -11,7 +11,7 @@ KERNEL = """.version 8.7\n.target sm_90a\n.address_size 64
 {
     .reg .b32 %r<40>; .reg .b64 %rd<9>; .reg .pred %p<3>;
     .shared .align 128 .b8 tile[2048]; .shared .align 8 .b64 object;
-    ld.param.u64 %rd1, [source]; ld.param.u64 %rd2, [out]; mov.u32 %r1, tile; mov.u32 %r2, object; mov.u64 %rd3, map;
+    ld.param.u64 %rd1, [source]; ld.param.u64 %rd2, [out]; mov.u32 %r1, tile; mov.u32 %r2, object; cvta.param.u64 %rd3, map;
     mapa.shared::cluster.u32 %r5, %r1, 0; mapa.shared::cluster.u32 %r6, %r2, 0; mov.u32 %r7, 7; mov.u32 %r8, 0;
     st.shared.v4.b32 [%r1+512], {%r7, %r7, %r7, %r7};
     mbarrier.init.shared.b64 [%r2], 1; fence.mbarrier_init.release.cluster; fence.proxy.async;

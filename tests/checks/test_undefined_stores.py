@@ -10,7 +10,7 @@ KERNEL = """.version 8.7\n.target sm_90a\n.address_size 64
 {
     .reg .b32 %r<40>; .reg .b64 %rd<9>;
     .shared .align 128 .b8 tile[2048];
-    ld.param.u64 %rd1, [out]; mov.u32 %r1, tile; mov.u64 %rd3, map; mov.u32 %r8, 0; mov.u32 %r7, 7;
+    ld.param.u64 %rd1, [out]; mov.u32 %r1, tile; cvta.param.u64 %rd3, map; mov.u32 %r8, 0; mov.u32 %r7, 7;
     WRITE
     fence.proxy.async;
     COPY

@@ -108,7 +108,7 @@ st.global.v4.b32 [%rd4], {%r5, %r6, %r7, %r8};
 TENSOR = (
     HEAD
     + """
-mov.u64 %rd9, map;
+cvta.param.u64 %rd9, map;
 @%p1 mbarrier.init.shared.b64 [%r20], 1;
 @%p1 fence.mbarrier_init.release.cluster;
 bar.sync 0;

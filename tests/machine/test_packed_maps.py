@@ -13,7 +13,7 @@ KERNEL = """.version 8.7
 .reg .pred %p<4>; .reg .b32 %r<20>; .reg .b64 %rd<9>;
 .shared .align 1024 .b8 tile[4096]; .shared .align 8 .b64 bar;
 mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0; mov.u32 %r2, tile; mov.u32 %r3, bar;
-ld.param.u32 %r5, [x]; ld.param.u32 %r6, [y]; mov.b64 %rd1, map; ld.param.u64 %rd3, [out];
+ld.param.u32 %r5, [x]; ld.param.u32 %r6, [y]; cvta.param.u64 %rd1, map; ld.param.u64 %rd3, [out];
 shl.b32 %r7, %r1, 2; add.u32 %r8, %r2, %r7; mov.u32 %r9, 0;
 F: st.shared.b32 [%r8], 0xCDCDCDCD; add.u32 %r8, %r8, 512; add.u32 %r9, %r9, 1; setp.lt.u32 %p2, %r9, 8; @%p2 bra F;
 {change}

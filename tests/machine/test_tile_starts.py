@@ -14,7 +14,7 @@ KERNEL = """.version 8.3
 .shared .align 1024 .b8 tile[16384];
 .shared .align 8 .b64 bar;
 mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0; mov.u32 %r2, tile; mov.u32 %r3, bar; mov.u32 %r5, 0;
-mov.b64 %rd1, map_a; mov.b64 %rd2, map_b; ld.param.u64 %rd3, [out];
+cvta.param.u64 %rd1, map_a; cvta.param.u64 %rd2, map_b; ld.param.u64 %rd3, [out];
 add.u32 %r6, %r2, {a}; add.u32 %r7, %r2, {b};
 @%p1 mbarrier.init.shared.b64 [%r3], 1; @%p1 fence.mbarrier_init.release.cluster; bar.sync 0;
 @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r3], {nbytes};
