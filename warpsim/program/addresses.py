@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from warpsim.isa.matching import whole, wide
+from warpsim.isa.spec import Op
 from warpsim.program.initial_values import OPAQUE, float_bits
 from warpsim.program.problems import Mismatch, unfit
 from warpsim.program.program import ADDRESS, Operand, Param, Register, Variable, vector
@@ -133,7 +134,7 @@ def _texture_coordinates(values: Values, node: ast.Address) -> None:
     if len(elements) not in (1, 2, 4) or len(elements) < _AXES[op.geom]:
         message = f"{op.text} takes {max(_AXES[op.geom], 1)} coordinates, in 1, 2 or 4 elements"
         raise Mismatch("operand-count", given.span, message, weight=4)
-    floating = "f32" in op.modifiers[-1:]
+    floating = _floating(op)
     if op.geom[0] == "a" or op.geom == "2dms":
         index, elements = elements[:1], elements[1:]
         among = values.among(index)
@@ -149,6 +150,11 @@ def _texture_coordinates(values: Values, node: ast.Address) -> None:
             raise unfit(element.span, wanted, 2)
 
 
+def _floating(op: Op) -> bool:
+    """Whether coordinates are floats: the last type of a texture instruction is theirs, surfaces have only that of what they hold."""
+    return op.text.startswith("t") and [word for word in op.modifiers if word in TYPES][-1:] == ["f32"]
+
+
 def _is_coordinate(type: ScalarType, kinds: str) -> bool:
     """Whether registers of a type may be coordinates: of 32 bits, untyped or of these kinds."""
     return type.bits == 32 and type.kind in kinds + "b" and "x2" not in type.name
@@ -160,8 +166,7 @@ def _coordinate(values: Values, node: ast.Operand) -> Operand:
     if isinstance(node, ast.Integer):
         return Operand(TYPES["b32"], constant=node.value & 0xFFFFFFFF)
     if isinstance(node, ast.Float):
-        floating = "f32" in values.op.modifiers[-1:]
-        return Operand(TYPES["b32"], constant=float_bits(node, 32) if floating else node.bits & 0xFFFFFFFF)
+        return Operand(TYPES["b32"], constant=float_bits(node, 32) if _floating(values.op) else node.bits & 0xFFFFFFFF)
     if isinstance(node, ast.Name):
         symbol = values.find(node)
         return Operand(symbol.type, symbol) if isinstance(symbol, Register) else values.named(TYPES["b32"], node)
