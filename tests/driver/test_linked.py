@@ -1,6 +1,7 @@
 """Programs that have NVIDIA's run time linked in are led to ours: entry points by their names, and nothing else."""
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -80,6 +81,32 @@ def test_what_stays(run):
     other = build("other", THEIRS.replace("cudaGetExportTable", "cudaGetTable") + PROGRAM, "-O1")
 
     assert start(stripped)[0] == start(other)[0] == ["1 1 1 1 1 1 1"]
+
+
+CUTE = """
+#include <stdio.h>
+#define OWN __attribute__((noipa, aligned(16), section(".far"))) static int
+OWN cudaMalloc(int a) { volatile int x = 1; return x + a - a * x; }
+OWN cudaFree(int a, int b) { volatile int x = 1; return x + a - a * x + b; }
+int _cudaMalloc(int a) { return cudaMalloc(a); }
+int _cudaFree(int a) { return cudaFree(a, 0); }
+__attribute__((constructor)) static void begin(void) { printf("%d %d\\n", _cudaMalloc(1), _cudaFree(1)); fflush(stdout); }
+"""
+
+
+@pytest.mark.skipif(
+    platform.machine() != "x86_64", reason="compilers for other processors may make no jump of the call"
+)
+def test_functions_that_are_jumps(run, tmp_path):
+    """CuTe DSL's run time without names: where its function is a jump, what it jumps to is ours; one that adds arguments stays."""
+    build, start = run
+    program = build("program", THEIRS + PROGRAM, "-O1", "-s")
+    words = ("-O2", "-fno-pie", "-fPIC", "-shared", "-s")
+    plugin = build("libcute_dsl_runtime.so", CUTE, *words)
+
+    assert start(program, plugin)[0][1] == "42 1"
+    shutil.copy(plugin, tmp_path / "libother.so")
+    assert start(program, tmp_path / "libother.so")[0][1] == "1 1"
 
 
 def test_files_that_are_no_programs(run, tmp_path):

@@ -162,6 +162,8 @@ def environment(libraries: Path, given: Mapping[str, str], *, preload: bool = Tr
     env["WARPSIM_CACHE"] = str(cache_folder() or "")
     env.setdefault("TRITON_LIBCUDA_PATH", str(libraries))
     env.setdefault("CUPY_CACHE_DIR", str(libraries.parent / "cupy"))  # that of a real GPU has machine code
+    env.setdefault("TILELANG_CACHE_DIR", str(libraries.parent / "tilelang"))  # likewise
+    env.setdefault("CUTE_DSL_CACHE_DIR", str(libraries.parent / "cute"))
     env.setdefault("CUPY_ACCELERATORS", "")  # CuPy would not check whether its machine code (CUB) ran
     env.setdefault("WARPSIM_LIBPYTHON", python_library())
     env.setdefault("WARPSIM_PYTHONHOME", sys.base_prefix)

@@ -1,6 +1,7 @@
 /* Programs and libraries that have NVIDIA's run time linked in (nvcc's default): each entry point of that run time that
-   our libcudart has is made to lead there, before any of their code runs. None of NVIDIA's code is read or kept; where
-   the names have been stripped from a file, nothing is done.
+   our libcudart has is made to lead there, before any of their code runs. None of NVIDIA's code is kept. Where the names
+   have been stripped from a file, nothing is done, but for CuTe DSL's run time: it exports functions of its own that call
+   NVIDIA's with the same arguments (_cudaMalloc is a jump to cudaMalloc), and those of the driver (_cuDeviceGet).
 
    The dynamic linker loads this through LD_AUDIT; it needs a libcudart of ours among the libraries, WARPSIM_CUDART. */
 #define _GNU_SOURCE
@@ -76,7 +77,8 @@ static const char *name_of(const Names *n, const Elf64_Sym *at)
 {
     int function = ELF64_ST_TYPE(at->st_info) == STT_FUNC && at->st_shndx != SHN_UNDEF && at->st_name < n->text;
     const char *name = function ? n->strings + at->st_name : "";
-    return !strncmp(name, "cuda", 4) || !strncmp(name, "__cuda", 6) || !strncmp(name, "warpsim", 7) ? name : "";
+    int known = !strncmp(name, "cu", 2) || !strncmp(name, "_cu", 3) || !strncmp(name, "__cuda", 6);
+    return known || !strncmp(name, "warpsim", 7) ? name : "";
 }
 
 /* The value of a name, a variant for streams of threads (_ptsz, _ptds) meaning the plain one; 0 where there is none */
@@ -101,6 +103,12 @@ static void jump(unsigned char *at, uint64_t target)
     memcpy(at + 6, &target, 8);
 }
 static int lands(const unsigned char *at) { return !memcmp(at, "\xf3\x0f\x1e\xfa", 4); } /* endbr64 */
+static unsigned char *destination(unsigned char *at) /* of a function that is one jump; NULL if it is not */
+{
+    int32_t distance;
+    memcpy(&distance, at + 1, sizeof distance);
+    return *at == 0xe9 ? at + 5 + distance : NULL;
+}
 #elif defined __aarch64__
 enum { JUMP = 16, LANDING = 4 };
 static void jump(unsigned char *at, uint64_t target)
@@ -110,10 +118,17 @@ static void jump(unsigned char *at, uint64_t target)
     memcpy(at + 8, &target, 8);
 }
 static int lands(const unsigned char *at) { return !memcmp(at, "\x5f\x24\x03\xd5", 4); } /* bti c */
+static unsigned char *destination(unsigned char *at)
+{
+    uint32_t code;
+    memcpy(&code, at, sizeof code);
+    return code >> 26 == 5 ? at + ((int32_t)(code << 6) >> 4) : NULL; /* b */
+}
 #else
 enum { JUMP = 0, LANDING = 0 };
 static void jump(unsigned char *at, uint64_t target) { (void)at, (void)target; }
 static int lands(const unsigned char *at) { return at == NULL; }
+static unsigned char *destination(unsigned char *at) { return at == NULL ? at : NULL; }
 #endif
 
 /* Functions begin at multiples of 16 bytes, so that what follows a small one is its own, too. */
@@ -135,21 +150,30 @@ static int redirect(unsigned char *at, uint64_t target)
     return !mprotect((void *)first, bytes, PROT_READ | PROT_EXEC);
 }
 
-static Names runtime; /* what our libcudart exports, once it is there */
-static uintptr_t base;
+static Names runtime, driver; /* what our libcudart and libcuda export, once they are there */
+static uintptr_t base, driver_base;
 
 static void look_at(const char *path, uintptr_t start)
 {
     Names names;
-    if (!open_names(&names, path, SHT_SYMTAB))
+    const char *file = strrchr(path, '/');
+    int cute = file && !strcmp(file, "/libcute_dsl_runtime.so");
+    if (!open_names(&names, path, cute ? SHT_DYNSYM : SHT_SYMTAB))
         return;
-    if (value_of(&names, "__cudaRegisterFatBinary") && value_of(&names, "cudaGetExportTable") &&
-        !value_of(&names, "warpsimMalloc3D")) {
+    if (cute || (value_of(&names, "__cudaRegisterFatBinary") && value_of(&names, "cudaGetExportTable") &&
+                 !value_of(&names, "warpsimMalloc3D"))) {
         for (size_t i = 0; i < names.count; i++) {
             const Elf64_Sym *at = names.symbols + i;
-            uint64_t target = value_of(&runtime, name_of(&names, at));
-            unsigned char *code = (unsigned char *)(start + at->st_value);
-            if (target && fits(code, at->st_size) && !redirect(code, base + target)) {
+            const char *name = name_of(&names, at);
+            name += cute && *name == '_';
+            if (cute && !strcmp(name, "cudaLaunchKernelEx"))
+                name = "cudaLaunchKernelExC"; /* what the other calls in C++ */
+            uint64_t target = value_of(&runtime, name), other = cute ? value_of(&driver, name) : 0;
+            unsigned char *code = (unsigned char *)(start + at->st_value), *there = cute && target ? destination(code) : NULL;
+            if (cute && target && !there)
+                continue; /* its arguments differ */
+            target = target ? base + target : other ? driver_base + other : 0;
+            if (target && (there || fits(code, at->st_size)) && !redirect(there ? there : code, target)) {
                 fprintf(stderr, "warpsim: this system does not let %s use our run time; link it with -cudart shared\n",
                         path);
                 break;
@@ -177,10 +201,17 @@ unsigned la_objopen(struct link_map *map, Lmid_t space, uintptr_t *cookie)
     const char *path = map->l_name && *map->l_name ? map->l_name : "/proc/self/exe", *ours = getenv("WARPSIM_CUDART");
     if (space != LM_ID_BASE)
         return 0;
+    size_t folder = ours && strrchr(ours, '/') ? (size_t)(strrchr(ours, '/') - ours) : 0;
     if (ours && !strcmp(path, ours)) {
         base = map->l_addr;
         if (!runtime.file)
             open_names(&runtime, path, SHT_DYNSYM);
+        return 0;
+    }
+    if (folder && !strncmp(path, ours, folder) && !strcmp(path + folder, "/libcuda.so.1")) {
+        driver_base = map->l_addr;
+        if (!driver.file)
+            open_names(&driver, path, SHT_DYNSYM);
         return 0;
     }
     Object *object = malloc(sizeof *object + strlen(path) + 1);

@@ -1,8 +1,8 @@
 """Imported when Python starts in ``warpsim exec``: prepares clients for the simulated GPU as they are imported.
 
 cuda.bindings links NVIDIA's runtime statically, without symbols. But its extension modules share each entry point by
-name, as a pointer in a capsule (``__pyx_capi__``); these pointers are replaced before other modules read them. PyTorch
-and Triton are prepared by `warpsim.compat`.
+name, as a pointer in a capsule (``__pyx_capi__``); these pointers are replaced before other modules read them. Other
+clients are prepared by `warpsim.compat`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ CLIENTS = {
     "torch": "aten",
     "triton.backends.nvidia.compiler": "triton",
     "triton.backends.nvidia.driver": "triton",
+    "tilelang.contrib.nvcc": "compilers",
+    "cutlass.base_dsl.compiler": "compilers",
 }
 """Modules, and which of `warpsim.compat` prepares each."""
 
@@ -65,7 +67,7 @@ def prepare(module: ModuleType) -> None:
     if module.__name__ == "torch":
         module.cuda._lazy_call(lambda: compat("aten").register())
     else:
-        compat("triton").prepare(module)
+        compat(CLIENTS[module.__name__]).prepare(module)
 
 
 def compat(client: str) -> ModuleType:

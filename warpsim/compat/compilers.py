@@ -1,0 +1,66 @@
+"""TileLang and CuTe DSL under ``warpsim exec``: their compilers end at PTX, where they would make machine code."""
+
+from __future__ import annotations
+
+import glob
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol
+
+
+def prepare(module: ModuleType) -> None:
+    """Prepare the module that compiles: ``tilelang.contrib.nvcc`` or ``cutlass.base_dsl.compiler``."""
+    if hasattr(module, "compile_cuda"):
+        _tilelang(module)
+    else:
+        _cute(module)
+
+
+def _tilelang(module: ModuleType) -> None:
+    compile_cuda = module.compile_cuda
+
+    def compile_ptx(
+        code: str, target_format: str = "ptx", arch: str | Sequence[str] | None = None, **options: object
+    ) -> object:
+        words = arch if arch is None or isinstance(arch, str) else [word.replace("=sm_", "=compute_") for word in arch]
+        return compile_cuda(code, "ptx", words, **options)
+
+    module.compile_cuda = compile_ptx
+
+
+def _cute(module: ModuleType) -> None:
+    compile_module = module.Compiler.compile
+
+    def compile_ptx(self: object, ir: Module, pipeline: str, *args: object, **options: object) -> object:
+        with tempfile.TemporaryDirectory() as folder:
+            if "dump-ptx-path=" not in pipeline:
+                pipeline = pipeline.replace("cubin-format=", f"dump-ptx-path={folder}/kernels cubin-format=")
+            found = compile_module(self, ir, pipeline, *args, **options)
+            kept = re.search(r"dump-ptx-path=(\S+)", pipeline)
+            texts = [Path(name).read_text(encoding="ascii") for name in glob.glob(f"{kept[1]}.*ptx")] if kept else []
+        if texts:
+            _replace(ir, texts[0] + "\0")
+        return found
+
+    module.Compiler.compile = compile_ptx
+
+
+class Module(Protocol):
+    """A module of MLIR."""
+
+    body: Any
+    context: Any
+
+
+def _replace(ir: Module, text: str) -> None:
+    """Put PTX in the place of the machine code that the host's part of a module loads."""
+    from cutlass._mlir.ir import StringAttr, Type, TypeAttr
+
+    with ir.context:
+        for each in ir.body.operations:
+            if each.operation.name == "llvm.mlir.global" and str(each.attributes["sym_name"]) == '"kernels_binary"':
+                each.attributes["value"] = StringAttr.get(text)
+                each.attributes["global_type"] = TypeAttr.get(Type.parse(f"!llvm.array<{len(text)} x i8>"))
