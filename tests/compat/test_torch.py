@@ -44,6 +44,9 @@ PROGRAMS = {
     "assert abs(x.cumsum(0)[-1].item() - 409.5) < 0.5",
     "sums of 16 bits, where they are asked to go": "x = torch.full((4,), 0.5, dtype=torch.float16, device='cuda'); y = torch.empty_like(x); "
     "torch.cumsum(x, 0, out=y); assert y.tolist() == [0.5, 1, 1.5, 2]; assert x.cumsum(0, dtype=torch.float32).dtype == torch.float32",
+    "sums of long rows of 32 bits": "x = torch.randn(1, 32000, device='cuda', requires_grad=True); y = x.detach().cpu().double().requires_grad_()\n"
+    "for v in x, y:\n  torch.nn.functional.cross_entropy(v, torch.tensor([5], device=v.device), label_smoothing=0.2).backward()\n"
+    "assert torch.allclose(x.grad.cpu().double(), y.grad, rtol=1e-6, atol=1e-8)",
     "statistics of norms": "x = torch.ones(2, 4, dtype=torch.float16, device='cuda'); y, mean, _ = torch.native_layer_norm(x, (4,), None, None, 1e-5); "
     "assert (y.dtype, mean.dtype) == (torch.float16, torch.float32)",
     "graphs": "x = torch.ones(3, device='cuda'); torch.cuda.synchronize(); g = torch.cuda.CUDAGraph()\n"
