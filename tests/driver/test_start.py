@@ -426,3 +426,26 @@ def test_a_signal_reaches_the_program():
 
     assert status == 128 + signal.SIGTERM
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+WITHOUT_NAMES = """
+int cuInit(unsigned), cuDeviceGetCount(int *);
+const char table[] = "\\x6b\\xd5\\xfb\\x6c\\x5b\\xf4\\xe7\\x4a\\x89\\x87\\xd9\\x39\\x12\\xfd\\x9d\\xf9";
+int begin(void) { int found = cuInit(0); return found + 0; }
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("stripped", "found"), [("-s", 100), ("-g", 0)])
+def test_a_library_that_needs_the_run_time_of_nvidia_sees_no_device(tmp_path, stripped, found):
+    """Told at cuInit, it announces none; one with its names, and everybody else in the process, sees the device."""
+    (tmp_path / "theirs.c").write_text(WITHOUT_NAMES)
+    theirs = tmp_path / "libtheirs.so"
+    words = ("-O1", "-shared", "-fPIC", stripped, str(tmp_path / "theirs.c"), "-o", str(theirs))
+    subprocess.run([*library.compiler(), *words], check=True)
+    program = f"import ctypes; print(ctypes.CDLL({str(theirs)!r}).begin(), ctypes.CDLL('libcuda.so.1').cuInit(0))"
+    command = [sys.executable, "-m", "warpsim", "exec", "--", sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert done.stdout == f"{found} 0\n", done.stderr
+    assert ("libtheirs.so has NVIDIA's run time linked in" in done.stderr) == bool(found)

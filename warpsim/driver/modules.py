@@ -111,11 +111,11 @@ def separately_compiled(path: str, sm: int) -> bytes:
     nvcc links machine code alone where objects were compiled for it (``-rdc=true``), and keeps each object's own fatbin in
     a section of the host's file.
     """
-    texts = members(_section(path, b"__nv_relfatbin"), sm)
+    texts = members(section(path, b"__nv_relfatbin"), sm)
     return merging.linked(texts) + b"\0" if texts else b""
 
 
-def _section(path: str, wanted: bytes) -> bytes:
+def section(path: str, wanted: bytes) -> bytes:
     """A section of an ELF file of 64 bits (System V ABI, chapter 4); empty if there is none."""
     try:
         with open(path, "rb") as file:

@@ -46,6 +46,7 @@ class Behind(ctypes.Structure):
         ("closed", ctypes.c_uint64),
         ("inside", ctypes.c_uint64),
         ("current", ctypes.c_uint64),
+        ("caller", ctypes.c_uint64),
     )
 
 
@@ -75,6 +76,8 @@ def bind(library: str, names: int, stubs: int, table: int, count: int, *, embedd
     behind = Behind.from_address(table + ctypes.sizeof(array))
     behind.interrupt = ctypes.addressof(INTERRUPT)
     _BEHIND.append(behind)
+    if library == "cuda":
+        PROCESS.caller = lambda: int(behind.caller)
     for index, where in enumerate(array.from_address(names)):
         name = ctypes.string_at(where).decode()
         found = calls[name]

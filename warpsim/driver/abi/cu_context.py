@@ -18,12 +18,6 @@ LIMITS_END = 10
 """CU_LIMIT_MAX."""
 
 
-@call("U", "cuInit")
-def initialize(flags: int) -> None:
-    require(not flags)
-    PROCESS.initialized = PROCESS.driver is not None
-
-
 # ---- devices -------------------------------------------------------------------------------------
 
 call("4", "cuDriverGetVersion cudaDriverGetVersion cudaRuntimeGetVersion")(lambda: VERSION)

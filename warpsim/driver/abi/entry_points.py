@@ -6,6 +6,7 @@ A program that only refers to an unsupported function starts; a call says what i
 from __future__ import annotations
 
 import ctypes
+import mmap
 from typing import Any
 
 import attrs
@@ -13,7 +14,8 @@ import attrs
 from warpsim.driver.abi.calls import CALLS, call, missing
 from warpsim.driver.abi.process import PROCESS
 from warpsim.driver.driver import VERSION
-from warpsim.driver.raw import bytes_at, library_at, put32, put64
+from warpsim.driver.modules import section
+from warpsim.driver.raw import bytes_at, file_at, library_at, put32, put64
 from warpsim.driver.results import DriverError, Result, require
 
 SINCE = {
@@ -81,6 +83,30 @@ def get_entry_point_by_version(symbol: str, out: int, version: int, flags: int, 
     get_address(symbol, out, min(version, VERSION), flags, status)
 
 
+@call("U", "cuInit")
+def initialize(flags: int) -> None:
+    """Initialise; to a library that needs NVIDIA's run time there is no device, so that it announces none."""
+    require(not flags)
+    PROCESS.initialized = PROCESS.driver is not None
+    path = file_at(PROCESS.caller())
+    if path and not section(path, b".symtab") and _holds(path, RUNTIME_TABLE):
+        raise _without_names(PROCESS.caller(), Result.NO_DEVICE)
+
+
+def _holds(path: str, what: bytes) -> bool:
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:
+        return contents.find(what) >= 0
+
+
+def _without_names(address: int, result: Result) -> DriverError:
+    return DriverError(
+        result,
+        f"{library_at(address) or 'the program'} has NVIDIA's run time linked in, and has been stripped of names: NVIDIA's own "
+        "libraries (cuBLAS, cuDNN, cuRAND) are machine code, which warpsim cannot run, so leave what they compute to the "
+        "CPU; link what is yours with -cudart shared, or do not strip it; build NVIDIA Warp with --use-dynamic-cuda",
+    )
+
+
 @call("OO", "cuGetExportTable")
 @call("OP", "cudaGetExportTable")
 def get_export_table(out: int, number: int) -> None:
@@ -91,12 +117,7 @@ def get_export_table(out: int, number: int) -> None:
     """
     put64(out, 0)
     require(number and bytes_at(number, 16) == RUNTIME_TABLE, result=Result.NOT_SUPPORTED)
-    raise DriverError(
-        Result.NOT_SUPPORTED,
-        f"{library_at(number) or 'the program'} has NVIDIA's run time linked in, and has been stripped of names: NVIDIA's own "
-        "libraries (cuBLAS, cuDNN, cuRAND) are machine code, which warpsim cannot run, so leave what they compute to the "
-        "CPU; link what is yours with -cudart shared, or do not strip it; build NVIDIA Warp with --use-dynamic-cuda",
-    )
+    raise _without_names(number, Result.NOT_SUPPORTED)
 
 
 PER_THREAD = {

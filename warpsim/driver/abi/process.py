@@ -140,6 +140,8 @@ class Process:
         self.lock = threading.RLock()
         self.thread = threading.local()
         self.addresses: dict[str, int] = {}
+        self.caller: Callable[[], int] = int
+        """Where in the program the call of the driver that is under way comes from."""
         self.endings: list[Callable[[Context], None]] = []
         """Functions called when a context ends."""
 

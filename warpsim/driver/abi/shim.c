@@ -20,7 +20,8 @@ enum {
     INTERRUPT, /* behind the functions: the address of what interrupted one of them, */
     CLOSED,    /* the thread that is about to end Python: from then on, no other's calls go there, */
     INSIDE,    /* how many calls have gone there and not come back, */
-    CURRENT,   /* and the context that is current in that thread */
+    CURRENT,   /* the context that is current in that thread, */
+    CALLER,    /* and where the call comes from */
     SLOTS,
     COUNT = INTERRUPT
 };
@@ -80,7 +81,7 @@ static u put(u where, const void *value, size_t bytes)
 static u late(const char *name, const u *arguments)
 { /* The GPU has ended with Python: what is given back has been, and all work is done. Contexts are current as before, and as
      the thread says. What needs the GPU is too late. */
-    static const char *const done[] = {"Free",  "Destroy",      "Unload",          "Unregister",   "Release",     "Synchronize",
+    static const char *const done[] = {"Free",  "Destroy",      "Unload",          "Unregister",   "Release",     "Unmap", "Synchronize",
                                        "Reset", "ProfilerStop", "cudaSetDevice",   "StreamQuery",  "EventQuery",  "EventRecord",
                                        "StreamWaitEvent",       "cudaGetLastError", "cudaPeekAtLastError"};
     static __thread u contexts[64];
@@ -187,6 +188,7 @@ static u let_go(Held held, u result)
         if (found == LATE) \
             return late(#name, (const u[]){0, A##n}); \
         Held held = hold(); \
+        table[CALLER] = (u)(uintptr_t)__builtin_return_address(0); \
         u result = let_go(held, ((u(*)(P##n))table[AT_##name])(A##n)); \
         leave(); \
         return result; \
