@@ -8,6 +8,16 @@ from types import SimpleNamespace
 from warpsim.compat.compilers import prepare
 
 
+def test_pycuda():
+    """Its compiler is asked for PTX where the program leaves that open."""
+    module = SimpleNamespace(
+        compile_plain=None, compile=lambda source, arch=None, target="cubin": (source, arch, target)
+    )
+    prepare(module)
+
+    assert module.compile("source", arch="sm_90") == ("source", "sm_90", "ptx")
+
+
 def test_tilelang():
     """Whatever format it asks for, and whatever real architecture."""
     asked = []

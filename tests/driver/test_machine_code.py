@@ -129,3 +129,14 @@ def test_the_file_of_an_address():
     assert library_at(function).startswith("lib")
     for memory in (ctypes.addressof(small), ctypes.addressof(large) + (1 << 20)):
         assert file_at(memory) == library_at(memory) == ""
+
+
+def test_logs_of_a_module_that_is_refused(call):
+    """A program prints what it asked to be logged, whether the module loads or not: nothing, as a text that ends."""
+    log, cubin = ctypes.create_string_buffer(b"garbage"), ctypes.create_string_buffer(CUBIN)
+    keys = (ctypes.c_uint32 * 3)(5, 6, 9)  # CU_JIT_ERROR_LOG_BUFFER, its size, CU_JIT_TARGET
+    values = (ctypes.c_uint64 * 3)(ctypes.addressof(log), 7, 90)
+    assert call("cudaSetDevice", 0) == 0
+
+    assert call("cuModuleLoadDataEx", ctypes.c_uint64(), cubin, 3, keys, values) == 209
+    assert (log.value, list(values)[1:]) == (b"", [0, 90])

@@ -102,7 +102,8 @@ class CpuKernels:
             for name in names:
                 if name in WHOLE or (name not in NATIVE and registered(f"aten::{name}", "CUDA")):
                     self.library.impl(name, _on_the_cpu(name), "CUDA", allow_override=True)
-        torch.backends.cudnn.enabled = False
+        # PyTorch's own tests let nobody set torch.backends.cudnn.enabled
+        torch._C._set_cudnn_enabled(False)  # noqa: FBT003
         for name in ("flash", "mem_efficient", "cudnn"):  # attention is computed by its formula
             getattr(torch.backends.cuda, f"enable_{name}_sdp")(enabled=False)
         torch._C._cuda_sleep = lambda cycles: None  # a kernel of PyTorch's, launched without an operator

@@ -1,7 +1,8 @@
-"""TileLang and CuTe DSL under ``warpsim exec``: their compilers end at PTX, where they would make machine code."""
+"""PyCUDA, TileLang and CuTe DSL under ``warpsim exec``: their compilers end at PTX, where they would make machine code."""
 
 from __future__ import annotations
 
+import functools
 import glob
 import re
 import tempfile
@@ -12,8 +13,10 @@ from typing import Any, Protocol
 
 
 def prepare(module: ModuleType) -> None:
-    """Prepare the module that compiles: ``tilelang.contrib.nvcc`` or ``cutlass.base_dsl.compiler``."""
-    if hasattr(module, "compile_cuda"):
+    """Prepare the module that compiles: ``pycuda.compiler``, ``tilelang.contrib.nvcc`` or ``cutlass.base_dsl.compiler``."""
+    if hasattr(module, "compile_plain"):
+        module.compile = functools.partial(module.compile, target="ptx")
+    elif hasattr(module, "compile_cuda"):
         _tilelang(module)
     else:
         _cute(module)

@@ -8,7 +8,7 @@ from warpsim.driver import modules, properties
 from warpsim.driver.abi.calls import call
 from warpsim.driver.abi.process import PROCESS, Context, c_string
 from warpsim.driver.modules import REGISTERS, DriverModule, Function, Library, LibraryKernel, Linker
-from warpsim.driver.raw import bytes_at, put64
+from warpsim.driver.raw import bytes_at, get32, get64, put64, put_bytes
 from warpsim.driver.results import DriverError, Result, require
 
 Launchable = Function | LibraryKernel
@@ -35,7 +35,13 @@ def read(path: str) -> bytes:
 
 @call("!8O", "cuModuleLoadData cuModuleLoadFatBinary")
 @call("!8OUPP", "cuModuleLoadDataEx")
-def load_data(image: int, *options: int) -> int:
+def load_data(image: int, count: int = 0, keys: int = 0, values: int = 0) -> int:
+    for index in range(count):  # nothing is logged: texts that end at once, sizes of 0 (CUjit_option)
+        key, value = get32(keys + 4 * index), values + 8 * index
+        if key in (3, 5):
+            put_bytes(get64(value), b"\0")
+        elif key in (4, 6):
+            put64(value, 0)
     return load(modules.image_at(image))
 
 

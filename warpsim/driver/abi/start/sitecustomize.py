@@ -28,6 +28,7 @@ CLIENTS = {
     "torch": "aten",
     "triton.backends.nvidia.compiler": "triton",
     "triton.backends.nvidia.driver": "triton",
+    "pycuda.compiler": "compilers",
     "tilelang.contrib.nvcc": "compilers",
     "cutlass.base_dsl.compiler": "compilers",
 }
