@@ -164,7 +164,6 @@ def environment(libraries: Path, given: Mapping[str, str], *, preload: bool = Tr
     env.setdefault("CUPY_CACHE_DIR", str(libraries.parent / "cupy"))  # that of a real GPU has machine code
     env.setdefault("TILELANG_CACHE_DIR", str(libraries.parent / "tilelang"))  # likewise
     env.setdefault("CUTE_DSL_CACHE_DIR", str(libraries.parent / "cute"))
-    env.setdefault("PYCUDA_CACHE_DIR", str(libraries.parent / "pycuda"))
     env.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # its other processes would make machine code
     env.setdefault("CUPY_ACCELERATORS", "")  # CuPy would not check whether its machine code (CUB) ran
     env.setdefault("WARPSIM_LIBPYTHON", python_library())
