@@ -48,6 +48,24 @@ def test_attributes_of_functions(ask, functions):
     assert ask("cuModuleGetLoadingMode", ...) == 1
 
 
+def test_launches_as_before_cuda_4(ask, functions, words):
+    """A function keeps its block and parameters; too few parameters, or a grid of nothing, are refused."""
+    (_, found), (address, read) = functions, words
+    ask("cuLaunchGrid", found["ranks"], 1, 1, status=INVALID_VALUE)
+    out = ctypes.c_uint64(address)
+    ask("cuParamSetv", found["ranks"], 0, ctypes.addressof(out), 8)
+    ask("cuParamSetSize", found["ranks"], 8)
+    ask("cuFuncSetBlockShape", found["ranks"], 1, 1, 1)
+    ask("cuFuncSetAttribute", found["ranks"], 11, 2)
+    ask("cuLaunchGrid", found["ranks"], 4, 1)
+    assert read()[:5] == [2, 2, 2, 2, 0]
+    ask("cuParamSeti", found["ranks"], 0, (address + 4) & 0xFFFFFFFF)
+    ask("cuLaunchGridAsync", found["ranks"], 4, 1, 0)
+    assert read()[:6] == [2, 2, 2, 2, 2, 0]
+    ask("cuFuncSetBlockShape", found["ranks"], 0, 1, 1, status=INVALID_VALUE)
+    ask("cuLaunchGrid", found["ranks"], 0, 1, status=INVALID_VALUE)
+
+
 def test_launches(ask, functions, words):
     """Clusters by an attribute of the launch or of the function; cooperative ones; events; what does not fit."""
     _, found = functions

@@ -23,6 +23,7 @@ MODULES = (
     "cu_texture",
     "cu_module",
     "cu_work",
+    "cu_before",
     "cu_graph",
     "rt_device",
     "rt_memory",

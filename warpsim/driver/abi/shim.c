@@ -81,7 +81,7 @@ static u put(u where, const void *value, size_t bytes)
 static u late(const char *name, const u *arguments)
 { /* The GPU has ended with Python: what is given back has been, and all work is done. Contexts are current as before, and as
      the thread says. What needs the GPU is too late. */
-    static const char *const done[] = {"Free",  "Destroy",      "Unload",          "Unregister",   "Release",     "Unmap", "Synchronize",
+    static const char *const done[] = {"Free",  "Destroy",      "Unload",          "Unregister",   "Release",     "Unmap",  "Detach",  "Synchronize",
                                        "Reset", "ProfilerStop", "cudaSetDevice",   "StreamQuery",  "EventQuery",  "EventRecord",
                                        "StreamWaitEvent",       "cudaGetLastError", "cudaPeekAtLastError"};
     static __thread u contexts[64];
