@@ -6,10 +6,11 @@ import functools
 import glob
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, MutableMapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Protocol
 
 
 def prepare(module: ModuleType) -> None:
@@ -51,11 +52,30 @@ def _cute(module: ModuleType) -> None:
     module.Compiler.compile = compile_ptx
 
 
+class Operation(Protocol):
+    """An operation of MLIR."""
+
+    name: str
+
+
+class Global(Protocol):
+    """A global variable of MLIR, seen as an operation."""
+
+    operation: Operation
+    attributes: MutableMapping[str, object]
+
+
+class Body(Protocol):
+    """What a module holds."""
+
+    operations: Iterable[Global]
+
+
 class Module(Protocol):
     """A module of MLIR."""
 
-    body: Any
-    context: Any
+    body: Body
+    context: AbstractContextManager[object]
 
 
 def _replace(ir: Module, text: str) -> None:
